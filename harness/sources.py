@@ -1,0 +1,133 @@
+"""What a kernel is made of: its source files, their hash, their size, and whether it is another's program again.
+
+Standard library only, so that a report can be made without torch. A kernel is named by `technique_path`, which is
+`ladder/name`: cuda_kernels/ladder/name.cu and triton_kernels/ladder/name.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import re
+import tokenize
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"]+)[>\"]", re.MULTILINE)
+_CPP_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_NOT_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
+
+
+def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> Path:
+    """The twin's file, whether or not it exists. Raises ValueError for a backend that has no kernel file here."""
+    root = root or ROOT
+    if backend == "cuda":
+        return root / "cuda_kernels" / f"{technique_path}.cu"
+    if backend in ("triton", "triton_native"):
+        return root / "triton_kernels" / f"{technique_path}.py"
+    raise ValueError(f"backend: got {backend!r}, expected cuda, triton or triton_native (peers have no file here)")
+
+
+def files(backend: str, technique_path: str, root: Path | None = None) -> list[Path]:
+    """The kernel's file first, then everything of this checkout that it includes or imports, sorted.
+
+    Raises FileNotFoundError when the kernel has no file, ValueError for a backend without kernel files.
+    """
+    root = root or ROOT
+    top = kernel_file(backend, technique_path, root)
+    if not top.is_file():
+        raise FileNotFoundError(f"{backend} twin of {technique_path}: no file {top.relative_to(root)}; add it")
+    found, todo = {top}, [top]
+    while todo:
+        path = todo.pop()
+        for used in _includes(path, root) if backend == "cuda" else _imports(path, root):
+            if used.is_file() and used not in found:
+                found.add(used)
+                todo.append(used)
+    return [top, *sorted(found - {top})]
+
+
+def source_sha256(backend: str, technique_path: str, root: Path | None = None) -> str:
+    """Hash over the names and contents of `files`. triton and triton_native are one source, so one hash."""
+    root = root or ROOT
+    digest = hashlib.sha256()
+    for path in files(backend, technique_path, root):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def lines_of_code(path: Path) -> int:
+    """Lines that hold code: no blank lines, no comments, no docstrings."""
+    text = path.read_text()
+    if path.suffix != ".py":
+        return sum(bool(line.strip()) for line in _without_comments(text).splitlines())
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _NOT_CODE and token.string:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines - _docstring_lines(ast.parse(text)))
+
+
+def same_program(technique_path: str, language: str, root: Path | None = None) -> str | None:
+    """Name of the technique whose program this twin is, when the file does nothing but re-export it; else None.
+
+    In Python that is a single `from triton_kernels.ladder.name import ...`, in CUDA a single
+    `#include <ladder/name.cu>`. `language` is cuda, triton or triton_native.
+    """
+    path = kernel_file(language, technique_path, root)
+    if not path.is_file():
+        return None
+    if language == "cuda":
+        code = [line.strip() for line in _without_comments(path.read_text()).splitlines() if line.strip()]
+        match = re.fullmatch(r"#\s*include\s*<\w+(?:/\w+)*/(\w+)\.cu>", code[0]) if len(code) == 1 else None
+        return match[1] if match else None
+    body = [node for node in ast.parse(path.read_text()).body if not _is_plumbing(node)]
+    if len(body) == 1 and isinstance(body[0], ast.ImportFrom):
+        match = re.fullmatch(r"triton_kernels\.(?:\w+\.)+(\w+)", body[0].module or "")
+        return match[1] if match else None
+    return None
+
+
+def _includes(path: Path, root: Path) -> list[Path]:
+    """Files of cuda_kernels/ that `path` includes; system headers are not there and drop out."""
+    names = _INCLUDE.findall(_without_comments(path.read_text()))
+    return [place / name for name in names for place in (root / "cuda_kernels", path.parent)]
+
+
+def _imports(path: Path, root: Path) -> list[Path]:
+    """Files of triton_kernels/ that `path` imports by their full name."""
+    modules: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            modules += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+    return [root / f"{name.replace('.', '/')}.py" for name in modules if name.startswith("triton_kernels.")]
+
+
+def _without_comments(text: str) -> str:
+    return _CPP_COMMENT.sub("", text)
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _is_plumbing(node: ast.stmt) -> bool:
+    """A docstring, `from __future__ import ...` or `__all__ = ...`: says nothing about the program."""
+    if isinstance(node, ast.Assign):
+        return any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
+    return _is_docstring(node) or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
+
+
+def _docstring_lines(tree: ast.Module) -> set[int]:
+    """Lines of every bare string statement, docstrings first among them."""
+    lines: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and _is_docstring(node):
+            lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return lines
