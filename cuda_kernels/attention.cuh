@@ -1,0 +1,89 @@
+// What every attention kernel is given: launch arguments, compile-time constants, and where a block's tile lies.
+// Shapes: q, o (batch, heads, seq_q, head_dim); k, v (batch, heads_kv, seq_kv, head_dim); lse (batch, heads, seq_q).
+#pragma once
+
+#include <cstdint>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <ptx/kernel.cuh>
+
+// Strides in elements of the batch, head and sequence dimensions; the last dimension is contiguous.
+struct Strides {
+  int64_t batch, head, seq;
+};
+
+// harness/variants.py fills this struct through ctypes: same fields, same order.
+struct AttentionArgs {
+  const void* q;
+  const void* k;
+  const void* v;
+  void* o;
+  float* lse;  // natural log of sum(exp(scale * q.k)), contiguous
+  void* workspace;
+  Strides q_stride, k_stride, v_stride, o_stride;
+  int32_t batch, heads, heads_kv, seq_q, seq_kv;
+  float scale;
+};
+
+// One shared library per set of these (-D on the command line of both compilers).
+#ifdef ATTENTION_BF16
+using Element = __nv_bfloat16;
+#else
+using Element = __half;
+#endif
+constexpr int HEAD_DIM = ATTENTION_HEAD_DIM;
+constexpr bool CAUSAL = ATTENTION_CAUSAL;
+constexpr int BLOCK_M = ATTENTION_BLOCK_M;  // query rows of a block
+constexpr int BLOCK_N = ATTENTION_BLOCK_N;  // keys of a step
+constexpr int STAGES = ATTENTION_STAGES;    // shared-memory buffers of K and of V
+constexpr int WARPS = ATTENTION_WARPS;      // warps that do math
+constexpr int WARP_SIZE = 32;
+constexpr int ELEMENT_BYTES = 2;
+
+// The (batch, head) and first query row that a block works on. Blocks of one head are far apart in launch order
+// (grid = (batch * heads, query tiles)): the plain order that both languages use until l2_grid_order.
+struct BlockTile {
+  int batch, head, head_kv, q_start;
+
+  DEVICE explicit BlockTile(const AttentionArgs& args)
+      : batch(ctaid_x() / args.heads),
+        head(ctaid_x() % args.heads),
+        head_kv(head / (args.heads / args.heads_kv)),
+        q_start(ctaid_y() * BLOCK_M) {}
+
+  DEVICE const Element* q(const AttentionArgs& args) const {
+    return static_cast<const Element*>(args.q) + batch * args.q_stride.batch + head * args.q_stride.head +
+           q_start * args.q_stride.seq;
+  }
+  DEVICE const Element* k(const AttentionArgs& args) const {
+    return static_cast<const Element*>(args.k) + batch * args.k_stride.batch + head_kv * args.k_stride.head;
+  }
+  DEVICE const Element* v(const AttentionArgs& args) const {
+    return static_cast<const Element*>(args.v) + batch * args.v_stride.batch + head_kv * args.v_stride.head;
+  }
+  DEVICE Element* o(const AttentionArgs& args) const {
+    return static_cast<Element*>(args.o) + batch * args.o_stride.batch + head * args.o_stride.head +
+           q_start * args.o_stride.seq;
+  }
+  DEVICE float* lse(const AttentionArgs& args) const {
+    return args.lse + (static_cast<int64_t>(batch) * args.heads + head) * args.seq_q + q_start;
+  }
+
+  // Keys that some row of this tile sees: all, or for causal up to the diagonal, which ends at the bottom right.
+  DEVICE int visible_keys(const AttentionArgs& args) const {
+    if (!CAUSAL) return args.seq_kv;
+    const int end = q_start + BLOCK_M + args.seq_kv - args.seq_q;
+    return end < 0 ? 0 : (end < args.seq_kv ? end : args.seq_kv);
+  }
+  // Does the diagonal cut the key tile that starts at kv_start?
+  DEVICE bool crosses_diagonal(const AttentionArgs& args, int kv_start) const {
+    return CAUSAL && kv_start + BLOCK_N - 1 > q_start + args.seq_kv - args.seq_q;
+  }
+  // May query row `row` of this tile see key `key`?
+  DEVICE bool sees(const AttentionArgs& args, int row, int key) const {
+    return key <= q_start + row + args.seq_kv - args.seq_q;
+  }
+};
+
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }

@@ -1,0 +1,154 @@
+"""Result rows: append-only JSON lines, one fsync per row, read back without loss. Standard library only.
+
+A row is a plain dict with the fields of `FIELDS`; a field that does not apply is absent. Statistics are computed
+when a report is made, never stored. The first row of a run has kind "environment" and describes the machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 1
+KINDS = ("environment", "gate", "timing", "code", "counters", "sanitizer", "probe", "tune")
+STATUSES = (
+    "passed",
+    "wrong",
+    "wrong_instruction",
+    "compile_error",
+    "import_error",
+    "launch_error",
+    "cuda_error",
+    "crashed",
+    "timeout",
+    "out_of_memory",
+    "unsupported",
+    "implausible",
+    "not_converged",
+    "interrupted",
+)
+KEY = ("kind", "experiment", "technique", "backend", "problem", "tile", "mode", "on", "arch", "source_sha256")
+FIELDS = {
+    "schema": "version of this format",
+    "kind": "what the row is: " + ", ".join(KINDS),
+    "on": "gpu or cpu",
+    "experiment": "name of the experiment",
+    "technique": "name in the registry; absent for library peers",
+    "backend": "cuda, triton, triton_native, gluon, sdpa_flash, sdpa_cudnn, sdpa_math, flex, fa2, fa3, fa4",
+    "problem": "Problem.to_dict()",
+    "tile": "Tile.to_dict()",
+    "arch": "sm_80, sm_90a, sm_120a",
+    "mma": "instruction class: fma, mma_sync, wgmma",
+    "source_sha256": "kernel file and everything it includes",
+    "compiler": "{front_end, ptxas, flags}",
+    "status": ", ".join(STATUSES),
+    "reason": "why, when the status is not passed",
+    "check": "which check failed",
+    "numerics": "distribution -> {max_abs, rel_l2, yardstick, lse_max_abs, ...}",
+    "samples_ms": "every sample, milliseconds",
+    "mode": "burst or sustained",
+    "group": "id of the interleaved group",
+    "order": "what it was interleaved with, in order",
+    "clocks": "{sm_mhz, power_w, throttle}",
+    "code": "{registers, spill_bytes, smem_bytes, census, sass_sha256}",
+    "compile_s": "seconds to build this specialization from nothing",
+    "call_us": "host latency of one call: {launcher, graph}, microseconds",
+    "environment": "id of the run's environment row",
+    "time": "UTC, ISO 8601",
+}
+
+
+def utc_now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def key(row: Mapping[str, Any]) -> str:
+    """What makes two rows the same measurement; the newest row per key wins."""
+    return json.dumps([row.get(name) for name in KEY], sort_keys=True)
+
+
+def check(row: Mapping[str, Any]) -> None:
+    """Raises ValueError naming the field when a row is not of this format."""
+    unknown = sorted(set(row) - set(FIELDS) - {"id", "details"})
+    if unknown:
+        raise ValueError(f"row: got unknown fields {unknown}, expected {sorted(FIELDS)}")
+    if row.get("kind") not in KINDS:
+        raise ValueError(f"row.kind: got {row.get('kind')!r}, expected one of {KINDS}")
+    if row["kind"] != "environment" and row.get("status") not in STATUSES:
+        raise ValueError(f"row.status: got {row.get('status')!r}, expected one of {STATUSES}")
+    if row.get("status", "passed") != "passed" and not row.get("reason"):
+        raise ValueError(f"row.reason: got nothing, expected why the status is {row['status']!r}")
+
+
+class Writer:
+    """Appends rows to a JSON-lines file; each row is on disk before `write` returns.
+
+    Raises ValueError on a row that is not of this format, NaN included.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def write(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        complete = {"schema": SCHEMA, "time": utc_now(), **row}
+        check(complete)
+        line = json.dumps(complete, allow_nan=False, separators=(",", ":")) + "\n"
+        os.write(self._fd, line.encode())
+        os.fsync(self._fd)
+        return complete
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """All rows of a file. A torn last line (a killed run) is dropped; any other bad line raises with its number."""
+    rows = []
+    lines = path.read_text().split("\n")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            if number == len(lines):
+                continue
+            raise ValueError(f"{path}:{number}: not JSON ({error}); restore the file from git or delete the line") from None
+        if row.get("schema", 0) > SCHEMA:
+            raise ValueError(f"{path}:{number}: schema {row['schema']}, this checkout reads up to {SCHEMA}; update it")
+        rows.append(row)
+    return rows
+
+
+def newest(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The newest row per key, in the order in which the keys first appeared. Environment rows are all kept."""
+    latest: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        name = f"environment {row['id']}" if row["kind"] == "environment" else key(row)
+        if name not in latest or row["time"] >= latest[name]["time"]:
+            latest[name] = dict(row)
+    return list(latest.values())
+
+
+def environment_id(description: Mapping[str, Any]) -> str:
+    """Twelve hex digits that name a machine and its software."""
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def iter_recorded(root: Path) -> Iterator[tuple[str, Path]]:
+    """(gpu, file) for every recorded experiment below reports/recorded."""
+    for path in sorted(root.glob("*/*.jsonl")):
+        yield path.parent.name, path

@@ -1,0 +1,236 @@
+"""The registry: every ladder and every technique, in order. Plain data, standard library only.
+
+Adding a technique touches three files: cuda_kernels/<ladder>/<name>.cu, triton_kernels/<ladder>/<name>.py and one
+entry here. The name is the file stem, the kernel symbol and the label in every plot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import product
+
+from harness.problem import Problem, Tile
+
+TWINS = ("cuda", "triton", "triton_native")
+"""Series of one technique. triton_native is the Triton source without DISABLE_MMA_V3, so that it may use wgmma."""
+
+SHARED_MEMORY = {"sm_80": 166_912, "sm_90a": 232_448, "sm_120a": 101_376}
+"""Bytes of shared memory that one block may use, by architecture (CUDA C++ Programming Guide, compute capabilities)."""
+
+CAPABILITY = {"sm_80": (8, 0), "sm_90a": (9, 0), "sm_120a": (12, 0)}
+"""Compute capability of each architecture that the project compiles for."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Why a backend declines a cell: `applies(problem, tile)` true means status unsupported with this reason."""
+
+    backend: str
+    reason: str
+    applies: Callable[[Problem, Tile], bool]
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Techniques that share an instruction set. `archs`: what both twins are compiled for and inspected on."""
+
+    name: str
+    title: str
+    archs: tuple[str, ...]
+    capabilities: tuple[int, ...]
+    """Major compute capabilities that run it."""
+
+
+@dataclass(frozen=True)
+class Technique:
+    """One rung.
+
+    `builds_on` is the ladder's parent followed by older ancestors, nearest first: the first one that exists here is
+    the parent (a rung may land before its parent). `tile` is given per head_dim where the tile is the change, and
+    inherited otherwise. `mma` is the instruction class, the same for both twins: fma, mma_sync or wgmma.
+    """
+
+    name: str
+    ladder: str
+    idea: str
+    builds_on: tuple[str, ...] = ()
+    mma: str = "mma_sync"
+    tile: dict[int, Tile] = field(default_factory=dict)
+    grid: dict[str, tuple[Tile, ...]] = field(default_factory=dict)
+    """Tiles that `tune` tries, by backend; a grid not given is inherited."""
+    limits: tuple[Limit, ...] = ()
+    general: bool = False
+    """Takes any length, stride and head_dim 64, 128 and 256."""
+    seeds: tuple[str, ...] = ()
+    """Articles and steps that describe it."""
+
+    @property
+    def path(self) -> str:
+        """ladder/name: the stem of both twins below cuda_kernels/ and triton_kernels/."""
+        return f"{self.ladder}/{self.name}"
+
+
+LADDERS = {
+    "ampere": Ladder(
+        "ampere",
+        "Ampere: scalar FMA up to mma.sync with cp.async",
+        archs=("sm_80", "sm_90a", "sm_120a"),
+        capabilities=(8, 9, 12),
+    ),
+}
+
+
+def _tiles(block_m: tuple[int, ...], block_n: tuple[int, ...], stages: tuple[int, ...], warps: tuple[int, ...]):
+    return tuple(Tile(*cell) for cell in product(block_m, block_n, stages, warps))
+
+
+_RAGGED = Limit(
+    "*",
+    "lengths must be multiples of the tile (a rung marked general takes any length)",
+    lambda problem, tile: bool(problem.seq_q % tile.block_m or problem.seq_kv % tile.block_n),
+)
+_HEAD_DIM = Limit(
+    "*",
+    "head_dim must be 64 or 128 (a rung marked general takes 256)",
+    lambda problem, tile: problem.head_dim not in (64, 128),
+)
+_ROWS = Limit(
+    "cuda",
+    "each warp owns 16 query rows: block_m must be 16 * warps",
+    lambda problem, tile: tile.block_m != 16 * tile.warps,
+)
+_COLUMNS = Limit(
+    "cuda",
+    "block_n must be a multiple of 16, at most 128",
+    lambda problem, tile: bool(tile.block_n % 16) or tile.block_n > 128,
+)
+_ONE_STAGE = Limit(
+    "cuda",
+    "K and V have one buffer each: stages must be 1",
+    lambda problem, tile: tile.stages != 1,
+)
+_PLAIN = (_RAGGED, _HEAD_DIM)
+_MMA = (*_PLAIN, _ROWS, _COLUMNS, _ONE_STAGE)
+
+TECHNIQUES = (
+    Technique(
+        "scalar",
+        "ampere",
+        "tiled FlashAttention-2 with online softmax on fp32 FMA, no tensor cores",
+        mma="fma",
+        tile={64: Tile(64, 64), 128: Tile(64, 64)},
+        grid={
+            "cuda": (Tile(64, 64), Tile(64, 32)),
+            "triton": _tiles((32, 64), (16, 32, 64), (1,), (4, 8)),
+        },
+        limits=(
+            *_PLAIN,
+            _ONE_STAGE,
+            Limit(
+                "cuda",
+                "the thread map is 8 x 16 threads: block_m 64, block_n 32 or 64, 4 warps",
+                lambda problem, tile: (tile.block_m, tile.warps) != (64, 4) or tile.block_n not in (32, 64),
+            ),
+        ),
+        seeds=("000 step 1", "003 v1"),
+    ),
+    Technique(
+        "mma_ldmatrix",
+        "ampere",
+        "mma.sync fed by ldmatrix; scores still pass through shared memory, rows are not swizzled",
+        builds_on=("wmma", "vectorized_loads", "scalar"),
+        grid={
+            "cuda": tuple(Tile(m, n, 1, m // 16) for m in (64, 128) for n in (32, 64, 128)),
+            "triton": _tiles((64, 128), (32, 64, 128), (1,), (4, 8)),
+        },
+        limits=_MMA,
+        seeds=("000 step 3", "001 k01", "002 v1", "003 v7", "004 k1"),
+    ),
+    Technique(
+        "register_softmax",
+        "ampere",
+        "scores never leave registers: quad shuffles reduce rows, the C fragment of S is the A fragment of P",
+        builds_on=("mma_ldmatrix",),
+        limits=_MMA,
+        seeds=("001", "003 v8", "004"),
+    ),
+    Technique(
+        "direct_rescale",
+        "ampere",
+        "the new row max comes first, so exp(S - new_max) needs no second multiply",
+        builds_on=("register_softmax",),
+        limits=_MMA,
+        seeds=("000", "001", "003 v9"),
+    ),
+    Technique(
+        "xor_swizzle",
+        "ampere",
+        "shared-memory columns permuted by XOR with the row: ldmatrix without bank conflicts",
+        builds_on=("direct_rescale",),
+        limits=_MMA,
+        seeds=("000 step 5", "001 k02", "002 v2"),
+    ),
+    Technique(
+        "large_tile",
+        "ampere",
+        "the tile only: 128 keys a step instead of 64",
+        builds_on=("xor_swizzle",),
+        tile={64: Tile(64, 128), 128: Tile(64, 128)},
+        limits=_MMA,
+        seeds=("001 k02",),
+    ),
+    Technique(
+        "cp_async_pipeline",
+        "ampere",
+        "cp.async: V loads under Q K^T, the next K loads under P V",
+        builds_on=("large_tile",),
+        grid={"triton": _tiles((64, 128), (32, 64, 128), (2, 3, 4), (4, 8))},
+        limits=_MMA,
+        seeds=("000 step 6", "001 k03", "002 v3", "004"),
+    ),
+)
+
+
+def get(name: str) -> Technique:
+    """The technique called `name`. Raises KeyError that lists the known names."""
+    for technique in TECHNIQUES:
+        if technique.name == name:
+            return technique
+    known = ", ".join(technique.name for technique in TECHNIQUES)
+    raise KeyError(f"technique: got {name!r}, expected one of {known} (`twinkernels list` shows them)")
+
+
+def parent(technique: Technique) -> Technique | None:
+    """The nearest ancestor that exists here, or None for the first rung."""
+    names = {other.name for other in TECHNIQUES}
+    return next((get(name) for name in technique.builds_on if name in names), None)
+
+
+def reference_tile(technique: Technique, head_dim: int) -> Tile:
+    """The registry's tile: the technique's own where the tile is the change, else its parent's."""
+    if head_dim in technique.tile:
+        return technique.tile[head_dim]
+    ancestor = parent(technique)
+    if ancestor is None:
+        raise ValueError(f"head_dim: got {head_dim}, expected one of {sorted(technique.tile)} for {technique.name}")
+    return reference_tile(ancestor, head_dim)
+
+
+def unsupported(technique: Technique, backend: str, problem: Problem, tile: Tile) -> str | None:
+    """The reason why `backend` declines this cell, or None when it takes it."""
+    language = "triton" if backend.startswith("triton") else backend
+    for limit in technique.limits:
+        if limit.backend in ("*", language) and limit.applies(problem, tile):
+            return f"{limit.reason}; got tile {tile.slug}, problem {problem.slug}"
+    return None
+
+
+def grid(technique: Technique, backend: str, problem: Problem) -> tuple[Tile, ...]:
+    """The tiles that `tune` tries on this cell: the technique's own grid or an ancestor's, without declined ones."""
+    language = "triton" if backend.startswith("triton") else backend
+    source: Technique | None = technique
+    while source is not None and language not in source.grid:
+        source = parent(source)
+    tiles = source.grid[language] if source is not None else (reference_tile(technique, problem.head_dim),)
+    return tuple(tile for tile in tiles if unsupported(technique, backend, problem, tile) is None)
