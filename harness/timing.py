@@ -1,0 +1,242 @@
+"""Interleaved timing of a few calls on one GPU. Knows nothing of attention.
+
+Every timed launch starts with a cold L2 cache and with its launch cost hidden behind work queued before it. The calls
+of a group run in a freshly shuffled order per round, so that drift of clocks and temperature meets all of them alike.
+All samples are kept; statistics belong to whoever reads them.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from harness import clocks
+
+Call = Callable[[], object]
+Notify = Callable[[str, str], None]
+MODES = ("burst", "sustained")
+
+
+@dataclass
+class Timing:
+    """Samples of one call in milliseconds. `status` is passed or not_converged; `reason` says why it did not."""
+
+    samples_ms: list[float] = field(default_factory=list)
+    status: str = "passed"
+    reason: str | None = None
+    clocks: dict[str, Any] | None = None
+    launch_hidden: bool = True
+    """False when some launch was not queued ahead of the GPU, so that samples may include host time."""
+
+
+class Stopwatch(Protocol):
+    """Measures a batch of labelled calls. `measure` returns milliseconds per call and names each call to `notify`
+    before it is launched and before it is waited for, so that a crash or a hang has a name."""
+
+    exposed: set[str]
+
+    def measure(self, batch: Sequence[tuple[str, Call]], notify: Notify) -> list[float]: ...
+
+    def now(self) -> float: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class HostStopwatch:
+    """Wall-clock time of calls that run on the CPU."""
+
+    def __init__(self) -> None:
+        self.exposed: set[str] = set()
+
+    def measure(self, batch: Sequence[tuple[str, Call]], notify: Notify) -> list[float]:
+        samples = []
+        for label, call in batch:
+            notify("launching", label)
+            start = time.perf_counter()
+            call()
+            samples.append((time.perf_counter() - start) * 1e3)
+        return samples
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class CudaStopwatch:
+    """CUDA events around each launch on the current stream."""
+
+    LONGEST_SPIN = 40_000_000
+    """Clock cycles, about 20 ms: a call that is not queued by then synchronizes by itself."""
+
+    def __init__(self) -> None:
+        self.exposed: set[str] = set()
+        self._spin = 1_000_000
+        cache = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+        # Random data: zeros would compress, and draw less power than any kernel's own traffic.
+        self._flushed = torch.randint(-(2**31), 2**31 - 1, (2 * cache // 4,), dtype=torch.int32, device="cuda")
+
+    def measure(self, batch: Sequence[tuple[str, Call]], notify: Notify) -> list[float]:
+        while True:
+            events = [[torch.cuda.Event(enable_timing=True) for _ in "ab"] for _ in batch]
+            spun = torch.cuda.Event()
+            torch.cuda._sleep(self._spin)
+            spun.record()
+            for (label, call), (begin, end) in zip(batch, events, strict=True):
+                notify("launching", label)
+                self._flushed.bitwise_not_()  # reads and writes twice the L2 cache
+                begin.record()
+                call()
+                end.record()
+            queued_ahead = not spun.query()
+            for (label, _), (_, end) in zip(batch, events, strict=True):
+                notify("waiting for", label)
+                end.synchronize()
+            if queued_ahead or self._spin >= self.LONGEST_SPIN:
+                self.exposed.update(() if queued_ahead else (label for label, _ in batch))
+                return [begin.elapsed_time(end) for begin, end in events]
+            self._spin *= 2
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def relative_error(samples: Sequence[float]) -> float:
+    """Standard error of the median over the median: 1.2533 sigma / sqrt(n), with sigma = 1.4826 * the median absolute
+    deviation, which a few outliers do not move. Infinite below two samples."""
+    if len(samples) < 2:
+        return float("inf")
+    median = statistics.median(samples)
+    sigma = 1.4826 * statistics.median(abs(sample - median) for sample in samples)
+    return 1.2533 * sigma / len(samples) ** 0.5 / median if median else float("inf")
+
+
+def time_group(
+    calls: Mapping[str, Call],
+    *,
+    stopwatch: Stopwatch,
+    mode: str = "burst",
+    max_seconds: float = 10.0,
+    min_samples: int = 30,
+    target: float = 0.002,
+    limit: float = 0.005,
+    preload_seconds: float = 2.0,
+    queue: int | None = None,
+    seed: int = 0,
+    notify: Notify = lambda stage, label: None,
+    source: clocks.Device | None = None,
+) -> dict[str, Timing]:
+    """Times `calls` (label -> zero-argument closure) until the relative error of every median is below `target`.
+
+    `max_seconds` caps the whole group (preloading apart); what is still above `limit` by then is `not_converged`.
+    `mode`: "burst" keeps the card cool, one round of all calls at a time; "sustained" first runs each call alone for
+    `preload_seconds`, then samples it at the clock that this leaves. `queue`: launches queued ahead of the GPU at once
+    (default: all calls; 1 tells for certain which call broke the device). `source`: where clocks are read, if anywhere.
+    Raises ValueError on an unknown mode, and whatever a call raises.
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode: got {mode!r}, expected one of {', '.join(MODES)}")
+    timings = {label: Timing() for label in calls}
+
+    def settled(label: str) -> bool:
+        samples = timings[label].samples_ms
+        return len(samples) >= min_samples and relative_error(samples) < target
+
+    with clocks.Sampler(source, now=stopwatch.now) as sampler:
+        shuffled = random.Random(seed)
+        stopwatch.measure(list(calls.items()), notify)  # not kept: first launches load code
+        if mode == "burst":
+            begin = stopwatch.now()
+            while not all(map(settled, calls)) and stopwatch.now() - begin < max_seconds:
+                started = stopwatch.now()
+                for batch in _batches(_shuffle(calls, shuffled), queue or len(calls)):
+                    _sample(timings, calls, batch, stopwatch, notify)
+                _cool(sampler, stopwatch, busy=stopwatch.now() - started)
+            summary = sampler.summary(begin, stopwatch.now())
+            for timing in timings.values():
+                timing.clocks = summary
+        else:
+            for label in _shuffle(calls, shuffled):
+                batch = [label] * (queue or 8)
+                begin = stopwatch.now()
+                while stopwatch.now() - begin < preload_seconds:
+                    stopwatch.measure([(name, calls[name]) for name in batch], notify)
+                begin = stopwatch.now()
+                while not settled(label) and stopwatch.now() - begin < max_seconds / len(calls):
+                    _sample(timings, calls, batch, stopwatch, notify)
+                timings[label].clocks = sampler.summary(begin, stopwatch.now())
+    for label, timing in timings.items():
+        timing.launch_hidden = label not in stopwatch.exposed
+        error = relative_error(timing.samples_ms)
+        if len(timing.samples_ms) < min(10, min_samples) or error > limit:
+            timing.status = "not_converged"
+            timing.reason = (
+                f"relative error of the median {error:.2%} after {len(timing.samples_ms)} samples and "
+                f"{max_seconds:g} s for the group, expected at most {limit:.2%}"
+            )
+    return timings
+
+
+def _shuffle(calls: Mapping[str, Call], generator: random.Random) -> list[str]:
+    return generator.sample(list(calls), len(calls))
+
+
+def _batches(labels: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (labels[first : first + size] for first in range(0, len(labels), size))
+
+
+def _sample(
+    timings: Mapping[str, Timing],
+    calls: Mapping[str, Call],
+    labels: Sequence[str],
+    stopwatch: Stopwatch,
+    notify: Notify,
+) -> None:
+    samples = stopwatch.measure([(label, calls[label]) for label in labels], notify)
+    for label, sample in zip(labels, samples, strict=True):
+        timings[label].samples_ms.append(sample)
+
+
+def _cool(sampler: clocks.Sampler, stopwatch: Stopwatch, *, busy: float) -> None:
+    """Rests three times as long as the last round worked, at most 50 ms, and longer while the power cap is near."""
+    stopwatch.sleep(min(3 * busy, 0.05))
+    for _ in range(25):
+        if not sampler.near_power_cap():
+            return
+        stopwatch.sleep(0.02)
+
+
+def host_latency(call: Call, *, synchronize: Call, launches: int = 30) -> float:
+    """Median host time of one call in microseconds. The GPU works asynchronously; fewer than its queue is deep."""
+    synchronize()
+    samples = []
+    for _ in range(launches):
+        start = time.perf_counter()
+        call()
+        samples.append((time.perf_counter() - start) * 1e6)
+    synchronize()
+    return statistics.median(samples)
+
+
+def graph_latency(call: Call, *, launches: int = 30) -> float | None:
+    """Median host time in microseconds of replaying `call` as a CUDA graph, None when it cannot be captured."""
+    graph = torch.cuda.CUDAGraph()
+    stream = torch.cuda.current_stream()
+    try:
+        with torch.cuda.graph(graph):
+            call()
+    except RuntimeError:
+        return None
+    finally:
+        torch.cuda.set_stream(stream)  # a capture that fails leaves its own stream current
+    return host_latency(graph.replay, synchronize=torch.cuda.synchronize, launches=launches)
