@@ -8,6 +8,9 @@
 
 #include <ptx/kernel.cuh>
 
+// What Python may call; everything else stays inside the library.
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
 // Strides in elements of the batch, head and sequence dimensions; the last dimension is contiguous.
 struct Strides {
   int64_t batch, head, seq;

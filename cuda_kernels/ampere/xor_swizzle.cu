@@ -175,9 +175,9 @@ KERNEL(THREADS, 1) xor_swizzle(const AttentionArgs args) {
 
 }  // namespace
 
-extern "C" int shared_memory_bytes() { return SharedMemory::bytes; }
+EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
 
-extern "C" int launch(const AttentionArgs* args, void* stream) {
+EXPORT int launch(const AttentionArgs* args, void* stream) {
   const Grid grid{args->batch * args->heads, args->seq_q / BLOCK_M, 1};
   return launch_kernel<xor_swizzle>(grid, THREADS, SharedMemory::bytes, stream, *args);
 }

@@ -1,0 +1,235 @@
+"""Builds a kernel file into a shared library, one library per set of compile-time constants.
+
+With a CUDA build of torch this is `torch.utils.cpp_extension.load_inline` on the one line `#include <ladder/x.cu>`:
+no torch header is seen by nvcc, so a kernel builds in seconds. Without one (load_inline refuses to run there) nvcc
+is called directly on the same line with the same flags, so that the machine code can be read on any machine.
+
+Builds land in build/cuda/<name>-<hash> inside the checkout, where the hash covers the kernel, everything that it
+includes, the flags and the compiler. A lock that the operating system releases guards each folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+BUILD = HERE.parent / "build" / "cuda"
+HALF_SWITCHES = ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_CONVERSIONS", "HALF2_OPERATORS")
+"""torch forces these __CUDA_NO_x__ on every extension; given here too, they hold for every compiler that we call."""
+
+
+class ToolchainError(RuntimeError):
+    """No usable CUDA compiler; the message says how to get one."""
+
+
+class CompileError(RuntimeError):
+    """nvcc rejected a kernel; the message holds the compiler's own words."""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """The CUDA compiler: its home folder and the versions of nvcc and ptxas."""
+
+    home: Path
+    nvcc: str
+    ptxas: str
+
+    @property
+    def bin(self) -> Path:
+        return self.home / "bin"
+
+
+@dataclass(frozen=True)
+class Built:
+    """A shared library with `launch` and `shared_memory_bytes`, and how it came to be."""
+
+    library: Path
+    arch: str
+    flags: tuple[str, ...]
+    log: str
+    """What nvcc and ptxas said: registers, spills, warnings."""
+    seconds: float
+    """Wall time of the build, when it was really built."""
+
+
+@functools.cache
+def toolchain() -> Toolchain:
+    """nvcc from $CUDA_HOME, PATH, /usr/local/cuda or NVIDIA's wheels, in this order.
+
+    Raises ToolchainError when there is none.
+    """
+    homes = [Path(home) for home in (os.environ.get("CUDA_HOME"),) if home]
+    if on_path := shutil.which("nvcc"):
+        homes.append(Path(on_path).resolve().parents[1])
+    homes.append(Path("/usr/local/cuda"))
+    if wheels := importlib.util.find_spec("nvidia"):
+        homes += [Path(place) / "cu13" for place in wheels.submodule_search_locations or ()]
+    for home in homes:
+        if all((home / part).is_file() for part in ("bin/nvcc", "bin/ptxas", "include/cuda_runtime.h")):
+            return Toolchain(home, _release(home / "bin" / "nvcc"), _release(home / "bin" / "ptxas"))
+    raise ToolchainError(
+        "nvcc: got none, expected one in $CUDA_HOME, on PATH, in /usr/local/cuda or from NVIDIA's wheels; "
+        "install it with: pip install -e '.[nvcc]'"
+    )
+
+
+def _release(tool: Path) -> str:
+    said = subprocess.run([tool, "--version"], capture_output=True, text=True, check=True).stdout
+    match = re.search(r"\bV(\d+\.\d+\.\d+)", said)
+    return match[1] if match else "unknown"
+
+
+def sources(technique: str) -> list[Path]:
+    """The kernel file `ladder/name` and every file of this folder that it includes, the kernel first."""
+    found = [HERE / f"{technique}.cu"]
+    for path in found:
+        for name in re.findall(r"^#include <([^>]+)>", path.read_text(), re.MULTILINE):
+            if (HERE / name).is_file() and HERE / name not in found:
+                found.append(HERE / name)
+    return found
+
+
+def flags(arch: str, defines: Mapping[str, int]) -> tuple[str, ...]:
+    """nvcc's flags for `arch` (sm_80, sm_90a, sm_120a): the same with and without a GPU."""
+    target = arch.removeprefix("sm_")
+    return (
+        "-O3",
+        "-std=c++20",
+        "-fmad=true",
+        "-lineinfo",
+        "--expt-relaxed-constexpr",
+        f"-gencode=arch=compute_{target},code=sm_{target}",
+        *(f"-D__CUDA_NO_{switch}__" for switch in HALF_SWITCHES),
+        *(f"-D{name}={value}" for name, value in sorted(defines.items())),
+        "-Xptxas=-v",
+        # Function-local statics of two libraries made from one template must not be merged.
+        "-Xcompiler=-fno-gnu-unique,-fvisibility=hidden",
+    )
+
+
+def build(technique: str, defines: Mapping[str, int], arch: str, *, inline: bool | None = None) -> Built:
+    """The library of cuda_kernels/<technique>.cu for these constants; from the build folder when it is there.
+
+    `inline` chooses load_inline (default: when torch is a CUDA build). Raises FileNotFoundError, ToolchainError,
+    CompileError.
+    """
+    tools = toolchain()
+    if inline is None:
+        inline = _torch_has_cuda()
+    options = flags(arch, defines)
+    name = technique.replace("/", "_")
+    folder = BUILD / f"{name}-{_fingerprint(technique, options, tools, inline)}"
+    marker = folder / "built.json"
+    with _locked(folder):
+        if not marker.is_file():
+            shutil.rmtree(folder, ignore_errors=True)  # a killed build leaves files, and torch's lock among them
+            folder.mkdir(parents=True)
+            source = f"#include <{technique}.cu>\n"
+            start = time.perf_counter()
+            make = _load_inline if inline else _nvcc
+            try:
+                library, log = make(folder, f"{name}_{folder.name[-16:]}", source, options, tools)
+            except CompileError as error:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise CompileError(f"cuda_kernels/{technique}.cu does not build for {arch}:\n{error}") from None
+            record = {"library": library.name, "log": log, "seconds": round(time.perf_counter() - start, 3)}
+            partial = marker.with_suffix(".partial")
+            partial.write_text(json.dumps(record))
+            partial.replace(marker)
+    record = json.loads(marker.read_text())
+    return Built(folder / record["library"], arch, options, record["log"], record["seconds"])
+
+
+def _torch_has_cuda() -> bool:
+    import torch
+
+    return torch.version.cuda is not None
+
+
+def _fingerprint(technique: str, options: Sequence[str], tools: Toolchain, inline: bool) -> str:
+    digest = hashlib.sha256()
+    for path in sources(technique):
+        digest.update(path.relative_to(HERE).as_posix().encode() + b"\0" + path.read_bytes())
+    digest.update(json.dumps([list(options), tools.nvcc, tools.ptxas, inline]).encode())
+    if inline:
+        import torch
+
+        digest.update(torch.__version__.encode())
+    return digest.hexdigest()[:16]
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Holds an advisory lock beside `folder`; the system drops it when the process dies."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _load_inline(
+    folder: Path, name: str, source: str, options: Sequence[str], tools: Toolchain
+) -> tuple[Path, str]:
+    # torch's verbose build prints to this process' stdout; a child keeps the log apart, and builds run in parallel.
+    request = {"name": name, "source": source, "flags": list(options), "folder": str(folder), "include": str(HERE)}
+    target = next(flag.rsplit("sm_", 1)[1] for flag in options if flag.startswith("-gencode"))
+    arch_list = re.sub(r"^(\d+)(\d)", r"\1.\2", target)
+    done = subprocess.run(
+        [sys.executable, "-c", _LOAD_INLINE, json.dumps(request)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CUDA_HOME": str(tools.home), "TORCH_CUDA_ARCH_LIST": arch_list, "MAX_JOBS": "2"},
+    )
+    if done.returncode:
+        raise CompileError(_compiler_words(done.stdout + done.stderr))
+    return folder / f"{name}.so", done.stdout
+
+
+_LOAD_INLINE = """
+import json, sys
+from torch.utils.cpp_extension import load_inline
+request = json.loads(sys.argv[1])
+load_inline(
+    name=request["name"], cpp_sources="", cuda_sources=request["source"], no_implicit_headers=True,
+    is_python_module=False, extra_cuda_cflags=request["flags"], extra_include_paths=[request["include"]],
+    build_directory=request["folder"], verbose=True,
+)
+"""
+
+
+def _nvcc(folder: Path, name: str, source: str, options: Sequence[str], tools: Toolchain) -> tuple[Path, str]:
+    (folder / "cuda.cu").write_text(source)
+    library = folder / f"{name}.so"
+    done = subprocess.run(
+        [
+            *(str(tools.bin / "nvcc"), *options, f"-I{HERE}", "-Xcompiler=-fPIC", "-shared"),
+            *(f"-L{tools.home / 'lib'}", "-o", str(library), "cuda.cu"),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+    )
+    if done.returncode:
+        raise CompileError(_compiler_words(done.stdout + done.stderr))
+    return library, done.stdout + done.stderr
+
+
+def _compiler_words(output: str) -> str:
+    """The lines that say what is wrong, in the compiler's words; the last lines when none is marked."""
+    lines = output.splitlines()
+    errors = [line for line in lines if re.search(r"\berror\b|\bfatal\b|static assertion", line)]
+    return "\n".join(errors[:20] or lines[-20:])
