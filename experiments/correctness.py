@@ -1,0 +1,41 @@
+"""Is every twin right: for every dtype, head dimension, mask and layout, when lengths differ, when heads share keys?
+
+Small problems, gated and not timed. Without a GPU the Triton twins run in Triton's interpreter, which computes
+bf16 wrongly without a word, so there everything is fp16.
+"""
+
+from itertools import product
+
+from harness.problem import Experiment, Problem
+from harness.techniques import TECHNIQUES
+
+EXPERIMENT = Experiment(
+    name="correctness",
+    question="Is every twin right for every dtype, head dimension, mask, layout, length and head grouping?",
+    problems=tuple(
+        Problem(2, heads, heads_kv, seq_q, seq_kv, head_dim, dtype, causal, layout)
+        for dtype, head_dim, causal, layout in product(("fp16", "bf16"), (64, 128), (False, True), ("bhsd", "bshd"))
+        for heads, heads_kv, seq_q, seq_kv in ((4, 4, 512, 512), (4, 2, 256, 512), (4, 1, 512, 256))
+    ),
+    techniques=tuple(technique.name for technique in TECHNIQUES),
+    modes=(),
+)
+
+WITHOUT_GPU = Experiment(
+    name="correctness",
+    question=EXPERIMENT.question,
+    problems=(
+        Problem(1, 2, 2, 128, 128, 64, "fp16", False, "bhsd"),
+        Problem(1, 2, 1, 128, 256, 128, "fp16", True, "bshd"),
+    ),
+    techniques=EXPERIMENT.techniques,
+    backends=("cuda", "triton"),
+    peers=(),
+    modes=(),
+    distributions=("normal", "large_logits"),
+)
+
+if __name__ == "__main__":
+    from harness.cli import main
+
+    main(["check"])

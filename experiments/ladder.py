@@ -1,0 +1,24 @@
+"""What does each step buy, in each language?
+
+Every rung of the ampere ladder in CUDA and in Triton, on long self-attention that fills the GPU: the two head
+dimensions that most models use, with and without a causal mask. The library peers show how far the top is.
+"""
+
+from harness.problem import Experiment, Problem
+from harness.techniques import TECHNIQUES
+
+EXPERIMENT = Experiment(
+    name="ladder",
+    question="What does each step buy, in each language?",
+    problems=tuple(
+        Problem.square(4, 16, 4096, head_dim, causal=causal) for head_dim in (128, 64) for causal in (False, True)
+    ),
+    techniques=tuple(technique.name for technique in TECHNIQUES if technique.ladder == "ampere"),
+    backends=("cuda", "triton", "triton_native"),
+    peers=("sdpa_cudnn", "sdpa_flash", "flex"),
+)
+
+if __name__ == "__main__":
+    from harness.cli import main
+
+    main(["run", EXPERIMENT.name])

@@ -1,0 +1,27 @@
+"""At what sequence length does each kernel reach its speed?
+
+The number of tokens and the model width stay the same (batch * seq = 16384, heads * head_dim = 2048), so a longer
+sequence means more work per query and fewer, longer rows of blocks. The last two rungs and the peers.
+"""
+
+from harness.problem import Experiment, Problem
+from harness.techniques import TECHNIQUES
+
+TOKENS = 16_384
+HEADS = 16
+AMPERE = [technique.name for technique in TECHNIQUES if technique.ladder == "ampere"]
+
+EXPERIMENT = Experiment(
+    name="sequence_length",
+    question="At what sequence length does each kernel reach its speed?",
+    problems=tuple(
+        Problem.square(TOKENS // seq, HEADS, seq, 2048 // HEADS) for seq in (512, 1024, 2048, 4096, 8192, 16_384)
+    ),
+    techniques=tuple(AMPERE[-2:]),
+    peers=("sdpa_cudnn", "sdpa_flash", "flex"),
+)
+
+if __name__ == "__main__":
+    from harness.cli import main
+
+    main(["run", EXPERIMENT.name])

@@ -1,0 +1,223 @@
+"""What is here, what is missing, what it is for and how to get it. Runs on a bare Python: python3 -m harness.doctor"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from harness import bootstrap
+
+SET_UP = "`make report` sets it up"
+PURPOSES = {
+    "torch": "tensors, truth, library peers",
+    "triton": "the Triton twins",
+    "numpy": "Triton's interpreter",
+    "ninja": "builds of the CUDA twins for a GPU",
+    "nvidia-ml-py": "clocks, power, throttle reasons",
+    "typer": "the command line",
+    "rich": "the command line",
+    "pandas": "the report",
+    "seaborn": "the report's figures",
+    "jinja2": "the report's pages",
+    "markdown-it-py": "the report's notes",
+}
+COMPILES = "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n__global__ void f(__half* x) { *x = __hadd(*x, *x); }\n"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`found` is a version or a path, or None when the thing is missing or does not work."""
+
+    name: str
+    found: str | None
+    purpose: str
+    remedy: str
+    required: bool = False
+    """`make report` without a GPU cannot run without it."""
+
+
+def examine() -> list[Finding]:
+    """Everything that the project can use."""
+    return [*_python(), *_compilers(), *_gpu(), *_peers()]
+
+
+def healthy(findings: list[Finding]) -> bool:
+    return all(finding.found for finding in findings if finding.required)
+
+
+def _installed(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        return False
+
+
+def _python() -> Iterator[Finding]:
+    yield Finding("Python", f"{platform.python_version()} at {sys.executable}", "everything", "", required=True)
+    for requirement in bootstrap.requirements():
+        name = re.split(r"[<>=]", requirement)[0]
+        problem = bootstrap.unmet([requirement])
+        yield Finding(
+            name, None if problem else _installed(name), PURPOSES[name], f"{requirement}: {SET_UP}", required=True
+        )
+    triton, numpy = _installed("triton"), _installed("numpy")
+    if triton and numpy:
+        broken = bootstrap.version(triton) < (3, 7) and bootstrap.version(numpy) >= (2, 4)
+        yield Finding(
+            "Triton's interpreter",
+            None if broken else f"Triton {triton} with NumPy {numpy}",
+            "checks of Triton twins without a GPU",
+            f"Triton {triton} fails on NumPy {numpy}: pip install -c constraints.txt numpy",
+        )
+    for name, purpose in (("pytest", "make test"), ("pytest-benchmark", "tests/regression"), ("ruff", "make lint")):
+        yield Finding(name, _installed(name), purpose, f"pip install {name}")
+
+
+def nvcc() -> str | None:
+    """The compiler of the CUDA twins: the system's, else the one from NVIDIA's wheels."""
+    if system := bootstrap.system_nvcc():
+        return str(system)
+    wheel = Path(sysconfig.get_path("purelib")) / "nvidia/cu13/bin/nvcc"
+    return str(wheel) if wheel.exists() else None
+
+
+def _compilers() -> Iterator[Finding]:
+    yield Finding("g++", _release(shutil.which("g++")), "nvcc's host compiler", "apt install g++", required=True)
+    compiler = nvcc()
+    error = _compile_error(compiler) if compiler else None
+    yield Finding(
+        "nvcc",
+        f"{_release(compiler)} at {compiler}" if compiler and not error else None,
+        "the CUDA twins",
+        f"{error}: nvcc, crt, nvvm and cccl must be of one release, as in pip install -e '.[nvcc]'"
+        if error
+        else "CUDA toolkit 12.8 or newer on PATH or in $CUDA_HOME, or pip install -e '.[nvcc]'",
+        required=True,
+    )
+    ptxas = compiler and str(Path(compiler).resolve().with_name("ptxas"))
+    yield Finding("ptxas of nvcc", _release(ptxas), "assembling the CUDA twins", "comes with nvcc")
+    for tool, name, purpose in (
+        ("ptxas", "ptxas of Triton", "assembling the Triton twins"),
+        ("ptxas-blackwell", "ptxas of Triton, sm_100 and later", "assembling the Triton twins"),
+        ("cuobjdump", "cuobjdump", "reading machine code"),
+        ("nvdisasm", "nvdisasm", "reading machine code"),
+    ):
+        yield Finding(name, _release(_triton_tool(tool)), purpose, "comes with the triton package", required=True)
+
+
+def _triton_tool(name: str) -> str | None:
+    spec = importlib.util.find_spec("triton")
+    return str(Path(spec.origin).parent / "backends/nvidia/bin" / name) if spec and spec.origin else None
+
+
+def _release(tool: str | None) -> str | None:
+    """The version that a tool states, or None when it is missing or does not run."""
+    if tool is None:
+        return None
+    try:
+        said = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    numbers = re.search(r"\bV(\d+\.\d+\.\d+)", said) or re.search(r"(\d+\.\d+\.\d+)$", said.partition("\n")[0])
+    return numbers[1] if numbers else said.partition("\n")[0]
+
+
+def _compile_error(compiler: str) -> str | None:
+    """The first error of a three-line compile, or None when it works."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "doctor.cu"
+        source.write_text(COMPILES)
+        arch = "-gencode=arch=compute_120a,code=sm_120a"
+        command = [compiler, "-cubin", arch, "-o", str(source.with_suffix(".cubin")), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True)
+    said = [line.strip() for line in done.stderr.splitlines() + done.stdout.splitlines() if line.strip()]
+    if done.returncode == 0:
+        return None
+    return next((line for line in said if "error" in line or "fatal" in line), "nvcc failed without a word")
+
+
+def _gpu() -> Iterator[Finding]:
+    name, driver = _nvml()
+    yield Finding("GPU", name, "timing, and the gate on the real machine", "an NVIDIA GPU of capability 8.0 or newer")
+    yield Finding("driver", driver, "timing", "NVIDIA's driver; in a container, the NVIDIA container toolkit")
+    cuda = None
+    if _installed("torch"):
+        import torch
+
+        if torch.version.cuda:
+            cuda = f"CUDA {torch.version.cuda}, {'sees a GPU' if torch.cuda.is_available() else 'sees no GPU'}"
+    yield Finding("torch with CUDA", cuda, "timing", "with a GPU: `make clean report` installs it")
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    found = str(header) if header.exists() else None
+    yield Finding("Python.h", found, "Triton's launcher, built on first use of a GPU", "apt install python3-dev")
+
+
+def _nvml() -> tuple[str | None, str | None]:
+    """(GPU name and memory, driver version)."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        driver = pynvml.nvmlSystemGetDriverVersion()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle).total / 2**30
+        return f"{pynvml.nvmlDeviceGetName(handle)}, {memory:.0f} GiB", driver
+    except Exception:  # no package, no library, no device: each means that nothing can be timed here
+        return None, None
+
+
+def _peers() -> Iterator[Finding]:
+    torch = _installed("torch")
+    inside = f"in torch {torch}" if torch else None
+    yield Finding("SDPA flash, cuDNN, math", inside, "library peers (need a GPU)", SET_UP)
+    flex = inside if _importable("torch.nn.attention.flex_attention") else None
+    yield Finding("FlexAttention", flex, "library peer (needs a GPU)", SET_UP)
+    for name, module, distribution, remedy in (
+        ("flash-attn 2", "flash_attn", "flash-attn", "pip install flash-attn --no-build-isolation"),
+        ("flash-attn 3", "flash_attn_interface", "flash-attn-3", "build hopper/ of the flash-attention repository"),
+        ("flash-attn 4", "flash_attn.cute", "flash-attn-4", "pip install flash-attn-4"),
+    ):
+        found = (_installed(distribution) or "version unknown") if _importable(module) else None
+        yield Finding(name, found, "library peer (needs a GPU)", remedy)
+
+
+def main(as_json: bool) -> int:
+    """Prints what is here, then what is missing; 0 unless the main job cannot run here."""
+    findings = examine()
+    able = healthy(findings)
+    if as_json:
+        print(json.dumps({"healthy": able, "findings": [asdict(finding) for finding in findings]}, indent=1))
+        return 0 if able else 1
+    print("here")
+    for finding in findings:
+        if finding.found:
+            print(f"  {finding.name:34} {finding.found}")
+    print("\nmissing")
+    for finding in findings:
+        if not finding.found:
+            needed = ", needed" if finding.required else ""
+            print(f"  {finding.name:34} for {finding.purpose}{needed}\n  {'':34} get it: {finding.remedy}")
+    print(f"\n`make report` {'can' if able else 'cannot'} run here; it needs no GPU.")
+    return 0 if able else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main("--json" in sys.argv[1:]))
