@@ -1,8 +1,8 @@
 """From (problem, strides, tile) to the exact arguments, specialization and options of a Triton kernel.
 
 `launch` runs a kernel through Triton's ordinary JIT call. `specialize` says what that call specializes on, without a
-GPU, by running Triton's own binder on meta tensors; `compile` compiles it ahead of time. All three go through
-`arguments` and `options`, so what is inspected is what is timed.
+GPU, by running Triton's own binder on meta tensors; its result compiles ahead of time. Both go through `arguments` and
+`options`, so what is inspected is what is timed.
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ class Specialization:
     options: Any
     grid: tuple[int, ...]
     target: GPUTarget
+
+    def compile(self) -> CompiledKernel:
+        """Compiles without a GPU: `.asm` holds ttgir, ptx and cubin, `.metadata` the shared memory and the options."""
+        source = ASTSource(self.function, self.signature, self.constexprs, self.attrs)
+        return triton.compile(source, target=self.target, options=vars(self.options))
 
 
 def packed_strides(problem: Any) -> Strides:
@@ -139,14 +144,6 @@ def meta_tensors(problem: Any, strides: Strides | None) -> tuple[torch.Tensor, .
         for shape, stride in zip((q, kv, kv, q), strides or packed_strides(problem), strict=True)
     ]
     return (*tensors, torch.empty(q[:3], dtype=torch.float32, device="meta"))
-
-
-def compile(specialization: Specialization) -> CompiledKernel:
-    """The program, compiled without a GPU: `.asm` holds ttgir, ptx and cubin, `.metadata` the shared memory."""
-    source = ASTSource(
-        specialization.function, specialization.signature, specialization.constexprs, specialization.attrs
-    )
-    return triton.compile(source, target=specialization.target, options=vars(specialization.options))
 
 
 def launch(
