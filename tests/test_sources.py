@@ -54,7 +54,11 @@ def test_files_follow_includes_and_imports(tree: Path) -> None:
 
 @pytest.mark.parametrize(
     ("backend", "file"),
-    [("cuda", "cuda_kernels/ptx/mma.cuh"), ("cuda", "cuda_kernels/ampere/first.cu"), ("triton", "triton_kernels/specialization.py")],
+    [
+        ("cuda", "cuda_kernels/ptx/mma.cuh"),
+        ("cuda", "cuda_kernels/ampere/first.cu"),
+        ("triton", "triton_kernels/specialization.py"),
+    ],
 )
 def test_hash_changes_with_every_file_it_rests_on(tree: Path, backend: str, file: str) -> None:
     before = sources.source_sha256(backend, "ampere/second", tree)

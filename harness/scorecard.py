@@ -1,0 +1,190 @@
+"""The promised ratios, from rows. Standard library only.
+
+A ratio compares two samples of one interleaved group and nothing else. Rows of an earlier version of a kernel
+(`source_sha256` is not the checkout's) do not count.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness import results, sources, techniques
+from harness.problem import Problem, Tile
+
+Row = Mapping[str, Any]
+Hashes = Mapping[tuple[str, str], str]
+"""(technique, backend) -> `source_sha256` of the checkout."""
+
+ANCHOR = "sdpa_cudnn"
+"""The peer that every interleaved group contains."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A ratio that is followed over time: TFLOPS of `ours` over TFLOPS of `theirs`, both the best rung they have."""
+
+    name: str
+    ours: str
+    theirs: str
+
+
+PROMISES = (
+    Promise("cuda_over_fa2", "cuda", "sdpa_flash"),
+    Promise("cuda_over_cudnn", "cuda", "sdpa_cudnn"),
+    Promise("triton_over_cuda", "triton", "cuda"),
+    Promise("triton_native_over_flex", "triton_native", "flex"),
+)
+
+
+def checkout_hashes() -> dict[tuple[str, str], str]:
+    """Hashes of every twin that has a file here."""
+    hashes = {}
+    for technique in techniques.TECHNIQUES:
+        for backend in techniques.TWINS:
+            if sources.kernel_file(backend, technique.path).is_file():
+                hashes[technique.name, backend] = sources.source_sha256(backend, technique.path)
+    return hashes
+
+
+def slug(row: Row) -> str:
+    return Problem.from_dict(row["problem"]).slug
+
+
+def median_ms(row: Row) -> float:
+    return statistics.median(row["samples_ms"])
+
+
+def tflops(row: Row) -> float:
+    """Median TFLOPS by the harness's FLOP count."""
+    return Problem.from_dict(row["problem"]).tflops(median_ms(row))
+
+
+def is_current(row: Row, hashes: Hashes) -> bool:
+    """Whether the row measured this checkout's kernel. Library peers always count."""
+    technique = row.get("technique")
+    return technique is None or hashes.get((technique, row["backend"])) == row.get("source_sha256")
+
+
+def counts(row: Row, hashes: Hashes) -> bool:
+    """Whether the row is a number to rely on: passed, with samples, of this checkout's kernel."""
+    return row["status"] == "passed" and bool(row.get("samples_ms")) and is_current(row, hashes)
+
+
+def is_reference_tile(row: Row) -> bool:
+    """Whether the row's tile is the registry's. Peers have no tile and count as reference."""
+    if row.get("technique") is None or row.get("tile") is None:
+        return True
+    technique = techniques.get(row["technique"])
+    return Tile.from_dict(row["tile"]) == techniques.reference_tile(technique, row["problem"]["head_dim"])
+
+
+def pick(rows: Iterable[Row]) -> Row | None:
+    """Of one cell's rows, the newest at the committed ("best") tile if there is one, else at the reference tile."""
+    ordered = sorted(rows, key=lambda row: (not is_reference_tile(row), row["time"]))
+    return ordered[-1] if ordered else None
+
+
+def same_group(ours: Row, theirs: Row) -> bool:
+    """Whether the two were interleaved in one process."""
+    return ours.get("group") is not None and (ours["group"], ours.get("environment")) == (
+        theirs.get("group"),
+        theirs.get("environment"),
+    )
+
+
+def ratio(ours: Row, theirs: Row) -> float | None:
+    """TFLOPS of ours over theirs, or None when they were not interleaved with each other."""
+    return tflops(ours) / tflops(theirs) if same_group(ours, theirs) else None
+
+
+def scorecard(
+    rows: Iterable[Row], *, hashes: Hashes | None = None, experiment: str = "ladder", mode: str = "burst"
+) -> dict[str, Any]:
+    """One entry per promise and GPU: {name, gpu, status, reason, value, worst_cell, cells}.
+
+    `value` is the geometric mean over the experiment's problems of ours / theirs, None while the entry is
+    incomplete. A cell is {problem, value, ours, theirs (TFLOPS), ours_is, theirs_is, run} or {problem, reason}.
+    """
+    hashes = checkout_hashes() if hashes is None else hashes
+    all_rows = list(rows)
+    gpus = {row["id"]: gpu_name(row) for row in all_rows if row["kind"] == "environment"}
+    timing: dict[str, list[Row]] = defaultdict(list)
+    for row in results.newest(all_rows):
+        if (row["kind"], row.get("experiment"), row.get("mode")) == ("timing", experiment, mode):
+            timing[gpus.get(row.get("environment"), "unknown GPU")].append(row)
+    entries = [_entry(promise, gpu, timing[gpu], hashes) for gpu in sorted(timing) for promise in PROMISES]
+    return {"schema": results.SCHEMA, "experiment": experiment, "mode": mode, "entries": entries}
+
+
+def gpu_name(environment: Row) -> str:
+    """The GPU of an environment row, "CPU" where there was none."""
+    gpu = (environment.get("details") or {}).get("gpu")
+    return (gpu.get("name") if isinstance(gpu, Mapping) else gpu) or "CPU"
+
+
+def _entry(promise: Promise, gpu: str, rows: list[Row], hashes: Hashes) -> dict[str, Any]:
+    cells = [_cell(promise, problem, rows, hashes) for problem in sorted({slug(row) for row in rows})]
+    holes = [cell for cell in cells if "reason" in cell]
+    complete = not holes
+    return {
+        "name": promise.name,
+        "gpu": gpu,
+        "status": "complete" if complete else "incomplete",
+        "reason": "; ".join(f"{cell['problem']}: {cell['reason']}" for cell in holes) or None,
+        "value": math.exp(statistics.fmean(math.log(cell["value"]) for cell in cells)) if complete else None,
+        "worst_cell": min(cells, key=lambda cell: cell["value"])["problem"] if complete else None,
+        "cells": cells,
+    }
+
+
+def _cell(promise: Promise, problem: str, rows: list[Row], hashes: Hashes) -> dict[str, Any]:
+    here = [row for row in rows if slug(row) == problem]
+    ours, why_ours = _best(promise.ours, here, hashes)
+    theirs, why_theirs = _best(promise.theirs, here, hashes)
+    if ours is None or theirs is None:
+        return {"problem": problem, "reason": why_ours or why_theirs}
+    if theirs.get("technique") and ours.get("mma") != theirs.get("mma"):
+        return {"problem": problem, "reason": f"different instruction classes: {ours.get('mma')}, {theirs.get('mma')}"}
+    value = ratio(ours, theirs)
+    if value is None:
+        return {"problem": problem, "reason": f"{_name(ours)} and {_name(theirs)} were not timed in one group"}
+    return {
+        "problem": problem,
+        "value": value,
+        "ours": tflops(ours),
+        "theirs": tflops(theirs),
+        "ours_is": _name(ours),
+        "theirs_is": _name(theirs),
+        "run": ours.get("environment"),
+    }
+
+
+def _best(backend: str, rows: list[Row], hashes: Hashes) -> tuple[Row | None, str | None]:
+    """The fastest rung of a backend on one problem, each at its picked tile; or None and why there is none."""
+    of_backend = [row for row in rows if row["backend"] == backend]
+    by_technique: dict[str | None, list[Row]] = defaultdict(list)
+    for row in of_backend:
+        if counts(row, hashes):
+            by_technique[row.get("technique")].append(row)
+    picked = [row for row in map(pick, by_technique.values()) if row is not None]
+    if picked:
+        return max(picked, key=tflops), None
+    if not of_backend:
+        return None, f"{backend}: no row"
+    if any(row["status"] == "passed" for row in of_backend):
+        return None, f"{backend}: only rows of an earlier version of the kernel"
+    newest = max(of_backend, key=lambda row: row["time"])
+    return None, f"{backend}: {newest['status']}, {newest.get('reason')}"
+
+
+def _name(row: Row) -> str:
+    """cuda cp_async_pipeline 64x128-s1-w4 (reference tile)."""
+    if not row.get("technique"):
+        return str(row["backend"])
+    tile = Tile.from_dict(row["tile"]).slug if row.get("tile") else "?"
+    return f"{row['backend']} {row['technique']} {tile} ({'reference' if is_reference_tile(row) else 'best'} tile)"

@@ -1,0 +1,122 @@
+"""Rows -> reports/site/: a static site that needs no network, no server and no script.
+
+Text from rows reaches a page through autoescaping templates only.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from harness import scorecard
+from harness.problem import Problem
+from harness.techniques import LADDERS, TECHNIQUES, TWINS
+from reports import figures, listing, pages
+from reports.dataset import Checkout, Dataset, load, tile_slug
+
+ROOT = Path(__file__).resolve().parent
+GUIDE = {"reading": "How to read this report"}
+
+Progress = Callable[[int, int, str], None]
+
+
+def build(
+    output: Path = ROOT / "site",
+    *,
+    recorded: Path = ROOT / "recorded",
+    runs: Iterable[Path] | None = None,
+    checkout: Checkout | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Writes the site and returns the path of its index.html. The old site is replaced.
+
+    `runs`: files of fresh rows, by default all of reports/runs. `progress(done, total, page)` follows each page.
+    Raises ValueError naming file and line when a row cannot be read.
+    """
+    runs = sorted((ROOT / "runs").glob("*.jsonl")) if runs is None else runs
+    progress = progress or _print_progress
+    datasets = load(recorded, runs, checkout or Checkout.read())
+    timed = [data for data in datasets if any(data.timings())]
+    here = [data for data in datasets if not data.recorded]
+    main = timed[0] if timed else None
+
+    jobs: list[tuple[str, str, Callable[[], dict[str, Any]]]] = [
+        ("index.html", "index.html", lambda: {**pages.index(main), "others": timed[1:]}),
+    ]
+    for ladder in LADDERS.values():
+        jobs.append((f"ladder/{ladder.name}.html", "ladder.html", lambda which=ladder: pages.ladder(main, which)))
+    for technique in TECHNIQUES:
+        name = f"technique/{technique.name}.html"
+        jobs.append((name, "technique.html", lambda which=technique: pages.technique(main, here, which)))
+    experiments = [(data, name) for data in datasets for name in data.experiments()]
+    for data, name in experiments:
+        path = experiment_path(data, name, main)
+        jobs.append((path, "experiment.html", lambda d=data, n=name: pages.experiment(d, n)))
+    for name in GUIDE:
+        jobs.append((f"guide/{name}.html", f"guide_{name}.html", dict))
+
+    environment = _environment(main)
+    environment.globals["experiments"] = [(experiment_path(d, n, main), n, d) for d, n in experiments]
+    shutil.rmtree(output, ignore_errors=True)
+    for done, (path, template, context) in enumerate(jobs, 1):
+        progress(done, len(jobs), path)
+        target = output / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        variables = {"page": path, "up": "../" * path.count("/"), "data": main, **context()}
+        target.write_text(environment.get_template(template).render(variables))
+    return output / "index.html"
+
+
+def experiment_path(data: Dataset, name: str, main: Dataset | None) -> str:
+    """experiment/ladder.html for the main dataset; others carry their GPU in the name."""
+    if data is main:
+        return f"experiment/{name}.html"
+    slug = "-".join("".join(c if c.isalnum() else " " for c in data.gpu.lower()).split())
+    return f"experiment/{name}-{slug}-{'recorded' if data.recorded else 'here'}.html"
+
+
+def _environment(main: Dataset | None) -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(ROOT / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style = (ROOT / "templates" / "style.css").read_text() + listing.style()
+    environment.globals |= {
+        "style": Markup(style),
+        "techniques": TECHNIQUES,
+        "ladders": LADDERS,
+        "guide": GUIDE,
+        "twins": TWINS,
+        "label": figures.label,
+        "cell_title": figures.cell_title,
+        "recorded_on": main.provenance() if main else "nothing recorded yet",
+    }
+    environment.filters |= {
+        "spread": pages.spread,
+        "tile": tile_slug,
+        "slug": scorecard.slug,
+        "problem": lambda row: Problem.from_dict(row["problem"]),
+        "tflops": scorecard.tflops,
+        "median_ms": scorecard.median_ms,
+        "reference": scorecard.is_reference_tile,
+    }
+    return environment
+
+
+def _print_progress(done: int, total: int, page: str) -> None:
+    end = "\n" if done == total or not sys.stderr.isatty() else ""
+    start = "\r\033[K" if sys.stderr.isatty() else ""
+    print(f"{start}report {done}/{total} {page}", end=end, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    print(build())

@@ -1,0 +1,309 @@
+"""Rows as a report needs them: what was measured on one GPU, which row stands for a rung, and how two rungs compare.
+
+Nothing here draws or writes; statistics are computed from samples at this point and nowhere earlier.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from harness import results, scorecard, sources, techniques
+from harness.problem import Problem, Tile
+from harness.techniques import TWINS, Technique
+
+Row = Mapping[str, Any]
+Kind = Literal["measured", "same_program", "earlier", "hole"]
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """The kernels of this checkout: their hashes, and which twin re-exports which technique's program."""
+
+    hashes: Mapping[tuple[str, str], str]
+    programs: Mapping[tuple[str, str], str]
+
+    @classmethod
+    def read(cls) -> Checkout:
+        programs = {}
+        for technique in techniques.TECHNIQUES:
+            for backend in TWINS:
+                target = sources.same_program(technique.path, backend)
+                if target:
+                    programs[technique.name, backend] = target
+        return cls(scorecard.checkout_hashes(), programs)
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is known of one rung in one cell. `row` is there unless it is a hole; `reason` says why it is one."""
+
+    kind: Kind
+    row: Row | None = None
+    reason: str = ""
+    program: str | None = None
+    """The technique whose program this twin runs, when it is not its own."""
+
+    @property
+    def tflops(self) -> float | None:
+        return scorecard.tflops(self.row) if self.row else None
+
+    @property
+    def counts(self) -> bool:
+        return self.kind in ("measured", "same_program")
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """TFLOPS over TFLOPS. `linked`: over the anchor of two groups, because the two were not in one group."""
+
+    value: float
+    linked: bool
+
+
+def quartiles(row: Row) -> tuple[float, float, float]:
+    """First quartile, median and third quartile of TFLOPS."""
+    problem = Problem.from_dict(row["problem"])
+    values = [problem.tflops(ms) for ms in row["samples_ms"]]
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, middle, high
+
+
+def geometric_mean(values: Iterable[float]) -> float | None:
+    logs = [math.log(value) for value in values]
+    return math.exp(statistics.fmean(logs)) if logs else None
+
+
+@dataclass
+class Dataset:
+    """All rows of one GPU and one origin: recorded in this repository, or computed here."""
+
+    gpu: str
+    recorded: bool
+    rows: Sequence[Row]
+    checkout: Checkout
+    environments: dict[str, Row] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.environments = {row["id"]: row for row in self.rows if row["kind"] == "environment"}
+
+    @cached_property
+    def newest(self) -> list[dict[str, Any]]:
+        """The newest row per key, without environments."""
+        return [row for row in results.newest(self.rows) if row["kind"] != "environment"]
+
+    @cached_property
+    def _by_rung(self) -> dict[tuple[Any, ...], list[Row]]:
+        found: dict[tuple[Any, ...], list[Row]] = {}
+        for row in self.newest:
+            if row["kind"] == "timing":
+                name = (row["experiment"], scorecard.slug(row), row.get("technique"), row["backend"], row.get("mode"))
+                found.setdefault(name, []).append(row)
+        return found
+
+    @cached_property
+    def _anchors(self) -> dict[tuple[Any, Any], Row]:
+        """The anchor of each interleaved group: from all rows, because one key may be in many groups."""
+        return {
+            (row.get("environment"), row.get("group")): row
+            for row in self.rows
+            if row["kind"] == "timing" and row["backend"] == scorecard.ANCHOR and row["status"] == "passed"
+        }
+
+    def provenance(self, row: Row | None = None) -> str:
+        """recorded on NVIDIA H200, 2030-01-02, commit 0123456."""
+        environment = self.environments.get(row.get("environment", "")) if row else None
+        environment = environment or max(self.environments.values(), key=lambda env: env["time"], default=None)
+        where = f"recorded on {self.gpu}" if self.recorded else f"computed here ({self.gpu})"
+        if environment is None:
+            return where
+        commit = _commit(environment)
+        return f"{where}, {environment['time'][:10]}" + (f", commit {commit}" if commit else "")
+
+    def experiments(self) -> list[str]:
+        return list(dict.fromkeys(row["experiment"] for row in self.newest if row.get("experiment")))
+
+    def problems(self, experiment: str) -> list[Problem]:
+        """The problems that an experiment timed: full before causal, longest head first."""
+        found = {scorecard.slug(row): row for row in self.timings(experiment)}
+        return sorted(
+            (Problem.from_dict(row["problem"]) for row in found.values()),
+            key=lambda p: (-p.head_dim, p.causal, p.dtype, p.seq_q, p.seq_kv, p.batch),
+        )
+
+    def timings(self, experiment: str | None = None) -> Iterator[Row]:
+        for row in self.newest:
+            if row["kind"] == "timing" and experiment in (None, row["experiment"]):
+                yield row
+
+    def modes(self, experiment: str) -> list[str]:
+        found = {row.get("mode") for row in self.timings(experiment)}
+        return [mode for mode in ("burst", "sustained") if mode in found]
+
+    def point(
+        self,
+        experiment: str,
+        problem: Problem,
+        technique: str | None,
+        backend: str,
+        mode: str = "burst",
+        best: bool = False,
+    ) -> Point:
+        """One rung (or peer, technique None) in one cell, at the registry's tile or at the committed best one."""
+        rows = self._by_rung.get((experiment, problem.slug, technique, backend, mode), [])
+        wanted = [row for row in rows if scorecard.is_reference_tile(row) != best]
+        passed = [row for row in wanted if row["status"] == "passed" and row.get("samples_ms")]
+        current = [row for row in passed if scorecard.is_current(row, self.checkout.hashes)]
+        program = self.checkout.programs.get((technique or "", backend))
+        if current:
+            return Point("measured", max(current, key=lambda row: row["time"]), program=program)
+        if program and not best:
+            source = self.point(experiment, problem, program, backend, mode)
+            if source.row and source.row.get("tile") == self._tile(technique, problem.head_dim):
+                kind: Kind = "same_program" if source.counts else source.kind
+                return Point(kind, source.row, source.reason, program)
+        failed = [row for row in wanted if row not in passed and scorecard.is_current(row, self.checkout.hashes)]
+        if failed:
+            newest = max(failed, key=lambda row: row["time"])
+            return Point("hole", reason=f"{newest['status']}: {newest.get('reason')}", program=program)
+        if passed:
+            newest = max(passed, key=lambda row: row["time"])
+            return Point("earlier", newest, "measured with an earlier version of the kernel", program)
+        return Point("hole", reason="not measured", program=program)
+
+    @staticmethod
+    def _tile(technique: str | None, head_dim: int) -> dict[str, Any] | None:
+        if technique is None:
+            return None
+        return techniques.reference_tile(techniques.get(technique), head_dim).to_dict()
+
+    def ratio(self, ours: Point, theirs: Point) -> Ratio | None:
+        """None unless both count and a group, or an anchor in both groups, links them."""
+        if not (ours.counts and theirs.counts and ours.row and theirs.row):
+            return None
+        direct = scorecard.ratio(ours.row, theirs.row)
+        if direct is not None:
+            return Ratio(direct, linked=False)
+        over_anchor = [self._over_anchor(row) for row in (ours.row, theirs.row)]
+        return Ratio(over_anchor[0] / over_anchor[1], linked=True) if over_anchor[0] and over_anchor[1] else None
+
+    def _over_anchor(self, row: Row) -> float | None:
+        """TFLOPS over the TFLOPS of the anchor of the row's own group, None where the group has no anchor."""
+        anchor = self._anchors.get((row.get("environment"), row.get("group")))
+        return scorecard.ratio(row, anchor) if anchor else None
+
+    def gain(self, experiment: str, problem: Problem, technique: Technique, backend: str) -> Ratio | None:
+        """What the rung buys over its parent in the same language."""
+        parent = techniques.parent(technique)
+        if parent is None:
+            return None
+        points = [self.point(experiment, problem, name, backend) for name in (technique.name, parent.name)]
+        return self.ratio(points[0], points[1])
+
+    def versus(self, experiment: str, problem: Problem, technique: Technique, ours: str, theirs: str) -> Ratio | None:
+        """The same rung in two languages; None across instruction classes."""
+        points = [self.point(experiment, problem, technique.name, backend) for backend in (ours, theirs)]
+        if all(point.row for point in points) and len({point.row.get("mma") for point in points if point.row}) == 2:
+            return None
+        return self.ratio(points[0], points[1])
+
+    def codes(self, technique: str, backend: str, arch: str | None = None, head_dim: int | None = None) -> list[Row]:
+        """Rows with machine code of this checkout's twin, or of the one that it re-exports at the same tile.
+
+        Inspected binaries come before those that the gate happened to read.
+        """
+        program = self.checkout.programs.get((technique, backend))
+        found = [
+            row
+            for row in self.newest
+            if (row.get("code") or {}).get("registers") is not None
+            and (row.get("technique"), row["backend"]) == (technique, backend)
+            and arch in (None, row.get("arch"))
+            and head_dim in (None, row["problem"]["head_dim"])
+            and scorecard.is_current(row, self.checkout.hashes)
+        ]
+        if not found and program:
+            tiles = {d: self._tile(technique, d) for d in (64, 128)}
+            return [
+                row
+                for row in self.codes(program, backend, arch, head_dim)
+                if row.get("tile") == tiles.get(row["problem"]["head_dim"])
+            ]
+        order = ("causal", "head_dim")
+        return sorted(found, key=lambda row: (row["kind"] != "code", *(row["problem"][name] for name in order)))
+
+    def gates(self, technique: str, backend: str) -> list[Row]:
+        """Gate rows of this checkout's twin."""
+        return [
+            row
+            for row in self.newest
+            if (row["kind"], row.get("technique"), row["backend"]) == ("gate", technique, backend)
+            and scorecard.is_current(row, self.checkout.hashes)
+        ]
+
+    def tuned(self, technique: str, backend: str) -> int:
+        """How many tiles `tune` has tried."""
+        return len(
+            {
+                tile_slug(row)
+                for row in self.newest
+                if (row["kind"], row.get("technique"), row["backend"]) == ("tune", technique, backend)
+            }
+        )
+
+    def holes(self, experiment: str | None = None) -> list[Row]:
+        """Rows of this checkout that are not a pass."""
+        return [
+            row
+            for row in self.newest
+            if row["status"] != "passed"
+            and experiment in (None, row.get("experiment"))
+            and scorecard.is_current(row, self.checkout.hashes)
+        ]
+
+    def speed_of_light(self) -> float | None:
+        """Dense 16-bit tensor-core peak in TFLOPS at the card's highest SM clock, None where it is not known."""
+        peaks = [(row.get("details") or {}).get("peaks") or {} for row in self.environments.values()]
+        return next((peak["tensor_tflops"] for peak in peaks if peak.get("tensor_tflops")), None)
+
+    def pairs(self, experiment: str | None = None) -> list[tuple[Row, Row, float]]:
+        """Every A/A pair, one kernel timed twice in a group, and by how much the two medians differ."""
+        groups: dict[tuple[Any, ...], list[Row]] = {}
+        for row in self.rows:
+            if row["kind"] == "timing" and row["status"] == "passed" and experiment in (None, row["experiment"]):
+                group = (row.get("environment"), row.get("group"), row.get("mode"))
+                groups.setdefault((*group, row["backend"], row.get("technique"), str(row.get("tile"))), []).append(row)
+        found = [(rows[0], rows[1]) for rows in groups.values() if len(rows) > 1 and rows[0].get("group")]
+        return [(a, b, scorecard.median_ms(b) / scorecard.median_ms(a) - 1) for a, b in found]
+
+
+def load(recorded: Path, fresh: Iterable[Path], checkout: Checkout) -> list[Dataset]:
+    """One dataset per recorded GPU and one per GPU (or CPU) that the fresh runs ran on; the richest first."""
+    rows: dict[tuple[str, bool], list[dict[str, Any]]] = {}
+    for gpu, path in results.iter_recorded(recorded):
+        rows.setdefault((gpu, True), []).extend(results.read(path))
+    for path in fresh:
+        found = results.read(path)
+        gpu = next((scorecard.gpu_name(row) for row in found if row["kind"] == "environment"), "unknown")
+        rows.setdefault((gpu, False), []).extend(found)
+    datasets = []
+    for (gpu, is_recorded), found in rows.items():
+        names = [scorecard.gpu_name(row) for row in found if row["kind"] == "environment"]
+        datasets.append(Dataset(names[0] if names else gpu, is_recorded, found, checkout))
+    return sorted(datasets, key=lambda data: -sum(scorecard.counts(row, checkout.hashes) for row in data.timings()))
+
+
+def tile_slug(row: Row) -> str:
+    return Tile.from_dict(row["tile"]).slug if row.get("tile") else ""
+
+
+def _commit(environment: Row) -> str:
+    git = (environment.get("details") or {}).get("git") or {}
+    return str(git.get("sha") or "")[:7] + (" with changes" if git.get("dirty") else "")

@@ -1,0 +1,83 @@
+"""Source files as HTML: highlighted, and as a diff to the parent's file."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+from pygments import highlight as pygmentize
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+
+from harness import sources
+from harness.techniques import Technique
+
+LEXERS = {".cu": "cuda", ".py": "python"}
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One twin's file. `path` is relative to the checkout; `program` names the technique that it re-exports."""
+
+    path: str
+    html: Markup
+    lines: int
+    lines_of_code: int
+    program: str | None
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Unified diff from the parent's file; `html` is empty when the two are equal."""
+
+    before: str
+    after: str
+    html: Markup
+    added: int
+    removed: int
+
+
+def listing(technique: Technique, language: str, root: Path = sources.ROOT) -> Listing | None:
+    """The twin's file, or None where there is none."""
+    path = sources.kernel_file(language, technique.path, root)
+    if not path.is_file():
+        return None
+    text = path.read_text()
+    return Listing(
+        path.relative_to(root).as_posix(),
+        _html(text, LEXERS[path.suffix]),
+        len(text.splitlines()),
+        sources.lines_of_code(path),
+        sources.same_program(technique.path, language, root),
+    )
+
+
+def diff(parent: Technique, technique: Technique, language: str, root: Path = sources.ROOT) -> Diff | None:
+    """From the parent's twin to this one, or None where either has no file."""
+    paths = [sources.kernel_file(language, which.path, root) for which in (parent, technique)]
+    if not all(path.is_file() for path in paths):
+        return None
+    before, after = (path.relative_to(root).as_posix() for path in paths)
+    old, new = (path.read_text().splitlines() for path in paths)
+    lines = list(difflib.unified_diff(old, new, before, after, n=3, lineterm=""))
+    body = lines[2:]
+    return Diff(
+        before,
+        after,
+        _html("\n".join(lines), "diff"),
+        added=sum(line.startswith("+") for line in body),
+        removed=sum(line.startswith("-") for line in body),
+    )
+
+
+def style() -> str:
+    """CSS of the highlighting, for light and for dark pages."""
+    light = HtmlFormatter(style="friendly").get_style_defs(".code")
+    dark = HtmlFormatter(style="github-dark").get_style_defs(".code")
+    return f"{light}\n@media (prefers-color-scheme: dark) {{ @media screen {{\n{dark}\n}} }}"
+
+
+def _html(text: str, lexer: str) -> Markup:
+    return Markup(pygmentize(text, get_lexer_by_name(lexer, stripnl=False), HtmlFormatter(nowrap=True)))

@@ -1,0 +1,240 @@
+"""What each page shows: the variables of its template, from datasets."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from harness import scorecard, sources, techniques
+from harness.problem import Problem
+from harness.techniques import LADDERS, TECHNIQUES, TWINS, Ladder, Technique
+from reports import figures, listing, notes
+from reports.dataset import Dataset, Point, Row, quartiles, tile_slug
+from reports.verdict import lead, verdict
+
+LADDER = "ladder"
+LENGTHS = "sequence_length"
+CENSUS_FIRST = ("HMMA", "HGMMA", "LDSM", "LDSM.T", "LDGSTS", "UTMALDG", "UTMASTG", "SYNCS", "USETMAXREG", "MUFU.EX2")
+
+
+@dataclass(frozen=True)
+class Figure:
+    svg: Markup
+    caption: str
+    alt: str
+
+
+def index(data: Dataset | None) -> dict[str, Any]:
+    if data is None:
+        return {"verdicts": []}
+    rungs = [technique for technique in TECHNIQUES if _measured(data, technique)]
+    problems = data.problems(LADDER)
+    verdicts = [verdict(data, LADDER, technique) for technique in rungs]
+    return {
+        "verdicts": verdicts,
+        "lead": lead(data, LADDER, verdicts),
+        "ladders_drawn": [
+            (ladder, ladder_figures(data, rungs_of(ladder)))
+            for ladder in LADDERS.values()
+            if any(technique.ladder == ladder.name for technique in rungs)
+        ],
+        "lengths": length_figures(data),
+        "scorecard": scorecard.scorecard(data.rows, hashes=data.checkout.hashes)["entries"],
+        "headline": problems[0] if problems else None,
+        "holes": len(data.holes()),
+    }
+
+
+def ladder(data: Dataset | None, which: Ladder) -> dict[str, Any]:
+    rungs = rungs_of(which)
+    if data is None:
+        return {"ladder": which, "rungs": rungs, "figures": [], "tables": [], "holes": []}
+    tables, names = [], [rung.name for rung in rungs]
+    for problem in data.problems(LADDER):
+        for mode in data.modes(LADDER):
+            rows = []
+            for rung in rungs:
+                points = {backend: data.point(LADDER, problem, rung.name, backend, mode) for backend in TWINS}
+                best = {backend: data.point(LADDER, problem, rung.name, backend, mode, best=True) for backend in TWINS}
+                gains = {backend: data.gain(LADDER, problem, rung, backend) for backend in TWINS}
+                rows.append((rung, points, best, gains))
+            peers = {name: data.point(LADDER, problem, None, name, mode) for name in peers_of(data, LADDER)}
+            tables.append((problem, mode, rows, peers))
+    return {
+        "ladder": which,
+        "rungs": rungs,
+        "figures": ladder_figures(data, rungs),
+        "tables": tables,
+        "holes": group_holes(row for row in data.holes(LADDER) if row.get("technique") in (None, *names)),
+    }
+
+
+def technique(data: Dataset | None, here: Sequence[Dataset], which: Technique) -> dict[str, Any]:
+    """`here`: datasets computed on this machine, whose machine code stands beside the recorded one."""
+    parent = techniques.parent(which)
+    context: dict[str, Any] = {
+        "technique": which,
+        "parent": parent,
+        "children": [other for other in TECHNIQUES if techniques.parent(other) == which],
+        "listings": {language: listing.listing(which, language) for language in ("cuda", "triton")},
+        "diffs": {language: parent and listing.diff(parent, which, language) for language in ("cuda", "triton")},
+        "verdict": None,
+        "step": None,
+        "cells": [],
+        "note": None,
+        "environments": [],
+    }
+    sources_of_rows = [dataset for dataset in (*here, data) if dataset]
+    context["code"] = code_tables(sources_of_rows, which)
+    context["numerics"] = [table for dataset in sources_of_rows if (table := numerics_table(dataset, which))]
+    if data is None:
+        return context
+    problems = data.problems(LADDER)
+    svg = figures.step(data, LADDER, problems, which)
+    cells = [
+        (problem, mode, backend, data.point(LADDER, problem, which.name, backend, mode, best=best))
+        for problem in problems
+        for mode in data.modes(LADDER)
+        for backend in TWINS
+        for best in (False, True)
+    ]
+    used = {point.row.get("environment") for *_, point in cells if point.row}
+    context |= {
+        "verdict": verdict(data, LADDER, which),
+        "step": svg and Figure(Markup(svg), data.provenance(), f"TFLOPS of {which.name} and of its parent"),
+        "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
+        "note": notes.render(which.name, data),
+        "environments": [row for row in data.environments.values() if row["id"] in used],
+    }
+    return context
+
+
+def experiment(data: Dataset, name: str) -> dict[str, Any]:
+    rows = [row for row in data.newest if row.get("experiment") == name]
+    by_problem: dict[str, list[Row]] = {}
+    for row in rows:
+        by_problem.setdefault(scorecard.slug(row), []).append(row)
+    used = {row.get("environment") for row in rows}
+    return {
+        "data": data,
+        "current": lambda row: scorecard.is_current(row, data.checkout.hashes),
+        "name": name,
+        "question": question(name),
+        "groups": by_problem,
+        "total": len(rows),
+        "holes": group_holes(data.holes(name)),
+        "pairs": data.pairs(name),
+        "environments": [row for row in data.environments.values() if row["id"] in used],
+    }
+
+
+def question(name: str, root: Path = sources.ROOT) -> str:
+    """The docstring of experiments/<name>.py; empty where there is no such file."""
+    path = root / "experiments" / f"{name}.py"
+    return ast.get_docstring(ast.parse(path.read_text())) or "" if path.is_file() else ""
+
+
+def ladder_figures(data: Dataset, rungs: Sequence[Technique]) -> list[Figure]:
+    return [
+        Figure(
+            Markup(figures.ladder(data, LADDER, problem, rungs)),
+            data.provenance(next(data.timings(LADDER), None)),
+            f"TFLOPS per rung in CUDA and in Triton, {figures.cell_title(problem)}",
+        )
+        for problem in data.problems(LADDER)
+    ]
+
+
+def length_figures(data: Dataset) -> list[Figure]:
+    found: dict[tuple[int, bool, str], list[Problem]] = {}
+    for problem in data.problems(LENGTHS):
+        found.setdefault((problem.head_dim, problem.causal, problem.dtype), []).append(problem)
+    drawn = []
+    for problems in found.values():
+        svg = figures.lengths(data, LENGTHS, problems)
+        if svg:
+            caption = data.provenance(next(data.timings(LENGTHS), None))
+            drawn.append(Figure(Markup(svg), caption, "TFLOPS against sequence length"))
+    return drawn
+
+
+def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str, Any]]:
+    """One table per architecture and head_dim: {arch, head_dim, where, columns: backend -> row, census: names}."""
+    tables: dict[tuple[str, int], dict[str, Any]] = {}
+    for dataset in datasets:
+        for backend in TWINS:
+            for row in dataset.codes(which.name, backend):
+                name = (row["arch"], row["problem"]["head_dim"])
+                table = tables.setdefault(name, {"arch": name[0], "head_dim": name[1], "columns": {}, "where": set()})
+                if backend not in table["columns"]:
+                    table["columns"][backend] = row
+                    table["where"].add(dataset.provenance(row))
+    for table in tables.values():
+        names = {name for row in table["columns"].values() for name in row["code"].get("census") or {}}
+        table["census"] = sorted(names, key=lambda n: (CENSUS_FIRST.index(n) if n in CENSUS_FIRST else 99, n))
+    order = LADDERS[which.ladder].archs
+    return sorted(tables.values(), key=lambda t: (order.index(t["arch"]) if t["arch"] in order else 9, -t["head_dim"]))
+
+
+def numerics_table(data: Dataset, which: Technique) -> dict[str, Any] | None:
+    """Per backend and distribution the worst figures over all problems gated, or None without a gate row."""
+    worst: dict[tuple[str, str], dict[str, Any]] = {}
+    counted = failed = 0
+    for backend in TWINS:
+        for row in data.gates(which.name, backend):
+            counted += 1
+            failed += row["status"] != "passed"
+            for distribution, numbers in (row.get("numerics") or {}).items():
+                name = (distribution, backend)
+                if name not in worst or _used(numbers) > _used(worst[name]):
+                    worst[name] = {**numbers, "problem": scorecard.slug(row), "status": row["status"]}
+    if not counted:
+        return None
+    lines = sorted(worst.items(), key=lambda item: item[0])
+    return {"where": data.provenance(), "lines": lines, "problems": counted, "failed": failed}
+
+
+def group_holes(rows: Iterable[Row]) -> list[tuple[Row, list[str]]]:
+    """Holes of one kernel with one status and reason together: the first row, and where it happened."""
+    found: dict[tuple[Any, ...], tuple[Row, list[str]]] = {}
+    for row in rows:
+        what = (row["backend"], row.get("technique"), row["status"], row.get("check"), row.get("reason"))
+        where = " ".join(filter(None, (scorecard.slug(row), row["kind"], row.get("mode"), tile_slug(row))))
+        found.setdefault(what, (row, []))[1].append(where)
+    return list(found.values())
+
+
+def rungs_of(which: Ladder) -> list[Technique]:
+    return [technique for technique in TECHNIQUES if technique.ladder == which.name]
+
+
+def peers_of(data: Dataset, name: str) -> list[str]:
+    return sorted({row["backend"] for row in data.timings(name) if not row.get("technique")})
+
+
+def spread(row: Row) -> str:
+    """322 [321 to 323]: median and quartiles of TFLOPS."""
+    low, middle, high = quartiles(row)
+    digits = 1 if middle < 100 else 0
+    return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def tile_of(point: Point) -> str:
+    return tile_slug(point.row) if point.row else ""
+
+
+def _measured(data: Dataset, which: Technique) -> bool:
+    return any(row.get("technique") == which.name for row in data.timings(LADDER)) or any(
+        (which.name, backend) in data.checkout.programs for backend in TWINS
+    )
+
+
+def _used(numbers: dict[str, Any]) -> float:
+    """Share of the limit that was used, infinite where the error is not finite."""
+    used = [numbers.get("max_error_used"), numbers.get("rel_l2_used")]
+    return max(float("inf") if share is None else share for share in used)

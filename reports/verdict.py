@@ -1,0 +1,175 @@
+"""The verdict on each technique: what it buys in each language, what is missing, and a sentence that says so.
+
+Every number and every word of a sentence is chosen from rows; nothing is typed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness import sources, techniques
+from harness.problem import Problem
+from harness.techniques import TWINS, Technique
+from reports.dataset import Dataset, Point, geometric_mean
+from reports.figures import LABELS
+
+NOTHING = 0.02
+"""A gain below 2% in either direction is told as "nothing": it is within what another tile or compiler moves."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Geometric mean of a ratio over the problems where both sides count. `linked`: some went over the anchor."""
+
+    value: float
+    cells: int
+    low: float
+    high: float
+    linked: bool
+
+
+@dataclass
+class Language:
+    """One twin of a technique."""
+
+    backend: str
+    point: Point
+    """At the headline problem."""
+    gain: Gain | None
+    program: str | None
+    """The technique whose program it runs at the same tile: there is no lever."""
+    lever: str
+    """Which lever is missing, in the words of the re-exporting file."""
+    holes: list[str] = field(default_factory=list)
+    lines_of_code: int | None = None
+    compile_s: float | None = None
+    tuned: int = 0
+    launcher_us: float | None = None
+    graph_us: float | None = None
+
+
+@dataclass
+class Verdict:
+    technique: Technique
+    parent: Technique | None
+    languages: dict[str, Language]
+    versus: Gain | None
+    """Triton over CUDA, the same instruction class."""
+    sentence: str = ""
+
+
+def verdict(data: Dataset, experiment: str, technique: Technique, root: Path = sources.ROOT) -> Verdict:
+    problems = data.problems(experiment)
+    languages = {backend: _language(data, experiment, problems, technique, backend, root) for backend in TWINS}
+    pairs = [data.versus(experiment, problem, technique, "triton", "cuda") for problem in problems]
+    versus = _gain([(pair.value, pair.linked) for pair in pairs if pair])
+    result = Verdict(technique, techniques.parent(technique), languages, versus)
+    result.sentence = sentence(result)
+    return result
+
+
+def sentence(result: Verdict) -> str:
+    """What the step buys in both languages, and where Triton then stands."""
+    if result.parent is None:
+        told = "The ladder starts here."
+    else:
+        told = "; ".join(_told(result.languages[backend]) for backend in ("cuda", "triton")) + "."
+        told = told[0].upper() + told[1:]
+    if result.versus is None:
+        return told
+    if abs(result.versus.value - 1) < NOTHING:
+        return f"{told} Both then run equally fast."
+    return f"{told} Triton then runs at {result.versus.value:.2f}× the speed of CUDA."
+
+
+def lead(data: Dataset, experiment: str, verdicts: list[Verdict]) -> str:
+    """The first paragraph: the best rung of each language beside the best peer, at the headline problem."""
+    problems = data.problems(experiment)
+    if not problems:
+        return "Nothing was measured yet."
+    problem = problems[0]
+    parts = []
+    for backend in TWINS:
+        counting = [v for v in verdicts if v.languages[backend].point.counts]
+        if counting:
+            best = max(counting, key=lambda v: v.languages[backend].point.tflops or 0)
+            reached = best.languages[backend].point.tflops
+            parts.append(f"{LABELS[backend]} {'' if parts else 'reaches '}{reached:.0f} ({best.technique.name})")
+    peers = {}
+    for name in {row["backend"] for row in data.timings(experiment) if not row.get("technique")}:
+        point = data.point(experiment, problem, None, name)
+        if point.counts and point.tflops:
+            peers[name] = point.tflops
+    text = ", ".join(parts) + " TFLOPS" if parts else "no rung has passed"
+    if peers:
+        fastest = max(peers, key=lambda name: peers[name])
+        text += f"; the fastest library, {LABELS.get(fastest, fastest)}, reaches {peers[fastest]:.0f}"
+    mask = "causal" if problem.causal else "full"
+    levers = [v.technique.name for v in verdicts if v.languages["triton"].program]
+    missing = f" For {len(levers)} of {len(verdicts)} rungs core Triton has no lever." if levers else ""
+    return f"At head_dim {problem.head_dim}, {mask}, {problem.seq_q} tokens: {text}.{missing}"
+
+
+def missing_lever(technique: Technique, backend: str, root: Path = sources.ROOT) -> str:
+    """What follows "The missing lever is" in a re-exporting twin's docstring, such as: where a tensor lives. Or empty."""
+    path = sources.kernel_file(backend, technique.path, root)
+    if path.suffix != ".py" or not path.is_file():
+        return ""
+    text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split())
+    found = re.search(r"[Tt]he missing lever is ([^:.;]+)", text)
+    return found[1] if found else ""
+
+
+def _language(
+    data: Dataset, experiment: str, problems: list[Problem], technique: Technique, backend: str, root: Path
+) -> Language:
+    points = [data.point(experiment, problem, technique.name, backend) for problem in problems]
+    gains = [data.gain(experiment, problem, technique, backend) for problem in problems]
+    rows = [point.row for point in points if point.kind == "measured" and point.row]
+    language = Language(
+        backend,
+        points[0] if points else Point("hole", reason="not measured"),
+        _gain([(gain.value, gain.linked) for gain in gains if gain]),
+        next((point.program for point in points if point.kind == "same_program"), None),
+        missing_lever(technique, backend, root),
+        tuned=data.tuned(technique.name, backend),
+    )
+    for problem, point in zip(problems, points, strict=True):
+        if not point.counts:
+            cell = f"d={problem.head_dim} {'causal' if problem.causal else 'full'}"
+            language.holes.append(f"{cell}: {point.reason}")
+    if language.holes and len(problems) > 1 and all(point == points[0] for point in points):
+        language.holes = [points[0].reason]
+    path = sources.kernel_file(backend, technique.path, root)
+    if path.is_file():
+        language.lines_of_code = sources.lines_of_code(path)
+    compiled = [row["compile_s"] for row in (*rows, *data.codes(technique.name, backend)) if row.get("compile_s")]
+    language.compile_s = statistics.median(compiled) if compiled else None
+    for name in ("launcher", "graph"):
+        found = [row["call_us"][name] for row in rows if (row.get("call_us") or {}).get(name)]
+        setattr(language, f"{name}_us", statistics.median(found) if found else None)
+    return language
+
+
+def _gain(values: list[tuple[float, bool]]) -> Gain | None:
+    numbers = [value for value, _ in values]
+    mean = geometric_mean(numbers)
+    if mean is None:
+        return None
+    return Gain(mean, len(numbers), min(numbers), max(numbers), any(linked for _, linked in values))
+
+
+def _told(language: Language) -> str:
+    name = LABELS[language.backend]
+    if language.program:
+        lever = f" ({language.lever})" if language.lever else f" (it runs {language.program}'s program)"
+        return f"{name} has no lever for it{lever}"
+    if language.gain is None:
+        return f"in {name} the step has no number"
+    value = language.gain.value
+    bought = "costs" if value < 1 - NOTHING else "buys" if value > 1 + NOTHING else "changes nothing"
+    return f"in {name} it {bought}{': ' if bought != 'buys' else ' '}{value:.2f}×"
