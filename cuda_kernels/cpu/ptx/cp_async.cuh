@@ -1,0 +1,16 @@
+// CPU twin of cuda_kernels/ptx/cp_async.cuh.
+#pragma once
+
+#include <ptx/kernel.cuh>
+#include <runtime/async.h>
+
+DEVICE void cp_async_cg_16(uint32_t shared, const void* global, Where where = Where::current()) {
+  cpu::cp_async(shared, global, 16, "cp_async_cg_16", where);
+}
+
+DEVICE void cp_async_commit_group() { cpu::cp_async_commit_group(); }
+
+template <int PENDING>
+DEVICE void cp_async_wait_group() {
+  cpu::cp_async_wait_group(PENDING);
+}

@@ -1,0 +1,26 @@
+// CPU twin of cuda_kernels/ptx/ld_st.cuh.
+#pragma once
+
+#include <ptx/kernel.cuh>
+
+template <class T>
+DEVICE T ld_shared(uint32_t address, Where where = Where::current()) {
+  return cpu::load<T>(cpu::shared_load(address, sizeof(T), "ld_shared", where));
+}
+
+template <class T>
+DEVICE void st_shared(uint32_t address, const T& value, Where where = Where::current()) {
+  cpu::store(cpu::shared_store(address, sizeof(T), "st_shared", where), value);
+}
+
+template <class T>
+DEVICE T ld_global(const void* pointer, Where where = Where::current()) {
+  cpu::global_load(pointer, sizeof(T), "ld_global", where);
+  return cpu::load<T>(pointer);
+}
+
+template <class T>
+DEVICE void st_global(void* pointer, const T& value, Where where = Where::current()) {
+  cpu::global_store(pointer, sizeof(T), "st_global", where);
+  cpu::store(pointer, value);
+}

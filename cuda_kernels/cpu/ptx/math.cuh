@@ -1,0 +1,49 @@
+// CPU twin of cuda_kernels/ptx/math.cuh.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <ptx/kernel.cuh>
+
+constexpr float INFINITY_F32 = __builtin_huge_valf();
+constexpr float LOG2_E = 1.4426950408889634f;
+constexpr float LN_2 = 0.6931471805599453f;
+
+DEVICE float ex2_approx_ftz(float x) {
+  const float y = std::exp2(x);
+  return y < 0x1p-126f ? 0.f : y;
+}
+
+DEVICE float lg2_approx_ftz(float x) { return std::log2(std::fabs(x) < 0x1p-126f ? 0.f : x); }
+
+DEVICE float max_f32(float a, float b) { return std::fmax(a, b); }
+
+template <class T>
+DEVICE uint32_t cvt_pack(float low, float high);
+template <>
+DEVICE uint32_t cvt_pack<__half>(float low, float high) {
+  const __half2 pair = __floats2half2_rn(low, high);
+  return cpu::load<uint32_t>(&pair);
+}
+template <>
+DEVICE uint32_t cvt_pack<__nv_bfloat16>(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return cpu::load<uint32_t>(&pair);
+}
+
+DEVICE float cvt_f32(__half x) { return __half2float(x); }
+DEVICE float cvt_f32(__nv_bfloat16 x) { return __bfloat162float(x); }
+template <class T>
+DEVICE T cvt_rn(float x);
+template <>
+DEVICE __half cvt_rn<__half>(float x) {
+  return __float2half_rn(x);
+}
+template <>
+DEVICE __nv_bfloat16 cvt_rn<__nv_bfloat16>(float x) {
+  return __float2bfloat16_rn(x);
+}

@@ -1,0 +1,9 @@
+// CPU twin of cuda_kernels/ptx/shfl.cuh.
+#pragma once
+
+#include <ptx/kernel.cuh>
+#include <runtime/shuffle.h>
+
+DEVICE float shfl_bfly(float value, int lane_mask, Where where = Where::current()) {
+  return cpu::shuffle(value, cpu::current().lane ^ lane_mask, "shfl_bfly", where);
+}

@@ -1,0 +1,130 @@
+#include <runtime/diagnosis.h>
+
+#include <bit>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <tuple>
+
+namespace cpu {
+namespace {
+
+constexpr size_t KEPT = 16;
+
+std::mutex mutex;
+std::set<std::tuple<std::string, std::string, unsigned>> seen;  // name, file, line
+std::vector<std::string> kept;
+std::string joined;
+
+const char* stem(const char* path) {
+  const char* slash = std::strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+std::string lanes(uint32_t mask) {
+  if (mask == ALL_LANES) return "all lanes";
+  if (std::popcount(mask) == 1) return text("lane %d", std::countr_zero(mask));
+  return text("%d lanes (mask 0x%08x)", std::popcount(mask), mask);
+}
+
+}  // namespace
+
+std::string text(const char* format, ...) {
+  char buffer[512];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(buffer, sizeof buffer, format, arguments);
+  va_end(arguments);
+  return buffer;
+}
+
+std::string place(const char* mnemonic, Where where) {
+  return text("%s:%u %s", stem(where.file_name()), static_cast<unsigned>(where.line()), mnemonic);
+}
+
+void report(const char* name, const Thread& thread, const char* mnemonic, Where where, const std::string& what) {
+  const std::lock_guard lock(mutex);
+  if (kept.size() >= KEPT || !seen.insert({name, where.file_name(), where.line()}).second) return;
+  const Dim& block = thread.block->ctaid;
+  kept.push_back(std::string(name) + ": " + what +
+                 text(" [%s, block (%d, %d, %d), warp %d, lane %d]", place(mnemonic, where).c_str(), block.x, block.y,
+                      block.z, thread.warp->index, thread.lane));
+}
+
+void fail(const char* name, Thread& thread, const char* mnemonic, Where where, const std::string& what) {
+  report(name, thread, mnemonic, where, what);
+  abandon(thread);
+}
+
+void diverged(Thread& self, const char* mnemonic, Where where) {
+  const Gathering& gathering = self.warp->gathering;
+  fail("divergence", self, mnemonic, where,
+       lanes(gathering.arrived) + " of the warp wait at " + place(gathering.mnemonic, gathering.where) +
+           ", which all must execute together");
+}
+
+void diverged_by_return(Thread& self) {
+  const Warp& warp = *self.warp;
+  fail("divergence", self, warp.gathering.mnemonic, warp.gathering.where,
+       lanes(warp.returned) + " of the warp returned from the kernel, but all must execute this together");
+}
+
+void deadlocked(Cluster& cluster) {
+  // Lanes that wait at the same place for the same thing are told of together.
+  std::string who;
+  Thread* first = nullptr;
+  bool divergence = false;
+  for (auto& block : cluster.blocks) {
+    for (Warp& warp : block->warps) {
+      std::map<std::string, uint32_t> groups;
+      for (Thread* thread : warp.threads) {
+        if (thread->has_returned) continue;
+        if (!first) first = thread;
+        const Waiting& waiting = thread->waiting;
+        std::string at = place(waiting.mnemonic, waiting.where);
+        if (warp.gathering.arrived >> thread->lane & 1) {
+          at += text(" (%d of 32 lanes there)", std::popcount(warp.gathering.arrived));
+          divergence = true;
+          first = thread;
+        } else if (waiting.object < BARRIERS) {
+          const Barrier& barrier = block->barriers[waiting.object];
+          at += text(" (barrier %u, %d of %d threads there)", waiting.object, barrier.arrived,
+                     barrier.expected ? barrier.expected : block->running);
+        }
+        groups[at] |= 1u << thread->lane;
+      }
+      if (warp.returned) groups["the end of the kernel"] |= warp.returned;
+      for (const auto& [at, mask] : groups) {
+        if (!who.empty()) who += "; ";
+        who += text("warp %d%s: ", warp.index,
+                    cluster.blocks.size() > 1 ? text(" of block rank %d", block->rank).c_str() : "") +
+               lanes(mask) + " at " + at;
+      }
+    }
+  }
+  report(divergence ? "divergence" : "deadlock", *first, first->waiting.mnemonic, first->waiting.where,
+         "nobody can go on: " + who);
+}
+
+bool diagnosed() {
+  const std::lock_guard lock(mutex);
+  return !kept.empty();
+}
+
+void forget_diagnoses() {
+  const std::lock_guard lock(mutex);
+  seen.clear();
+  kept.clear();
+}
+
+const char* diagnoses() {
+  const std::lock_guard lock(mutex);
+  joined.clear();
+  for (const std::string& one : kept) joined += one + "\n";
+  return joined.c_str();
+}
+
+}  // namespace cpu

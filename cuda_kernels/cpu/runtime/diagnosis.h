@@ -1,0 +1,28 @@
+// What is wrong with a kernel, by name, with the kernel's line, the thread and the address.
+#pragma once
+
+#include <string>
+
+#include <runtime/execution.h>
+
+namespace cpu {
+
+// Keeps the diagnosis; the same name at the same line counts once. The kernel goes on.
+void report(const char* name, const Thread& thread, const char* mnemonic, Where where, const std::string& what);
+// The same, and leaves the cluster.
+[[noreturn]] void fail(const char* name, Thread& thread, const char* mnemonic, Where where, const std::string& what);
+
+// "xor_swizzle.cu:92 bar_sync"
+std::string place(const char* mnemonic, Where where);
+std::string text(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+[[noreturn]] void diverged(Thread& self, const char* mnemonic, Where where);
+void diverged_by_return(Thread& self);
+void deadlocked(Cluster& cluster);
+
+bool diagnosed();
+void forget_diagnoses();
+// One per line, oldest first; empty when there is none.
+const char* diagnoses();
+
+}  // namespace cpu

@@ -1,0 +1,153 @@
+// Threads, warps, blocks and clusters of a running kernel. A cluster runs in one OS thread, its CUDA threads as fibers
+// of it; a kernel without clusters has clusters of one block.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include <runtime/fiber.h>
+#include <runtime/where.h>
+
+namespace cpu {
+
+constexpr int LANES = 32;
+constexpr uint32_t ALL_LANES = 0xffffffffu;
+constexpr int BARRIERS = 16;  // barriers of a block, PTX ISA 9.7.13.1
+
+struct Warp;
+struct Block;
+struct Cluster;
+
+struct Dim {
+  int x = 1, y = 1, z = 1;
+};
+
+// What a thread waits for, kept for the day when nobody can go on.
+struct Waiting {
+  const char* mnemonic = nullptr;  // null: it does not wait
+  Where where;
+  uint32_t object = 0;  // number of a barrier, or shared address of an mbarrier
+  int64_t detail = 0;   // expected threads, or phase
+};
+
+// A cp.async that has not landed, and a thread's groups of them, oldest first.
+struct Copy {
+  std::byte* destination;
+  const void* source;
+  uint32_t bytes;
+};
+struct Copies {
+  std::vector<Copy> open;
+  std::deque<std::vector<Copy>> committed;
+};
+
+// The record at the foot of a fiber's stack.
+struct Thread {
+  Fiber fiber;
+  Cluster* cluster;
+  Block* block;
+  Warp* warp;
+  int tid, lane;
+  int agent;  // number in the cluster: see clocks.h
+  Copies* copies;
+  Waiting waiting;
+  bool has_returned;
+};
+
+// A collective instruction that lanes of a warp are arriving at.
+struct Gathering {
+  const char* mnemonic = nullptr;
+  Where where;
+  uint32_t arrived = 0;
+  void* operands[LANES] = {};
+};
+
+struct Warp {
+  Block* block;
+  int index;  // in its block
+  Thread* threads[LANES];
+  uint32_t runnable = 0, returned = 0;
+  Gathering gathering;
+  int first_lane = 0;  // where the search for the next lane begins
+  uint32_t priority = 0;
+
+  bool collective_is_pending() const { return gathering.arrived != 0; }
+};
+
+struct Barrier {
+  int arrived = 0;
+  int expected = 0;
+  std::vector<Thread*> waiting;
+};
+
+struct Block {
+  Cluster* cluster;
+  int rank;  // in its cluster
+  Dim ctaid;
+  std::vector<Warp> warps;
+  int running = 0;  // threads that have not returned
+  std::unique_ptr<std::byte[], void (*)(void*)> shared{nullptr, nullptr};
+  uint32_t shared_bytes = 0;
+  Barrier barriers[BARRIERS];
+};
+
+struct Launch {
+  Dim grid, cluster;
+  int threads;
+  uint32_t shared_bytes;
+  void (*kernel)(const void* params);
+  const void* params;
+};
+
+struct Cluster {
+  Cluster();
+  ~Cluster();
+  // Runs the blocks of cluster `number` to their end, or to the first fatal diagnosis.
+  void run(const Launch& launch, int number);
+
+  const Launch* launch = nullptr;
+  std::vector<std::unique_ptr<Block>> blocks;
+  std::vector<std::unique_ptr<Stack>> stacks;
+  std::vector<Copies> copies;  // by agent
+  Fiber scheduler;
+  bool abandoned = false;
+  uint64_t random_state = 1;
+  bool preempting = false;  // does the seed ask for changes of warp where none is needed?
+
+  uint32_t random();
+
+ private:
+  void set_up(int number);
+  Warp* pick();
+};
+
+inline Thread& current() { return *static_cast<Thread*>(stack_record()); }
+
+// Blocks this fiber until somebody calls wake on its thread.
+void suspend(Thread& self);
+void wake(Thread& thread);
+// Lets others run first.
+void yield(Thread& self);
+// Leaves the cluster for good: its fibers are never resumed.
+[[noreturn]] void abandon(Thread& self);
+
+// Arrives at an instruction of the whole warp. The last lane to arrive gets the warp back and executes the
+// instruction for all, then calls `complete`; the others come back with null, after the execution.
+Warp* gather(const char* mnemonic, Where where, void* operands);
+void complete(Warp& warp);
+
+template <class Operands, class Execute>
+void warp_collective(const char* mnemonic, Where where, Operands operands, Execute execute) {
+  if (Warp* warp = gather(mnemonic, where, &operands)) {
+    execute(reinterpret_cast<Operands* const(&)[LANES]>(warp->gathering.operands), *warp);
+    complete(*warp);
+  }
+}
+
+// Barriers of the block. `expected` counts threads, 0 all that have not returned.
+void barrier_sync(const char* mnemonic, uint32_t number, int expected, Where where);
+void barrier_arrive(const char* mnemonic, uint32_t number, int expected, Where where);
+
+}  // namespace cpu

@@ -1,0 +1,52 @@
+// Fibers: several stacks in one OS thread, and the switch between them.
+#pragma once
+
+#include <cstddef>
+
+namespace cpu {
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr size_t STACK_BYTES = 512 * 1024;  // the sanitizer's frames are large
+#else
+constexpr size_t STACK_BYTES = 64 * 1024;
+#endif
+
+// One stack, aligned to its own size. Its lowest page holds the record of the thread that runs on it, so that a
+// thread finds itself by masking its stack pointer; an unmapped page keeps the stack from growing into the record.
+class Stack {
+ public:
+  Stack();
+  ~Stack();
+  Stack(const Stack&) = delete;
+  Stack& operator=(const Stack&) = delete;
+  void* record() const { return base_; }
+  void* top() const { return static_cast<std::byte*>(base_) + STACK_BYTES; }
+
+ private:
+  void* base_;
+};
+
+struct Fiber {
+  void* stack_pointer = nullptr;
+  void* bottom = nullptr;  // for the sanitizer, which must be told of every switch; null: the OS thread's own stack
+};
+
+// The fiber starts in `entry`, which never returns, at the first switch to it.
+void prepare(Fiber& fiber, const Stack& stack, void (*entry)());
+void switch_fiber(Fiber& from, Fiber& to);
+// Called first thing on a fresh fiber.
+void fiber_entered();
+
+inline void* stack_record() {
+  size_t stack_pointer;
+#if defined(__x86_64__)
+  asm("mov %%rsp, %0" : "=r"(stack_pointer));
+#elif defined(__aarch64__)
+  asm("mov %0, sp" : "=r"(stack_pointer));
+#else
+#error "The CPU runtime switches stacks on x86-64 and AArch64 only; add this processor to fiber.cpp"
+#endif
+  return reinterpret_cast<void*>(stack_pointer & ~(STACK_BYTES - 1));
+}
+
+}  // namespace cpu

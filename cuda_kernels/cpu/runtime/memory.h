@@ -1,0 +1,32 @@
+// Accesses to shared and global memory, checked.
+#pragma once
+
+#include <cstring>
+
+#include <runtime/execution.h>
+
+namespace cpu {
+
+// Shared memory begins here, as on a GPU of compute capability 9.0, whose first KiB is the system's: an address that
+// lost its base is out of range.
+constexpr uint32_t SHARED_BASE = 0x400;
+
+// Where the bytes lie; fails unless they are inside the block's shared memory and aligned to their size.
+const std::byte* shared_load(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
+std::byte* shared_store(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
+void global_load(const void* pointer, uint32_t bytes, const char* mnemonic, Where where);
+void global_store(void* pointer, uint32_t bytes, const char* mnemonic, Where where);
+
+template <class T>
+T load(const void* bytes) {
+  T value;
+  std::memcpy(static_cast<void*>(&value), bytes, sizeof value);
+  return value;
+}
+
+template <class T>
+void store(void* bytes, const T& value) {
+  std::memcpy(bytes, static_cast<const void*>(&value), sizeof value);
+}
+
+}  // namespace cpu

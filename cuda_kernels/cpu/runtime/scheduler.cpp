@@ -1,0 +1,206 @@
+// Which fiber runs next. Lanes of a warp run one after the other up to their next collective instruction, so that a
+// switch costs nanoseconds; which warp goes first is the seed's choice.
+#include <runtime/execution.h>
+
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include <runtime/diagnosis.h>
+#include <runtime/options.h>
+
+namespace cpu {
+namespace {
+
+void barrier_check(Barrier& barrier, Block& block);
+
+constexpr size_t SHARED_ALIGNMENT = 1024;
+constexpr uint32_t PREEMPTIONS_IN_256 = 4;  // chance that a warp loses its turn at a collective instruction
+
+Thread& next_lane(Warp& warp) {
+  const int lane = (std::countr_zero(std::rotr(warp.runnable, warp.first_lane)) + warp.first_lane) % LANES;
+  return *warp.threads[lane];
+}
+
+void thread_main() {
+  fiber_entered();
+  Thread& self = current();
+  const Launch& launch = *self.cluster->launch;
+  launch.kernel(launch.params);
+  self.has_returned = true;
+  Warp& warp = *self.warp;
+  warp.returned |= 1u << self.lane;
+  if (warp.collective_is_pending()) diverged_by_return(self);
+  --self.block->running;
+  // Threads that have returned no longer count at a barrier of the whole block.
+  for (Barrier& barrier : self.block->barriers)
+    if (barrier.arrived && !barrier.expected) barrier_check(barrier, *self.block);
+  suspend(self);
+  std::abort();  // nobody wakes a thread that has returned
+}
+
+}  // namespace
+
+Cluster::Cluster() = default;
+Cluster::~Cluster() = default;
+
+uint32_t Cluster::random() {
+  random_state ^= random_state << 13;
+  random_state ^= random_state >> 7;
+  random_state ^= random_state << 17;
+  return static_cast<uint32_t>(random_state >> 32);
+}
+
+void Cluster::set_up(int number) {
+  const Dim per{launch->grid.x / launch->cluster.x, launch->grid.y / launch->cluster.y, 1};
+  const Dim first{number % per.x * launch->cluster.x, number / per.x % per.y * launch->cluster.y,
+                  number / (per.x * per.y) * launch->cluster.z};
+  const int count = launch->cluster.x * launch->cluster.y * launch->cluster.z;
+  const int warps = launch->threads / LANES;
+  abandoned = false;
+  random_state = (options().seed + 1) * 0x9e3779b97f4a7c15ull + static_cast<uint64_t>(number) * 0xbf58476d1ce4e5b9ull;
+  random_state |= 1;
+  preempting = options().seed != 0;
+  while (stacks.size() < static_cast<size_t>(count * launch->threads)) stacks.push_back(std::make_unique<Stack>());
+  copies.assign(count * launch->threads, {});
+  blocks.resize(count);
+  for (int rank = 0; rank < count; ++rank) {
+    if (!blocks[rank]) blocks[rank] = std::make_unique<Block>();
+    Block& block = *blocks[rank];
+    block.cluster = this;
+    block.rank = rank;
+    block.ctaid = {first.x + rank % launch->cluster.x, first.y + rank / launch->cluster.x % launch->cluster.y,
+                   first.z + rank / (launch->cluster.x * launch->cluster.y)};
+    block.running = launch->threads;
+    for (Barrier& barrier : block.barriers) barrier = {};
+    if (!block.shared || block.shared_bytes != launch->shared_bytes) {
+      const size_t bytes = (launch->shared_bytes + SHARED_ALIGNMENT) / SHARED_ALIGNMENT * SHARED_ALIGNMENT;
+      block.shared = {static_cast<std::byte*>(std::aligned_alloc(SHARED_ALIGNMENT, bytes)), std::free};
+      block.shared_bytes = launch->shared_bytes;
+    }
+    std::memset(block.shared.get(), 0xff, launch->shared_bytes);  // NaN in every floating-point type
+    block.warps.assign(warps, Warp{});
+    for (int tid = 0; tid < launch->threads; ++tid) {
+      Stack& stack = *stacks[rank * launch->threads + tid];
+      Thread& thread = *new (stack.record()) Thread{};
+      Warp& warp = block.warps[tid / LANES];
+      thread.cluster = this;
+      thread.block = &block;
+      thread.warp = &warp;
+      thread.tid = tid;
+      thread.lane = tid % LANES;
+      thread.agent = rank * launch->threads + tid;
+      thread.copies = &copies[thread.agent];
+      warp.threads[thread.lane] = &thread;
+      prepare(thread.fiber, stack, thread_main);
+    }
+    for (int w = 0; w < warps; ++w) {
+      Warp& warp = block.warps[w];
+      warp.block = &block;
+      warp.index = w;
+      warp.runnable = ALL_LANES;
+      warp.priority = preempting ? random() : ~0u - w;
+      warp.first_lane = preempting ? random() % LANES : 0;
+    }
+  }
+}
+
+Warp* Cluster::pick() {
+  Warp* best = nullptr;
+  for (auto& block : blocks)
+    for (Warp& warp : block->warps)
+      if (warp.runnable && (!best || warp.priority > best->priority)) best = &warp;
+  return best;
+}
+
+void Cluster::run(const Launch& launched, int number) {
+  launch = &launched;
+  set_up(number);
+  while (!abandoned) {
+    Warp* warp = pick();
+    if (!warp) break;
+    // Whoever has just run moves to another place in the order, now and then.
+    if (preempting && random() % 8 == 0) warp->priority = random();
+    switch_fiber(scheduler, next_lane(*warp).fiber);
+  }
+  if (abandoned) return;
+  for (auto& block : blocks)
+    if (block->running) return deadlocked(*this);
+}
+
+void suspend(Thread& self) {
+  Warp& warp = *self.warp;
+  warp.runnable &= ~(1u << self.lane);
+  Fiber& next = warp.runnable ? next_lane(warp).fiber : self.cluster->scheduler;
+  switch_fiber(self.fiber, next);
+}
+
+void wake(Thread& thread) {
+  thread.waiting.mnemonic = nullptr;
+  thread.warp->runnable |= 1u << thread.lane;
+}
+
+void yield(Thread& self) {
+  if (self.cluster->preempting) self.warp->priority = self.cluster->random();
+  switch_fiber(self.fiber, self.cluster->scheduler);
+}
+
+void abandon(Thread& self) {
+  self.cluster->abandoned = true;
+  switch_fiber(self.fiber, self.cluster->scheduler);
+  std::abort();
+}
+
+Warp* gather(const char* mnemonic, Where where, void* operands) {
+  Thread& self = current();
+  Warp& warp = *self.warp;
+  Gathering& gathering = warp.gathering;
+  if (!gathering.arrived) {
+    gathering.mnemonic = mnemonic;
+    gathering.where = where;
+    if (warp.returned) diverged_by_return(self);
+  } else if (gathering.where.line() != where.line() || gathering.where.column() != where.column()) {
+    diverged(self, mnemonic, where);
+  }
+  gathering.arrived |= 1u << self.lane;
+  gathering.operands[self.lane] = operands;
+  if (gathering.arrived == ALL_LANES) return &warp;
+  self.waiting = {mnemonic, where, 0, 0};
+  suspend(self);
+  return nullptr;
+}
+
+void complete(Warp& warp) {
+  warp.gathering.arrived = 0;
+  warp.runnable = ALL_LANES;
+  Thread& self = current();
+  if (!self.cluster->preempting) return;
+  const uint32_t dice = self.cluster->random();
+  warp.first_lane = dice / 256 % LANES;
+  if (dice % 256 < PREEMPTIONS_IN_256) yield(self);
+}
+
+namespace {
+void barrier_check(Barrier& barrier, Block& block) {
+  const int expected = barrier.expected ? barrier.expected : block.running;
+  if (barrier.arrived < expected) return;
+  barrier.arrived = 0;
+  barrier.expected = 0;
+  for (Thread* thread : barrier.waiting) wake(*thread);
+  barrier.waiting.clear();
+}
+}  // namespace
+
+void barrier_sync(const char* mnemonic, uint32_t number, int expected, Where where) {
+  Thread& self = current();
+  Barrier& barrier = self.block->barriers[number];
+  barrier.expected = expected;
+  ++barrier.arrived;
+  barrier.waiting.push_back(&self);
+  self.waiting = {mnemonic, where, number, expected};
+  barrier_check(barrier, *self.block);
+  if (self.waiting.mnemonic) suspend(self);
+}
+
+}  // namespace cpu

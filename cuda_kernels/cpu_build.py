@@ -1,0 +1,173 @@
+"""Builds a kernel file into a shared library that runs on the CPU: the same source, g++ or clang, other headers.
+
+`-Icuda_kernels/cpu` comes before `-Icuda_kernels`, so `<ptx/...>` is the CPU twin of each header. The runtime (fibers,
+checks, counters) is compiled once and linked into every library, hidden, so that each library has its own.
+
+Builds land in build/cpu/<name>-<hash>, where the hash covers the kernel, everything that it includes, the runtime, the
+flags and the compiler. Standard library only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from cuda_kernels.build import HALF_SWITCHES, CompileError, ToolchainError
+
+HERE = Path(__file__).resolve().parent
+BUILD = HERE.parent / "build" / "cpu"
+_INCLUDE = re.compile(r"^#include <([^>]+)>", re.MULTILINE)
+
+
+def build(path: Path, defines: Mapping[str, int], *, sanitize: bool = False, root: Path = HERE) -> Path:
+    """The library of kernel file `path` for these constants; from the build folder when it is there.
+
+    `root` is the folder that holds attention.cuh, ptx/ and cpu/. `sanitize` adds the address and undefined-behaviour
+    sanitizers; a process must have libasan preloaded to load such a library (see `sanitizer_runtime`). Raises
+    FileNotFoundError, ToolchainError (no compiler, no CUDA headers), CompileError.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"path: got {path}, which is no file; expected a kernel such as ampere/scalar.cu")
+    options = flags(root, sanitize)
+    constants = tuple(f"-D{name}={value}" for name, value in sorted(defines.items()))
+    runtime = _runtime(root, options)
+    command = [compiler(), *options, *constants, "-O2", "-x", "c++", "-include", str(path), os.devnull]
+    link = ["-x", "none", str(runtime), "-shared", "-pthread", "-Wl,-z,defs"]
+    made_from = [path, *_included([path], root), runtime]
+    return _made(path.stem, "so", made_from, [*options, *constants], lambda out: [*command, *link, "-o", str(out)])
+
+
+@functools.cache
+def compiler() -> str:
+    """$CXX, g++ or clang++. Raises ToolchainError when there is none."""
+    for name in (os.environ.get("CXX"), "g++", "clang++"):
+        if name and (found := shutil.which(name)):
+            return found
+    raise ToolchainError("C++ compiler: got none, expected g++ 11 or clang++ 15 on PATH; install it: apt install g++")
+
+
+@functools.cache
+def cuda_include() -> Path:
+    """The folder of cuda_fp16.h: from $CUDA_HOME, beside nvcc, /usr/local/cuda or NVIDIA's wheels, in this order.
+
+    Raises ToolchainError when there is none.
+    """
+    homes = [Path(home) for home in (os.environ.get("CUDA_HOME"),) if home]
+    if nvcc := shutil.which("nvcc"):
+        homes.append(Path(nvcc).resolve().parents[1])
+    homes.append(Path("/usr/local/cuda"))
+    if wheels := importlib.util.find_spec("nvidia"):
+        homes += [Path(place) / "cu13" for place in wheels.submodule_search_locations or ()]
+    for home in homes:
+        if (home / "include" / "cuda_fp16.h").is_file():
+            return home / "include"
+    raise ToolchainError(
+        "cuda_fp16.h: got none, expected one in $CUDA_HOME, beside nvcc, in /usr/local/cuda or from NVIDIA's wheels; "
+        "install it with: pip install -e '.[nvcc]'"
+    )
+
+
+def flags(root: Path = HERE, sanitize: bool = False) -> tuple[str, ...]:
+    """Compiler flags of kernels and runtime alike, without optimization level and constants."""
+    return (
+        "-std=c++20",
+        "-fPIC",
+        "-fvisibility=hidden",
+        "-ffp-contract=fast",
+        "-Wall",
+        "-Wno-unknown-pragmas",
+        "-Werror=return-type",
+        f"-I{root / 'cpu'}",
+        f"-I{root}",
+        f"-isystem{cuda_include()}",
+        f"-isystem{cuda_include() / 'cccl'}",
+        *(f"-D__CUDA_NO_{switch}__" for switch in HALF_SWITCHES),
+        *(("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined") if sanitize else ()),
+    )
+
+
+def sanitizer_runtime() -> str:
+    """What LD_PRELOAD must hold in a process that loads a library built with `sanitize`."""
+    found = [_said([compiler(), f"-print-file-name={name}"]).strip() for name in ("libasan.so", "libubsan.so")]
+    return " ".join(found)
+
+
+def _runtime(root: Path, options: Sequence[str]) -> Path:
+    """The runtime as one relocatable object."""
+    units = sorted((root / "cpu" / "runtime").glob("*.cpp"))
+    objects = []
+    for unit in units:
+        command = [compiler(), *options, "-O3", "-c", str(unit)]
+        objects.append(
+            _made(
+                f"runtime_{unit.stem}",
+                "o",
+                [unit, *_included([unit], root)],
+                options,
+                lambda out, command=command: [*command, "-o", str(out)],
+            )
+        )
+    return _made(
+        "runtime", "o", objects, (), lambda out: [compiler(), "-r", "-nostdlib", *map(str, objects), "-o", str(out)]
+    )
+
+
+def _included(found: list[Path], root: Path) -> list[Path]:
+    """Every file of `root` that these include, directly or not, as the include path resolves it."""
+    found = list(found)
+    given = len(found)
+    for path in found:
+        for name in _INCLUDE.findall(path.read_text()):
+            place = next((folder / name for folder in (root / "cpu", root) if (folder / name).is_file()), None)
+            if place and place not in found:
+                found.append(place)
+    return found[given:]
+
+
+def _made(name: str, suffix: str, made_from: Sequence[Path], options: Sequence[str], command) -> Path:
+    """The file that `command(output)` makes, unless the same contents and options made it before."""
+    digest = hashlib.sha256(_version().encode())
+    for path in made_from:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    digest.update("\0".join(option for option in options if not option.startswith("-I")).encode())
+    result = BUILD / f"{name}-{digest.hexdigest()[:16]}.{suffix}"
+    if result.is_file():
+        return result
+    with _locked(result):
+        if not result.is_file():
+            partial = result.with_suffix(f".partial.{suffix}")
+            done = subprocess.run(command(partial), capture_output=True, text=True)
+            if done.returncode:
+                raise CompileError(f"{name} does not build for the CPU:\n{done.stderr or done.stdout}")
+            if done.stderr:
+                print(done.stderr, file=sys.stderr)
+            partial.replace(result)
+    return result
+
+
+@functools.cache
+def _version() -> str:
+    return _said([compiler(), "--version"])
+
+
+def _said(command: Sequence[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@contextmanager
+def _locked(result: Path) -> Iterator[None]:
+    """Holds an advisory lock beside `result`; the system drops it when the process dies."""
+    result.parent.mkdir(parents=True, exist_ok=True)
+    with open(result.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

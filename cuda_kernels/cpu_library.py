@@ -1,0 +1,68 @@
+"""A kernel library that `cpu_build` made, loaded: how it runs, what it did wrong, what it counted."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+class Library:
+    """`launch` and `shared_memory_bytes` are the functions that a GPU build exports too."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        handle = ctypes.CDLL(str(path))
+        self.handle = handle
+        self.launch = handle.launch
+        self.shared_memory_bytes: int = handle.shared_memory_bytes()
+        handle.configure.argtypes = [ctypes.c_uint64, ctypes.c_int, ctypes.c_int, ctypes.c_int]
+        handle.diagnosis.restype = ctypes.c_char_p
+        handle.counters.restype = ctypes.c_char_p
+        handle.watch.argtypes = [
+            *(ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int),
+            *(ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int64), ctypes.c_int, ctypes.c_int),
+        ]
+
+    def configure(self, *, seed: int = 0, checks: bool = True, counters: bool = False, os_threads: int = 0) -> None:
+        """How this library runs from now on.
+
+        `seed` orders warps, lanes and blocks; 0 is the plain order. `checks` looks for races, reads before writes and
+        accesses outside the watched tensors; `counters` counts per instruction site. `os_threads` 0: all that the
+        machine has.
+        """
+        self.handle.configure(seed, checks, counters, os_threads)
+
+    def watch(
+        self,
+        name: str,
+        pointer: int,
+        element_bytes: int,
+        sizes: Sequence[int],
+        strides: Sequence[int],
+        *,
+        written: bool,
+    ) -> None:
+        """Tells where a tensor lies, for every launch until `forget`; sizes and strides in elements.
+
+        Once one tensor is watched, an access that is in none is a diagnosis; so is an element of a `written` tensor
+        that a launch leaves unwritten or writes twice, and any write to another tensor.
+        """
+        array = ctypes.c_int64 * len(sizes)
+        self.handle.watch(
+            name.encode(), pointer, element_bytes, array(*sizes), array(*strides), len(sizes), int(written)
+        )
+
+    def forget(self) -> None:
+        """Watches no tensor any more."""
+        self.handle.forget()
+
+    def diagnosis(self) -> str:
+        """What the last launch did wrong, one `name: text [place]` per line; empty when nothing."""
+        return self.handle.diagnosis().decode()
+
+    def counters(self) -> dict[str, Any]:
+        """What the launches since the last `configure` counted."""
+        return json.loads(self.handle.counters().decode())

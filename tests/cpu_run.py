@@ -1,0 +1,70 @@
+"""Runs a CUDA twin on the CPU, for the tests of the CPU runtime."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from cuda_kernels import cpu_build
+from cuda_kernels.cpu_library import Library
+from harness import inputs, techniques, variants
+from harness.problem import Problem
+
+
+@dataclass
+class Run:
+    """What a launch gave: its inputs, o and lse, and the diagnosis (empty when there is none)."""
+
+    inputs: inputs.Inputs
+    o: Tensor
+    lse: Tensor
+    code: int
+    diagnosis: str
+    library: Library
+
+
+def build(name: str, problem: Problem, root: Path = cpu_build.HERE, sanitize: bool = False) -> Library:
+    """The library of technique `name` for this problem at its reference tile."""
+    technique = techniques.get(name)
+    tile = techniques.reference_tile(technique, problem.head_dim)
+    defines = variants.cuda_defines(problem, tile)
+    return Library(cpu_build.build(root / f"{technique.path}.cu", defines, sanitize=sanitize, root=root))
+
+
+def run(
+    name: str,
+    problem: Problem,
+    *,
+    seed: int = 0,
+    counters: bool = False,
+    root: Path = cpu_build.HERE,
+    distribution: str = "normal",
+) -> Run:
+    """Builds and launches technique `name` once, with all checks and every tensor watched."""
+    library = build(name, problem, root)
+    library.configure(seed=seed, counters=counters)
+    given = inputs.make(problem, distribution, 0, "cpu", padded=True)
+    outputs = inputs.make_outputs(problem, "cpu", padded=True)
+    tensors = {"q": given.q, "k": given.k, "v": given.v, "o": outputs.o, "lse": outputs.lse}
+    library.forget()
+    for label, tensor in tensors.items():
+        library.watch(
+            label,
+            tensor.data_ptr(),
+            tensor.element_size(),
+            tensor.shape,
+            tensor.stride(),
+            written=label in ("o", "lse"),
+        )
+    args = variants.AttentionArgs(
+        *(tensor.data_ptr() for tensor in tensors.values()),
+        None,
+        *(variants._strides(tensors[label]) for label in "qkvo"),
+        *(problem.batch, problem.heads, problem.heads_kv, problem.seq_q, problem.seq_kv),
+        problem.scale,
+    )
+    code = library.launch(ctypes.byref(args), None)
+    return Run(given, outputs.o, outputs.lse, code, library.diagnosis(), library)
