@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from harness import sources, techniques
 from harness.problem import Problem, Tile
-from harness.techniques import TECHNIQUES, reference_tile
+from harness.techniques import LADDERS
+from triton_kernels import specialization
 
 ROOT = Path(__file__).parent.parent
 KERNELS = sorted(path.stem for path in (ROOT / "triton_kernels/ampere").glob("[!_]*.py"))
@@ -28,6 +30,7 @@ PROBLEMS = [
     Problem(1, 2, 2, 128, 128, 128, "fp16", True, "bshd"),
 ]
 TILES = [Tile(64, 64), Tile(64, 32), Tile(32, 64)]
+COMPILED, COMPILED_TILE = Problem(2, 4, 2, 256, 256, 64, "bf16", True), Tile(64, 32)
 
 
 def kernel(name: str):
@@ -42,12 +45,16 @@ def program(name: str) -> str:
 DISTINCT = [name for name in KERNELS if program(name) == name]
 
 
-def worker(job: str, **environment: str) -> dict:
+def worker(job: str, *arguments: str, **environment: str) -> dict:
     """Runs one of the jobs below in a process of its own: Triton reads its environment once."""
     env = {name: value for name, value in os.environ.items() if name not in ("TRITON_INTERPRET", "DISABLE_MMA_V3")}
     env["PYTHONPATH"] = str(ROOT)
     result = subprocess.run(
-        [sys.executable, __file__, job], env=env | environment, capture_output=True, text=True, timeout=300, cwd=ROOT
+        [sys.executable, __file__, job, *arguments],
+        env=env | environment,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
     )
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout.splitlines()[-1])
@@ -66,7 +73,7 @@ def interpret() -> dict:
             s = s.masked_fill(hidden, float("-inf"))
         return torch.nan_to_num(torch.softmax(s, -1)) @ v, torch.logsumexp(s, -1)
 
-    def strided(shape, layout, fill=None):
+    def strided(shape, layout):
         order = (0, 1, 2, 3) if layout == "bhsd" else (0, 2, 1, 3)
         storage = torch.randn([shape[i] for i in order]) + 0.5
         return storage.half().permute([order.index(i) for i in range(4)])
@@ -96,8 +103,47 @@ def interpret() -> dict:
     return errors
 
 
+def compile_for(*archs: str) -> dict:
+    """Every distinct program for every architecture: `code`, instruction class and normalized TTGIR."""
+    from harness import machine_code
+
+    found = {}
+    for name in DISTINCT:
+        for arch in archs:
+            compiled = kernel(name).specialize(COMPILED, None, COMPILED_TILE, arch).compile()
+            code = machine_code.read_triton(compiled)
+            found[f"{name} {arch}"] = {
+                "code": code,
+                "mma": machine_code.mma_class(code["census"]),
+                "ttgir": normalized(compiled.asm["ttgir"]),
+            }
+    return found
+
+
+def normalized(ttgir: str) -> str:
+    """The program alone: no source locations, values numbered in order of appearance, every kernel called "kernel"."""
+    lines = [re.sub(r"loc\(.*", "", line) for line in ttgir.splitlines() if not line.startswith("#loc")]
+    text = re.sub(r"(tt\.func public) @\w+", r"\1 @kernel", "\n".join(line.rstrip() for line in lines))
+    numbers: dict[str, str] = {}
+    return re.sub(r"%\w+", lambda value: numbers.setdefault(value[0], f"%{len(numbers)}"), text)
+
+
+def renamed_copy() -> dict:
+    """A kernel file under another name, with one variable renamed: a twin that does not own up."""
+    import tempfile
+
+    source = (ROOT / "triton_kernels/ampere/direct_rescale.py").read_text()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "another_name.py"
+        path.write_text(source.replace("direct_rescale", "another_name").replace("new_max", "larger_max"))
+        sys.path.insert(0, folder)
+        copied = importlib.import_module("another_name").specialize(COMPILED, None, TILES[0], "sm_80").compile()
+    original = kernel("direct_rescale").specialize(COMPILED, None, TILES[0], "sm_80").compile()
+    return {"copy": normalized(copied.asm["ttgir"]), "original": normalized(original.asm["ttgir"])}
+
+
 if __name__ == "__main__":
-    print(json.dumps(globals()[sys.argv[1]]()))
+    print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])))
 
 
 @pytest.fixture(scope="module")
@@ -116,3 +162,125 @@ def test_right_in_the_interpreter(errors, name, problem):
 
 def test_bf16_is_refused_in_the_interpreter(errors):
     assert errors["bf16"].startswith("q.dtype: got torch.bfloat16")
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    return worker("compile_for", *LADDERS["ampere"].archs, DISABLE_MMA_V3="1")
+
+
+@pytest.mark.parametrize("arch", LADDERS["ampere"].archs)
+@pytest.mark.parametrize("name", DISTINCT)
+def test_instruction_class_is_the_registrys(compiled, name, arch):
+    assert compiled[f"{name} {arch}"]["mma"] == techniques.get(name).mma
+
+
+def test_native_series_uses_wgmma_on_hopper():
+    native = worker("compile_for", "sm_90a")
+    for name in DISTINCT:
+        assert native[f"{name} sm_90a"]["mma"] == ("wgmma" if techniques.get(name).mma == "mma_sync" else "fma")
+
+
+def test_a_second_compilation_gives_the_same_code(compiled, tmp_path):
+    again = worker("compile_for", "sm_80", DISABLE_MMA_V3="1", TRITON_CACHE_DIR=str(tmp_path))
+    for cell, found in again.items():
+        assert found["code"] == compiled[cell]["code"], cell
+
+
+@pytest.mark.parametrize(("a", "b"), list(itertools.combinations(DISTINCT, 2)))
+def test_two_programs_are_not_secretly_one(compiled, a, b):
+    assert compiled[f"{a} sm_80"]["ttgir"] != compiled[f"{b} sm_80"]["ttgir"], (
+        f"{a} and {b} compile to one program: make one a re-export of the other and say which lever is missing"
+    )
+
+
+def test_a_renamed_copy_would_be_found():
+    found = worker("renamed_copy", DISABLE_MMA_V3="1")
+    assert found["copy"] == found["original"]
+
+
+@pytest.mark.parametrize("name", [name for name in KERNELS if name not in DISTINCT])
+def test_a_re_export_says_whose_program_it_is(name):
+    assert f"the same program as {program(name)}" in kernel(name).__doc__
+    assert sources.same_program(f"ampere/{name}", "triton") == program(name)
+
+
+@pytest.mark.parametrize("name", [technique.name for technique in techniques.TECHNIQUES])
+def test_every_technique_has_its_twin(name):
+    assert name in KERNELS
+
+
+def test_only_the_pipeline_copies_past_the_registers(compiled):
+    copies = {name: compiled[f"{name} sm_80"]["code"]["census"]["LDGSTS"] for name in DISTINCT}
+    assert [name for name, count in copies.items() if count] == ["cp_async_pipeline"]
+
+
+def test_a_tiles_stages_are_buffers_of_k_and_v():
+    shared = [
+        kernel("cp_async_pipeline").specialize(COMPILED, None, Tile(64, 64, stages), "sm_80").compile().metadata.shared
+        for stages in (1, 2)
+    ]
+    assert shared[1] - shared[0] == 2 * 64 * COMPILED.head_dim * 2, "one more K and one more V of 16-bit elements"
+
+
+def test_specialization_follows_tritons_rules():
+    problem = Problem(2, 4, 4, 4096, 4096, 64, "bf16", True, "bshd")
+    q = (10, 2**33, 100, 1)  # neither 10 nor 100 is a multiple of 16; 2**33 is, and needs 64 bits
+    strides = (q, *specialization.packed_strides(problem)[1:])
+    spec = kernel("direct_rescale").specialize(problem, strides, TILES[0], "sm_90a")
+    kind = spec.signature
+    position = {name: (number,) for number, name in enumerate(kind)}
+    assert kind["q_ptr"] == "*bf16"
+    assert kind["lse_ptr"] == "*fp32"
+    assert kind["scale"] == "fp32"
+    assert kind["group"] == "constexpr"
+    assert spec.constexprs[position["group"]] == 1
+    assert kind["q_stride_batch"] == "i32"
+    assert kind["q_stride_head"] == "i64"
+    assert {name for name in kind if spec.attrs.get(position[name])} == {
+        *("q_ptr", "k_ptr", "v_ptr", "o_ptr", "lse_ptr", "seq_q", "seq_kv", "q_stride_head"),
+        *(f"{tensor}_stride_{dim}" for tensor in "kvo" for dim in ("batch", "head", "row")),
+    }
+    assert spec.grid == (8, 64)
+    assert spec.options.enable_fp_fusion is True
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_storage_orders_do_not_differ_by_dimensions_of_size_one(layout):
+    problem = Problem(1, 1, 1, 64, 64, 64, "fp16", False, layout)
+    other = Problem(1, 1, 1, 64, 64, 64, "fp16", False, "bhsd")
+    mine, theirs = (kernel("scalar").specialize(p, None, TILES[0], "sm_80") for p in (problem, other))
+    assert (mine.signature, mine.attrs) == (theirs.signature, theirs.attrs)
+
+
+def test_packed_strides():
+    problem = Problem(2, 4, 2, 128, 256, 64, "fp16", False, "bshd")
+    q, k, v, o = specialization.packed_strides(problem)
+    assert q == o == (128 * 4 * 64, 64, 4 * 64, 1)
+    assert k == v == (256 * 2 * 64, 64, 2 * 64, 1)
+
+
+def test_an_option_that_triton_does_not_know_is_an_error():
+    with pytest.raises(ValueError, match=r"tile\.extra: got \['maxregs'\], expected options of Triton .*maxnreg"):
+        kernel("scalar").specialize(COMPILED, None, Tile(64, 64, extra=(("maxregs", 128),)), "sm_80")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", DISTINCT)
+def test_launch_is_specialized_as_specialize_says(name):
+    import torch
+
+    problem = Problem(2, 4, 2, 192, 128, 64, "bf16", True, "bhsd")
+    tensors = [
+        torch.randn(shape, dtype=torch.bfloat16, device="cuda").as_strided(shape, stride)
+        for shape, stride in zip(
+            [(2, 4, 192, 64), (2, 2, 128, 64), (2, 2, 128, 64), (2, 4, 192, 64)],
+            specialization.packed_strides(problem),
+            strict=True,
+        )
+    ]
+    lse = torch.empty(2, 4, 192, device="cuda")
+    loaded = kernel(name).launch(*tensors, lse, scale=0.1, causal=True, tile=TILES[0], workspace=None)
+    arch = "sm_{}{}".format(*torch.cuda.get_device_capability())
+    spec = kernel(name).specialize(problem, [tensor.stride() for tensor in tensors], TILES[0], arch)
+    assert spec.compile().hash == loaded.hash  # Triton's own cache key
