@@ -114,7 +114,7 @@ def scorecard(
     all_rows = list(rows)
     gpus = {row["id"]: gpu_name(row) for row in all_rows if row["kind"] == "environment"}
     timing: dict[str, list[Row]] = defaultdict(list)
-    for row in results.newest(all_rows):
+    for row in all_rows:
         if (row["kind"], row.get("experiment"), row.get("mode")) == ("timing", experiment, mode):
             timing[gpus.get(row.get("environment"), "unknown GPU")].append(row)
     entries = [_entry(promise, gpu, timing[gpu], hashes) for gpu in sorted(timing) for promise in PROMISES]
@@ -122,9 +122,8 @@ def scorecard(
 
 
 def gpu_name(environment: Row) -> str:
-    """The GPU of an environment row, "CPU" where there was none."""
-    gpu = (environment.get("details") or {}).get("gpu")
-    return (gpu.get("name") if isinstance(gpu, Mapping) else gpu) or "CPU"
+    """The GPU of an environment row, "a CPU" where there was none."""
+    return ((environment.get("details") or {}).get("gpu") or {}).get("name") or "a CPU"
 
 
 def _entry(promise: Promise, gpu: str, rows: list[Row], hashes: Hashes) -> dict[str, Any]:
@@ -144,10 +143,14 @@ def _entry(promise: Promise, gpu: str, rows: list[Row], hashes: Hashes) -> dict[
 
 def _cell(promise: Promise, problem: str, rows: list[Row], hashes: Hashes) -> dict[str, Any]:
     here = [row for row in rows if slug(row) == problem]
-    ours, why_ours = _best(promise.ours, here, hashes)
-    theirs, why_theirs = _best(promise.theirs, here, hashes)
+    newest = results.newest(here)
+    ours, why_ours = _best(promise.ours, newest, hashes)
+    theirs, why_theirs = _best(promise.theirs, newest, hashes)
     if ours is None or theirs is None:
         return {"problem": problem, "reason": why_ours or why_theirs}
+    if not theirs.get("technique"):  # a peer may be in several groups, and its newest row in another one
+        of_group = [row for row in here if row["backend"] == promise.theirs and same_group(ours, row)]
+        theirs = next((row for row in of_group if counts(row, hashes)), theirs)
     if theirs.get("technique") and ours.get("mma") != theirs.get("mma"):
         return {"problem": problem, "reason": f"different instruction classes: {ours.get('mma')}, {theirs.get('mma')}"}
     value = ratio(ours, theirs)
@@ -164,7 +167,7 @@ def _cell(promise: Promise, problem: str, rows: list[Row], hashes: Hashes) -> di
     }
 
 
-def _best(backend: str, rows: list[Row], hashes: Hashes) -> tuple[Row | None, str | None]:
+def _best(backend: str, rows: Iterable[Row], hashes: Hashes) -> tuple[Row | None, str | None]:
     """The fastest rung of a backend on one problem, each at its picked tile; or None and why there is none."""
     of_backend = [row for row in rows if row["backend"] == backend]
     by_technique: dict[str | None, list[Row]] = defaultdict(list)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from harness import scorecard
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS
 from reports import figures, listing, pages
-from reports.dataset import Checkout, Dataset, load, tile_slug
+from reports.dataset import Dataset, load, tile_slug
 
 ROOT = Path(__file__).resolve().parent
 GUIDE = {"reading": "How to read this report"}
@@ -31,17 +32,17 @@ def build(
     *,
     recorded: Path = ROOT / "recorded",
     runs: Iterable[Path] | None = None,
-    checkout: Checkout | None = None,
+    hashes: scorecard.Hashes | None = None,
     progress: Progress | None = None,
 ) -> Path:
     """Writes the site and returns the path of its index.html. The old site is replaced.
 
     `runs`: files of fresh rows, by default all of reports/runs. `progress(done, total, page)` follows each page.
-    Raises ValueError naming file and line when a row cannot be read.
+    `hashes`: of this checkout's kernels. Raises ValueError naming file and line when a row cannot be read.
     """
     runs = sorted((ROOT / "runs").glob("*.jsonl")) if runs is None else runs
     progress = progress or _print_progress
-    datasets = load(recorded, runs, checkout or Checkout.read())
+    datasets = load(recorded, runs, scorecard.checkout_hashes() if hashes is None else hashes)
     timed = [data for data in datasets if any(data.timings())]
     here = [data for data in datasets if not data.recorded]
     main = timed[0] if timed else None
@@ -50,14 +51,14 @@ def build(
         ("index.html", "index.html", lambda: {**pages.index(main), "others": timed[1:]}),
     ]
     for ladder in LADDERS.values():
-        jobs.append((f"ladder/{ladder.name}.html", "ladder.html", lambda which=ladder: pages.ladder(main, which)))
+        jobs.append((f"ladder/{ladder.name}.html", "ladder.html", partial(pages.ladder, main, ladder)))
     for technique in TECHNIQUES:
         name = f"technique/{technique.name}.html"
-        jobs.append((name, "technique.html", lambda which=technique: pages.technique(main, here, which)))
+        jobs.append((name, "technique.html", partial(pages.technique, main, here, technique)))
     experiments = [(data, name) for data in datasets for name in data.experiments()]
     for data, name in experiments:
         path = experiment_path(data, name, main)
-        jobs.append((path, "experiment.html", lambda d=data, n=name: pages.experiment(d, n)))
+        jobs.append((path, "experiment.html", partial(pages.experiment, data, name)))
     for name in GUIDE:
         jobs.append((f"guide/{name}.html", f"guide_{name}.html", dict))
 

@@ -13,41 +13,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from harness import results, scorecard, sources, techniques
+from harness import results, scorecard, techniques
 from harness.problem import Problem, Tile
-from harness.techniques import TWINS, Technique
+from harness.scorecard import Hashes
+from harness.techniques import Technique
 
 Row = Mapping[str, Any]
 Kind = Literal["measured", "same_program", "earlier", "hole"]
 
 
 @dataclass(frozen=True)
-class Checkout:
-    """The kernels of this checkout: their hashes, and which twin re-exports which technique's program."""
-
-    hashes: Mapping[tuple[str, str], str]
-    programs: Mapping[tuple[str, str], str]
-
-    @classmethod
-    def read(cls) -> Checkout:
-        programs = {}
-        for technique in techniques.TECHNIQUES:
-            for backend in TWINS:
-                target = sources.same_program(technique.path, backend)
-                if target:
-                    programs[technique.name, backend] = target
-        return cls(scorecard.checkout_hashes(), programs)
-
-
-@dataclass(frozen=True)
 class Point:
-    """What is known of one rung in one cell. `row` is there unless it is a hole; `reason` says why it is one."""
+    """What is known of one rung in one cell. `row` is there unless it is a hole; `reason` says why it is one.
+
+    same_program: the twin re-exports another technique's program, which was measured once for both.
+    """
 
     kind: Kind
     row: Row | None = None
     reason: str = ""
     program: str | None = None
-    """The technique whose program this twin runs, when it is not its own."""
+    """That other technique."""
 
     @property
     def tflops(self) -> float | None:
@@ -88,7 +74,7 @@ class Dataset:
     gpu: str
     recorded: bool
     rows: Sequence[Row]
-    checkout: Checkout
+    hashes: Hashes
     environments: dict[str, Row] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -121,7 +107,7 @@ class Dataset:
         """recorded on NVIDIA H200, 2030-01-02, commit 0123456."""
         environment = self.environments.get(row.get("environment", "")) if row else None
         environment = environment or max(self.environments.values(), key=lambda env: env["time"], default=None)
-        where = f"recorded on {self.gpu}" if self.recorded else f"computed here ({self.gpu})"
+        where = f"{'recorded' if self.recorded else 'computed here'} on {self.gpu}"
         if environment is None:
             return where
         commit = _commit(environment)
@@ -160,29 +146,19 @@ class Dataset:
         rows = self._by_rung.get((experiment, problem.slug, technique, backend, mode), [])
         wanted = [row for row in rows if scorecard.is_reference_tile(row) != best]
         passed = [row for row in wanted if row["status"] == "passed" and row.get("samples_ms")]
-        current = [row for row in passed if scorecard.is_current(row, self.checkout.hashes)]
-        program = self.checkout.programs.get((technique or "", backend))
+        current = [row for row in passed if scorecard.is_current(row, self.hashes)]
         if current:
-            return Point("measured", max(current, key=lambda row: row["time"]), program=program)
-        if program and not best:
-            source = self.point(experiment, problem, program, backend, mode)
-            if source.row and source.row.get("tile") == self._tile(technique, problem.head_dim):
-                kind: Kind = "same_program" if source.counts else source.kind
-                return Point(kind, source.row, source.reason, program)
-        failed = [row for row in wanted if row not in passed and scorecard.is_current(row, self.checkout.hashes)]
+            row = max(current, key=lambda row: row["time"])
+            program = (row.get("details") or {}).get("same_program")
+            return Point("same_program" if program else "measured", row, program=program)
+        failed = [row for row in wanted if row not in passed and scorecard.is_current(row, self.hashes)]
         if failed:
             newest = max(failed, key=lambda row: row["time"])
-            return Point("hole", reason=f"{newest['status']}: {newest.get('reason')}", program=program)
+            return Point("hole", reason=f"{newest['status']}: {newest.get('reason')}")
         if passed:
             newest = max(passed, key=lambda row: row["time"])
-            return Point("earlier", newest, "measured with an earlier version of the kernel", program)
-        return Point("hole", reason="not measured", program=program)
-
-    @staticmethod
-    def _tile(technique: str | None, head_dim: int) -> dict[str, Any] | None:
-        if technique is None:
-            return None
-        return techniques.reference_tile(techniques.get(technique), head_dim).to_dict()
+            return Point("earlier", newest, "measured with an earlier version of the kernel")
+        return Point("hole", reason="not measured")
 
     def ratio(self, ours: Point, theirs: Point) -> Ratio | None:
         """None unless both count and a group, or an anchor in both groups, links them."""
@@ -215,11 +191,7 @@ class Dataset:
         return self.ratio(points[0], points[1])
 
     def codes(self, technique: str, backend: str, arch: str | None = None, head_dim: int | None = None) -> list[Row]:
-        """Rows with machine code of this checkout's twin, or of the one that it re-exports at the same tile.
-
-        Inspected binaries come before those that the gate happened to read.
-        """
-        program = self.checkout.programs.get((technique, backend))
+        """Rows with machine code of this checkout's twin: inspected binaries, then those that the gate read."""
         found = [
             row
             for row in self.newest
@@ -227,15 +199,8 @@ class Dataset:
             and (row.get("technique"), row["backend"]) == (technique, backend)
             and arch in (None, row.get("arch"))
             and head_dim in (None, row["problem"]["head_dim"])
-            and scorecard.is_current(row, self.checkout.hashes)
+            and scorecard.is_current(row, self.hashes)
         ]
-        if not found and program:
-            tiles = {d: self._tile(technique, d) for d in (64, 128)}
-            return [
-                row
-                for row in self.codes(program, backend, arch, head_dim)
-                if row.get("tile") == tiles.get(row["problem"]["head_dim"])
-            ]
         order = ("causal", "head_dim")
         return sorted(found, key=lambda row: (row["kind"] != "code", *(row["problem"][name] for name in order)))
 
@@ -245,7 +210,7 @@ class Dataset:
             row
             for row in self.newest
             if (row["kind"], row.get("technique"), row["backend"]) == ("gate", technique, backend)
-            and scorecard.is_current(row, self.checkout.hashes)
+            and scorecard.is_current(row, self.hashes)
         ]
 
     def tuned(self, technique: str, backend: str) -> int:
@@ -265,7 +230,7 @@ class Dataset:
             for row in self.newest
             if row["status"] != "passed"
             and experiment in (None, row.get("experiment"))
-            and scorecard.is_current(row, self.checkout.hashes)
+            and scorecard.is_current(row, self.hashes)
         ]
 
     def speed_of_light(self) -> float | None:
@@ -273,18 +238,18 @@ class Dataset:
         peaks = [(row.get("details") or {}).get("peaks") or {} for row in self.environments.values()]
         return next((peak["tensor_tflops"] for peak in peaks if peak.get("tensor_tflops")), None)
 
-    def pairs(self, experiment: str | None = None) -> list[tuple[Row, Row, float]]:
-        """Every A/A pair, one kernel timed twice in a group, and by how much the two medians differ."""
-        groups: dict[tuple[Any, ...], list[Row]] = {}
+    def pairs(self, experiment: str | None = None) -> list[tuple[Row, float]]:
+        """The A/A pair of every group: one of its rows, and by how much two timings of one kernel differed."""
+        found = {}
         for row in self.rows:
-            if row["kind"] == "timing" and row["status"] == "passed" and experiment in (None, row["experiment"]):
-                group = (row.get("environment"), row.get("group"), row.get("mode"))
-                groups.setdefault((*group, row["backend"], row.get("technique"), str(row.get("tile"))), []).append(row)
-        found = [(rows[0], rows[1]) for rows in groups.values() if len(rows) > 1 and rows[0].get("group")]
-        return [(a, b, scorecard.median_ms(b) / scorecard.median_ms(a) - 1) for a, b in found]
+            if row["kind"] == "timing" and experiment in (None, row["experiment"]):
+                again = (row.get("details") or {}).get("again")
+                if again:
+                    found.setdefault((row.get("environment"), row["group"]), (row, again["difference"]))
+        return list(found.values())
 
 
-def load(recorded: Path, fresh: Iterable[Path], checkout: Checkout) -> list[Dataset]:
+def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes) -> list[Dataset]:
     """One dataset per recorded GPU and one per GPU (or CPU) that the fresh runs ran on; the richest first."""
     rows: dict[tuple[str, bool], list[dict[str, Any]]] = {}
     for gpu, path in results.iter_recorded(recorded):
@@ -296,8 +261,8 @@ def load(recorded: Path, fresh: Iterable[Path], checkout: Checkout) -> list[Data
     datasets = []
     for (gpu, is_recorded), found in rows.items():
         names = [scorecard.gpu_name(row) for row in found if row["kind"] == "environment"]
-        datasets.append(Dataset(names[0] if names else gpu, is_recorded, found, checkout))
-    return sorted(datasets, key=lambda data: -sum(scorecard.counts(row, checkout.hashes) for row in data.timings()))
+        datasets.append(Dataset(names[0] if names else gpu, is_recorded, found, hashes))
+    return sorted(datasets, key=lambda data: -sum(scorecard.counts(row, hashes) for row in data.timings()))
 
 
 def tile_slug(row: Row) -> str:

@@ -19,10 +19,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from harness import techniques
+from harness import scorecard, techniques
 from harness.problem import Problem
+from harness.scorecard import Hashes
 from harness.techniques import TWINS, Technique
-from reports.dataset import Checkout, Dataset, Point, load, quartiles
+from reports.dataset import Dataset, Point, load, quartiles
 
 ROOT = Path(__file__).resolve().parent
 
@@ -224,9 +225,9 @@ def lengths(data: Dataset, experiment: str, problems: Sequence[Problem]) -> str 
     return _svg(figure, f"lengths {problems[0].head_dim} {problems[0].causal}", embed=True)
 
 
-def readme(output: Path, *, recorded: Path = ROOT / "recorded", checkout: Checkout | None = None) -> list[Path]:
+def readme(output: Path, *, recorded: Path = ROOT / "recorded", hashes: Hashes | None = None) -> list[Path]:
     """Writes README's figures from recorded rows alone; an empty list while nothing is recorded."""
-    datasets = load(recorded, (), checkout or Checkout.read())
+    datasets = load(recorded, (), scorecard.checkout_hashes() if hashes is None else hashes)
     data = next((data for data in datasets if "ladder" in data.experiments()), None)
     if data is None:
         return []
@@ -373,3 +374,8 @@ def _svg(figure: Figure, name: str, embed: bool) -> str:
     for color, variable in theme.items():
         text = text.replace(color, f"var(--{variable})")
     return text
+
+
+if __name__ == "__main__":
+    for path in readme(ROOT / "figures"):
+        print(path)

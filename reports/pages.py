@@ -44,7 +44,7 @@ def index(data: Dataset | None) -> dict[str, Any]:
             if any(technique.ladder == ladder.name for technique in rungs)
         ],
         "lengths": length_figures(data),
-        "scorecard": scorecard.scorecard(data.rows, hashes=data.checkout.hashes)["entries"],
+        "scorecard": scorecard.scorecard(data.rows, hashes=data.hashes)["entries"],
         "headline": problems[0] if problems else None,
         "holes": len(data.holes()),
     }
@@ -122,7 +122,7 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
     used = {row.get("environment") for row in rows}
     return {
         "data": data,
-        "current": lambda row: scorecard.is_current(row, data.checkout.hashes),
+        "current": lambda row: scorecard.is_current(row, data.hashes),
         "name": name,
         "question": question(name),
         "groups": by_problem,
@@ -229,9 +229,7 @@ def tile_of(point: Point) -> str:
 
 
 def _measured(data: Dataset, which: Technique) -> bool:
-    return any(row.get("technique") == which.name for row in data.timings(LADDER)) or any(
-        (which.name, backend) in data.checkout.programs for backend in TWINS
-    )
+    return any(row.get("technique") == which.name for row in data.timings(LADDER))
 
 
 def _used(numbers: dict[str, Any]) -> float:

@@ -115,7 +115,7 @@ def lead(data: Dataset, experiment: str, verdicts: list[Verdict]) -> str:
 
 
 def missing_lever(technique: Technique, backend: str, root: Path = sources.ROOT) -> str:
-    """What follows "The missing lever is" in a re-exporting twin's docstring, such as: where a tensor lives. Or empty."""
+    """What follows "The missing lever is" in a re-exporting twin's docstring (where a tensor lives), or nothing."""
     path = sources.kernel_file(backend, technique.path, root)
     if path.suffix != ".py" or not path.is_file():
         return ""
@@ -134,7 +134,7 @@ def _language(
         backend,
         points[0] if points else Point("hole", reason="not measured"),
         _gain([(gain.value, gain.linked) for gain in gains if gain]),
-        next((point.program for point in points if point.kind == "same_program"), None),
+        next((point.program for point in points if point.program), None),
         missing_lever(technique, backend, root),
         tuned=data.tuned(technique.name, backend),
     )

@@ -1,0 +1,309 @@
+"""The report, made from synthetic rows: what a reader must find, and what must never reach a page."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import pytest
+
+from harness import techniques
+from harness.techniques import TECHNIQUES
+from reports import build, figures, notes
+from reports.dataset import Dataset, load
+from tests import synthetic_rows as synthetic
+
+Row = dict[str, Any]
+VOID = {"meta", "br", "link", "img", "input", "hr", "path", "use", "circle", "rect", "line"}
+
+
+def write(folder: Path, rows: list[Row]) -> None:
+    """One file per experiment, each with the environment row, as `record` leaves them."""
+    folder.mkdir(parents=True)
+    for name in {row["experiment"] for row in rows if "experiment" in row}:
+        kept = [row for row in rows if row.get("experiment", name) == name]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept))
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("recorded")
+    write(root / "h200", synthetic.rows())
+    return root
+
+
+@pytest.fixture(scope="module")
+def site(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("report") / "site"
+    start = time.monotonic()
+    index = build.build(output, recorded=recorded, runs=(), hashes=synthetic.hashes(), progress=lambda *_: None)
+    assert time.monotonic() - start < 60
+    assert index == output / "index.html"
+    return output
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[str, str]:
+    return {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob("*.html")}
+
+
+@pytest.fixture
+def data() -> Dataset:
+    return dataset(synthetic.rows())
+
+
+def dataset(rows: list[Row]) -> Dataset:
+    return Dataset("NVIDIA H200", True, rows, synthetic.hashes())
+
+
+class Page(HTMLParser):
+    """Links, and whether every element that opens is closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.tags: set[str] = set()
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag, (tag, self.getpos())
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+
+
+# The site as a whole
+
+
+def test_pages_of_the_site(pages: dict[str, str]) -> None:
+    expected = {"index.html", "ladder/ampere.html", "guide/reading.html"}
+    expected |= {f"technique/{technique.name}.html" for technique in TECHNIQUES}
+    expected |= {f"experiment/{name}.html" for name in ("ladder", "sequence_length", "tune")}
+    assert set(pages) == expected
+
+
+def test_links_resolve_and_nothing_is_fetched(site: Path, pages: dict[str, str]) -> None:
+    for name, text in pages.items():
+        page = Page(text)
+        assert not page.tags & {"script", "link", "img", "iframe"}, name
+        for link in page.links:
+            if not link.startswith("#"):
+                assert (site / name).parent.joinpath(link).resolve().is_file(), f"{name}: {link}"
+        assert not re.search(r"url\((?!#)|@import", text), name
+
+
+def test_text_from_rows_is_escaped(pages: dict[str, str]) -> None:
+    for text in pages.values():
+        assert "<script" not in text.lower()
+    for name in ("index.html", "ladder/ampere.html", "experiment/ladder.html", "technique/direct_rescale.html"):
+        assert "&lt;script&gt;alert(&#39;reason&#39;)&lt;/script&gt;" in pages[name], name
+
+
+def test_every_figure_says_where_its_rows_come_from(pages: dict[str, str]) -> None:
+    for name, text in pages.items():
+        assert text.count("<svg") == text.count("<figcaption>") == text.count("<figure"), name
+        for caption in re.findall(r"<figcaption>(.*?)</figcaption>", text):
+            assert caption == "recorded on NVIDIA H200, 2030-01-02, commit 0123456"
+    assert pages["index.html"].count("<svg") == 8  # four problems, four kinds of sequence lengths
+
+
+def test_every_hole_is_visible_with_its_reason(pages: dict[str, str]) -> None:
+    for (technique, _, _), (status, reason) in synthetic.HOLES.items():
+        words = reason.split(" <")[0]
+        assert words in pages["experiment/ladder.html"]
+        assert words in pages[f"technique/{technique}.html"]
+        assert f">{status}" in pages["ladder/ampere.html"]
+
+
+def test_ids_of_inline_figures_are_unique(pages: dict[str, str]) -> None:
+    for name, text in pages.items():
+        for svg in re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL):
+            used = set(re.findall(r"url\(#(\w+)\)|href=\"#(\w+)\"", svg))
+            ids = re.findall(r' id="([^"]+)"', svg)
+            assert len(ids) == len(set(ids)), name
+            assert {a or b for a, b in used} <= set(ids), name
+
+
+# What a page says
+
+
+def test_verdicts_are_sentences_made_from_rows(pages: dict[str, str]) -> None:
+    text = pages["index.html"]
+    assert "In CUDA it buys 1.61×; Triton has no lever for it (the layout of shared memory)." in text
+    assert "In CUDA it buys 1.15×; in Triton it buys 1.06×. Triton then runs at 1.04× the speed of CUDA." in text
+    assert "For 2 of 7 rungs core Triton has no lever" in text
+
+
+def test_technique_page_has_sources_diff_code_and_numerics(pages: dict[str, str]) -> None:
+    text = pages["technique/cp_async_pipeline.html"]
+    for words in ("cuda_kernels/ampere/cp_async_pipeline.cu", "triton_kernels/ampere/cp_async_pipeline.py"):
+        assert words in text
+    assert 'class="gi"' in text  # an added line of a diff
+    for arch in techniques.LADDERS["ampere"].archs:
+        assert f"{arch}, head_dim 128" in text
+    for words in (*synthetic.DISTRIBUTIONS, "registers", "LDSM.T", "580.159.04", "Prediction"):
+        assert words in text
+
+
+def test_a_recorded_row_of_another_version_is_marked_and_does_not_count(data: Dataset, pages: dict[str, str]) -> None:
+    technique, problem = techniques.get("xor_swizzle"), synthetic.PROBLEMS[2]
+    point = data.point("ladder", problem, "xor_swizzle", "cuda")
+    assert (point.kind, point.counts) == ("earlier", False)
+    assert data.gain("ladder", problem, technique, "cuda") is None
+    assert "earlier version" in pages["ladder/ampere.html"]
+    assert f"fill: var(--paper); stroke: var(--{'cuda'})" in pages["ladder/ampere.html"]
+
+
+def test_without_rows_there_is_a_site_that_says_so(tmp_path: Path) -> None:
+    build.build(tmp_path / "site", recorded=tmp_path / "none", runs=(), hashes={}, progress=lambda *_: None)
+    assert "Nothing is recorded yet" in (tmp_path / "site/index.html").read_text()
+    page = (tmp_path / "site/technique/scalar.html").read_text()
+    assert "cuda_kernels/ampere/scalar.cu" in page
+
+
+def test_rows_computed_here_say_so(tmp_path: Path, recorded: Path) -> None:
+    fresh = tmp_path / "fresh.jsonl"
+    environment = {**synthetic.ENVIRONMENT, "id": "c" * 12, "details": {"gpu": None, "git": {}}}
+    rows = [row | {"environment": "c" * 12, "on": "cpu"} for row in synthetic.rows() if row["kind"] == "code"]
+    fresh.write_text("".join(json.dumps(row) + "\n" for row in [environment, *rows]))
+    output = tmp_path / "site"
+    build.build(output, recorded=recorded, runs=[fresh], hashes=synthetic.hashes(), progress=lambda *_: None)
+    text = (output / "technique/scalar.html").read_text()
+    assert "computed here on a CPU, 2030-01-02" in text
+    assert "recorded on NVIDIA H200" in text
+
+
+def test_progress_names_every_page(tmp_path: Path) -> None:
+    seen: list[tuple[int, int, str]] = []
+    build.build(tmp_path / "s", recorded=tmp_path, runs=(), hashes={}, progress=lambda *step: seen.append(step))
+    assert [done for done, _, _ in seen] == list(range(1, seen[0][1] + 1))
+    assert seen[0][2] == "index.html"
+
+
+# Numbers
+
+
+def test_a_step_is_the_ratio_of_medians_in_one_group(data: Dataset) -> None:
+    problem = synthetic.PROBLEMS[0]
+    step = data.gain("ladder", problem, techniques.get("xor_swizzle"), "cuda")
+    after, before = (data.point("ladder", problem, name, "cuda").tflops for name in ("xor_swizzle", "direct_rescale"))
+    assert step is not None
+    assert after
+    assert before
+    assert (step.value, step.linked) == (pytest.approx(after / before), False)
+
+
+def test_a_step_across_groups_goes_over_both_anchors(data: Dataset) -> None:
+    problem = synthetic.PROBLEMS[0]
+    step = data.gain("ladder", problem, techniques.get("register_softmax"), "cuda")
+    assert step is not None
+    assert step.linked
+    assert step.value == pytest.approx(158 / 92, rel=0.01)
+    alone = [row for row in synthetic.rows() if row.get("backend") != "sdpa_cudnn"]
+    assert dataset(alone).gain("ladder", problem, techniques.get("register_softmax"), "cuda") is None
+
+
+def test_no_ratio_across_instruction_classes(data: Dataset) -> None:
+    technique = techniques.get("cp_async_pipeline")
+    assert data.versus("ladder", synthetic.PROBLEMS[0], technique, "triton", "cuda") is not None
+    assert data.versus("ladder", synthetic.PROBLEMS[0], technique, "triton_native", "cuda") is None
+
+
+def test_the_richest_dataset_leads(tmp_path: Path) -> None:
+    write(tmp_path / "h200", synthetic.rows())
+    few = [row for row in synthetic.rows() if row.get("backend") in (None, "cuda")]
+    few = [row | {"details": {"gpu": {"name": "NVIDIA A100"}}} if row["kind"] == "environment" else row for row in few]
+    write(tmp_path / "a100", few)
+    assert [data.gpu for data in load(tmp_path, (), synthetic.hashes())] == ["NVIDIA H200", "NVIDIA A100"]
+
+
+# Figures
+
+
+def test_equal_rows_give_equal_bytes(data: Dataset) -> None:
+    problem = synthetic.PROBLEMS[1]
+    for embed in (True, False):
+        drawn = [figures.ladder(data, "ladder", problem, TECHNIQUES, embed=embed) for _ in range(2)]
+        assert drawn[0] == drawn[1]
+
+
+def test_the_same_program_again_is_dashed(data: Dataset) -> None:
+    def dashes(of: Dataset) -> int:
+        svg = figures.ladder(of, "ladder", synthetic.PROBLEMS[0], TECHNIQUES)
+        return len(re.findall(r"stroke-dasharray: 4,4;[^\"]*stroke: var\(--triton\)", svg))
+
+    assert dashes(data) == 2
+    own = [row | {"details": {}} if row["kind"] == "timing" else row for row in synthetic.rows()]
+    assert dashes(dataset(own)) == 0
+
+
+def test_readme_figures_are_the_recorded_rows(tmp_path: Path) -> None:
+    """What is committed comes out of the recorded rows, byte for byte."""
+    written = figures.readme(tmp_path)
+    if not written:
+        pytest.skip("nothing is recorded yet, so README has no figure")
+    for path in written:
+        committed = figures.ROOT / "figures" / path.name
+        assert committed.is_file(), f"run `python -m reports.figures` and commit {path.name}"
+        made_by = re.search(r"Matplotlib v([\d.]+)", committed.read_text())
+        if made_by and made_by[1] != matplotlib.__version__:
+            pytest.skip(f"{path.name} was drawn by matplotlib {made_by[1]}, here is {matplotlib.__version__}")
+        assert committed.read_bytes() == path.read_bytes(), f"run `python -m reports.figures` and commit {path.name}"
+
+
+def test_readme_figure_stands_alone(recorded: Path, tmp_path: Path) -> None:
+    (path,) = figures.readme(tmp_path, recorded=recorded, hashes=synthetic.hashes())
+    text = path.read_text()
+    assert "<text" not in text  # outlines: no font is needed where it is shown
+    assert "var(--" not in text
+    assert "<dc:date>" not in text
+
+
+# Notes
+
+
+def test_notes_have_their_parts_and_type_no_numbers() -> None:
+    found = sorted(notes.ROOT.glob("*.md"))
+    assert {path.stem for path in found} <= {technique.name for technique in TECHNIQUES}
+    for path in found:
+        text = path.read_text()
+        assert re.findall(r"^### (\w+)", text, flags=re.MULTILINE) == ["Prediction", "Outcome", "Explanation"], path
+        typed = re.sub(r"\{\{.*?\}\}", "", text, flags=re.DOTALL)
+        assert not re.search(r"\d\s*(?:TFLOPS|%|×|x\b|ms\b|us\b|µs\b)", typed), path
+
+
+def test_every_note_renders(data: Dataset) -> None:
+    for technique in TECHNIQUES:
+        assert "TFLOPS" in (notes.render(technique.name, data) or "TFLOPS")
+
+
+def test_a_note_resolves_references_and_admits_holes(tmp_path: Path, data: Dataset) -> None:
+    hole = 'tflops("large_tile", "cuda", "b4-h16-n4096-d128-bf16-causal")'
+    good = 'gain("xor_swizzle", "cuda", "b4-h16-n4096-d128-bf16-full")'
+    (tmp_path / "x.md").write_text(f"{{{{ {good} }}}} and {{{{ {hole} }}}} <b>&")
+    html = notes.render("x", data, tmp_path)
+    assert html == "<p>1.61× and <em>not measured</em> &lt;b&gt;&amp;</p>\n"
+
+
+@pytest.mark.parametrize(
+    "reference", ['tflops("typo", "cuda", "b4-h16-n4096-d128-bf16-full")', "gone()", 'tflops("scalar", "cuda", "b4")']
+)
+def test_a_bad_reference_names_its_note(tmp_path: Path, data: Dataset, reference: str) -> None:
+    (tmp_path / "x.md").write_text(f"{{{{ {reference} }}}}")
+    with pytest.raises(ValueError, match=r"x\.md"):
+        notes.render("x", data, tmp_path)

@@ -1,0 +1,108 @@
+"""harness/scorecard.py on synthetic rows."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+import pytest
+
+from harness import scorecard
+from tests import synthetic_rows as synthetic
+
+Row = dict[str, Any]
+
+
+def entries(rows: list[Row]) -> dict[str, Any]:
+    card = scorecard.scorecard(rows, hashes=synthetic.hashes())
+    return {entry["name"]: entry for entry in card["entries"]}
+
+
+def kept(rows: list[Row], **fields: Any) -> list[Row]:
+    """Rows without those that have all of these fields."""
+    return [row for row in rows if any(row.get(name) != value for name, value in fields.items())]
+
+
+def test_every_promise_is_kept_per_gpu() -> None:
+    card = entries(synthetic.rows())
+    assert list(card) == ["cuda_over_fa2", "cuda_over_cudnn", "triton_over_cuda", "triton_native_over_flex"]
+    assert {entry["gpu"] for entry in card.values()} == {"NVIDIA H200"}
+    assert [entry["status"] for entry in card.values()] == ["complete"] * 4
+
+
+def test_value_is_the_geometric_mean_of_the_cells_and_the_worst_is_named() -> None:
+    entry = entries(synthetic.rows())["cuda_over_fa2"]
+    values = {cell["problem"]: cell["value"] for cell in entry["cells"]}
+    assert set(values) == {problem.slug for problem in synthetic.PROBLEMS}
+    assert entry["value"] == pytest.approx(math.prod(values.values()) ** (1 / 4))
+    assert values[entry["worst_cell"]] == min(values.values())
+    for cell in entry["cells"]:
+        assert cell["value"] == pytest.approx(cell["ours"] / cell["theirs"])
+
+
+def test_numbers_are_medians_of_the_samples() -> None:
+    rows = synthetic.rows()
+    problem = synthetic.PROBLEMS[0]
+    cell = next(c for c in entries(rows)["cuda_over_fa2"]["cells"] if c["problem"] == problem.slug)
+    samples = next(
+        row["samples_ms"]
+        for row in rows
+        if (row.get("technique"), row["kind"] == "timing" and row.get("mode")) == ("cp_async_pipeline", "burst")
+        and row["backend"] == "cuda"
+        and row["problem"] == problem.to_dict()
+    )
+    assert cell["ours"] == pytest.approx(problem.flops / statistics.median(samples) / 1e9)
+
+
+def test_the_best_tile_stands_for_a_rung_where_there_is_one() -> None:
+    cell = entries(synthetic.rows())["triton_over_cuda"]["cells"][0]
+    assert cell["ours_is"] == "triton cp_async_pipeline 128x64-s3-w8 (best tile)"
+    assert cell["theirs_is"].endswith("(reference tile)")
+
+
+def test_the_anchor_of_the_own_group_is_used_not_the_newest_one() -> None:
+    cell = entries(synthetic.rows())["cuda_over_cudnn"]["cells"][0]
+    assert cell["value"] == pytest.approx(cell["ours"] / cell["theirs"])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda rows: kept(rows, backend="sdpa_flash"), "sdpa_flash: no row"),
+        (
+            lambda rows: [row | {"source_sha256": "0" * 64} if row.get("backend") == "cuda" else row for row in rows],
+            "cuda: only rows of an earlier version",
+        ),
+        (
+            lambda rows: [row | {"group": "alone"} if row.get("backend") == "sdpa_flash" else row for row in rows],
+            "were not timed in one group",
+        ),
+        (
+            lambda rows: [
+                row | {"status": "out_of_memory", "reason": "no memory"} if row.get("backend") == "sdpa_flash" else row
+                for row in rows
+            ],
+            "sdpa_flash: out_of_memory, no memory",
+        ),
+    ],
+    ids=["peer missing", "earlier version", "other group", "peer failed"],
+)
+def test_incomplete_says_why_and_has_no_value(change: Any, reason: str) -> None:
+    entry = entries(change(synthetic.rows()))["cuda_over_fa2"]
+    assert (entry["status"], entry["value"], entry["worst_cell"]) == ("incomplete", None, None)
+    assert reason in entry["reason"]
+
+
+def test_no_ratio_across_instruction_classes() -> None:
+    rows = [row | {"mma": "wgmma"} if row.get("backend") == "triton" else row for row in synthetic.rows()]
+    assert "different instruction classes" in entries(rows)["triton_over_cuda"]["reason"]
+
+
+def test_gpus_do_not_mix() -> None:
+    other = {**synthetic.ENVIRONMENT, "id": "f" * 12, "details": {"gpu": {"name": "NVIDIA A100"}}}
+    moved = [row | {"environment": "f" * 12} if row.get("backend") == "sdpa_flash" else row for row in synthetic.rows()]
+    card = scorecard.scorecard([other, *moved], hashes=synthetic.hashes())
+    of_h200 = next(e for e in card["entries"] if (e["gpu"], e["name"]) == ("NVIDIA H200", "cuda_over_fa2"))
+    assert of_h200["status"] == "incomplete"
+    assert "sdpa_flash: no row" in of_h200["reason"]
