@@ -44,16 +44,15 @@ constexpr int WARPS = ATTENTION_WARPS;      // warps that do math
 constexpr int WARP_SIZE = 32;
 constexpr int ELEMENT_BYTES = 2;
 
-// The (batch, head) and first query row that a block works on. Blocks of one head are far apart in launch order
-// (grid = (batch * heads, query tiles)): the plain order that both languages use until l2_grid_order.
+// The (batch, head) and first query row that a block works on.
 struct BlockTile {
   int batch, head, head_kv, q_start;
 
-  DEVICE explicit BlockTile(const AttentionArgs& args)
-      : batch(ctaid_x() / args.heads),
-        head(ctaid_x() % args.heads),
+  DEVICE BlockTile(const AttentionArgs& args, int batch_head, int q_tile)
+      : batch(batch_head / args.heads),
+        head(batch_head % args.heads),
         head_kv(head / (args.heads / args.heads_kv)),
-        q_start(ctaid_y() * BLOCK_M) {}
+        q_start(q_tile * BLOCK_M) {}
 
   DEVICE const Element* q(const AttentionArgs& args) const {
     return static_cast<const Element*>(args.q) + batch * args.q_stride.batch + head * args.q_stride.head +

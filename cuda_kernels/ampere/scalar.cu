@@ -52,7 +52,7 @@ DEVICE float row_reduce_sum(float x) {
 }
 
 KERNEL(THREADS, 1) scalar(const AttentionArgs args) {
-  const BlockTile tile(args);
+  const BlockTile tile(args, ctaid_x(), ctaid_y());  // neighbours in launch order share no K and V
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;

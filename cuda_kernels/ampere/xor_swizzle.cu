@@ -63,7 +63,7 @@ DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
 }
 
 KERNEL(THREADS, 1) xor_swizzle(const AttentionArgs args) {
-  const BlockTile tile(args);
+  const BlockTile tile(args, ctaid_x(), ctaid_y());  // neighbours in launch order share no K and V
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
