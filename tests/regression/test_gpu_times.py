@@ -1,0 +1,60 @@
+"""Every cell of the ladder as a benchmark whose clock is the GPU's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from experiments.ladder import EXPERIMENT
+from harness import runner, scorecard
+from harness.variants import Case
+from tests.regression.conftest import identity, replayed
+
+
+class GpuClock:
+    """Stands still but for the launches that are replayed: each moves it by its own time on the GPU, in seconds."""
+
+    __name__ = "gpu_clock"
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def launch(self, milliseconds: float) -> None:
+        self.seconds += milliseconds / 1e3
+
+
+clock = GpuClock()
+
+
+@pytest.mark.parametrize("case", runner.cases(EXPERIMENT), ids=str)
+@pytest.mark.benchmark(timer=clock)
+def test_gpu_time(case: Case, rows: dict[str, dict[str, Any]], benchmark: BenchmarkFixture) -> None:
+    wanted = {
+        "experiment": case.experiment,
+        "technique": case.technique,
+        "backend": case.backend,
+        "problem": case.problem.to_dict(),
+        "tile": case.tile and case.tile.to_dict(),
+    }
+    row = rows.get(identity(wanted))
+    if row is None:
+        pytest.skip(f"no row in {replayed()}" if replayed() else "not timed")
+    if row["status"] != "passed":
+        # Measured now, a failure is this checkout's; replayed, it is history and only leaves a hole.
+        outcome = pytest.skip if replayed() or row["status"] == "unsupported" else pytest.fail
+        outcome(f"{row['status']}: {row['reason']}")
+    benchmark.group = case.problem.slug
+    benchmark.extra_info |= {
+        "tflops": round(scorecard.tflops(row), 1),
+        "clocks": row.get("clocks"),
+        "compiler": row.get("compiler"),
+        "source_sha256": row.get("source_sha256"),
+    }
+    samples = iter(row["samples_ms"])
+    rounds = len(row["samples_ms"])
+    benchmark.pedantic(lambda: clock.launch(next(samples)), rounds=rounds, iterations=1, warmup_rounds=0)
