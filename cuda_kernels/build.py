@@ -181,9 +181,7 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _load_inline(
-    folder: Path, name: str, source: str, options: Sequence[str], tools: Toolchain
-) -> tuple[Path, str]:
+def _load_inline(folder: Path, name: str, source: str, options: Sequence[str], tools: Toolchain) -> tuple[Path, str]:
     # torch's verbose build prints to this process' stdout; a child keeps the log apart, and builds run in parallel.
     request = {"name": name, "source": source, "flags": list(options), "folder": str(folder), "include": str(HERE)}
     target = next(flag.rsplit("sm_", 1)[1] for flag in options if flag.startswith("-gencode"))

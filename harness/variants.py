@@ -99,11 +99,11 @@ def available(backend: str, on: str = "gpu") -> str | None:
     if not found:
         package = {"fa2": "flash-attn", "fa3": "flash-attn's hopper/ build", "fa4": "flash-attn-4"}
         return f"{modules[backend]} is not installed: install {package.get(backend, 'triton')}"
-    if backend == "cuda" and on == "gpu":
-        from cuda_kernels import build
+    if backend == "cuda":
+        from cuda_kernels import build, cpu_build
 
         try:
-            build.toolchain()
+            build.toolchain() if on == "gpu" else (cpu_build.compiler(), cpu_build.cuda_include())
         except build.ToolchainError as error:
             return str(error)
     return None
@@ -136,7 +136,7 @@ def load(case: Case, on: str = "gpu") -> Variant:
         if arch not in ladder.archs:
             raise Unsupported(f"the {ladder.name} ladder is built for {', '.join(ladder.archs)}; this GPU is {arch}")
     if case.backend == "cuda":
-        return CudaVariant(case, on)
+        return CudaVariant(case) if on == "gpu" else CpuCudaVariant(case)
     if case.backend in ("triton", "triton_native"):
         return TritonVariant(case, on)
     raise Unsupported(f"backend: got {case.backend!r}, expected one of {', '.join((*techniques.TWINS, *PEERS))}")
@@ -157,9 +157,7 @@ class Variant:
         self.compiler: dict[str, Any] | None = None
         self.workspace_bytes = 0
 
-    def launch(
-        self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool
-    ) -> None:
+    def launch(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> None:
         """Writes o and lse. Raises ValueError and TypeError for bad tensors, LaunchError for a CUDA error."""
         self.bind(q, k, v, o, lse, scale=scale, causal=causal)()
 
@@ -211,7 +209,20 @@ class AttentionArgs(ctypes.Structure):
 
 def _strides(tensor: Tensor) -> _Strides:
     """Strides in elements; a dimension of size 1 gets 0, so that storage orders do not differ by it."""
-    return _Strides(*(step if size > 1 else 0 for size, step in zip(tensor.shape[:3], tensor.stride()[:3], strict=True)))
+    dims = zip(tensor.shape[:3], tensor.stride()[:3], strict=True)
+    return _Strides(*(step if size > 1 else 0 for size, step in dims))
+
+
+def _attention_args(
+    q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, workspace: Tensor | None, scale: float
+) -> AttentionArgs:
+    return AttentionArgs(
+        *(tensor.data_ptr() for tensor in (q, k, v, o, lse)),
+        workspace.data_ptr() if workspace is not None else None,
+        *(_strides(tensor) for tensor in (q, k, v, o)),
+        *(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2]),
+        scale,
+    )
 
 
 def cuda_defines(problem: Problem, tile: Tile) -> dict[str, int]:
@@ -232,7 +243,8 @@ def build_cuda(case: Case, arch: str, *, inline: bool | None = None) -> Any:
     """`cuda_kernels.build.Built` for this case. Raises CompileError."""
     from cuda_kernels import build
 
-    assert case.technique is not None and case.tile is not None
+    assert case.technique is not None
+    assert case.tile is not None
     path = techniques.get(case.technique).path
     try:
         return build.build(path, cuda_defines(case.problem, case.tile), arch, inline=inline)
@@ -240,23 +252,25 @@ def build_cuda(case: Case, arch: str, *, inline: bool | None = None) -> Any:
         raise CompileError(f"{case}: {error}") from None
 
 
-class CudaVariant(Variant):
-    """A .cu file behind `extern "C" int launch(const AttentionArgs*, void* stream)`."""
+def cuda_compiler(built: Any) -> dict[str, Any]:
+    """The row's `compiler` of a `cuda_kernels.build.Built`."""
+    from cuda_kernels.build import toolchain
 
-    def __init__(self, case: Case, on: str) -> None:
+    return {"front_end": f"nvcc {toolchain().nvcc}", "ptxas": toolchain().ptxas, "flags": " ".join(built.flags)}
+
+
+class CudaVariant(Variant):
+    """A .cu file behind `extern "C" int launch(const AttentionArgs*, void* stream)`, built for the GPU here."""
+
+    def __init__(self, case: Case) -> None:
+        from cuda_kernels.build import toolchain
+
         super().__init__(case)
-        if on == "cpu":
-            raise Unsupported("no CPU runtime for CUDA kernels yet")
         built = build_cuda(case, gpu_arch())
         self.library = built.library
         self.compile_s = built.seconds
-        from cuda_kernels.build import toolchain
-
-        self.compiler = {
-            "front_end": f"nvcc {toolchain().nvcc}",
-            "ptxas": toolchain().ptxas,
-            "flags": " ".join(built.flags),
-        }
+        tools = toolchain()
+        self.compiler = {"front_end": f"nvcc {tools.nvcc}", "ptxas": tools.ptxas, "flags": " ".join(built.flags)}
         handle = ctypes.CDLL(str(built.library))
         self._launch = handle.launch
         self._launch.argtypes = [ctypes.POINTER(AttentionArgs), ctypes.c_void_p]
@@ -267,13 +281,7 @@ class CudaVariant(Variant):
 
         self._check(q, k, v, o, lse, scale, causal)
         workspace = self._workspace(q.device)
-        args = AttentionArgs(
-            *(tensor.data_ptr() for tensor in (q, k, v, o, lse)),
-            workspace.data_ptr() if workspace is not None else None,
-            *(_strides(tensor) for tensor in (q, k, v, o)),
-            *(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2]),
-            scale,
-        )
+        args = _attention_args(q, k, v, o, lse, workspace, scale)
         launch, pointer, device = self._launch, ctypes.byref(args), q.device.index
         current_stream = torch._C._cuda_getCurrentRawStream
 
@@ -288,6 +296,44 @@ class CudaVariant(Variant):
         from harness import machine_code
 
         return machine_code.read(self.library, smem_bytes=self.shared_memory_bytes)
+
+
+class CpuCudaVariant(Variant):
+    """The same .cu file, run thread by thread on the CPU; waits, races and unwritten outputs are diagnosed by name."""
+
+    def __init__(self, case: Case) -> None:
+        from cuda_kernels import build, cpu_build, cpu_library
+
+        super().__init__(case)
+        assert case.tile is not None
+        path = cpu_build.HERE / f"{techniques.get(case.technique or '').path}.cu"
+        start = time.perf_counter()
+        try:
+            self.library = cpu_library.Library(cpu_build.build(path, cuda_defines(case.problem, case.tile)))
+        except build.ToolchainError as error:
+            raise Unsupported(str(error)) from None
+        except build.CompileError as error:
+            raise CompileError(f"{case}: {error}") from None
+        self.compile_s = time.perf_counter() - start
+        self.compiler = {"front_end": cpu_build.compiler(), "flags": " ".join(cpu_build.flags())}
+        self.shared_memory_bytes = self.library.shared_memory_bytes
+
+    def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
+        self._check(q, k, v, o, lse, scale, causal)
+        workspace = self._workspace(q.device)
+        args = _attention_args(q, k, v, o, lse, workspace, scale)
+
+        def call() -> tuple[Tensor, Tensor]:
+            self.library.forget()
+            for name, tensor in {"q": q, "k": k, "v": v, "o": o, "lse": lse}.items():
+                pointer, shape, strides = tensor.data_ptr(), tensor.shape, tensor.stride()
+                written = name in ("o", "lse")
+                self.library.watch(name, pointer, tensor.element_size(), shape, strides, written=written)
+            if code := self.library.launch(ctypes.byref(args), None):
+                raise LaunchError(f"{self.case}: {self.library.diagnosis()}", code)
+            return o, lse
+
+        return call
 
 
 class TritonVariant(Variant):

@@ -146,7 +146,7 @@ KERNEL(THREADS, 1) mma_ldmatrix(const AttentionArgs args) {
     const float tile_rescale = ex2_approx_ftz((tile_max - new_base) * LOG2_E);
     row_max = new_max;
     row_sum = row_sum * rescale + tile_sum * tile_rescale;
-    st_shared(row_smem + softmax_row * 4, rescale);
+    if (lane % 2 == 0) st_shared(row_smem + softmax_row * 4, rescale);
 #pragma unroll
     for (int c = 0; c < LANE_COLS; c += 2) {
       st_shared(p_smem + softmax_row * P_ROW_BYTES + (softmax_col + c) * ELEMENT_BYTES,
@@ -174,10 +174,11 @@ KERNEL(THREADS, 1) mma_ldmatrix(const AttentionArgs args) {
 
   // epilogue
   bar_warp_sync();  // the last factors are read
-  st_shared(row_smem + softmax_row * 4, row_sum > 0.f ? 1.f / row_sum : 0.f);
-  if (lane % 2 == 0)
+  if (lane % 2 == 0) {
+    st_shared(row_smem + softmax_row * 4, row_sum > 0.f ? 1.f / row_sum : 0.f);
     st_global(tile.lse(args) + warp_row + softmax_row,
               row_sum > 0.f ? row_max + lg2_approx_ftz(row_sum) * LN_2 : -INFINITY_F32);
+  }
   bar_warp_sync();  // the factors that normalize O are there
   for (int half = 0; half < 2; ++half) {
     const int row = group + half * 8;
