@@ -47,7 +47,7 @@ TABLE = (
     Row(("harness/variants.py",), None, PLOTS),
     Row(("harness/*.py",), None, (*KERNELS, *PLOTS)),
     Row(("reports/*.py",), (*DATA, "harness.scorecard", "reports", *PLOTS)),
-    Row(("cuda_kernels/build.py", "cuda_kernels/__init__.py"), ("torch",)),
+    Row(("cuda_kernels/*.py",), ("torch", "cuda_kernels")),
     Row(("triton_kernels/*.py",), ("torch", "triton", "triton_kernels.specialization")),
 )
 

@@ -1,0 +1,409 @@
+"""twinkernels: the command line. Commands choose and print; each imports the heavy modules that it needs."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from harness import sources, tables, techniques
+from harness.problem import Experiment, Problem
+from harness.sources import ROOT
+
+if TYPE_CHECKING:
+    from harness import inspection
+
+PACKAGES = ("cuda_kernels", "triton_kernels", "harness", "experiments", "reports")
+RUNS = ROOT / "reports" / "runs"
+RECORDED = ROOT / "reports" / "recorded"
+SITE = ROOT / "reports" / "site"
+
+app = typer.Typer(
+    help="What does each optimization of FlashAttention buy, and can Triton say it?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console()
+
+
+class On(StrEnum):
+    gpu = "gpu"
+    cpu = "cpu"
+
+
+class Ptxas(StrEnum):
+    bundled = "bundled"
+    shared = "shared"
+
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="[TECHNIQUE]...", help="Names from `list`; all by default.")]
+Backends = Annotated[list[str] | None, typer.Option("--backend", help="Repeat for several; all by default.")]
+Problems = Annotated[list[str] | None, typer.Option("--problem", help="A slug such as b4-h16-n4096-d128-bf16-causal.")]
+Arch = Annotated[str | None, typer.Option(help="sm_80, sm_90a or sm_120a; all that the ladder names by default.")]
+Where = Annotated[On | None, typer.Option("--on", help="Default: gpu where there is one.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs one command and exits: 0 fine, 1 something failed, 2 bad usage, 130 interrupted."""
+    for package in PACKAGES:
+        spec = importlib.util.find_spec(package)
+        folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+        if ROOT / package not in folders[:1]:
+            sys.exit(
+                f"{package}: got {folders[0] if folders else 'no such package'}, expected {ROOT / package}. "
+                f"Another distribution has a package of this name, or another checkout is installed here. "
+                f"Run `python -m pip install -e {ROOT}` in a virtual environment of its own, or `make report`."
+            )
+    os.environ.setdefault("TRITON_CACHE_DIR", str(ROOT / "build" / "triton"))
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(ROOT / "build" / "inductor"))
+    try:
+        app(arguments)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> typer.BadParameter:
+    """The error for a name that is not known, with the nearest ones."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
+    return typer.BadParameter(f"{kind}: got {name!r}, {hint}")
+
+
+def chosen(names: list[str] | None) -> tuple[str, ...]:
+    """The techniques named, or all of them, in ladder order."""
+    known = [technique.name for technique in techniques.TECHNIQUES]
+    for name in names or []:
+        if name not in known:
+            raise unknown("technique", name, known)
+    return tuple(name for name in known if not names or name in names)
+
+
+def chosen_backends(names: list[str] | None, known: Sequence[str]) -> tuple[str, ...]:
+    for name in names or []:
+        if name not in known:
+            raise unknown("backend", name, known)
+    return tuple(names or known)
+
+
+def chosen_problems(slugs: list[str] | None, default: Sequence[Problem]) -> tuple[Problem, ...]:
+    try:
+        return tuple(Problem.parse(slug) for slug in slugs or []) or tuple(default)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def experiments() -> dict[str, str]:
+    """Name of each experiment -> the question it asks. Read from the files' docstrings."""
+    found = sorted(path for path in (ROOT / "experiments").glob("*.py") if path.stem != "__init__")
+    return {path.stem: load_experiment(path.stem).question for path in found}
+
+
+def load_experiment(name: str) -> Experiment:
+    known = sorted(path.stem for path in (ROOT / "experiments").glob("*.py") if path.stem != "__init__")
+    if name not in known:
+        raise unknown("experiment", name, known)
+    return importlib.import_module(f"experiments.{name}").EXPERIMENT
+
+
+def where(on: On | None) -> str:
+    """gpu or cpu: what was asked for, else gpu where torch sees one. Bad usage when a GPU is asked for in vain."""
+    import torch
+
+    if on is None:
+        return "gpu" if torch.cuda.is_available() else "cpu"
+    if on is On.gpu and not torch.cuda.is_available():
+        raise typer.BadParameter("--on: got gpu, but torch sees none; `twinkernels doctor` says what is missing")
+    return on.value
+
+
+def chosen_archs(arch: str | None) -> tuple[str, ...] | None:
+    """The one named; None stands for all that a technique's ladder names."""
+    if arch is not None and arch not in techniques.CAPABILITY:
+        raise unknown("--arch", arch, techniques.CAPABILITY)
+    return (arch,) if arch else None
+
+
+def correctness(place: str, names: Sequence[str], backends: Sequence[str]) -> Experiment:
+    """The gate's experiment, for a GPU or for Triton's interpreter."""
+    from experiments import correctness
+
+    whole = correctness.EXPERIMENT if place == "gpu" else correctness.WITHOUT_GPU
+    backends = [backend for backend in whole.backends if backend in backends]
+    return replace(whole, techniques=tuple(names), backends=tuple(backends))
+
+
+def inspected(cells: Sequence[inspection.Cell], ptxas: str = "bundled") -> list[dict[str, Any]]:
+    """Rows of kind code, compiled in parallel under a progress bar, in the order of `cells`."""
+    from rich.progress import track
+
+    from harness import inspection
+
+    stderr = Console(stderr=True)
+    found = track(inspection.inspect(cells, ptxas), "compiling", len(cells), console=stderr, transient=True)
+    rows = {cell: inspection.row(cell, fields) for cell, fields in found}
+    return [rows[cell] for cell in cells]
+
+
+def show_failures(rows: Iterable[dict[str, Any]]) -> None:
+    for text in tables.failures(rows):
+        console.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def run_file(experiment: str) -> Path:
+    return RUNS / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{experiment}.jsonl"
+
+
+@app.command("list")
+def list_command(as_json: AsJson = False) -> None:
+    """Ladders, techniques and experiments."""
+    rows: list[dict[str, Any]] = []
+    for technique in techniques.TECHNIQUES:
+        parent = techniques.parent(technique)
+        twins = {
+            language: str(path.relative_to(ROOT)) if path.exists() else None
+            for language in ("cuda", "triton")
+            for path in [sources.kernel_file(language, technique.path)]
+        }
+        rows.append(
+            {
+                "name": technique.name,
+                "ladder": technique.ladder,
+                "idea": technique.idea,
+                "builds_on": parent.name if parent else None,
+                "mma": technique.mma,
+                **twins,
+            }
+        )
+    if as_json:
+        print(json.dumps({"techniques": rows, "experiments": experiments()}, indent=1))
+        return
+    for ladder in techniques.LADDERS.values():
+        table = Table("technique", "idea", "instructions", "CUDA", "Triton", title=ladder.title, title_justify="left")
+        for row in rows:
+            if row["ladder"] == ladder.name:
+                present = ["yes" if row[language] else "[red]no[/]" for language in ("cuda", "triton")]
+                table.add_row(row["name"], row["idea"], row["mma"], *present)
+        console.print(table)
+    table = Table("experiment", "question")
+    for name, question in experiments().items():
+        table.add_row(name, question)
+    console.print(table)
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """What is here, what is missing, what it is for, how to get it."""
+    from harness import doctor as examination
+
+    raise typer.Exit(examination.main(as_json))
+
+
+@app.command()
+def build(
+    names: Names = None, arch: Annotated[str | None, typer.Option(help="sm_80, sm_90a or sm_120a.")] = None
+) -> None:
+    """Compile both twins ahead of time, in parallel. A broken kernel gives its compiler's message and exit code 1."""
+    from harness import inspection
+
+    problems = load_experiment("ladder").problems
+    survey = inspected(inspection.cells(chosen(names), techniques.TWINS, problems, chosen_archs(arch)))
+    show_failures(survey)
+    passed = sum(row["status"] == "passed" for row in survey)
+    console.print(f"{passed} of {len(survey)} compiled")
+    raise typer.Exit(tables.failed(survey))
+
+
+@app.command()
+def inspect(
+    names: Names = None,
+    backends: Backends = None,
+    problem: Problems = None,
+    arch: Arch = None,
+    ptxas: Annotated[Ptxas, typer.Option(help="Triton's own assembler, or nvcc's for both.")] = Ptxas.bundled,
+    as_json: AsJson = False,
+) -> None:
+    """Registers, spills, shared memory and instructions of both twins, compiled here; needs no GPU."""
+    from harness import inspection
+
+    problems = chosen_problems(problem, [Problem.square(4, 16, 4096, 128)])
+    twins = chosen_backends(backends, techniques.TWINS)
+    survey = inspected(inspection.cells(chosen(names), twins, problems, chosen_archs(arch)), ptxas.value)
+    if as_json:
+        print(json.dumps(survey, indent=1))
+    else:
+        console.print(*tables.code(survey))
+        show_failures(survey)
+    raise typer.Exit(tables.failed(survey))
+
+
+@app.command()
+def check(names: Names = None, backends: Backends = None, on: Where = None, as_json: AsJson = False) -> None:
+    """Compare every twin with the truth. On a CPU, Triton twins run in Triton's interpreter."""
+    from harness import runner
+
+    place = where(on)
+    experiment = correctness(place, chosen(names), chosen_backends(backends, techniques.TWINS))
+    rows = runner.run(experiment, on=place, path=run_file(experiment.name))
+    gates = [row for row in rows if row["kind"] == "gate"]
+    if as_json:
+        print(json.dumps(gates, indent=1))
+    else:
+        console.print(tables.gates(gates))
+        show_failures(gates)
+    raise typer.Exit(tables.failed(gates))
+
+
+@app.command()
+def bench(
+    names: Names = None,
+    backends: Backends = None,
+    problem: Problems = None,
+    peers: Annotated[list[str] | None, typer.Option("--peer", help="Library peers to time beside.")] = None,
+    mode: Annotated[str, typer.Option(help="burst or sustained.")] = "burst",
+    as_json: AsJson = False,
+) -> None:
+    """Time a few techniques on a GPU, now. `run` does whole experiments."""
+    from harness import runner, variants
+
+    if mode not in ("burst", "sustained"):
+        raise unknown("--mode", mode, ("burst", "sustained"))
+    place = where(On.gpu)
+    experiment = Experiment(
+        name="bench",
+        question="How fast are these, now?",
+        problems=chosen_problems(problem, [Problem.square(4, 16, 4096, 128)]),
+        techniques=chosen(names),
+        backends=chosen_backends(backends, techniques.TWINS),
+        peers=chosen_backends(peers, variants.PEERS) if peers else ("sdpa_cudnn", "sdpa_flash"),
+        modes=(mode,),
+        distributions=("normal",),
+    )
+    rows = runner.run(experiment, on=place, path=run_file("bench"))
+    if as_json:
+        print(json.dumps(rows, indent=1))
+    else:
+        console.print(tables.timings(rows))
+        show_failures(rows)
+    raise typer.Exit(tables.failed(rows))
+
+
+@app.command()
+def run(
+    experiment: Annotated[str, typer.Argument(help="A name from `list`.")],
+    on: Where = None,
+    mode: Annotated[list[str] | None, typer.Option(help="burst, sustained; the experiment's by default.")] = None,
+    resume: Annotated[bool, typer.Option(help="Continue the newest run of this experiment.")] = False,
+) -> None:
+    """Run an experiment: gate every kernel, time what passed, write rows to reports/runs/."""
+    from harness import runner
+
+    wanted = load_experiment(experiment)
+    for name in mode or []:
+        if name not in ("burst", "sustained"):
+            raise unknown("--mode", name, ("burst", "sustained"))
+    earlier = sorted(RUNS.glob(f"*-{experiment}.jsonl"))
+    path = earlier[-1] if resume and earlier else run_file(experiment)
+    console.print(wanted.question)
+    rows = runner.run(wanted, on=where(on), path=path, resume=resume, modes=mode)
+    console.print(tables.timings(rows))
+    show_failures(rows)
+    console.print(f"`twinkernels record {path.relative_to(ROOT)}` keeps it", soft_wrap=True)
+    raise typer.Exit(tables.failed(rows))
+
+
+@app.command()
+def report(names: Names = None) -> None:
+    """The main job: compile, check and inspect both twins, time them if there is a GPU, build the site.
+
+    With names, only these techniques are done anew.
+    """
+    from harness import environment, inspection, results, runner
+    from reports import build as site
+
+    place = where(None)
+    wanted = chosen(names)
+    ladder = replace(load_experiment("ladder"), techniques=wanted)
+    description = environment.describe()
+    name = results.environment_id(description)
+    with results.Writer(run_file("inspect")) as writer:
+        writer.write({"kind": "environment", "id": name, "on": "cpu", "details": description})
+        survey = inspected(inspection.survey(ladder))
+        for row in survey:
+            writer.write({**row, "environment": name})
+    console.print(f"{sum(row['status'] == 'passed' for row in survey)} of {len(survey)} kernels compiled")
+    experiment = ladder if place == "gpu" else correctness(place, wanted, techniques.TWINS)
+    rows = runner.run(experiment, on=place, path=run_file(experiment.name))
+    console.print(tables.gates(row for row in rows if row["kind"] == "gate"))
+    show_failures([*survey, *rows])
+    print(site.build(SITE))
+
+
+@app.command()
+def record(file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A run in reports/runs/.")]) -> None:
+    """Merge a run into reports/recorded/<gpu>/<experiment>.jsonl, from which machines without a GPU report."""
+    from harness import record as recorded
+
+    try:
+        files = recorded.record(file, RECORDED)
+    except recorded.Refused as refusal:
+        raise typer.BadParameter(str(refusal)) from None
+    for path in files:
+        console.print(f"recorded in {path.relative_to(ROOT)}", soft_wrap=True)
+
+
+@app.command()
+def tune(names: Names = None, backends: Backends = None, problem: Problems = None) -> None:
+    """Time every tile of every technique on this GPU and write harness/tiles/<gpu>.toml."""
+    from harness import tune as tuning
+
+    problems = chosen_problems(problem, load_experiment("ladder").problems)
+    where(On.gpu)
+    table = tuning.tune(chosen(names), chosen_backends(backends, techniques.TWINS), problems, run_file("tune"))
+    console.print(f"selected tiles are in {table}", soft_wrap=True)
+
+
+@app.command()
+def scorecard(as_json: AsJson = False) -> None:
+    """The promised ratios, from recorded rows and from fresh ones."""
+    from harness import results
+    from harness.scorecard import scorecard as compute
+
+    files = [path for _, path in results.iter_recorded(RECORDED)] + sorted(RUNS.glob("*.jsonl"))
+    card = compute(row for path in files for row in results.read(path))
+    if as_json:
+        print(json.dumps(card, indent=1))
+        return
+    table = Table("ratio", "GPU", "value", "worst cell", box=box.SIMPLE_HEAD)
+    for entry in card["entries"]:
+        value = f"{entry['value']:.3f}" if entry["value"] else f"incomplete: {entry['reason']}"
+        table.add_row(entry["name"], entry["gpu"], value, entry["worst_cell"] or "")
+    console.print(table)
+
+
+@app.command()
+def compare(
+    base: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows of the baseline.")],
+    new: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows to judge.")],
+    accept: Annotated[bool, typer.Option("--accept", help="Let NEW take the baseline's place.")] = False,
+) -> None:
+    """SAME, FASTER, SLOWER, AMBIGUOUS, MISSING per case; exit 1 on SLOWER or MISSING, 2 when not comparable."""
+    from harness import compare as comparison
+
+    raise typer.Exit(comparison.main(base, new, accept, console))

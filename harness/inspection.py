@@ -1,0 +1,140 @@
+"""Compiles and reads many kernels at once: (case, architecture) -> the fields of a row of kind `code`.
+
+Compiling is work for processes: each needs the environment of its case before Triton is imported, and a compiler
+that crashes must cost one row only.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from itertools import groupby
+from typing import Any
+
+from harness import sources, techniques, variants
+from harness.environment import scrub
+from harness.problem import Experiment, Problem
+from harness.variants import Case
+
+Cell = tuple[Case, str]
+"""A case and the architecture that it is compiled for."""
+
+MEASURED = "sm_90a"
+"""The architecture of the recorded rows."""
+
+
+def survey(experiment: Experiment) -> list[Cell]:
+    """What a report shows: every problem on the measured architecture, the first problem on the others too."""
+    names, backends, problems = experiment.techniques, experiment.backends, experiment.problems
+    everywhere = cells(names, backends, problems[:1], None, experiment.name)
+    return list(dict.fromkeys([*everywhere, *cells(names, backends, problems, (MEASURED,), experiment.name)]))
+
+
+def cells(
+    names: Iterable[str],
+    backends: Sequence[str],
+    problems: Sequence[Problem],
+    archs: Sequence[str] | None = None,
+    experiment: str = "inspect",
+) -> list[Cell]:
+    """Every technique at its reference tile, on `archs` or all that its ladder names.
+
+    triton_native is a series of its own on Hopper only: elsewhere it is the same program as triton.
+    """
+    found = []
+    for name in names:
+        technique = techniques.get(name)
+        for arch in archs or techniques.LADDERS[technique.ladder].archs:
+            for backend in backends:
+                if backend == "triton_native" and arch != MEASURED:
+                    continue
+                for problem in problems:
+                    tile = techniques.reference_tile(technique, problem.head_dim)
+                    found.append((Case(experiment, name, backend, problem, tile), arch))
+    return found
+
+
+def inspect(
+    cells: Iterable[Cell], ptxas: str = "bundled", jobs: int | None = None
+) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """Each cell with its row's fields (status, reason, code, compiler, mma), in order of completion."""
+
+    def environment(cell: Cell) -> list[tuple[str, str]]:
+        return sorted((variants.environment_of(cell[0]) or {}).items())
+
+    for variables, batch in groupby(sorted(cells, key=environment), key=environment):
+        todo = list(batch)
+        if todo:
+            crashed = yield from _in_one_pool(todo, dict(variables), ptxas, jobs or os.cpu_count() or 1)
+            for cell in crashed:  # each alone: who is guilty?
+                if (yield from _in_one_pool([cell], dict(variables), ptxas, 1)):
+                    yield cell, {"status": "crashed", "reason": "the compiler ended its process"}
+
+
+def _in_one_pool(cells: list[Cell], environment: Mapping[str, str], ptxas: str, jobs: int) -> Any:
+    """Yields what completes; returns the cells that were lost because a process died."""
+    spawn = multiprocessing.get_context("spawn")
+    lost: list[Cell] = []
+    with ProcessPoolExecutor(jobs, spawn, initializer=_prepare, initargs=(environment,)) as pool:
+        futures: dict[Future[dict[str, Any]], Cell] = {pool.submit(inspect_one, *cell, ptxas): cell for cell in cells}
+        try:
+            for future in as_completed(futures):
+                try:
+                    yield futures[future], future.result()
+                except BrokenProcessPool:
+                    lost.append(futures[future])
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return lost
+
+
+def _prepare(environment: Mapping[str, str]) -> None:
+    os.environ.update(environment)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+
+
+def inspect_one(case: Case, arch: str, ptxas: str) -> dict[str, Any]:
+    """Runs in a process of its own environment."""
+    from harness import machine_code
+
+    assert case.technique is not None
+    assert case.tile is not None
+    technique = techniques.get(case.technique)
+    if reason := techniques.unsupported(technique, case.backend, case.problem, case.tile):
+        return {"status": "unsupported", "reason": reason}
+    try:
+        fields = machine_code.inspect(case, arch, ptxas)
+    except variants.Unsupported as error:
+        return {"status": "unsupported", "reason": scrub(str(error))}
+    except Exception as error:  # whatever a compiler front end raises on a broken kernel
+        status = "import_error" if isinstance(error, (ImportError, FileNotFoundError)) else "compile_error"
+        return {"status": status, "reason": scrub(f"{type(error).__name__}: {error}".strip())}
+    return {"status": "passed", **fields}
+
+
+def row(cell: Cell, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole row of kind `code`, but for its environment."""
+    case, arch = cell
+    assert case.technique is not None
+    assert case.tile is not None
+    try:
+        sha256 = sources.source_sha256(case.backend, techniques.get(case.technique).path)
+    except FileNotFoundError:
+        sha256 = None
+    return {
+        "kind": "code",
+        "on": "cpu",
+        "experiment": case.experiment,
+        "technique": case.technique,
+        "backend": case.backend,
+        "problem": case.problem.to_dict(),
+        "tile": case.tile.to_dict(),
+        "arch": arch,
+        "source_sha256": sha256,
+        **fields,
+    }

@@ -1,0 +1,100 @@
+"""Rows as tables in a terminal."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich import box
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from harness.problem import Problem, Tile
+
+FINE = ("passed", "unsupported")
+"""Statuses that are no failure: a backend may decline a cell."""
+Rows = Iterable[Mapping[str, Any]]
+
+
+def failed(rows: Rows) -> bool:
+    return any(row.get("status", "passed") not in FINE for row in rows)
+
+
+def code(rows: Rows) -> list[Table]:
+    """Side by side: registers, memory and every instruction that occurs, one table per technique and problem."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        if row["status"] == "passed":
+            groups[row["technique"], _cell(row)].append(row)
+    tables = []
+    for (technique, cell), group in groups.items():
+        table = Table(title=f"{technique}  {cell}", title_justify="left", box=box.SIMPLE_HEAD)
+        table.add_column("")
+        for row in group:
+            table.add_column(f"{row['backend'].replace('_', ' ')}\n{row['arch']}", justify="right")
+        for name in ("registers", "spill_bytes", "smem_bytes"):
+            table.add_row(name.replace("_", " "), *(str(row["code"][name]) for row in group), style="bold")
+        for name in dict.fromkeys(name for row in group for name in row["code"]["census"]):
+            counts = [row["code"]["census"].get(name, 0) for row in group]
+            if any(counts):
+                table.add_row(name, *(str(count or "") for count in counts))
+        tables.append(table)
+    return tables
+
+
+def gates(rows: Rows) -> RenderableType:
+    """Per technique and backend: how many problems passed, failed, were declined."""
+    tally: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    reasons: dict[tuple[str, str], str] = {}
+    for row in rows:
+        key = (row.get("technique") or "", row["backend"])
+        status = row["status"] if row["status"] in FINE else "failed"
+        tally[key][status] += 1
+        if status == "unsupported":
+            reasons[key] = row["reason"]
+    table = Table("technique", "backend", "passed", "failed", "declined", "", box=box.SIMPLE_HEAD)
+    for key, counts in tally.items():
+        numbers = [str(counts[status] or "") for status in ("passed", "failed", "unsupported")]
+        table.add_row(*key, *numbers, escape(reasons.get(key, "")), style="red" if counts["failed"] else None)
+    return table
+
+
+def timings(rows: Rows) -> Table:
+    """Median time and TFLOPS, fastest first within a problem."""
+    table = Table("problem", "technique", "backend", "tile", "ms", "TFLOPS", "", box=box.SIMPLE_HEAD)
+    measured = [row for row in rows if row["kind"] == "timing"]
+    for row in sorted(measured, key=lambda row: (_slug(row), statistics.median(row.get("samples_ms") or [1e9]))):
+        tile = Tile.from_dict(row["tile"]).slug if row.get("tile") else ""
+        names = (_slug(row), row.get("technique") or "", row["backend"], tile)
+        if not row.get("samples_ms"):
+            table.add_row(*names, "", "", escape(f"{row['status']}: {row['reason']}"), style="red")
+            continue
+        median = statistics.median(row["samples_ms"])
+        tflops = Problem.from_dict(row["problem"]).tflops(median)
+        remark = "" if row["status"] == "passed" else f"{row['status']}: {row['reason']}"
+        table.add_row(*names, f"{median:.4f}", f"{tflops:.1f}", escape(remark))
+    return table
+
+
+def failures(rows: Rows) -> list[str]:
+    """What failed, with the compiler's or the gate's words."""
+    return [
+        f"{row['status']}: {row.get('technique') or ''} {row['backend']} {row.get('arch') or ''} {_cell(row)}\n"
+        f"  {row['reason']}"
+        for row in rows
+        if row.get("status", "passed") not in FINE
+    ]
+
+
+def _slug(row: Mapping[str, Any]) -> str:
+    return Problem.from_dict(row["problem"]).slug
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    """d128 bf16 causal 64x64-s1-w4: what a kernel is compiled for."""
+    problem, tile = row["problem"], row.get("tile")
+    mask = "causal" if problem["causal"] else "full"
+    return f"d{problem['head_dim']} {problem['dtype']} {mask}" + (f" {Tile.from_dict(tile).slug}" if tile else "")

@@ -1,0 +1,198 @@
+"""The command line: names and errors, exit codes, output for programs, and that the light commands are light."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from harness import cli, inspection, techniques
+from harness.variants import Case
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+NAMES = [technique.name for technique in techniques.TECHNIQUES]
+
+
+def invoke(*arguments: str) -> tuple[int, str]:
+    """Exit code and everything printed, unwrapped."""
+    result = CliRunner(env={"COLUMNS": "400", "TERMINAL_WIDTH": "400"}).invoke(cli.app, arguments)
+    return result.exit_code, result.output
+
+
+def harness(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "harness", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=CHECKOUT, timeout=60, **options)  # type: ignore[call-overload]
+
+
+def test_every_command_explains_itself() -> None:
+    for command in cli.app.registered_commands:
+        name = command.name or command.callback.__name__
+        code, output = invoke(name, "--help")
+        assert code == 0
+        assert (command.callback.__doc__ or "").split("\n")[0] in output
+
+
+def test_list_names_every_technique_and_experiment() -> None:
+    code, output = invoke("list", "--json")
+    answer = json.loads(output)
+    assert code == 0
+    assert [row["name"] for row in answer["techniques"]] == NAMES
+    assert answer["experiments"]["ladder"] == "What does each step buy, in each language?"
+    assert all(name in invoke("list")[1] for name in NAMES)
+
+
+def test_list_imports_nothing_heavy() -> None:
+    script = """
+import sys
+import harness.cli
+try:
+    harness.cli.main(["list"])
+finally:
+    print(sorted({"torch", "triton", "pandas", "matplotlib", "cuda_kernels.build"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=CHECKOUT, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "got", "hint"),
+    [
+        (("check", "cp_async"), "technique: got 'cp_async'", "did you mean cp_async_pipeline"),
+        (("inspect", "zzz"), "technique: got 'zzz'", "known: scalar"),
+        (("inspect", "scalar", "--backend", "tritn"), "backend: got 'tritn'", "did you mean triton"),
+        (("inspect", "scalar", "--arch", "sm_90"), "--arch: got 'sm_90'", "sm_90a"),
+        (("inspect", "scalar", "--problem", "big"), "got 'big'", "expected a slug such as"),
+        (("run", "lader"), "experiment: got 'lader'", "did you mean ladder"),
+        (("run", "ladder", "--mode", "brst"), "--mode: got 'brst'", "did you mean burst"),
+    ],
+)
+def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str, hint: str) -> None:
+    code, output = invoke(*arguments)
+    assert code == 2
+    assert got in output
+    assert hint in output
+
+
+def test_a_gpu_asked_for_in_vain_is_bad_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    for arguments in (("check", "--on", "gpu"), ("bench", "scalar"), ("tune",)):
+        code, output = invoke(*arguments)
+        assert code == 2
+        assert "twinkernels doctor" in output
+
+
+def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {}
+
+    def run(experiment, *, on, path):  # type: ignore[no-untyped-def]
+        asked.update(experiment=experiment, on=on, path=path)
+        problem = experiment.problems[0].to_dict()
+        base = {"kind": "gate", "technique": "scalar", "problem": problem}
+        return [
+            {**base, "backend": "triton", "status": "passed"},
+            {**base, "backend": "cuda", "status": status, "reason": "no CPU runtime"},
+        ]
+
+    monkeypatch.setattr("harness.runner.run", run)
+    status = "unsupported"
+    code, output = invoke("check", "scalar", "--on", "cpu", "--backend", "cuda", "--backend", "triton")
+    assert code == 0
+    assert "no CPU runtime" in output
+    assert asked["on"] == "cpu"
+    assert asked["experiment"].techniques == ("scalar",)
+    assert asked["experiment"].backends == ("cuda", "triton")
+    assert {problem.dtype for problem in asked["experiment"].problems} == {"fp16"}
+    status = "wrong"
+    assert invoke("check", "scalar", "--on", "cpu")[0] == 1
+
+
+def test_compare_passes_the_verdict_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("base.jsonl", "new.jsonl"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr("harness.compare.main", lambda base, new, accept, console: 1)
+    assert invoke("compare", str(tmp_path / "base.jsonl"), str(tmp_path / "new.jsonl"))[0] == 1
+    assert invoke("compare", str(tmp_path / "base.jsonl"), str(tmp_path / "no.jsonl"))[0] == 2
+
+
+def test_record_refuses_a_run_made_without_a_gpu(tmp_path: Path) -> None:
+    run = tmp_path / "run.jsonl"
+    run.write_text('{"schema":1,"kind":"gate","status":"passed","time":"2030-01-01T00:00:00Z","on":"cpu"}\n')
+    code, output = invoke("record", str(run))
+    assert code == 2
+    assert "environment row" in output
+
+
+def test_packages_of_another_checkout_are_refused(tmp_path: Path) -> None:
+    shutil.copytree(CHECKOUT / "harness", tmp_path / "harness", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in cli.PACKAGES:
+        (tmp_path / package).mkdir(exist_ok=True)
+        (tmp_path / package / "__init__.py").touch()
+    shutil.rmtree(tmp_path / "triton_kernels")
+    elsewhere = tmp_path / "site"
+    (elsewhere / "triton_kernels").mkdir(parents=True)
+    (elsewhere / "triton_kernels" / "__init__.py").touch()
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", "from harness.cli import main; main(['list'])"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{elsewhere}"},
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert f"triton_kernels: got {elsewhere / 'triton_kernels'}" in done.stderr
+
+
+def test_a_bare_python_is_told_what_to_do() -> None:
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "harness", "list"], capture_output=True, text=True, cwd=CHECKOUT, timeout=60
+    )
+    assert done.returncode == 1
+    assert "typer is missing here. `make report` sets up" in done.stderr
+
+
+def test_ctrl_c_exits_with_130() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "harness", "build"],
+        cwd=CHECKOUT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    time.sleep(4)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+
+
+def test_inspection_covers_both_twins_and_says_why_a_cell_has_no_code() -> None:
+    cells = inspection.cells(["scalar"], techniques.TWINS, [cli.load_experiment("ladder").problems[0]])
+    series = {(case.backend, arch) for case, arch in cells}
+    assert ("triton_native", "sm_90a") in series
+    assert ("triton_native", "sm_80") not in series, "the same program as triton"
+    assert {arch for _, arch in cells} == set(techniques.LADDERS["ampere"].archs)
+
+
+def test_a_declined_cell_says_why() -> None:
+    problem = cli.load_experiment("ladder").problems[0]
+    good, bad = (techniques.reference_tile(techniques.get("scalar"), 128), techniques.Tile(48, 48))
+    cells = [(Case("inspect", "scalar", "cuda", problem, tile), "sm_90a") for tile in (good, bad)]
+    rows = {cell: inspection.row(cell, fields) for cell, fields in inspection.inspect(cells, jobs=1)}
+    assert rows[cells[0]]["status"] == "passed"
+    assert rows[cells[0]]["code"]["registers"] > 0
+    assert rows[cells[1]]["status"] == "unsupported"
+    assert "multiples of the tile" in rows[cells[1]]["reason"]
+
+
+def test_the_experiments_are_runnable_files() -> None:
+    for name in cli.experiments():
+        source = (CHECKOUT / "experiments" / f"{name}.py").read_text()
+        assert source.startswith('"""')
+        assert 'if __name__ == "__main__":' in source
