@@ -54,7 +54,7 @@ class Refused(ValueError):
 
 def compare(base: Iterable[Row], new: Iterable[Row]) -> list[Verdict]:
     """One verdict per case that BASE timed. Raises Refused when the GPUs differ or no case is in both."""
-    base, new = results.newest(base), results.newest(new)
+    base, new = (sorted(results.newest(rows), key=lambda row: row["time"]) for rows in (base, new))
     gpus = [sorted({gpu_name(row) for row in rows if row["kind"] == "environment"}) for rows in (base, new)]
     if gpus[0] != gpus[1] or len(gpus[0]) != 1:
         names = [", ".join(found) or "no environment row" for found in gpus]

@@ -126,7 +126,9 @@ def read(path: Path) -> list[dict[str, Any]]:
         except json.JSONDecodeError as error:
             if number == len(lines):
                 continue
-            raise ValueError(f"{path}:{number}: not JSON ({error}); restore the file from git or delete the line") from None
+            raise ValueError(
+                f"{path}:{number}: not JSON ({error}); restore the file from git or delete the line"
+            ) from None
         if row.get("schema", 0) > SCHEMA:
             raise ValueError(f"{path}:{number}: schema {row['schema']}, this checkout reads up to {SCHEMA}; update it")
         rows.append(row)
@@ -134,13 +136,26 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def newest(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The newest row per key, in the order in which the keys first appeared. Environment rows are all kept."""
+    """The newest row per key, in the order in which the keys first appeared. Environment rows are all kept.
+
+    A library peer is in several interleaved groups, and ratios between two groups go over its rows in both: it is
+    kept once per group that another kept row is in, and once where there is no such group.
+    """
     latest: dict[str, dict[str, Any]] = {}
     for row in rows:
-        name = f"environment {row['id']}" if row["kind"] == "environment" else key(row)
+        if row["kind"] == "environment":
+            name = f"environment {row['id']}"
+        else:
+            name = key(row) if row.get("technique") else f"{key(row)} {row.get('group')}"
         if name not in latest or row["time"] >= latest[name]["time"]:
             latest[name] = dict(row)
-    return list(latest.values())
+    groups = {row.get("group") for row in latest.values() if row.get("technique")} - {None}
+    freshest = {key(row): name for name, row in sorted(latest.items(), key=lambda item: item[1]["time"])}
+    return [
+        row
+        for name, row in latest.items()
+        if row["kind"] == "environment" or freshest[key(row)] == name or row.get("group") in groups
+    ]
 
 
 def environment_id(description: Mapping[str, Any]) -> str:

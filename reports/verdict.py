@@ -129,7 +129,7 @@ def _language(
 ) -> Language:
     points = [data.point(experiment, problem, technique.name, backend) for problem in problems]
     gains = [data.gain(experiment, problem, technique, backend) for problem in problems]
-    rows = [point.row for point in points if point.kind == "measured" and point.row]
+    rows = [point.row for point in points if point.counts and point.row]
     language = Language(
         backend,
         points[0] if points else Point("hole", reason="not measured"),

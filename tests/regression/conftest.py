@@ -52,7 +52,7 @@ def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         path = tmp_path_factory.mktemp("regression") / "run.jsonl"
         runner.run(EXPERIMENT, on="gpu", path=path, modes=(MODE,), selected=selected)
     found: dict[str, Row] = {}
-    for row in results.newest(read(path)):
+    for row in sorted(results.newest(read(path)), key=lambda row: row["time"]):
         if row["kind"] == "gate" and row["status"] != "passed":
             found.setdefault(identity(row), row)
         elif row["kind"] == "timing" and row.get("mode") == MODE:
