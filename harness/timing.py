@@ -178,11 +178,12 @@ def time_group(
     for label, timing in timings.items():
         timing.launch_hidden = label not in stopwatch.exposed
         error = relative_error(timing.samples_ms)
-        if len(timing.samples_ms) < min(10, min_samples) or error > limit:
+        fewest = min(10, min_samples)
+        if len(timing.samples_ms) < fewest or error > limit:
             timing.status = "not_converged"
             timing.reason = (
                 f"relative error of the median {error:.2%} after {len(timing.samples_ms)} samples and "
-                f"{max_seconds:g} s for the group, expected at most {limit:.2%}"
+                f"{max_seconds:g} s for the group, expected at most {limit:.2%} and {fewest} samples or more"
             )
     return timings
 

@@ -1,0 +1,65 @@
+"""What a run shows while it goes on, and how Ctrl-C ends it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+
+class Progress:
+    """Bars on a terminal; elsewhere nothing but lines. All of it on stderr: stdout is for results."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._start = time.monotonic()
+        columns = (TextColumn("{task.description:8}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bars = Bars(*columns, console=self._console) if self._console.is_terminal else None
+        self._tasks: dict[str, object] = {}
+
+    def __enter__(self) -> Progress:
+        if self._bars:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bars:
+            self._bars.stop()
+
+    def say(self, text: str) -> None:
+        self._console.print(f"{time.monotonic() - self._start:7.1f} s  {text}", markup=False, soft_wrap=True)
+
+    def step(self, name: str, done: int, total: int) -> None:
+        """`done` of `total` of what is called `name`."""
+        if self._bars:
+            if name not in self._tasks:
+                self._tasks[name] = self._bars.add_task(name, total=total)
+            self._bars.update(self._tasks[name], completed=done, total=total)  # type: ignore[arg-type]
+
+
+class Interrupts:
+    """Ctrl-C: the first asks to stop after the case in progress, the next raises KeyboardInterrupt at once."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def __enter__(self) -> Interrupts:
+        self._main = threading.current_thread() is threading.main_thread()
+        if self._main:
+            self._before = signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._main:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _interrupt(self, *_: object) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+        print("\nfinishing the case in progress; Ctrl-C again stops at once", file=sys.stderr)

@@ -1,0 +1,86 @@
+"""Merges a run into the recorded rows, which a machine without a GPU makes its report from."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness import environment, results
+
+Row = Mapping[str, Any]
+
+
+class Refused(ValueError):
+    """The run does not say where it comes from, or does not come from a GPU."""
+
+
+def record(run: Path, root: Path) -> list[Path]:
+    """Merges the run file into `root`/<gpu>/<experiment>.jsonl; the newest row per key wins. Returns the files written.
+
+    Environment rows that no kept row refers to are dropped. The same rows give the same bytes, in whatever order the
+    runs were recorded. Raises Refused when a row has no environment row or was not measured on a GPU.
+    """
+    rows = results.read(run)
+    described = {row["id"]: row for row in rows if row["kind"] == "environment"}
+    measured = [row for row in rows if row["kind"] != "environment"]
+    if not measured:
+        raise Refused(f"{run.name}: got no measured row, expected a finished run")
+    by_file: dict[Path, list[Row]] = {}
+    for row in measured:
+        origin = described.get(row.get("environment", ""))
+        if origin is None:
+            raise Refused(
+                f"{run.name}: row of {_subject(row)} has no environment row; measure it anew with this checkout"
+            )
+        gpu = origin["details"]["gpu"]
+        if row["on"] != "gpu" or gpu is None:
+            raise Refused(
+                f"{run.name}: row of {_subject(row)} was made on a CPU, expected on a GPU: only those are recorded"
+            )
+        by_file.setdefault(root / environment.gpu_slug(gpu["name"]) / f"{row['experiment']}.jsonl", []).append(row)
+    for path, new in by_file.items():
+        earlier = results.read(path) if path.exists() else []
+        _write(path, _merge([*earlier, *described.values(), *new]))
+    return sorted(by_file)
+
+
+def _merge(rows: Sequence[Row]) -> list[Row]:
+    """Environment rows first, then one row per key, each part sorted."""
+    final = {results.key(row) for row in rows if row["kind"] != "environment" and row["status"] != "interrupted"}
+    # An interrupted row says why there is a hole; where there is none, it says nothing.
+    kept = [row for row in rows if row.get("status") != "interrupted" or results.key(row) not in final]
+    newest = results.newest(kept)
+    measured = sorted((row for row in newest if row["kind"] != "environment"), key=results.key)
+    used = {row["environment"] for row in measured}
+    described = (row for row in newest if row["kind"] == "environment" and row["id"] in used)
+    return [*sorted(described, key=lambda row: row["id"]), *measured]
+
+
+def _write(path: Path, rows: Iterable[Row]) -> None:
+    """Replaces the file in one step, on disk before this returns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".new")
+    with temporary.open("w") as file:
+        file.writelines(f"{_line(row)}\n" for row in rows)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _line(row: Row) -> str:
+    """A row as JSON, fields in the order of results.FIELDS."""
+    order = {name: position for position, name in enumerate(results.FIELDS)}
+    fields = sorted(row.items(), key=lambda field: (order.get(field[0], len(order)), field[0]))
+    return json.dumps(dict(fields), allow_nan=False, separators=(",", ":"))
+
+
+def _subject(row: Row) -> str:
+    return " ".join(filter(None, (row["kind"], row.get("technique"), row.get("backend"))))

@@ -1,0 +1,295 @@
+"""The loop: gates every case, times what passed, writes one row for whatever happens."""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness import environment, groups, results, techniques, tiles
+from harness.problem import Experiment
+from harness.progress import Interrupts, Progress
+from harness.session import Session
+from harness.variants import Case
+from harness.worker import Deadlines, Failed
+
+ANCHOR = "sdpa_cudnn"
+"""The peer that is in every group."""
+AGAIN_LIMIT = 0.005
+"""Two timings of one kernel in one group should agree within this."""
+MEASURED = ("passed", "wrong", "implausible", "not_converged")
+"""Statuses of a case that did not end its worker."""
+
+Row = dict[str, Any]
+
+
+def cases(experiment: Experiment, gpu: str | None = None) -> list[Case]:
+    """Every cell of the experiment, problem by problem. A technique's case without a tile is one for which `tune` has
+    not chosen any on `gpu` (a slug such as h200) yet."""
+    found: dict[Case, None] = {}
+    for problem in experiment.problems:
+        for peer in experiment.peers:
+            found[Case(experiment.name, None, peer, problem, None)] = None
+        for name in experiment.techniques:
+            for backend in experiment.backends:
+                for choice in experiment.tiles:
+                    if choice == "best":
+                        tile = tiles.best_tile(name, backend, problem, gpu)
+                    else:
+                        tile = techniques.reference_tile(techniques.get(name), problem.head_dim)
+                    found[Case(experiment.name, name, backend, problem, tile)] = None
+    return list(found)
+
+
+def run(
+    experiment: Experiment,
+    *,
+    on: str = "gpu",
+    path: Path,
+    resume: bool = False,
+    modes: Sequence[str] | None = None,
+    selected: Sequence[Case] | None = None,
+    tuning: bool = False,
+    repeats: int = 10,
+    timing: Mapping[str, Any] | None = None,
+    loader: str = "harness.variants",
+    deadlines: Deadlines | None = None,
+) -> list[Row]:
+    """Runs an experiment and returns the rows that it appended to `path`.
+
+    `modes`: of timing; by default the experiment's on a GPU and none on a CPU. `selected` replaces the experiment's
+    cases. `resume` skips what `path` already holds, unless it was interrupted. With `tuning` every cell gives one row,
+    of kind tune. `repeats` go to numerics.gate, `timing` are options of timing.time_group. Raises SystemExit(130) after
+    Ctrl-C: the first finishes the case in progress, the second marks it interrupted.
+    """
+    earlier = results.read(path) if resume and path.exists() else []
+    with results.Writer(path) as writer, Interrupts() as interrupts, Progress() as progress:
+        session = Session(
+            experiment.name,
+            on,
+            writer,
+            earlier,
+            importlib.import_module(loader),
+            deadlines or Deadlines(),
+            progress,
+            interrupts,
+        )
+        gpu = session.gpu and environment.gpu_slug(session.gpu["name"])
+        todo = list(selected) if selected is not None else cases(experiment, gpu)
+        options = {"distributions": experiment.distributions, "seeds": experiment.seeds, "repeats": repeats}
+        if modes is None:
+            modes = experiment.modes if on == "gpu" else ()
+        this = _Run(session, todo, "tune" if tuning else "timing", modes, options, timing or {})
+        try:
+            this.gate_all()
+            session.release()  # the timing is done by processes of its own, with no other on the GPU
+            for mode in modes:
+                this.time_all(mode)
+            this.repeat_same_programs()
+        finally:
+            session.release()
+    if interrupts.requested:
+        raise SystemExit(130)
+    return session.rows
+
+
+class _Run:
+    """`kind` is that of the timed rows; `gated` and `timed` hold the newest row of each case, also of earlier runs."""
+
+    def __init__(
+        self,
+        session: Session,
+        todo: list[Case],
+        kind: str,
+        modes: Sequence[str],
+        gate_options: Mapping[str, Any],
+        timing_options: Mapping[str, Any],
+    ) -> None:
+        self.session, self.loader, self.on = session, session.loader, session.on
+        self.kind, self.modes = kind, modes
+        self.todo = dict.fromkeys(todo)
+        self.gate_options, self.timing_options = gate_options, timing_options
+        self.gated: dict[Case, Row] = {}
+        self.timed: dict[tuple[Case, str], Row] = {}
+
+    # The gate
+
+    def gate_all(self) -> None:
+        """Gates every case, problem by problem, so that a worker computes the truth of each problem once."""
+        problems = {problem: number for number, problem in enumerate(dict.fromkeys(case.problem for case in self.todo))}
+        fresh = []
+        for case in sorted(self.todo, key=lambda case: problems[case.problem]):
+            if reason := self.declines(case):
+                self.settle(case, {"status": "unsupported", "reason": reason})
+            elif self.same_program(case) is None and not self.skips(case):
+                fresh.append(case)
+        progress = self.session.progress
+        if self.on == "gpu":
+            self.loader.prebuild(fresh, lambda done, total, label: progress.step("compile", done, total))
+        for number, case in enumerate(fresh, 1):
+            if self.session.interrupts.requested:
+                return
+            self.settle(case, self.gate(case))
+            progress.step("gate", number, len(fresh))
+
+    def skips(self, case: Case) -> bool:
+        """Whether an earlier run has gated this case (with `tuning`: has its only row)."""
+        if self.kind == "tune":
+            return any(self.session.earlier(case, "tune", mode) for mode in (None, *self.modes))
+        if earlier := self.session.earlier(case, "gate"):
+            self.gated[case] = earlier
+        return earlier is not None
+
+    def declines(self, case: Case) -> str | None:
+        """Why this case is not even tried."""
+        if reason := self.loader.available(case.backend, self.on):
+            return reason
+        if case.technique is None:
+            return None
+        technique = techniques.get(case.technique)
+        if self.session.source_sha256(case) is None:
+            return f"{technique.name} has no {case.backend} kernel here"
+        if case.tile is None:
+            return "no tile is selected for this GPU yet: `twinkernels tune` selects"
+        return techniques.unsupported(technique, case.backend, case.problem, case.tile)
+
+    def gate(self, case: Case) -> Row:
+        """The fields of the case's gate row."""
+        worker = self.session.worker(self.loader.environment_of(case, self.on) or {})
+        try:
+            fields = worker.call("gate", case, str(case), self.gate_options)
+        except KeyboardInterrupt:
+            return {"status": "interrupted", "reason": "Ctrl-C during the gate"}
+        except Failed as failure:
+            return failure.fields
+        expected = techniques.get(case.technique).mma if case.technique else None
+        if fields["status"] != "passed":
+            worker.kill()  # who knows what else a wrong kernel wrote to
+        elif expected and case.backend != "triton_native" and fields["mma"] not in (None, expected):
+            fields |= {
+                "status": "wrong_instruction",
+                "check": "instruction_class",
+                "reason": f"the census says {fields['mma']}, the registry {expected}: not the same technique",
+            }
+        return fields
+
+    def settle(self, case: Case, fields: Row) -> None:
+        """Writes the gate row. When tuning there is one row per cell: this one only if the cell will not be timed."""
+        kind = "gate" if self.kind == "timing" else self.kind
+        if kind == "gate" or fields["status"] != "passed":
+            fields = self.session.earlier(case, kind) or self.session.write(case, {**fields, "kind": kind})
+        self.gated[case] = fields
+
+    def same_program(self, case: Case) -> Case | None:
+        """The case whose program this one is again, if that is run as well."""
+        name = self.loader.same_program(case)
+        twin = name and replace(case, technique=name)
+        return twin if twin in self.todo else None
+
+    # Timing
+
+    def time_all(self, mode: str) -> None:
+        """Times what passed, problem by problem, group by group."""
+        passed = [case for case, row in self.gated.items() if row["status"] == "passed"]
+        for problem in dict.fromkeys(case.problem for case in passed):
+            here = [case for case in passed if case.problem == problem]
+            peers = {case.backend: case for case in here if case.technique is None}
+            anchor = peers.get(ANCHOR) or next(iter(peers.values()), None)
+            variables = {case: self.loader.environment_of(case, self.on) for case in here}
+            milliseconds = {case: self.gated[case]["details"]["launch_ms"] for case in here}
+            members = [case for case in here if case != anchor]
+            for needed, split in groups.environments(members, variables) or [({}, [])]:
+                for group in groups.groups(split, milliseconds) or [[]]:
+                    self.time_group([anchor, *group] if anchor else group, needed, mode)
+
+    def time_group(self, group: list[Case], variables: Mapping[str, str], mode: str) -> None:
+        """One interleaved group. A case that ends the worker loses its place; the others are timed anew without it.
+
+        A resumed group that is not complete is timed again as a whole, or its rows would not have met each other.
+        """
+        earlier = {case: row for case in group if (row := self.session.earlier(case, self.kind, mode))}
+        self.timed |= {(case, mode): row for case, row in earlier.items()}
+        if len(earlier) == len(group) or self.session.interrupts.requested:
+            return
+        members = [case for case in group if case not in earlier or earlier[case]["status"] in MEASURED]
+        common = {"kind": self.kind, "mode": mode, "group": self.session.new_group()}
+        options = {**self.timing_options, "mode": mode}
+
+        def write(case: Case, fields: Mapping[str, Any]) -> None:
+            self.timed[case, mode] = self.session.write(case, {**common, **fields})
+
+        while members:
+            labels = {str(case): case for case in members}
+            try:
+                answer = self.session.worker(variables).call("time", labels, str(members[0]), options)
+            except KeyboardInterrupt:
+                for case in members:
+                    write(case, {"status": "interrupted", "reason": "Ctrl-C while the group was timed"})
+                return
+            except Failed as failure:
+                if not failure.partial:
+                    if failure.fields["status"] == "cuda_error" and options.get("queue") != 1:
+                        options["queue"] = 1  # several launches were under way: find out whose it was, one by one
+                        continue
+                    guilty = [labels[failure.label]] if failure.label else list(members)
+                    for case in guilty:
+                        write(case, failure.fields)
+                        members.remove(case)
+                    continue
+                answer = failure.partial
+            for case, fields in self.timing_fields(labels, answer):
+                write(case, fields)
+            return
+
+    def timing_fields(self, labels: Mapping[str, Case], answer: Mapping[str, Row]) -> list[tuple[Case, Row]]:
+        """The worker's answer, with what concerns the group as a whole and what only the runner can tell."""
+        first = next(iter(labels))
+        once, again = (statistics.median(answer[label]["samples_ms"]) for label in (first, f"{first} again"))
+        difference = abs(once / again - 1)
+        details: Row = {"again": {"of": first, "difference": difference, "flagged": difference > AGAIN_LIMIT}}
+        if self.kind == "timing" and labels[first].backend != ANCHOR:
+            details["anchor"] = f"no {ANCHOR} in this group: {first} takes its place"
+        rows = []
+        for name, case in labels.items():
+            gate, fields = self.gated[case], dict(answer[name])
+            hidden = fields.pop("launch_hidden")
+            if fields["status"] in ("passed", "not_converged"):
+                fields |= self.implausible(case, gate.get("mma"), statistics.median(fields["samples_ms"]))
+            fields |= {field: gate.get(field) for field in ("mma", "compiler", "compile_s")}
+            fields |= {"order": list(answer), "details": {**details, "launch_hidden": hidden}}
+            if label := gate.get("details", {}).get("label"):
+                fields["details"]["label"] = label
+            rows.append((case, fields))
+        return rows
+
+    def implausible(self, case: Case, mma: str | None, median_ms: float) -> Row:
+        """Status, check and reason when the time is below what the GPU can do, else nothing."""
+        bound = groups.roofline_ms(case.problem, mma, self.session.peaks) if self.on == "gpu" else None
+        if bound is None or median_ms >= groups.IMPOSSIBLE * bound:
+            return {}
+        reason = f"median {median_ms:.4f} ms, but this GPU needs at least {bound:.4f} ms for this problem"
+        return {"status": "implausible", "check": "roofline", "reason": reason}
+
+    # Twins that are another's program
+
+    def repeat_same_programs(self) -> None:
+        """Rows of a twin that re-exports another's program: that one's, measured once, under this name as well."""
+        for case in self.todo:
+            twin = self.same_program(case)
+            if twin is None or case in self.gated:  # its own program, or declined
+                continue
+            while (further := self.same_program(twin)) is not None:
+                twin = further
+            rows = [self.gated.get(twin), *(row for (timed, _), row in self.timed.items() if timed == twin)]
+            for row in rows:
+                if row is None or "kind" not in row:  # interrupted before, or the unwritten gate of a tuned cell
+                    continue
+                if self.session.earlier(case, row["kind"], row.get("mode")):
+                    continue
+                measured = {name: value for name, value in row.items() if name not in results.KEY or name == "mode"}
+                del measured["schema"], measured["time"]
+                details = {**row.get("details", {}), "same_program": twin.technique}
+                self.session.write(case, {**measured, "kind": row["kind"], "details": details})

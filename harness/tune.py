@@ -1,0 +1,94 @@
+"""Selects tiles: gates and times every tile of every technique's grid, and keeps the fastest per cell."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness import environment, results, runner, techniques, tiles
+from harness.problem import Experiment, Problem, Tile
+from harness.variants import Case
+
+QUICK = {"min_samples": 10, "max_seconds": 3.0, "target": 0.005, "limit": 0.02}
+"""Options of timing.time_group: enough to tell tiles apart that matter."""
+
+
+def cases(names: Iterable[str], backends: Sequence[str], problems: Iterable[Problem]) -> list[Case]:
+    """Every tile that a backend's grid holds for a technique and problem."""
+    return [
+        Case("tune", name, backend, problem, tile)
+        for problem in problems
+        for name in names
+        for backend in backends
+        for tile in techniques.grid(techniques.get(name), backend, problem)
+    ]
+
+
+def tune(
+    names: Sequence[str],
+    backends: Sequence[str],
+    problems: Sequence[Problem],
+    path: Path,
+    *,
+    on: str = "gpu",
+    resume: bool = False,
+    folder: Path = tiles.FOLDER,
+    **options: Any,
+) -> Path | None:
+    """Writes a row of kind tune per tile to `path` and the fastest tiles to `folder`/<gpu>.toml, which it returns.
+
+    None without a GPU, whose name the table would have. `options` go to runner.run.
+    """
+    experiment = Experiment(
+        name="tune",
+        question="Which tile is the fastest?",
+        problems=tuple(problems),
+        techniques=tuple(names),
+        backends=tuple(backends),
+        peers=(),
+        distributions=("normal",),
+    )
+    selected = cases(names, backends, problems)
+    timing = {**QUICK, **options.pop("timing", {})}
+    runner.run(
+        experiment,
+        on=on,
+        path=path,
+        resume=resume,
+        selected=selected,
+        tuning=True,
+        repeats=2,
+        timing=timing,
+        **options,
+    )
+    rows = results.read(path)
+    gpu = next(row["details"]["gpu"] for row in rows if row["kind"] == "environment")
+    if gpu is None:
+        return None
+    table = folder / f"{environment.gpu_slug(gpu['name'])}.toml"
+    tiles.update(table, fastest(rows, path.stem))
+    return table
+
+
+def fastest(rows: Iterable[Mapping[str, Any]], run: str) -> list[tiles.Selection]:
+    """The tile with the lowest median of each technique, backend, head_dim and mask; where several problems share a
+    cell, the lowest sum of medians over the tiles that passed on all of them."""
+    medians: dict[tuple[str, str, str], dict[Tile, dict[Problem, float]]] = {}
+    tried: dict[tuple[str, str, str], set[Tile]] = {}
+    for row in results.newest(rows):
+        if row["kind"] != "tune":
+            continue
+        problem, tile = Problem.from_dict(row["problem"]), Tile.from_dict(row["tile"])
+        cell = (row["technique"], row["backend"], tiles.cell(problem))
+        tried.setdefault(cell, set()).add(tile)
+        if row["status"] == "passed":
+            medians.setdefault(cell, {}).setdefault(tile, {})[problem] = statistics.median(row["samples_ms"])
+    found = []
+    for cell, by_tile in medians.items():
+        problems = max(len(times) for times in by_tile.values())
+        complete = {tile: sum(times.values()) for tile, times in by_tile.items() if len(times) == problems}
+        best = min(complete, key=lambda tile: (complete[tile], tile))
+        found.append(tiles.Selection(*cell, best, len(tried[cell]), run))
+    return sorted(found)

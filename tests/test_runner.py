@@ -1,0 +1,220 @@
+"""Every way in which a kernel can fail becomes a row of its own status, and the run goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness import results, runner, techniques
+from harness.problem import Experiment, Problem, Tile
+from harness.techniques import Technique
+from harness.worker import Deadlines, Worker
+
+PROBLEM = Problem(1, 2, 1, 64, 64, 64, "fp16", True)
+TILE = Tile(16, 16)
+DEADLINES = Deadlines(start=60, load=2, launch=2, check=60)
+QUICK = {"min_samples": 5, "max_seconds": 60.0, "target": 10.0, "limit": 10.0}
+GATE = {
+    "right": ("passed", None),
+    "zeros": ("wrong", "max_error"),
+    "stale": ("wrong", "stale_output"),
+    "clobbers_input": ("wrong", "inputs_changed"),
+    "writes_past_end": ("wrong", "guard_band"),
+    "not_repeatable": ("wrong", "not_repeatable"),
+    "import_fails": ("import_error", None),
+    "load_hangs": ("timeout", None),
+    "sleeps": ("timeout", None),
+    "segfaults": ("crashed", None),
+    "exhausts_memory": ("out_of_memory", None),
+    "does_not_compile": ("compile_error", None),
+    "declines": ("unsupported", None),
+    "launch_refused": ("launch_error", None),
+    "illegal_access": ("cuda_error", None),
+    "other_instruction": ("wrong_instruction", "instruction_class"),
+    "needs_variable": ("passed", None),
+    "right_again": ("passed", None),
+    "right_last": ("passed", None),
+}
+TIMED = {
+    "timed_segfaults": "crashed",
+    "timed_zeros": "wrong",
+    "timed_sleeps": "timeout",
+    "timed_illegal_access": "cuda_error",
+    "right": "passed",
+    "right_too": "passed",
+}
+
+
+@contextmanager
+def registered() -> Iterator[None]:
+    """The fakes as techniques of the registry."""
+    names = dict.fromkeys([*GATE, *TIMED, "slow"])
+    fake = tuple(Technique(name, "ampere", "a fake", mma="fma", tile={64: TILE}) for name in names)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")  # threads that wait for each other on a busy machine make times random
+        patch.setattr(techniques, "TECHNIQUES", (*techniques.TECHNIQUES, *fake))
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fakes() -> Iterator[None]:
+    with registered():
+        yield
+
+
+def experiment(*names: str, **fields: object) -> Experiment:
+    defaults = {"backends": ("cuda",), "peers": (), "distributions": ("normal",)}
+    return Experiment("fakes", "what goes wrong?", (PROBLEM,), names, **{**defaults, **fields})
+
+
+def run(path: Path, what: Experiment, **options: object) -> list[dict]:
+    defaults = {"on": "cpu", "loader": "tests.fake_kernels", "deadlines": DEADLINES, "repeats": 4, "timing": QUICK}
+    return runner.run(what, path=path, **{**defaults, **options})
+
+
+@pytest.fixture(scope="module")
+def gated(fakes: object, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
+    path = tmp_path_factory.mktemp("gate") / "gate.jsonl"
+    rows = run(path, experiment(*GATE))
+    assert rows == results.read(path)
+    return {row["technique"]: row for row in rows if row["kind"] == "gate"}
+
+
+@pytest.mark.parametrize("name", GATE)
+def test_each_fault_has_its_own_status(gated: dict[str, dict], name: str) -> None:
+    row = gated[name]
+    assert (row["status"], row.get("check")) == GATE[name]
+    assert row["status"] == "passed" or row["reason"]
+    assert (row["problem"], row["tile"], row["on"]) == (PROBLEM.to_dict(), TILE.to_dict(), "cpu")
+
+
+def test_rows_tell_what_happened(gated: dict[str, dict]) -> None:
+    assert gated["segfaults"]["reason"].endswith("SIGSEGV")
+    assert "test" not in gated["segfaults"]["details"]["log"].split("Fatal")[0]
+    assert gated["load_hangs"]["details"] == {"stage": "load", "deadline_s": 2, "log": "still compiling"}
+    assert gated["sleeps"]["details"]["stage"] == "launch"
+    assert "a_module_that_does_not_exist" in gated["import_fails"]["reason"]
+    assert "kernel.cu(12): error" in gated["does_not_compile"]["reason"]
+    assert "/some/where" not in str(gated["does_not_compile"])
+    assert gated["right"]["numerics"]["normal"]["max_abs"] < 0.01
+    assert gated["right"]["details"]["launch_ms"] > 0
+
+
+def test_a_re_exported_program_is_measured_once(gated: dict[str, dict]) -> None:
+    copy, original = gated["right_again"], gated["right"]
+    assert copy["details"] == {**original["details"], "same_program": "right"}
+    assert copy["numerics"] == original["numerics"]
+    assert copy["source_sha256"] != original["source_sha256"]
+
+
+@pytest.fixture(scope="module")
+def timed(fakes: object, tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
+    path = tmp_path_factory.mktemp("time") / "time.jsonl"
+    return run(path, experiment(*TIMED, peers=("sdpa_flash",)), modes=("burst",))
+
+
+def test_a_failure_while_timing_costs_only_the_guilty(timed: list[dict]) -> None:
+    rows = {row.get("technique"): row for row in timed if row["kind"] == "timing"}
+    assert {name: row["status"] for name, row in rows.items() if name} == TIMED
+    assert rows["timed_zeros"]["check"] == "max_error"
+    assert rows["timed_zeros"]["reason"].startswith("last timed output")
+    assert rows["timed_sleeps"]["details"]["stage"] == "launch"
+    assert len(rows["right"]["samples_ms"]) >= 5
+
+
+def test_a_group_has_an_anchor_and_an_a_a_pair(timed: list[dict]) -> None:
+    rows = {row.get("technique"): row for row in timed if row["kind"] == "timing" and row.get("samples_ms")}
+    anchor = rows[None]
+    assert (anchor["backend"], anchor["mode"]) == ("sdpa_flash", "burst")
+    assert "no sdpa_cudnn" in anchor["details"]["anchor"]
+    assert {row["group"] for row in rows.values()} == {anchor["group"]}
+    label = f"sdpa_flash {PROBLEM.slug}"
+    assert rows["right"]["order"][0] == label
+    assert rows["right"]["order"][-1] == f"{label} again"
+    again = rows["right"]["details"]["again"]
+    assert again["of"] == label
+    assert again["flagged"] == (again["difference"] > 0.005)
+
+
+def test_resume_skips_what_is_final_and_repeats_what_was_interrupted(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    rows = run(path, experiment("right", "does_not_compile", "right_again"), modes=("burst",))
+    assert [row["kind"] for row in rows] == ["environment", "gate", "gate", "timing", "gate", "timing"]
+    again = run(path, experiment("right", "does_not_compile", "right_again"), modes=("burst",), resume=True)
+    assert [row["kind"] for row in again] == ["environment"]
+    kept = [row for row in rows if row["kind"] != "timing"]
+    with results.Writer(tmp_path / "cut.jsonl") as writer:
+        for row in kept:
+            writer.write(row)
+        writer.write({**rows[1], "kind": "timing", "mode": "burst", "status": "interrupted", "reason": "Ctrl-C"})
+    cut = run(
+        tmp_path / "cut.jsonl", experiment("right", "does_not_compile", "right_again"), modes=("burst",), resume=True
+    )
+    assert [(row["kind"], row.get("status")) for row in cut[1:]] == [("timing", "passed"), ("timing", "passed")]
+
+
+def test_declined_cases_are_rows_too(tmp_path: Path) -> None:
+    ragged = replace(PROBLEM, seq_q=63)
+    what = replace(experiment("cp_async_pipeline", peers=("fa3",)), problems=(ragged,))
+    rows = run(tmp_path / "run.jsonl", replace(what, tiles=("reference", "best")))
+    reasons = [(row["backend"], row["status"], row["reason"]) for row in rows if row["kind"] == "gate"]
+    assert reasons[0] == ("fa3", "unsupported", "not installed")
+    assert reasons[1][1] == "unsupported"
+    assert "multiples of the tile" in reasons[1][2]
+    assert "twinkernels tune" in reasons[2][2]
+
+
+def interrupted_run(path: Path, kernel: str, presses: int) -> list[dict]:
+    """Gates `kernel` and `right` in a Python of its own and presses Ctrl-C while `kernel` runs: its gate rows."""
+    script = f"""
+from pathlib import Path
+from tests import test_runner as t
+with t.registered():
+    t.run(Path({str(path)!r}), t.experiment({kernel!r}, "right"), deadlines=t.Deadlines(60, 60, 60, 60))
+"""
+    checkout = Path(__file__).parents[1]
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=checkout, stderr=subprocess.PIPE, text=True)
+    log, deadline = path.with_suffix(".log"), time.monotonic() + 100
+    while not (log.exists() and "asleep" in log.read_text()) and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    for _ in range(presses):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+    errors = process.communicate(timeout=100)[1]
+    assert process.returncode == 130, errors
+    assert "finishing the case in progress" in errors
+    return [row for row in results.read(path) if row["kind"] == "gate"]
+
+
+def test_ctrl_c_finishes_the_case_in_progress(tmp_path: Path) -> None:
+    rows = interrupted_run(tmp_path / "run.jsonl", "slow", presses=1)
+    assert [(row["technique"], row["status"]) for row in rows] == [("slow", "passed")]
+
+
+def test_a_second_ctrl_c_marks_the_case_interrupted(tmp_path: Path) -> None:
+    rows = interrupted_run(tmp_path / "run.jsonl", "sleeps", presses=2)
+    assert [(row["technique"], row["status"]) for row in rows] == [("sleeps", "interrupted")]
+
+
+def test_a_worker_that_cannot_start_is_nobodys_fault(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"no_such_loader(.|\n)*doctor"):
+        Worker({}, "no_such_loader", "cpu", tmp_path / "log", DEADLINES)
+
+
+def test_a_worker_dies_with_all_that_it_started(tmp_path: Path) -> None:
+    worker = Worker({}, "tests.fake_kernels", "cpu", tmp_path / "log", DEADLINES)
+    pid = worker._process.pid
+    worker.kill()
+    assert not worker.alive
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

@@ -1,0 +1,266 @@
+"""The timer interleaves, stops when it knows, says when it does not, and agrees with other timers."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from harness import clocks, timing
+
+
+class Simulated:
+    """A stopwatch on which a call named "x 2.0" takes 2.0 ms, and a pause takes no real time."""
+
+    def __init__(self, noise: float = 0.0) -> None:
+        self.exposed: set[str] = set()
+        self.seconds = 0.0
+        self.slept = 0.0
+        self.batches: list[list[str]] = []
+        self._noise = noise
+        self._random = random.Random(0)
+
+    def measure(self, batch: Sequence[tuple[str, timing.Call]], notify: timing.Notify) -> list[float]:
+        self.batches.append([label for label, _ in batch])
+        samples = []
+        for label, call in batch:
+            notify("launching", label)
+            call()
+            samples.append(float(label.split()[1]) * (1 + self._random.gauss(0, self._noise)))
+        self.seconds += sum(samples) / 1e3
+        return samples
+
+    def now(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.slept += seconds
+
+
+def nothing() -> None:
+    pass
+
+
+CALLS = {"a 1.0": nothing, "b 2.0": nothing, "c 4.0": nothing}
+
+
+def test_every_round_has_every_call_once_in_a_new_order() -> None:
+    stopwatch = Simulated(noise=0.01)
+    timings = timing.time_group(CALLS, stopwatch=stopwatch)
+    rounds = stopwatch.batches[1:]
+    assert all(sorted(batch) == sorted(CALLS) for batch in rounds)
+    assert len({tuple(batch) for batch in rounds}) == 6
+    assert {len(result.samples_ms) for result in timings.values()} == {len(rounds)}
+    assert rounds == time_again(noise=0.01, seed=0)
+    assert rounds[:20] != time_again(noise=0.01, seed=1)[:20]
+
+
+def time_again(noise: float, seed: int) -> list[list[str]]:
+    stopwatch = Simulated(noise)
+    timing.time_group(CALLS, stopwatch=stopwatch, seed=seed)
+    return stopwatch.batches[1:]
+
+
+def test_samples_belong_to_their_call_and_the_first_launches_are_not_kept() -> None:
+    stopwatch = Simulated()
+    timings = timing.time_group(CALLS, stopwatch=stopwatch)
+    for label, result in timings.items():
+        assert set(result.samples_ms) == {float(label.split()[1])}
+    assert len(stopwatch.batches) == 1 + len(timings["a 1.0"].samples_ms)
+
+
+def test_stops_when_all_medians_are_known_but_not_before_thirty_samples() -> None:
+    assert len(timing.time_group(CALLS, stopwatch=Simulated())["a 1.0"].samples_ms) == 30
+    noisy = timing.time_group(CALLS, stopwatch=Simulated(noise=0.02), max_seconds=60)
+    assert 100 < len(noisy["a 1.0"].samples_ms) < 1000
+    assert all(timing.relative_error(result.samples_ms) < 0.002 for result in noisy.values())
+    assert {result.status for result in noisy.values()} == {"passed"}
+
+
+def test_what_is_noisy_at_the_cap_has_not_converged() -> None:
+    stopwatch = Simulated(noise=0.2)
+    timings = timing.time_group(CALLS, stopwatch=stopwatch, max_seconds=3)
+    assert {result.status for result in timings.values()} == {"not_converged"}
+    assert "3 s" in (timings["a 1.0"].reason or "")
+    assert 3 <= stopwatch.seconds < 3.2
+    tolerable = timing.time_group(CALLS, stopwatch=Simulated(noise=0.03), max_seconds=3)
+    assert {result.status for result in tolerable.values()} == {"passed"}
+
+
+def test_burst_rests_between_rounds() -> None:
+    stopwatch = Simulated()
+    timing.time_group(CALLS, stopwatch=stopwatch)
+    assert stopwatch.slept == pytest.approx(30 * 3 * 0.007)
+
+
+def test_sustained_preloads_each_call_alone() -> None:
+    stopwatch = Simulated(noise=0.01)
+    timings = timing.time_group(CALLS, stopwatch=stopwatch, mode="sustained", preload_seconds=0.5)
+    assert stopwatch.slept == 0
+    batches = stopwatch.batches[1:]
+    assert all(len(set(batch)) == 1 for batch in batches)
+    changes = [before[0] != after[0] for before, after in pairwise(batches)]
+    assert sum(changes) == len(CALLS) - 1
+    launched = Counter(label for batch in batches for label in batch)
+    assert launched["b 2.0"] - len(timings["b 2.0"].samples_ms) >= 0.5 / 0.002 * 0.9
+
+
+def test_each_launch_is_announced_and_may_be_the_only_one_in_flight() -> None:
+    announced = []
+    stopwatch = Simulated()
+
+    def fails() -> None:
+        raise RuntimeError("illegal memory access")
+
+    with pytest.raises(RuntimeError, match="illegal"):
+        timing.time_group(
+            {**CALLS, "bad 1.0": fails},
+            stopwatch=stopwatch,
+            notify=lambda stage, label: announced.append(label),
+        )
+    assert announced[-1] == "bad 1.0"
+    stopwatch = Simulated()
+    timing.time_group(CALLS, stopwatch=stopwatch, queue=1)
+    assert {len(batch) for batch in stopwatch.batches[1:]} == {1}
+
+
+def test_an_unknown_mode_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"mode: got 'steady', expected one of burst, sustained"):
+        timing.time_group(CALLS, stopwatch=Simulated(), mode="steady")
+
+
+def test_relative_error_is_that_of_the_median() -> None:
+    chance = random.Random(1)
+    medians = [statistics.median(chance.gauss(10, 0.1) for _ in range(50)) for _ in range(2000)]
+    typical = statistics.fmean(timing.relative_error([chance.gauss(10, 0.1) for _ in range(50)]) for _ in range(200))
+    assert typical == pytest.approx(statistics.stdev(medians) / 10, rel=0.1)
+    outlier = [10.0, 10.1, 9.9] * 20
+    assert timing.relative_error([*outlier, 1000.0]) == pytest.approx(timing.relative_error(outlier), rel=0.1)
+    assert timing.relative_error([1.0]) == float("inf")
+
+
+def test_the_host_stopwatch_measures_wall_time() -> None:
+    stopwatch = timing.HostStopwatch()
+    (sample,) = stopwatch.measure([("sleep", lambda: stopwatch.sleep(0.02))], lambda *_: None)
+    assert 20 <= sample < 60
+
+
+def test_host_latency_counts_calls_not_their_completion() -> None:
+    synchronized = []
+    latency = timing.host_latency(nothing, synchronize=lambda: synchronized.append(1), launches=20)
+    assert 0 < latency < 100
+    assert len(synchronized) == 2
+
+
+class FakeNvml:
+    """A card at 1500 MHz and 650 of 700 W that idles every other time and is power-capped in between."""
+
+    NVML_CLOCK_SM = 1
+    NVMLError = RuntimeError
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def nvmlDeviceGetClockInfo(self, handle: object, clock: int) -> int:
+        self.asked += 1
+        return 1500 if self.asked % 2 else 345
+
+    def nvmlDeviceGetPowerUsage(self, handle: object) -> int:
+        return 650_000
+
+    def nvmlDeviceGetEnforcedPowerLimit(self, handle: object) -> int:
+        return 700_000
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: object) -> int:
+        return 0x4 if self.asked % 2 else 0x1
+
+    def nvmlDeviceGetEccMode(self, handle: object) -> int:
+        raise RuntimeError("not supported")
+
+
+def test_clocks_are_those_of_the_busy_moments() -> None:
+    device = clocks.Device(FakeNvml(), None)
+    stopwatch = timing.HostStopwatch()
+    with clocks.Sampler(device, hz=200) as sampler:
+        begin = stopwatch.now()
+        stopwatch.sleep(0.3)
+        summary = sampler.summary(begin, stopwatch.now())
+        assert sampler.near_power_cap()
+    assert summary is not None
+    assert (summary["sm_mhz"], summary["power_w"], summary["throttle"]) == (1500, 650, ["sw_power_cap"])
+    assert summary["samples"] >= 5
+    assert sampler.summary(0, 1) is None
+    assert device.ask("EccMode") is None
+    assert device.ask("NoSuchQuestion") is None
+
+
+def test_without_nvml_there_are_no_clocks() -> None:
+    with clocks.Sampler(None) as sampler:
+        assert not sampler.near_power_cap()
+    assert sampler.summary(0, float("inf")) is None
+    assert timing.time_group(CALLS, stopwatch=Simulated())["a 1.0"].clocks is None
+
+
+@pytest.fixture
+def matmuls() -> dict[str, Callable[[], Any]]:
+    import torch
+
+    a, b, c = (torch.randn(n, n, dtype=torch.float16, device="cuda") for n in (2048, 4096, 8192))
+    return {"2048": lambda: a @ a, "4096": lambda: b @ b, "8192": lambda: c @ c}
+
+
+@pytest.mark.gpu
+def test_agrees_with_do_bench(matmuls: dict[str, Callable[[], Any]]) -> None:
+    from triton.testing import do_bench
+
+    calls = {"4096": matmuls["4096"]}
+    ours = timing.time_group(calls, stopwatch=timing.CudaStopwatch())["4096"]
+    theirs = do_bench(matmuls["4096"], return_mode="median")
+    assert ours.launch_hidden
+    assert statistics.median(ours.samples_ms) == pytest.approx(theirs, rel=0.02)
+
+
+@pytest.mark.gpu
+def test_agrees_with_the_profilers_kernel_times(matmuls: dict[str, Callable[[], Any]]) -> None:
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    call = matmuls["4096"]
+    ours = timing.time_group({"4096": call}, stopwatch=timing.CudaStopwatch())["4096"]
+    with profile(activities=[ProfilerActivity.CUDA]) as trace:
+        timing.time_group({"4096": call}, stopwatch=timing.CudaStopwatch())
+        torch.cuda.synchronize()
+    kernels: dict[str, list[float]] = {}
+    for event in trace.events():
+        kernels.setdefault(event.name, []).append(event.device_time / 1e3)
+    (gemm,) = (times for name, times in kernels.items() if "gemm" in name or "nvjet" in name or "cutlass" in name)
+    assert statistics.median(ours.samples_ms) == pytest.approx(statistics.median(gemm), rel=0.02)
+
+
+@pytest.mark.gpu
+def test_a_group_takes_seconds_and_its_twins_agree(matmuls: dict[str, Callable[[], Any]]) -> None:
+    import time
+
+    start = time.monotonic()
+    calls = {**matmuls, "4096 again": matmuls["4096"]}
+    timings = timing.time_group(calls, stopwatch=timing.CudaStopwatch(), source=clocks.device())
+    assert time.monotonic() - start < 10
+    once, again = (statistics.median(timings[name].samples_ms) for name in ("4096", "4096 again"))
+    assert once == pytest.approx(again, rel=0.005)
+    assert timings["4096"].clocks is None or timings["4096"].clocks["sm_mhz"] > 500
+
+
+@pytest.mark.gpu
+def test_graph_latency_is_none_for_what_cannot_be_captured() -> None:
+    import torch
+
+    a = torch.randn(64, 64, device="cuda")
+    assert 0 < (timing.graph_latency(lambda: a @ a) or 0) < 1000
+    assert timing.graph_latency(lambda: a.sum().item()) is None
+    assert (a @ a).isfinite().all()

@@ -1,0 +1,118 @@
+"""Tuning tries every tile of the grid, keeps the fastest that is right, and says how many it tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import environment, results, techniques, tiles, tune
+from harness.problem import Problem, Tile
+from harness.techniques import Technique
+from harness.worker import Deadlines
+
+PROBLEM = Problem(1, 2, 1, 64, 64, 64, "fp16", True)
+GRID = (Tile(16, 16), Tile(16, 32), Tile(16, 64))
+
+
+def row(tile: Tile, milliseconds: float | None, problem: Problem = PROBLEM, **fields: Any) -> dict[str, Any]:
+    status = {"status": "passed", "samples_ms": [milliseconds]} if milliseconds else {"status": "wrong", "reason": "x"}
+    cell = {"technique": "scalar", "backend": "cuda", "problem": problem.to_dict(), "tile": tile.to_dict()}
+    return {"kind": "tune", "time": "1", **cell, **status, **fields}
+
+
+def test_the_fastest_tile_that_is_right_wins() -> None:
+    rows = [row(GRID[0], 3.0), row(GRID[1], None), row(GRID[2], 2.0), row(GRID[0], 1.0, backend="triton")]
+    assert tune.fastest(rows, "run") == [
+        tiles.Selection("scalar", "cuda", "d64-causal", GRID[2], 3, "run"),
+        tiles.Selection("scalar", "triton", "d64-causal", GRID[0], 1, "run"),
+    ]
+    assert tune.fastest([row(GRID[0], None)], "run") == []
+
+
+def test_problems_of_one_cell_share_a_tile() -> None:
+    longer = Problem(1, 2, 1, 128, 128, 64, "fp16", True)
+    rows = [row(GRID[0], 1.0), row(GRID[0], 9.0, longer), row(GRID[1], 2.0), row(GRID[1], 5.0, longer)]
+    (selection,) = tune.fastest([*rows, row(GRID[2], 0.5)], "run")
+    assert (selection.tile, selection.tried) == (GRID[1], 3)
+
+
+def test_the_table_reads_back_keeps_other_cells_and_is_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "h200.toml"
+    lever = Tile(64, 128, 2, 8, (("num_ctas", 2),))
+    first = tiles.Selection("xor_swizzle", "triton", "d128-full", lever, 12, "a-tune")
+    second = tiles.Selection("scalar", "cuda", "d64-causal", GRID[0], 3, "b-tune")
+    tiles.update(path, [first])
+    tiles.update(path, [second])
+    assert tiles.read(path) == [second, first]
+    newer = tiles.Selection("scalar", "cuda", "d64-causal", GRID[1], 4, "c-tune")
+    tiles.update(path, [newer])
+    assert tiles.read(path) == [newer, first]
+    assert path.read_text() == (
+        "# The fastest tiles on h200, selected by `twinkernels tune`.\n"
+        "\n[scalar.cuda]\n"
+        'd64-causal = { block_m = 16, block_n = 32, stages = 1, warps = 4, tried = 4, run = "c-tune" }\n'
+        "\n[xor_swizzle.triton]\n"
+        "d128-full = { block_m = 64, block_n = 128, stages = 2, warps = 8, extra = { num_ctas = 2 }, "
+        'tried = 12, run = "a-tune" }\n'
+    )
+    monkeypatch.setattr(tiles, "FOLDER", tmp_path)
+    assert tiles.best_tile("scalar", "cuda", PROBLEM, "h200") == GRID[1]
+    assert tiles.best_tile("scalar", "triton", PROBLEM, "h200") is None
+    assert tiles.best_tile("scalar", "cuda", PROBLEM, "a100") is None
+    assert tiles.best_tile("scalar", "cuda", PROBLEM, None) is None
+
+
+def test_an_unreadable_entry_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "h200.toml"
+    path.write_text('[scalar.cuda]\nd64-full = { block_m = 0, block_n = 64, tried = 1, run = "x" }\n')
+    with pytest.raises(ValueError, match=r"h200\.toml: scalar\.cuda\.d64-full: .*block_m"):
+        tiles.read(path)
+
+
+def test_the_committed_tables_are_readable() -> None:
+    for path in tiles.FOLDER.glob("*.toml"):
+        assert tiles.read(path)
+
+
+@pytest.fixture
+def fakes() -> Iterator[None]:
+    fake = (
+        Technique("right", "ampere", "a fake", mma="fma", tile={64: GRID[0]}, grid={"cuda": GRID}),
+        Technique("declines", "ampere", "a fake", mma="fma", tile={64: GRID[0]}, grid={"cuda": GRID[:1]}),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setattr(techniques, "TECHNIQUES", (*techniques.TECHNIQUES, *fake))
+        described = environment.describe([]) | {"gpu": {"name": "NVIDIA H200", "capability": [9, 0]}}
+        patch.setattr(environment, "describe", lambda: described)
+        yield
+
+
+def test_each_cell_gives_one_row(fakes: None, tmp_path: Path) -> None:
+    def run(**options: Any) -> Path | None:
+        return tune.tune(
+            ("right", "declines"),
+            ("cuda",),
+            (PROBLEM,),
+            tmp_path / "tune.jsonl",
+            on="cpu",
+            folder=tmp_path,
+            modes=("burst",),
+            loader="tests.fake_kernels",
+            deadlines=Deadlines(60, 10, 10, 60),
+            timing={"target": 10.0, "limit": 10.0, "max_seconds": 60.0},
+            **options,
+        )
+
+    assert run() == tmp_path / "h200.toml"
+    rows = [row for row in results.read(tmp_path / "tune.jsonl") if row["kind"] != "environment"]
+    assert {row["kind"] for row in rows} == {"tune"}
+    outcomes = [(row["technique"], Tile.from_dict(row["tile"]), row["status"]) for row in rows]
+    assert sorted(outcomes) == [("declines", GRID[0], "unsupported"), *(("right", tile, "passed") for tile in GRID)]
+    (selection,) = tiles.read(tmp_path / "h200.toml")
+    assert (selection.technique, selection.tried, selection.run) == ("right", 3, "tune")
+    assert run(resume=True) == tmp_path / "h200.toml"
+    assert len(results.read(tmp_path / "tune.jsonl")) == len(rows) + 2
