@@ -1,11 +1,12 @@
 """Copies run under the math: K and V tiles arrive by cp.async while the tensor cores work on the tiles before them.
 
 Builds on large_tile; changes num_stages from 1 to tile.stages + 1, the only lever that core Triton has: it allocates
-num_stages - 1 buffers of K and of V, so one stage is one tile of each in flight, as in the CUDA twin.
+num_stages - 1 buffers of K and of V, so that tile.stages counts buffers as in the CUDA twin.
 
 K and V go global -> shared memory by cp.async, past the registers. The compiler decides when to copy and when to wait:
-K and V are committed as two groups but awaited together at the top of the loop, then the next two are issued as soon
-as their buffers are free. It cannot be told to start V under Q K^T and the next K under P V.
+it awaits a K and its V together at the top of a step, and issues the next copies of both at the bottom. With one buffer
+of each these are awaited at once, and only another block's math can hide them; from two buffers on they run under the
+next step. The CUDA twin's schedule, V under Q K^T and the next K under P V in one buffer each, cannot be asked for.
 """
 
 import triton
