@@ -357,15 +357,16 @@ def report(names: Names = None) -> None:
 
 @app.command()
 def record(file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A run in reports/runs/.")]) -> None:
-    """Merge a run into reports/recorded/<gpu>/<experiment>.jsonl, from which machines without a GPU report."""
+    """Merge a run into reports/recorded/, from which machines without a GPU report, and redraw README's figures."""
     from harness import record as recorded
+    from reports import figures
 
     try:
         files = recorded.record(file, RECORDED)
     except recorded.Refused as refusal:
         raise typer.BadParameter(str(refusal)) from None
-    for path in files:
-        console.print(f"recorded in {path.relative_to(ROOT)}", soft_wrap=True)
+    for path in [*files, *figures.readme(ROOT / "reports" / "figures")]:
+        console.print(f"wrote {path.relative_to(ROOT)}", soft_wrap=True)
 
 
 @app.command()
