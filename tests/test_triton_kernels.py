@@ -143,6 +143,24 @@ def renamed_copy() -> dict:
     return {"copy": normalized(copied.asm["ttgir"]), "original": normalized(original.asm["ttgir"])}
 
 
+def jit_and_ahead(name: str) -> dict:
+    """Triton's cache keys of what the JIT call compiles, under a driver that only names a GPU, and of `specialize`."""
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime import driver
+
+    class Hopper:
+        get_current_device = staticmethod(lambda: 0)
+        get_current_stream = staticmethod(lambda device: 0)
+        get_current_target = staticmethod(lambda: GPUTarget("cuda", 90, 32))
+
+    driver.set_active(Hopper())
+    q, k, v, o, lse = specialization.meta_tensors(COMPILED, None)
+    values = specialization.arguments(q, k, v, o, lse, scale=0.1, causal=True, tile=COMPILED_TILE)
+    function, options = getattr(kernel(name), name), kernel(name)._options(COMPILED_TILE)
+    jit = function.run(**values, **options, grid=(1,), warmup=True)
+    return {"jit": jit.hash, "ahead": kernel(name).specialize(COMPILED, None, COMPILED_TILE, "sm_90a").compile().hash}
+
+
 if __name__ == "__main__":
     print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])))
 
@@ -226,6 +244,11 @@ def test_stages_count_buffers_and_one_buffer_of_each_overlaps_nothing():
     # Copies that may be in flight during a step: none with one buffer each, a K and a V with two.
     in_flight = [set(re.findall(r"async_wait %.*num = (\d+)", program.asm["ttgir"])) for program in (one, two)]
     assert in_flight == [{"0"}, {"2"}]
+
+
+def test_what_is_compiled_ahead_is_what_the_jit_compiles():
+    hashes = worker("jit_and_ahead", "direct_rescale", DISABLE_MMA_V3="1")
+    assert hashes["jit"] == hashes["ahead"]
 
 
 def test_specialization_follows_tritons_rules():

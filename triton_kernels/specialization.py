@@ -105,7 +105,7 @@ def arguments(
 
 def grid(q: torch.Tensor, tile: Any) -> tuple[int, int]:
     """(batch * heads, query blocks), the first running fastest: neighbours share no K and V, as in the CUDA twins."""
-    return q.shape[0] * q.shape[1], triton.cdiv(q.shape[2], tile.block_m)
+    return q.shape[0] * q.shape[1], -(-q.shape[2] // tile.block_m)
 
 
 def specialize(
