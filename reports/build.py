@@ -44,8 +44,8 @@ def build(
     progress = progress or _print_progress
     datasets = load(recorded, runs, scorecard.checkout_hashes() if hashes is None else hashes)
     timed = [data for data in datasets if any(data.timings())]
-    here = [data for data in datasets if not data.recorded]
     main = timed[0] if timed else None
+    here = [data for data in datasets if not data.recorded and data is not main]
 
     jobs: list[tuple[str, str, Callable[[], dict[str, Any]]]] = [
         ("index.html", "index.html", lambda: {**pages.index(main), "others": timed[1:]}),

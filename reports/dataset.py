@@ -250,7 +250,8 @@ class Dataset:
 
 
 def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes) -> list[Dataset]:
-    """One dataset per recorded GPU and one per GPU (or CPU) that the fresh runs ran on; the richest first."""
+    """One dataset per recorded GPU and one per GPU (or CPU) that the fresh runs ran on; the one
+    with most timings that count comes first, of equals the fresh one."""
     rows: dict[tuple[str, bool], list[dict[str, Any]]] = {}
     for gpu, path in results.iter_recorded(recorded):
         rows.setdefault((gpu, True), []).extend(results.read(path))
@@ -262,7 +263,11 @@ def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes) -> list[Dataset]
     for (gpu, is_recorded), found in rows.items():
         names = [scorecard.gpu_name(row) for row in found if row["kind"] == "environment"]
         datasets.append(Dataset(names[0] if names else gpu, is_recorded, found, hashes))
-    return sorted(datasets, key=lambda data: -sum(scorecard.counts(row, hashes) for row in data.timings()))
+
+    def richness(data: Dataset) -> tuple[int, bool]:
+        return sum(scorecard.counts(row, hashes) for row in data.timings()), not data.recorded
+
+    return sorted(datasets, key=richness, reverse=True)
 
 
 def tile_slug(row: Row) -> str:

@@ -19,7 +19,19 @@ from reports.verdict import lead, verdict
 
 LADDER = "ladder"
 LENGTHS = "sequence_length"
-CENSUS_FIRST = ("HMMA", "HGMMA", "LDSM", "LDSM.T", "LDGSTS", "UTMALDG", "UTMASTG", "SYNCS", "USETMAXREG", "MUFU.EX2")
+CENSUS_FIRST = (
+    "instructions",
+    "HMMA",
+    "HGMMA",
+    "LDSM",
+    "LDSM.T",
+    "LDGSTS",
+    "UTMALDG",
+    "UTMASTG",
+    "SYNCS",
+    "USETMAXREG",
+    "MUFU.EX2",
+)
 
 
 @dataclass(frozen=True)
@@ -175,7 +187,8 @@ def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str,
                     table["columns"][backend] = row
                     table["where"].add(dataset.provenance(row))
     for table in tables.values():
-        names = {name for row in table["columns"].values() for name in row["code"].get("census") or {}}
+        counts = [row["code"].get("census") or {} for row in table["columns"].values()]
+        names = {name for count in counts for name in count if count[name]}
         table["census"] = sorted(names, key=lambda n: (CENSUS_FIRST.index(n) if n in CENSUS_FIRST else 99, n))
     order = LADDERS[which.ladder].archs
     return sorted(tables.values(), key=lambda t: (order.index(t["arch"]) if t["arch"] in order else 9, -t["head_dim"]))
@@ -183,20 +196,23 @@ def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str,
 
 def numerics_table(data: Dataset, which: Technique) -> dict[str, Any] | None:
     """Per backend and distribution the worst figures over all problems gated, or None without a gate row."""
-    worst: dict[tuple[str, str], dict[str, Any]] = {}
-    counted = failed = 0
-    for backend in TWINS:
-        for row in data.gates(which.name, backend):
-            counted += 1
-            failed += row["status"] != "passed"
-            for distribution, numbers in (row.get("numerics") or {}).items():
-                name = (distribution, backend)
-                if name not in worst or _used(numbers) > _used(worst[name]):
-                    worst[name] = {**numbers, "problem": scorecard.slug(row), "status": row["status"]}
-    if not counted:
+    worst: dict[tuple[str, int], dict[str, Any]] = {}
+    rows = [row for backend in TWINS for row in data.gates(which.name, backend)]
+    for row in rows:
+        for distribution, numbers in (row.get("numerics") or {}).items():
+            name = (distribution, TWINS.index(row["backend"]))
+            if name not in worst or _used(numbers) > _used(worst[name]):
+                worst[name] = {**numbers, "backend": row["backend"], "status": row["status"]}
+    if not rows:
         return None
-    lines = sorted(worst.items(), key=lambda item: item[0])
-    return {"where": data.provenance(), "lines": lines, "problems": counted, "failed": failed}
+    passed = [row for row in rows if row["status"] == "passed"]
+    return {
+        "where": data.provenance(rows[0]),
+        "lines": sorted(worst.items()),
+        "passed": len(passed),
+        "gated": len(rows),
+        "holes": group_holes(row for row in rows if row["status"] != "passed"),
+    }
 
 
 def group_holes(rows: Iterable[Row]) -> list[tuple[Row, list[str]]]:
