@@ -10,16 +10,19 @@ import time
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+CXX = (".cu", ".cuh", ".cpp", ".h")
 
 
 def steps(fix: bool) -> dict[str, list[str]]:
     """Name of a step -> its command, tool first."""
-    cuda = sorted(str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "cuda_kernels").rglob("*.cu*"))
+    rooms = ("cuda_kernels", "tests")
+    files = (path for room in rooms for path in (CHECKOUT / room).rglob("*") if path.suffix in CXX)
+    cxx = sorted(str(path.relative_to(CHECKOUT)) for path in files)
     return {
         "ruff check": ["ruff", "check", *(["--fix"] if fix else [])],
         "ruff format": ["ruff", "format", *([] if fix else ["--check"])],
         "mypy": ["mypy", "--no-error-summary"],
-        "clang-format": ["clang-format", *(["-i"] if fix else ["--dry-run", "--Werror"]), *cuda],
+        "clang-format": ["clang-format", *(["-i"] if fix else ["--dry-run", "--Werror"]), *cxx],
     }
 
 
