@@ -44,15 +44,22 @@ class Library:
         strides: Sequence[int],
         *,
         written: bool,
+        scratch: bool = False,
     ) -> None:
         """Tells where a tensor lies, for every launch until `forget`; sizes and strides in elements.
 
         Once one tensor is watched, an access that is in none is a diagnosis; so is an element of a `written` tensor
-        that a launch leaves unwritten or writes twice, and any write to another tensor.
+        that a launch leaves unwritten or writes twice, and any write to another tensor but a `scratch` one.
         """
         array = ctypes.c_int64 * len(sizes)
         self.handle.watch(
-            name.encode(), pointer, element_bytes, array(*sizes), array(*strides), len(sizes), int(written)
+            name.encode(),
+            pointer,
+            element_bytes,
+            array(*sizes),
+            array(*strides),
+            len(sizes),
+            2 if scratch else int(written),
         )
 
     def forget(self) -> None:

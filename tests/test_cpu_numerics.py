@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.cpu_run import run
 
 from harness import reference, techniques
 from harness.problem import Problem
+from tests.cpu_run import run
 
 
 def check(name: str, problem: Problem, seed: int = 0, distribution: str = "normal") -> None:

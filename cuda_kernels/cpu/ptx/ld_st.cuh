@@ -10,7 +10,7 @@ DEVICE T ld_shared(uint32_t address, Where where = Where::current()) {
 
 template <class T>
 DEVICE void st_shared(uint32_t address, const T& value, Where where = Where::current()) {
-  cpu::store(cpu::shared_store(address, sizeof(T), "st_shared", where), value);
+  cpu::shared_store(address, &value, sizeof(T), "st_shared", where);
 }
 
 template <class T>

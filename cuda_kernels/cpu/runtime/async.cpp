@@ -3,14 +3,14 @@
 #include <cstring>
 
 #include <runtime/memory.h>
+#include <runtime/options.h>
 
 namespace cpu {
 
 void cp_async(uint32_t shared, const void* global, uint32_t bytes, const char* mnemonic, Where where) {
   global_load(global, bytes, mnemonic, where);
-  std::byte* destination = shared_store(shared, bytes, mnemonic, where);
-  std::memset(destination, 0xff, bytes);
-  current().copies->open.push_back({destination, global, bytes});
+  std::memset(shared_take_off(shared, bytes, mnemonic, where), 0xff, bytes);
+  current().copies->open.push_back({shared - SHARED_BASE, global, bytes});
 }
 
 void cp_async_commit_group() {
@@ -20,9 +20,16 @@ void cp_async_commit_group() {
 }
 
 void cp_async_wait_group(int pending) {
-  Copies& copies = *current().copies;
+  Thread& self = current();
+  Block& block = *self.block;
+  Copies& copies = *self.copies;
   while (copies.committed.size() > static_cast<size_t>(pending)) {
-    for (const Copy& copy : copies.committed.front()) std::memcpy(copy.destination, copy.source, copy.bytes);
+    for (const Copy& copy : copies.committed.front()) {
+      std::memcpy(block.shared.get() + copy.offset, copy.source, copy.bytes);
+      if (options().checks)
+        block.shadow.land(copy.offset, copy.bytes, static_cast<uint16_t>(self.agent), self.cluster->clocks[self.agent],
+                          Proxy::generic);
+    }
     copies.committed.pop_front();
   }
 }

@@ -42,7 +42,8 @@ std::string text(const char* format, ...) {
 }
 
 std::string place(const char* mnemonic, Where where) {
-  return text("%s:%u %s", stem(where.file_name()), static_cast<unsigned>(where.line()), mnemonic);
+  return text("%s:%u%s%s", stem(where.file_name()), static_cast<unsigned>(where.line()), *mnemonic ? " " : "",
+              mnemonic);
 }
 
 void report(const char* name, const Thread& thread, const char* mnemonic, Where where, const std::string& what) {
@@ -52,6 +53,11 @@ void report(const char* name, const Thread& thread, const char* mnemonic, Where 
   kept.push_back(std::string(name) + ": " + what +
                  text(" [%s, block (%d, %d, %d), warp %d, lane %d]", place(mnemonic, where).c_str(), block.x, block.y,
                       block.z, thread.warp->index, thread.lane));
+}
+
+void report(const char* name, const std::string& what) {
+  const std::lock_guard lock(mutex);
+  if (kept.size() < KEPT) kept.push_back(std::string(name) + ": " + what);
 }
 
 void fail(const char* name, Thread& thread, const char* mnemonic, Where where, const std::string& what) {

@@ -9,6 +9,8 @@ namespace cpu {
 
 // Keeps the diagnosis; the same name at the same line counts once. The kernel goes on.
 void report(const char* name, const Thread& thread, const char* mnemonic, Where where, const std::string& what);
+// Of the launch as a whole.
+void report(const char* name, const std::string& what);
 // The same, and leaves the cluster.
 [[noreturn]] void fail(const char* name, Thread& thread, const char* mnemonic, Where where, const std::string& what);
 

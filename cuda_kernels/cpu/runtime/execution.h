@@ -7,7 +7,9 @@
 #include <memory>
 #include <vector>
 
+#include <runtime/clocks.h>
 #include <runtime/fiber.h>
+#include <runtime/shadow.h>
 #include <runtime/where.h>
 
 namespace cpu {
@@ -34,7 +36,7 @@ struct Waiting {
 
 // A cp.async that has not landed, and a thread's groups of them, oldest first.
 struct Copy {
-  std::byte* destination;
+  uint32_t offset;  // in shared memory
   const void* source;
   uint32_t bytes;
 };
@@ -50,7 +52,8 @@ struct Thread {
   Block* block;
   Warp* warp;
   int tid, lane;
-  int agent;  // number in the cluster: see clocks.h
+  int agent;         // number in the cluster, for clocks.h
+  int cluster_warp;  // number of its warp in the cluster
   Copies* copies;
   Waiting waiting;
   bool has_returned;
@@ -70,6 +73,7 @@ struct Warp {
   Thread* threads[LANES];
   uint32_t runnable = 0, returned = 0;
   Gathering gathering;
+  Knowledge known;
   int first_lane = 0;  // where the search for the next lane begins
   uint32_t priority = 0;
 
@@ -78,8 +82,9 @@ struct Warp {
 
 struct Barrier {
   int arrived = 0;
-  int expected = 0;
-  std::vector<Thread*> waiting;
+  int expected = 0;  // 0: all threads that have not returned
+  Knowledge brought;
+  std::vector<Warp*> waiting;
 };
 
 struct Block {
@@ -90,6 +95,7 @@ struct Block {
   int running = 0;  // threads that have not returned
   std::unique_ptr<std::byte[], void (*)(void*)> shared{nullptr, nullptr};
   uint32_t shared_bytes = 0;
+  Shadow shadow;
   Barrier barriers[BARRIERS];
 };
 
@@ -111,6 +117,7 @@ struct Cluster {
   std::vector<std::unique_ptr<Block>> blocks;
   std::vector<std::unique_ptr<Stack>> stacks;
   std::vector<Copies> copies;  // by agent
+  std::vector<Clock> clocks;   // by agent
   Fiber scheduler;
   bool abandoned = false;
   uint64_t random_state = 1;
@@ -130,6 +137,8 @@ void suspend(Thread& self);
 void wake(Thread& thread);
 // Lets others run first.
 void yield(Thread& self);
+// The same now and then, where the seed says so.
+void maybe_yield(Thread& self);
 // Leaves the cluster for good: its fibers are never resumed.
 [[noreturn]] void abandon(Thread& self);
 
@@ -146,8 +155,9 @@ void warp_collective(const char* mnemonic, Where where, Operands operands, Execu
   }
 }
 
-// Barriers of the block. `expected` counts threads, 0 all that have not returned.
-void barrier_sync(const char* mnemonic, uint32_t number, int expected, Where where);
-void barrier_arrive(const char* mnemonic, uint32_t number, int expected, Where where);
+// What this thread did until now is part of `told` from now on.
+void release(Thread& self, Knowledge& told);
+// All lanes know what any of them did.
+void order_warp(Warp& warp);
 
 }  // namespace cpu

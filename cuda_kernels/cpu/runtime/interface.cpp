@@ -1,6 +1,7 @@
 #include <runtime/interface.h>
 
 #include <runtime/diagnosis.h>
+#include <runtime/global.h>
 #include <runtime/options.h>
 
 void configure(uint64_t seed, int checks, int counters, int os_threads) {
@@ -9,6 +10,12 @@ void configure(uint64_t seed, int checks, int counters, int os_threads) {
 
 const char* diagnosis() { return cpu::diagnoses(); }
 
-void watch(const char*, const void*, int, const int64_t*, const int64_t*, int, int) {}
-void forget() {}
+void watch(const char* name, const void* base, int element_bytes, const int64_t* sizes, const int64_t* strides,
+           int rank, int access) {
+  cpu::watch_tensor(name, base, element_bytes, {sizes, sizes + rank}, {strides, strides + rank},
+                    static_cast<cpu::Access>(access));
+}
+
+void forget() { cpu::forget_tensors(); }
+
 const char* counters() { return "{}"; }

@@ -9,9 +9,10 @@
 CPU_EXPORT void configure(uint64_t seed, int checks, int counters, int os_threads);
 // What the last launch did wrong, one diagnosis per line; empty when nothing.
 CPU_EXPORT const char* diagnosis();
-// A tensor of `rank` dimensions, sizes and strides in elements; `written`: a launch writes each element exactly once.
+// A tensor of `rank` dimensions, sizes and strides in elements. `access`: 0 a launch reads it, 1 it writes each element
+// exactly once, 2 it does as it likes.
 CPU_EXPORT void watch(const char* name, const void* base, int element_bytes, const int64_t* sizes,
-                      const int64_t* strides, int rank, int written);
+                      const int64_t* strides, int rank, int access);
 CPU_EXPORT void forget();
 // JSON; see counters.h.
 CPU_EXPORT const char* counters();

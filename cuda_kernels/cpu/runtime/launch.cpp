@@ -7,7 +7,7 @@
 #include <thread>
 
 #include <runtime/diagnosis.h>
-#include <runtime/interface.h>
+#include <runtime/global.h>
 #include <runtime/options.h>
 
 namespace cpu {
@@ -31,14 +31,10 @@ std::vector<int> order_of(int count) {
 
 }  // namespace
 
-Options& options() {
-  static Options the_options;
-  return the_options;
-}
-
 int launch_grid(const Launch& launch) {
   const std::lock_guard lock(launching);
   forget_diagnoses();
+  if (options().checks) begin_outputs();
   const int count =
       launch.grid.x * launch.grid.y * launch.grid.z / (launch.cluster.x * launch.cluster.y * launch.cluster.z);
   const std::vector<int> order = order_of(count);
@@ -54,6 +50,7 @@ int launch_grid(const Launch& launch) {
   for (int i = 1; i < workers; ++i) threads.emplace_back(work, std::ref(*clusters[i]));
   work(*clusters[0]);
   for (std::thread& thread : threads) thread.join();
+  if (options().checks && !diagnosed()) end_outputs();
   return diagnosed();
 }
 

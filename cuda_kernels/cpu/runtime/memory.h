@@ -13,7 +13,9 @@ constexpr uint32_t SHARED_BASE = 0x400;
 
 // Where the bytes lie; fails unless they are inside the block's shared memory and aligned to their size.
 const std::byte* shared_load(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
-std::byte* shared_store(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
+void shared_store(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where);
+// The destination of an asynchronous copy: nobody may touch it until it lands.
+std::byte* shared_take_off(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
 void global_load(const void* pointer, uint32_t bytes, const char* mnemonic, Where where);
 void global_store(void* pointer, uint32_t bytes, const char* mnemonic, Where where);
 

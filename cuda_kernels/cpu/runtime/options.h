@@ -12,6 +12,7 @@ struct Options {
   int os_threads = 0;     // 0: as many as the machine has
 };
 
-Options& options();
+inline Options the_options;
+inline Options& options() { return the_options; }
 
 }  // namespace cpu

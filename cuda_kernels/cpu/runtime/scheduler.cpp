@@ -2,21 +2,21 @@
 // switch costs nanoseconds; which warp goes first is the seed's choice.
 #include <runtime/execution.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
+#include <runtime/barrier.h>
 #include <runtime/diagnosis.h>
 #include <runtime/options.h>
 
 namespace cpu {
 namespace {
 
-void barrier_check(Barrier& barrier, Block& block);
-
 constexpr size_t SHARED_ALIGNMENT = 1024;
-constexpr uint32_t PREEMPTIONS_IN_256 = 4;  // chance that a warp loses its turn at a collective instruction
+constexpr uint32_t PREEMPTIONS_IN_256 = 4;
 
 Thread& next_lane(Warp& warp) {
   const int lane = (std::countr_zero(std::rotr(warp.runnable, warp.first_lane)) + warp.first_lane) % LANES;
@@ -33,9 +33,7 @@ void thread_main() {
   warp.returned |= 1u << self.lane;
   if (warp.collective_is_pending()) diverged_by_return(self);
   --self.block->running;
-  // Threads that have returned no longer count at a barrier of the whole block.
-  for (Barrier& barrier : self.block->barriers)
-    if (barrier.arrived && !barrier.expected) barrier_check(barrier, *self.block);
+  barriers_after_return(*self.block);
   suspend(self);
   std::abort();  // nobody wakes a thread that has returned
 }
@@ -64,6 +62,13 @@ void Cluster::set_up(int number) {
   preempting = options().seed != 0;
   while (stacks.size() < static_cast<size_t>(count * launch->threads)) stacks.push_back(std::make_unique<Stack>());
   copies.assign(count * launch->threads, {});
+  if (clocks.size() != static_cast<size_t>(count * launch->threads)) {
+    const Clock newest = clocks.empty() ? 0 : *std::max_element(clocks.begin(), clocks.end());
+    clocks.assign(count * launch->threads, newest);
+  }
+  // Everything that earlier blocks did here is known.
+  const std::vector<Clock> before = clocks;
+  for (Clock& clock : clocks) ++clock;
   blocks.resize(count);
   for (int rank = 0; rank < count; ++rank) {
     if (!blocks[rank]) blocks[rank] = std::make_unique<Block>();
@@ -73,7 +78,12 @@ void Cluster::set_up(int number) {
     block.ctaid = {first.x + rank % launch->cluster.x, first.y + rank / launch->cluster.x % launch->cluster.y,
                    first.z + rank / (launch->cluster.x * launch->cluster.y)};
     block.running = launch->threads;
-    for (Barrier& barrier : block.barriers) barrier = {};
+    for (Barrier& barrier : block.barriers) {
+      barrier.arrived = barrier.expected = 0;
+      barrier.waiting.clear();
+      barrier.brought.forget(clocks.size());
+    }
+    if (options().checks) block.shadow.reset(launch->shared_bytes, count * warps);
     if (!block.shared || block.shared_bytes != launch->shared_bytes) {
       const size_t bytes = (launch->shared_bytes + SHARED_ALIGNMENT) / SHARED_ALIGNMENT * SHARED_ALIGNMENT;
       block.shared = {static_cast<std::byte*>(std::aligned_alloc(SHARED_ALIGNMENT, bytes)), std::free};
@@ -91,6 +101,7 @@ void Cluster::set_up(int number) {
       thread.tid = tid;
       thread.lane = tid % LANES;
       thread.agent = rank * launch->threads + tid;
+      thread.cluster_warp = thread.agent / LANES;
       thread.copies = &copies[thread.agent];
       warp.threads[thread.lane] = &thread;
       prepare(thread.fiber, stack, thread_main);
@@ -99,6 +110,8 @@ void Cluster::set_up(int number) {
       Warp& warp = block.warps[w];
       warp.block = &block;
       warp.index = w;
+      warp.known.events = before;
+      warp.known.fenced = before;
       warp.runnable = ALL_LANES;
       warp.priority = preempting ? random() : ~0u - w;
       warp.first_lane = preempting ? random() % LANES : 0;
@@ -146,6 +159,10 @@ void yield(Thread& self) {
   switch_fiber(self.fiber, self.cluster->scheduler);
 }
 
+void maybe_yield(Thread& self) {
+  if (self.cluster->preempting && self.cluster->random() % 256 < PREEMPTIONS_IN_256) yield(self);
+}
+
 void abandon(Thread& self) {
   self.cluster->abandoned = true;
   switch_fiber(self.fiber, self.cluster->scheduler);
@@ -176,31 +193,19 @@ void complete(Warp& warp) {
   warp.runnable = ALL_LANES;
   Thread& self = current();
   if (!self.cluster->preempting) return;
-  const uint32_t dice = self.cluster->random();
-  warp.first_lane = dice / 256 % LANES;
-  if (dice % 256 < PREEMPTIONS_IN_256) yield(self);
+  warp.first_lane = self.cluster->random() % LANES;
+  maybe_yield(self);
 }
 
-namespace {
-void barrier_check(Barrier& barrier, Block& block) {
-  const int expected = barrier.expected ? barrier.expected : block.running;
-  if (barrier.arrived < expected) return;
-  barrier.arrived = 0;
-  barrier.expected = 0;
-  for (Thread* thread : barrier.waiting) wake(*thread);
-  barrier.waiting.clear();
+void release(Thread& self, Knowledge& told) {
+  told.learn(self.warp->known);
+  told.events[self.agent] = self.cluster->clocks[self.agent]++;
 }
-}  // namespace
 
-void barrier_sync(const char* mnemonic, uint32_t number, int expected, Where where) {
-  Thread& self = current();
-  Barrier& barrier = self.block->barriers[number];
-  barrier.expected = expected;
-  ++barrier.arrived;
-  barrier.waiting.push_back(&self);
-  self.waiting = {mnemonic, where, number, expected};
-  barrier_check(barrier, *self.block);
-  if (self.waiting.mnemonic) suspend(self);
+void order_warp(Warp& warp) {
+  const int first = warp.threads[0]->agent;
+  for (int lane = 0; lane < LANES; ++lane)
+    warp.known.events[first + lane] = warp.block->cluster->clocks[first + lane]++;
 }
 
 }  // namespace cpu

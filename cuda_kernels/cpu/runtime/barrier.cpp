@@ -1,0 +1,73 @@
+#include <runtime/barrier.h>
+
+#include <runtime/diagnosis.h>
+
+namespace cpu {
+namespace {
+
+void open_when_full(Barrier& barrier, Block& block) {
+  if (barrier.arrived < (barrier.expected ? barrier.expected : block.running)) return;
+  barrier.arrived = barrier.expected = 0;
+  for (Warp* warp : barrier.waiting) {
+    warp->known.learn(barrier.brought);
+    for (Thread* thread : warp->threads) wake(*thread);
+  }
+  barrier.waiting.clear();
+  barrier.brought.forget(block.cluster->clocks.size());
+}
+
+Barrier& arrive(Thread& self, const char* mnemonic, uint32_t number, int expected, Where where) {
+  if (number >= BARRIERS || expected % LANES)
+    fail("bad_operand", self, mnemonic, where,
+         text("barrier %u of %d threads: expected a barrier below %d and whole warps", number, expected, BARRIERS));
+  Barrier& barrier = self.block->barriers[number];
+  if (barrier.arrived && barrier.expected != expected)
+    fail("barrier_count_mismatch", self, mnemonic, where,
+         text("barrier %u: this warp expects %d threads, those that arrived before it %d (0: the whole block)", number,
+              expected, barrier.expected));
+  if (expected && barrier.arrived + LANES > expected)
+    fail("barrier_over_arrival", self, mnemonic, where,
+         text("barrier %u: %d threads are there already, %d are expected", number, barrier.arrived, expected));
+  barrier.expected = expected;
+  barrier.arrived += LANES;
+  for (Thread* thread : self.warp->threads) release(*thread, barrier.brought);
+  return barrier;
+}
+
+}  // namespace
+
+void barrier_sync(const char* mnemonic, uint32_t number, int expected, Where where) {
+  Warp* warp = gather(mnemonic, where, nullptr);
+  if (!warp) return;
+  Thread& self = current();
+  Barrier& barrier = arrive(self, mnemonic, number, expected, where);
+  barrier.waiting.push_back(warp);
+  for (Thread* thread : warp->threads) thread->waiting = {mnemonic, where, number, expected};
+  warp->gathering.arrived = 0;
+  open_when_full(barrier, *self.block);
+  if (self.waiting.mnemonic)
+    suspend(self);
+  else
+    maybe_yield(self);
+}
+
+void barrier_arrive(const char* mnemonic, uint32_t number, int expected, Where where) {
+  Warp* warp = gather(mnemonic, where, nullptr);
+  if (!warp) return;
+  open_when_full(arrive(current(), mnemonic, number, expected, where), *warp->block);
+  complete(*warp);
+}
+
+void barriers_after_return(Block& block) {
+  for (Barrier& barrier : block.barriers)
+    if (barrier.arrived && !barrier.expected) open_when_full(barrier, block);
+}
+
+void barrier_warp(const char* mnemonic, Where where) {
+  Warp* warp = gather(mnemonic, where, nullptr);
+  if (!warp) return;
+  order_warp(*warp);
+  complete(*warp);
+}
+
+}  // namespace cpu

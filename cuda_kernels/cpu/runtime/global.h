@@ -1,0 +1,27 @@
+// The tensors that a launch may touch: accesses outside them, outputs left unwritten or written twice.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <runtime/where.h>
+
+namespace cpu {
+
+struct Thread;
+
+enum class Access { read, write_once, scratch };
+
+void watch_tensor(std::string name, const void* base, int element_bytes, std::vector<int64_t> sizes,
+                  std::vector<int64_t> strides, Access access);
+void forget_tensors();
+
+// Fails unless the bytes belong to a watched tensor (when any is watched).
+void check_global(Thread& self, const void* pointer, uint32_t bytes, bool is_store, const char* mnemonic, Where where);
+
+// Before a launch, and after one that ran to its end.
+void begin_outputs();
+void end_outputs();
+
+}  // namespace cpu

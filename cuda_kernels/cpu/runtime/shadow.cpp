@@ -1,0 +1,148 @@
+#include <runtime/shadow.h>
+
+#include <runtime/diagnosis.h>
+#include <runtime/memory.h>
+
+namespace cpu {
+namespace {
+
+std::string agent_name(const Cluster& cluster, int agent) {
+  const int threads = cluster.launch->threads;
+  const int all = threads * static_cast<int>(cluster.blocks.size());
+  if (agent >= all) return "a bulk copy";
+  const std::string block = cluster.blocks.size() > 1 ? text(" of block rank %d", agent / threads) : "";
+  return text("warp %d%s, lane %d", agent % threads / LANES, block.c_str(), agent % LANES);
+}
+
+std::string at(Site site) {
+  const Where where = unpack(site);
+  return place("", where);
+}
+
+std::string bytes_at(uint32_t cell) { return text("shared address 0x%x", SHARED_BASE + cell * Shadow::CELL); }
+
+bool knows(const Knowledge& known, const Thread& self, int agent, Clock clock) {
+  return agent == self.agent || known.events[agent] >= clock;
+}
+
+}  // namespace
+
+void Shadow::reset(uint32_t bytes, int warps) {
+  const size_t cells = (bytes + CELL - 1) / CELL;
+  writes_.assign(cells, {});
+  write_sites_.resize(cells);
+  reads_.resize(warps);
+  lanes_.resize(warps);
+  for (auto& plane : reads_) plane.resize(cells);
+  for (auto& plane : lanes_) plane.resize(cells);
+}
+
+void Shadow::load(Thread& self, uint32_t offset, uint32_t bytes, const char* mnemonic, Where where) {
+  const uint32_t first = offset / CELL, last = (offset + bytes - 1) / CELL;
+  Write accepted;
+  for (uint32_t cell = first; cell <= last; ++cell) {
+    const Write& write = writes_[cell];
+    if (write == accepted && write.happened) continue;
+    if (!write.happened) {
+      report("shared_read_before_written", self, mnemonic, where, bytes_at(cell) + " is read, but nobody wrote it");
+    } else if (write.proxy == Proxy::in_flight) {
+      report("copy_in_flight", self, mnemonic, where,
+             bytes_at(cell) + " is read while the copy of " + agent_name(*self.cluster, write.agent) + " at " +
+                 at(write_sites_[cell]) + " is in flight: no wait has covered it");
+    } else if (bytes > 1 && !knows(self.warp->known, self, write.agent, write.clock)) {
+      report("race", self, mnemonic, where,
+             bytes_at(cell) + " is read, and written by " + agent_name(*self.cluster, write.agent) + " at " +
+                 at(write_sites_[cell]) + ", with no barrier between");
+    }
+    accepted = write;
+  }
+  const Read read{self.cluster->clocks[self.agent], pack(where)};
+  Read* reads = reads_[self.cluster_warp].data();
+  uint8_t* lanes = lanes_[self.cluster_warp].data();
+  for (uint32_t cell = first; cell <= last; ++cell) reads[cell] = read;
+  for (uint32_t cell = first; cell <= last; ++cell) lanes[cell] = static_cast<uint8_t>(self.lane);
+}
+
+void Shadow::check_writable(Thread& self, uint32_t offset, uint32_t bytes, bool same_value, const char* mnemonic,
+                            Where where) {
+  const uint32_t first = offset / CELL, last = (offset + bytes - 1) / CELL;
+  const Knowledge& known = self.warp->known;
+  Write accepted;
+  for (uint32_t cell = first; cell <= last; ++cell) {
+    const Write& write = writes_[cell];
+    if (!write.happened || write == accepted) continue;
+    if (write.proxy == Proxy::in_flight) {
+      report("copy_in_flight", self, mnemonic, where,
+             bytes_at(cell) + " is written while the copy of " + agent_name(*self.cluster, write.agent) + " at " +
+                 at(write_sites_[cell]) + " is in flight: no wait has covered it");
+    } else if (same_value && write.agent / LANES == self.agent / LANES && write_sites_[cell] == pack(where)) {
+      // the same instruction of the warp
+    } else if (bytes > 1 && !knows(known, self, write.agent, write.clock)) {
+      report("race", self, mnemonic, where,
+             bytes_at(cell) + " is written, and also by " + agent_name(*self.cluster, write.agent) + " at " +
+                 at(write_sites_[cell]) + ", with no barrier between");
+    }
+    accepted = write;
+  }
+  if (bytes == 1) return;
+  for (size_t warp = 0; warp < reads_.size(); ++warp) {
+    const Read* reads = reads_[warp].data();
+    const uint8_t* lanes = lanes_[warp].data();
+    for (uint32_t cell = first; cell <= last; ++cell) {
+      const int agent = static_cast<int>(warp) * LANES + lanes[cell];
+      if (knows(known, self, agent, reads[cell].clock)) continue;
+      report("race", self, mnemonic, where,
+             bytes_at(cell) + " is written, and read by " + agent_name(*self.cluster, agent) + " at " +
+                 at(reads[cell].site) + ", with no barrier between");
+      break;
+    }
+  }
+}
+
+void Shadow::store(Thread& self, uint32_t offset, uint32_t bytes, bool same_value, const char* mnemonic, Where where) {
+  check_writable(self, offset, bytes, same_value, mnemonic, where);
+  land(offset, bytes, static_cast<uint16_t>(self.agent), self.cluster->clocks[self.agent], Proxy::generic);
+  const Site site = pack(where);
+  for (uint32_t cell = offset / CELL; cell <= (offset + bytes - 1) / CELL; ++cell) write_sites_[cell] = site;
+}
+
+void Shadow::take_off(Thread& self, uint32_t offset, uint32_t bytes, const char* mnemonic, Where where) {
+  check_writable(self, offset, bytes, false, mnemonic, where);
+  land(offset, bytes, static_cast<uint16_t>(self.agent), self.cluster->clocks[self.agent], Proxy::in_flight);
+  const Site site = pack(where);
+  for (uint32_t cell = offset / CELL; cell <= (offset + bytes - 1) / CELL; ++cell) write_sites_[cell] = site;
+}
+
+void Shadow::land(uint32_t offset, uint32_t bytes, uint16_t agent, Clock clock, Proxy proxy) {
+  const Write write{clock, agent, proxy, true};
+  for (uint32_t cell = offset / CELL; cell <= (offset + bytes - 1) / CELL; ++cell) writes_[cell] = write;
+}
+
+void Shadow::load_async(Thread& self, const Knowledge& known, Clock clock, uint32_t offset, uint32_t bytes,
+                        const char* mnemonic, Where where) {
+  const uint32_t first = offset / CELL, last = (offset + bytes - 1) / CELL;
+  Write accepted;
+  for (uint32_t cell = first; cell <= last; ++cell) {
+    const Write& write = writes_[cell];
+    if (write == accepted && write.happened) continue;
+    const auto writer = [&] { return agent_name(*self.cluster, write.agent) + " at " + at(write_sites_[cell]); };
+    const bool own = write.agent == self.agent;
+    if (!write.happened) {
+      report("shared_read_before_written", self, mnemonic, where, bytes_at(cell) + " is read, but nobody wrote it");
+    } else if (write.proxy == Proxy::in_flight) {
+      report("copy_in_flight", self, mnemonic, where,
+             bytes_at(cell) + " is read while the copy of " + writer() + " is in flight: no wait has covered it");
+    } else if (own ? write.clock > clock : known.events[write.agent] < write.clock) {
+      report("race", self, mnemonic, where,
+             bytes_at(cell) + " is read asynchronously, and written by " + writer() +
+                 ", with no barrier before the read was issued or no wait before the write");
+    } else if (write.proxy == Proxy::generic && known.fenced[write.agent] < write.clock) {
+      report("missing_proxy_fence", self, mnemonic, where,
+             bytes_at(cell) + " is read asynchronously, but written by an ordinary store of " + writer() +
+                 " with no fence.proxy.async between");
+    }
+    accepted = write;
+  }
+}
+
+}  // namespace cpu

@@ -1,0 +1,60 @@
+// What is known of every two bytes of a block's shared memory: who wrote them last, who read them, whether a copy to
+// them is in flight. Finds reads of what was never written and accesses that no barrier separates.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <runtime/clocks.h>
+#include <runtime/where.h>
+
+namespace cpu {
+
+struct Thread;
+
+enum class Proxy : uint8_t {
+  generic,    // ordinary stores, cp.async
+  async,      // bulk copies
+  in_flight,  // a copy that has not landed: nobody may touch its bytes
+};
+
+struct Write {
+  Clock clock = 0;
+  uint16_t agent = 0;
+  Proxy proxy = Proxy::generic;
+  bool happened = false;
+  bool operator==(const Write&) const = default;
+};
+
+class Shadow {
+ public:
+  static constexpr uint32_t CELL = 2;  // bytes; one-byte accesses are not checked for races
+
+  // Nothing is written yet. Clocks never run backwards, so old reads need no forgetting.
+  void reset(uint32_t bytes, int warps);
+  void load(Thread& self, uint32_t offset, uint32_t bytes, const char* mnemonic, Where where);
+  // Lanes of one instruction may write one value to one place; `same_value`: it is there already.
+  void store(Thread& self, uint32_t offset, uint32_t bytes, bool same_value, const char* mnemonic, Where where);
+  // The bytes belong to a copy from now until `land`; the issuing thread must be allowed to write them.
+  void take_off(Thread& self, uint32_t offset, uint32_t bytes, const char* mnemonic, Where where);
+  // `agent` is who has the writes: a thread, or an mbarrier.
+  void land(uint32_t offset, uint32_t bytes, uint16_t agent, Clock clock, Proxy proxy);
+  // A read by the asynchronous proxy on behalf of `self`, which knew `known` when it issued it at `clock`.
+  void load_async(Thread& self, const Knowledge& known, Clock clock, uint32_t offset, uint32_t bytes,
+                  const char* mnemonic, Where where);
+
+ private:
+  void check_writable(Thread& self, uint32_t offset, uint32_t bytes, bool same_value, const char* mnemonic,
+                      Where where);
+
+  struct Read {
+    Clock clock = 0;
+    Site site = 0;
+  };
+  std::vector<Write> writes_;                // by cell
+  std::vector<Site> write_sites_;            // by cell
+  std::vector<std::vector<Read>> reads_;     // by warp of the cluster, by cell
+  std::vector<std::vector<uint8_t>> lanes_;  // of the newest read: by warp, by cell
+};
+
+}  // namespace cpu
