@@ -135,6 +135,12 @@ def test_changed_names_the_tensor_bit_by_bit():
     assert tensors.sample.distribution == "shifted"
 
 
+def test_equal_bits_are_more_and_less_than_equal_values():
+    zero, nan = torch.zeros(1, dtype=torch.float16), torch.full((1,), torch.nan)
+    assert not inputs.same_bits(zero, -zero)
+    assert inputs.same_bits(nan, nan.clone())
+
+
 def test_loading_keeps_addresses():
     tensors = inputs.make(PROBLEM, "normal", 0, "cpu")
     addresses = [tensors.q.data_ptr(), tensors.k.data_ptr(), tensors.v.data_ptr()]

@@ -109,7 +109,7 @@ FAULTS = {
     "infinite O": ("finite", lambda q, k, v, o, lse: o[0, 0, 0, 0].fill_(math.inf)),
     "O keeps an element": ("unwritten", lambda q, k, v, o, lse: o[0, 1, 5, 3:4].view(torch.int16).fill_(0x7FAD)),
     "input zeroed": ("inputs_changed", lambda q, k, v, o, lse: v.zero_()),
-    "input negated zero": ("inputs_changed", lambda q, k, v, o, lse: k[0, 0, 0].neg_()),
+    "input negated": ("inputs_changed", lambda q, k, v, o, lse: k[0, 0, 0, 0].neg_()),
     "write after O": ("guard_band", lambda q, k, v, o, lse: _beyond(o, 1).fill_(1)),
     "write far after O": ("guard_band", lambda q, k, v, o, lse: _beyond(o, 255 * 64).fill_(1)),
     "write before O": ("guard_band", lambda q, k, v, o, lse: _beyond(o, -1).fill_(1)),
