@@ -18,7 +18,7 @@ from markupsafe import Markup
 from harness import scorecard
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS
-from reports import figures, listing, pages
+from reports import drawing, figures, listing, pages
 from reports.dataset import Dataset, load, tile_slug
 
 ROOT = Path(__file__).resolve().parent
@@ -97,7 +97,7 @@ def _environment(main: Dataset | None) -> Environment:
         "ladders": LADDERS,
         "guide": GUIDE,
         "twins": TWINS,
-        "label": figures.label,
+        "label": drawing.label,
         "cell_title": figures.cell_title,
         "recorded_on": main.provenance() if main else "nothing recorded yet",
     }

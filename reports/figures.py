@@ -6,74 +6,38 @@ interquartile range of the samples. Open marker: an earlier version of the kerne
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from harness import scorecard, techniques
+from harness import results, techniques
 from harness.problem import Problem
-from harness.scorecard import Hashes
 from harness.techniques import TWINS, Technique
-from reports.dataset import Dataset, Point, load, quartiles
+from reports.dataset import Dataset, Point, load
+from reports.drawing import (
+    COLORS,
+    LABELS,
+    MARKERS,
+    MUTED,
+    PAPER,
+    PEAK,
+    SHORT,
+    WIDTH,
+    apart,
+    end_labels_below,
+    label,
+    new_axes,
+    to_svg,
+    vertical_lines,
+    whisker,
+)
 
 ROOT = Path(__file__).resolve().parent
-
-INK, MUTED, GRID, PAPER = "#1b1f24", "#66707c", "#e3e7ec", "#ffffff"
-COLORS = {"cuda": "#1a8754", "triton": "#2456d6", "triton_native": "#6a9fe0"}
-MARKERS = {"cuda": "o", "triton": "s", "triton_native": "D"}
-LABELS = {
-    "cuda": "CUDA",
-    "triton": "Triton",
-    "triton_native": "Triton native",
-    "gluon": "Gluon",
-    "sdpa_cudnn": "cuDNN",
-    "sdpa_flash": "FlashAttention-2 (SDPA)",
-    "sdpa_math": "SDPA math",
-    "flex": "FlexAttention",
-    "fa2": "flash-attn 2",
-    "fa3": "flash-attn 3",
-    "fa4": "flash-attn 4",
-}
-PEAK = "tensor peak"
-SHORT = {"sdpa_flash": "FA2", "sdpa_cudnn": "cuDNN", "flex": "Flex"}
-
-WIDTH = 5.0
-"""Inches of a figure in a page: at the width of a phone its text is still about 10 px high."""
-
-STYLE = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 10,
-    "axes.edgecolor": GRID,
-    "axes.labelcolor": MUTED,
-    "axes.titlecolor": INK,
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
-    "grid.color": GRID,
-    "grid.linewidth": 0.8,
-    "text.color": INK,
-    "xtick.color": MUTED,
-    "ytick.color": INK,
-    "xtick.labelsize": 9,
-    "ytick.labelsize": 10,
-    "axes.labelsize": 9,
-    "figure.dpi": 72,
-}
-
-
-def label(backend: str) -> str:
-    """The name of a backend for people, a version kept: fa4@4.0.0 -> flash-attn 4 4.0.0."""
-    name, _, version = backend.partition("@")
-    return f"{LABELS.get(name, name)} {version}".strip()
 
 
 def cell_title(problem: Problem) -> str:
@@ -89,7 +53,7 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
 
     The version that stands alone (not `embed`) also has each rung's gain and where the rows come from.
     """
-    figure, axes = _axes(WIDTH if embed else 8.4, 1.65 + 0.32 * len(rungs) + (0 if embed else 0.3))
+    figure, axes = new_axes(WIDTH if embed else 8.0, 1.65 + 0.32 * len(rungs) + (0 if embed else 0.3))
     peak = data.speed_of_light()
     ends: dict[str, float] = {}
     notes: dict[int, list[str]] = {}
@@ -117,14 +81,18 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
     lines = {SHORT.get(name, label(name)): value for name, value in peers.items() if value}
     if peak:
         lines[PEAK] = peak
-    levels = _vertical_lines(axes, lines, right)
-    _end_labels_below(axes, ends, len(rungs), right)
+    levels = vertical_lines(axes, lines, right)
+    end_labels_below(axes, ends, len(rungs), right)
     axes.grid(visible=False, axis="y")
-    axes.set_title(cell_title(problem), loc="left", pad=8 + 12 * levels)
+    what, _, size = cell_title(problem).partition("  ")
+    title = f"{what}  {size}" if embed else f"FlashAttention forward, {what}"
+    axes.set_title(title, loc="left", pad=8 + 12 * levels)
     if not embed:
-        _gains(axes, data, experiment, problem, rungs)
-        figure.supxlabel(data.provenance(), size=8, color=MUTED, x=0.99, ha="right")
-    return _svg(figure, f"ladder {experiment} {problem.slug}", embed)
+        linked = _gains(axes, data, experiment, problem, rungs)
+        note = "\n† between two interleaved groups, over the cuDNN of each" if linked else ""
+        figure.supxlabel(f"{size[1:-1]}, {data.provenance()}{note}", size=8, color=MUTED)
+        figure.set_layout_engine("constrained", rect=(0.015, 0.02, 0.965, 0.96))
+    return to_svg(figure, f"ladder {experiment} {problem.slug}", embed)
 
 
 def step(data: Dataset, experiment: str, problems: Sequence[Problem], technique: Technique) -> str | None:
@@ -140,15 +108,17 @@ def step(data: Dataset, experiment: str, problems: Sequence[Problem], technique:
                 lines.append((name, backend, point, before))
     if not lines:
         return None
-    figure, axes = _axes(WIDTH, 0.7 + 0.26 * len(lines))
+    figure, axes = new_axes(WIDTH, 0.7 + 0.26 * len(lines))
     right = max(point.tflops or 0 for *_, point, _ in lines) * 1.6
     for row, (_, backend, point, before) in enumerate(lines):
         color, filled = COLORS[backend], point.counts
         value = point.tflops or 0
         if before and before.tflops:
-            axes.plot([before.tflops, value], [row, row], color=color, lw=2, ls="-" if point.row != before.row else ":")
+            axes.plot(
+                [before.tflops, value], [row, row], color=color, lw=2, ls=":" if point.kind == "same_program" else "-"
+            )
             axes.plot([before.tflops], [row], marker="|", ms=10, mew=2, color=color)
-        _whisker(axes, point, row, color)
+        whisker(axes, point, row, color)
         axes.plot([value], [row], MARKERS[backend], ms=7, color=color, mfc=color if filled else PAPER)
         text = _step_text(data, point, before)
         farthest = max(value, (before.tflops if before else 0) or 0)
@@ -159,7 +129,7 @@ def step(data: Dataset, experiment: str, problems: Sequence[Problem], technique:
         tick.set_color(COLORS[backend])
     axes.set(xlim=(0, right), ylim=(len(lines) - 0.5, -0.5), xlabel="TFLOPS", ylabel="")
     axes.grid(visible=False, axis="y")
-    return _svg(figure, f"step {technique.name}", embed=True)
+    return to_svg(figure, f"step {technique.name}", embed=True)
 
 
 def lengths(data: Dataset, experiment: str, problems: Sequence[Problem]) -> str | None:
@@ -177,14 +147,14 @@ def lengths(data: Dataset, experiment: str, problems: Sequence[Problem]) -> str 
             series[backend] = (technique, points)
     if not series:
         return None
-    samples = [
+    samples: list[dict[str, Any]] = [
         {"backend": backend, "seq": problem.seq_q, "tflops": problem.tflops(ms)}
         for backend, (_, points) in series.items()
         for problem, point in zip(problems, points, strict=True)
         if point.counts and point.row
         for ms in point.row["samples_ms"]
     ]
-    figure, axes = _axes(WIDTH, 3.6)
+    figure, axes = new_axes(WIDTH, 3.6)
     palette = {backend: COLORS.get(backend, MUTED) for backend in series}
     sns.lineplot(
         pd.DataFrame(samples),
@@ -206,7 +176,7 @@ def lengths(data: Dataset, experiment: str, problems: Sequence[Problem]) -> str 
     axes.set_xticks(ticks, [f"{n // 1024}k" if n % 1024 == 0 else str(n) for n in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set(ylim=(0, top), xlabel="sequence length (batch x length constant)", ylabel="TFLOPS")
-    heights = _apart({backend: _last(points) for backend, (_, points) in series.items()}, top * 0.052)
+    heights = apart({backend: _last(points) for backend, (_, points) in series.items()}, top * 0.052)
     for backend, (technique, _) in series.items():
         text = f"{label(backend)} {technique}" if technique else SHORT.get(backend, label(backend))
         color = COLORS.get(backend, MUTED)
@@ -220,14 +190,20 @@ def lengths(data: Dataset, experiment: str, problems: Sequence[Problem]) -> str 
             annotation_clip=False,
         )
     axes.grid(visible=False, axis="x")
-    title = cell_title(problems[0])
-    axes.set_title(re.sub(r"  \(.*", "", title), loc="left")
-    return _svg(figure, f"lengths {problems[0].head_dim} {problems[0].causal}", embed=True)
+    axes.set_title(cell_title(problems[0]).partition("  ")[0], loc="left")
+    return to_svg(figure, f"lengths {problems[0].head_dim} {problems[0].causal}", embed=True)
 
 
-def readme(output: Path, *, recorded: Path = ROOT / "recorded", hashes: Hashes | None = None) -> list[Path]:
-    """Writes README's figures from recorded rows alone; an empty list while nothing is recorded."""
-    datasets = load(recorded, (), scorecard.checkout_hashes() if hashes is None else hashes)
+def readme(output: Path, *, recorded: Path = ROOT / "recorded") -> list[Path]:
+    """Writes README's figures; an empty list while nothing is recorded.
+
+    From recorded rows alone, the newest version of each kernel in them: editing a kernel does not change the picture,
+    recording it does.
+    """
+    rows = [row for _, path in results.iter_recorded(recorded) for row in results.read(path)]
+    timed = sorted((row for row in rows if row["kind"] == "timing"), key=lambda row: row["time"])
+    newest = {(row["technique"], row["backend"]): row["source_sha256"] for row in timed if row.get("technique")}
+    datasets = load(recorded, (), newest)
     data = next((data for data in datasets if "ladder" in data.experiments()), None)
     if data is None:
         return []
@@ -237,14 +213,6 @@ def readme(output: Path, *, recorded: Path = ROOT / "recorded", hashes: Hashes |
     path = output / "ladder.svg"
     path.write_text(ladder(data, "ladder", problem, rungs, embed=False))
     return [path]
-
-
-def _axes(width: float, height: float) -> tuple[Figure, Axes]:
-    sns.set_theme(context="notebook", style="whitegrid", rc=STYLE)
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots()
-    sns.despine(fig=figure, left=True, bottom=True)
-    return figure, axes
 
 
 def _climb(axes: Axes, points: Sequence[Point], backend: str) -> None:
@@ -258,81 +226,28 @@ def _climb(axes: Axes, points: Sequence[Point], backend: str) -> None:
                 again = point.kind == "same_program"
                 axes.plot([last[1], point.tflops], [last[0], row], color=color, lw=2, ls=(0, (2, 2)) if again else "-")
             last = (row, point.tflops)
-        _whisker(axes, point, row, color)
+        whisker(axes, point, row, color)
         size, fill = (3.5, color) if point.kind == "same_program" else (6.5, color if point.counts else PAPER)
         axes.plot([point.tflops], [row], MARKERS[backend], ms=size, color=color, mfc=fill, mew=1.5, zorder=3)
 
 
-def _whisker(axes: Axes, point: Point, row: float, color: str) -> None:
-    if point.row:
-        low, _, high = quartiles(point.row)
-        axes.plot([low, high], [row, row], color=color, lw=5, alpha=0.35, solid_capstyle="butt", zorder=2)
+def _gains(axes: Axes, data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Technique]) -> bool:
+    """Two columns beside the plot: what each rung buys over its parent, in CUDA and in Triton.
 
-
-def _vertical_lines(axes: Axes, lines: dict[str, float], right: float) -> int:
-    """Peers and the peak as vertical lines, their names above, each in the lowest row where it collides with none.
-
-    Returns how many rows of names there are.
+    Returns whether a step is marked with † for being between two interleaved groups.
     """
-    per_character = 5.4 / 72 / (axes.get_figure(root=True).get_size_inches()[0] * 0.68) * right
-    taken = [-right] * len(lines)
-    for name, value in sorted(lines.items(), key=lambda item: item[1]):
-        text = f"{name} {value:.0f}"
-        align = "right" if value > 0.9 * right else "center"
-        width = len(text) * per_character
-        begin = value - (width if align == "right" else width / 2)
-        level = next((place for place, end in enumerate(taken) if end < begin))
-        taken[level] = begin + width
-        axes.axvline(value, color=MUTED, lw=1.2, ls="-" if name == PEAK else (0, (5, 2)), zorder=1)
-        axes.annotate(
-            text,
-            (value, 1),
-            xycoords=("data", "axes fraction"),
-            xytext=(2 if align == "right" else 0, 4 + 11 * level),
-            textcoords="offset points",
-            color=MUTED,
-            size=9,
-            ha=align,
-            va="bottom",
-            annotation_clip=False,
-        )
-    return sum(end > -right for end in taken)
-
-
-def _end_labels_below(axes: Axes, ends: dict[str, float], rungs: int, right: float) -> None:
-    """The languages' names under the last rung, where their lines end."""
-    order = sorted(ends, key=lambda backend: ends[backend])
-    for place, backend in enumerate(order):
-        value = ends[backend]
-        align = "center" if len(order) == 1 else "right" if place == 0 else "left"
-        text = f"{LABELS[backend]} {value:.0f}"
-        close = place == 1 and len(order) == 3 and ends[order[2]] - value < 0.22 * right
-        axes.annotate(
-            text,
-            (value, rungs - 0.5),
-            xytext=(-4 if align == "right" else 4, -2 - 12 * close),
-            textcoords="offset points",
-            color=COLORS[backend],
-            weight="bold",
-            size=10,
-            ha=align,
-            va="top",
-            annotation_clip=False,
-        )
-    axes.tick_params(axis="x", pad=26 if len(order) > 1 else 14)
-
-
-def _gains(axes: Axes, data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Technique]) -> None:
-    """Two columns beside the plot: what each rung buys over its parent, in CUDA and in Triton."""
+    linked = False
     for column, backend in enumerate(("cuda", "triton")):
-        place = 1.1 + 0.12 * column
+        place = 1.13 + 0.15 * column
         style: dict[str, Any] = {"color": COLORS[backend], "ha": "right", "va": "center", "annotation_clip": False}
         axes.annotate(f"{LABELS[backend]}\nstep", (place, 1.06), xycoords="axes fraction", size=9, **style)
         for row, rung in enumerate(rungs):
             again = data.point(experiment, problem, rung.name, backend).kind == "same_program"
             gain = data.gain(experiment, problem, rung, backend)
-            text = "=" if again else f"{gain.value:.2f}×" if gain else "–"
+            text = "=" if again else f"{gain.value:.2f}×{'†' * gain.linked}" if gain else "–"
+            linked |= not again and gain is not None and gain.linked
             axes.annotate(text, (place, row), xycoords=("axes fraction", "data"), size=10, **style)
+    return linked
 
 
 def _step_text(data: Dataset, point: Point, before: Point | None) -> str:
@@ -346,34 +261,6 @@ def _step_text(data: Dataset, point: Point, before: Point | None) -> str:
 
 def _last(points: Sequence[Point]) -> float:
     return next((point.tflops for point in reversed(points) if point.counts and point.tflops), 0.0)
-
-
-def _apart(heights: dict[str, float], gap: float) -> dict[str, float]:
-    """The heights, pushed upwards as little as it takes to be `gap` apart."""
-    placed: dict[str, float] = {}
-    floor = float("-inf")
-    for name, height in sorted(heights.items(), key=lambda item: item[1]):
-        placed[name] = floor = max(height, floor + gap)
-    return placed
-
-
-def _svg(figure: Figure, name: str, embed: bool) -> str:
-    """SVG text. `embed`: for a page, with live text and with colours that follow the page's light or dark theme;
-    otherwise a file of its own, text as outlines on white, the same wherever it is shown."""
-    buffer = io.StringIO()
-    rc: dict[str, Any] = {"svg.hashsalt": name, "svg.fonttype": "none" if embed else "path"}
-    with mpl.rc_context(rc):
-        figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=embed, facecolor=PAPER)
-    text = buffer.getvalue()
-    if not embed:
-        return text
-    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text[text.index("<svg") :], flags=re.DOTALL)
-    text = re.sub(r' id="(?:figure|axes|patch|text|line2d|matplotlib\.axis|[xy]tick|\w+Collection)_\d+"', "", text)
-    text = re.sub(r'<svg ([^>]*?)width="[\d.]+pt" height="[\d.]+pt"|<svg ', r'<svg role="img" \1', text, count=1)
-    theme = {INK: "ink", MUTED: "muted", GRID: "grid", PAPER: "paper"} | {color: name for name, color in COLORS.items()}
-    for color, variable in theme.items():
-        text = text.replace(color, f"var(--{variable})")
-    return text
 
 
 if __name__ == "__main__":

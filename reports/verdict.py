@@ -15,7 +15,7 @@ from harness import sources, techniques
 from harness.problem import Problem
 from harness.techniques import TWINS, Technique
 from reports.dataset import Dataset, Point, geometric_mean
-from reports.figures import LABELS
+from reports.drawing import LABELS
 
 NOTHING = 0.02
 """A gain below 2% in either direction is told as "nothing": it is within what another tile or compiler moves."""

@@ -267,7 +267,7 @@ def test_readme_figures_are_the_recorded_rows(tmp_path: Path) -> None:
 
 
 def test_readme_figure_stands_alone(recorded: Path, tmp_path: Path) -> None:
-    (path,) = figures.readme(tmp_path, recorded=recorded, hashes=synthetic.hashes())
+    (path,) = figures.readme(tmp_path, recorded=recorded)
     text = path.read_text()
     assert "<text" not in text  # outlines: no font is needed where it is shown
     assert "var(--" not in text
