@@ -5,7 +5,7 @@ Builds on scalar; changes both dot products from fp32 FMA to mma.sync, with P ro
 One program holds BLOCK_M query rows and walks the keys, BLOCK_N at a time. Q, K and V tiles go global -> registers ->
 shared memory -> fragments, one K and one V tile at a time (num_stages=1: nothing is pipelined). Core Triton picks
 ldmatrix and swizzles shared memory by itself, and keeps scores in registers unless it lays the warps along the
-columns, which it does when BLOCK_M < HEAD_DIM (mma.sync only): then row max, row sum and P cross shared memory.
+columns, as Triton 3.6 does for mma.sync when BLOCK_M < HEAD_DIM: then row max, row sum and P cross shared memory.
 """
 
 import triton
