@@ -18,7 +18,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -104,19 +105,19 @@ def sanitizer_runtime() -> str:
 
 def _runtime(root: Path, options: Sequence[str]) -> Path:
     """The runtime as one relocatable object."""
-    units = sorted((root / "cpu" / "runtime").glob("*.cpp"))
-    objects = []
-    for unit in units:
-        command = [compiler(), *options, "-O3", "-c", str(unit)]
-        objects.append(
-            _made(
-                f"runtime_{unit.stem}",
-                "o",
-                [unit, *_included([unit], root)],
-                options,
-                lambda out, command=command: [*command, "-o", str(out)],
-            )
+
+    def compiled(unit: Path) -> Path:
+        made_from = [unit, *_included([unit], root)]
+        return _made(
+            f"runtime_{unit.stem}",
+            "o",
+            made_from,
+            options,
+            lambda out: [compiler(), *options, "-O3", "-c", str(unit), "-o", str(out)],
         )
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(compiled, sorted((root / "cpu" / "runtime").glob("*.cpp"))))
     return _made(
         "runtime", "o", objects, (), lambda out: [compiler(), "-r", "-nostdlib", *map(str, objects), "-o", str(out)]
     )
@@ -134,7 +135,9 @@ def _included(found: list[Path], root: Path) -> list[Path]:
     return found[given:]
 
 
-def _made(name: str, suffix: str, made_from: Sequence[Path], options: Sequence[str], command) -> Path:
+def _made(
+    name: str, suffix: str, made_from: Sequence[Path], options: Sequence[str], command: Callable[[Path], list[str]]
+) -> Path:
     """The file that `command(output)` makes, unless the same contents and options made it before."""
     digest = hashlib.sha256(_version().encode())
     for path in made_from:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,27 @@ class Library:
         """What the last launch did wrong, one `name: text [place]` per line; empty when nothing."""
         return self.handle.diagnosis().decode()
 
-    def counters(self) -> dict[str, Any]:
-        """What the launches since the last `configure` counted."""
+    def counters(self) -> list[dict[str, Any]]:
+        """What the launches since the last `configure` counted: one dict per instruction site, in source order.
+
+        `file`, `line`, `column`, `mnemonic`: the wrapper call. `executions` by warps and `lanes` in them. Where data
+        moves: its `path`, `width` (bytes per lane), `bytes`; in shared memory `wavefronts` (passes over the 32 banks)
+        and `bank_conflicts` (passes beyond the least), with `example_addresses` of the 32 lanes (bytes from the start
+        of shared memory, None: took no part) in one execution with the most conflicts; in global memory `sectors` of
+        32 bytes and `least_sectors`, as many as the bytes would fill.
+        """
         return json.loads(self.handle.counters().decode())
+
+
+def totals(sites: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Sums over the sites of one kernel: bank conflicts, wavefronts, sectors, bytes by path, executions by mnemonic."""
+    sums: dict[str, Any] = {
+        name: sum(site.get(name, 0) for site in sites)
+        for name in ("bank_conflicts", "wavefronts", "sectors", "least_sectors")
+    }
+    paths, mnemonics = Counter[str](), Counter[str]()
+    for site in sites:
+        mnemonics[site["mnemonic"]] += site["executions"]
+        if "bytes" in site:
+            paths[site["path"]] += site["bytes"]
+    return {**sums, "bytes": dict(paths), "executions": dict(mnemonics)}

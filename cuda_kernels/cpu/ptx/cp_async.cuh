@@ -8,9 +8,11 @@ DEVICE void cp_async_cg_16(uint32_t shared, const void* global, Where where = Wh
   cpu::cp_async(shared, global, 16, "cp_async_cg_16", where);
 }
 
-DEVICE void cp_async_commit_group() { cpu::cp_async_commit_group(); }
+DEVICE void cp_async_commit_group(Where where = Where::current()) {
+  cpu::cp_async_commit_group("cp_async_commit_group", where);
+}
 
 template <int PENDING>
-DEVICE void cp_async_wait_group() {
-  cpu::cp_async_wait_group(PENDING);
+DEVICE void cp_async_wait_group(Where where = Where::current()) {
+  cpu::cp_async_wait_group(PENDING, "cp_async_wait_group", where);
 }

@@ -8,18 +8,19 @@
 namespace cpu {
 
 void cp_async(uint32_t shared, const void* global, uint32_t bytes, const char* mnemonic, Where where) {
-  global_load(global, bytes, mnemonic, where);
-  std::memset(shared_take_off(shared, bytes, mnemonic, where), 0xff, bytes);
+  copy_to_shared(shared, global, bytes, mnemonic, where);
   current().copies->open.push_back({shared - SHARED_BASE, global, bytes});
 }
 
-void cp_async_commit_group() {
+void cp_async_commit_group(const char* mnemonic, Where where) {
+  count_thread(mnemonic, where);
   Copies& copies = *current().copies;
   copies.committed.push_back(std::move(copies.open));
   copies.open.clear();
 }
 
-void cp_async_wait_group(int pending) {
+void cp_async_wait_group(int pending, const char* mnemonic, Where where) {
+  count_thread(mnemonic, where);
   Thread& self = current();
   Block& block = *self.block;
   Copies& copies = *self.copies;

@@ -39,6 +39,7 @@ Barrier& arrive(Thread& self, const char* mnemonic, uint32_t number, int expecte
 void barrier_sync(const char* mnemonic, uint32_t number, int expected, Where where) {
   Warp* warp = gather(mnemonic, where, nullptr);
   if (!warp) return;
+  count_warp(*warp, mnemonic, where);
   Thread& self = current();
   Barrier& barrier = arrive(self, mnemonic, number, expected, where);
   barrier.waiting.push_back(warp);
@@ -54,6 +55,7 @@ void barrier_sync(const char* mnemonic, uint32_t number, int expected, Where whe
 void barrier_arrive(const char* mnemonic, uint32_t number, int expected, Where where) {
   Warp* warp = gather(mnemonic, where, nullptr);
   if (!warp) return;
+  count_warp(*warp, mnemonic, where);
   open_when_full(arrive(current(), mnemonic, number, expected, where), *warp->block);
   complete(*warp);
 }
@@ -66,6 +68,7 @@ void barriers_after_return(Block& block) {
 void barrier_warp(const char* mnemonic, Where where) {
   Warp* warp = gather(mnemonic, where, nullptr);
   if (!warp) return;
+  count_warp(*warp, mnemonic, where);
   order_warp(*warp);
   complete(*warp);
 }

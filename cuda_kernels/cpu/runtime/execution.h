@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <runtime/clocks.h>
+#include <runtime/counters.h>
 #include <runtime/fiber.h>
 #include <runtime/shadow.h>
 #include <runtime/where.h>
@@ -118,6 +119,7 @@ struct Cluster {
   std::vector<std::unique_ptr<Stack>> stacks;
   std::vector<Copies> copies;  // by agent
   std::vector<Clock> clocks;   // by agent
+  Counters counters;
   Fiber scheduler;
   bool abandoned = false;
   uint64_t random_state = 1;
@@ -154,6 +156,10 @@ void warp_collective(const char* mnemonic, Where where, Operands operands, Execu
     complete(*warp);
   }
 }
+
+// Count an instruction that moves no data: of the whole warp, of this thread.
+void count_warp(const Warp& warp, const char* mnemonic, Where where);
+void count_thread(const char* mnemonic, Where where);
 
 // What this thread did until now is part of `told` from now on.
 void release(Thread& self, Knowledge& told);

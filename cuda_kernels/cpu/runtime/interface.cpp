@@ -1,11 +1,13 @@
 #include <runtime/interface.h>
 
+#include <runtime/counters.h>
 #include <runtime/diagnosis.h>
 #include <runtime/global.h>
 #include <runtime/options.h>
 
 void configure(uint64_t seed, int checks, int counters, int os_threads) {
   cpu::options() = {seed, checks != 0, counters != 0, os_threads};
+  cpu::all_counters().clear();
 }
 
 const char* diagnosis() { return cpu::diagnoses(); }
@@ -18,4 +20,8 @@ void watch(const char* name, const void* base, int element_bytes, const int64_t*
 
 void forget() { cpu::forget_tensors(); }
 
-const char* counters() { return "{}"; }
+const char* counters() {
+  static std::string text;
+  text = cpu::all_counters().json();
+  return text.c_str();
+}

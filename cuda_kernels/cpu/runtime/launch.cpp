@@ -50,6 +50,7 @@ int launch_grid(const Launch& launch) {
   for (int i = 1; i < workers; ++i) threads.emplace_back(work, std::ref(*clusters[i]));
   work(*clusters[0]);
   for (std::thread& thread : threads) thread.join();
+  for (auto& cluster : clusters) cluster->counters.collect_into(all_counters());
   if (options().checks && !diagnosed()) end_outputs();
   return diagnosed();
 }

@@ -4,6 +4,7 @@
 
 #include <runtime/memory.h>
 #include <runtime/numbers.h>
+#include <runtime/options.h>
 
 // The inner loops once more for processors with 8-wide fused multiply-add; chosen when the library is loaded.
 #if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
@@ -36,12 +37,18 @@ VECTORIZED void multiply(float* __restrict c, const uint16_t* __restrict a, cons
 void ldmatrix(uint32_t* r, int matrices, bool transposed, uint32_t address, const char* mnemonic, Where where) {
   // Each lane checks its own row, so that a diagnosis names the lane; only the addresses of the matrices loaded count.
   const std::byte* row = nullptr;
-  if (current().lane < matrices * 8) row = shared_load(address, 16, mnemonic, where);
+  if (current().lane < matrices * 8) row = shared_read(address, 16, mnemonic, where);
   struct Row {
     uint32_t* r;
     const std::byte* bytes;
+    uint32_t address;
   };
-  warp_collective(mnemonic, where, Row{r, row}, [&](Row* const(&lanes)[LANES], Warp&) {
+  warp_collective(mnemonic, where, Row{r, row, address}, [&](Row* const(&lanes)[LANES], Warp& warp) {
+    if (options().counters) {
+      WarpAccess access{.mask = ALL_LANES >> (LANES - matrices * 8)};
+      for (int lane = 0; lane < matrices * 8; ++lane) access.shared[lane] = lanes[lane]->address;
+      warp.block->cluster->counters.count(mnemonic, where, Path::shared_to_registers, 16, access, warp);
+    }
     for (int matrix = 0; matrix < matrices; ++matrix) {
       uint16_t elements[8][8];
       for (int i = 0; i < 8; ++i) std::memcpy(elements[i], lanes[matrix * 8 + i]->bytes, 16);
@@ -60,7 +67,8 @@ void mma_m16n8k16(float* c, const uint32_t* a, const uint32_t* b, Format format,
     float* c;
     const uint32_t *a, *b;
   };
-  warp_collective(mnemonic, where, Fragments{c, a, b}, [&](Fragments* const(&lanes)[LANES], Warp&) {
+  warp_collective(mnemonic, where, Fragments{c, a, b}, [&](Fragments* const(&lanes)[LANES], Warp& warp) {
+    count_warp(warp, mnemonic, where);
     uint16_t a_matrix[16][16], b_matrix[16][8];
     float c_matrix[16][8];
     for (int lane = 0; lane < LANES; ++lane) {

@@ -28,15 +28,25 @@ void touch_global(const void* pointer, uint32_t bytes, bool is_store, const char
   if (options().checks) check_global(self, pointer, bytes, is_store, mnemonic, where);
 }
 
+void count(Path path, uint32_t bytes, uint32_t shared, const void* global, const char* mnemonic, Where where) {
+  const Thread& self = current();
+  if (options().counters) self.cluster->counters.count_lane(self, mnemonic, where, path, bytes, shared, global);
+}
+
 }  // namespace
 
-const std::byte* shared_load(uint32_t address, uint32_t bytes, const char* mnemonic, Where where) {
+const std::byte* shared_read(uint32_t address, uint32_t bytes, const char* mnemonic, Where where) {
   std::byte* found = locate(address, bytes, mnemonic, where);
   if (options().checks) current().block->shadow.load(current(), address - SHARED_BASE, bytes, mnemonic, where);
   return found;
 }
 
-void shared_store(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where) {
+const std::byte* shared_load(uint32_t address, uint32_t bytes, const char* mnemonic, Where where) {
+  count(Path::shared_to_registers, bytes, address, nullptr, mnemonic, where);
+  return shared_read(address, bytes, mnemonic, where);
+}
+
+void shared_write(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where) {
   std::byte* found = locate(address, bytes, mnemonic, where);
   if (options().checks) {
     const bool same_value = std::memcmp(found, value, bytes) == 0;
@@ -45,18 +55,27 @@ void shared_store(uint32_t address, const void* value, uint32_t bytes, const cha
   std::memcpy(found, value, bytes);
 }
 
-std::byte* shared_take_off(uint32_t address, uint32_t bytes, const char* mnemonic, Where where) {
+void shared_store(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where) {
+  count(Path::registers_to_shared, bytes, address, nullptr, mnemonic, where);
+  shared_write(address, value, bytes, mnemonic, where);
+}
+
+void copy_to_shared(uint32_t address, const void* source, uint32_t bytes, const char* mnemonic, Where where) {
+  count(Path::global_to_shared, bytes, address, source, mnemonic, where);
+  touch_global(source, bytes, false, mnemonic, where);
   std::byte* found = locate(address, bytes, mnemonic, where);
   if (options().checks) current().block->shadow.take_off(current(), address - SHARED_BASE, bytes, mnemonic, where);
-  return found;
+  std::memset(found, 0xff, bytes);
 }
 
 void global_load(const void* pointer, uint32_t bytes, const char* mnemonic, Where where) {
   touch_global(pointer, bytes, false, mnemonic, where);
+  count(Path::global_to_registers, bytes, 0, pointer, mnemonic, where);
 }
 
 void global_store(void* pointer, uint32_t bytes, const char* mnemonic, Where where) {
   touch_global(pointer, bytes, true, mnemonic, where);
+  count(Path::registers_to_global, bytes, 0, pointer, mnemonic, where);
 }
 
 }  // namespace cpu

@@ -11,11 +11,15 @@ namespace cpu {
 // lost its base is out of range.
 constexpr uint32_t SHARED_BASE = 0x400;
 
-// Where the bytes lie; fails unless they are inside the block's shared memory and aligned to their size.
+// All of these fail unless the bytes are inside the block's shared memory (a watched tensor) and aligned to their size.
+// Ordinary loads and stores of one lane.
 const std::byte* shared_load(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
 void shared_store(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where);
-// The destination of an asynchronous copy: nobody may touch it until it lands.
-std::byte* shared_take_off(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
+// A lane's part of an instruction that counts itself, such as ldmatrix.
+const std::byte* shared_read(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
+void shared_write(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where);
+// Starts a copy: the destination holds poison, and nobody may touch it until it lands.
+void copy_to_shared(uint32_t address, const void* source, uint32_t bytes, const char* mnemonic, Where where);
 void global_load(const void* pointer, uint32_t bytes, const char* mnemonic, Where where);
 void global_store(void* pointer, uint32_t bytes, const char* mnemonic, Where where);
 

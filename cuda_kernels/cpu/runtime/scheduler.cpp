@@ -33,6 +33,7 @@ void thread_main() {
   warp.returned |= 1u << self.lane;
   if (warp.collective_is_pending()) diverged_by_return(self);
   --self.block->running;
+  if (options().counters && warp.returned == ALL_LANES) self.cluster->counters.converge(warp);
   barriers_after_return(*self.block);
   suspend(self);
   std::abort();  // nobody wakes a thread that has returned
@@ -182,7 +183,10 @@ Warp* gather(const char* mnemonic, Where where, void* operands) {
   }
   gathering.arrived |= 1u << self.lane;
   gathering.operands[self.lane] = operands;
-  if (gathering.arrived == ALL_LANES) return &warp;
+  if (gathering.arrived == ALL_LANES) {
+    if (options().counters) self.cluster->counters.converge(warp);
+    return &warp;
+  }
   self.waiting = {mnemonic, where, 0, 0};
   suspend(self);
   return nullptr;
@@ -195,6 +199,16 @@ void complete(Warp& warp) {
   if (!self.cluster->preempting) return;
   warp.first_lane = self.cluster->random() % LANES;
   maybe_yield(self);
+}
+
+void count_warp(const Warp& warp, const char* mnemonic, Where where) {
+  if (options().counters)
+    warp.block->cluster->counters.count(mnemonic, where, Path::none, 0, {.mask = ALL_LANES}, warp);
+}
+
+void count_thread(const char* mnemonic, Where where) {
+  const Thread& self = current();
+  if (options().counters) self.cluster->counters.count_lane(self, mnemonic, where, Path::none, 0, 0, nullptr);
 }
 
 void release(Thread& self, Knowledge& told) {

@@ -14,6 +14,7 @@ T shuffle(T value, int source, const char* mnemonic, Where where) {
   };
   Exchange mine{value, {}, source};
   if (Warp* warp = gather(mnemonic, where, &mine)) {
+    count_warp(*warp, mnemonic, where);
     const auto lane = [&](int i) { return static_cast<Exchange*>(warp->gathering.operands[i]); };
     for (int i = 0; i < LANES; ++i) lane(i)->received = lane(lane(i)->source % LANES)->value;
     complete(*warp);

@@ -19,6 +19,9 @@ inline Site pack(Where where) {
   return static_cast<Site>(std::bit_cast<intptr_t>(where) - reinterpret_cast<intptr_t>(&SITE_ANCHOR));
 }
 
+// A mnemonic likewise: it is a literal of this library.
+inline uint32_t pack_name(const char* literal) { return static_cast<uint32_t>(literal - &SITE_ANCHOR); }
+
 inline Where unpack(Site site) {
   return std::bit_cast<Where>(reinterpret_cast<intptr_t>(&SITE_ANCHOR) + static_cast<int32_t>(site));
 }

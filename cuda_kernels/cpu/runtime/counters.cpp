@@ -1,0 +1,208 @@
+#include <runtime/counters.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include <runtime/execution.h>
+#include <runtime/memory.h>
+
+namespace cpu {
+namespace {
+
+constexpr int BANKS = 32, BANK_BYTES = 4, SECTOR_BYTES = 32;
+constexpr const char* PATH_NAMES[] = {"none",
+                                      "shared_to_registers",
+                                      "registers_to_shared",
+                                      "global_to_registers",
+                                      "registers_to_global",
+                                      "global_to_shared",
+                                      "shared_to_global"};
+
+bool touches_shared(Path path) {
+  return path == Path::shared_to_registers || path == Path::registers_to_shared || path == Path::global_to_shared;
+}
+bool touches_global(Path path) {
+  return path == Path::global_to_registers || path == Path::registers_to_global || path == Path::global_to_shared;
+}
+
+// A warp's access of up to 4 bytes a lane is one pass when no two lanes need different words of one bank; 8 bytes a
+// lane go by half warps, 16 by quarter warps. Returns {passes, passes without a conflict}.
+std::pair<int, int> wavefronts(const WarpAccess& access, uint32_t width) {
+  const int group = width <= BANK_BYTES ? LANES : LANES * BANK_BYTES / static_cast<int>(width);
+  int passes = 0, least = 0;
+  for (int first = 0; first < LANES; first += group) {
+    std::vector<uint32_t> words[BANKS];
+    size_t most = 0;
+    for (int lane = first; lane < first + group; ++lane) {
+      if (!(access.mask >> lane & 1)) continue;
+      for (uint32_t byte = 0; byte < width; byte += BANK_BYTES) {
+        const uint32_t word = (access.shared[lane] + byte) / BANK_BYTES;
+        auto& bank = words[word % BANKS];
+        if (std::find(bank.begin(), bank.end(), word) == bank.end()) bank.push_back(word);
+        most = std::max(most, bank.size());
+      }
+    }
+    passes += static_cast<int>(most);
+    least += most > 0;
+  }
+  return {passes, least};
+}
+
+// 32-byte sectors that the warp touches, and as many as its distinct bytes would fill.
+std::pair<int, int> sectors(const WarpAccess& access, uint32_t width) {
+  std::set<uint64_t> touched, chunks;
+  for (int lane = 0; lane < LANES; ++lane) {
+    if (!(access.mask >> lane & 1)) continue;
+    chunks.insert(access.global[lane]);
+    for (uint64_t byte = 0; byte < width; byte += std::min<uint64_t>(width, SECTOR_BYTES))
+      touched.insert((access.global[lane] + byte) / SECTOR_BYTES);
+  }
+  const size_t bytes = chunks.size() * width;
+  return {static_cast<int>(touched.size()), static_cast<int>((bytes + SECTOR_BYTES - 1) / SECTOR_BYTES)};
+}
+
+}  // namespace
+
+void SiteCounts::add(const WarpAccess& access, int warp) {
+  ++executions;
+  lanes += std::popcount(access.mask);
+  if (path == Path::none) return;
+  bytes += static_cast<uint64_t>(width) * std::popcount(access.mask);
+  uint64_t conflicts = 0;
+  if (touches_shared(path)) {
+    const auto [passes, least] = cpu::wavefronts(access, width);
+    wavefronts += passes;
+    least_wavefronts += least;
+    conflicts = passes - least;
+  }
+  if (touches_global(path)) {
+    const auto [touched, least] = cpu::sectors(access, width);
+    sectors += touched;
+    least_sectors += least;
+  }
+  if (executions == 1 || conflicts > example_conflicts) {
+    example = access;
+    example_conflicts = conflicts;
+    example_warp = warp;
+  }
+}
+
+void SiteCounts::add(const SiteCounts& other) {
+  if (!executions || other.example_conflicts > example_conflicts) {
+    example = other.example;
+    example_conflicts = other.example_conflicts;
+    example_warp = other.example_warp;
+  }
+  executions += other.executions;
+  lanes += other.lanes;
+  bytes += other.bytes;
+  wavefronts += other.wavefronts;
+  least_wavefronts += other.least_wavefronts;
+  sectors += other.sectors;
+  least_sectors += other.least_sectors;
+}
+
+SiteCounts& Counters::site(const char* mnemonic, Where where, Path path, uint32_t width) {
+  SiteCounts& counts = sites_[static_cast<uint64_t>(pack(where)) << 32 | pack_name(mnemonic)];
+  if (!counts.mnemonic) {
+    counts.mnemonic = mnemonic;
+    counts.where = where;
+    counts.path = path;
+    counts.width = width;
+  }
+  return counts;
+}
+
+void Counters::count(const char* mnemonic, Where where, Path path, uint32_t width, const WarpAccess& access,
+                     const Warp& warp) {
+  site(mnemonic, where, path, width).add(access, warp.index);
+}
+
+void Counters::count_lane(const Thread& self, const char* mnemonic, Where where, Path path, uint32_t width,
+                          uint32_t shared, const void* global) {
+  if (pending_.size() <= static_cast<size_t>(self.cluster_warp)) pending_.resize(self.cluster_warp + 1);
+  Pending& pending = pending_[self.cluster_warp][&site(mnemonic, where, path, width)];
+  const uint32_t turn = pending.next[self.lane]++;
+  if (turn == pending.accesses.size()) pending.accesses.emplace_back();
+  WarpAccess& access = pending.accesses[turn];
+  access.mask |= 1u << self.lane;
+  access.shared[self.lane] = shared;
+  access.global[self.lane] = reinterpret_cast<uint64_t>(global);
+}
+
+void Counters::converge(const Warp& warp) {
+  const size_t number = warp.threads[0]->cluster_warp;
+  if (number >= pending_.size()) return;
+  for (auto& [site, pending] : pending_[number])
+    for (const WarpAccess& access : pending.accesses) site->add(access, warp.index);
+  pending_[number].clear();
+}
+
+void Counters::collect_into(Counters& total) {
+  for (auto& [key, counts] : sites_) {
+    SiteCounts& sum = total.site(counts.mnemonic, counts.where, counts.path, counts.width);
+    sum.add(counts);
+  }
+  clear();
+}
+
+void Counters::clear() {
+  sites_.clear();
+  pending_.clear();
+}
+
+std::string Counters::json() const {
+  // Instances of one template share their sites.
+  std::map<std::tuple<std::string, unsigned, unsigned, std::string>, SiteCounts> sorted;
+  for (const auto& [key, counts] : sites_) {
+    std::string file = counts.where.file_name();
+    file = file.substr(file.rfind('/') + 1);
+    auto [at, fresh] = sorted.try_emplace({file, counts.where.line(), counts.where.column(), counts.mnemonic}, counts);
+    if (!fresh) at->second.add(counts);
+  }
+  std::string out = "[";
+  for (const auto& [at, site] : sorted) {
+    const SiteCounts* counts = &site;
+    const auto field = [&](const char* name, uint64_t value) {
+      out += std::string(", \"") + name + "\": " + std::to_string(value);
+    };
+    out += std::string(out.size() > 1 ? ",\n " : "") + "{\"mnemonic\": \"" + counts->mnemonic + "\", \"file\": \"" +
+           std::get<0>(at) + "\", \"path\": \"" + PATH_NAMES[static_cast<int>(counts->path)] + "\"";
+    field("line", counts->where.line());
+    field("column", counts->where.column());
+    field("executions", counts->executions);
+    field("lanes", counts->lanes);
+    if (counts->path != Path::none) {
+      field("width", counts->width);
+      field("bytes", counts->bytes);
+    }
+    if (touches_global(counts->path)) {
+      field("sectors", counts->sectors);
+      field("least_sectors", counts->least_sectors);
+    }
+    if (touches_shared(counts->path)) {
+      field("wavefronts", counts->wavefronts);
+      field("bank_conflicts", counts->wavefronts - counts->least_wavefronts);
+      field("example_conflicts", counts->example_conflicts);
+      field("example_warp", counts->example_warp);
+      out += ", \"example_addresses\": [";
+      for (int lane = 0; lane < LANES; ++lane) {
+        const bool active = counts->example.mask >> lane & 1;
+        out += (lane ? ", " : "") + (active ? std::to_string(counts->example.shared[lane] - SHARED_BASE) : "null");
+      }
+      out += "]";
+    }
+    out += "}";
+  }
+  return out + "]";
+}
+
+Counters& all_counters() {
+  static Counters counters;
+  return counters;
+}
+
+}  // namespace cpu
