@@ -64,14 +64,14 @@ def describe(argv: list[str] | None = None) -> dict[str, Any]:
     }
 
 
-def peaks(gpu: dict[str, Any] | None) -> dict[str, float] | None:
+def peaks(gpu: dict[str, Any] | None) -> dict[str, float | None] | None:
     """{tensor_tflops, fp32_tflops, bytes_per_s} at the highest clocks; an entry is None where the GPU is not in the
     tables. None without a GPU."""
     if gpu is None:
         return None
 
     def tflops(table: dict[tuple[int, int], int]) -> float | None:
-        per_clock = table.get(tuple(gpu["capability"]))  # type: ignore[arg-type]
+        per_clock = table.get((gpu["capability"][0], gpu["capability"][1]))
         clock = gpu["max_sm_mhz"]
         return round(gpu["sm_count"] * clock * per_clock / 1e6, 1) if per_clock and clock else None
 

@@ -53,7 +53,8 @@ def _merge(rows: Sequence[Row]) -> list[Row]:
     # An interrupted row says why there is a hole; where there is none, it says nothing.
     kept = [row for row in rows if row.get("status") != "interrupted" or results.key(row) not in final]
     newest = results.newest(kept)
-    measured = sorted((row for row in newest if row["kind"] != "environment"), key=results.key)
+    rest = (row for row in newest if row["kind"] != "environment")
+    measured = sorted(rest, key=lambda row: (results.key(row), row.get("group", "")))
     used = {row["environment"] for row in measured}
     described = (row for row in newest if row["kind"] == "environment" and row["id"] in used)
     return [*sorted(described, key=lambda row: row["id"]), *measured]

@@ -217,8 +217,8 @@ def _cool(sampler: clocks.Sampler, stopwatch: Stopwatch, *, busy: float) -> None
         stopwatch.sleep(0.02)
 
 
-def host_latency(call: Call, *, synchronize: Call, launches: int = 30) -> float:
-    """Median host time of one call in microseconds. The GPU works asynchronously; fewer than its queue is deep."""
+def host_latency(call: Call, *, synchronize: Call, launches: int = 20) -> float:
+    """Median host time of one call in microseconds. `launches` must be fewer than the GPU's queue is deep."""
     synchronize()
     samples = []
     for _ in range(launches):
@@ -229,7 +229,7 @@ def host_latency(call: Call, *, synchronize: Call, launches: int = 30) -> float:
     return statistics.median(samples)
 
 
-def graph_latency(call: Call, *, launches: int = 30) -> float | None:
+def graph_latency(call: Call, *, launches: int = 20) -> float | None:
     """Median host time in microseconds of replaying `call` as a CUDA graph, None when it cannot be captured."""
     graph = torch.cuda.CUDAGraph()
     stream = torch.cuda.current_stream()

@@ -115,7 +115,8 @@ class Worker:
 
     def _receive(self) -> Any:
         """The answer to the last call. Heartbeats on the way move the deadline."""
-        stage, label, partial = "start", None, {}
+        stage, label = "start", None
+        partial: dict[str, Any] = {}
         log_start = self._log.stat().st_size
         end = time.monotonic() + self._deadlines.start
 

@@ -82,6 +82,14 @@ def slow(q, k, v, o, lse, *, scale, causal):
     time.sleep(0.3)
 
 
+def asserts_on_device(q, k, v, o, lse, *, scale, causal):
+    lse.view(-1)[torch.tensor([lse.numel()], device=q.device)]
+
+
+def hangs_on_device(q, k, v, o, lse, *, scale, causal):
+    torch.cuda._sleep(2**62)
+
+
 class FakeVariant:
     label = ""
     compiler = None
@@ -144,6 +152,10 @@ def load(case: Case, on: str) -> FakeVariant:
     if name.startswith("timed_"):
         return TimedFault(globals()[name.removeprefix("timed_")])
     return FakeVariant(globals()[name])
+
+
+def prebuild(cases: list[Case], progress: Call) -> None:
+    progress(0, len(cases), "nothing to build")
 
 
 def environment_of(case: Case, on: str = "gpu") -> dict[str, str] | None:

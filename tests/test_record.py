@@ -82,6 +82,18 @@ def test_the_order_of_recording_does_not_change_a_byte(tmp_path: Path, root: Pat
     assert [path.name for path in recorded.parent.iterdir()] == ["ladder.jsonl"]
 
 
+def test_a_peer_is_kept_in_every_group_that_counts(tmp_path: Path, root: Path) -> None:
+    def peer(group: str) -> Row:
+        row = timing("", "e1", group=group, backend="sdpa_cudnn")
+        return {name: value for name, value in row.items() if name not in ("technique", "tile")}
+
+    groups = [(peer(name), timing(technique, "e1", group=name)) for name, technique in (("g1", "a"), ("g2", "b"))]
+    record.record(run_file(tmp_path, "1", environment("e1"), *groups[0], *groups[1]), root)
+    record.record(run_file(tmp_path, "2", environment("e1"), peer("g3"), timing("a", "e1", group="g3")), root)
+    rows = results.read(root / "h200/ladder.jsonl")
+    assert sorted(row["group"] for row in rows if row.get("backend") == "sdpa_cudnn") == ["g2", "g3"]
+
+
 def test_an_interrupted_row_replaces_nothing(tmp_path: Path, root: Path) -> None:
     record.record(run_file(tmp_path, "1", environment("e1"), timing("scalar", "e1", 1.0)), root)
     stopped = {"status": "interrupted", "reason": "Ctrl-C", "samples_ms": []}

@@ -54,10 +54,19 @@ TIMED = {
 }
 
 
+ON_DEVICE = {"asserts_on_device": "cuda_error", "hangs_on_device": "timeout", "right": "passed"}
+TIMED_ON_DEVICE = {
+    "timed_asserts_on_device": "cuda_error",
+    "timed_hangs_on_device": "timeout",
+    "right": "passed",
+    "right_too": "passed",
+}
+
+
 @contextmanager
 def registered() -> Iterator[None]:
     """The fakes as techniques of the registry."""
-    names = dict.fromkeys([*GATE, *TIMED, "slow"])
+    names = dict.fromkeys([*GATE, *TIMED, *ON_DEVICE, *TIMED_ON_DEVICE, "slow"])
     fake = tuple(Technique(name, "ampere", "a fake", mma="fma", tile={64: TILE}) for name in names)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")  # threads that wait for each other on a busy machine make times random
@@ -82,11 +91,15 @@ def run(path: Path, what: Experiment, **options: object) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def gated(fakes: object, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
+def gate_run(fakes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("gate") / "gate.jsonl"
-    rows = run(path, experiment(*GATE))
-    assert rows == results.read(path)
-    return {row["technique"]: row for row in rows if row["kind"] == "gate"}
+    assert run(path, experiment(*GATE)) == results.read(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def gated(gate_run: Path) -> dict[str, dict]:
+    return {row["technique"]: row for row in results.read(gate_run) if row["kind"] == "gate"}
 
 
 @pytest.mark.parametrize("name", GATE)
@@ -117,7 +130,7 @@ def test_a_re_exported_program_is_measured_once(gated: dict[str, dict]) -> None:
 
 
 @pytest.fixture(scope="module")
-def timed(fakes: object, tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
+def timed(fakes: None, tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
     path = tmp_path_factory.mktemp("time") / "time.jsonl"
     return run(path, experiment(*TIMED, peers=("sdpa_flash",)), modes=("burst",))
 
@@ -145,21 +158,19 @@ def test_a_group_has_an_anchor_and_an_a_a_pair(timed: list[dict]) -> None:
     assert again["flagged"] == (again["difference"] > 0.005)
 
 
-def test_resume_skips_what_is_final_and_repeats_what_was_interrupted(tmp_path: Path) -> None:
+def test_resume_skips_what_is_final_and_repeats_what_was_interrupted(gate_run: Path, tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    rows = run(path, experiment("right", "does_not_compile", "right_again"), modes=("burst",))
-    assert [row["kind"] for row in rows] == ["environment", "gate", "gate", "timing", "gate", "timing"]
-    again = run(path, experiment("right", "does_not_compile", "right_again"), modes=("burst",), resume=True)
-    assert [row["kind"] for row in again] == ["environment"]
-    kept = [row for row in rows if row["kind"] != "timing"]
-    with results.Writer(tmp_path / "cut.jsonl") as writer:
-        for row in kept:
-            writer.write(row)
-        writer.write({**rows[1], "kind": "timing", "mode": "burst", "status": "interrupted", "reason": "Ctrl-C"})
-    cut = run(
-        tmp_path / "cut.jsonl", experiment("right", "does_not_compile", "right_again"), modes=("burst",), resume=True
-    )
-    assert [(row["kind"], row.get("status")) for row in cut[1:]] == [("timing", "passed"), ("timing", "passed")]
+    path.write_bytes(gate_run.read_bytes())
+    what = experiment("right", "does_not_compile", "right_again")
+    with results.Writer(path) as writer:
+        right = next(row for row in results.read(path) if row.get("technique") == "right")
+        writer.write({**right, "kind": "timing", "mode": "burst", "status": "interrupted", "reason": "Ctrl-C"})
+    rows = run(path, what, modes=("burst",), resume=True)
+    assert [(row["kind"], row.get("technique"), row.get("status")) for row in rows[1:]] == [
+        ("timing", "right", "passed"),
+        ("timing", "right_again", "passed"),
+    ]
+    assert [row["kind"] for row in run(path, what, modes=("burst",), resume=True)] == ["environment"]
 
 
 def test_declined_cases_are_rows_too(tmp_path: Path) -> None:
@@ -218,3 +229,37 @@ def test_a_worker_dies_with_all_that_it_started(tmp_path: Path) -> None:
     assert not worker.alive
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+@pytest.mark.gpu
+def test_faults_on_the_device_cost_only_the_guilty(tmp_path: Path) -> None:
+    what = experiment(*ON_DEVICE, *(name for name in TIMED_ON_DEVICE if name != "right"), peers=("sdpa_flash",))
+    deadlines = Deadlines(start=120, load=60, launch=10, check=60)
+    rows = run(tmp_path / "run.jsonl", what, on="gpu", modes=("burst",), deadlines=deadlines)
+    gates = {row["technique"]: row["status"] for row in rows if row["kind"] == "gate" and "technique" in row}
+    timings = {row["technique"]: row["status"] for row in rows if row["kind"] == "timing" and "technique" in row}
+    assert gates == {**ON_DEVICE, **dict.fromkeys(TIMED_ON_DEVICE, "passed")}
+    assert timings == TIMED_ON_DEVICE
+
+
+@pytest.mark.gpu
+def test_a_small_ladder_is_gated_timed_and_inspected(tmp_path: Path) -> None:
+    what = replace(
+        experiment("mma_ldmatrix", "cp_async_pipeline", peers=("sdpa_cudnn", "sdpa_flash")),
+        backends=("cuda", "triton", "triton_native"),
+        problems=(Problem.square(1, 16, 1024, 128),),
+    )
+    path = tmp_path / "run.jsonl"
+    rows = runner.run(what, on="gpu", path=path)
+    assert {row["status"] for row in rows if row["kind"] == "gate"} == {"passed"}, path.with_suffix(".log").read_text()
+    timings = [row for row in rows if row["kind"] == "timing"]
+    assert {row["status"] for row in timings} <= {"passed", "not_converged"}
+    for row in timings:
+        assert row["call_us"]["launcher"] > 0
+        assert row["clocks"] is None or row["clocks"]["sm_mhz"] > 0
+    cuda, triton = (
+        next(row for row in timings if (row.get("technique"), row["backend"]) == ("mma_ldmatrix", backend))
+        for backend in ("cuda", "triton")
+    )
+    assert cuda["group"] == triton["group"]
+    assert (cuda["mma"], triton["mma"]) == ("mma_sync", "mma_sync")

@@ -24,7 +24,8 @@ def row(tile: Tile, milliseconds: float | None, problem: Problem = PROBLEM, **fi
 
 
 def test_the_fastest_tile_that_is_right_wins() -> None:
-    rows = [row(GRID[0], 3.0), row(GRID[1], None), row(GRID[2], 2.0), row(GRID[0], 1.0, backend="triton")]
+    wrong = row(GRID[1], 1.0, status="wrong", reason="last timed output")
+    rows = [row(GRID[0], 3.0), wrong, row(GRID[2], 2.0), row(GRID[0], 1.0, backend="triton")]
     assert tune.fastest(rows, "run") == [
         tiles.Selection("scalar", "cuda", "d64-causal", GRID[2], 3, "run"),
         tiles.Selection("scalar", "triton", "d64-causal", GRID[0], 1, "run"),
