@@ -156,6 +156,8 @@ def inspected(cells: Sequence[inspection.Cell], ptxas: str = "bundled") -> list[
     from harness import inspection
 
     stderr = Console(stderr=True)
+    if not stderr.is_terminal:
+        stderr.print(f"compiling {len(cells)} kernels; a second time they come from build/")
     found = track(inspection.inspect(cells, ptxas), "compiling", len(cells), console=stderr, transient=True)
     rows = {cell: inspection.row(cell, fields) for cell, fields in found}
     return [rows[cell] for cell in cells]
@@ -307,7 +309,7 @@ def bench(
 @app.command()
 def run(
     experiment: Annotated[str, typer.Argument(help="A name from `list`.")],
-    on: Where = None,
+    on: Annotated[On | None, typer.Option("--on", help="gpu by default; on cpu nothing is timed.")] = None,
     mode: Annotated[list[str] | None, typer.Option(help="burst, sustained; the experiment's by default.")] = None,
     resume: Annotated[bool, typer.Option(help="Continue the newest run of this experiment.")] = False,
 ) -> None:
@@ -315,13 +317,14 @@ def run(
     from harness import runner
 
     wanted = load_experiment(experiment)
+    place = where(on or On.gpu)
     for name in mode or []:
         if name not in ("burst", "sustained"):
             raise unknown("--mode", name, ("burst", "sustained"))
     earlier = sorted(RUNS.glob(f"*-{experiment}.jsonl"))
     path = earlier[-1] if resume and earlier else run_file(experiment)
     console.print(wanted.question)
-    rows = runner.run(wanted, on=where(on), path=path, resume=resume, modes=mode)
+    rows = runner.run(wanted, on=place, path=path, resume=resume, modes=mode)
     console.print(tables.timings(rows))
     show_failures(rows)
     console.print(f"`twinkernels record {path.relative_to(ROOT)}` keeps it", soft_wrap=True)

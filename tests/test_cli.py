@@ -71,7 +71,7 @@ finally:
         (("inspect", "scalar", "--arch", "sm_90"), "--arch: got 'sm_90'", "sm_90a"),
         (("inspect", "scalar", "--problem", "big"), "got 'big'", "expected a slug such as"),
         (("run", "lader"), "experiment: got 'lader'", "did you mean ladder"),
-        (("run", "ladder", "--mode", "brst"), "--mode: got 'brst'", "did you mean burst"),
+        (("run", "ladder", "--on", "cpu", "--mode", "brst"), "--mode: got 'brst'", "did you mean burst"),
     ],
 )
 def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str, hint: str) -> None:
@@ -83,7 +83,7 @@ def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str
 
 def test_a_gpu_asked_for_in_vain_is_bad_usage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    for arguments in (("check", "--on", "gpu"), ("bench", "scalar"), ("tune",)):
+    for arguments in (("check", "--on", "gpu"), ("bench", "scalar"), ("run", "ladder"), ("tune",)):
         code, output = invoke(*arguments)
         assert code == 2
         assert "twinkernels doctor" in output
@@ -191,8 +191,22 @@ def test_a_declined_cell_says_why() -> None:
     assert "multiples of the tile" in rows[cells[1]]["reason"]
 
 
-def test_the_experiments_are_runnable_files() -> None:
-    for name in cli.experiments():
-        source = (CHECKOUT / "experiments" / f"{name}.py").read_text()
-        assert source.startswith('"""')
-        assert 'if __name__ == "__main__":' in source
+@pytest.mark.parametrize("name", cli.experiments())
+def test_an_experiment_opens_with_its_question(name: str) -> None:
+    source = (CHECKOUT / "experiments" / f"{name}.py").read_text()
+    assert source.startswith('"""')
+    assert source.partition("\n")[0].endswith("?")
+    assert 'if __name__ == "__main__":' in source
+
+
+def test_an_experiment_is_a_script_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "experiments/ladder.py"],
+        cwd=CHECKOUT,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "got gpu, but torch sees none" in " ".join(done.stderr.split())
