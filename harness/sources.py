@@ -61,15 +61,24 @@ def source_sha256(backend: str, technique_path: str, root: Path | None = None) -
 
 
 def lines_of_code(path: Path) -> int:
-    """Lines that hold code: no blank lines, no comments, no docstrings."""
+    """Lines that hold code: no blank lines, no comments, no docstrings. 0 for Python that does not parse."""
     text = path.read_text()
     if path.suffix != ".py":
         return sum(bool(line.strip()) for line in _without_comments(text).splitlines())
+    tree = parse(path)
     lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+    for token in tokenize.generate_tokens(io.StringIO(text).readline) if tree.body else ():
         if token.type not in _NOT_CODE and token.string:
             lines.update(range(token.start[0], token.end[0] + 1))
-    return len(lines - _docstring_lines(ast.parse(text)))
+    return len(lines - _docstring_lines(tree))
+
+
+def parse(path: Path) -> ast.Module:
+    """The syntax tree of a Python file; an empty one where it does not parse, which is for its compilation to say."""
+    try:
+        return ast.parse(path.read_text())
+    except SyntaxError:
+        return ast.Module(body=[], type_ignores=[])
 
 
 def same_program(technique_path: str, language: str, root: Path | None = None) -> str | None:
@@ -85,7 +94,7 @@ def same_program(technique_path: str, language: str, root: Path | None = None) -
         code = [line.strip() for line in _without_comments(path.read_text()).splitlines() if line.strip()]
         match = re.fullmatch(r"#\s*include\s*<\w+(?:/\w+)*/(\w+)\.cu>", code[0]) if len(code) == 1 else None
         return match[1] if match else None
-    body = [node for node in ast.parse(path.read_text()).body if not _is_plumbing(node)]
+    body = [node for node in parse(path).body if not _is_plumbing(node)]
     if len(body) == 1 and isinstance(body[0], ast.ImportFrom):
         match = re.fullmatch(r"triton_kernels\.(?:\w+\.)+(\w+)", body[0].module or "")
         return match[1] if match else None
@@ -101,7 +110,7 @@ def _includes(path: Path, root: Path) -> list[Path]:
 def _imports(path: Path, root: Path) -> list[Path]:
     """Files of triton_kernels/ that `path` imports by their full name."""
     modules: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parse(path)):
         if isinstance(node, ast.ImportFrom) and not node.level and node.module:
             modules += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):

@@ -148,7 +148,7 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
 def question(name: str, root: Path = sources.ROOT) -> str:
     """The docstring of experiments/<name>.py; empty where there is no such file."""
     path = root / "experiments" / f"{name}.py"
-    return ast.get_docstring(ast.parse(path.read_text())) or "" if path.is_file() else ""
+    return (ast.get_docstring(sources.parse(path)) or "") if path.is_file() else ""
 
 
 def ladder_figures(data: Dataset, rungs: Sequence[Technique]) -> list[Figure]:

@@ -119,7 +119,7 @@ def missing_lever(technique: Technique, backend: str, root: Path = sources.ROOT)
     path = sources.kernel_file(backend, technique.path, root)
     if path.suffix != ".py" or not path.is_file():
         return ""
-    text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split())
+    text = " ".join((ast.get_docstring(sources.parse(path)) or "").split())
     found = re.search(r"[Tt]he missing lever is ([^:.;]+)", text)
     return found[1] if found else ""
 

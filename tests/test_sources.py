@@ -86,6 +86,14 @@ def test_lines_of_code(tree: Path) -> None:
     assert sources.lines_of_code(tree / "triton_kernels/ampere/second.py") == 2
 
 
+def test_python_that_does_not_parse_is_not_the_reports_problem(tree: Path) -> None:
+    path = tree / "triton_kernels/ampere/broken.py"
+    path.write_text("def f(:")
+    assert sources.lines_of_code(path) == 0
+    assert sources.same_program("ampere/broken", "triton", tree) is None
+    assert sources.files("triton", "ampere/broken", tree) == [path]
+
+
 def test_absent_kernel_and_unknown_backend_say_so(tree: Path) -> None:
     with pytest.raises(FileNotFoundError, match="cuda twin of ampere/absent"):
         sources.files("cuda", "ampere/absent", tree)
