@@ -185,7 +185,7 @@ TECHNIQUES = (
         "ampere",
         "cp.async: V loads under Q K^T, the next K loads under P V",
         builds_on=("large_tile",),
-        grid={"triton": _tiles((64, 128), (32, 64, 128), (2, 3, 4), (4, 8))},
+        grid={"triton": _tiles((64, 128), (32, 64, 128), (1, 2, 3), (4, 8))},
         limits=_MMA,
         seeds=("000 step 6", "001 k03", "002 v3", "004"),
     ),

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import sources, techniques
@@ -263,14 +264,11 @@ class CudaVariant(Variant):
     """A .cu file behind `extern "C" int launch(const AttentionArgs*, void* stream)`, built for the GPU here."""
 
     def __init__(self, case: Case) -> None:
-        from cuda_kernels.build import toolchain
-
         super().__init__(case)
         built = build_cuda(case, gpu_arch())
         self.library = built.library
         self.compile_s = built.seconds
-        tools = toolchain()
-        self.compiler = {"front_end": f"nvcc {tools.nvcc}", "ptxas": tools.ptxas, "flags": " ".join(built.flags)}
+        self.compiler = cuda_compiler(built)
         handle = ctypes.CDLL(str(built.library))
         self._launch = handle.launch
         self._launch.argtypes = [ctypes.POINTER(AttentionArgs), ctypes.c_void_p]
@@ -361,6 +359,10 @@ class TritonVariant(Variant):
         self._check(q, k, v, o, lse, scale, causal)
         workspace = self._workspace(q.device)
         launch, tile = self.module.launch, self.case.tile
+        if self.on == "gpu" and self.compiled is None:
+            from triton import knobs
+
+            knobs.compilation.listener = self._compiled
 
         def call() -> tuple[Tensor, Tensor]:
             self.compiled = launch(q, k, v, o, lse, scale=scale, causal=causal, tile=tile, workspace=workspace)
@@ -368,10 +370,20 @@ class TritonVariant(Variant):
 
         return call
 
+    def _compiled(self, *, metadata_group: dict[str, str], times: Any, cache_hit: bool, **_: Any) -> None:
+        """Triton calls this when it has compiled a kernel or found it in its cache, where we note how long it took."""
+        note = Path(next(iter(metadata_group.values()))).parent / "compile_s"
+        if not cache_hit:
+            note.write_text(str(times.total / 1e6))
+        self.compile_s = float(note.read_text()) if note.is_file() else None
+
     def code(self) -> dict[str, Any] | None:
         from harness import machine_code
 
-        return machine_code.read_triton(self.compiled) if self.compiled is not None else None
+        if self.compiled is None:
+            return None
+        self.compiler = machine_code.triton_compiler(self.compiled)
+        return machine_code.read_triton(self.compiled)
 
 
 def triton_specialization(case: Case, arch: str) -> Any:
