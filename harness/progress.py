@@ -34,8 +34,10 @@ class Progress:
     def say(self, text: str) -> None:
         self._console.print(f"{time.monotonic() - self._start:7.1f} s  {text}", markup=False, soft_wrap=True)
 
-    def step(self, name: str, done: int, total: int) -> None:
-        """`done` of `total` of what is called `name`."""
+    def step(self, name: str, done: int, total: int, label: str | None = None) -> None:
+        """`done` of `total` of what is called `name`. Without bars, `label` (what was done last) is a line."""
+        if self._bars is None and label:
+            self.say(f"{name}  {label}")
         if self._bars:
             if name not in self._tasks:
                 self._tasks[name] = self._bars.add_task(name, total=total)

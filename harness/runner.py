@@ -128,7 +128,7 @@ class _Run:
                 fresh.append(case)
         progress = self.session.progress
         if self.on == "gpu":
-            self.loader.prebuild(fresh, lambda done, total, label: progress.step("compile", done, total))
+            self.loader.prebuild(fresh, lambda done, total, label: progress.step("compile", done, total, label))
         for number, case in enumerate(fresh, 1):
             if self.session.interrupts.requested:
                 return
