@@ -51,7 +51,9 @@ class Device:
         return self.ask("ClockInfo", self.nvml.NVML_CLOCK_SM)
 
     def throttle(self) -> set[str]:
-        bits = self.ask("CurrentClocksEventReasons") or self.ask("CurrentClocksThrottleReasons") or 0
+        bits = self.ask("CurrentClocksEventReasons")
+        if bits is None:  # drivers before 535 know it by its old name
+            bits = self.ask("CurrentClocksThrottleReasons") or 0
         return {name for bit, name in REASONS.items() if bits & bit}
 
 

@@ -7,6 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -149,6 +150,69 @@ def test_the_host_stopwatch_measures_wall_time() -> None:
     stopwatch = timing.HostStopwatch()
     (sample,) = stopwatch.measure([("sleep", lambda: stopwatch.sleep(0.02))], lambda *_: None)
     assert 20 <= sample < 60
+
+
+class SimulatedGpu:
+    """A queue that works off spins and kernels in order, while the host needs a while to enqueue each of them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.host = self.device = 0.0  # seconds
+        gpu = self
+
+        class Event:
+            def __init__(self, enable_timing: bool = False) -> None:
+                pass
+
+            def record(self) -> None:
+                gpu.run(0.0)
+                self.at = gpu.device
+
+            def query(self) -> bool:
+                return self.at <= gpu.host
+
+            def synchronize(self) -> None:
+                gpu.host = max(gpu.host, self.at)
+
+            def elapsed_time(self, end: Event) -> float:
+                return (end.at - self.at) * 1e3
+
+        monkeypatch.setattr(timing.torch.cuda, "Event", Event)
+        monkeypatch.setattr(timing.torch.cuda, "_sleep", lambda cycles: self.run(cycles / 2e9))
+        monkeypatch.setattr(timing.torch.cuda, "current_device", lambda: 0)
+        monkeypatch.setattr(
+            timing.torch.cuda, "get_device_properties", lambda _: SimpleNamespace(L2_cache_size=50 * 2**20)
+        )
+        monkeypatch.setattr(timing.torch, "randint", lambda low, high, size, **_: self.buffer(size))
+
+    def buffer(self, size: tuple[int]) -> SimpleNamespace:
+        self.flushed_bytes = 4 * size[0]
+        return SimpleNamespace(bitwise_not_=lambda: self.run(50e-6))
+
+    def run(self, seconds: float, enqueue: float = 5e-6) -> None:
+        self.host += enqueue
+        self.device = max(self.device, self.host) + seconds
+
+
+def test_the_gpu_is_kept_busy_while_a_batch_is_queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimulatedGpu(monkeypatch)
+    stopwatch = timing.CudaStopwatch()
+    assert gpu.flushed_bytes == 100 * 2**20
+    launches = []
+
+    def kernel() -> None:
+        launches.append(1)
+        gpu.run(20e-6, enqueue=1e-3)  # a launcher that is slower than its kernel
+
+    assert stopwatch.measure([("a", kernel)] * 4, lambda *_: None) == pytest.approx([0.02] * 4)
+    assert len(launches) == 4 * 5  # the spin was doubled until it outlasted 4 ms of launching
+    assert not stopwatch.exposed
+
+    def synchronizes() -> None:
+        gpu.host = max(gpu.host, gpu.device)
+        gpu.run(20e-6)
+
+    stopwatch.measure([("b", synchronizes)], lambda *_: None)
+    assert stopwatch.exposed == {"b"}
 
 
 def test_host_latency_counts_calls_not_their_completion() -> None:
