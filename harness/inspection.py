@@ -66,20 +66,19 @@ def inspect(
     def environment(cell: Cell) -> list[tuple[str, str]]:
         return sorted((variants.environment_of(cell[0]) or {}).items())
 
+    jobs = jobs or len(os.sched_getaffinity(0))
     for variables, batch in groupby(sorted(cells, key=environment), key=environment):
-        todo = list(batch)
-        if todo:
-            crashed = yield from _in_one_pool(todo, dict(variables), ptxas, jobs or os.cpu_count() or 1)
-            for cell in crashed:  # each alone: who is guilty?
-                if (yield from _in_one_pool([cell], dict(variables), ptxas, 1)):
-                    yield cell, {"status": "crashed", "reason": "the compiler ended its process"}
+        crashed = yield from _in_one_pool(list(batch), dict(variables), ptxas, jobs)
+        for cell in crashed:  # each alone: who is guilty?
+            if (yield from _in_one_pool([cell], dict(variables), ptxas, 1)):
+                yield cell, {"status": "crashed", "reason": "the compiler ended its process"}
 
 
 def _in_one_pool(cells: list[Cell], environment: Mapping[str, str], ptxas: str, jobs: int) -> Any:
     """Yields what completes; returns the cells that were lost because a process died."""
     spawn = multiprocessing.get_context("spawn")
     lost: list[Cell] = []
-    with ProcessPoolExecutor(jobs, spawn, initializer=_prepare, initargs=(environment,)) as pool:
+    with ProcessPoolExecutor(min(jobs, len(cells)), spawn, initializer=_prepare, initargs=(environment,)) as pool:
         futures: dict[Future[dict[str, Any]], Cell] = {pool.submit(inspect_one, *cell, ptxas): cell for cell in cells}
         try:
             for future in as_completed(futures):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -27,17 +28,19 @@ def invoke(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def harness(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "harness", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=CHECKOUT, timeout=60, **options)  # type: ignore[call-overload]
-
-
 def test_every_command_explains_itself() -> None:
     for command in cli.app.registered_commands:
         name = command.name or command.callback.__name__
         code, output = invoke(name, "--help")
         assert code == 0
         assert (command.callback.__doc__ or "").split("\n")[0] in output
+
+
+def test_every_command_in_the_readme_exists() -> None:
+    commands = {command.name or command.callback.__name__ for command in cli.app.registered_commands}
+    named = set(re.findall(r"twinkernels ([a-z]+)", (CHECKOUT / "README.md").read_text()))
+    assert named <= commands
+    assert len(named) > 5
 
 
 def test_list_names_every_technique_and_experiment() -> None:
