@@ -22,7 +22,7 @@ import torch
 from harness import bootstrap, clocks
 from harness.sources import ROOT
 
-VARIABLES = re.compile(r"(TRITON|CUDA|TORCH|PYTORCH|NVIDIA|DISABLE_MMA)\w*|OMP_NUM_THREADS|MAX_JOBS")
+VARIABLES = re.compile(r"(TRITON|CUDA|TORCH|PYTORCH|DISABLE_MMA|NVIDIA_TF32)\w*|OMP_NUM_THREADS|MAX_JOBS")
 """Environment variables that change what is compiled or how it runs."""
 
 TENSOR_FLOPS = {(8, 0): 2048, (8, 6): 512, (8, 9): 1024, (9, 0): 4096, (12, 0): 1024}
@@ -146,7 +146,12 @@ def _warnings(gpu: dict[str, Any] | None, git: dict[str, Any]) -> list[str]:
 
 
 def _git() -> dict[str, Any]:
-    """{sha, dirty}; both None where there is no git or no commit."""
+    """{sha, dirty}; both None where there is no git or no commit.
+
+    A copy of the tree without its history says in TWINKERNELS_COMMIT what it is a copy of.
+    """
+    if copied := os.environ.get("TWINKERNELS_COMMIT"):
+        return {"sha": copied.removesuffix("-dirty"), "dirty": copied.endswith("-dirty")}
 
     def ask(*arguments: str) -> str | None:
         try:

@@ -10,10 +10,11 @@ import ctypes
 import functools
 import importlib
 import importlib.util
+import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -370,12 +371,9 @@ class TritonVariant(Variant):
 
         return call
 
-    def _compiled(self, *, metadata_group: dict[str, str], times: Any, cache_hit: bool, **_: Any) -> None:
-        """Triton calls this when it has compiled a kernel or found it in its cache, where we note how long it took."""
-        note = Path(next(iter(metadata_group.values()))).parent / "compile_s"
-        if not cache_hit:
-            note.write_text(str(times.total / 1e6))
-        self.compile_s = float(note.read_text()) if note.is_file() else None
+    def _compiled(self, **heard: Any) -> None:
+        """Triton calls this when it has compiled a kernel or found it in its cache."""
+        self.compile_s = note_compile_time(**heard)
 
     def code(self) -> dict[str, Any] | None:
         from harness import machine_code
@@ -490,28 +488,65 @@ class PeerVariant(Variant):
 
 
 def prebuild(cases: Iterable[Case], progress: Callable[[int, int, str], None] | None = None) -> None:
-    """Builds the CUDA libraries of all cases in parallel. `progress(done, total, label)` follows each one.
+    """Compiles the kernels of all cases in parallel, as this GPU will load them: CUDA libraries in threads that wait
+    for nvcc, Triton programs in processes that have their environment. `progress(done, total, label)` follows each.
 
-    A kernel that does not build is left for `load`, which says so in its row.
+    A kernel that does not compile is left for `load` and the first launch, which say so in its row.
     """
-    wanted = {}
     arch = gpu_arch()
+    libraries: dict[Any, Case] = {}
+    programs: dict[Any, dict[Any, Case]] = {}
     for case in cases:
-        if case.backend == "cuda" and case.technique and case.tile:
-            technique = techniques.get(case.technique)
-            if not techniques.unsupported(technique, "cuda", case.problem, case.tile):
-                key = (technique.path, *sorted(cuda_defines(case.problem, case.tile).items()))
-                wanted[key] = case
+        if case.technique is None or case.tile is None:
+            continue
+        technique = techniques.get(case.technique)
+        if techniques.unsupported(technique, case.backend, case.problem, case.tile):
+            continue
+        if case.backend == "cuda":
+            libraries[(technique.path, *sorted(cuda_defines(case.problem, case.tile).items()))] = case
+        else:
+            environment = tuple(sorted((environment_of(case) or {}).items()))
+            programs.setdefault(environment, {})[technique.path, case.problem, case.tile] = case
+    total = len(libraries) + sum(len(group) for group in programs.values())
+    done = 0
 
-    def one(case: Case) -> str:
-        try:
-            build_cuda(case, arch)
-        except CompileError:
-            return f"{case} (does not compile)"
-        return str(case)
+    def follow(futures: Iterable[Future[str]]) -> None:
+        nonlocal done
+        for future in as_completed(futures):
+            done += 1
+            if progress:
+                progress(done, total, "(failed)" if future.exception() else future.result())
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        futures = [pool.submit(one, case) for case in wanted.values()]
-        for done, future in enumerate(as_completed(futures), 1):
-            if progress:
-                progress(done, len(futures), future.result())
+        follow([pool.submit(_build_library, case, arch) for case in libraries.values()])
+    for environment, group in programs.items():
+        jobs, spawn = min(len(group), os.cpu_count() or 1), multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(jobs, spawn, initializer=_set_environment, initargs=(environment,)) as processes:
+            follow([processes.submit(_compile_program, case, arch) for case in group.values()])
+
+
+def _build_library(case: Case, arch: str) -> str:
+    build_cuda(case, arch)
+    return str(case)
+
+
+def _set_environment(variables: Iterable[tuple[str, str]]) -> None:
+    os.environ.update(variables)
+
+
+def _compile_program(case: Case, arch: str) -> str:
+    """Leaves the Triton program in Triton's cache, where the launcher finds it."""
+    from triton import knobs
+
+    knobs.compilation.listener = note_compile_time
+    triton_specialization(case, arch).compile()
+    return str(case)
+
+
+def note_compile_time(*, metadata_group: dict[str, str], times: Any, cache_hit: bool, **_: Any) -> float | None:
+    """Seconds that Triton needed for the kernel in `metadata_group` (file -> path in its cache), noted beside it when
+    it was compiled. None when the cache holds a kernel without our note."""
+    note = Path(next(iter(metadata_group.values()))).parent / "compile_s"
+    if not cache_hit:
+        note.write_text(str(times.total / 1e6))
+    return float(note.read_text()) if note.is_file() else None
