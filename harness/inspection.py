@@ -88,13 +88,15 @@ def _in_one_pool(cells: list[Cell], environment: Mapping[str, str], ptxas: str, 
                     lost.append(futures[future])
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.kill()
             raise
     return lost
 
 
 def _prepare(environment: Mapping[str, str]) -> None:
     os.environ.update(environment)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it, and the compiler that it started, without a word
 
 
 def inspect_one(case: Case, arch: str, ptxas: str) -> dict[str, Any]:
