@@ -41,6 +41,11 @@ constexpr int BLOCK_M = ATTENTION_BLOCK_M;  // query rows of a block
 constexpr int BLOCK_N = ATTENTION_BLOCK_N;  // keys of a step
 constexpr int STAGES = ATTENTION_STAGES;    // shared-memory buffers of K and of V
 constexpr int WARPS = ATTENTION_WARPS;      // warps that do math
+// Elements between rows of q and o, and of k and v, where they are known when a kernel is compiled; 0 where not.
+#ifndef ATTENTION_Q_ROW_STRIDE
+#define ATTENTION_Q_ROW_STRIDE 0
+#define ATTENTION_KV_ROW_STRIDE 0
+#endif
 constexpr int WARP_SIZE = 32;
 constexpr int ELEMENT_BYTES = 2;
 
@@ -72,11 +77,29 @@ struct BlockTile {
     return args.lse + (static_cast<int64_t>(batch) * args.heads + head) * args.seq_q + q_start;
   }
 
+  DEVICE static int64_t q_row_stride(const Strides& stride) {
+    return ATTENTION_Q_ROW_STRIDE ? ATTENTION_Q_ROW_STRIDE : stride.seq;
+  }
+  DEVICE static int64_t kv_row_stride(const Strides& stride) {
+    return ATTENTION_KV_ROW_STRIDE ? ATTENTION_KV_ROW_STRIDE : stride.seq;
+  }
+
   // Keys that some row of this tile sees: all, or for causal up to the diagonal, which ends at the bottom right.
   DEVICE int visible_keys(const AttentionArgs& args) const {
     if (!CAUSAL) return args.seq_kv;
     const int end = q_start + BLOCK_M + args.seq_kv - args.seq_q;
     return end < 0 ? 0 : (end < args.seq_kv ? end : args.seq_kv);
+  }
+  // Keys that every row of this tile sees.
+  DEVICE int unmasked_keys(const AttentionArgs& args) const {
+    if (!CAUSAL) return args.seq_kv;
+    const int end = q_start + 1 + args.seq_kv - args.seq_q;
+    return end < 0 ? 0 : (end < args.seq_kv ? end : args.seq_kv);
+  }
+  // The last key that query row `row` of this tile sees.
+  DEVICE int last_key(const AttentionArgs& args, int row) const {
+    const int diagonal = q_start + row + args.seq_kv - args.seq_q;
+    return CAUSAL && diagonal < args.seq_kv ? diagonal : args.seq_kv - 1;
   }
   // Does the diagonal cut the key tile that starts at kv_start?
   DEVICE bool crosses_diagonal(const AttentionArgs& args, int kv_start) const {
@@ -89,3 +112,22 @@ struct BlockTile {
 };
 
 constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+// Launch order in which the blocks with most keys of a causal problem start first, so that short ones fill the end.
+// Heads are taken in sections whose K and V fit a quarter of a 64 MB L2 cache together. The grid is one-dimensional.
+struct LongestFirst {
+  int batch_head, q_tile;
+
+  DEVICE LongestFirst(const AttentionArgs& args, int block) {
+    constexpr int L2_BYTES = 16 << 20;
+    const int heads = args.batch * args.heads, q_tiles = ceil_div(args.seq_q, BLOCK_M);
+    const int fitting = L2_BYTES / (HEAD_DIM * 2 * ELEMENT_BYTES) / args.seq_kv;
+    const int section_heads = fitting > 0 ? fitting : 1;
+    const int first_head = block / (section_heads * q_tiles) * section_heads;
+    const int here = heads - first_head < section_heads ? heads - first_head : section_heads;
+    const int rest = block - first_head * q_tiles;
+    batch_head = first_head + rest % here;
+    q_tile = q_tiles - 1 - rest / here;
+  }
+  static int blocks(const AttentionArgs& args) { return args.batch * args.heads * ceil_div(args.seq_q, BLOCK_M); }
+};

@@ -84,9 +84,7 @@ class Problem:
     @classmethod
     def parse(cls, slug: str) -> Problem:
         """The problem that a slug names. Raises ValueError on anything else."""
-        pattern = (
-            r"b(\d+)-h(\d+)(?:k(\d+))?-(?:n(\d+)|q(\d+)k(\d+))-d(\d+)-(fp16|bf16)-(causal|full)(?:-(bhsd|bshd))?"
-        )
+        pattern = r"b(\d+)-h(\d+)(?:k(\d+))?-(?:n(\d+)|q(\d+)k(\d+))-d(\d+)-(fp16|bf16)-(causal|full)(?:-(bhsd|bshd))?"
         match = re.fullmatch(pattern, slug)
         if not match:
             raise ValueError(f"problem: got {slug!r}, expected a slug such as b4-h16-n4096-d128-bf16-causal")

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int THREADS = WARPS * WARP_SIZE;
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
-constexpr int S_TILES = BLOCK_N / MMA_N;         // mma tiles across the keys
-constexpr int O_TILES = HEAD_DIM / MMA_N;        // mma tiles across head_dim
+constexpr int S_TILES = BLOCK_N / MMA_N;            // mma tiles across the keys
+constexpr int O_TILES = HEAD_DIM / MMA_N;           // mma tiles across head_dim
 constexpr int M_TILES = BLOCK_M / (WARPS * MMA_M);  // m16 tiles of a warp
 static_assert(BLOCK_M == WARPS * M_TILES * MMA_M);
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int THREADS = WARPS * WARP_SIZE;
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
-constexpr int S_TILES = BLOCK_N / MMA_N;         // mma tiles across the keys
-constexpr int O_TILES = HEAD_DIM / MMA_N;        // mma tiles across head_dim
+constexpr int S_TILES = BLOCK_N / MMA_N;   // mma tiles across the keys
+constexpr int O_TILES = HEAD_DIM / MMA_N;  // mma tiles across head_dim
 static_assert(BLOCK_M == WARPS * MMA_M, "each warp owns 16 query rows");
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
 static_assert(STAGES == 1, "one buffer for K, one for V");

@@ -139,7 +139,8 @@ KERNEL(THREADS, 1) scalar(const AttentionArgs args) {
     const float inverse = row_sum[i] > 0.f ? 1.f / row_sum[i] : 0.f;
     for (int c = 0; c < DIMS; ++c)
       st_global(o + row * args.o_stride.seq + tx + c * THREADS_X, cvt_rn<Element>(o_regs[i][c] * inverse));
-    if (tx == 0) st_global(lse + row, row_sum[i] > 0.f ? row_max[i] + lg2_approx_ftz(row_sum[i]) * LN_2 : -INFINITY_F32);
+    if (tx == 0)
+      st_global(lse + row, row_sum[i] > 0.f ? row_max[i] + lg2_approx_ftz(row_sum[i]) * LN_2 : -INFINITY_F32);
   }
 }
 

@@ -10,6 +10,11 @@ DEVICE void cp_async_cg_16(uint32_t shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
 
+// The same, but copies only the first `bytes` (0 to 16) and fills the rest with zeros; with 0, `global` is not read.
+DEVICE void cp_async_cg_16_zfill(uint32_t shared, const void* global, uint32_t bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(bytes) : "memory");
+}
+
 // Closes this thread's group of copies issued since the last commit.
 DEVICE void cp_async_commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

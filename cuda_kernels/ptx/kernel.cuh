@@ -31,8 +31,7 @@ struct Grid {
 template <auto kernel, class Params>
 Error launch_kernel(Grid grid, int threads, int shared_bytes, void* stream, const Params& params) {
   // Above 48 KB a kernel must ask for its shared memory; once per library is enough.
-  static const Error allowed =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  static const Error allowed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
   if (allowed != cudaSuccess) return allowed;
   kernel<<<dim3(grid.x, grid.y, grid.z), threads, shared_bytes, static_cast<cudaStream_t>(stream)>>>(params);
   return cudaGetLastError();
