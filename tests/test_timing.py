@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import statistics
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -279,32 +281,42 @@ def matmuls() -> dict[str, Callable[[], Any]]:
     return {"2048": lambda: a @ a, "4096": lambda: b @ b, "8192": lambda: c @ c}
 
 
+@pytest.fixture
+def copy() -> Callable[[], Any]:
+    """Bound by memory bandwidth: unlike a matmul it runs as fast alone as after a second of load, so that timers which
+    load the card differently must agree."""
+    import torch
+
+    source = torch.randint(0, 255, (2**28,), dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    return lambda: target.copy_(source)
+
+
 @pytest.mark.gpu
-def test_agrees_with_do_bench(matmuls: dict[str, Callable[[], Any]]) -> None:
+def test_agrees_with_do_bench(copy: Callable[[], Any]) -> None:
     from triton.testing import do_bench
 
-    calls = {"4096": matmuls["4096"]}
-    ours = timing.time_group(calls, stopwatch=timing.CudaStopwatch())["4096"]
-    theirs = do_bench(matmuls["4096"], return_mode="median")
+    ours = timing.time_group({"copy": copy}, stopwatch=timing.CudaStopwatch())["copy"]
+    theirs = do_bench(copy, return_mode="median")
     assert ours.launch_hidden
     assert statistics.median(ours.samples_ms) == pytest.approx(theirs, rel=0.02)
 
 
 @pytest.mark.gpu
-def test_agrees_with_the_profilers_kernel_times(matmuls: dict[str, Callable[[], Any]]) -> None:
+def test_agrees_with_the_profilers_kernel_times(copy: Callable[[], Any]) -> None:
     import torch
     from torch.profiler import ProfilerActivity, profile
 
-    call = matmuls["4096"]
-    ours = timing.time_group({"4096": call}, stopwatch=timing.CudaStopwatch())["4096"]
+    ours = timing.time_group({"copy": copy}, stopwatch=timing.CudaStopwatch())["copy"]
     with profile(activities=[ProfilerActivity.CUDA]) as trace:
-        timing.time_group({"4096": call}, stopwatch=timing.CudaStopwatch())
+        for _ in range(20):
+            copy()
         torch.cuda.synchronize()
-    kernels: dict[str, list[float]] = {}
-    for event in trace.events():
-        kernels.setdefault(event.name, []).append(event.device_time / 1e3)
-    (gemm,) = (times for name, times in kernels.items() if "gemm" in name or "nvjet" in name or "cutlass" in name)
-    assert statistics.median(ours.samples_ms) == pytest.approx(statistics.median(gemm), rel=0.02)
+    (copies,) = (
+        [event.device_time / 1e3 for event in trace.events() if event.name == name]
+        for name in {event.name for event in trace.events() if "Memcpy" in event.name or "copy" in event.name}
+    )
+    assert statistics.median(ours.samples_ms) == pytest.approx(statistics.median(copies), rel=0.02)
 
 
 @pytest.mark.gpu
@@ -322,9 +334,12 @@ def test_a_group_takes_seconds_and_its_twins_agree(matmuls: dict[str, Callable[[
 
 @pytest.mark.gpu
 def test_graph_latency_is_none_for_what_cannot_be_captured() -> None:
-    import torch
-
-    a = torch.randn(64, 64, device="cuda")
-    assert 0 < (timing.graph_latency(lambda: a @ a) or 0) < 1000
-    assert timing.graph_latency(lambda: a.sum().item()) is None
-    assert (a @ a).isfinite().all()
+    code = """if True:
+        import torch
+        from harness import timing
+        a = torch.randn(64, 64, device="cuda")
+        assert 0 < (timing.graph_latency(lambda: a @ a) or 0) < 1000
+        assert timing.graph_latency(lambda: a.sum().item()) is None
+        assert (a @ a).isfinite().all()
+    """  # in a process of its own: a capture that failed leaves the random generator unusable
+    subprocess.run([sys.executable, "-c", code], check=True)
