@@ -30,21 +30,39 @@ BUILD = HERE.parent / "build" / "cpu"
 _INCLUDE = re.compile(r"^#include <([^>]+)>", re.MULTILINE)
 
 
-def build(path: Path, defines: Mapping[str, int], *, sanitize: bool = False, root: Path = HERE) -> Path:
+def build(
+    path: Path,
+    defines: Mapping[str, object],
+    *,
+    sanitize: bool = False,
+    root: Path = HERE,
+    include: Sequence[Path] = (),
+) -> Path:
     """The library of kernel file `path` for these constants; from the build folder when it is there.
 
-    `root` is the folder that holds attention.cuh, ptx/ and cpu/. `sanitize` adds the address and undefined-behaviour
-    sanitizers; a process must have libasan preloaded to load such a library (see `sanitizer_runtime`). Raises
-    FileNotFoundError, ToolchainError (no compiler, no CUDA headers), CompileError.
+    `root` is the folder that holds attention.cuh, ptx/ and cpu/; `include` are further folders. `sanitize` adds the
+    address and undefined-behaviour sanitizers; a process must have libasan preloaded to load such a library (see
+    `sanitizer_runtime`). Raises FileNotFoundError, ToolchainError (no compiler, no CUDA headers), CompileError.
     """
     if not path.is_file():
         raise FileNotFoundError(f"path: got {path}, which is no file; expected a kernel such as ampere/scalar.cu")
     options = flags(root, sanitize)
     constants = tuple(f"-D{name}={value}" for name, value in sorted(defines.items()))
     runtime = _runtime(root, options)
-    command = [compiler(), *options, *constants, "-O2", "-x", "c++", "-include", str(path), os.devnull]
+    command = [
+        compiler(),
+        *options,
+        *(f"-I{folder}" for folder in include),
+        *constants,
+        "-O2",
+        "-x",
+        "c++",
+        "-include",
+        str(path),
+        os.devnull,
+    ]
     link = ["-x", "none", str(runtime), "-shared", "-pthread", "-Wl,-z,defs"]
-    made_from = [path, *_included([path], root), runtime]
+    made_from = [path, *_included([path], root, *include), runtime]
     return _made(path.stem, "so", made_from, [*options, *constants], lambda out: [*command, *link, "-o", str(out)])
 
 
@@ -123,13 +141,13 @@ def _runtime(root: Path, options: Sequence[str]) -> Path:
     )
 
 
-def _included(found: list[Path], root: Path) -> list[Path]:
-    """Every file of `root` that these include, directly or not, as the include path resolves it."""
+def _included(found: list[Path], root: Path, *more: Path) -> list[Path]:
+    """Every file of these folders that these include, directly or not, as the include path resolves it."""
     found = list(found)
     given = len(found)
     for path in found:
         for name in _INCLUDE.findall(path.read_text()):
-            place = next((folder / name for folder in (root / "cpu", root) if (folder / name).is_file()), None)
+            place = next((folder / name for folder in (root / "cpu", root, *more) if (folder / name).is_file()), None)
             if place and place not in found:
                 found.append(place)
     return found[given:]

@@ -8,6 +8,10 @@ DEVICE void cp_async_cg_16(uint32_t shared, const void* global, Where where = Wh
   cpu::cp_async(shared, global, 16, "cp_async_cg_16", where);
 }
 
+DEVICE void cp_async_cg_16_zfill(uint32_t shared, const void* global, uint32_t bytes, Where where = Where::current()) {
+  cpu::cp_async(shared, global, bytes, "cp_async_cg_16_zfill", where);
+}
+
 DEVICE void cp_async_commit_group(Where where = Where::current()) {
   cpu::cp_async_commit_group("cp_async_commit_group", where);
 }

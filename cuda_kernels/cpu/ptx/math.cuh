@@ -3,17 +3,20 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <ptx/kernel.cuh>
+#include <runtime/wgmma.h>
 
 constexpr float INFINITY_F32 = __builtin_huge_valf();
 constexpr float LOG2_E = 1.4426950408889634f;
 constexpr float LN_2 = 0.6931471805599453f;
 
-DEVICE float ex2_approx_ftz(float x) {
+DEVICE float ex2_approx_ftz(float x, Where where = Where::current()) {
+  cpu::check_accumulated(x, "ex2_approx_ftz", where);
   const float y = std::exp2(x);
   return y < 0x1p-126f ? 0.f : y;
 }
@@ -23,16 +26,17 @@ DEVICE float lg2_approx_ftz(float x) { return std::log2(std::fabs(x) < 0x1p-126f
 DEVICE float max_f32(float a, float b) { return std::fmax(a, b); }
 
 template <class T>
-DEVICE uint32_t cvt_pack(float low, float high);
-template <>
-DEVICE uint32_t cvt_pack<__half>(float low, float high) {
-  const __half2 pair = __floats2half2_rn(low, high);
-  return cpu::load<uint32_t>(&pair);
-}
-template <>
-DEVICE uint32_t cvt_pack<__nv_bfloat16>(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return cpu::load<uint32_t>(&pair);
+DEVICE uint32_t cvt_pack(float low, float high, Where where = Where::current()) {
+  cpu::check_accumulated(low, "cvt_pack", where);
+  cpu::check_accumulated(high, "cvt_pack", where);
+  if constexpr (std::is_same_v<T, __half>) {
+    const __half2 pair = __floats2half2_rn(low, high);
+    return cpu::load<uint32_t>(&pair);
+  } else {
+    static_assert(std::is_same_v<T, __nv_bfloat16>);
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return cpu::load<uint32_t>(&pair);
+  }
 }
 
 DEVICE float cvt_f32(__half x) { return __half2float(x); }

@@ -2,37 +2,76 @@
 
 #include <cstring>
 
+#include <runtime/diagnosis.h>
 #include <runtime/memory.h>
 #include <runtime/options.h>
 
 namespace cpu {
 
+constexpr int IDLE_POLLS = 1000;  // rounds of asking without an event: nothing will come
+
 void cp_async(uint32_t shared, const void* global, uint32_t bytes, const char* mnemonic, Where where) {
-  copy_to_shared(shared, global, bytes, mnemonic, where);
-  current().copies->open.push_back({shared - SHARED_BASE, global, bytes});
+  Thread& self = current();
+  if (bytes > CP_ASYNC_BYTES)
+    fail("bad_operand", self, mnemonic, where, text("%u bytes of global memory: expected 0 to 16", bytes));
+  copy_to_shared(shared, global, CP_ASYNC_BYTES, bytes, mnemonic, where);
+  self.cluster->async->copies[self.agent].open.push_back({shared - SHARED_BASE, global, bytes});
 }
 
 void cp_async_commit_group(const char* mnemonic, Where where) {
   count_thread(mnemonic, where);
-  Copies& copies = *current().copies;
-  copies.committed.push_back(std::move(copies.open));
-  copies.open.clear();
+  Thread& self = current();
+  self.cluster->async->copies[self.agent].commit();
 }
 
 void cp_async_wait_group(int pending, const char* mnemonic, Where where) {
   count_thread(mnemonic, where);
   Thread& self = current();
   Block& block = *self.block;
-  Copies& copies = *self.copies;
-  while (copies.committed.size() > static_cast<size_t>(pending)) {
-    for (const Copy& copy : copies.committed.front()) {
-      std::memcpy(block.shared.get() + copy.offset, copy.source, copy.bytes);
-      if (options().checks)
-        block.shadow.land(copy.offset, copy.bytes, static_cast<uint16_t>(self.agent), self.cluster->clocks[self.agent],
-                          Proxy::generic);
-    }
-    copies.committed.pop_front();
+  self.cluster->async->copies[self.agent].retire(pending, [&](const Copy& copy) {
+    std::byte* destination = block.shared.get() + copy.offset;
+    std::memset(destination, 0, CP_ASYNC_BYTES);
+    std::memcpy(destination, copy.source, copy.bytes);
+    if (options().checks)
+      block.shadow.land(copy.offset, CP_ASYNC_BYTES, static_cast<uint16_t>(self.agent),
+                        self.cluster->clocks[self.agent], Proxy::generic);
+  });
+}
+
+bool land_one(Cluster& cluster) {
+  Async& async = *cluster.async;
+  std::vector<size_t> wanted;
+  for (size_t i = 0; i < async.loads.size(); ++i)
+    if (!async.loads[i].mbarrier->waiting.empty() || !async.pollers.empty()) wanted.push_back(i);
+  if (!wanted.empty()) {
+    const size_t chosen = wanted[cluster.preempting ? cluster.random() % wanted.size() : 0];
+    BulkLoad load = std::move(async.loads[chosen]);
+    async.loads.erase(async.loads.begin() + chosen);
+    async.idle_polls = 0;
+    land(cluster, load);
   }
+  const bool polled = !async.pollers.empty() && async.idle_polls++ < IDLE_POLLS;
+  if (polled) {
+    for (Thread* thread : async.pollers) wake(*thread);
+    async.pollers.clear();
+  }
+  return !wanted.empty() || polled;
+}
+
+void async_after_return(Thread& self) {
+  Async& async = *self.cluster->async;
+  if (const auto& stores = async.stores[self.agent]; !stores.empty()) {
+    const BulkStore& store = stores.committed.empty() ? stores.open.front() : stores.committed.front().front();
+    report("copy_in_flight", self, store.mnemonic, store.where,
+           "the thread returned while its store may still read shared memory: no commit or no wait has covered it");
+  }
+  Warp& warp = *self.warp;
+  if (warp.returned == ALL_LANES) wgmma_after_return(self, async.wgmmas[self.cluster_warp]);
+  if (self.block->running) return;
+  for (const BulkLoad& load : async.loads)
+    if (load.block == self.block)
+      report("copy_in_flight", self, load.mnemonic, load.where,
+             "the block returned while this load may still write its shared memory: nobody waited for it");
 }
 
 }  // namespace cpu

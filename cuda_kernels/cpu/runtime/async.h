@@ -1,14 +1,68 @@
-// Copies in flight. Adversarial: bytes land when a wait demands them and no earlier; until then the destination holds
-// poison.
+// What is in flight in a cluster. Adversarial: copies land, and matrices are multiplied, when a wait demands it and
+// everybody else has gone as far as possible; until then the destination holds poison.
 #pragma once
 
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include <runtime/bulk.h>
 #include <runtime/execution.h>
+#include <runtime/mbarrier.h>
+#include <runtime/wgmma.h>
 
 namespace cpu {
 
+// A thread's or warp's groups, oldest first, and what is not committed to one yet.
+template <class T>
+struct Groups {
+  std::vector<T> open;
+  std::deque<std::vector<T>> committed;
+
+  void commit() {
+    committed.push_back(std::move(open));
+    open.clear();
+  }
+  // Calls f on all but the newest `pending` groups, and forgets them.
+  template <class F>
+  void retire(size_t pending, F f) {
+    for (; committed.size() > pending; committed.pop_front())
+      for (T& one : committed.front()) f(one);
+  }
+  bool empty() const { return open.empty() && committed.empty(); }
+};
+
+// A cp.async.
+struct Copy {
+  uint32_t offset;  // in shared memory
+  const void* source;
+  uint32_t bytes;  // the rest of CP_ASYNC_BYTES becomes zero
+};
+constexpr uint32_t CP_ASYNC_BYTES = 16;
+
+struct Async {
+  explicit Async(size_t threads) : copies(threads), stores(threads), wgmmas(threads / LANES) {}
+
+  std::vector<Groups<Copy>> copies;                        // by thread
+  std::vector<Groups<BulkStore>> stores;                   // by thread
+  std::vector<WgmmaState> wgmmas;                          // by warp
+  std::map<std::pair<int, uint32_t>, Mbarrier> mbarriers;  // by rank of the block and offset
+  int mbarriers_made = 0;
+  std::vector<BulkLoad> loads;
+  std::vector<Thread*> pollers;  // that ask again and again, until something lands
+  int idle_polls = 0;
+};
+
+// 16 bytes, of which `bytes` come from global memory and the rest are zeros.
 void cp_async(uint32_t shared, const void* global, uint32_t bytes, const char* mnemonic, Where where);
 void cp_async_commit_group(const char* mnemonic, Where where);
 // Lands this thread's copies up to all but the newest `pending` committed groups.
 void cp_async_wait_group(int pending, const char* mnemonic, Where where);
+
+// When nobody can run: lands a bulk load that somebody waits for, or lets those who poll ask again. False: a deadlock.
+bool land_one(Cluster& cluster);
+// Nothing that this thread started may still be in flight.
+void async_after_return(Thread& self);
 
 }  // namespace cpu

@@ -10,7 +10,7 @@ void open_when_full(Barrier& barrier, Block& block) {
   barrier.arrived = barrier.expected = 0;
   for (Warp* warp : barrier.waiting) {
     warp->known.learn(barrier.brought);
-    for (Thread* thread : warp->threads) wake(*thread);
+    wake(*warp);
   }
   barrier.waiting.clear();
   barrier.brought.forget(block.cluster->clocks.size());

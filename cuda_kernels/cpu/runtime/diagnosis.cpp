@@ -1,5 +1,8 @@
 #include <runtime/diagnosis.h>
 
+#include <runtime/async.h>
+#include <runtime/memory.h>
+
 #include <bit>
 #include <cstdarg>
 #include <cstdio>
@@ -78,28 +81,50 @@ void diverged_by_return(Thread& self) {
        lanes(warp.returned) + " of the warp returned from the kernel, but all must execute this together");
 }
 
+namespace {
+
+// What a thread waits for, in words; `name` becomes more precise where the barrier's state tells.
+std::string state_of(const Thread& thread, std::string& name) {
+  const Waiting& waiting = thread.waiting;
+  const Gathering& gathering = thread.warp->gathering;
+  if (gathering.arrived >> thread.lane & 1) {
+    name = "divergence";
+    return text(" (%d of 32 lanes there)", std::popcount(gathering.arrived));
+  }
+  if (waiting.object < BARRIERS) {
+    const Barrier& barrier = thread.block->barriers[waiting.object];
+    return text(" (barrier %u, %d of %d threads there)", waiting.object, barrier.arrived,
+                barrier.expected ? barrier.expected : thread.block->running);
+  }
+  if (waiting.object == NO_BARRIER) {
+    if (!waiting.detail) return "";
+    if (name == "deadlock") name = "register_pool_exhausted";
+    return text(" (needs %lld registers, the pool has %d)", static_cast<long long>(waiting.detail),
+                thread.block->free_registers);
+  }
+  const auto& mbarriers = thread.cluster->async->mbarriers;
+  const auto found = mbarriers.find({thread.block->rank, waiting.object - SHARED_BASE});
+  if (found == mbarriers.end()) return "";
+  const Mbarrier& mbarrier = found->second;
+  if (!mbarrier.pending && mbarrier.bytes && name == "deadlock") name = "mbarrier_wrong_bytes";
+  return text(" (mbarrier 0x%x, parity %lld; in its phase %llu %u of %u arrivals and %lld bytes are missing)",
+              waiting.object, static_cast<long long>(waiting.detail), static_cast<unsigned long long>(mbarrier.phase),
+              mbarrier.pending, mbarrier.count, static_cast<long long>(mbarrier.bytes));
+}
+
+}  // namespace
+
 void deadlocked(Cluster& cluster) {
   // Lanes that wait at the same place for the same thing are told of together.
-  std::string who;
-  Thread* first = nullptr;
-  bool divergence = false;
+  std::string who, name = "deadlock";
+  const Thread* first = nullptr;
   for (auto& block : cluster.blocks) {
     for (Warp& warp : block->warps) {
       std::map<std::string, uint32_t> groups;
-      for (Thread* thread : warp.threads) {
+      for (const Thread* thread : warp.threads) {
         if (thread->has_returned) continue;
         if (!first) first = thread;
-        const Waiting& waiting = thread->waiting;
-        std::string at = place(waiting.mnemonic, waiting.where);
-        if (warp.gathering.arrived >> thread->lane & 1) {
-          at += text(" (%d of 32 lanes there)", std::popcount(warp.gathering.arrived));
-          divergence = true;
-          first = thread;
-        } else if (waiting.object < BARRIERS) {
-          const Barrier& barrier = block->barriers[waiting.object];
-          at += text(" (barrier %u, %d of %d threads there)", waiting.object, barrier.arrived,
-                     barrier.expected ? barrier.expected : block->running);
-        }
+        const std::string at = place(thread->waiting.mnemonic, thread->waiting.where) + state_of(*thread, name);
         groups[at] |= 1u << thread->lane;
       }
       if (warp.returned) groups["the end of the kernel"] |= warp.returned;
@@ -111,8 +136,7 @@ void deadlocked(Cluster& cluster) {
       }
     }
   }
-  report(divergence ? "divergence" : "deadlock", *first, first->waiting.mnemonic, first->waiting.where,
-         "nobody can go on: " + who);
+  report(name.c_str(), *first, first->waiting.mnemonic, first->waiting.where, "nobody can go on: " + who);
 }
 
 bool diagnosed() {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -17,11 +16,13 @@ namespace cpu {
 
 constexpr int LANES = 32;
 constexpr uint32_t ALL_LANES = 0xffffffffu;
-constexpr int BARRIERS = 16;  // barriers of a block, PTX ISA 9.7.13.1
+constexpr int MBARRIERS = 64;  // a block's, at most: a limit of this runtime
+constexpr int BARRIERS = 16;   // barriers of a block, PTX ISA 9.7.13.1
 
 struct Warp;
 struct Block;
 struct Cluster;
+struct Async;
 
 struct Dim {
   int x = 1, y = 1, z = 1;
@@ -31,20 +32,10 @@ struct Dim {
 struct Waiting {
   const char* mnemonic = nullptr;  // null: it does not wait
   Where where;
-  uint32_t object = 0;  // number of a barrier, or shared address of an mbarrier
-  int64_t detail = 0;   // expected threads, or phase
+  uint32_t object = 0;  // number of a barrier, shared address of an mbarrier, or NO_BARRIER
+  int64_t detail = 0;   // expected threads, parity, or registers
 };
-
-// A cp.async that has not landed, and a thread's groups of them, oldest first.
-struct Copy {
-  uint32_t offset;  // in shared memory
-  const void* source;
-  uint32_t bytes;
-};
-struct Copies {
-  std::vector<Copy> open;
-  std::deque<std::vector<Copy>> committed;
-};
+constexpr uint32_t NO_BARRIER = ~0u;
 
 // The record at the foot of a fiber's stack.
 struct Thread {
@@ -55,7 +46,6 @@ struct Thread {
   int tid, lane;
   int agent;         // number in the cluster, for clocks.h
   int cluster_warp;  // number of its warp in the cluster
-  Copies* copies;
   Waiting waiting;
   bool has_returned;
 };
@@ -77,6 +67,8 @@ struct Warp {
   Knowledge known;
   int first_lane = 0;  // where the search for the next lane begins
   uint32_t priority = 0;
+  uint64_t cluster_phase = 0;  // of the cluster's barrier, at its last arrival there
+  int registers = 0;           // per thread
 
   bool collective_is_pending() const { return gathering.arrived != 0; }
 };
@@ -98,6 +90,16 @@ struct Block {
   uint32_t shared_bytes = 0;
   Shadow shadow;
   Barrier barriers[BARRIERS];
+  int free_registers = 0;  // of the pool that setmaxnreg moves
+  std::vector<Thread*> waiting_for_registers;
+};
+
+// All threads of all blocks of a cluster.
+struct ClusterBarrier {
+  int arrived = 0;
+  uint64_t phase = 0;
+  Knowledge brought, told;
+  std::vector<Thread*> waiting;
 };
 
 struct Launch {
@@ -117,9 +119,10 @@ struct Cluster {
   const Launch* launch = nullptr;
   std::vector<std::unique_ptr<Block>> blocks;
   std::vector<std::unique_ptr<Stack>> stacks;
-  std::vector<Copies> copies;  // by agent
-  std::vector<Clock> clocks;   // by agent
+  std::vector<Clock> clocks;  // by agent
   Counters counters;
+  ClusterBarrier barrier;
+  std::unique_ptr<Async> async;
   Fiber scheduler;
   bool abandoned = false;
   uint64_t random_state = 1;
@@ -137,6 +140,7 @@ inline Thread& current() { return *static_cast<Thread*>(stack_record()); }
 // Blocks this fiber until somebody calls wake on its thread.
 void suspend(Thread& self);
 void wake(Thread& thread);
+void wake(Warp& warp);
 // Lets others run first.
 void yield(Thread& self);
 // The same now and then, where the seed says so.
@@ -163,7 +167,7 @@ void count_thread(const char* mnemonic, Where where);
 
 // What this thread did until now is part of `told` from now on.
 void release(Thread& self, Knowledge& told);
-// All lanes know what any of them did.
+// All lanes know what any of them did until now.
 void order_warp(Warp& warp);
 
 }  // namespace cpu

@@ -84,8 +84,8 @@ void watch_tensor(std::string name, const void* base, int element_bytes, std::ve
 
 void forget_tensors() { tensors.clear(); }
 
-void check_global(Thread& self, const void* pointer, uint32_t bytes, bool is_store, const char* mnemonic, Where where) {
-  if (tensors.empty()) return;
+bool check_global(Thread& self, const void* pointer, uint32_t bytes, bool is_store, const char* mnemonic, Where where) {
+  if (tensors.empty()) return true;
   const auto* address = static_cast<const std::byte*>(pointer);
   for (Tensor& tensor : tensors) {
     const int64_t offset = address - tensor.base;
@@ -95,9 +95,11 @@ void check_global(Thread& self, const void* pointer, uint32_t bytes, bool is_sto
     bool inside = true;
     for (int64_t i = 0; i < count && inside; ++i) inside = tensor.has(first + i);
     if (!inside) continue;
-    if (is_store && tensor.access == Access::read)
-      fail("input_written", self, mnemonic, where, "writes to " + tensor.name + ", which is an input");
-    if (!is_store || tensor.access != Access::write_once) return;
+    if (is_store && tensor.access == Access::read) {
+      report("input_written", self, mnemonic, where, "writes to " + tensor.name + ", which is an input");
+      return false;
+    }
+    if (!is_store || tensor.access != Access::write_once) return true;
     for (int64_t i = first; i < first + count; ++i) {
       const uint8_t before = std::atomic_ref(tensor.writes[i]).fetch_add(1, std::memory_order_relaxed);
       if (!before) {
@@ -110,10 +112,11 @@ void check_global(Thread& self, const void* pointer, uint32_t bytes, bool is_sto
                    place("", unpack(std::atomic_ref(tensor.sites[i]).load(std::memory_order_relaxed))));
       }
     }
-    return;
+    return true;
   }
-  fail("global_out_of_range", self, mnemonic, where,
-       text("%s %u bytes outside every tensor: ", is_store ? "writes" : "reads", bytes) + nearest(address));
+  report("global_out_of_range", self, mnemonic, where,
+         text("%s %u bytes outside every tensor: ", is_store ? "writes" : "reads", bytes) + nearest(address));
+  return false;
 }
 
 void begin_outputs() {

@@ -17,8 +17,9 @@ void watch_tensor(std::string name, const void* base, int element_bytes, std::ve
                   std::vector<int64_t> strides, Access access);
 void forget_tensors();
 
-// Fails unless the bytes belong to a watched tensor (when any is watched).
-void check_global(Thread& self, const void* pointer, uint32_t bytes, bool is_store, const char* mnemonic, Where where);
+// Reports an access outside the watched tensors (when any is watched) or a write to an input, and returns false: the
+// bytes must not be touched.
+bool check_global(Thread& self, const void* pointer, uint32_t bytes, bool is_store, const char* mnemonic, Where where);
 
 // Before a launch, and after one that ran to its end.
 void begin_outputs();

@@ -5,27 +5,39 @@
 #include <runtime/options.h>
 
 namespace cpu {
-namespace {
 
-std::byte* locate(uint32_t address, uint32_t bytes, const char* mnemonic, Where where) {
+Place locate_range(uint32_t address, uint32_t bytes, const char* mnemonic, Where where) {
   Thread& self = current();
-  if (address % bytes)
-    fail("misaligned_access", self, mnemonic, where,
-         text("shared address 0x%x is not a multiple of the access' %u bytes", address, bytes));
-  const uint32_t offset = address - SHARED_BASE;
-  if (offset >= self.block->shared_bytes || self.block->shared_bytes - offset < bytes)
+  const uint32_t rank = address >> 24, offset = (address & 0xffffff) - SHARED_BASE;
+  if (rank > self.cluster->blocks.size())
+    fail("shared_out_of_range", self, mnemonic, where, text("block rank %u, beyond the cluster", rank - 1));
+  Block* block = rank ? self.cluster->blocks[rank - 1].get() : self.block;
+  if (offset >= block->shared_bytes || block->shared_bytes - offset < bytes)
     fail("shared_out_of_range", self, mnemonic, where,
-         text("%u bytes at shared address 0x%x, outside the block's 0x%x to 0x%x", bytes, address, SHARED_BASE,
-              SHARED_BASE + self.block->shared_bytes));
-  return self.block->shared.get() + offset;
+         text("%u bytes at shared address 0x%x, outside the block's 0x%x to 0x%x", bytes, address & 0xffffff,
+              SHARED_BASE, SHARED_BASE + block->shared_bytes));
+  if (!block->running)
+    fail("cluster_block_returned", self, mnemonic, where,
+         text("shared memory of block rank %d, which has returned", block->rank));
+  return {block, offset, block->shared.get() + offset};
 }
 
-void touch_global(const void* pointer, uint32_t bytes, bool is_store, const char* mnemonic, Where where) {
+Place locate(uint32_t address, uint32_t bytes, const char* mnemonic, Where where) {
+  if (address % bytes)
+    fail("misaligned_access", current(), mnemonic, where,
+         text("shared address 0x%x is not a multiple of the access' %u bytes", address, bytes));
+  return locate_range(address, bytes, mnemonic, where);
+}
+
+namespace {
+
+void touch_global(const void* pointer, uint32_t bytes, uint32_t alignment, bool is_store, const char* mnemonic,
+                  Where where) {
   Thread& self = current();
-  if (reinterpret_cast<uintptr_t>(pointer) % bytes)
+  if (reinterpret_cast<uintptr_t>(pointer) % alignment)
     fail("misaligned_access", self, mnemonic, where,
-         text("global address %p is not a multiple of the access' %u bytes", pointer, bytes));
-  if (options().checks) check_global(self, pointer, bytes, is_store, mnemonic, where);
+         text("global address %p is not a multiple of the access' %u bytes", pointer, alignment));
+  if (options().checks && !check_global(self, pointer, bytes, is_store, mnemonic, where)) abandon(self);
 }
 
 void count(Path path, uint32_t bytes, uint32_t shared, const void* global, const char* mnemonic, Where where) {
@@ -36,9 +48,9 @@ void count(Path path, uint32_t bytes, uint32_t shared, const void* global, const
 }  // namespace
 
 const std::byte* shared_read(uint32_t address, uint32_t bytes, const char* mnemonic, Where where) {
-  std::byte* found = locate(address, bytes, mnemonic, where);
-  if (options().checks) current().block->shadow.load(current(), address - SHARED_BASE, bytes, mnemonic, where);
-  return found;
+  const Place at = locate(address, bytes, mnemonic, where);
+  if (options().checks) at.block->shadow.load(current(), at.offset, bytes, mnemonic, where);
+  return at.bytes;
 }
 
 const std::byte* shared_load(uint32_t address, uint32_t bytes, const char* mnemonic, Where where) {
@@ -47,12 +59,12 @@ const std::byte* shared_load(uint32_t address, uint32_t bytes, const char* mnemo
 }
 
 void shared_write(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where) {
-  std::byte* found = locate(address, bytes, mnemonic, where);
+  const Place at = locate(address, bytes, mnemonic, where);
   if (options().checks) {
-    const bool same_value = std::memcmp(found, value, bytes) == 0;
-    current().block->shadow.store(current(), address - SHARED_BASE, bytes, same_value, mnemonic, where);
+    const bool same_value = std::memcmp(at.bytes, value, bytes) == 0;
+    at.block->shadow.store(current(), at.offset, bytes, same_value, mnemonic, where);
   }
-  std::memcpy(found, value, bytes);
+  std::memcpy(at.bytes, value, bytes);
 }
 
 void shared_store(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where) {
@@ -60,21 +72,33 @@ void shared_store(uint32_t address, const void* value, uint32_t bytes, const cha
   shared_write(address, value, bytes, mnemonic, where);
 }
 
-void copy_to_shared(uint32_t address, const void* source, uint32_t bytes, const char* mnemonic, Where where) {
+std::byte* take_off(uint32_t address, uint32_t bytes, const char* mnemonic, Where where) {
+  const Place at = locate_range(address, bytes, mnemonic, where);
+  if (options().checks) at.block->shadow.take_off(current(), at.offset, bytes, mnemonic, where);
+  std::memset(at.bytes, 0xff, bytes);
+  return at.bytes;
+}
+
+void copy_to_shared(uint32_t address, const void* source, uint32_t bytes, uint32_t source_bytes, const char* mnemonic,
+                    Where where) {
   count(Path::global_to_shared, bytes, address, source, mnemonic, where);
-  touch_global(source, bytes, false, mnemonic, where);
-  std::byte* found = locate(address, bytes, mnemonic, where);
-  if (options().checks) current().block->shadow.take_off(current(), address - SHARED_BASE, bytes, mnemonic, where);
-  std::memset(found, 0xff, bytes);
+  if (source_bytes) touch_global(source, source_bytes, bytes, false, mnemonic, where);
+  locate(address, bytes, mnemonic, where);
+  take_off(address, bytes, mnemonic, where);
 }
 
 void global_load(const void* pointer, uint32_t bytes, const char* mnemonic, Where where) {
-  touch_global(pointer, bytes, false, mnemonic, where);
+  touch_global(pointer, bytes, bytes, false, mnemonic, where);
   count(Path::global_to_registers, bytes, 0, pointer, mnemonic, where);
 }
 
+void global_atomic(void* pointer, uint32_t bytes, const char* mnemonic, Where where) {
+  touch_global(pointer, bytes, bytes, true, mnemonic, where);
+  count_thread(mnemonic, where);
+}
+
 void global_store(void* pointer, uint32_t bytes, const char* mnemonic, Where where) {
-  touch_global(pointer, bytes, true, mnemonic, where);
+  touch_global(pointer, bytes, bytes, true, mnemonic, where);
   count(Path::registers_to_global, bytes, 0, pointer, mnemonic, where);
 }
 

@@ -11,17 +11,32 @@ namespace cpu {
 // lost its base is out of range.
 constexpr uint32_t SHARED_BASE = 0x400;
 
-// All of these fail unless the bytes are inside the block's shared memory (a watched tensor) and aligned to their size.
+// The same place in the cluster's shared memory, as mapa gives it.
+inline uint32_t cluster_address(uint32_t address, int rank) { return address | static_cast<uint32_t>(rank + 1) << 24; }
+
+struct Place {
+  Block* block;
+  uint32_t offset;  // in its shared memory
+  std::byte* bytes;
+};
+
+// All of these fail unless the bytes are inside shared memory (a watched tensor) and aligned to their size.
+Place locate(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
+Place locate_range(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);  // without the alignment
 // Ordinary loads and stores of one lane.
 const std::byte* shared_load(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
 void shared_store(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where);
+void global_load(const void* pointer, uint32_t bytes, const char* mnemonic, Where where);
+void global_store(void* pointer, uint32_t bytes, const char* mnemonic, Where where);
+void global_atomic(void* pointer, uint32_t bytes, const char* mnemonic, Where where);
 // A lane's part of an instruction that counts itself, such as ldmatrix.
 const std::byte* shared_read(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
 void shared_write(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where);
-// Starts a copy: the destination holds poison, and nobody may touch it until it lands.
-void copy_to_shared(uint32_t address, const void* source, uint32_t bytes, const char* mnemonic, Where where);
-void global_load(const void* pointer, uint32_t bytes, const char* mnemonic, Where where);
-void global_store(void* pointer, uint32_t bytes, const char* mnemonic, Where where);
+// The destination of a copy: it holds poison, and nobody may touch it until the copy lands.
+std::byte* take_off(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
+// The same for a lane's copy that reads `source_bytes` of global memory.
+void copy_to_shared(uint32_t address, const void* source, uint32_t bytes, uint32_t source_bytes, const char* mnemonic,
+                    Where where);
 
 template <class T>
 T load(const void* bytes) {

@@ -16,4 +16,12 @@ inline float from_fp16(uint16_t bits) {
   return std::bit_cast<float>(special | static_cast<uint32_t>(bits & 0x8000) << 16);
 }
 
+// Four bits of exponent with bias 7, three of mantissa; no infinity, 0x7f and 0xff are NaN.
+inline float from_e4m3(uint8_t bits) {
+  const uint32_t magnitude = bits & 0x7f;
+  const float value = std::bit_cast<float>(magnitude << 20) * 0x1p120f;
+  const uint32_t special = magnitude == 0x7f ? 0x7fc00000u : std::bit_cast<uint32_t>(value);
+  return std::bit_cast<float>(special | static_cast<uint32_t>(bits & 0x80) << 24);
+}
+
 }  // namespace cpu

@@ -8,7 +8,9 @@
 #include <cstring>
 #include <new>
 
+#include <runtime/async.h>
 #include <runtime/barrier.h>
+#include <runtime/cluster.h>
 #include <runtime/diagnosis.h>
 #include <runtime/options.h>
 
@@ -16,6 +18,7 @@ namespace cpu {
 namespace {
 
 constexpr size_t SHARED_ALIGNMENT = 1024;
+constexpr int REGISTERS = 65536;  // of a multiprocessor
 constexpr uint32_t PREEMPTIONS_IN_256 = 4;
 
 Thread& next_lane(Warp& warp) {
@@ -35,6 +38,8 @@ void thread_main() {
   --self.block->running;
   if (options().counters && warp.returned == ALL_LANES) self.cluster->counters.converge(warp);
   barriers_after_return(*self.block);
+  cluster_barrier_after_return(*self.cluster);
+  async_after_return(self);
   suspend(self);
   std::abort();  // nobody wakes a thread that has returned
 }
@@ -62,14 +67,18 @@ void Cluster::set_up(int number) {
   random_state |= 1;
   preempting = options().seed != 0;
   while (stacks.size() < static_cast<size_t>(count * launch->threads)) stacks.push_back(std::make_unique<Stack>());
-  copies.assign(count * launch->threads, {});
-  if (clocks.size() != static_cast<size_t>(count * launch->threads)) {
+  const size_t agents = count * (launch->threads + MBARRIERS);
+  if (clocks.size() != agents) {
     const Clock newest = clocks.empty() ? 0 : *std::max_element(clocks.begin(), clocks.end());
-    clocks.assign(count * launch->threads, newest);
+    clocks.assign(agents, newest);
   }
   // Everything that earlier blocks did here is known.
   const std::vector<Clock> before = clocks;
   for (Clock& clock : clocks) ++clock;
+  async = std::make_unique<Async>(count * launch->threads);
+  barrier = {};
+  barrier.brought.forget(agents);
+  barrier.told.forget(agents);
   blocks.resize(count);
   for (int rank = 0; rank < count; ++rank) {
     if (!blocks[rank]) blocks[rank] = std::make_unique<Block>();
@@ -79,6 +88,8 @@ void Cluster::set_up(int number) {
     block.ctaid = {first.x + rank % launch->cluster.x, first.y + rank / launch->cluster.x % launch->cluster.y,
                    first.z + rank / (launch->cluster.x * launch->cluster.y)};
     block.running = launch->threads;
+    block.free_registers = 0;
+    block.waiting_for_registers.clear();
     for (Barrier& barrier : block.barriers) {
       barrier.arrived = barrier.expected = 0;
       barrier.waiting.clear();
@@ -103,7 +114,6 @@ void Cluster::set_up(int number) {
       thread.lane = tid % LANES;
       thread.agent = rank * launch->threads + tid;
       thread.cluster_warp = thread.agent / LANES;
-      thread.copies = &copies[thread.agent];
       warp.threads[thread.lane] = &thread;
       prepare(thread.fiber, stack, thread_main);
     }
@@ -114,6 +124,7 @@ void Cluster::set_up(int number) {
       warp.known.events = before;
       warp.known.fenced = before;
       warp.runnable = ALL_LANES;
+      warp.registers = std::min(REGISTERS / launch->threads / 8 * 8, 256);
       warp.priority = preempting ? random() : ~0u - w;
       warp.first_lane = preempting ? random() % LANES : 0;
     }
@@ -133,6 +144,7 @@ void Cluster::run(const Launch& launched, int number) {
   set_up(number);
   while (!abandoned) {
     Warp* warp = pick();
+    if (!warp && land_one(*this)) continue;
     if (!warp) break;
     // Whoever has just run moves to another place in the order, now and then.
     if (preempting && random() % 8 == 0) warp->priority = random();
@@ -153,6 +165,10 @@ void suspend(Thread& self) {
 void wake(Thread& thread) {
   thread.waiting.mnemonic = nullptr;
   thread.warp->runnable |= 1u << thread.lane;
+}
+
+void wake(Warp& warp) {
+  for (Thread* thread : warp.threads) wake(*thread);
 }
 
 void yield(Thread& self) {
@@ -187,7 +203,7 @@ Warp* gather(const char* mnemonic, Where where, void* operands) {
     if (options().counters) self.cluster->counters.converge(warp);
     return &warp;
   }
-  self.waiting = {mnemonic, where, 0, 0};
+  self.waiting = {mnemonic, where, NO_BARRIER, 0};
   suspend(self);
   return nullptr;
 }

@@ -56,6 +56,10 @@ void Shadow::load(Thread& self, uint32_t offset, uint32_t bytes, const char* mne
     }
     accepted = write;
   }
+  read(self, first, last, where);
+}
+
+void Shadow::read(const Thread& self, uint32_t first, uint32_t last, Where where) {
   const Read read{self.cluster->clocks[self.agent], pack(where)};
   Read* reads = reads_[self.cluster_warp].data();
   uint8_t* lanes = lanes_[self.cluster_warp].data();
@@ -143,6 +147,7 @@ void Shadow::load_async(Thread& self, const Knowledge& known, Clock clock, uint3
     }
     accepted = write;
   }
+  read(self, first, last, where);
 }
 
 }  // namespace cpu

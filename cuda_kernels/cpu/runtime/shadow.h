@@ -47,6 +47,8 @@ class Shadow {
   void check_writable(Thread& self, uint32_t offset, uint32_t bytes, bool same_value, const char* mnemonic,
                       Where where);
 
+  void read(const Thread& self, uint32_t first, uint32_t last, Where where);
+
   struct Read {
     Clock clock = 0;
     Site site = 0;

@@ -1,0 +1,53 @@
+// CPU twin of cuda_kernels/ptx/tma.cuh.
+#pragma once
+
+#include <ptx/kernel.cuh>
+#include <ptx/tensor_map.cuh>
+#include <runtime/bulk.h>
+
+template <int RANK>
+DEVICE void cp_async_bulk_tensor_load(uint32_t shared, const TensorMap& map, const int (&at)[RANK], uint32_t mbarrier,
+                                      Where where = Where::current()) {
+  cpu::bulk_load(cpu::plan_tensor(map, at, RANK, shared), mbarrier, 0, "cp_async_bulk_tensor_load", where);
+}
+
+template <int RANK>
+DEVICE void cp_async_bulk_tensor_load_multicast(uint32_t shared, const TensorMap& map, const int (&at)[RANK],
+                                                uint32_t mbarrier, uint16_t blocks, Where where = Where::current()) {
+  cpu::bulk_load(cpu::plan_tensor(map, at, RANK, shared), mbarrier, blocks, "cp_async_bulk_tensor_load_multicast",
+                 where);
+}
+
+template <int RANK>
+DEVICE void cp_async_bulk_tensor_store(const TensorMap& map, const int (&at)[RANK], uint32_t shared,
+                                       Where where = Where::current()) {
+  cpu::bulk_store(cpu::plan_tensor(map, at, RANK, shared), "cp_async_bulk_tensor_store", where);
+}
+
+DEVICE void cp_async_bulk_load(uint32_t shared, const void* global, uint32_t bytes, uint32_t mbarrier,
+                               Where where = Where::current()) {
+  cpu::bulk_load(cpu::plan_plain(global, shared, bytes), mbarrier, 0, "cp_async_bulk_load", where);
+}
+
+DEVICE void cp_async_bulk_store(void* global, uint32_t shared, uint32_t bytes, Where where = Where::current()) {
+  cpu::bulk_store(cpu::plan_plain(global, shared, bytes), "cp_async_bulk_store", where);
+}
+
+DEVICE void cp_async_bulk_commit_group(Where where = Where::current()) {
+  cpu::bulk_commit_group("cp_async_bulk_commit_group", where);
+}
+
+template <int PENDING>
+DEVICE void cp_async_bulk_wait_group(Where where = Where::current()) {
+  cpu::bulk_wait_group(PENDING, "cp_async_bulk_wait_group", where);
+}
+
+// Here a store that has been read has been written too.
+template <int PENDING>
+DEVICE void cp_async_bulk_wait_group_read(Where where = Where::current()) {
+  cpu::bulk_wait_group(PENDING, "cp_async_bulk_wait_group_read", where);
+}
+
+DEVICE void prefetch_tensormap(const TensorMap&, Where where = Where::current()) {
+  cpu::count_thread("prefetch_tensormap", where);
+}

@@ -1,0 +1,190 @@
+#include <runtime/bulk.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <runtime/async.h>
+#include <runtime/diagnosis.h>
+#include <runtime/global.h>
+#include <runtime/memory.h>
+#include <runtime/options.h>
+
+namespace cpu {
+namespace {
+
+constexpr uint32_t CHUNK = 16;  // what a swizzle moves
+
+// Calls f(address, global, bytes) for every 16 bytes of shared memory; of them the first `bytes`, or none, lie inside
+// the tensor. Where a chunk straddles the tensor's end, its bytes inside come first.
+template <class F>
+void for_each_chunk(const BulkPlan& plan, F f) {
+  if (!plan.is_tensor) {
+    for (uint32_t done = 0; done < plan.bytes; done += CHUNK) f(plan.address + done, plan.global + done, CHUNK);
+    return;
+  }
+  const TensorMap& map = plan.map;
+  const uint32_t row_bytes = map.box[0] * map.element_bytes;
+  uint32_t index[MAX_RANK] = {};
+  for (uint32_t done = 0; done < plan.bytes; done += row_bytes) {
+    bool inside = true;
+    const std::byte* row = map.base;
+    for (int d = 1; d < map.rank; ++d) {
+      const int64_t at = static_cast<int64_t>(plan.at[d]) + index[d];
+      inside = inside && at >= 0 && at < static_cast<int64_t>(map.sizes[d]);
+      row += at * static_cast<int64_t>(map.strides[d]);
+    }
+    for (uint32_t byte = 0; byte < row_bytes; byte += CHUNK) {
+      const int64_t first = static_cast<int64_t>(plan.at[0]) * map.element_bytes + byte;
+      const int64_t end = static_cast<int64_t>(map.sizes[0]) * map.element_bytes;
+      const int64_t bytes = inside && first >= 0 ? std::clamp<int64_t>(end - first, 0, CHUNK) : 0;
+      f(swizzled(plan.address + done + byte, map.swizzle), row + first, static_cast<uint32_t>(bytes));
+    }
+    for (int d = 1; d < map.rank && ++index[d] == map.box[d]; ++d) index[d] = 0;
+  }
+}
+
+void check_alignment(Thread& self, const BulkPlan& plan, const char* mnemonic, Where where) {
+  const uint32_t alignment = plan.is_tensor ? 128 : CHUNK;
+  if (plan.address % alignment)
+    fail("misaligned_access", self, mnemonic, where,
+         text("shared address 0x%x is not a multiple of %u", plan.address, alignment));
+  if (plan.bytes % CHUNK || reinterpret_cast<uintptr_t>(plan.global) % CHUNK)
+    fail("misaligned_access", self, mnemonic, where,
+         text("%u bytes at global address %p: both must be multiples of 16", plan.bytes,
+              static_cast<const void*>(plan.global)));
+}
+
+void count_bulk(const Thread& self, Path path, const BulkPlan& plan, const char* mnemonic, Where where) {
+  if (options().counters)
+    self.cluster->counters.count_lane(self, mnemonic, where, path, plan.bytes, plan.address, nullptr);
+}
+
+void perform(Thread& self, const BulkStore& store) {
+  for_each_chunk(store.plan, [&](uint32_t address, const std::byte* global, uint32_t bytes) {
+    if (options().checks)
+      self.block->shadow.load_async(self, store.known, store.clock, address - SHARED_BASE, CHUNK, store.mnemonic,
+                                    store.where);
+    if (!bytes) return;
+    if (options().checks && !check_global(self, global, bytes, true, store.mnemonic, store.where)) return;
+    std::memcpy(const_cast<std::byte*>(global), self.block->shared.get() + (address - SHARED_BASE), bytes);
+  });
+}
+
+}  // namespace
+
+uint32_t TensorMap::box_bytes() const {
+  uint32_t bytes = element_bytes;
+  for (int d = 0; d < rank; ++d) bytes *= box[d];
+  return bytes;
+}
+
+namespace {
+
+std::string what_is_wrong(const TensorMap& map) {
+  const uint32_t row_bytes = map.box[0] * map.element_bytes;
+  if (reinterpret_cast<uintptr_t>(map.base) % 16)
+    return text("base %p is not a multiple of 16", static_cast<const void*>(map.base));
+  for (int d = 0; d < map.rank; ++d) {
+    if (!map.sizes[d] || map.sizes[d] > 1ull << 32) return text("size %d is 0 or above 2**32", d);
+    if (!map.box[d] || map.box[d] > 256) return text("box %d: got %u, expected 1 to 256", d, map.box[d]);
+    if (d && (map.strides[d] % 16 || map.strides[d] >= 1ull << 40))
+      return text("stride %d: got %llu bytes, expected a multiple of 16 below 2**40", d,
+                  static_cast<unsigned long long>(map.strides[d]));
+  }
+  if (row_bytes % 16) return text("innermost box: got %u bytes, expected a multiple of 16", row_bytes);
+  if (map.swizzle && row_bytes > 16u << map.swizzle)
+    return text("innermost box: got %u bytes, expected at most the swizzle's %u", row_bytes, 16u << map.swizzle);
+  return "";
+}
+
+}  // namespace
+
+int refuse_map(const TensorMap& map) {
+  const std::string wrong = what_is_wrong(map);
+  if (wrong.empty()) return 0;
+  forget_diagnoses();
+  report("bad_tensor_map", wrong);
+  return 1;
+}
+
+BulkPlan plan_tensor(const TensorMap& map, const int* at, int rank, uint32_t address) {
+  if (rank != map.rank)
+    fail("bad_operand", current(), "cp_async_bulk_tensor", Where::current(),
+         text("%d coordinates for a tensor map of rank %d", rank, map.rank));
+  BulkPlan plan{map, {}, nullptr, address, map.box_bytes(), true};
+  std::copy(at, at + map.rank, plan.at);
+  return plan;
+}
+
+BulkPlan plan_plain(const void* global, uint32_t address, uint32_t bytes) {
+  return {{}, {}, static_cast<const std::byte*>(global), address, bytes, false};
+}
+
+void bulk_load(const BulkPlan& plan, uint32_t mbarrier_address, uint32_t blocks, const char* mnemonic, Where where) {
+  Thread& self = current();
+  Cluster& cluster = *self.cluster;
+  count_bulk(self, Path::global_to_shared, plan, mnemonic, where);
+  check_alignment(self, plan, mnemonic, where);
+  for (size_t rank = 0; rank < cluster.blocks.size(); ++rank) {
+    uint32_t there = 0;  // bits that lead to the block
+    if (blocks) {
+      if (!(blocks >> rank & 1)) continue;
+      there = cluster_address(0, static_cast<int>(rank));
+    } else if (rank) {
+      break;
+    }
+    Mbarrier& mbarrier = find_mbarrier(self, mbarrier_address | there, mnemonic, where);
+    if (!mbarrier.is_fenced)
+      report("missing_proxy_fence", self, mnemonic, where,
+             "bytes complete on the mbarrier made at " + place("", mbarrier.made_at) +
+                 " with no fence_mbarrier_init or fence_proxy_async after its initialization");
+    const Place at = locate(plan.address | there, 1, mnemonic, where);
+    take_off(plan.address | there, plan.bytes, mnemonic, where);
+    BulkLoad load{plan, at.block, &mbarrier, mbarrier.phase, &self, mnemonic, where};
+    load.plan.address = at.offset + SHARED_BASE;
+    cluster.async->loads.push_back(load);
+  }
+}
+
+void land(Cluster& cluster, BulkLoad& load) {
+  Mbarrier& mbarrier = *load.mbarrier;
+  Thread& self = *load.issuer;
+  for_each_chunk(load.plan, [&](uint32_t address, const std::byte* global, uint32_t bytes) {
+    std::byte* destination = load.block->shared.get() + (address - SHARED_BASE);
+    std::memset(destination, 0, CHUNK);
+    if (!bytes) return;
+    if (options().checks && !check_global(self, global, bytes, false, load.mnemonic, load.where)) return;
+    std::memcpy(destination, global, bytes);
+  });
+  if (options().checks)
+    load.block->shadow.land(load.plan.address - SHARED_BASE, load.plan.bytes, static_cast<uint16_t>(mbarrier.agent),
+                            cluster.clocks[mbarrier.agent], Proxy::async);
+  if (mbarrier.phase != load.phase)
+    report("mbarrier_wrong_bytes", self, load.mnemonic, load.where,
+           text("the phase that this load was issued in completed without its %u bytes: fewer were expected",
+                load.plan.bytes));
+  complete_bytes(cluster, mbarrier, load.plan.bytes);
+}
+
+void bulk_store(const BulkPlan& plan, const char* mnemonic, Where where) {
+  Thread& self = current();
+  count_bulk(self, Path::shared_to_global, plan, mnemonic, where);
+  check_alignment(self, plan, mnemonic, where);
+  locate_range(plan.address, plan.bytes, mnemonic, where);
+  self.cluster->async->stores[self.agent].open.push_back(
+      {plan, self.warp->known, self.cluster->clocks[self.agent], mnemonic, where});
+}
+
+void bulk_commit_group(const char* mnemonic, Where where) {
+  count_thread(mnemonic, where);
+  Thread& self = current();
+  self.cluster->async->stores[self.agent].commit();
+}
+
+void bulk_wait_group(int pending, const char* mnemonic, Where where) {
+  count_thread(mnemonic, where);
+  Thread& self = current();
+  self.cluster->async->stores[self.agent].retire(pending, [&](const BulkStore& store) { perform(self, store); });
+}
+
+}  // namespace cpu

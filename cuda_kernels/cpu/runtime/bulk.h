@@ -1,0 +1,68 @@
+// Bulk copies: what the tensor memory accelerator does.
+#pragma once
+
+#include <string>
+
+#include <runtime/execution.h>
+
+namespace cpu {
+
+struct Mbarrier;
+
+// 0 none; 1, 2, 3: 16-byte columns of rows of 32, 64, 128 bytes, XORed with the row.
+inline uint32_t swizzled(uint32_t address, int swizzle) {
+  return address ^ (address >> 7 & ((1u << swizzle) - 1)) << 4;
+}
+
+constexpr int MAX_RANK = 5;
+
+struct TensorMap {
+  const std::byte* base;
+  int rank, element_bytes, swizzle;
+  uint64_t sizes[MAX_RANK], strides[MAX_RANK];  // elements; bytes, the innermost included
+  uint32_t box[MAX_RANK];
+
+  uint32_t box_bytes() const;
+};
+
+// One copy's two ends; a plain copy has no map.
+struct BulkPlan {
+  TensorMap map;
+  int at[MAX_RANK];
+  const std::byte* global;  // of a plain copy
+  uint32_t address, bytes;  // in shared memory of its block
+  bool is_tensor;
+};
+
+struct BulkLoad {
+  BulkPlan plan;
+  Block* block;  // whose shared memory it fills
+  Mbarrier* mbarrier;
+  uint64_t phase;  // of the mbarrier at issue
+  Thread* issuer;
+  const char* mnemonic;
+  Where where;
+};
+
+struct BulkStore {
+  BulkPlan plan;
+  Knowledge known;  // of the issuing warp at issue
+  Clock clock;
+  const char* mnemonic;
+  Where where;
+};
+
+// 0, or 1 when the driver would refuse this map; the next launch's diagnosis says why.
+int refuse_map(const TensorMap& map);
+
+BulkPlan plan_tensor(const TensorMap& map, const int* at, int rank, uint32_t address);
+BulkPlan plan_plain(const void* global, uint32_t address, uint32_t bytes);
+// To the block of `plan.address`, or to every block whose bit is set.
+void bulk_load(const BulkPlan& plan, uint32_t mbarrier, uint32_t blocks, const char* mnemonic, Where where);
+void bulk_store(const BulkPlan& plan, const char* mnemonic, Where where);
+void bulk_commit_group(const char* mnemonic, Where where);
+void bulk_wait_group(int pending, const char* mnemonic, Where where);
+
+void land(Cluster& cluster, BulkLoad& load);
+
+}  // namespace cpu

@@ -1,0 +1,152 @@
+#include <runtime/mbarrier.h>
+
+#include <runtime/async.h>
+#include <runtime/diagnosis.h>
+#include <runtime/memory.h>
+
+namespace cpu {
+namespace {
+
+constexpr uint64_t MARK = 0x7fbaddedba441e55;  // what an mbarrier's eight bytes hold
+
+bool is_complete(const Mbarrier& mbarrier, uint32_t parity) { return (mbarrier.phase & 1) != (parity & 1); }
+
+void advance(Cluster& cluster, Mbarrier& mbarrier) {
+  if (mbarrier.pending || mbarrier.bytes) return;
+  mbarrier.brought.events[mbarrier.agent] = cluster.clocks[mbarrier.agent]++;
+  mbarrier.told.learn(mbarrier.brought);
+  mbarrier.brought.forget(cluster.clocks.size());
+  mbarrier.pending = mbarrier.count;
+  ++mbarrier.phase;
+  cluster.async->idle_polls = 0;
+  for (Thread* thread : mbarrier.waiting) wake(*thread);
+  mbarrier.waiting.clear();
+}
+
+}  // namespace
+
+void mbarrier_init(uint32_t address, uint32_t count, const char* mnemonic, Where where) {
+  count_thread(mnemonic, where);
+  Thread& self = current();
+  Async& async = *self.cluster->async;
+  shared_write(address, &MARK, sizeof MARK, mnemonic, where);
+  const Place at = locate(address, sizeof MARK, mnemonic, where);
+  const auto key = std::pair(at.block->rank, at.offset);
+  if (async.mbarriers.contains(key))
+    fail("mbarrier_reinitialized", self, mnemonic, where,
+         text("shared address 0x%x holds an mbarrier already, and it was not invalidated", address));
+  if (!count || count > 0xfffff)
+    fail("bad_operand", self, mnemonic, where, text("%u arrivals: expected 1 to 1048575", count));
+  if (async.mbarriers_made == MBARRIERS * static_cast<int>(self.cluster->blocks.size()))
+    fail("bad_operand", self, mnemonic, where, text("more than %d mbarriers in a block", MBARRIERS));
+  const int threads = self.cluster->launch->threads * static_cast<int>(self.cluster->blocks.size());
+  Mbarrier& mbarrier = async.mbarriers[key];
+  mbarrier.block = at.block;
+  mbarrier.offset = at.offset;
+  mbarrier.count = mbarrier.pending = count;
+  mbarrier.agent = threads + async.mbarriers_made++;
+  mbarrier.maker = self.agent;
+  mbarrier.made = self.cluster->clocks[self.agent];
+  mbarrier.made_at = where;
+  mbarrier.brought.forget(self.cluster->clocks.size());
+  mbarrier.told.forget(self.cluster->clocks.size());
+}
+
+Mbarrier& find_mbarrier(Thread& self, uint32_t address, const char* mnemonic, Where where) {
+  const Place at = locate(address, sizeof MARK, mnemonic, where);
+  auto& mbarriers = self.cluster->async->mbarriers;
+  const auto found = mbarriers.find({at.block->rank, at.offset});
+  if (found == mbarriers.end())
+    fail("mbarrier_not_initialized", self, mnemonic, where,
+         text("there is no mbarrier at shared address 0x%x: nobody initialized one yet", address));
+  if (load<uint64_t>(at.bytes) != MARK)
+    fail("mbarrier_overwritten", self, mnemonic, where,
+         text("the mbarrier at shared address 0x%x was overwritten with data", address));
+  Mbarrier& mbarrier = found->second;
+  if (mbarrier.maker != self.agent && self.warp->known.events[mbarrier.maker] < mbarrier.made)
+    report("race", self, mnemonic, where,
+           text("the mbarrier at shared address 0x%x is used with no barrier after its initialization at ", address) +
+               place("", mbarrier.made_at));
+  return mbarrier;
+}
+
+void mbarrier_inval(uint32_t address, const char* mnemonic, Where where) {
+  Thread& self = current();
+  const Mbarrier& mbarrier = find_mbarrier(self, address, mnemonic, where);
+  if (!mbarrier.waiting.empty())
+    fail("mbarrier_reinitialized", self, mnemonic, where, "threads wait on the mbarrier that is invalidated");
+  self.cluster->async->mbarriers.erase({mbarrier.block->rank, mbarrier.offset});
+}
+
+void mbarrier_arrive(uint32_t address, int64_t expected_bytes, bool arrives, const char* mnemonic, Where where) {
+  count_thread(mnemonic, where);
+  Thread& self = current();
+  Mbarrier& mbarrier = find_mbarrier(self, address, mnemonic, where);
+  mbarrier.bytes += expected_bytes;
+  if (arrives) {
+    if (!mbarrier.pending)
+      fail("mbarrier_over_arrival", self, mnemonic, where,
+           text("all %u arrivals of phase %llu of the mbarrier at shared address 0x%x were there already (it still "
+                "waits for %lld bytes)",
+                mbarrier.count, static_cast<unsigned long long>(mbarrier.phase), address,
+                static_cast<long long>(mbarrier.bytes)));
+    --mbarrier.pending;
+    release(self, mbarrier.brought);
+  }
+  advance(*self.cluster, mbarrier);
+  maybe_yield(self);
+}
+
+void complete_bytes(Cluster& cluster, Mbarrier& mbarrier, int64_t bytes) {
+  mbarrier.bytes -= bytes;
+  advance(cluster, mbarrier);
+}
+
+bool mbarrier_test_wait(uint32_t address, uint32_t parity, const char* mnemonic, Where where) {
+  Thread& self = current();
+  Mbarrier& mbarrier = find_mbarrier(self, address, mnemonic, where);
+  if (!is_complete(mbarrier, parity)) {
+    self.waiting = {mnemonic, where, address, static_cast<int64_t>(parity)};
+    self.cluster->async->pollers.push_back(&self);
+    suspend(self);
+    return false;
+  }
+  count_thread(mnemonic, where);
+  self.warp->known.learn(mbarrier.told);
+  return true;
+}
+
+bool mbarrier_try_wait(uint32_t address, uint32_t parity, const char* mnemonic, Where where) {
+  count_thread(mnemonic, where);
+  Thread& self = current();
+  Mbarrier& mbarrier = find_mbarrier(self, address, mnemonic, where);
+  if (!is_complete(mbarrier, parity)) {
+    self.waiting = {mnemonic, where, address, static_cast<int64_t>(parity)};
+    mbarrier.waiting.push_back(&self);
+    suspend(self);
+    // The time limit may pass just before the phase completes: a caller that does not ask again is wrong.
+    if (self.cluster->preempting && self.cluster->random() % 4 == 0) return false;
+  }
+  self.warp->known.learn(mbarrier.told);
+  return true;
+}
+
+void fence_proxy_async(const char* mnemonic, Where where) {
+  count_thread(mnemonic, where);
+  Thread& self = current();
+  Knowledge& known = self.warp->known;
+  for (size_t i = 0; i < known.fenced.size(); ++i) known.fenced[i] = std::max(known.fenced[i], known.events[i]);
+  // What this thread writes from now on is not covered.
+  known.fenced[self.agent] = self.cluster->clocks[self.agent]++;
+  for (auto& [key, mbarrier] : self.cluster->async->mbarriers)
+    if (mbarrier.maker == self.agent) mbarrier.is_fenced = true;
+}
+
+void fence_mbarrier_init(const char* mnemonic, Where where) {
+  count_thread(mnemonic, where);
+  Thread& self = current();
+  for (auto& [key, mbarrier] : self.cluster->async->mbarriers)
+    if (mbarrier.maker == self.agent) mbarrier.is_fenced = true;
+}
+
+}  // namespace cpu

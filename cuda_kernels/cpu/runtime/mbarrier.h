@@ -1,0 +1,38 @@
+// Barriers in shared memory that count arrivals and bytes.
+#pragma once
+
+#include <runtime/execution.h>
+
+namespace cpu {
+
+struct Mbarrier {
+  Block* block;
+  uint32_t offset;
+  uint32_t count;      // arrivals of each phase
+  uint32_t pending;    // arrivals that the current phase still waits for
+  int64_t bytes = 0;   // that it still waits for
+  uint64_t phase = 0;  // phases completed
+  int agent;           // whom the bytes of bulk copies belong to
+  int maker;           // agent that initialized it, and when
+  Clock made;
+  Where made_at;
+  bool is_fenced = false;   // may bulk copies complete on it?
+  Knowledge brought, told;  // by arrivals of the current phase; to those who wait for a completed one
+  std::vector<Thread*> waiting;
+};
+
+void mbarrier_init(uint32_t address, uint32_t count, const char* mnemonic, Where where);
+void mbarrier_inval(uint32_t address, const char* mnemonic, Where where);
+void mbarrier_arrive(uint32_t address, int64_t expected_bytes, bool arrives, const char* mnemonic, Where where);
+bool mbarrier_test_wait(uint32_t address, uint32_t parity, const char* mnemonic, Where where);
+bool mbarrier_try_wait(uint32_t address, uint32_t parity, const char* mnemonic, Where where);
+
+// The initialized barrier at this address; fails when there is none that `self` may use.
+Mbarrier& find_mbarrier(Thread& self, uint32_t address, const char* mnemonic, Where where);
+// `bytes` of a copy are there.
+void complete_bytes(Cluster& cluster, Mbarrier& mbarrier, int64_t bytes);
+
+void fence_proxy_async(const char* mnemonic, Where where);
+void fence_mbarrier_init(const char* mnemonic, Where where);
+
+}  // namespace cpu

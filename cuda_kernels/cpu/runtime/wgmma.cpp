@@ -1,0 +1,246 @@
+#include <runtime/wgmma.h>
+
+#include <bit>
+#include <cstring>
+
+#include <runtime/async.h>
+#include <runtime/diagnosis.h>
+#include <runtime/memory.h>
+#include <runtime/numbers.h>
+#include <runtime/options.h>
+
+namespace cpu {
+namespace {
+
+constexpr const char* MNEMONIC = "wgmma_mma_async";
+constexpr int WARPS_OF_GROUP = 4, ROWS = 16, ROWS_OF_CORE = 8, CHUNK = 16;
+constexpr int MAX_K = 32, MAX_N = 256;
+
+struct Operand {
+  uint32_t address, leading, stride;
+  int swizzle;
+  bool is_mn_major;
+
+  Operand(uint64_t descriptor, bool mn_major)
+      : address((descriptor & 0x3fff) << 4),
+        leading((descriptor >> 16 & 0x3fff) << 4),
+        stride((descriptor >> 32 & 0x3fff) << 4),
+        swizzle((4 - static_cast<int>(descriptor >> 62)) % 4),
+        is_mn_major(mn_major) {}
+
+  // Where 16 bytes lie that begin at (row of m or n, byte of k), or when MN-major at (byte of m or n, row of k).
+  uint32_t chunk(uint32_t outer, uint32_t byte) const {
+    uint32_t at = address;
+    if (!is_mn_major) {
+      const uint32_t width = CHUNK << swizzle;
+      at += outer / ROWS_OF_CORE * stride + outer % ROWS_OF_CORE * width;
+      at += swizzle ? byte : byte / CHUNK * leading;
+    } else if (swizzle) {
+      const uint32_t width = CHUNK << swizzle;
+      at += byte / width * leading + byte % width + outer / ROWS_OF_CORE * stride + outer % ROWS_OF_CORE * width;
+    } else {
+      at += byte / CHUNK * stride + outer / ROWS_OF_CORE * leading + outer % ROWS_OF_CORE * CHUNK;
+    }
+    return swizzled(at, swizzle);
+  }
+};
+
+float value(const std::byte* bytes, int i, Format format) {
+  if (format == Format::e4m3) return from_e4m3(static_cast<uint8_t>(bytes[i]));
+  const auto bits = load<uint16_t>(bytes + 2 * i);
+  return format == Format::fp16 ? from_fp16(bits) : from_bf16(bits);
+}
+
+const std::byte* read(Thread& self, const Wgmma& op, uint32_t address) {
+  const Place at = locate(address, CHUNK, MNEMONIC, op.where);
+  if (options().checks) at.block->shadow.load_async(self, *op.known, op.clock, at.offset, CHUNK, MNEMONIC, op.where);
+  return at.bytes;
+}
+
+void execute(Thread& self, const Wgmma& op) {
+  const int bits = op.format == Format::e4m3 ? 8 : 16, k_extent = 256 / bits, per_chunk = CHUNK * 8 / bits;
+  static thread_local float a[ROWS * MAX_K], b[MAX_K * MAX_N], c[ROWS * MAX_N];
+  if (op.a_in_registers) {
+    for (int lane = 0; lane < LANES; ++lane)
+      for (int i = 0; i < 4; ++i) {
+        std::byte bytes[4];
+        std::memcpy(bytes, &op.a_registers[lane][i], 4);
+        const int per_register = 32 / bits;
+        const int row = lane / 4 + i % 2 * 8, k = lane % 4 * per_register + i / 2 * k_extent / 2;
+        for (int j = 0; j < per_register; ++j) a[row * k_extent + k + j] = value(bytes, j, op.format);
+      }
+  } else {
+    const Operand operand(op.a, false);
+    for (int row = 0; row < ROWS; ++row)
+      for (int k = 0; k < k_extent; k += per_chunk) {
+        const uint32_t group_row = self.warp->index % WARPS_OF_GROUP * ROWS + row;
+        const std::byte* bytes = read(self, op, operand.chunk(group_row, k * bits / 8));
+        for (int j = 0; j < per_chunk; ++j) a[row * k_extent + k + j] = value(bytes, j, op.format);
+      }
+  }
+  const Operand operand(op.b, op.transpose_b);
+  if (op.transpose_b) {
+    for (int k = 0; k < k_extent; ++k)
+      for (int n = 0; n < op.n; n += per_chunk) {
+        const std::byte* bytes = read(self, op, operand.chunk(k, n * bits / 8));
+        for (int j = 0; j < per_chunk; ++j) b[k * op.n + n + j] = value(bytes, j, op.format);
+      }
+  } else {
+    for (int n = 0; n < op.n; ++n)
+      for (int k = 0; k < k_extent; k += per_chunk) {
+        const std::byte* bytes = read(self, op, operand.chunk(n, k * bits / 8));
+        for (int j = 0; j < per_chunk; ++j) b[(k + j) * op.n + n] = value(bytes, j, op.format);
+      }
+  }
+  Accumulator& accumulator = *op.accumulator;
+  const auto for_each_pair = [&](auto f) {
+    for (int lane = 0; lane < LANES; ++lane)
+      for (int i = 0; i < accumulator.count; i += 2)
+        f(&c[(lane / 4 + i / 2 % 2 * 8) * op.n + i / 4 * 8 + lane % 4 * 2],
+          &accumulator.values[lane * accumulator.count + i]);
+  };
+  if (op.accumulate)
+    for_each_pair([](float* matrix, const float* registers) { std::memcpy(matrix, registers, 8); });
+  else
+    std::fill(c, c + ROWS * op.n, 0.f);
+  multiply_add(c, a, b, ROWS, op.n, k_extent);
+  for_each_pair([](const float* matrix, float* registers) { std::memcpy(registers, matrix, 8); });
+}
+
+bool is_poison(float x) { return std::bit_cast<uint32_t>(x) == ACCUMULATOR_POISON; }
+
+// The registers get their values back.
+void release_accumulator(Thread& self, WgmmaState& state, Accumulator& accumulator) {
+  for (int lane = 0; lane < LANES; ++lane)
+    for (int i = 0; i < accumulator.count; ++i) {
+      if (!is_poison(accumulator.registers[lane][i]))
+        report("wgmma_accumulator_written", *self.warp->threads[lane], MNEMONIC, accumulator.where,
+               text("accumulator %d was written between issue and wait", i));
+      accumulator.registers[lane][i] = accumulator.values[lane * accumulator.count + i];
+    }
+  std::erase_if(state.released, [&](const auto& one) { return one.first == accumulator.registers[0]; });
+  state.released.emplace_back(accumulator.registers[0], state.fences);
+}
+
+WgmmaState& state_of(Thread& self) { return self.cluster->async->wgmmas[self.cluster_warp]; }
+
+}  // namespace
+
+void wgmma(float* d, uint64_t a, const uint32_t* a_registers, uint64_t b, bool accumulate, int n, Format format,
+           bool transpose_b, const char* mnemonic, Where where) {
+  struct Operands {
+    float* d;
+    const uint32_t* a;
+  };
+  warp_collective(mnemonic, where, Operands{d, a_registers}, [&](Operands* const(&lanes)[LANES], Warp& warp) {
+    count_warp(warp, mnemonic, where);
+    Thread& self = current();
+    WgmmaState& state = state_of(self);
+    ++state.executed;
+    std::shared_ptr<Accumulator> accumulator;
+    for (auto& one : state.accumulators)
+      if (one->registers[0] == lanes[0]->d && one->count == n / 2) accumulator = one;
+    if (!accumulator) {
+      uint64_t fences_before = 0;
+      for (const auto& [registers, fences] : state.released)
+        if (registers == lanes[0]->d) fences_before = fences;
+      if (state.fences <= fences_before)
+        report("missing_wgmma_fence", self, mnemonic, where,
+               "the accumulators were free for ordinary instructions, and no wgmma_fence came since");
+      accumulator = std::make_shared<Accumulator>();
+      accumulator->count = n / 2;
+      accumulator->values.resize(LANES * n / 2);
+      const auto poison = std::bit_cast<float>(ACCUMULATOR_POISON);
+      for (int lane = 0; lane < LANES; ++lane) {
+        accumulator->registers[lane] = lanes[lane]->d;
+        std::copy_n(lanes[lane]->d, n / 2, &accumulator->values[lane * n / 2]);
+        std::fill_n(lanes[lane]->d, n / 2, poison);
+      }
+      state.accumulators.push_back(accumulator);
+    }
+    ++accumulator->in_flight;
+    accumulator->where = where;
+    Wgmma op{accumulator, format, n, a_registers != nullptr, transpose_b, accumulate, {}, a, b, {}, 0, where};
+    if (a_registers)
+      for (int lane = 0; lane < LANES; ++lane) std::copy_n(lanes[lane]->a, 4, op.a_registers[lane].begin());
+    op.known = !state.open.empty() && state.open.back().known->events == warp.known.events &&
+                       state.open.back().known->fenced == warp.known.fenced
+                   ? state.open.back().known
+                   : std::make_shared<const Knowledge>(warp.known);
+    op.clock = self.cluster->clocks[self.agent];
+    state.open.push_back(std::move(op));
+  });
+}
+
+void wgmma_fence(const char* mnemonic, Where where) {
+  Warp* warp = gather(mnemonic, where, nullptr);
+  if (!warp) return;
+  count_warp(*warp, mnemonic, where);
+  ++state_of(current()).fences;
+  complete(*warp);
+}
+
+void wgmma_commit_group(const char* mnemonic, Where where) {
+  Warp* warp = gather(mnemonic, where, nullptr);
+  if (!warp) return;
+  count_warp(*warp, mnemonic, where);
+  WgmmaState& state = state_of(current());
+  state.committed.push_back(std::move(state.open));
+  state.open.clear();
+  complete(*warp);
+}
+
+void wgmma_wait_group(int pending, const char* mnemonic, Where where) {
+  Warp* warp = gather(mnemonic, where, nullptr);
+  if (!warp) return;
+  count_warp(*warp, mnemonic, where);
+  Thread& self = current();
+  WgmmaState& state = state_of(self);
+  for (; state.committed.size() > static_cast<size_t>(pending); state.committed.pop_front())
+    for (const Wgmma& op : state.committed.front()) {
+      execute(self, op);
+      --op.accumulator->in_flight;
+    }
+  for (auto& accumulator : state.accumulators)
+    if (!accumulator->in_flight) release_accumulator(self, state, *accumulator);
+  std::erase_if(state.accumulators, [](const auto& accumulator) { return !accumulator->in_flight; });
+  // The reads of the retired groups are over for the whole warp, so that any lane may hand the buffers on.
+  order_warp(*warp);
+  complete(*warp);
+}
+
+void wgmma_after_return(Thread& self, WgmmaState& state) {
+  if (!state.accumulators.empty())
+    report("wgmma_in_flight", self, MNEMONIC, state.accumulators.front()->where,
+           "the warp returned while this is in flight: no commit or no wait has covered it");
+  // All four warps of a group must have executed the same.
+  Block& block = *self.block;
+  const int first = self.warp->index / WARPS_OF_GROUP * WARPS_OF_GROUP;
+  for (int w = first; w < first + WARPS_OF_GROUP; ++w) {
+    if (w >= static_cast<int>(block.warps.size())) {
+      if (state.executed)
+        report("divergence", self, MNEMONIC, Where::current(), "wgmma needs whole warpgroups of four warps");
+      return;
+    }
+    if (block.warps[w].returned != ALL_LANES) return;
+  }
+  for (int w = first; w < first + WARPS_OF_GROUP; ++w) {
+    const WgmmaState& other = self.cluster->async->wgmmas[block.warps[w].threads[0]->cluster_warp];
+    if (other.executed != state.executed)
+      report("divergence", self, MNEMONIC, Where::current(),
+             text("warp %d executed %llu wgmma, warp %d of its warpgroup %llu", self.warp->index,
+                  static_cast<unsigned long long>(state.executed), w, static_cast<unsigned long long>(other.executed)));
+  }
+}
+
+void check_accumulated(float x, const char* mnemonic, Where where) {
+  if (!is_poison(x)) return;
+  Thread& self = current();
+  const WgmmaState& state = state_of(self);
+  report("wgmma_accumulator_read", self, mnemonic, where,
+         "the value stems from an accumulator read between issue and wait" +
+             (state.accumulators.empty() ? std::string()
+                                         : "; in flight: " + place(MNEMONIC, state.accumulators.front()->where)));
+}
+
+}  // namespace cpu

@@ -1,0 +1,48 @@
+// Tensor maps: what a bulk tensor copy knows of a tensor in global memory. Encoded on the host, passed to the kernel
+// as a `GRID_CONSTANT const` parameter. CUDA driver API: cuTensorMapEncodeTiled.
+#pragma once
+
+#include <cstdint>
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#include <type_traits>
+
+#include <ptx/kernel.cuh>
+
+#define GRID_CONSTANT __grid_constant__
+
+using TensorMap = CUtensorMap;
+
+// 16-byte columns of rows of 32, 64 or 128 bytes, XORed with the row: with bits 7 and up of the shared address.
+enum class Swizzle { none, bytes_32, bytes_64, bytes_128 };
+
+// A tensor of elements T: sizes and box in elements, innermost dimension first; strides in bytes, multiples of 16, of
+// all dimensions but the innermost, which is contiguous. A copy moves one box; with a swizzle its innermost dimension
+// is at most that many bytes. Elements outside the tensor are read as 0 and not written.
+template <class T, int RANK>
+Error tensor_map_encode_tiled(TensorMap& map, const void* base, const uint64_t (&sizes)[RANK],
+                              const uint64_t (&strides)[RANK - 1], const uint32_t (&box)[RANK], Swizzle swizzle) {
+  static_assert(RANK >= 2 && RANK <= 5);
+  constexpr auto type = std::is_same_v<T, __half>          ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                        : std::is_same_v<T, __nv_bfloat16> ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                        : std::is_same_v<T, float>         ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+                                                           : CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  static_assert(type != CU_TENSOR_MAP_DATA_TYPE_UINT8 || sizeof(T) == 1);
+  constexpr CUtensorMapSwizzle swizzles[] = {CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_32B,
+                                             CU_TENSOR_MAP_SWIZZLE_64B, CU_TENSOR_MAP_SWIZZLE_128B};
+  // The driver's library is not linked: its function comes from the runtime.
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  const Error error =
+      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+  if (error != cudaSuccess) return error;
+  if (found != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
+  uint32_t element_strides[RANK];
+  for (int i = 0; i < RANK; ++i) element_strides[i] = 1;
+  const CUresult result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function)(
+      &map, type, RANK, const_cast<void*>(base), sizes, strides, box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      swizzles[static_cast<int>(swizzle)], CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}

@@ -1,0 +1,103 @@
+// d (64 x N, fp32) = a (64 x 64) * b: one warpgroup, both operands by TMA. b is (N x 64), or (64 x N) when
+// B_TRANSPOSED.
+#include <arguments.cuh>
+#include <ptx/barrier.cuh>
+#include <ptx/fence.cuh>
+#include <ptx/ld_st.cuh>
+#include <ptx/ldmatrix.cuh>
+#include <ptx/math.cuh>
+#include <ptx/mbarrier.cuh>
+#include <ptx/tma.cuh>
+#include <ptx/wgmma.cuh>
+
+namespace {
+
+constexpr int M = 64, N = COLUMNS, K = 64, THREADS = 128;
+constexpr int BYTES = sizeof(TYPE), K_STEP = 32 / BYTES;             // elements of k of one instruction
+constexpr int SLAB = 16 * (1 << static_cast<int>(SWIZZLE)) / BYTES;  // elements of a row of a swizzle's pattern
+constexpr int SLAB_BYTES = SLAB * BYTES;
+
+struct Params {
+  TensorMap a, b;
+  float* d;
+};
+
+// Slabs of SLAB columns, one after the other, each with all rows.
+DEVICE void load(uint32_t smem, const TensorMap& map, int rows, int columns, uint32_t full) {
+  for (int c = 0; c < columns; c += SLAB)
+    cp_async_bulk_tensor_load(smem + c / SLAB * rows * SLAB_BYTES, map, {c, 0}, full);
+}
+
+KERNEL(THREADS, 1) wgmma_product(const GRID_CONSTANT Params params) {
+  const uint32_t full = shared_base();
+  const uint32_t a_smem = shared_base() + 1024, b_smem = a_smem + M * K * BYTES;
+  if (tid_x() == 0) {
+    mbarrier_init(full, 1);
+    if (BUG != MISSING_INIT_FENCE) fence_mbarrier_init();
+  }
+  bar_sync();
+  if (tid_x() == 0) {
+    mbarrier_arrive_expect_tx(full, (M + N) * K * BYTES);
+    load(a_smem, params.a, M, K, full);
+    B_TRANSPOSED ? load(b_smem, params.b, K, N, full) : load(b_smem, params.b, N, K, full);
+  }
+  if (BUG != MISSING_WAIT)
+    while (!mbarrier_try_wait_parity(full, BUG == WRONG_PHASE)) {
+    }
+
+  float d_regs[N / 2];
+  for (int i = 0; i < N / 2; ++i) d_regs[i] = 0.f;
+  uint32_t a_regs[K / K_STEP][4];
+  if (A_IN_REGISTERS) {
+    const int row = tid_x() / 32 * 16 + tid_x() % 16;
+    for (int step = 0; step < K / K_STEP; ++step) {
+      const int column = step * 32 + tid_x() % 32 / 16 * 16;  // bytes
+      const uint32_t plain = a_smem + column / SLAB_BYTES * M * SLAB_BYTES + row * SLAB_BYTES + column % SLAB_BYTES;
+      ldmatrix_x4(a_regs[step], plain ^ (plain >> 7 & ((1 << static_cast<int>(SWIZZLE)) - 1)) << 4);
+    }
+  }
+  if (BUG != MISSING_FENCE) wgmma_fence();
+  for (int step = 0; step < K / K_STEP; ++step) {
+    const int byte = step * 32;
+    const auto k_major = [&](uint32_t smem, int rows) {
+      if (SWIZZLE == Swizzle::none)  // slabs are 16 bytes of k wide
+        return wgmma_descriptor(smem + step * 2 * rows * 16, rows * 16, 128, SWIZZLE);
+      return wgmma_descriptor(smem + byte / SLAB_BYTES * rows * SLAB_BYTES + byte % SLAB_BYTES, 16,
+                              8 * SLAB_BYTES * (BUG == WRONG_STRIDE ? 2 : 1), SWIZZLE);
+    };
+    const uint64_t a = k_major(a_smem, M);
+    const uint64_t b = !B_TRANSPOSED              ? k_major(b_smem, N)
+                       : SWIZZLE == Swizzle::none ? wgmma_descriptor(b_smem + step * K_STEP * 16, 128, K * 16, SWIZZLE)
+                                                  : wgmma_descriptor(b_smem + step * K_STEP * SLAB_BYTES,
+                                                                     K * SLAB_BYTES, 8 * SLAB_BYTES, SWIZZLE);
+    if (A_IN_REGISTERS)
+      wgmma_mma_async_rs<TYPE, N, B_TRANSPOSED>(d_regs, a_regs[step], b, 1);
+    else
+      wgmma_mma_async_ss<TYPE, N, B_TRANSPOSED>(d_regs, a, b, step > 0);
+  }
+  if (BUG == EARLY_WRITE) d_regs[3] = 0.f;
+  if (BUG != MISSING_COMMIT) wgmma_commit_group();
+  if (BUG == EARLY_READ) st_global(params.d, ex2_approx_ftz(d_regs[0] * 2.f));
+  wgmma_wait_group<0>();
+  register_fence(d_regs);
+  const int group = tid_x() % 32 / 4, quad = tid_x() % 4;
+  for (int i = 0; i < N / 2; ++i)
+    st_global(params.d + (tid_x() / 32 * 16 + group + i / 2 % 2 * 8) * N + i / 4 * 8 + quad * 2 + i % 2, d_regs[i]);
+}
+
+}  // namespace
+
+EXPORT int shared_memory_bytes() { return 1024 + (M + N) * K * BYTES; }
+
+EXPORT int launch(const Arguments* arguments, void* stream) {
+  Params params;
+  params.d = static_cast<float*>(arguments->tensors[2]);
+  const auto encode = [](TensorMap& map, void* base, uint64_t rows, uint64_t columns) {
+    return tensor_map_encode_tiled<TYPE, 2>(map, base, {columns, rows}, {columns * BYTES},
+                                            {SLAB, static_cast<uint32_t>(rows)}, SWIZZLE);
+  };
+  if (const Error error = encode(params.a, arguments->tensors[0], M, K)) return error;
+  if (const Error error = encode(params.b, arguments->tensors[1], B_TRANSPOSED ? K : N, B_TRANSPOSED ? N : K))
+    return error;
+  return launch_kernel<wgmma_product>({1, 1, 1}, THREADS, shared_memory_bytes(), stream, params);
+}

@@ -1,0 +1,235 @@
+"""Instruction families that no rung uses yet, each in a small kernel: right results, and planted bugs by name."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from cuda_kernels import cpu_build
+from cuda_kernels.cpu_library import Library
+
+KERNELS = Path(__file__).parent / "cpu_kernels"
+SEEDS = (0, 1, 2, 3)
+TYPES = {"__half": torch.float16, "__nv_bfloat16": torch.bfloat16, "__nv_fp8_e4m3": torch.float8_e4m3fn}
+
+
+class Arguments(ctypes.Structure):
+    """tests/cpu_kernels/arguments.cuh, field by field."""
+
+    _fields_ = [("tensors", ctypes.c_void_p * 4), ("values", ctypes.c_int32 * 4)]
+
+
+def launch(
+    kernel: str,
+    tensors: Sequence[tuple[Tensor, str]],
+    values: Sequence[int] = (),
+    *,
+    bug: str = "NONE",
+    seed: int = 0,
+    **defines: object,
+) -> str:
+    """Runs a kernel of this folder and returns its diagnosis. Tensors come with "in", "out" or "scratch"."""
+    constants = {"PLANTED": bug, **defines}
+    library = Library(cpu_build.build(KERNELS / f"{kernel}.cu", constants, include=(KERNELS,)))
+    library.configure(seed=seed)
+    library.forget()
+    for number, (tensor, use) in enumerate(tensors):
+        library.watch(
+            f"tensor {number}",
+            tensor.data_ptr(),
+            tensor.element_size(),
+            tensor.shape,
+            tensor.stride(),
+            written=use == "out",
+            scratch=use == "scratch",
+        )
+    arguments = Arguments()
+    arguments.tensors[: len(tensors)] = [tensor.data_ptr() for tensor, _ in tensors]
+    arguments.values[: len(values)] = values
+    code = library.launch(ctypes.byref(arguments), None)
+    assert bool(code) == bool(library.diagnosis())
+    return library.diagnosis()
+
+
+def names(diagnosis: str) -> list[str]:
+    return [line.partition(":")[0] for line in diagnosis.splitlines()]
+
+
+def product(
+    type_name: str = "__half", columns: int = 64, swizzle: str = "bytes_128", transpose: int = 0, rs: int = 0, **rest
+):
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(64, 64, generator=generator).to(TYPES[type_name])
+    b = torch.randn(*((64, columns) if transpose else (columns, 64)), generator=generator).to(TYPES[type_name])
+    d = torch.full((64, columns), torch.nan)
+    said = launch(
+        "wgmma_product",
+        [(a, "in"), (b, "in"), (d, "out")],
+        TYPE=type_name,
+        COLUMNS=columns,
+        SWIZZLE=f"Swizzle::{swizzle}",
+        B_TRANSPOSED=transpose,
+        A_IN_REGISTERS=rs,
+        **rest,
+    )
+    expected = a.double() @ (b.double() if transpose else b.double().T)
+    return said, d, expected
+
+
+@pytest.mark.parametrize(
+    ("type_name", "columns", "swizzle", "transpose", "rs"),
+    [
+        ("__half", 64, "bytes_128", 0, 0),
+        ("__half", 128, "bytes_128", 1, 0),
+        ("__nv_bfloat16", 256, "bytes_128", 1, 1),
+        ("__nv_bfloat16", 80, "bytes_64", 0, 1),
+        ("__half", 64, "bytes_64", 1, 0),
+        ("__half", 96, "bytes_32", 0, 0),
+        ("__half", 32, "bytes_32", 1, 0),
+        ("__half", 64, "none", 0, 0),
+        ("__half", 64, "none", 1, 0),
+        ("__nv_fp8_e4m3", 128, "bytes_64", 0, 0),
+        ("__nv_fp8_e4m3", 64, "bytes_32", 0, 1),
+    ],
+)
+def test_wgmma(type_name: str, columns: int, swizzle: str, transpose: int, rs: int) -> None:
+    said, d, expected = product(type_name, columns, swizzle, transpose, rs)
+    assert said == ""
+    torch.testing.assert_close(d.double(), expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("bug", "name"),
+    [
+        ("MISSING_WAIT", "copy_in_flight"),
+        ("WRONG_PHASE", "copy_in_flight"),
+        ("MISSING_FENCE", "missing_wgmma_fence"),
+        ("MISSING_INIT_FENCE", "missing_proxy_fence"),
+        ("MISSING_COMMIT", "wgmma_in_flight"),
+        ("EARLY_READ", "wgmma_accumulator_read"),
+        ("EARLY_WRITE", "wgmma_accumulator_written"),
+    ],
+)
+def test_wgmma_bug(bug: str, name: str) -> None:
+    assert name in names(product(bug=bug)[0])
+
+
+def test_wgmma_wrong_descriptor_stride() -> None:
+    """Reads beyond the operand: other data, or nothing that was ever written."""
+    said, d, expected = product(bug="WRONG_STRIDE")
+    assert names(said) == ["shared_out_of_range"] or not torch.allclose(d.double(), expected, atol=1e-2)
+
+
+def ring(rows: int = 64 * 7, **rest) -> tuple[str, Tensor, Tensor]:
+    given = torch.randn(rows, 32, generator=torch.Generator().manual_seed(0))
+    out = torch.full((rows, 32), torch.nan)
+    return launch("tma_ring", [(given, "in"), (out, "out")], [rows], **rest), out, given
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("rows", [64 * 7, 64 * 3 + 5])
+def test_ring(rows: int, seed: int) -> None:
+    """A ragged tail is read as zeros and not written."""
+    said, out, given = ring(rows, seed=seed)
+    assert said == ""
+    assert torch.equal(out, 2 * given)
+
+
+@pytest.mark.parametrize(
+    ("bug", "name"),
+    [
+        ("MISSING_WAIT", "copy_in_flight"),
+        ("MISSING_FENCE", "missing_proxy_fence"),
+        ("MISSING_INIT_FENCE", "missing_proxy_fence"),
+        ("MISSING_BARRIER", "mbarrier_not_initialized"),
+        ("MISSING_ARRIVAL", "deadlock"),
+        ("MISSING_COMMIT", "copy_in_flight"),
+        ("WRONG_PHASE", "deadlock"),
+        ("WRONG_COUNT", "barrier_count_mismatch"),
+        ("TOO_FEW_BYTES", "mbarrier_wrong_bytes"),
+        ("TOO_MANY_BYTES", "mbarrier_wrong_bytes"),
+        ("OVER_ARRIVAL", "mbarrier_over_arrival"),
+        ("EARLY_RELEASE", "race"),
+        ("EARLY_REUSE", "race"),
+        ("EARLY_RETURN", "copy_in_flight"),
+    ],
+)
+def test_ring_bug(bug: str, name: str) -> None:
+    found = [said for seed in SEEDS for said in names(ring(bug=bug, seed=seed)[0])]
+    assert name in found
+
+
+def exchange(**rest) -> tuple[str, Tensor, Tensor]:
+    given, out = torch.arange(256.0).reshape(2, 128), torch.full((2, 128), torch.nan)
+    return launch("cluster_exchange", [(given, "in"), (out, "out")], **rest), out, given
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_cluster(seed: int) -> None:
+    said, out, given = exchange(seed=seed)
+    assert said == ""
+    assert torch.equal(out, given + given.flip(0))
+
+
+@pytest.mark.parametrize(
+    ("bug", "name"),
+    [
+        ("MISSING_BARRIER", "mbarrier_not_initialized"),
+        ("MISSING_ARRIVAL", "deadlock"),
+        ("EARLY_RETURN", "cluster_block_returned"),
+    ],
+)
+def test_cluster_bug(bug: str, name: str) -> None:
+    assert name in [said for seed in SEEDS for said in names(exchange(bug=bug, seed=seed)[0])]
+
+
+def roles(**rest) -> tuple[str, Tensor]:
+    out = torch.zeros(16, dtype=torch.int32)
+    return launch("warpgroup_roles", [(out, "out")], **rest), out
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_named_barriers_and_registers(seed: int) -> None:
+    said, out = roles(seed=seed)
+    assert said == ""
+    assert out.tolist() == [1, 2] * 8
+
+
+@pytest.mark.parametrize(
+    ("bug", "name"),
+    [
+        ("MISSING_BARRIER", "race"),
+        ("MISSING_ARRIVAL", "deadlock"),
+        ("TOO_MANY_REGISTERS", "register_pool_exhausted"),
+    ],
+)
+def test_named_barriers_and_registers_bug(bug: str, name: str) -> None:
+    assert name in names(roles(bug=bug)[0])
+
+
+@pytest.mark.parametrize("type_name", ["__half", "__nv_bfloat16"])
+@pytest.mark.parametrize("column_major", [0, 1])
+def test_warp(type_name: str, column_major: int) -> None:
+    a, b = torch.randn(2, 16, 16, generator=torch.Generator().manual_seed(0)).to(TYPES[type_name])
+    c, counters = torch.full((16, 16), torch.nan), torch.zeros(4, dtype=torch.int32)
+    tensors = [(a, "in"), (b, "in"), (c, "out"), (counters, "scratch")]
+    assert launch("warp_product", tensors, [column_major], TYPE=type_name, seed=5) == ""
+    torch.testing.assert_close(c.double(), a.double() @ (b.T if column_major else b).double() + 1, atol=1e-5, rtol=1e-5)
+    assert counters.tolist() == [5, 0, 7, 0]
+
+
+def test_deadlock_says_who_waits() -> None:
+    said = ring(bug="MISSING_ARRIVAL")[0]
+    assert re.search(r"warp 4: lane \d+ at tma_ring.cu:\d+ mbarrier_try_wait_parity \(mbarrier 0x\w+, parity 0", said)
+    assert "4 of 4 arrivals" in said
+
+
+def test_a_tensor_map_that_the_driver_refuses() -> None:
+    given, out = torch.zeros(64, 33)[:, 1:], torch.zeros(64, 32)
+    assert names(launch("tma_ring", [(given, "in"), (out, "out")], [64])) == ["bad_tensor_map"]
