@@ -127,8 +127,10 @@ KERNEL(THREADS, 1) lean_instructions(const AttentionArgs args) {
   const Element* v_gmem = tile.v(args) + (key_tiles - 1) * BLOCK_N * v_row;
 
   // load Q, and the last K behind it
-  load_tile<BLOCK_M, false>(q_smem, tile.q(args), tile.q_row_stride(args.q_stride), q_rows);
-  if (key_tiles > 0) load_tile<BLOCK_N, false>(k_smem, k_gmem, k_row, args.seq_kv - (key_tiles - 1) * BLOCK_N);
+  if (key_tiles > 0) {
+    load_tile<BLOCK_M, false>(q_smem, tile.q(args), tile.q_row_stride(args.q_stride), q_rows);
+    load_tile<BLOCK_N, false>(k_smem, k_gmem, k_row, args.seq_kv - (key_tiles - 1) * BLOCK_N);
+  }
 
   auto step = [&]<bool MASKED>(int j) {
     // Without the fences the compiler keeps every address below in a register of its own.
@@ -227,8 +229,7 @@ KERNEL(THREADS, 1) lean_instructions(const AttentionArgs args) {
   for (; j >= whole_tiles; --j) step.template operator()<true>(j);
   for (; j >= 0; --j) step.template operator()<false>(j);
 
-  // epilogue: a warp's rows of Q are its own
-  cp_async_wait_group<0>();  // without keys the copy of Q may still be on its way
+  // epilogue: no copy is in flight, and a warp's rows of Q are its own
   const uint32_t o_lane = tile_address(q_smem, warp_row + group, quad * 2);
 #pragma unroll
   for (int i = 0; i < M_TILES * 2; ++i) {
