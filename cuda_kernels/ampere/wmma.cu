@@ -1,0 +1,193 @@
+// Tensor cores the portable way: wmma fragments, whose layout is the hardware's secret.
+// Builds on vectorized_loads; changes who multiplies: each warp owns 16 query rows and multiplies 16x16x16 tiles.
+//
+// What needs rows cannot be done in fragments. S passes through shared memory to threads that hold rows, half a warp
+// to a row as before, and P goes back over it in 16 bits. O lives in shared memory, too: in every step it is rescaled
+// there, loaded as the accumulator of P V, and stored again. Rows of Q, K, V are as long as head_dim, not padded:
+// O needs the room, and fragments of 16 rows meet 8-way bank conflicts.
+#include <attention.cuh>
+#include <ptx/barrier.cuh>
+#include <ptx/ld_st.cuh>
+#include <ptx/math.cuh>
+#include <ptx/shfl.cuh>
+#include <ptx/wmma.cuh>
+
+namespace {
+
+constexpr int THREADS = WARPS * WARP_SIZE;
+constexpr int TILE = 16;                          // rows, columns and depth of a wmma tile
+constexpr int THREADS_X = 16;                     // threads across the columns of S and O
+constexpr int THREADS_Y = WARP_SIZE / THREADS_X;  // threads across the rows of a warp
+constexpr int ROWS = TILE / THREADS_Y;            // rows of a thread
+constexpr int COLS = BLOCK_N / THREADS_X;         // its columns of S, neighbours
+constexpr int DIMS = HEAD_DIM / THREADS_X;        // its columns of O, four neighbours and THREADS_X * 4 further on
+static_assert(BLOCK_M == WARPS * TILE && BLOCK_N % TILE == 0 && HEAD_DIM % (THREADS_X * 4) == 0);
+static_assert(COLS == 2 || COLS == 4, "one access moves a thread's scores of a row");
+static_assert(STAGES == 1, "one buffer for K, one for V");
+
+constexpr int CHUNK = 16 / ELEMENT_BYTES;  // elements of a 16-byte access
+constexpr int ROW_BYTES = HEAD_DIM * ELEMENT_BYTES;
+constexpr int S_ROW_BYTES = BLOCK_N * 4;  // P takes the first half
+constexpr int O_ROW_BYTES = HEAD_DIM * 4;
+
+struct SharedMemory {
+  static constexpr int q = 0;
+  static constexpr int k = q + BLOCK_M * ROW_BYTES;
+  static constexpr int v = k + BLOCK_N * ROW_BYTES;
+  static constexpr int s = v + BLOCK_N * ROW_BYTES;
+  static constexpr int o = s + BLOCK_M * S_ROW_BYTES;
+  static constexpr int bytes = o + BLOCK_M * O_ROW_BYTES;
+};
+
+// What one access moves.
+template <class T, int N>
+struct alignas(N * sizeof(T)) Vector {
+  T x[N];
+};
+
+template <int TILE_ROWS>
+DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
+  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies at a time
+  static_assert(TILE_ROWS % ROWS == 0);
+  const int row = tid_x() / (HEAD_DIM / CHUNK), col = tid_x() % (HEAD_DIM / CHUNK) * CHUNK;
+  gmem += row * row_stride + col;
+#pragma unroll
+  for (int i = 0; i < TILE_ROWS / ROWS; ++i, gmem += ROWS * row_stride)
+    st_shared(smem + (row + i * ROWS) * ROW_BYTES + col * ELEMENT_BYTES, ld_global<uint4>(gmem));
+}
+
+// Over the 16 threads that share a row: half a warp.
+DEVICE float row_reduce_max(float x) {
+  for (int mask = THREADS_X / 2; mask > 0; mask /= 2) x = max_f32(x, shfl_bfly(x, mask));
+  return x;
+}
+DEVICE float row_reduce_sum(float x) {
+  for (int mask = THREADS_X / 2; mask > 0; mask /= 2) x += shfl_bfly(x, mask);
+  return x;
+}
+
+KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
+  const BlockTile tile(args, ctaid_x(), ctaid_y());  // neighbours in launch order share no K and V
+  const uint32_t smem = shared_base();
+  const uint32_t q_smem = smem + SharedMemory::q;
+  const uint32_t k_smem = smem + SharedMemory::k;
+  const uint32_t v_smem = smem + SharedMemory::v;
+  const int warp = tid_x() / WARP_SIZE, lane = tid_x() % WARP_SIZE;
+  const int warp_row = warp * TILE;
+  const int ty = lane / THREADS_X, tx = lane % THREADS_X;
+  const uint32_t s_smem = smem + SharedMemory::s + warp_row * S_ROW_BYTES;
+  const uint32_t o_smem = smem + SharedMemory::o + warp_row * O_ROW_BYTES;
+  const uint32_t o_lane = o_smem + ty * O_ROW_BYTES + tx * 16;
+
+  for (int i = 0; i < ROWS; ++i)
+    for (int c = 0; c < DIMS; c += 4)
+      st_shared(o_lane + i * THREADS_Y * O_ROW_BYTES + c * THREADS_X * 4, Vector<float, 4>{});
+  float row_max[ROWS], row_sum[ROWS];
+  for (int i = 0; i < ROWS; ++i) row_max[i] = -INFINITY_F32, row_sum[i] = 0.f;
+
+  // load Q
+  load_tile<BLOCK_M>(q_smem, tile.q(args), args.q_stride.seq);
+
+  const int key_tiles = ceil_div(tile.visible_keys(args), BLOCK_N);
+  for (int j = 0; j < key_tiles; ++j) {
+    const int kv_start = j * BLOCK_N;
+    bar_sync();  // everybody is done with the previous K, V and P
+    load_tile<BLOCK_N>(k_smem, tile.k(args) + kv_start * args.k_stride.seq, args.k_stride.seq);
+    load_tile<BLOCK_N>(v_smem, tile.v(args) + kv_start * args.v_stride.seq, args.v_stride.seq);
+    bar_sync();  // K and V (and Q) are there
+
+    // S = Q K^T
+    WmmaAccumulator s_tiles[BLOCK_N / TILE] = {};
+    for (int d = 0; d < HEAD_DIM; d += TILE) {
+      WmmaOperand<Element> q_regs, k_regs;
+      wmma_load_a_row(q_regs, q_smem + warp_row * ROW_BYTES + d * ELEMENT_BYTES, HEAD_DIM);
+      for (int n = 0; n < BLOCK_N; n += TILE) {
+        wmma_load_b_col(k_regs, k_smem + n * ROW_BYTES + d * ELEMENT_BYTES, HEAD_DIM);
+        wmma_mma_row_col(s_tiles[n / TILE], q_regs, k_regs);
+      }
+    }
+    for (int n = 0; n < BLOCK_N; n += TILE) wmma_store_d_row(s_smem + n * 4, s_tiles[n / TILE], BLOCK_N);
+    bar_warp_sync();  // the warp's rows of S are there
+    float s_regs[ROWS][COLS];
+    for (int i = 0; i < ROWS; ++i) {
+      const auto s_row = ld_shared<Vector<float, COLS>>(s_smem + (ty + i * THREADS_Y) * S_ROW_BYTES + tx * COLS * 4);
+      for (int c = 0; c < COLS; ++c) s_regs[i][c] = s_row.x[c] * args.scale;
+    }
+    bar_warp_sync();  // and read: P may take their place
+    if (tile.crosses_diagonal(args, kv_start)) {
+      for (int i = 0; i < ROWS; ++i)
+        for (int c = 0; c < COLS; ++c)
+          if (!tile.sees(args, warp_row + ty + i * THREADS_Y, kv_start + tx * COLS + c)) s_regs[i][c] = -INFINITY_F32;
+    }
+
+    // online softmax: P against the tile's own max, then a second multiply brings it to the new max
+    for (int i = 0; i < ROWS; ++i) {
+      float tile_max = -INFINITY_F32, tile_sum = 0.f;
+      for (int c = 0; c < COLS; ++c) tile_max = max_f32(tile_max, s_regs[i][c]);
+      tile_max = row_reduce_max(tile_max);
+      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      const float tile_base = tile_max == -INFINITY_F32 ? 0.f : tile_max;
+      for (int c = 0; c < COLS; ++c) {
+        s_regs[i][c] = ex2_approx_ftz((s_regs[i][c] - tile_base) * LOG2_E);
+        tile_sum += s_regs[i][c];
+      }
+      tile_sum = row_reduce_sum(tile_sum);
+      const float new_max = max_f32(row_max[i], tile_max);
+      const float new_base = new_max == -INFINITY_F32 ? 0.f : new_max;
+      const float rescale = ex2_approx_ftz((row_max[i] - new_base) * LOG2_E);
+      const float tile_rescale = ex2_approx_ftz((tile_max - new_base) * LOG2_E);
+      row_max[i] = new_max;
+      row_sum[i] = row_sum[i] * rescale + tile_sum * tile_rescale;
+      for (int c = 0; c < DIMS; c += 4) {
+        const uint32_t o_address = o_lane + i * THREADS_Y * O_ROW_BYTES + c * THREADS_X * 4;
+        auto o_regs = ld_shared<Vector<float, 4>>(o_address);
+        for (int e = 0; e < 4; ++e) o_regs.x[e] *= rescale;
+        st_shared(o_address, o_regs);
+      }
+      Vector<Element, COLS> p_row;
+      for (int c = 0; c < COLS; ++c) p_row.x[c] = cvt_rn<Element>(s_regs[i][c] * tile_rescale);
+      st_shared(s_smem + (ty + i * THREADS_Y) * S_ROW_BYTES + tx * COLS * ELEMENT_BYTES, p_row);
+    }
+    bar_warp_sync();  // a row of P and of O is written and read by one warp
+
+    // O += P V
+    WmmaOperand<Element> p_regs[BLOCK_N / TILE], v_regs;
+    for (int n = 0; n < BLOCK_N; n += TILE)
+      wmma_load_a_row(p_regs[n / TILE], s_smem + n * ELEMENT_BYTES, S_ROW_BYTES / ELEMENT_BYTES);
+    for (int d = 0; d < HEAD_DIM; d += TILE) {
+      WmmaAccumulator o_tile;
+      wmma_load_c_row(o_tile, o_smem + d * 4, HEAD_DIM);
+      for (int n = 0; n < BLOCK_N; n += TILE) {
+        wmma_load_b_row(v_regs, v_smem + n * ROW_BYTES + d * ELEMENT_BYTES, HEAD_DIM);
+        wmma_mma_row_row(o_tile, p_regs[n / TILE], v_regs);
+      }
+      wmma_store_d_row(o_smem + d * 4, o_tile, HEAD_DIM);
+    }
+  }
+
+  // epilogue
+  bar_warp_sync();  // O is there
+  Element* o = tile.o(args);
+  float* lse = tile.lse(args);
+  for (int i = 0; i < ROWS; ++i) {
+    const int row = warp_row + ty + i * THREADS_Y;
+    const float inverse = row_sum[i] > 0.f ? 1.f / row_sum[i] : 0.f;
+    for (int c = 0; c < DIMS; c += 4) {
+      const auto o_regs = ld_shared<Vector<float, 4>>(o_lane + i * THREADS_Y * O_ROW_BYTES + c * THREADS_X * 4);
+      Vector<Element, 4> o_row;
+      for (int e = 0; e < 4; ++e) o_row.x[e] = cvt_rn<Element>(o_regs.x[e] * inverse);
+      st_global(o + row * args.o_stride.seq + tx * 4 + c * THREADS_X, o_row);
+    }
+    if (tx == 0)
+      st_global(lse + row, row_sum[i] > 0.f ? row_max[i] + lg2_approx_ftz(row_sum[i]) * LN_2 : -INFINITY_F32);
+  }
+}
+
+}  // namespace
+
+EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
+
+EXPORT int launch(const AttentionArgs* args, void* stream) {
+  const Grid grid{args->batch * args->heads, args->seq_q / BLOCK_M, 1};
+  return launch_kernel<wmma>(grid, THREADS, SharedMemory::bytes, stream, *args);
+}
