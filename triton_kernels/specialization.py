@@ -8,7 +8,7 @@ GPU, by running Triton's own binder on meta tensors; its result compiles ahead o
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,12 @@ STORAGE = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3)}
 
 Strides = tuple[tuple[int, ...], ...]
 """Element strides of q, k, v and o, each over (batch, heads, seq, dim)."""
+
+Grid = Callable[[torch.Tensor, Any], tuple[int, ...]]
+"""(q, tile) -> programs per dimension of the launch."""
+
+Refine = Callable[[dict[str, Any]], dict[str, Any]]
+"""The common arguments by name -> those that one kernel takes, with further constants or descriptors."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +109,9 @@ def arguments(
     }
 
 
-def grid(q: torch.Tensor, tile: Any) -> tuple[int, int]:
+def plain_grid(q: torch.Tensor, tile: Any) -> tuple[int, ...]:
     """(batch * heads, query blocks), the first running fastest: neighbours share no K and V, as in the CUDA twins."""
-    return q.shape[0] * q.shape[1], -(-q.shape[2] // tile.block_m)
+    return q.shape[0] * q.shape[1], triton.cdiv(q.shape[2], tile.block_m)
 
 
 def specialize(
@@ -115,6 +121,8 @@ def specialize(
     tile: Any,
     arch: str,
     compile_options: Mapping[str, Any],
+    grid: Grid = plain_grid,
+    refine: Refine = dict,
 ) -> Specialization:
     """What `launch` compiles for `problem` on `arch` (such as sm_90a). `strides` None means packed storage.
 
@@ -128,7 +136,7 @@ def specialize(
     if unknown := sorted(set(compile_options) - set(known)):
         raise ValueError(f"tile.extra: got {unknown}, expected options of Triton {triton.__version__}: {sorted(known)}")
     q, k, v, o, lse = meta_tensors(problem, strides)
-    values = arguments(q, k, v, o, lse, scale=1.0, causal=problem.causal, tile=tile)
+    values = refine(arguments(q, k, v, o, lse, scale=1.0, causal=problem.causal, tile=tile))
     bind = create_function_from_signature(function.signature, function.params, backend)
     bound, kinds, extra = bind(**values, **compile_options, debug=False)
     parsed, signature, constexprs, attrs = function._pack_args(backend, extra, bound, kinds, extra)
@@ -158,6 +166,8 @@ def launch(
     causal: bool,
     tile: Any,
     compile_options: Mapping[str, Any],
+    grid: Grid = plain_grid,
+    refine: Refine = dict,
 ) -> CompiledKernel | None:
     """Runs the kernel on the current stream and returns the loaded program (None in the interpreter).
 
@@ -168,5 +178,5 @@ def launch(
             "q.dtype: got torch.bfloat16, expected torch.float16 in Triton's interpreter, whose bf16 dot is wrong "
             "without an error (triton issue 11584); unset TRITON_INTERPRET to run bf16 on a GPU"
         )
-    values = arguments(q, k, v, o, lse, scale=scale, causal=causal, tile=tile)
+    values = refine(arguments(q, k, v, o, lse, scale=scale, causal=causal, tile=tile))
     return function[grid(q, tile)](**values, **compile_options)

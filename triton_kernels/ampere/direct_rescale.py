@@ -3,7 +3,7 @@
 Builds on register_softmax; changes the online softmax: exp(S - new_max) instead of exp(S - tile_max) times
 exp(tile_max - new_max).
 
-Data moves as in mma_ldmatrix: global -> registers -> shared memory -> fragments, one K and one V tile at a time.
+Data moves as in wmma: global -> registers -> shared memory -> fragments, one K and one V tile at a time.
 """
 
 import triton

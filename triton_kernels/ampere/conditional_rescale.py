@@ -1,0 +1,127 @@
+"""O is rescaled only in steps where some row max of the block grew.
+
+Builds on longest_first; changes the online softmax: the multiply of O moves under a branch.
+
+In core Triton a condition is one scalar per program, so all BLOCK_M rows decide together, over shared memory and a
+barrier; the CUDA twin lets each warp decide for its own rows. Data moves as in cp_async_pipeline.
+"""
+
+import triton
+import triton.language as tl
+
+from triton_kernels import specialization
+
+LOWEST = tl.constexpr(-3.0e38)
+"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+LN_2 = tl.constexpr(0.6931471805599453)
+SECTION_BYTES = tl.constexpr(16 * 2**20)
+"""K and V of the heads that run side by side: well inside the 40 to 60 MB of L2 of an A100, H100 or H200."""
+
+
+@triton.jit
+def _attend(
+    o, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale_log2, last_key, begin, end,
+    BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """Keys begin <= j < end into (o, row_max, row_sum). MASKED: row i sees only the keys up to last_key[i]."""
+    for start in tl.range(begin, end, BLOCK_N):
+        # S = Q K^T
+        k = tl.load(k_ptrs + start * k_stride_row)
+        s = tl.dot(q, tl.trans(k))
+        if MASKED:
+            key = start + tl.arange(0, BLOCK_N)
+            s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
+
+        # online softmax: row_max and the exponents count in powers of two
+        new_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
+        rescale = tl.math.exp2(row_max - new_max)
+        p = tl.math.exp2(s * scale_log2 - new_max[:, None])
+        row_sum = row_sum * rescale + tl.sum(p, 1)
+
+        # O += P V
+        if tl.max(new_max - row_max, 0) > 0:
+            o = o * rescale[:, None]
+        row_max = new_max
+        v = tl.load(v_ptrs + start * v_stride_row)
+        o = tl.dot(p.to(v.dtype), v, o)
+    return o, row_max, row_sum
+
+
+@triton.jit
+def conditional_rescale(
+    q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, scale, heads, group, seq_q, seq_kv,
+    q_stride_batch, q_stride_head, q_stride_row, k_stride_batch, k_stride_head, k_stride_row,
+    v_stride_batch, v_stride_head, v_stride_row, o_stride_batch, o_stride_head, o_stride_row,
+    HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
+):  # fmt: skip
+    q_tiles = seq_q // BLOCK_M
+    heads_total = tl.num_programs(0) // q_tiles
+    section_heads = tl.maximum(SECTION_BYTES // (HEAD_DIM * 4) // seq_kv, 1)
+    first = tl.program_id(0) // (section_heads * q_tiles) * section_heads
+    count = tl.minimum(section_heads, heads_total - first)
+    rest = tl.program_id(0) - first * q_tiles
+    q_tile = q_tiles - 1 - rest // count
+    batch_head = (first + rest % count).to(tl.int64)
+    batch = batch_head // heads
+    head = batch_head % heads
+    row = q_tile * BLOCK_M + tl.arange(0, BLOCK_M)
+    key = tl.arange(0, BLOCK_N)
+    dim = tl.arange(0, HEAD_DIM)
+    k_ptrs = k_ptr + batch * k_stride_batch + (head // group) * k_stride_head + key[:, None] * k_stride_row + dim
+    v_ptrs = v_ptr + batch * v_stride_batch + (head // group) * v_stride_head + key[:, None] * v_stride_row + dim
+
+    # load Q
+    q = tl.load(q_ptr + batch * q_stride_batch + head * q_stride_head + row[:, None] * q_stride_row + dim)
+
+    o = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
+    row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
+    row_sum = tl.zeros((BLOCK_M,), tl.float32)
+    scale_log2 = scale * LOG2_E
+    last_key = row + seq_kv - seq_q
+    full_end = seq_kv
+    if CAUSAL:
+        # Tiles that every row sees whole need no mask; the last row ends the walk.
+        first_last_key = q_tile * BLOCK_M + seq_kv - seq_q
+        full_end = tl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
+    o, row_max, row_sum = _attend(
+        o, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale_log2, last_key, 0, full_end,
+        BLOCK_N, False,
+    )  # fmt: skip
+    if CAUSAL:
+        o, row_max, row_sum = _attend(
+            o, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale_log2, last_key, full_end,
+            first_last_key + BLOCK_M, BLOCK_N, True,
+        )  # fmt: skip
+
+    # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf
+    total = tl.where(row_sum == 0, 1.0, row_sum)
+    o = o * (1.0 / total)[:, None]
+    o_ptrs = o_ptr + batch * o_stride_batch + head * o_stride_head + row[:, None] * o_stride_row + dim
+    tl.store(o_ptrs, o.to(o_ptr.dtype.element_ty))
+    lse = tl.where(row_sum == 0, float("-inf"), (row_max + tl.math.log2(total)) * LN_2)
+    tl.store(lse_ptr + batch_head * seq_q + row, lse)
+
+
+def _options(tile):
+    return specialization.options(tile, num_stages=tile.stages + 1)
+
+
+def _grid(q, tile):
+    return (triton.cdiv(q.shape[2], tile.block_m) * q.shape[1] * q.shape[0],)
+
+
+def specialize(problem, strides, tile, arch):
+    return specialization.specialize(conditional_rescale, problem, strides, tile, arch, _options(tile), _grid)
+
+
+def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
+    options = _options(tile)
+    return specialization.launch(
+        conditional_rescale, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=options, grid=_grid
+    )
+
+
+def workspace_bytes(problem):
+    return 0

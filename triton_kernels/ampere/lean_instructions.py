@@ -1,0 +1,169 @@
+"""The last instructions: keys walked backwards, constant strides, short addresses, a row max kept while it will do.
+
+Builds on conditional_rescale; changes the walk and its bookkeeping. General: any lengths, strides, grouped heads and
+head_dim 64, 128 and 256.
+
+- Tiles that need a mask (the diagonal, the ragged end) come first, in a loop of their own; the other tests nothing.
+- Row strides of packed storage are compile-time constants; other strides take the general build.
+- K and V are addressed by 32-bit offsets inside one head, formed in the step: pointers would fill the registers.
+- Rows keep their row max until some score exceeds it by 2^HEADROOM. P may then reach 2^HEADROOM, which fp16 and bf16
+  hold as exactly as 1, and the step that rescales O, row_sum and row_max becomes rare. Core Triton's only condition is
+  one vote of the whole program: on a growing row max, as in conditional_rescale, some row carries it in most steps.
+
+The row sum is reduced in every step: partial sums per lane save shuffles but need registers, and none are left.
+"""
+
+import triton
+import triton.language as tl
+
+from triton_kernels import specialization
+
+LOWEST = tl.constexpr(-3.0e38)
+"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+LN_2 = tl.constexpr(0.6931471805599453)
+SECTION_BYTES = tl.constexpr(16 * 2**20)
+"""K and V of the heads that run side by side: well inside the 40 to 60 MB of L2 of an A100, H100 or H200."""
+
+HEADROOM = tl.constexpr(8.0)
+"""Powers of two by which a score may exceed the kept row max."""
+
+
+@triton.jit
+def _attend(
+    o, row_max, row_sum, q, k_ptr, v_ptr, k_stride_row, v_stride_row, scale_log2, last_key, seq_kv,
+    begin_tile, end_tile, HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, RAGGED: tl.constexpr,
+):  # fmt: skip
+    """Key tiles end_tile - 1 down to begin_tile into (o, row_max, row_sum).
+
+    CAUSAL: row i sees only the keys up to last_key[i]. RAGGED: keys from seq_kv on do not exist; the last one
+    is read in their place.
+    """
+    dim = tl.arange(0, HEAD_DIM)
+    for step in tl.range(0, end_tile - begin_tile):
+        key = (end_tile - 1 - step) * BLOCK_N + tl.arange(0, BLOCK_N)
+        kv_row = tl.minimum(key, seq_kv - 1) if RAGGED else key
+
+        # S = Q K^T
+        k = tl.load(k_ptr + (kv_row[:, None] * k_stride_row + dim))
+        s = tl.dot(q, tl.trans(k))
+        if CAUSAL:
+            s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
+        if RAGGED:
+            s = tl.where((key < seq_kv)[None, :], s, float("-inf"))
+
+        # online softmax: row_max and the exponents count in powers of two
+        tile_max = tl.max(s, 1) * scale_log2
+        if tl.max(tile_max - row_max, 0) > HEADROOM:
+            new_max = tl.maximum(row_max, tile_max)
+            rescale = tl.math.exp2(row_max - new_max)
+            o = o * rescale[:, None]
+            row_sum = row_sum * rescale
+            row_max = new_max
+        p = tl.math.exp2(s * scale_log2 - row_max[:, None])
+        row_sum += tl.sum(p, 1)
+
+        # O += P V
+        v = tl.load(v_ptr + (kv_row[:, None] * v_stride_row + dim))
+        o = tl.dot(p.to(v.dtype), v, o)
+    return o, row_max, row_sum
+
+
+@triton.jit
+def lean_instructions(
+    q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, scale, heads, group, seq_q, seq_kv,
+    q_stride_batch, q_stride_head, q_stride_row, k_stride_batch, k_stride_head, k_stride_row,
+    v_stride_batch, v_stride_head, v_stride_row, o_stride_batch, o_stride_head, o_stride_row,
+    HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
+    EVEN_M: tl.constexpr, EVEN_N: tl.constexpr,
+):  # fmt: skip
+    q_tiles = tl.cdiv(seq_q, BLOCK_M)
+    heads_total = tl.num_programs(0) // q_tiles
+    section_heads = tl.maximum(SECTION_BYTES // (HEAD_DIM * 4) // seq_kv, 1)
+    first = tl.program_id(0) // (section_heads * q_tiles) * section_heads
+    count = tl.minimum(section_heads, heads_total - first)
+    rest = tl.program_id(0) - first * q_tiles
+    q_tile = q_tiles - 1 - rest // count
+    batch_head = (first + rest % count).to(tl.int64)
+    batch = batch_head // heads
+    head = batch_head % heads
+    row = q_tile * BLOCK_M + tl.arange(0, BLOCK_M)
+    dim = tl.arange(0, HEAD_DIM)
+    k_ptr += batch * k_stride_batch + (head // group) * k_stride_head
+    v_ptr += batch * v_stride_batch + (head // group) * v_stride_head
+
+    # load Q
+    q_ptr += batch * q_stride_batch + head * q_stride_head
+    q_row = row if EVEN_M else tl.minimum(row, seq_q - 1)
+    q = tl.load(q_ptr + (q_row[:, None] * q_stride_row + dim))
+
+    o = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
+    row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
+    row_sum = tl.zeros((BLOCK_M,), tl.float32)
+    scale_log2 = scale * LOG2_E
+    last_key = row + seq_kv - seq_q
+    # Tiles that every row sees whole need no mask.
+    full_tiles = seq_kv // BLOCK_N
+    key_tiles = tl.cdiv(seq_kv, BLOCK_N)
+    if CAUSAL:
+        first_last_key = q_tile * BLOCK_M + seq_kv - seq_q
+        full_tiles = tl.maximum(first_last_key + 1, 0) // BLOCK_N
+        key_tiles = tl.cdiv(tl.minimum(tl.maximum(first_last_key + BLOCK_M, 0), seq_kv), BLOCK_N)
+    if CAUSAL or not EVEN_N:
+        o, row_max, row_sum = _attend(
+            o, row_max, row_sum, q, k_ptr, v_ptr, k_stride_row, v_stride_row, scale_log2, last_key, seq_kv,
+            full_tiles, key_tiles, HEAD_DIM, BLOCK_N, CAUSAL, not EVEN_N,
+        )  # fmt: skip
+    o, row_max, row_sum = _attend(
+        o, row_max, row_sum, q, k_ptr, v_ptr, k_stride_row, v_stride_row, scale_log2, last_key, seq_kv,
+        0, full_tiles, HEAD_DIM, BLOCK_N, False, False,
+    )  # fmt: skip
+
+    # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf
+    total = tl.where(row_sum == 0, 1.0, row_sum)
+    o = o * (1.0 / total)[:, None]
+    o_ptr += batch * o_stride_batch + head * o_stride_head
+    o_ptrs = o_ptr + (row[:, None] * o_stride_row + dim)
+    exists = row < seq_q
+    tl.store(o_ptrs, o.to(o_ptr.dtype.element_ty), None if EVEN_M else exists[:, None])
+    lse = tl.where(row_sum == 0, float("-inf"), (row_max + tl.math.log2(total)) * LN_2)
+    tl.store(lse_ptr + batch_head * seq_q + row, lse, None if EVEN_M else exists)
+
+
+def _options(tile):
+    return specialization.options(tile, num_stages=tile.stages + 1)
+
+
+def _grid(q, tile):
+    return (triton.cdiv(q.shape[2], tile.block_m) * q.shape[1] * q.shape[0],)
+
+
+def _refine(arguments):
+    """Adds EVEN_M and EVEN_N, whether the tile divides the lengths, and fixes the row strides of packed storage."""
+    head_dim, heads = arguments["HEAD_DIM"], arguments["heads"]
+    packed_rows = {"q": heads, "k": heads // arguments["group"], "v": heads // arguments["group"], "o": heads}
+    fixed = {}
+    for name, heads_in_row in packed_rows.items():
+        stride = arguments[f"{name}_stride_row"]
+        if stride in (head_dim, head_dim * heads_in_row):
+            fixed[f"{name}_stride_row"] = tl.constexpr(stride)
+    even_m = arguments["seq_q"] % arguments["BLOCK_M"] == 0
+    even_n = arguments["seq_kv"] % arguments["BLOCK_N"] == 0
+    return {**arguments, **fixed, "EVEN_M": even_m, "EVEN_N": even_n}
+
+
+def specialize(problem, strides, tile, arch):
+    options = _options(tile)
+    return specialization.specialize(lean_instructions, problem, strides, tile, arch, options, _grid, _refine)
+
+
+def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
+    return specialization.launch(
+        lean_instructions, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=_options(tile),
+        grid=_grid, refine=_refine,
+    )  # fmt: skip
+
+
+def workspace_bytes(problem):
+    return 0
