@@ -1,6 +1,6 @@
 // Nothing but the instructions that attention needs: what is left when every address, mask and reduction that can be
 // had outside the main loop is taken out of it. Takes any lengths and strides.
-// Builds on conditional_rescale; changes what a step executes, not how data moves.
+// Builds on longest_first; changes what a step executes, not how data moves.
 //
 // Row strides are compile-time constants when tensors are packed, so that a copy is one instruction with an immediate
 // offset. Keys are walked backwards: the tiles that the diagonal or the end of the sequence cuts come first, in a
@@ -14,7 +14,6 @@
 #include <ptx/math.cuh>
 #include <ptx/mma.cuh>
 #include <ptx/shfl.cuh>
-#include <ptx/vote.cuh>
 
 namespace {
 
@@ -56,13 +55,6 @@ DEVICE float quad_reduce_max(float x) {
 DEVICE float quad_reduce_sum(float x) {
   x += shfl_bfly(x, 1);
   return x + shfl_bfly(x, 2);
-}
-
-// What to subtract from scores whose row has this max: a row without a visible key has max -inf, and subtracting 0
-// instead keeps exp(-inf) = 0. Only a masked tile can leave a row without one.
-template <bool MASKED>
-DEVICE float finite_base(float max) {
-  return MASKED && max == -INFINITY_F32 ? 0.f : max;
 }
 
 // Copies a tile; rows from `valid_rows` on become zero.
@@ -174,34 +166,27 @@ KERNEL(THREADS, 1) lean_instructions(const AttentionArgs args) {
 
     // online softmax
 #pragma unroll
-    for (int m = 0; m < M_TILES; ++m) {
-      float new_max[2];
-      for (int half = 0; half < 2; ++half) {
-        new_max[half] = max_f32(s_regs[m][0][half * 2], s_regs[m][0][half * 2 + 1]);
+    for (int row = 0; row < M_TILES * 2; ++row) {
+      const int m = row / 2, half = row % 2;
+      float new_max = max_f32(s_regs[m][0][half * 2], s_regs[m][0][half * 2 + 1]);
 #pragma unroll
-        for (int n = 1; n < S_TILES; ++n)
-          new_max[half] = max_f32(new_max[half], max_f32(s_regs[m][n][half * 2], s_regs[m][n][half * 2 + 1]));
-        new_max[half] = max_f32(row_max[m][half], quad_reduce_max(new_max[half]) * scale_log2);
-      }
-      if (vote_any(new_max[0] > row_max[m][0] || new_max[1] > row_max[m][1])) {
-        for (int half = 0; half < 2; ++half) {
-          const float rescale = ex2_approx_ftz(row_max[m][half] - finite_base<MASKED>(new_max[half]));
-          row_max[m][half] = new_max[half];
-          row_sum[m][half] *= rescale;
+      for (int n = 1; n < S_TILES; ++n)
+        new_max = max_f32(new_max, max_f32(s_regs[m][n][half * 2], s_regs[m][n][half * 2 + 1]));
+      new_max = max_f32(row_max[m][half], quad_reduce_max(new_max) * scale_log2);
+      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      const float new_base = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
+      const float rescale = ex2_approx_ftz(row_max[m][half] - new_base);
+      row_max[m][half] = new_max;
+      row_sum[m][half] *= rescale;
 #pragma unroll
-          for (int d = 0; d < O_TILES; ++d) o_regs[m][d][half * 2] *= rescale, o_regs[m][d][half * 2 + 1] *= rescale;
+      for (int n = 0; n < S_TILES; ++n) {
+        for (int i = half * 2; i < half * 2 + 2; ++i) {
+          s_regs[m][n][i] = ex2_approx_ftz(s_regs[m][n][i] * scale_log2 - new_base);
+          row_sum[m][half] += s_regs[m][n][i];
         }
       }
-      for (int half = 0; half < 2; ++half) {
-        const float base = finite_base<MASKED>(row_max[m][half]);
 #pragma unroll
-        for (int n = 0; n < S_TILES; ++n) {
-          for (int i = half * 2; i < half * 2 + 2; ++i) {
-            s_regs[m][n][i] = ex2_approx_ftz(s_regs[m][n][i] * scale_log2 - base);
-            row_sum[m][half] += s_regs[m][n][i];
-          }
-        }
-      }
+      for (int d = 0; d < O_TILES; ++d) o_regs[m][d][half * 2] *= rescale, o_regs[m][d][half * 2 + 1] *= rescale;
     }
 
     cp_async_wait_group<0>();
