@@ -97,39 +97,39 @@ KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
     bar_sync();  // K and V (and Q) are there
 
     // S = Q K^T
-    WmmaAccumulator s_tiles[BLOCK_N / TILE] = {};
+    WmmaAccumulator s_regs[BLOCK_N / TILE] = {};
     for (int d = 0; d < HEAD_DIM; d += TILE) {
       WmmaOperand<Element> q_regs, k_regs;
       wmma_load_a_row(q_regs, q_smem + warp_row * ROW_BYTES + d * ELEMENT_BYTES, HEAD_DIM);
       for (int n = 0; n < BLOCK_N; n += TILE) {
         wmma_load_b_col(k_regs, k_smem + n * ROW_BYTES + d * ELEMENT_BYTES, HEAD_DIM);
-        wmma_mma_row_col(s_tiles[n / TILE], q_regs, k_regs);
+        wmma_mma_row_col(s_regs[n / TILE], q_regs, k_regs);
       }
     }
-    for (int n = 0; n < BLOCK_N; n += TILE) wmma_store_d_row(s_smem + n * 4, s_tiles[n / TILE], BLOCK_N);
+    for (int n = 0; n < BLOCK_N; n += TILE) wmma_store_d_row(s_smem + n * 4, s_regs[n / TILE], BLOCK_N);
     bar_warp_sync();  // the warp's rows of S are there
-    float s_regs[ROWS][COLS];
+    float scores[ROWS][COLS];
     for (int i = 0; i < ROWS; ++i) {
       const auto s_row = ld_shared<Vector<float, COLS>>(s_smem + (ty + i * THREADS_Y) * S_ROW_BYTES + tx * COLS * 4);
-      for (int c = 0; c < COLS; ++c) s_regs[i][c] = s_row.x[c] * args.scale;
+      for (int c = 0; c < COLS; ++c) scores[i][c] = s_row.x[c] * args.scale;
     }
     bar_warp_sync();  // and read: P may take their place
     if (tile.crosses_diagonal(args, kv_start)) {
       for (int i = 0; i < ROWS; ++i)
         for (int c = 0; c < COLS; ++c)
-          if (!tile.sees(args, warp_row + ty + i * THREADS_Y, kv_start + tx * COLS + c)) s_regs[i][c] = -INFINITY_F32;
+          if (!tile.sees(args, warp_row + ty + i * THREADS_Y, kv_start + tx * COLS + c)) scores[i][c] = -INFINITY_F32;
     }
 
     // online softmax: P against the tile's own max, then a second multiply brings it to the new max
     for (int i = 0; i < ROWS; ++i) {
       float tile_max = -INFINITY_F32, tile_sum = 0.f;
-      for (int c = 0; c < COLS; ++c) tile_max = max_f32(tile_max, s_regs[i][c]);
+      for (int c = 0; c < COLS; ++c) tile_max = max_f32(tile_max, scores[i][c]);
       tile_max = row_reduce_max(tile_max);
       // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
       const float tile_base = tile_max == -INFINITY_F32 ? 0.f : tile_max;
       for (int c = 0; c < COLS; ++c) {
-        s_regs[i][c] = ex2_approx_ftz((s_regs[i][c] - tile_base) * LOG2_E);
-        tile_sum += s_regs[i][c];
+        scores[i][c] = ex2_approx_ftz((scores[i][c] - tile_base) * LOG2_E);
+        tile_sum += scores[i][c];
       }
       tile_sum = row_reduce_sum(tile_sum);
       const float new_max = max_f32(row_max[i], tile_max);
@@ -140,12 +140,12 @@ KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
       row_sum[i] = row_sum[i] * rescale + tile_sum * tile_rescale;
       for (int c = 0; c < DIMS; c += 4) {
         const uint32_t o_address = o_lane + i * THREADS_Y * O_ROW_BYTES + c * THREADS_X * 4;
-        auto o_regs = ld_shared<Vector<float, 4>>(o_address);
-        for (int e = 0; e < 4; ++e) o_regs.x[e] *= rescale;
-        st_shared(o_address, o_regs);
+        auto o_part = ld_shared<Vector<float, 4>>(o_address);
+        for (int e = 0; e < 4; ++e) o_part.x[e] *= rescale;
+        st_shared(o_address, o_part);
       }
       Vector<Element, COLS> p_row;
-      for (int c = 0; c < COLS; ++c) p_row.x[c] = cvt_rn<Element>(s_regs[i][c] * tile_rescale);
+      for (int c = 0; c < COLS; ++c) p_row.x[c] = cvt_rn<Element>(scores[i][c] * tile_rescale);
       st_shared(s_smem + (ty + i * THREADS_Y) * S_ROW_BYTES + tx * COLS * ELEMENT_BYTES, p_row);
     }
     bar_warp_sync();  // a row of P and of O is written and read by one warp
@@ -155,13 +155,13 @@ KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
     for (int n = 0; n < BLOCK_N; n += TILE)
       wmma_load_a_row(p_regs[n / TILE], s_smem + n * ELEMENT_BYTES, S_ROW_BYTES / ELEMENT_BYTES);
     for (int d = 0; d < HEAD_DIM; d += TILE) {
-      WmmaAccumulator o_tile;
-      wmma_load_c_row(o_tile, o_smem + d * 4, HEAD_DIM);
+      WmmaAccumulator o_regs;
+      wmma_load_c_row(o_regs, o_smem + d * 4, HEAD_DIM);
       for (int n = 0; n < BLOCK_N; n += TILE) {
         wmma_load_b_row(v_regs, v_smem + n * ROW_BYTES + d * ELEMENT_BYTES, HEAD_DIM);
-        wmma_mma_row_row(o_tile, p_regs[n / TILE], v_regs);
+        wmma_mma_row_row(o_regs, p_regs[n / TILE], v_regs);
       }
-      wmma_store_d_row(o_smem + d * 4, o_tile, HEAD_DIM);
+      wmma_store_d_row(o_smem + d * 4, o_regs, HEAD_DIM);
     }
   }
 
@@ -173,9 +173,9 @@ KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
     const int row = warp_row + ty + i * THREADS_Y;
     const float inverse = row_sum[i] > 0.f ? 1.f / row_sum[i] : 0.f;
     for (int c = 0; c < DIMS; c += 4) {
-      const auto o_regs = ld_shared<Vector<float, 4>>(o_lane + i * THREADS_Y * O_ROW_BYTES + c * THREADS_X * 4);
+      const auto o_part = ld_shared<Vector<float, 4>>(o_lane + i * THREADS_Y * O_ROW_BYTES + c * THREADS_X * 4);
       Vector<Element, 4> o_row;
-      for (int e = 0; e < 4; ++e) o_row.x[e] = cvt_rn<Element>(o_regs.x[e] * inverse);
+      for (int e = 0; e < 4; ++e) o_row.x[e] = cvt_rn<Element>(o_part.x[e] * inverse);
       st_global(o + row * args.o_stride.seq + tx * 4 + c * THREADS_X, o_row);
     }
     if (tx == 0)
