@@ -62,6 +62,8 @@ class Technique:
     limits: tuple[Limit, ...] = ()
     general: bool = False
     """Takes any length, stride and head_dim 64, 128 and 256."""
+    constant_strides: bool = False
+    """The CUDA kernel is built for the row strides of packed tensors; others take a build of their own."""
     seeds: tuple[str, ...] = ()
     """Articles and steps that describe it."""
 
@@ -77,6 +79,12 @@ LADDERS = {
         "Ampere: scalar FMA up to mma.sync with cp.async",
         archs=("sm_80", "sm_90a", "sm_120a"),
         capabilities=(8, 9, 12),
+    ),
+    "tma": Ladder(
+        "tma",
+        "TMA: mma.sync fed by bulk tensor copies and mbarriers",
+        archs=("sm_90a", "sm_120a"),
+        capabilities=(9, 12),
     ),
 }
 
@@ -95,10 +103,20 @@ _HEAD_DIM = Limit(
     "head_dim must be 64 or 128 (a rung marked general takes 256)",
     lambda problem, tile: problem.head_dim not in (64, 128),
 )
+_GENERAL_HEAD_DIM = Limit(
+    "*",
+    "head_dim must be 64, 128 or 256",
+    lambda problem, tile: problem.head_dim not in (64, 128, 256),
+)
 _ROWS = Limit(
     "cuda",
     "each warp owns 16 query rows: block_m must be 16 * warps",
     lambda problem, tile: tile.block_m != 16 * tile.warps,
+)
+_TWO_M_TILES = Limit(
+    "cuda",
+    "each warp owns one or two m16 tiles: block_m must be 16 or 32 * warps",
+    lambda problem, tile: tile.block_m not in (16 * tile.warps, 32 * tile.warps),
 )
 _COLUMNS = Limit(
     "cuda",
@@ -110,8 +128,28 @@ _ONE_STAGE = Limit(
     "K and V have one buffer each: stages must be 1",
     lambda problem, tile: tile.stages != 1,
 )
-_PLAIN = (_RAGGED, _HEAD_DIM)
+_RING = Limit(
+    "cuda",
+    "K and V have a ring of buffers each: stages must be 2 or more",
+    lambda problem, tile: tile.stages < 2,
+)
+_POWER_OF_TWO = Limit(
+    "triton",
+    "Triton's tensors have powers of two for sizes: block_m and block_n must be such",
+    lambda problem, tile: bool(tile.block_m & tile.block_m - 1 or tile.block_n & tile.block_n - 1),
+)
+_PLAIN = (_RAGGED, _HEAD_DIM, _POWER_OF_TWO)
 _MMA = (*_PLAIN, _ROWS, _COLUMNS, _ONE_STAGE)
+_BATCHED = (*_PLAIN, _TWO_M_TILES, _COLUMNS, _ONE_STAGE)
+_GENERAL = (_GENERAL_HEAD_DIM, _POWER_OF_TWO, _TWO_M_TILES, _COLUMNS)
+_THREAD_MAP = Limit(
+    "cuda",
+    "the thread map is 8 x 16 threads: block_m 64, block_n 32 or 64, 4 warps",
+    lambda problem, tile: (tile.block_m, tile.warps) != (64, 4) or tile.block_n not in (32, 64),
+)
+
+_SQUARE = {64: Tile(64, 64), 128: Tile(64, 64)}
+_TALL = {64: Tile(128, 64), 128: Tile(128, 64)}
 
 TECHNIQUES = (
     Technique(
@@ -119,31 +157,46 @@ TECHNIQUES = (
         "ampere",
         "tiled FlashAttention-2 with online softmax on fp32 FMA, no tensor cores",
         mma="fma",
-        tile={64: Tile(64, 64), 128: Tile(64, 64)},
+        tile=_SQUARE,
         grid={
             "cuda": (Tile(64, 64), Tile(64, 32)),
             "triton": _tiles((32, 64), (16, 32, 64), (1,), (4, 8)),
         },
+        limits=(*_PLAIN, _ONE_STAGE, _THREAD_MAP),
+        seeds=("000 step 1", "003 v1"),
+    ),
+    Technique(
+        "vectorized_loads",
+        "ampere",
+        "16-byte accesses to global and shared memory",
+        builds_on=("scalar",),
+        mma="fma",
+        limits=(*_PLAIN, _ONE_STAGE, _THREAD_MAP),
+        seeds=("000 step 2", "003 v6"),
+    ),
+    Technique(
+        "wmma",
+        "ampere",
+        "tensor cores by nvcuda::wmma; the fragment layout is opaque, so scores and O pass through shared memory",
+        builds_on=("vectorized_loads", "scalar"),
+        grid={
+            "cuda": (Tile(64, 32), Tile(64, 64)),
+            "triton": _tiles((64, 128), (32, 64, 128), (1,), (4, 8)),
+        },
         limits=(
             *_PLAIN,
+            _ROWS,
             _ONE_STAGE,
-            Limit(
-                "cuda",
-                "the thread map is 8 x 16 threads: block_m 64, block_n 32 or 64, 4 warps",
-                lambda problem, tile: (tile.block_m, tile.warps) != (64, 4) or tile.block_n not in (32, 64),
-            ),
+            Limit("cuda", "block_n must be 32 or 64", lambda problem, tile: tile.block_n not in (32, 64)),
         ),
-        seeds=("000 step 1", "003 v1"),
+        seeds=("003 v3",),
     ),
     Technique(
         "mma_ldmatrix",
         "ampere",
         "mma.sync fed by ldmatrix; scores still pass through shared memory, rows are not swizzled",
         builds_on=("wmma", "vectorized_loads", "scalar"),
-        grid={
-            "cuda": tuple(Tile(m, n, 1, m // 16) for m in (64, 128) for n in (32, 64, 128)),
-            "triton": _tiles((64, 128), (32, 64, 128), (1,), (4, 8)),
-        },
+        grid={"cuda": tuple(Tile(m, n, 1, m // 16) for m in (64, 128) for n in (32, 64, 128))},
         limits=_MMA,
         seeds=("000 step 3", "001 k01", "002 v1", "003 v7", "004 k1"),
     ),
@@ -162,6 +215,31 @@ TECHNIQUES = (
         builds_on=("register_softmax",),
         limits=_MMA,
         seeds=("000", "001", "003 v9"),
+    ),
+    Technique(
+        "split_warp_pairs",
+        "ampere",
+        "two warps share 16 query rows and exchange max and sum through shared memory",
+        builds_on=("direct_rescale",),
+        tile={64: Tile(64, 64, 1, 8), 128: Tile(64, 64, 1, 8)},
+        limits=(
+            *_PLAIN,
+            _ONE_STAGE,
+            Limit(
+                "cuda",
+                "a pair of warps owns 16 query rows: block_m must be 8 * warps; block_n a multiple of 16, at most 128",
+                lambda problem, tile: tile.block_m != 8 * tile.warps or bool(tile.block_n % 16) or tile.block_n > 128,
+            ),
+        ),
+        seeds=("000", "003"),
+    ),
+    Technique(
+        "padded_rows",
+        "ampere",
+        "rows of shared memory 16 bytes further apart: the other cure for bank conflicts",
+        builds_on=("direct_rescale",),
+        limits=_MMA,
+        seeds=("003",),
     ),
     Technique(
         "xor_swizzle",
@@ -188,6 +266,97 @@ TECHNIQUES = (
         grid={"triton": _tiles((64, 128), (32, 64, 128), (1, 2, 3), (4, 8))},
         limits=_MMA,
         seeds=("000 step 6", "001 k03", "002 v3", "004"),
+    ),
+    Technique(
+        "ldmatrix_x4",
+        "ampere",
+        "one ldmatrix.x4 feeds two mma, for K and (with .trans) for V",
+        builds_on=("cp_async_pipeline",),
+        limits=_MMA,
+        seeds=("001 k04", "002 v4"),
+    ),
+    Technique(
+        "exp2_softmax",
+        "ampere",
+        "scale * log2(e) folded into one FFMA before MUFU.EX2",
+        builds_on=("ldmatrix_x4",),
+        limits=_MMA,
+        seeds=("001 k05",),
+    ),
+    Technique(
+        "batched_m_tiles",
+        "ampere",
+        "two m16 tiles a warp use each K and V fragment: 128 query rows, 64 keys",
+        builds_on=("exp2_softmax",),
+        tile=_TALL,
+        grid={"cuda": tuple(Tile(m, n) for m in (64, 128) for n in (32, 64, 128))},
+        limits=_BATCHED,
+        seeds=("001 k06",),
+    ),
+    Technique(
+        "fragment_double_buffer",
+        "ampere",
+        "the next ldmatrix is issued before this mma: published as a regression",
+        builds_on=("batched_m_tiles",),
+        limits=_BATCHED,
+        seeds=("001 k07", "004"),
+    ),
+    Technique(
+        "asymmetric_kv_buffers",
+        "ampere",
+        "K double-buffered, V single-buffered, Q in registers and its shared memory reused",
+        builds_on=("batched_m_tiles",),
+        tile={64: Tile(128, 64), 128: Tile(64, 64)},
+        limits=(
+            *_BATCHED,
+            Limit(
+                "cuda",
+                "Q lives in registers: head_dim * block_m / (16 * warps) must be at most 128",
+                lambda problem, tile: problem.head_dim * tile.block_m > 128 * 16 * tile.warps,
+            ),
+        ),
+        seeds=("002 v5",),
+    ),
+    Technique(
+        "l2_grid_order",
+        "ampere",
+        "consecutive blocks share K and V: the grid walks the query tiles of a head first",
+        builds_on=("batched_m_tiles",),
+        limits=_BATCHED,
+        seeds=("004",),
+    ),
+    Technique(
+        "staged_epilogue",
+        "ampere",
+        "O through shared memory, stored 16 bytes a lane",
+        builds_on=("l2_grid_order",),
+        limits=_BATCHED,
+        seeds=("000", "001", "004"),
+    ),
+    Technique(
+        "longest_first",
+        "ampere",
+        "causal blocks with most keys start first, in sections of heads whose K and V fit in L2",
+        builds_on=("staged_epilogue",),
+        limits=_BATCHED,
+    ),
+    Technique(
+        "conditional_rescale",
+        "ampere",
+        "O is rescaled only when some row max of the warp grew",
+        builds_on=("longest_first",),
+        limits=_BATCHED,
+    ),
+    Technique(
+        "lean_instructions",
+        "ampere",
+        "constant strides, keys walked backwards, masks in a loop of their own: nothing but what attention needs",
+        builds_on=("longest_first",),
+        tile={**_TALL, 256: Tile(64, 64)},
+        limits=(*_GENERAL, _ONE_STAGE),
+        general=True,
+        constant_strides=True,
+        seeds=("004",),
     ),
 )
 

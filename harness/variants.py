@@ -186,6 +186,15 @@ class Variant:
         if got != expected:
             raise ValueError(f"problem: got tensors of {got}, expected {expected} as compiled for; load that problem")
 
+    def _fits(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor) -> bool:
+        """Whether the library was built for the row strides of these tensors."""
+        assert self.technique is not None
+        if not self.technique.constant_strides:
+            return True
+        q_rows, kv_rows = row_strides(self.problem)
+        expected = (q_rows, kv_rows, kv_rows, q_rows)
+        return all(t.shape[2] == 1 or t.stride(2) == rows for t, rows in zip((q, k, v, o), expected, strict=True))
+
     def _workspace(self, device: Any) -> Tensor | None:
         if not self.workspace_bytes:
             return None
@@ -241,15 +250,31 @@ def cuda_defines(problem: Problem, tile: Tile) -> dict[str, int]:
     }
 
 
-def build_cuda(case: Case, arch: str, *, inline: bool | None = None) -> Any:
+def row_strides(problem: Problem) -> tuple[int, int]:
+    """Elements between rows of q and o, and of k and v, when the tensors are packed."""
+    rows = (problem.heads, problem.heads_kv) if problem.layout == "bshd" else (1, 1)
+    return rows[0] * problem.head_dim, rows[1] * problem.head_dim
+
+
+def constants(case: Case, *, packed: bool = True) -> dict[str, int]:
+    """The compile-time constants of this case's CUDA kernel. `packed`: row strides are those of packed tensors."""
+    assert case.technique is not None
+    assert case.tile is not None
+    defines = cuda_defines(case.problem, case.tile)
+    if packed and techniques.get(case.technique).constant_strides:
+        names = ("ATTENTION_Q_ROW_STRIDE", "ATTENTION_KV_ROW_STRIDE")
+        defines |= zip(names, row_strides(case.problem), strict=True)
+    return defines
+
+
+def build_cuda(case: Case, arch: str, *, inline: bool | None = None, packed: bool = True) -> Any:
     """`cuda_kernels.build.Built` for this case. Raises CompileError."""
     from cuda_kernels import build
 
     assert case.technique is not None
-    assert case.tile is not None
     path = techniques.get(case.technique).path
     try:
-        return build.build(path, cuda_defines(case.problem, case.tile), arch, inline=inline)
+        return build.build(path, constants(case, packed=packed), arch, inline=inline)
     except build.CompileError as error:
         raise CompileError(f"{case}: {error}") from None
 
@@ -266,14 +291,19 @@ class CudaVariant(Variant):
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
-        built = build_cuda(case, gpu_arch())
+        self.arch = gpu_arch()
+        built = build_cuda(case, self.arch)
         self.library = built.library
         self.compile_s = built.seconds
         self.compiler = cuda_compiler(built)
         handle = ctypes.CDLL(str(built.library))
-        self._launch = handle.launch
-        self._launch.argtypes = [ctypes.POINTER(AttentionArgs), ctypes.c_void_p]
         self.shared_memory_bytes = handle.shared_memory_bytes()
+        allowed = techniques.SHARED_MEMORY[self.arch]
+        if self.shared_memory_bytes > allowed:
+            raise Unsupported(
+                f"the tile needs {self.shared_memory_bytes} bytes of shared memory, {self.arch} has {allowed}"
+            )
+        self._launch = _entry(handle)
 
     def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
         import torch
@@ -281,7 +311,10 @@ class CudaVariant(Variant):
         self._check(q, k, v, o, lse, scale, causal)
         workspace = self._workspace(q.device)
         args = _attention_args(q, k, v, o, lse, workspace, scale)
-        launch, pointer, device = self._launch, ctypes.byref(args), q.device.index
+        launch = self._launch
+        if not self._fits(q, k, v, o):
+            launch = _entry(ctypes.CDLL(str(build_cuda(self.case, self.arch, packed=False).library)))
+        pointer, device = ctypes.byref(args), q.device.index
         current_stream = torch._C._cuda_getCurrentRawStream
 
         def call(keep_alive: tuple[Any, ...] = (args, workspace, q, k, v)) -> tuple[Tensor, Tensor]:
@@ -297,18 +330,21 @@ class CudaVariant(Variant):
         return machine_code.read(self.library, smem_bytes=self.shared_memory_bytes)
 
 
+def _entry(handle: ctypes.CDLL) -> Any:
+    handle.launch.argtypes = [ctypes.POINTER(AttentionArgs), ctypes.c_void_p]
+    return handle.launch
+
+
 class CpuCudaVariant(Variant):
     """The same .cu file, run thread by thread on the CPU; waits, races and unwritten outputs are diagnosed by name."""
 
     def __init__(self, case: Case) -> None:
-        from cuda_kernels import build, cpu_build, cpu_library
+        from cuda_kernels import build, cpu_build
 
         super().__init__(case)
-        assert case.tile is not None
-        path = cpu_build.HERE / f"{techniques.get(case.technique or '').path}.cu"
         start = time.perf_counter()
         try:
-            self.library = cpu_library.Library(cpu_build.build(path, cuda_defines(case.problem, case.tile)))
+            self.library = self._build(packed=True)
         except build.ToolchainError as error:
             raise Unsupported(str(error)) from None
         except build.CompileError as error:
@@ -317,19 +353,26 @@ class CpuCudaVariant(Variant):
         self.compiler = {"front_end": cpu_build.compiler(), "flags": " ".join(cpu_build.flags())}
         self.shared_memory_bytes = self.library.shared_memory_bytes
 
+    def _build(self, *, packed: bool) -> Any:
+        from cuda_kernels import cpu_build, cpu_library
+
+        path = cpu_build.HERE / f"{techniques.get(self.case.technique or '').path}.cu"
+        return cpu_library.Library(cpu_build.build(path, constants(self.case, packed=packed)))
+
     def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
         self._check(q, k, v, o, lse, scale, causal)
         workspace = self._workspace(q.device)
         args = _attention_args(q, k, v, o, lse, workspace, scale)
+        library = self.library if self._fits(q, k, v, o) else self._build(packed=False)
 
         def call() -> tuple[Tensor, Tensor]:
-            self.library.forget()
+            library.forget()
             for name, tensor in {"q": q, "k": k, "v": v, "o": o, "lse": lse}.items():
                 pointer, shape, strides = tensor.data_ptr(), tensor.shape, tensor.stride()
                 written = name in ("o", "lse")
-                self.library.watch(name, pointer, tensor.element_size(), shape, strides, written=written)
-            if code := self.library.launch(ctypes.byref(args), None):
-                raise LaunchError(f"{self.case}: {self.library.diagnosis()}", code)
+                library.watch(name, pointer, tensor.element_size(), shape, strides, written=written)
+            if code := library.launch(ctypes.byref(args), None):
+                raise LaunchError(f"{self.case}: {library.diagnosis()}", code)
             return o, lse
 
         return call
@@ -503,7 +546,7 @@ def prebuild(cases: Iterable[Case], progress: Callable[[int, int, str], None] | 
         if techniques.unsupported(technique, case.backend, case.problem, case.tile):
             continue
         if case.backend == "cuda":
-            libraries[(technique.path, *sorted(cuda_defines(case.problem, case.tile).items()))] = case
+            libraries[(technique.path, *sorted(constants(case).items()))] = case
         else:
             environment = tuple(sorted((environment_of(case) or {}).items()))
             programs.setdefault(environment, {})[technique.path, case.problem, case.tile] = case
