@@ -1,6 +1,6 @@
 """What does each step buy, in each language?
 
-Every rung of the ampere ladder in CUDA and in Triton, on long self-attention that fills the GPU: the two head
+Every rung of every ladder in CUDA and in Triton, on long self-attention that fills the GPU: the two head
 dimensions that most models use, with and without a causal mask. The library peers show how far the top is.
 """
 
@@ -13,7 +13,7 @@ EXPERIMENT = Experiment(
     problems=tuple(
         Problem.square(4, 16, 4096, head_dim, causal=causal) for head_dim in (128, 64) for causal in (False, True)
     ),
-    techniques=tuple(technique.name for technique in TECHNIQUES if technique.ladder == "ampere"),
+    techniques=tuple(technique.name for technique in TECHNIQUES),
     backends=("cuda", "triton", "triton_native"),
     peers=("sdpa_cudnn", "sdpa_flash", "flex"),
 )

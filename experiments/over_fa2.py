@@ -1,0 +1,26 @@
+"""How far can mma.sync go on Hopper: past FlashAttention-2?
+
+FlashAttention-2 is the fastest mma.sync kernel that most people have. The best rungs of the ampere and tma ladders
+meet it (as SDPA flash) and cuDNN at short, middle and long sequences: 16384 tokens, 2048 columns of heads.
+"""
+
+from itertools import product
+
+from harness.problem import Experiment, Problem
+
+EXPERIMENT = Experiment(
+    name="over_fa2",
+    question="How far can mma.sync go on Hopper: past FlashAttention-2?",
+    problems=tuple(
+        Problem.square(16384 // seq, 2048 // head_dim, seq, head_dim, dtype=dtype, causal=causal)
+        for dtype, head_dim, causal, seq in product(("bf16", "fp16"), (128, 64), (False, True), (1024, 4096, 16384))
+    ),
+    techniques=("lean_instructions", "two_ctas_per_sm", "setmaxnreg_consumers"),
+    backends=("cuda",),
+    peers=("sdpa_cudnn", "sdpa_flash"),
+)
+
+if __name__ == "__main__":
+    from harness.cli import main
+
+    main(["run", EXPERIMENT.name])
