@@ -1,4 +1,4 @@
-// 16 bytes an access instead of 2 or 4: the same FMA, an eighth of the loads.
+// 16 bytes an access instead of 2 or 4: the same FMA, a fifth of the loads.
 // Builds on scalar; changes the width of global and shared accesses, and with it which columns of O a thread holds.
 //
 // Q, K, V go 8 elements at a time from global through registers to shared memory. For S a thread reads 8 elements of
