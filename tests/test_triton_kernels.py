@@ -47,6 +47,11 @@ RAGGED = [
 COMPILED, COMPILED_TILE = Problem(2, 4, 2, 256, 256, 64, "bf16", True), Tile(64, 32)
 
 
+def tiles(problem: Problem) -> list[Tile]:
+    """One tile where lengths are equal, both where they differ."""
+    return TILES[: 1 + (problem.seq_q != problem.seq_kv)]
+
+
 def kernel(name: str):
     return importlib.import_module(f"triton_kernels.{LADDER[name]}.{name}")
 
@@ -109,7 +114,7 @@ def interpret() -> dict:
         q = strided((p.batch, p.heads, p.seq_q, p.head_dim), p.layout)
         k, v = (strided((p.batch, p.heads_kv, p.seq_kv, p.head_dim), p.layout) for _ in range(2))
         expected, expected_lse = truth(q, k, v, p)
-        for name, tile in itertools.product(DISTINCT if problem in PROBLEMS else GENERAL, TILES):
+        for name, tile in itertools.product(DISTINCT if problem in PROBLEMS else GENERAL, tiles(p)):
             o_and_guards = guarded(q.shape, p.layout)
             o, guards = o_and_guards.split([p.seq_q, 8], 2)
             lse = torch.full((p.batch, p.heads, p.seq_q), float("nan"))
@@ -153,6 +158,16 @@ def compile_cells(*cells: str) -> dict:
     return found
 
 
+def compile_general() -> dict:
+    """Kernel and problem -> bytes of shared memory, for lengths that Triton takes for constants and head_dim 256."""
+    problems = [Problem(1, 1, 1, 1, 1, 64, "bf16", True), Problem(1, 2, 1, 1, 203, 256, "fp16", True, "bshd")]
+    found = {}
+    for name, problem in itertools.product(GENERAL, problems):
+        compiled = kernel(name).specialize(problem, None, COMPILED_TILE, "sm_90a").compile()
+        found[f"{name} {problem.slug}"] = compiled.metadata.shared
+    return found
+
+
 def normalized(ttgir: str) -> str:
     """The program alone: no source locations, values numbered in order of appearance, every kernel called "kernel"."""
     lines = [re.sub(r"loc\(.*", "", line) for line in ttgir.splitlines() if not line.startswith("#loc")]
@@ -188,6 +203,7 @@ def jit_and_ahead(name: str) -> dict:
     driver.set_active(Hopper())
     q, k, v, o, lse = specialization.meta_tensors(COMPILED, None)
     values = specialization.arguments(q, k, v, o, lse, scale=0.1, causal=True, tile=COMPILED_TILE)
+    values = getattr(kernel(name), "_refine", dict)(values)
     function, options = getattr(kernel(name), name), kernel(name)._options(COMPILED_TILE)
     jit = function.run(**values, **options, grid=(1,), warmup=True)
     return {"jit": jit.hash, "ahead": kernel(name).specialize(COMPILED, None, COMPILED_TILE, "sm_90a").compile().hash}
@@ -208,7 +224,7 @@ def errors():
     ids=lambda value: value if isinstance(value, str) else value.slug,
 )
 def test_right_in_the_interpreter(errors, problem, name):
-    for tile in TILES:
+    for tile in tiles(problem):
         relative, lse = errors[f"{name} {problem.slug} {tile.slug}"]
         assert relative < 6e-4, f"O is off by {relative:.1e} (relative L2) at tile {tile.slug}"
         assert lse < 1e-5, f"LSE is off by {lse:.1e} at tile {tile.slug}"
@@ -233,13 +249,43 @@ def test_instruction_class_is_the_registrys(compiled, cell):
     assert compiled[cell]["mma"] == MMA[cell.split()[0]]
 
 
+def test_general_programs_compile_for_one_row_and_wide_heads():
+    from harness.techniques import SHARED_MEMORY
+
+    found = worker("compile_general", DISABLE_MMA_V3="1")
+    assert len(found) == 2 * len(GENERAL)
+    assert max(found.values()) <= SHARED_MEMORY["sm_90a"]
+
+
+@pytest.mark.parametrize("stride", [128, 2 * 128, 3 * 128])
+def test_row_strides_of_packed_storage_are_constants(stride):
+    problem = Problem(1, 2, 2, 64, 64, 128, "bf16", False, "bhsd")
+    strides = ((64 * 6 * 128, 64 * 3 * 128, stride, 1),) * 4
+    spec = kernel("lean_instructions").specialize(problem, strides, COMPILED_TILE, "sm_80")
+    fixed = stride in (128, 2 * 128)  # head by head, or the two heads of a row side by side
+    assert spec.signature["k_stride_row"] == ("constexpr" if fixed else "i32")
+
+
+@pytest.mark.parametrize("name", [name for name in DISTINCT if LADDER[name] == "tma"])
+def test_k_and_v_arrive_by_the_tensor_memory_accelerator(compiled, name):
+    for arch in ARCHS["tma"]:
+        assert compiled[f"{name} {arch}"]["code"]["census"]["UTMALDG"]
+
+
 def test_native_series_uses_wgmma_on_hopper():
-    cells = [f"{name} sm_90a" for name in DISTINCT if MMA[name] == "mma_sync"]
+    cells = [f"{name} sm_90a" for name in ("wmma", "exp2_softmax", "mbarrier_ring", *GENERAL)]
     assert {found["mma"] for found in worker("compile_cells", *cells).values()} == {"wgmma"}
 
 
+def test_warp_specialization_is_followed_on_one_architecture_only(compiled):
+    roles = [arch for arch in ARCHS["tma"] if "ttg.warp_specialize(" in compiled[f"warp_specialized {arch}"]["ttgir"]]
+    assert roles == ["sm_120a"]
+    ignored, unpipelined = (compiled[f"{name} sm_90a"]["code"] for name in ("warp_specialized", "tma_loads"))
+    assert ignored["census"] == unpipelined["census"], "with 4 warps the hint costs the ring"
+
+
 def test_a_second_compilation_gives_the_same_code(compiled, tmp_path):
-    cells = [cell for cell in CELLS if cell.endswith("sm_80") and not cell.startswith("scalar")]  # seconds of ptxas
+    cells = [f"{name} sm_90a" for name in ("wmma", "exp2_softmax", "mbarrier_ring", *GENERAL)]
     again = worker("compile_cells", *cells, DISABLE_MMA_V3="1", TRITON_CACHE_DIR=str(tmp_path))
     for cell in cells:
         assert again[cell]["code"] == compiled[cell]["code"], cell
@@ -247,7 +293,7 @@ def test_a_second_compilation_gives_the_same_code(compiled, tmp_path):
 
 @pytest.mark.parametrize(("a", "b"), list(itertools.combinations(DISTINCT, 2)))
 def test_two_programs_are_not_secretly_one(compiled, a, b):
-    assert compiled[f"{a} sm_90a"]["ttgir"] != compiled[f"{b} sm_90a"]["ttgir"], (
+    assert compiled[f"{a} sm_120a"]["ttgir"] != compiled[f"{b} sm_120a"]["ttgir"], (
         f"{a} and {b} compile to one program: make one a re-export of the other and say which lever is missing"
     )
 
@@ -286,8 +332,9 @@ def test_stages_count_buffers_and_one_buffer_of_each_overlaps_nothing():
     assert in_flight == [{"0"}, {"2"}]
 
 
-def test_what_is_compiled_ahead_is_what_the_jit_compiles():
-    hashes = worker("jit_and_ahead", "direct_rescale", DISABLE_MMA_V3="1")
+@pytest.mark.parametrize("name", ["direct_rescale", "lean_instructions", "setmaxnreg_consumers"])
+def test_what_is_compiled_ahead_is_what_the_jit_compiles(name):
+    hashes = worker("jit_and_ahead", name, DISABLE_MMA_V3="1")
     assert hashes["jit"] == hashes["ahead"]
 
 

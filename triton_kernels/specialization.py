@@ -18,6 +18,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, CompiledKernel, make_backend
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction, create_function_from_signature
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 STORAGE = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3)}
@@ -107,6 +108,25 @@ def arguments(
         "BLOCK_N": tile.block_n,
         "CAUSAL": bool(causal),
     }
+
+
+def describe(arguments: dict[str, Any], blocks: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments with tensor descriptors (`k_desc`) in place of pointers and strides (`k_ptr`, `k_stride_*`).
+
+    `blocks` gives the constant that counts the rows of a tensor's block, such as {"k": "BLOCK_N", "v": "BLOCK_N"}.
+    A descriptor has the four dimensions of its tensor, so that the sequence is bounded by itself: rows behind it read
+    as zero and are not written. It is encoded on the host by every launch, and needs no workspace.
+    """
+    described = {**arguments}
+    for name, rows in blocks.items():
+        tensor = described.pop(f"{name}_ptr")
+        for dim in ("batch", "head", "row"):
+            del described[f"{name}_stride_{dim}"]
+        head_dim = tensor.shape[3]
+        strides = [stride if size > 1 else head_dim for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
+        block = [1, 1, arguments[rows], head_dim]
+        described[f"{name}_desc"] = TensorDescriptor(tensor, list(tensor.shape), [*strides[:3], 1], block)
+    return described
 
 
 def plain_grid(q: torch.Tensor, tile: Any) -> tuple[int, ...]:

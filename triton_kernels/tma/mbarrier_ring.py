@@ -1,0 +1,115 @@
+"""A ring of buffers: K and V tiles are on their way while the tensor cores work on the tiles before them.
+
+Builds on tma_swizzle; changes num_stages from 1 to tile.stages + 1, the only lever that core Triton has: it allocates
+num_stages - 1 buffers of K and of V, so that tile.stages counts buffers as in the CUDA twin.
+
+Each buffer has an mbarrier of its own, the full barrier, on which all warps wait: V may still be on its way under
+Q K^T. There is no empty barrier: a barrier of the whole block frees a buffer before one thread refills it.
+"""
+
+import triton
+import triton.language as tl
+
+from triton_kernels import specialization
+
+LOWEST = tl.constexpr(-3.0e38)
+"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+LN_2 = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def _attend(
+    o, row_max, row_sum, q, k_desc, v_desc, batch, kv_head, scale_log2, last_key, begin, end,
+    HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """Keys begin <= j < end into (o, row_max, row_sum). MASKED: row i sees only the keys up to last_key[i]."""
+    for start in tl.range(begin, end, BLOCK_N):
+        # S = Q K^T
+        k = k_desc.load([batch, kv_head, start, 0]).reshape((BLOCK_N, HEAD_DIM))
+        s = tl.dot(q, tl.trans(k))
+        if MASKED:
+            key = start + tl.arange(0, BLOCK_N)
+            s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
+
+        # online softmax: row_max and the exponents count in powers of two
+        new_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
+        rescale = tl.math.exp2(row_max - new_max)
+        p = tl.math.exp2(s * scale_log2 - new_max[:, None])
+        row_sum = row_sum * rescale + tl.sum(p, 1)
+        row_max = new_max
+
+        # O += P V
+        o = o * rescale[:, None]
+        v = v_desc.load([batch, kv_head, start, 0]).reshape((BLOCK_N, HEAD_DIM))
+        o = tl.dot(p.to(v.dtype), v, o)
+    return o, row_max, row_sum
+
+
+@triton.jit
+def mbarrier_ring(
+    q_ptr, k_desc, v_desc, o_ptr, lse_ptr, scale, heads, group, seq_q, seq_kv,
+    q_stride_batch, q_stride_head, q_stride_row, o_stride_batch, o_stride_head, o_stride_row,
+    HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
+):  # fmt: skip
+    batch = tl.program_id(0) // heads
+    head = tl.program_id(0) % heads
+    row = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    dim = tl.arange(0, HEAD_DIM)
+
+    # load Q
+    q_ptr += batch.to(tl.int64) * q_stride_batch + head.to(tl.int64) * q_stride_head
+    q = tl.load(q_ptr + row[:, None] * q_stride_row + dim)
+
+    o = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
+    row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
+    row_sum = tl.zeros((BLOCK_M,), tl.float32)
+    scale_log2 = scale * LOG2_E
+    last_key = row + seq_kv - seq_q
+    full_end = seq_kv
+    if CAUSAL:
+        # Tiles that every row sees whole need no mask; the last row ends the walk.
+        first_last_key = tl.program_id(1) * BLOCK_M + seq_kv - seq_q
+        full_end = tl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
+    o, row_max, row_sum = _attend(
+        o, row_max, row_sum, q, k_desc, v_desc, batch, head // group, scale_log2, last_key, 0, full_end,
+        HEAD_DIM, BLOCK_N, False,
+    )  # fmt: skip
+    if CAUSAL:
+        o, row_max, row_sum = _attend(
+            o, row_max, row_sum, q, k_desc, v_desc, batch, head // group, scale_log2, last_key, full_end,
+            first_last_key + BLOCK_M, HEAD_DIM, BLOCK_N, True,
+        )  # fmt: skip
+
+    # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf
+    total = tl.where(row_sum == 0, 1.0, row_sum)
+    o = o * (1.0 / total)[:, None]
+    o_ptr += batch.to(tl.int64) * o_stride_batch + head.to(tl.int64) * o_stride_head
+    tl.store(o_ptr + row[:, None] * o_stride_row + dim, o.to(o_ptr.dtype.element_ty))
+    lse = tl.where(row_sum == 0, float("-inf"), (row_max + tl.math.log2(total)) * LN_2)
+    tl.store(lse_ptr + tl.program_id(0).to(tl.int64) * seq_q + row, lse)
+
+
+def _options(tile):
+    return specialization.options(tile, num_stages=tile.stages + 1)
+
+
+def _refine(arguments):
+    return specialization.describe(arguments, {"k": "BLOCK_N", "v": "BLOCK_N"})
+
+
+def specialize(problem, strides, tile, arch):
+    options = _options(tile)
+    return specialization.specialize(mbarrier_ring, problem, strides, tile, arch, options, refine=_refine)
+
+
+def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
+    options = _options(tile)
+    return specialization.launch(
+        mbarrier_ring, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=options, refine=_refine
+    )
+
+
+def workspace_bytes(problem):
+    return 0
