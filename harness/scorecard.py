@@ -31,6 +31,7 @@ class Promise:
     name: str
     ours: str
     theirs: str
+    experiment: str = "ladder"
 
 
 PROMISES = (
@@ -38,6 +39,7 @@ PROMISES = (
     Promise("cuda_over_cudnn", "cuda", "sdpa_cudnn"),
     Promise("triton_over_cuda", "triton", "cuda"),
     Promise("triton_native_over_flex", "triton_native", "flex"),
+    Promise("mma_sync_cuda_over_fa2", "cuda", "sdpa_flash", experiment="over_fa2"),
 )
 
 
@@ -102,10 +104,9 @@ def ratio(ours: Row, theirs: Row) -> float | None:
     return tflops(ours) / tflops(theirs) if same_group(ours, theirs) else None
 
 
-def scorecard(
-    rows: Iterable[Row], *, hashes: Hashes | None = None, experiment: str = "ladder", mode: str = "burst"
-) -> dict[str, Any]:
-    """One entry per promise and GPU: {name, gpu, status, reason, value, worst_cell, cells}.
+def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None, mode: str = "burst") -> dict[str, Any]:
+    """One entry per promise and GPU that ran its experiment: {name, experiment, gpu, status, reason, value, worst_cell,
+    cells}.
 
     `value` is the geometric mean over the experiment's problems of ours / theirs, None while the entry is
     incomplete. A cell is {problem, value, ours, theirs (TFLOPS), ours_is, theirs_is, run} or {problem, reason}.
@@ -113,12 +114,17 @@ def scorecard(
     hashes = checkout_hashes() if hashes is None else hashes
     all_rows = list(rows)
     gpus = {row["id"]: gpu_name(row) for row in all_rows if row["kind"] == "environment"}
-    timing: dict[str, list[Row]] = defaultdict(list)
+    timing: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in all_rows:
-        if (row["kind"], row.get("experiment"), row.get("mode")) == ("timing", experiment, mode):
-            timing[gpus.get(row.get("environment"), "unknown GPU")].append(row)
-    entries = [_entry(promise, gpu, timing[gpu], hashes) for gpu in sorted(timing) for promise in PROMISES]
-    return {"schema": results.SCHEMA, "experiment": experiment, "mode": mode, "entries": entries}
+        if (row["kind"], row.get("mode")) == ("timing", mode):
+            timing[gpus.get(row.get("environment"), "unknown GPU"), row["experiment"]].append(row)
+    entries = [
+        _entry(promise, gpu, timing[gpu, promise.experiment], hashes)
+        for gpu in sorted({gpu for gpu, _ in timing})
+        for promise in PROMISES
+        if (gpu, promise.experiment) in timing
+    ]
+    return {"schema": results.SCHEMA, "mode": mode, "entries": entries}
 
 
 def gpu_name(environment: Row) -> str:
@@ -132,6 +138,7 @@ def _entry(promise: Promise, gpu: str, rows: list[Row], hashes: Hashes) -> dict[
     complete = not holes
     return {
         "name": promise.name,
+        "experiment": promise.experiment,
         "gpu": gpu,
         "status": "complete" if complete else "incomplete",
         "reason": "; ".join(f"{cell['problem']}: {cell['reason']}" for cell in holes) or None,

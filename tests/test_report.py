@@ -13,7 +13,7 @@ import matplotlib
 import pytest
 
 from harness import techniques
-from harness.techniques import TECHNIQUES
+from harness.techniques import LADDERS, TECHNIQUES
 from reports import build, figures, notes
 from reports.dataset import Dataset, load
 from tests import synthetic_rows as synthetic
@@ -91,7 +91,7 @@ class Page(HTMLParser):
 
 
 def test_pages_of_the_site(pages: dict[str, str]) -> None:
-    expected = {"index.html", "ladder/ampere.html", "guide/reading.html"}
+    expected = {"index.html", "guide/reading.html", *(f"ladder/{name}.html" for name in LADDERS)}
     expected |= {f"technique/{technique.name}.html" for technique in TECHNIQUES}
     expected |= {f"experiment/{name}.html" for name in ("ladder", "sequence_length", "tune")}
     assert set(pages) == expected

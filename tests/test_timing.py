@@ -312,10 +312,10 @@ def test_agrees_with_the_profilers_kernel_times(copy: Callable[[], Any]) -> None
         for _ in range(20):
             copy()
         torch.cuda.synchronize()
-    (copies,) = (
-        [event.device_time / 1e3 for event in trace.events() if event.name == name]
-        for name in {event.name for event in trace.events() if "Memcpy" in event.name or "copy" in event.name}
-    )
+    kernels: dict[str, list[float]] = {}
+    for event in trace.events():
+        kernels.setdefault(event.name, []).append(event.device_time / 1e3)
+    (copies,) = (times for times in kernels.values() if len(times) == 20 and min(times) > 0)
     assert statistics.median(ours.samples_ms) == pytest.approx(statistics.median(copies), rel=0.02)
 
 
@@ -338,6 +338,7 @@ def test_graph_latency_is_none_for_what_cannot_be_captured() -> None:
         import torch
         from harness import timing
         a = torch.randn(64, 64, device="cuda")
+        a @ a  # cuBLAS cannot start inside a capture
         assert 0 < (timing.graph_latency(lambda: a @ a) or 0) < 1000
         assert timing.graph_latency(lambda: a.sum().item()) is None
         assert (a @ a).isfinite().all()
