@@ -148,34 +148,6 @@ def _language(
         for reason, where in cells.items()
     ]
     path = sources.kernel_file(backend, technique.path, root)
-    if path.suffix != ".py" or not path.is_file():
-        return ""
-    text = " ".join((ast.get_docstring(sources.parse(path)) or "").split())
-    found = re.search(r"[Tt]he missing lever is ([^:.;]+)", text)
-    return found[1] if found else ""
-
-
-def _language(
-    data: Dataset, experiment: str, problems: list[Problem], technique: Technique, backend: str, root: Path
-) -> Language:
-    points = [data.point(experiment, problem, technique.name, backend) for problem in problems]
-    gains = [data.gain(experiment, problem, technique, backend) for problem in problems]
-    rows = [point.row for point in points if point.counts and point.row]
-    language = Language(
-        backend,
-        points[0] if points else Point("hole", reason="not measured"),
-        _gain([(gain.value, gain.linked) for gain in gains if gain]),
-        next((point.program for point in points if point.program), None),
-        missing_lever(technique, backend, root),
-        tuned=data.tuned(technique.name, backend),
-    )
-    for problem, point in zip(problems, points, strict=True):
-        if not point.counts:
-            cell = f"d={problem.head_dim} {'causal' if problem.causal else 'full'}"
-            language.holes.append(f"{cell}: {point.reason}")
-    if language.holes and len(problems) > 1 and all(point == points[0] for point in points):
-        language.holes = [points[0].reason]
-    path = sources.kernel_file(backend, technique.path, root)
     if path.is_file():
         language.lines_of_code = sources.lines_of_code(path)
     compiled = [row["compile_s"] for row in (*rows, *data.codes(technique.name, backend)) if row.get("compile_s")]
