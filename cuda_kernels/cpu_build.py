@@ -121,7 +121,8 @@ def sanitizer_runtime() -> str:
     return " ".join(found)
 
 
-def _runtime(root: Path, options: Sequence[str]) -> Path:
+@functools.cache
+def _runtime(root: Path, options: tuple[str, ...]) -> Path:
     """The runtime as one relocatable object."""
 
     def compiled(unit: Path) -> Path:

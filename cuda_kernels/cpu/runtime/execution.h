@@ -118,7 +118,7 @@ struct Cluster {
 
   const Launch* launch = nullptr;
   std::vector<std::unique_ptr<Block>> blocks;
-  std::vector<std::unique_ptr<Stack>> stacks;
+  std::unique_ptr<Stacks> stacks;
   std::vector<Clock> clocks;  // by agent
   Counters counters;
   ClusterBarrier barrier;

@@ -35,7 +35,7 @@ cpu_switch_stack:
   ret
 .size cpu_switch_stack, . - cpu_switch_stack
 )");
-constexpr int SAVED_WORDS = 6, ENTRY_WORD = 6, FRAME_WORDS = 8;
+constexpr int ENTRY_WORD = 6, FRAME_WORDS = 8;
 #elif defined(__aarch64__)
 asm(R"(
 .text
@@ -71,35 +71,31 @@ cpu_switch_stack:
   ret
 .size cpu_switch_stack, . - cpu_switch_stack
 )");
-constexpr int SAVED_WORDS = 20, ENTRY_WORD = 11, FRAME_WORDS = 20;
+constexpr int ENTRY_WORD = 11, FRAME_WORDS = 20;
 #endif
 
 extern "C" void cpu_switch_stack(void** save, void* load);
 
 namespace cpu {
 
-Stack::Stack() {
-  // Twice the size, so that an aligned stack lies somewhere inside; the rest is given back.
-  auto* mapped = static_cast<std::byte*>(
-      mmap(nullptr, 2 * STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+Stacks::Stacks(size_t count) : bytes_((count + 1) * STACK_BYTES) {
+  // One more than asked for, so that aligned ones lie inside.
+  void* mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) throw std::bad_alloc();
-  const auto address = reinterpret_cast<uintptr_t>(mapped);
-  const size_t before = (STACK_BYTES - address % STACK_BYTES) % STACK_BYTES;
-  if (before) munmap(mapped, before);
-  base_ = mapped + before;
-  if (before < STACK_BYTES) munmap(static_cast<std::byte*>(base_) + STACK_BYTES, STACK_BYTES - before);
+  mapped_ = static_cast<std::byte*>(mapped);
+  first_ = mapped_ + (STACK_BYTES - reinterpret_cast<uintptr_t>(mapped) % STACK_BYTES) % STACK_BYTES;
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  mprotect(static_cast<std::byte*>(base_) + page, page, PROT_NONE);
+  for (size_t i = 0; i < count; ++i) mprotect(record(i) + page, page, PROT_NONE);
 }
 
-Stack::~Stack() { munmap(base_, STACK_BYTES); }
+Stacks::~Stacks() { munmap(mapped_, bytes_); }
 
-void prepare(Fiber& fiber, const Stack& stack, void (*entry)()) {
-  auto* words = static_cast<uintptr_t*>(stack.top()) - FRAME_WORDS;
-  for (int i = 0; i < SAVED_WORDS; ++i) words[i] = 0;
+void prepare(Fiber& fiber, std::byte* record, void (*entry)()) {
+  auto* words = reinterpret_cast<uintptr_t*>(record + STACK_BYTES) - FRAME_WORDS;
+  for (int i = 0; i < FRAME_WORDS; ++i) words[i] = 0;
   words[ENTRY_WORD] = reinterpret_cast<uintptr_t>(entry);
   fiber.stack_pointer = words;
-  fiber.bottom = stack.record();
+  fiber.bottom = record;
 }
 
 #ifdef __SANITIZE_ADDRESS__

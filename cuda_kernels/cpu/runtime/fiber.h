@@ -11,19 +11,21 @@ constexpr size_t STACK_BYTES = 512 * 1024;  // the sanitizer's frames are large
 constexpr size_t STACK_BYTES = 64 * 1024;
 #endif
 
-// One stack, aligned to its own size. Its lowest page holds the record of the thread that runs on it, so that a
-// thread finds itself by masking its stack pointer; an unmapped page keeps the stack from growing into the record.
-class Stack {
+// Stacks of STACK_BYTES, aligned to their size. The lowest page of each holds the record of the thread that runs on it,
+// so that a thread finds itself by masking its stack pointer; an inaccessible page keeps the stack from growing into
+// it.
+class Stacks {
  public:
-  Stack();
-  ~Stack();
-  Stack(const Stack&) = delete;
-  Stack& operator=(const Stack&) = delete;
-  void* record() const { return base_; }
-  void* top() const { return static_cast<std::byte*>(base_) + STACK_BYTES; }
+  explicit Stacks(size_t count);
+  ~Stacks();
+  Stacks(const Stacks&) = delete;
+  Stacks& operator=(const Stacks&) = delete;
+  std::byte* record(size_t i) const { return first_ + i * STACK_BYTES; }
 
  private:
-  void* base_;
+  std::byte* first_;
+  std::byte* mapped_;
+  size_t bytes_;
 };
 
 struct Fiber {
@@ -32,7 +34,7 @@ struct Fiber {
 };
 
 // The fiber starts in `entry`, which never returns, at the first switch to it.
-void prepare(Fiber& fiber, const Stack& stack, void (*entry)());
+void prepare(Fiber& fiber, std::byte* record, void (*entry)());
 void switch_fiber(Fiber& from, Fiber& to);
 // Called first thing on a fresh fiber.
 void fiber_entered();

@@ -13,9 +13,7 @@
 namespace cpu {
 namespace {
 
-// Clusters keep their stacks and buffers from launch to launch.
 std::mutex launching;
-std::vector<std::unique_ptr<Cluster>> clusters;
 
 std::vector<int> order_of(int count) {
   std::vector<int> order(count);
@@ -62,16 +60,16 @@ int launch_grid(const Launch& launch) {
   const int wanted =
       options().os_threads ? options().os_threads : static_cast<int>(std::thread::hardware_concurrency());
   const int workers = std::clamp(wanted, 1, std::max(count, 1));
-  while (clusters.size() < static_cast<size_t>(workers)) clusters.push_back(std::make_unique<Cluster>());
+  std::vector<Cluster> clusters(workers);  // each runs one after the other
   std::atomic<int> next = 0;
   const auto work = [&](Cluster& cluster) {
     for (int i; (i = next++) < count && !diagnosed();) cluster.run(launch, order[i]);
   };
   std::vector<std::thread> threads;
-  for (int i = 1; i < workers; ++i) threads.emplace_back(work, std::ref(*clusters[i]));
-  work(*clusters[0]);
+  for (int i = 1; i < workers; ++i) threads.emplace_back(work, std::ref(clusters[i]));
+  work(clusters[0]);
   for (std::thread& thread : threads) thread.join();
-  for (auto& cluster : clusters) cluster->counters.collect_into(all_counters());
+  for (Cluster& cluster : clusters) cluster.counters.collect_into(all_counters());
   if (options().checks && !diagnosed()) end_outputs();
   return diagnosed();
 }

@@ -66,12 +66,9 @@ void Cluster::set_up(int number) {
   random_state = (options().seed + 1) * 0x9e3779b97f4a7c15ull + static_cast<uint64_t>(number) * 0xbf58476d1ce4e5b9ull;
   random_state |= 1;
   preempting = options().seed != 0;
-  while (stacks.size() < static_cast<size_t>(count * launch->threads)) stacks.push_back(std::make_unique<Stack>());
+  if (!stacks) stacks = std::make_unique<Stacks>(count * launch->threads);
   const size_t agents = count * (launch->threads + MBARRIERS);
-  if (clocks.size() != agents) {
-    const Clock newest = clocks.empty() ? 0 : *std::max_element(clocks.begin(), clocks.end());
-    clocks.assign(agents, newest);
-  }
+  clocks.resize(agents);
   // Everything that earlier blocks did here is known.
   const std::vector<Clock> before = clocks;
   for (Clock& clock : clocks) ++clock;
@@ -96,7 +93,7 @@ void Cluster::set_up(int number) {
       barrier.brought.forget(clocks.size());
     }
     if (options().checks) block.shadow.reset(launch->shared_bytes, count * warps);
-    if (!block.shared || block.shared_bytes != launch->shared_bytes) {
+    if (!block.shared) {
       const size_t bytes = (launch->shared_bytes + SHARED_ALIGNMENT) / SHARED_ALIGNMENT * SHARED_ALIGNMENT;
       block.shared = {static_cast<std::byte*>(std::aligned_alloc(SHARED_ALIGNMENT, bytes)), std::free};
       block.shared_bytes = launch->shared_bytes;
@@ -104,8 +101,8 @@ void Cluster::set_up(int number) {
     std::memset(block.shared.get(), 0xff, launch->shared_bytes);  // NaN in every floating-point type
     block.warps.assign(warps, Warp{});
     for (int tid = 0; tid < launch->threads; ++tid) {
-      Stack& stack = *stacks[rank * launch->threads + tid];
-      Thread& thread = *new (stack.record()) Thread{};
+      std::byte* record = stacks->record(rank * launch->threads + tid);
+      Thread& thread = *new (record) Thread{};
       Warp& warp = block.warps[tid / LANES];
       thread.cluster = this;
       thread.block = &block;
@@ -115,7 +112,7 @@ void Cluster::set_up(int number) {
       thread.agent = rank * launch->threads + tid;
       thread.cluster_warp = thread.agent / LANES;
       warp.threads[thread.lane] = &thread;
-      prepare(thread.fiber, stack, thread_main);
+      prepare(thread.fiber, record, thread_main);
     }
     for (int w = 0; w < warps; ++w) {
       Warp& warp = block.warps[w];
