@@ -2,8 +2,10 @@
 
 Builds on longest_first; changes the online softmax: the multiply of O moves under a branch.
 
-In core Triton a condition is one scalar per program, so all BLOCK_M rows decide together, over shared memory and a
-barrier; the CUDA twin lets each warp decide for its own rows. Data moves as in cp_async_pipeline.
+In core Triton a condition is one scalar per program, so all BLOCK_M rows decide together, over shared memory and
+barriers; the CUDA twin lets each warp decide for its own rows. The chance that tile j holds a row's max is 1 / j, so
+that 128 rows rescale in nearly every step of a row of 8192 keys. Data moves as in cp_async_pipeline, but the branch
+parts the waits: V is awaited behind it and may be on its way under Q K^T, with one buffer as well.
 """
 
 import triton

@@ -1,16 +1,12 @@
-"""The last instructions: keys walked backwards, constant strides, short addresses, a row max kept while it will do.
+"""Nothing but what attention needs: keys walked backwards, constant strides, short addresses, a row sum in pieces.
 
-Builds on conditional_rescale; changes the walk and its bookkeeping. General: any lengths, strides, grouped heads and
-head_dim 64, 128 and 256.
+Builds on longest_first; changes what a step executes, not how data moves. General: any lengths, strides, grouped heads
+and head_dim 64, 128 and 256.
 
-- Tiles that need a mask (the diagonal, the ragged end) come first, in a loop of their own; the other tests nothing.
-- Row strides of packed storage are compile-time constants; other strides take the general build.
-- K and V are addressed by 32-bit offsets inside one head, formed in the step: pointers would fill the registers.
-- Rows keep their row max until some score exceeds it by 2^HEADROOM. P may then reach 2^HEADROOM, which fp16 and bf16
-  hold as exactly as 1, and the step that rescales O, row_sum and row_max becomes rare. Core Triton's only condition is
-  one vote of the whole program: on a growing row max, as in conditional_rescale, some row carries it in most steps.
-
-The row sum is reduced in every step: partial sums per lane save shuffles but need registers, and none are left.
+Tiles that the diagonal or the end of the sequence cuts come first, in a loop of their own; the other loop tests
+nothing. Row strides of packed storage are compile-time constants, other strides take the general build. K and V are
+addressed by 32-bit offsets inside one head, formed in the step: pointers to them would fill the registers. The sum of a
+row stays in PIECES until the epilogue: summed into as many columns as a fragment of the mma has, it needs no shuffles.
 """
 
 import triton
@@ -26,14 +22,15 @@ LN_2 = tl.constexpr(0.6931471805599453)
 SECTION_BYTES = tl.constexpr(16 * 2**20)
 """K and V of the heads that run side by side: well inside the 40 to 60 MB of L2 of an A100, H100 or H200."""
 
-HEADROOM = tl.constexpr(8.0)
-"""Powers of two by which a score may exceed the kept row max."""
+PIECES = tl.constexpr(8)
+"""Partial sums of a row: the columns of an mma fragment, two to a lane."""
 
 
 @triton.jit
 def _attend(
     o, row_max, row_sum, q, k_ptr, v_ptr, k_stride_row, v_stride_row, scale_log2, last_key, seq_kv,
-    begin_tile, end_tile, HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, RAGGED: tl.constexpr,
+    begin_tile, end_tile, HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr, RAGGED: tl.constexpr,
 ):  # fmt: skip
     """Key tiles end_tile - 1 down to begin_tile into (o, row_max, row_sum).
 
@@ -54,17 +51,15 @@ def _attend(
             s = tl.where((key < seq_kv)[None, :], s, float("-inf"))
 
         # online softmax: row_max and the exponents count in powers of two
-        tile_max = tl.max(s, 1) * scale_log2
-        if tl.max(tile_max - row_max, 0) > HEADROOM:
-            new_max = tl.maximum(row_max, tile_max)
-            rescale = tl.math.exp2(row_max - new_max)
-            o = o * rescale[:, None]
-            row_sum = row_sum * rescale
-            row_max = new_max
-        p = tl.math.exp2(s * scale_log2 - row_max[:, None])
-        row_sum += tl.sum(p, 1)
+        new_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
+        rescale = tl.math.exp2(row_max - new_max)
+        p = tl.math.exp2(s * scale_log2 - new_max[:, None])
+        pieces = tl.sum(p.reshape((BLOCK_M, BLOCK_N // PIECES, PIECES)), 1)
+        row_sum = row_sum * rescale[:, None] + pieces
+        row_max = new_max
 
         # O += P V
+        o = o * rescale[:, None]
         v = tl.load(v_ptr + (kv_row[:, None] * v_stride_row + dim))
         o = tl.dot(p.to(v.dtype), v, o)
     return o, row_max, row_sum
@@ -100,7 +95,7 @@ def lean_instructions(
 
     o = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
     row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
-    row_sum = tl.zeros((BLOCK_M,), tl.float32)
+    row_sum = tl.zeros((BLOCK_M, PIECES), tl.float32)
     scale_log2 = scale * LOG2_E
     last_key = row + seq_kv - seq_q
     # Tiles that every row sees whole need no mask.
@@ -113,14 +108,15 @@ def lean_instructions(
     if CAUSAL or not EVEN_N:
         o, row_max, row_sum = _attend(
             o, row_max, row_sum, q, k_ptr, v_ptr, k_stride_row, v_stride_row, scale_log2, last_key, seq_kv,
-            full_tiles, key_tiles, HEAD_DIM, BLOCK_N, CAUSAL, not EVEN_N,
+            full_tiles, key_tiles, HEAD_DIM, BLOCK_M, BLOCK_N, CAUSAL, not EVEN_N,
         )  # fmt: skip
     o, row_max, row_sum = _attend(
         o, row_max, row_sum, q, k_ptr, v_ptr, k_stride_row, v_stride_row, scale_log2, last_key, seq_kv,
-        0, full_tiles, HEAD_DIM, BLOCK_N, False, False,
+        0, full_tiles, HEAD_DIM, BLOCK_M, BLOCK_N, False, False,
     )  # fmt: skip
 
     # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf
+    row_sum = tl.sum(row_sum, 1)
     total = tl.where(row_sum == 0, 1.0, row_sum)
     o = o * (1.0 / total)[:, None]
     o_ptr += batch * o_stride_batch + head * o_stride_head

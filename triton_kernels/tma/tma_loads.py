@@ -2,10 +2,11 @@
 
 Builds on ampere/exp2_softmax; changes the loads of K and V from pointers to tensor descriptors.
 
-K and V tiles go global -> shared memory, each awaited where it is loaded (num_stages=1: nothing is pipelined). The
-descriptors come from the host: built in the kernel they would cost every program a descriptor in workspace memory and a
-fence. Q is loaded once, by pointers: through a descriptor, a causal program, which has two loops, gets Q as fragments
-held in registers over both, and Triton 3.6 then spills hundreds of bytes.
+K and V go global -> shared memory into tile.stages buffers each, every buffer with an mbarrier of its own on which all
+warps wait: V may still be on its way under Q K^T. There is no empty barrier: a barrier of the whole block frees a
+buffer before one thread refills it. The descriptors come from the host: built in the kernel they would cost every
+program a descriptor in workspace memory and a fence. Q is loaded once, by pointers: through a descriptor, a causal
+program, which has two loops, holds the fragments of Q in registers over both, and Triton 3.6 spills more of the rest.
 """
 
 import triton
@@ -93,7 +94,7 @@ def tma_loads(
 
 
 def _options(tile):
-    return specialization.options(tile, num_stages=1)
+    return specialization.options(tile, num_stages=tile.stages + 1)
 
 
 def _refine(arguments):
