@@ -49,19 +49,10 @@ def build(
     options = flags(root, sanitize)
     constants = tuple(f"-D{name}={value}" for name, value in sorted(defines.items()))
     runtime = _runtime(root, options)
-    command = [
-        compiler(),
-        *options,
-        *(f"-I{folder}" for folder in include),
-        *constants,
-        "-O2",
-        "-x",
-        "c++",
-        "-include",
-        str(path),
-        os.devnull,
-    ]
-    link = ["-x", "none", str(runtime), "-shared", "-pthread", "-Wl,-z,defs"]
+    search = [f"-I{folder}" for folder in include]
+    kernel = ["-x", "c++", *_prefix(root, options), "-include", str(path), os.devnull]
+    command = [compiler(), *options, *search, *constants, "-O2", *kernel]
+    link = ["-x", "none", str(runtime), "-shared", "-Wl,-z,defs"]
     made_from = [path, *_included([path], root, *include), runtime]
     return _made(path.stem, "so", made_from, [*options, *constants], lambda out: [*command, *link, "-o", str(out)])
 
@@ -101,6 +92,7 @@ def flags(root: Path = HERE, sanitize: bool = False) -> tuple[str, ...]:
     return (
         "-std=c++20",
         "-fPIC",
+        "-pthread",
         "-fvisibility=hidden",
         "-ffp-contract=fast",
         "-Wall",
@@ -119,6 +111,28 @@ def sanitizer_runtime() -> str:
     """What LD_PRELOAD must hold in a process that loads a library built with `sanitize`."""
     found = [_said([compiler(), f"-print-file-name={name}"]).strip() for name in ("libasan.so", "libubsan.so")]
     return " ".join(found)
+
+
+@functools.cache
+def _prefix(root: Path, options: tuple[str, ...]) -> tuple[str, ...]:
+    """What includes the headers from elsewhere precompiled; nothing with clang, whose kernels include them one by one.
+
+    The plain header lies beside it: g++ takes that one when a constant's name occurs in those headers.
+    """
+    if "clang" in _version():
+        return ()
+    header = root / "cpu" / "runtime" / "prefix.h"
+    precompiled = _made(
+        "prefix.h",
+        "gch",
+        [header],
+        options,
+        lambda out: [compiler(), *options, "-O2", "-x", "c++-header", str(header), "-o", str(out)],
+    )
+    plain = precompiled.with_suffix("")
+    if not plain.is_file():
+        plain.write_bytes(header.read_bytes())
+    return "-include", str(plain)
 
 
 @functools.cache

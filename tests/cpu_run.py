@@ -41,12 +41,12 @@ def run(
     seed: int = 0,
     counters: bool = False,
     root: Path = cpu_build.HERE,
-    distribution: str = "normal",
+    sanitize: bool = False,
 ) -> Run:
     """Builds and launches technique `name` once, with all checks and every tensor watched."""
-    library = build(name, problem, root)
+    library = build(name, problem, root, sanitize)
     library.configure(seed=seed, counters=counters)
-    given = inputs.make(problem, distribution, 0, "cpu", padded=True)
+    given = inputs.make(problem, "normal", 0, "cpu", padded=True)
     outputs = inputs.make_outputs(problem, "cpu", padded=True)
     tensors = {"q": given.q, "k": given.k, "v": given.v, "o": outputs.o, "lse": outputs.lse}
     library.forget()

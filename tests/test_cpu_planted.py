@@ -21,7 +21,7 @@ from tests.cpu_run import Run, run
 
 PATCHES = sorted((Path(__file__).parent / "planted").glob("*.patch"))
 SEEDS = (0, 1, 2)
-PROBLEM = Problem(1, 4, 2, 128, 256, 64, "fp16", True, "bshd")
+PROBLEM = Problem(1, 4, 2, 128, 640, 64, "fp16", True, "bshd")  # five steps of 128 keys: rings of two wrap
 
 
 def field(patch: Path, name: str) -> str:

@@ -1,0 +1,39 @@
+"""A kernel and the runtime under the address and undefined-behaviour sanitizers, in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cuda_kernels import cpu_build
+
+PROGRAM = """
+from tests.cpu_run import run
+from harness.problem import Problem
+
+result = run("{name}", Problem(1, 2, 1, 128, 256, 64, "fp16", True), seed=1, counters=True, sanitize=True)
+assert result.code == 0, result.diagnosis
+assert result.library.counters()
+print("clean")
+"""
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", ["cp_async_pipeline", "warp_specialized"])
+def test_clean(name: str) -> None:
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": cpu_build.sanitizer_runtime(),
+        "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter's own
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(name=name)], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("clean\n")
