@@ -61,3 +61,13 @@ def test_a_quad_fills_half_a_sector() -> None:
     stores = of(count("xor_swizzle"), "st_global")
     o_store = max(stores, key=lambda site: site["bytes"])
     assert o_store["sectors"] == 2 * o_store["least_sectors"]
+
+
+def test_bulk_copies_are_bytes() -> None:
+    """No lane addresses a bulk copy: it has bytes, and neither wavefronts nor sectors."""
+    sites = count("tma_swizzle")
+    loads = of(sites, "cp_async_bulk_tensor_load")
+    tile = PROBLEM.seq_q * PROBLEM.head_dim * 2
+    assert sum(site["bytes"] for site in loads) == tile + 2 * BLOCKS * tile
+    assert not any("wavefronts" in site or "sectors" in site for site in loads)
+    assert totals(sites)["bank_conflicts"] == 0

@@ -21,10 +21,14 @@ constexpr const char* PATH_NAMES[] = {"none",
                                       "global_to_shared",
                                       "shared_to_global"};
 
-bool touches_shared(Path path) {
+constexpr uint32_t WIDEST_LANE = 16;  // bytes; what is wider is a bulk copy, which no lane addresses
+
+bool lanes_touch_shared(Path path, uint32_t width) {
+  if (width > WIDEST_LANE) return false;
   return path == Path::shared_to_registers || path == Path::registers_to_shared || path == Path::global_to_shared;
 }
-bool touches_global(Path path) {
+bool lanes_touch_global(Path path, uint32_t width) {
+  if (width > WIDEST_LANE) return false;
   return path == Path::global_to_registers || path == Path::registers_to_global || path == Path::global_to_shared;
 }
 
@@ -72,13 +76,13 @@ void SiteCounts::add(const WarpAccess& access, int warp) {
   if (path == Path::none) return;
   bytes += static_cast<uint64_t>(width) * std::popcount(access.mask);
   uint64_t conflicts = 0;
-  if (touches_shared(path)) {
+  if (lanes_touch_shared(path, width)) {
     const auto [passes, least] = cpu::wavefronts(access, width);
     wavefronts += passes;
     least_wavefronts += least;
     conflicts = passes - least;
   }
-  if (touches_global(path)) {
+  if (lanes_touch_global(path, width)) {
     const auto [touched, least] = cpu::sectors(access, width);
     sectors += touched;
     least_sectors += least;
@@ -179,11 +183,11 @@ std::string Counters::json() const {
       field("width", counts->width);
       field("bytes", counts->bytes);
     }
-    if (touches_global(counts->path)) {
+    if (lanes_touch_global(counts->path, counts->width)) {
       field("sectors", counts->sectors);
       field("least_sectors", counts->least_sectors);
     }
-    if (touches_shared(counts->path)) {
+    if (lanes_touch_shared(counts->path, counts->width)) {
       field("wavefronts", counts->wavefronts);
       field("bank_conflicts", counts->wavefronts - counts->least_wavefronts);
       field("example_conflicts", counts->example_conflicts);
