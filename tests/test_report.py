@@ -289,7 +289,8 @@ def test_notes_have_their_parts_and_type_no_numbers() -> None:
 
 def test_every_note_renders(data: Dataset) -> None:
     for technique in TECHNIQUES:
-        assert "TFLOPS" in (notes.render(technique.name, data) or "TFLOPS")
+        text = notes.render(technique.name, data) or "TFLOPS"
+        assert "TFLOPS" in text or "not measured" in text
 
 
 def test_a_note_resolves_references_and_admits_holes(tmp_path: Path, data: Dataset) -> None:
