@@ -113,6 +113,17 @@ def sanitizer_runtime() -> str:
     return " ".join(found)
 
 
+def sanitizing() -> bool:
+    """Whether this process has the sanitizers preloaded, and so loads libraries that are built with them."""
+    return "libasan" in os.environ.get("LD_PRELOAD", "")
+
+
+def sanitizer_environment() -> dict[str, str]:
+    """Variables of a process that runs kernels under the sanitizers. Raises ToolchainError when g++ has none."""
+    preload = sanitizer_runtime()
+    return {"LD_PRELOAD": preload, "ASAN_OPTIONS": "detect_leaks=0"}  # the leaks are the interpreter's own
+
+
 @functools.cache
 def _prefix(root: Path, options: tuple[str, ...]) -> tuple[str, ...]:
     """What includes the headers from elsewhere precompiled; nothing with clang, whose kernels include them one by one.

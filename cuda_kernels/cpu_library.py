@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,15 +83,56 @@ class Library:
         return json.loads(self.handle.counters().decode())
 
 
-def totals(sites: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Sums over the sites of one kernel: bank conflicts, wavefronts, sectors, bytes by path, executions by mnemonic."""
+def totals(sites: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Sums over the sites of one kernel: bank conflicts, wavefronts and the least of them, sectors and the least of
+    them, bytes by path, executions (of a warp) by mnemonic, among them every mma and every wait at a barrier."""
     sums: dict[str, Any] = {
         name: sum(site.get(name, 0) for site in sites)
         for name in ("bank_conflicts", "wavefronts", "sectors", "least_sectors")
     }
+    sums["least_wavefronts"] = sums["wavefronts"] - sums["bank_conflicts"]
     paths, mnemonics = Counter[str](), Counter[str]()
     for site in sites:
         mnemonics[site["mnemonic"]] += site["executions"]
         if "bytes" in site:
             paths[site["path"]] += site["bytes"]
     return {**sums, "bytes": dict(paths), "executions": dict(mnemonics)}
+
+
+def ncu_metrics(sites: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """What Nsight Compute should count for the same problem on a GPU: metric -> value, summed over the whole launch.
+
+    The instructions are those of the source. ldmatrix and cp.async are the compiler's too, one for one, so their
+    figures can be held to equality. Plain loads and stores may be merged, split, hoisted or dropped by it, and
+    nvcuda::wmma chooses its own: there, compare the wavefronts per instruction.
+
+    Both sides count a wavefront per pass over the 32 banks: 1 per 8x8 matrix of an ldmatrix without conflicts (4 for
+    .x4), 1, 2 or 4 for 4, 8 or 16 bytes a lane. A bank conflict is a wavefront beyond these. The names with `sass`
+    count by patching the instructions and are exact. Their namesakes in hardware, l1tex__data_bank_conflicts_pipe_
+    lsu_mem_shared_op_ld and _op_st and l1tex__data_pipe_lsu_wavefronts_mem_shared, also count passes that were
+    repeated because something else was writing to the same memory, so they may exceed these; and _op_ld holds the
+    plain loads and ldmatrix together.
+    """
+    mnemonics = {
+        "ldsm": "ldmatrix_",
+        "ld": "ld_shared",
+        "st": "st_shared",
+        "stsm": "stmatrix_",
+        "ldgsts": "cp_async_cg_",
+    }
+    families = {
+        family: [site for site in sites if site["mnemonic"].startswith(start) and "cluster" not in site["mnemonic"]]
+        for family, start in mnemonics.items()
+    }
+    found = {}
+    for family, members in families.items():
+        conflicts, passes = (sum(site[name] for site in members) for name in ("bank_conflicts", "wavefronts"))
+        found[f"smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared_op_{family}.sum"] = conflicts
+        found[f"smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_{family}.sum"] = passes
+        name = family if family in ("ldsm", "ldgsts") else f"shared_{family}"
+        found[f"smsp__inst_executed_op_{name}.sum"] = sum(site["executions"] for site in members)
+    for family, members in {"ld": families["ld"] + families["ldsm"], "st": families["st"] + families["stsm"]}.items():
+        conflicts, passes = (sum(site[name] for site in members) for name in ("bank_conflicts", "wavefronts"))
+        found[f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{family}.sum"] = conflicts
+        found[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{family}.sum"] = passes
+    return found

@@ -150,7 +150,7 @@ def correctness(place: str, names: Sequence[str], backends: Sequence[str]) -> Ex
 
 
 def inspected(cells: Sequence[inspection.Cell], ptxas: str = "bundled") -> list[dict[str, Any]]:
-    """Rows of kind code, compiled in parallel under a progress bar, in the order of `cells`."""
+    """Rows of kind code and counters, made in parallel under a progress bar, in the order of `cells`."""
     from rich.progress import track
 
     from harness import inspection
@@ -239,18 +239,31 @@ def inspect(
     problem: Problems = None,
     arch: Arch = None,
     ptxas: Annotated[Ptxas, typer.Option(help="Triton's own assembler, or nvcc's for both.")] = Ptxas.bundled,
+    on: Annotated[On, typer.Option("--on", help="cpu: run the CUDA twins here and count.")] = On.gpu,
     as_json: AsJson = False,
 ) -> None:
-    """Registers, spills, shared memory and instructions of both twins, compiled here; needs no GPU."""
+    """Registers, spills, shared memory and instructions of both twins, compiled here; needs no GPU.
+
+    With --on cpu: bank conflicts, sectors, bytes and executions of every instruction of the CUDA twins, as they run.
+    """
     from harness import inspection
 
-    problems = chosen_problems(problem, [Problem.square(4, 16, 4096, 128)])
-    twins = chosen_backends(backends, techniques.TWINS)
-    survey = inspected(inspection.cells(chosen(names), twins, problems, chosen_archs(arch)), ptxas.value)
+    if on is On.cpu:
+        if arch or set(backends or ["cuda"]) != {"cuda"}:
+            raise typer.BadParameter(
+                "--on: got cpu with --arch or another --backend, but only CUDA twins run thread by thread, and on any "
+                "processor; leave both out"
+            )
+        cells, show = inspection.counted(chosen(names), chosen_problems(problem, ())), tables.counters
+    else:
+        problems = chosen_problems(problem, [Problem.square(4, 16, 4096, 128)])
+        twins = chosen_backends(backends, techniques.TWINS)
+        cells, show = inspection.cells(chosen(names), twins, problems, chosen_archs(arch)), tables.code
+    survey = inspected(cells, ptxas.value)
     if as_json:
         print(json.dumps(survey, indent=1))
     else:
-        console.print(*tables.code(survey))
+        console.print(*show(survey))
         show_failures(survey)
     raise typer.Exit(tables.failed(survey))
 
@@ -347,10 +360,11 @@ def report(names: Names = None) -> None:
     name = results.environment_id(description)
     with results.Writer(run_file("inspect")) as writer:
         writer.write({"kind": "environment", "id": name, "on": "cpu", "details": description})
-        survey = inspected(inspection.survey(ladder))
+        survey = inspected([*inspection.survey(ladder), *inspection.counted(wanted)])
         for row in survey:
             writer.write({**row, "environment": name})
-    console.print(f"{sum(row['status'] == 'passed' for row in survey)} of {len(survey)} kernels compiled")
+    code = [row for row in survey if row["kind"] == "code"]
+    console.print(f"{sum(row['status'] == 'passed' for row in code)} of {len(code)} kernels compiled")
     experiment = ladder if place == "gpu" else correctness(place, wanted, techniques.TWINS)
     rows = runner.run(experiment, on=place, path=run_file(experiment.name))
     console.print(tables.gates(row for row in rows if row["kind"] == "gate"))

@@ -1,4 +1,5 @@
-"""Compiles and reads many kernels at once: (case, architecture) -> the fields of a row of kind `code`.
+"""Compiles and reads many kernels at once: (case, architecture) -> the fields of a row of kind `code`; and runs CUDA
+twins on the CPU to count what their instructions do: (case, None) -> the fields of a row of kind `counters`.
 
 Compiling is work for processes: each needs the environment of its case before Triton is imported, and a compiler
 that crashes must cost one row only.
@@ -20,8 +21,8 @@ from harness.environment import scrub
 from harness.problem import Experiment, Problem
 from harness.variants import Case
 
-Cell = tuple[Case, str]
-"""A case and the architecture that it is compiled for."""
+Cell = tuple[Case, str | None]
+"""A case and the architecture that it is compiled for; None for the CPU, on which it is run and counted."""
 
 MEASURED = "sm_90a"
 """The architecture of the recorded rows."""
@@ -45,7 +46,7 @@ def cells(
 
     triton_native is a series of its own on Hopper only: elsewhere it is the same program as triton.
     """
-    found = []
+    found: list[Cell] = []
     for name in names:
         technique = techniques.get(name)
         for arch in archs or techniques.LADDERS[technique.ladder].archs:
@@ -55,6 +56,18 @@ def cells(
                 for problem in problems:
                     tile = techniques.reference_tile(technique, problem.head_dim)
                     found.append((Case(experiment, name, backend, problem, tile), arch))
+    return found
+
+
+def counted(names: Iterable[str], problems: Sequence[Problem] = ()) -> list[Cell]:
+    """The CUDA twin of every technique on the CPU, at its reference tile; by default on counting's problem."""
+    from harness import counting
+
+    found: list[Cell] = []
+    for name in names:
+        for problem in problems or (counting.PROBLEM,):
+            tile = techniques.reference_tile(techniques.get(name), problem.head_dim)
+            found.append((Case("counters", name, "cuda", problem, tile), None))
     return found
 
 
@@ -99,9 +112,9 @@ def _prepare(environment: Mapping[str, str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it, and the compiler that it started, without a word
 
 
-def inspect_one(case: Case, arch: str, ptxas: str) -> dict[str, Any]:
+def inspect_one(case: Case, arch: str | None, ptxas: str) -> dict[str, Any]:
     """Runs in a process of its own environment."""
-    from harness import machine_code
+    from harness import counting, machine_code
 
     assert case.technique is not None
     assert case.tile is not None
@@ -109,9 +122,11 @@ def inspect_one(case: Case, arch: str, ptxas: str) -> dict[str, Any]:
     if reason := techniques.unsupported(technique, case.backend, case.problem, case.tile):
         return {"status": "unsupported", "reason": reason}
     try:
-        fields = machine_code.inspect(case, arch, ptxas)
+        fields = machine_code.inspect(case, arch, ptxas) if arch else counting.count(case)
     except variants.Unsupported as error:
         return {"status": "unsupported", "reason": scrub(str(error))}
+    except variants.Diagnosed as error:
+        return {"status": "launch_error", "reason": error.lines[0], "details": {"diagnosis": error.lines}}
     except Exception as error:  # whatever a compiler front end raises on a broken kernel
         status = "import_error" if isinstance(error, (ImportError, FileNotFoundError)) else "compile_error"
         return {"status": status, "reason": scrub(f"{type(error).__name__}: {error}".strip())}
@@ -119,7 +134,7 @@ def inspect_one(case: Case, arch: str, ptxas: str) -> dict[str, Any]:
 
 
 def row(cell: Cell, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole row of kind `code`, but for its environment."""
+    """The whole row of kind `code` or `counters`, but for its environment."""
     case, arch = cell
     assert case.technique is not None
     assert case.tile is not None
@@ -128,14 +143,14 @@ def row(cell: Cell, fields: Mapping[str, Any]) -> dict[str, Any]:
     except FileNotFoundError:
         sha256 = None
     return {
-        "kind": "code",
+        "kind": "code" if arch else "counters",
         "on": "cpu",
         "experiment": case.experiment,
         "technique": case.technique,
         "backend": case.backend,
         "problem": case.problem.to_dict(),
         "tile": case.tile.to_dict(),
-        "arch": arch,
+        **({"arch": arch} if arch else {}),
         "source_sha256": sha256,
         **fields,
     }

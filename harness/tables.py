@@ -45,6 +45,36 @@ def code(rows: Rows) -> list[Table]:
     return tables
 
 
+def counters(rows: Rows) -> list[Table]:
+    """What each instruction of a kernel cost in memory, one table per row; the sums are in the last line."""
+    tables = []
+    for row in rows:
+        if row["status"] != "passed":
+            continue
+        title = f"{row['technique']}  {_slug(row)}  {Tile.from_dict(row['tile']).slug}"
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_footer=True)
+        totals = row["details"]["totals"]
+        columns = {
+            "bytes": f"{sum(totals['bytes'].values()):,}",
+            "wavefronts": f"{totals['wavefronts']:,}",
+            "bank conflicts": f"{totals['bank_conflicts']:,}",
+            "sectors": f"{totals['sectors']:,}",
+            "least sectors": f"{totals['least_sectors']:,}",
+        }
+        table.add_column("line", justify="right")
+        table.add_column("instruction")
+        table.add_column("executed by warps", justify="right")
+        for name, total in columns.items():
+            table.add_column(name, total, justify="right")
+        for site in row["details"]["sites"]:
+            figures = (site.get(name.replace(" ", "_")) for name in columns)
+            place, style = f"{site['file']}:{site['line']}", "red" if site.get("bank_conflicts") else None
+            cells = ("" if figure is None else f"{figure:,}" for figure in figures)
+            table.add_row(place, site["mnemonic"], f"{site['executions']:,}", *cells, style=style)
+        tables.append(table)
+    return tables
+
+
 def gates(rows: Rows) -> RenderableType:
     """Per technique and backend: how many problems passed, failed, were declined."""
     tally: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -80,13 +110,18 @@ def timings(rows: Rows) -> Table:
 
 
 def failures(rows: Rows) -> list[str]:
-    """What failed, with the compiler's or the gate's words."""
+    """What failed, with the compiler's, the gate's or the CPU runtime's words."""
     return [
         f"{row['status']}: {row.get('technique') or ''} {row['backend']} {row.get('arch') or ''} {_cell(row)}\n"
-        f"  {row['reason']}"
+        f"{_indented(row.get('details', {}).get('diagnosis') or [row['reason']])}"
         for row in rows
         if row.get("status", "passed") not in FINE
     ]
+
+
+def _indented(lines: Iterable[str]) -> str:
+    """Each line below the other; a deadlock's list of waiting threads, one a line."""
+    return "\n".join("  " + line.replace(": warp ", ":\n    warp ").replace("; warp ", "\n    warp ") for line in lines)
 
 
 def _slug(row: Mapping[str, Any]) -> str:

@@ -43,6 +43,14 @@ class LaunchError(RuntimeError):
         self.code = code
 
 
+class Diagnosed(LaunchError):
+    """The CPU runtime found a bug; `lines` name it, with the kernel's line, thread, barrier: `deadlock: nobody ...`."""
+
+    def __init__(self, lines: list[str], code: int) -> None:
+        super().__init__("\n".join(lines), code)
+        self.lines = lines
+
+
 class CompileError(RuntimeError):
     """A kernel does not compile; the message names the technique and holds the compiler's words."""
 
@@ -350,14 +358,27 @@ class CpuCudaVariant(Variant):
         except build.CompileError as error:
             raise CompileError(f"{case}: {error}") from None
         self.compile_s = time.perf_counter() - start
-        self.compiler = {"front_end": cpu_build.compiler(), "flags": " ".join(cpu_build.flags())}
+        flags = cpu_build.flags(sanitize=cpu_build.sanitizing())
+        self.compiler = {"front_end": cpu_build.compiler(), "flags": " ".join(flags)}
         self.shared_memory_bytes = self.library.shared_memory_bytes
 
     def _build(self, *, packed: bool) -> Any:
         from cuda_kernels import cpu_build, cpu_library
 
         path = cpu_build.HERE / f"{techniques.get(self.case.technique or '').path}.cu"
-        return cpu_library.Library(cpu_build.build(path, constants(self.case, packed=packed)))
+        defines, sanitize = constants(self.case, packed=packed), cpu_build.sanitizing()
+        return cpu_library.Library(cpu_build.build(path, defines, sanitize=sanitize))
+
+    def counters(self, inputs: Any, outputs: Any) -> dict[str, Any]:
+        """The `details` of a row of kind `counters`, from one launch on packed tensors: `sites` as
+        cpu_library.Library.counters returns them, and their `totals`."""
+        from cuda_kernels import cpu_library
+
+        self.library.configure(counters=True, os_threads=1)  # in one order, so that the examples are repeatable
+        q, k, v, o, lse = inputs.q, inputs.k, inputs.v, outputs.o, outputs.lse
+        self.launch(q, k, v, o, lse, scale=self.problem.scale, causal=self.problem.causal)
+        sites = self.library.counters()
+        return {"sites": sites, "totals": cpu_library.totals(sites)}
 
     def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
         self._check(q, k, v, o, lse, scale, causal)
@@ -372,7 +393,7 @@ class CpuCudaVariant(Variant):
                 written = name in ("o", "lse")
                 library.watch(name, pointer, tensor.element_size(), shape, strides, written=written)
             if code := library.launch(ctypes.byref(args), None):
-                raise LaunchError(f"{self.case}: {library.diagnosis()}", code)
+                raise Diagnosed(library.diagnosis().splitlines(), code)
             return o, lse
 
         return call

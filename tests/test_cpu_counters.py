@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from cuda_kernels.cpu_library import totals
+from typer.testing import CliRunner
+
+from cuda_kernels.cpu_library import ncu_metrics, totals
+from harness import cli, counting, results
 from harness.problem import Problem
 from tests.cpu_run import run
 
@@ -71,3 +75,41 @@ def test_bulk_copies_are_bytes() -> None:
     assert sum(site["bytes"] for site in loads) == tile + 2 * BLOCKS * tile
     assert not any("wavefronts" in site or "sectors" in site for site in loads)
     assert totals(sites)["bank_conflicts"] == 0
+
+
+def test_what_ncu_should_count() -> None:
+    """An ldmatrix of x4 is one instruction and four passes; plain loads and ldmatrix share one counter in hardware."""
+    sites = count("mma_ldmatrix")
+    metrics = ncu_metrics(sites)
+    matrices = {"ldmatrix_x2": 2, "ldmatrix_x2_trans": 2, "ldmatrix_x4": 4}
+    loads = [site for site in sites if site["mnemonic"] in matrices]
+    least = sum(site["executions"] * matrices[site["mnemonic"]] for site in loads)
+    ldsm = "lsu_mem_shared_op_ldsm.sum"
+    assert metrics["smsp__inst_executed_op_ldsm.sum"] == sum(site["executions"] for site in loads)
+    assert metrics["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldsm.sum"] == 8 * least
+    assert metrics[f"smsp__sass_l1tex_data_bank_conflicts_pipe_{ldsm}"] == 7 * least
+    plain = metrics["smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum"]
+    assert metrics["l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum"] == 7 * least + plain
+    assert sum(value for name, value in ncu_metrics(count("xor_swizzle")).items() if "bank_conflicts" in name) == 0
+
+
+def test_inspect_on_a_cpu_gives_rows() -> None:
+    done = CliRunner().invoke(cli.app, ("inspect", "xor_swizzle", "--on", "cpu", "--json"))
+    (row,) = json.loads(done.stdout)
+    results.check(row)
+    assert (row["kind"], row["on"], row["experiment"], row["backend"]) == ("counters", "cpu", "counters", "cuda")
+    assert row["status"] == "passed"
+    assert row["problem"] == counting.PROBLEM.to_dict()
+    assert row["details"]["totals"] == totals(row["details"]["sites"])
+    assert "arch" not in row
+
+
+def test_inspect_on_a_cpu_prints_every_instruction() -> None:
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(
+        cli.app, ("inspect", "mma_ldmatrix", "--on", "cpu", "--problem", "b1-h1-n64-d64-fp16-full")
+    )
+    assert done.exit_code == 0
+    assert "ldmatrix_x2_trans" in done.output
+    assert "bank conflicts" in done.output
+    refused = CliRunner().invoke(cli.app, ("inspect", "mma_ldmatrix", "--on", "cpu", "--arch", "sm_80"))
+    assert refused.exit_code == 2
