@@ -143,6 +143,7 @@ class Experiment:
     `name` is the file's stem; `question` is what the experiment asks, in one sentence. `backends` are timed for
     every technique, `peers` once per problem. `tiles` is "reference" (the registry's) and/or "best" (the committed
     table's). `modes` are timing modes: "burst" and/or "sustained". `distributions` are the inputs of the gate.
+    `cells` are (problem, technique, tile) beside that grid: on one of `problems`, at a tile of their own.
     """
 
     name: str
@@ -155,3 +156,4 @@ class Experiment:
     modes: tuple[str, ...] = ("burst",)
     distributions: tuple[str, ...] = ("normal", "shifted", "outliers", "large_logits", "constant_rows")
     seeds: tuple[int, ...] = (0,)
+    cells: tuple[tuple[Problem, str, Tile], ...] = ()

@@ -12,6 +12,7 @@ from typing import Any
 from harness import environment, groups, results, techniques, tiles
 from harness.problem import Experiment
 from harness.progress import Interrupts, Progress
+from harness.scorecard import is_final
 from harness.session import Session
 from harness.variants import Case
 from harness.worker import Deadlines, Failed
@@ -40,6 +41,10 @@ def cases(experiment: Experiment, gpu: str | None = None) -> list[Case]:
                         tile = tiles.best_tile(name, backend, problem, gpu)
                     else:
                         tile = techniques.reference_tile(techniques.get(name), problem.head_dim)
+                    found[Case(experiment.name, name, backend, problem, tile)] = None
+        for where, name, tile in experiment.cells:
+            if where == problem:
+                for backend in experiment.backends:
                     found[Case(experiment.name, name, backend, problem, tile)] = None
     return list(found)
 
@@ -204,13 +209,34 @@ class _Run:
             for needed, split in groups.environments(members, variables) or [({}, [])]:
                 for group in groups.groups(split, milliseconds) or [[]]:
                     self.time_group([anchor, *group] if anchor else group, needed, mode)
+            if self.kind == "timing":
+                self.time_finals(here, anchor, mode)
 
-    def time_group(self, group: list[Case], variables: Mapping[str, str], mode: str) -> None:
+    def time_finals(self, cases: list[Case], anchor: Case | None, mode: str) -> None:
+        """Times the fastest of each series once more, together, where they were chosen or met no other before."""
+        timed = {case: row for case in cases if (row := self.timed.get((case, mode))) and row["status"] == "passed"}
+
+        def rank(case: Case) -> float:
+            final = is_final(timed[case])  # a resumed run does not choose again
+            return 0.0 if final else statistics.median(timed[case]["samples_ms"])
+
+        milliseconds = {case: rank(case) for case in timed}
+        variables = {case: self.loader.environment_of(case, self.on) for case in cases}
+        for needed, group in groups.finals(cases, variables, milliseconds):
+            others = [case for case in timed if case.technique and case not in group]
+            if others or len({timed[case]["group"] for case in group}) > 1:
+                group = [anchor, *(case for case in group if case != anchor)] if anchor else group
+                self.time_group(group, needed, mode, final=True)
+
+    def time_group(self, group: list[Case], variables: Mapping[str, str], mode: str, *, final: bool = False) -> None:
         """One interleaved group. A case that ends the worker loses its place; the others are timed anew without it.
 
         A resumed group that is not complete is timed again as a whole, or its rows would not have met each other.
+        Rows of a final group say so in their details.
         """
         earlier = {case: row for case in group if (row := self.session.earlier(case, self.kind, mode))}
+        if final:
+            earlier = {case: row for case, row in earlier.items() if is_final(row)}
         self.timed |= {(case, mode): row for case, row in earlier.items()}
         if len(earlier) == len(group) or self.session.interrupts.requested:
             return
@@ -219,6 +245,8 @@ class _Run:
         options = {**self.timing_options, "mode": mode}
 
         def write(case: Case, fields: Mapping[str, Any]) -> None:
+            if final:
+                fields = {**fields, "details": {**fields.get("details", {}), "final": True}}
             self.timed[case, mode] = self.session.write(case, {**common, **fields})
 
         while members:
