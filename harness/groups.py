@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness import techniques
 from harness.problem import Problem
 
 if TYPE_CHECKING:
@@ -63,6 +64,29 @@ def groups(cases: Sequence[Case], milliseconds: Mapping[Case, float]) -> list[li
     return filled[::-1]
 
 
+def finals(
+    cases: Sequence[Case], variables: Mapping[Case, Mapping[str, str] | None], milliseconds: Mapping[Case, float]
+) -> list[tuple[dict[str, str], list[Case]]]:
+    """The last groups of a problem, one per environment: the fastest of each series that can live there, and its peers.
+
+    They are timed anew after the choice, so that the samples that chose a kernel are not those that score it. Where the
+    committed table has a tile for a rung, only that one stands for it. A CUDA kernel does not read Triton's variables:
+    the best of them is in every final group. `milliseconds` are of what was timed and passed.
+    """
+    tuned = {(case.technique, case.backend) for case in milliseconds if _is_best_tile(case)}
+    found = []
+    for needed, _ in environments(cases, variables):
+        fastest: dict[str, Case] = {}
+        for case in sorted(milliseconds, key=milliseconds.__getitem__):
+            anywhere = case.backend == "cuda" or variables[case] is None
+            stands = _is_best_tile(case) or (case.technique, case.backend) not in tuned
+            if stands and (anywhere or variables[case] == needed):
+                fastest.setdefault(case.backend, case)
+        if any(case.technique for case in fastest.values()):
+            found.append((needed, list(fastest.values())))
+    return found
+
+
 def roofline_ms(problem: Problem, mma: str | None, peaks: Mapping[str, Any] | None) -> float | None:
     """The least time that the GPU's arithmetic and memory allow, None when its peaks are unknown."""
     if peaks is None:
@@ -73,6 +97,13 @@ def roofline_ms(problem: Problem, mma: str | None, peaks: Mapping[str, Any] | No
         problem.bytes / peaks["bytes_per_s"] * 1e3 if peaks["bytes_per_s"] else None,
     ]
     return max((bound for bound in bounds if bound is not None), default=None)
+
+
+def _is_best_tile(case: Case) -> bool:
+    """Whether the tile is the committed table's and not the registry's. Peers have no tile."""
+    if case.technique is None:
+        return False
+    return case.tile != techniques.reference_tile(techniques.get(case.technique), case.problem.head_dim)
 
 
 def _fits(cases: Sequence[Case], milliseconds: Mapping[Case, float]) -> bool:

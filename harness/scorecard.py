@@ -77,6 +77,11 @@ def counts(row: Row, hashes: Hashes) -> bool:
     return row["status"] == "passed" and bool(row.get("samples_ms")) and is_current(row, hashes)
 
 
+def is_final(row: Row) -> bool:
+    """Whether the row is from a problem's final group, in which the fastest of each series met once more."""
+    return bool((row.get("details") or {}).get("final"))
+
+
 def is_reference_tile(row: Row) -> bool:
     """Whether the row's tile is the registry's. Peers have no tile and count as reference."""
     if row.get("technique") is None or row.get("tile") is None:
@@ -153,6 +158,8 @@ def _cell(promise: Promise, problem: str, rows: list[Row], hashes: Hashes) -> di
     newest = results.newest(here)
     ours, why_ours = _best(promise.ours, newest, hashes)
     theirs, why_theirs = _best(promise.theirs, newest, hashes)
+    if final := _final(promise, here, newest, hashes):
+        ours, theirs = final
     if ours is None or theirs is None:
         return {"problem": problem, "reason": why_ours or why_theirs}
     if not theirs.get("technique"):  # a peer may be in several groups, and its newest row in another one
@@ -172,6 +179,16 @@ def _cell(promise: Promise, problem: str, rows: list[Row], hashes: Hashes) -> di
         "theirs_is": _name(theirs),
         "run": ours.get("environment"),
     }
+
+
+def _final(promise: Promise, here: list[Row], newest: list[Row], hashes: Hashes) -> tuple[Row, Row] | None:
+    """Both sides from the newest final group that has them: chosen before these samples were taken."""
+    ours = [row for row in newest if row["backend"] == promise.ours and is_final(row) and counts(row, hashes)]
+    for row in sorted(ours, key=lambda row: row["time"], reverse=True):
+        for other in here:
+            if other["backend"] == promise.theirs and same_group(row, other) and counts(other, hashes):
+                return row, other
+    return None
 
 
 def _best(backend: str, rows: Iterable[Row], hashes: Hashes) -> tuple[Row | None, str | None]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness import groups
-from harness.problem import Problem
+from harness.problem import Problem, Tile
 from harness.variants import Case
 
 PROBLEM = Problem.square(4, 16, 4096, 128)
@@ -32,6 +32,31 @@ def test_a_case_that_needs_no_environment_joins_the_cuda_twins() -> None:
     variables = {Case("e", "a", name, PROBLEM, None): needed for name, needed in backends.items()}
     found = [(needed, [case.backend for case in split]) for needed, split in groups.environments(variables, variables)]
     assert found == [({}, ["triton_native", "flex"]), ({"X": "1"}, ["cuda", "triton", "sdpa_flash"])]
+
+
+def test_a_final_group_has_the_fastest_of_each_series_that_its_process_can_run() -> None:
+    mma_sync: dict[str, str] = {"X": "1"}
+    needs = {"cuda": mma_sync, "triton": mma_sync, "triton_native": {}, "flex": {}, "sdpa_flash": None}
+
+    def case(technique: str | None, backend: str, tile: Tile | None = None) -> Case:
+        return Case("e", technique, backend, PROBLEM, tile or (technique and Tile(64, 64)) or None)
+
+    slow = [case("direct_rescale", backend) for backend in ("cuda", "triton", "triton_native")]
+    fast = [case("padded_rows", backend) for backend in ("cuda", "triton", "triton_native")]
+    peers = [case(None, "flex"), case(None, "sdpa_flash")]
+    milliseconds = {**dict.fromkeys(slow, 2.0), **dict.fromkeys(fast, 1.0), **dict.fromkeys(peers, 3.0)}
+    variables = {one: needs[one.backend] for one in milliseconds}
+    found = groups.finals(list(milliseconds), variables, milliseconds)
+    assert [(needed, {one.backend for one in group}) for needed, group in found] == [
+        ({}, {"cuda", "triton_native", "flex", "sdpa_flash"}),
+        (mma_sync, {"cuda", "triton", "sdpa_flash"}),
+    ]
+    assert {one.technique for _, group in found for one in group} == {"padded_rows", None}
+    tuned = case("padded_rows", "cuda", Tile(128, 64, 1, 8))  # of the committed table: it stands for its rung
+    milliseconds[tuned], variables[tuned] = 1.5, mma_sync
+    assert all(tuned in group for _, group in groups.finals(list(milliseconds), variables, milliseconds))
+    only_peers = dict.fromkeys(peers, 1.0)
+    assert groups.finals(peers, variables, only_peers) == []
 
 
 def test_the_roofline_counts_what_the_mask_shows() -> None:

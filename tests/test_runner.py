@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -144,8 +145,41 @@ def test_a_failure_while_timing_costs_only_the_guilty(timed: list[dict]) -> None
     assert len(rows["right"]["samples_ms"]) >= 5
 
 
+def first_rows(rows: list[dict]) -> dict[str | None, dict]:
+    """Timing rows of the ordinary group, by technique."""
+    timings = [row for row in rows if row["kind"] == "timing" and not row.get("details", {}).get("final")]
+    return {row.get("technique"): row for row in timings}
+
+
+def test_the_fastest_are_timed_once_more_together(timed: list[dict]) -> None:
+    ordinary = first_rows(timed)
+    final = [row for row in timed if row.get("details", {}).get("final")]
+    fastest = min(("right", "right_too"), key=lambda name: statistics.median(ordinary[name]["samples_ms"]))
+    assert [(row.get("technique"), row["status"]) for row in final] == [(None, "passed"), (fastest, "passed")]
+    assert len({row["group"] for row in final}) == 1
+    assert final[0]["group"] != ordinary["right"]["group"]
+    assert final[1]["samples_ms"] != ordinary[fastest]["samples_ms"]
+    assert timed[-1] == final[-1]
+
+
+def test_what_was_alone_in_its_group_needs_no_final_one(tmp_path: Path) -> None:
+    rows = run(tmp_path / "run.jsonl", experiment("right", peers=("sdpa_flash",)), modes=("burst",))
+    assert [row.get("technique") for row in rows if row["kind"] == "timing"] == [None, "right"]
+
+
+def test_a_resumed_run_times_a_missing_final_group_and_no_other(timed: list[dict], tmp_path: Path) -> None:
+    path, what = tmp_path / "run.jsonl", experiment(*TIMED, peers=("sdpa_flash",))
+    with results.Writer(path) as writer:
+        for row in timed:
+            if not row.get("details", {}).get("final"):
+                writer.write(row)
+    again = run(path, what, modes=("burst",), resume=True)
+    assert [row["details"].get("final") for row in again if row["kind"] == "timing"] == [True, True]
+    assert [row["kind"] for row in run(path, what, modes=("burst",), resume=True)] == ["environment"]
+
+
 def test_a_group_has_an_anchor_and_an_a_a_pair(timed: list[dict]) -> None:
-    rows = {row.get("technique"): row for row in timed if row["kind"] == "timing" and row.get("samples_ms")}
+    rows = {name: row for name, row in first_rows(timed).items() if row.get("samples_ms")}
     anchor = rows[None]
     assert (anchor["backend"], anchor["mode"]) == ("sdpa_flash", "burst")
     assert "no sdpa_cudnn" in anchor["details"]["anchor"]
