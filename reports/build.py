@@ -51,7 +51,7 @@ def build(
         ("index.html", "index.html", lambda: {**pages.index(main), "others": timed[1:]}),
     ]
     for ladder in LADDERS.values():
-        jobs.append((f"ladder/{ladder.name}.html", "ladder.html", partial(pages.ladder, main, ladder)))
+        jobs.append((f"ladder/{ladder.name}.html", "ladder.html", partial(pages.ladder, main, here, ladder)))
     for technique in TECHNIQUES:
         name = f"technique/{technique.name}.html"
         jobs.append((name, "technique.html", partial(pages.technique, main, here, technique)))

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from harness import scorecard, sources, techniques
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS, Ladder, Technique
-from reports import figures, listing, notes
+from reports import counters, figures, listing, notes
 from reports.dataset import Dataset, Point, Row, quartiles, tile_slug
 from reports.verdict import lead, verdict
 
@@ -62,10 +62,13 @@ def index(data: Dataset | None) -> dict[str, Any]:
     }
 
 
-def ladder(data: Dataset | None, which: Ladder) -> dict[str, Any]:
+def ladder(data: Dataset | None, here: Sequence[Dataset], which: Ladder) -> dict[str, Any]:
+    """`here`: datasets computed on this machine."""
     rungs = rungs_of(which)
+    datasets = [dataset for dataset in (*here, data) if dataset]
+    evidence = {"steps": counters.conflict_steps(datasets)}
     if data is None:
-        return {"ladder": which, "rungs": rungs, "figures": [], "tables": [], "holes": []}
+        return {"ladder": which, "rungs": rungs, "figures": [], "tables": [], "holes": [], **evidence}
     tables, names = [], [rung.name for rung in rungs]
     for problem in data.problems(LADDER):
         for mode in data.modes(LADDER):
@@ -83,6 +86,7 @@ def ladder(data: Dataset | None, which: Ladder) -> dict[str, Any]:
         "figures": ladder_figures(data, rungs),
         "tables": tables,
         "holes": group_holes(row for row in data.holes(LADDER) if row.get("technique") in (None, *names)),
+        **evidence,
     }
 
 
@@ -103,6 +107,7 @@ def technique(data: Dataset | None, here: Sequence[Dataset], which: Technique) -
     }
     sources_of_rows = [dataset for dataset in (*here, data) if dataset]
     context["code"] = code_tables(sources_of_rows, which)
+    context["counters"] = counters_of(sources_of_rows, which, parent)
     context["numerics"] = [table for dataset in sources_of_rows if (table := numerics_table(dataset, which))]
     if data is None:
         return context
@@ -124,6 +129,20 @@ def technique(data: Dataset | None, here: Sequence[Dataset], which: Technique) -
         "environments": [row for row in data.environments.values() if row["id"] in used],
     }
     return context
+
+
+def counters_of(datasets: Sequence[Dataset], which: Technique, parent: Technique | None) -> dict[str, Any]:
+    """What the CUDA twin did on a CPU, beside its parent on the same problem, and ncu's rows."""
+    found = counters.counted(datasets, which.name)
+    before = parent and found and counters.counted(datasets, parent.name, Problem.from_dict(found.row["problem"]))
+    return {
+        "counted": found,
+        "parent": before and parent,
+        "lines": counters.table(found, before or None) if found else [],
+        "pictures": counters.pictures(found) if found else [],
+        "ncu": [line for backend in TWINS for line in counters.profiled(datasets, which.name, backend)],
+        "names": counters.NCU,
+    }
 
 
 def experiment(data: Dataset, name: str) -> dict[str, Any]:

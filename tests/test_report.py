@@ -12,10 +12,13 @@ from typing import Any
 import matplotlib
 import pytest
 
+from cuda_kernels.cpu_library import totals
 from harness import techniques
+from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES
-from reports import build, figures, notes
+from reports import banks, build, counters, figures, notes
 from reports.dataset import Dataset, load
+from tests import cpu_run
 from tests import synthetic_rows as synthetic
 
 Row = dict[str, Any]
@@ -272,6 +275,87 @@ def test_readme_figure_stands_alone(recorded: Path, tmp_path: Path) -> None:
     assert "<text" not in text  # outlines: no font is needed where it is shown
     assert "var(--" not in text
     assert "<dc:date>" not in text
+
+
+# Counters
+
+
+@pytest.fixture(scope="module")
+def counted() -> list[Row]:
+    """Rows of kind counters from runs of three kernels on this CPU, and one as ncu leaves it."""
+    environment = {**synthetic.ENVIRONMENT, "id": "c" * 12, "details": {"gpu": None, "git": {}}}
+    problem = Problem.square(1, 1, 128, 128)
+    rows: list[Row] = [environment]
+    for name in ("direct_rescale", "mma_ldmatrix", "xor_swizzle"):
+        run = cpu_run.run(name, problem, counters=True)
+        assert run.code == 0
+        sites = run.library.counters()
+        row = {"kind": "counters", "on": "cpu", "experiment": "counters", "technique": name, "backend": "cuda"}
+        row |= {"problem": problem.to_dict(), "source_sha256": synthetic.sha(name, "cuda"), "status": "passed"}
+        row |= {"environment": "c" * 12, "time": "2030-01-02T00:00:00Z"}
+        rows.append(row | {"details": {"sites": sites, "totals": totals(sites)}})
+    return rows
+
+
+def by_ncu(name: str, problem: Problem, **metrics: float) -> Row:
+    row = {"kind": "counters", "on": "gpu", "experiment": "ncu", "technique": name, "backend": "cuda"}
+    row |= {"problem": problem.to_dict(), "source_sha256": synthetic.sha(name, "cuda"), "status": "passed"}
+    row |= {"environment": synthetic.ENVIRONMENT["id"], "time": "2030-01-02T00:00:00Z"}
+    return row | {"details": {"metrics": metrics}}
+
+
+def test_a_picture_shows_the_conflicts_that_the_run_counted(counted: list[Row]) -> None:
+    """The degrees that colour a picture come to the conflicts that the runtime found in the same execution."""
+    sites = [site for row in counted[1:] for site in row["details"]["sites"] if site.get("example_addresses")]
+    assert {site["width"] for site in sites} >= {4, 8, 16}
+    for site in sites:
+        found = banks.phases(site["example_addresses"], site["width"])
+        assert sum(phase.passes - 1 for phase in found) == site["example_conflicts"], site
+    assert any(site["example_conflicts"] for site in sites)
+
+
+def test_phases_by_width() -> None:
+    addresses = [4 * lane for lane in range(32)]
+    assert [len(phase.lanes) for phase in banks.phases(addresses, 4)] == [32]
+    assert [len(phase.lanes) for phase in banks.phases(addresses, 8)] == [16, 16]
+    assert [len(phase.lanes) for phase in banks.phases([*addresses[:16], *[None] * 16], 16)] == [8, 8]
+    same_word, one_bank = [0] * 32, [128 * lane for lane in range(32)]
+    assert [banks.phases(which, 4)[0].passes for which in (addresses, same_word, one_bank)] == [1, 1, 32]
+
+
+def test_conflicts_are_shown_with_their_origin(tmp_path: Path, recorded: Path, counted: list[Row]) -> None:
+    fresh, output = tmp_path / "fresh.jsonl", tmp_path / "site"
+    fresh.write_text("".join(json.dumps(row) + "\n" for row in counted))
+    build.build(output, recorded=recorded, runs=[fresh], hashes=synthetic.hashes(), progress=lambda *_: None)
+    ladder = (output / "ladder/ampere.html").read_text()
+    here = "computed here on a CPU by running the kernel, 2030-01-02"
+    assert ladder.count(f"<figcaption>{here}") == 2
+    assert "not recorded yet" in ladder
+    assert "8 passes" in ladder
+    page = (output / "technique/xor_swizzle.html").read_text()
+    Page(page)
+    assert here in page
+    assert re.search(r"<th>of these, bank conflicts</th><td class=\"n\">0</td><td class=\"n muted\">[^0]", page)
+    assert re.search(r"no conflict</p>\s*<svg", page)
+
+
+def test_ncu_stands_beside_the_count(counted: list[Row]) -> None:
+    cpu = Dataset("a CPU", False, counted, synthetic.hashes())
+    big = synthetic.PROBLEMS[0]
+    mma = big.flops / counters.MMA_FLOPS
+    rows = [synthetic.ENVIRONMENT, by_ncu("mma_ldmatrix", big, **{counters.LOADS: 18.0 * mma, counters.HIT_RATE: 71.0})]
+    steps = counters.conflict_steps([cpu, dataset(rows)])
+    assert [step["technique"].name for step in steps] == ["mma_ldmatrix", "xor_swizzle"]
+    assert steps[0]["ncu"]["per_mma"] == pytest.approx(18.0)
+    assert steps[0]["counted"].conflicts_per_ldmatrix > steps[1]["counted"].conflicts_per_ldmatrix == 0
+    assert steps[1]["ncu"] is None
+    ((technique, _, rate, _),) = counters.hit_rates([dataset(rows)], ["mma_ldmatrix", "xor_swizzle"])
+    assert (technique.name, rate) == ("mma_ldmatrix", 71.0)
+
+
+def test_counters_of_another_version_are_not_shown(counted: list[Row]) -> None:
+    data = Dataset("a CPU", False, counted, {})
+    assert counters.counted([data], "xor_swizzle") is None
 
 
 # Notes

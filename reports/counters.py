@@ -1,0 +1,226 @@
+"""What a CUDA twin did when it ran: counted per instruction on a CPU, and by ncu on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from harness import scorecard, techniques
+from harness.problem import Problem
+from harness.techniques import Technique
+from reports import banks
+from reports.dataset import Dataset, Row
+
+MMA_FLOPS = 2 * 16 * 8 * 16
+"""Of one mma.m16n8k16."""
+
+CONFLICT_STEPS = ("mma_ldmatrix", "padded_rows", "xor_swizzle", "tma_loads", "tma_swizzle")
+"""The rungs between which the layout of shared memory changes."""
+
+COUNTS = {
+    "mma issued": ("mma_m", "wmma_mma", "wgmma_mma"),
+    "ldmatrix issued": ("ldmatrix",),
+    "cp.async issued": ("cp_async_cg", "cp_async_ca"),
+    "bulk tensor copies": ("cp_async_bulk_tensor_load", "cp_async_bulk_tensor_store"),
+    "shuffles": ("shfl",),
+    "waits at a barrier of the block": ("bar_sync",),
+    "waits within a warp": ("bar_warp_sync",),
+    "waits for cp.async groups": ("cp_async_wait",),
+    "waits on an mbarrier": ("mbarrier_try_wait",),
+    "arrivals on an mbarrier": ("mbarrier_arrive",),
+}
+"""Name of a count -> how the mnemonics that it sums begin."""
+
+PATHS = {
+    "global_to_registers": "bytes, global memory to registers",
+    "global_to_shared": "bytes, global to shared memory",
+    "registers_to_shared": "bytes, registers to shared memory",
+    "shared_to_registers": "bytes, shared memory to registers",
+    "registers_to_global": "bytes, registers to global memory",
+    "shared_to_global": "bytes, shared to global memory",
+}
+
+NCU = {
+    "sm__warps_active.avg.pct_of_peak_sustained_active": "occupancy, %",
+    "lts__t_sector_hit_rate.pct": "L2 hit rate, %",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum": "bank conflicts, loads",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum": "bank conflicts, stores",
+}
+"""ncu's metrics that pages name, and what they are called there. Others are shown under their own names."""
+HMMA = ("sm__inst_executed_pipe_tensor_op_hmma.sum", "smsp__inst_executed_pipe_tensor_op_hmma.sum")
+LOADS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum"
+HIT_RATE = "lts__t_sector_hit_rate.pct"
+OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One run of a kernel with its counters."""
+
+    row: Row
+    where: str
+
+    @property
+    def sites(self) -> list[dict[str, Any]]:
+        return self.row["details"]["sites"]
+
+    @property
+    def totals(self) -> Mapping[str, Any]:
+        return self.row["details"]["totals"]
+
+    @property
+    def mma(self) -> int:
+        """What conflicts are divided by, so that counts of different problems compare."""
+        return _executed(self.totals, ("mma_m",))
+
+    @property
+    def loads(self) -> int:
+        """Bank conflicts of all loads from shared memory: what ncu counts too."""
+        loads = [site for site in self.sites if site.get("path") == "shared_to_registers"]
+        return sum(site.get("bank_conflicts", 0) for site in loads)
+
+    @property
+    def ldmatrix(self) -> list[dict[str, Any]]:
+        return [site for site in self.sites if site["mnemonic"].startswith("ldmatrix")]
+
+    @property
+    def conflicts_per_ldmatrix(self) -> float | None:
+        issued = sum(site["executions"] for site in self.ldmatrix)
+        return sum(site["bank_conflicts"] for site in self.ldmatrix) / issued if issued else None
+
+    @property
+    def on_banks(self) -> list[dict[str, Any]]:
+        """Sites whose lanes address shared memory, the worst first."""
+        found = [site for site in self.sites if site.get("example_addresses")]
+        return sorted(found, key=lambda site: (-site["bank_conflicts"], -site["wavefronts"], site["line"]))
+
+
+def counted(datasets: Sequence[Dataset], technique: str, problem: Problem | None = None) -> Counted | None:
+    """The newest run of the checkout's kernel on a CPU, of `problem` where one is given."""
+    rows = [
+        (data, row)
+        for data, row in _rows(datasets, technique, "cpu")
+        if row["details"].get("sites") and (problem is None or scorecard.slug(row) == problem.slug)
+    ]
+    if not rows:
+        return None
+    data, row = max(rows, key=lambda item: item[1]["time"])
+    verb = "recorded" if data.recorded else "computed here"
+    return Counted(row, f"{verb} on a CPU by running the kernel, {row['time'][:10]}")
+
+
+def profiled(datasets: Sequence[Dataset], technique: str, backend: str = "cuda") -> list[tuple[Row, str]]:
+    """ncu's rows of the checkout's kernel, one per problem and tile, and where each was made."""
+    rows = _rows(datasets, technique, "gpu", backend)
+    return [(row, data.provenance(row)) for data, row in rows if row["details"].get("metrics")]
+
+
+def metric(row: Row, name: str) -> float | None:
+    return row["details"]["metrics"].get(name)
+
+
+def table(which: Counted, parent: Counted | None) -> list[tuple[str, str, str]]:
+    """Lines (name, this kernel, its parent): bytes by path, instructions, conflicts, coalescing; without empty ones."""
+    lines = [(name, _bytes(which.totals, path), _bytes(parent and parent.totals, path)) for path, name in PATHS.items()]
+    for name, starts in COUNTS.items():
+        ours, theirs = _executed(which.totals, starts), _executed(parent and parent.totals, starts)
+        lines.append((name, _count(ours), _count(theirs)))
+    for name, title in (("wavefronts", "passes over the banks"), ("bank_conflicts", "of these, bank conflicts")):
+        lines.append((title, _on_banks(which, name), _on_banks(parent, name)))
+    kept = [(name, *values) for name, *values in lines if any(value not in ("0", "–") for value in values)]
+    fetched = ("bytes of the 32-byte sectors that lanes touched", _used(which), _used(parent) if parent else "–")
+    return [*kept, (fetched[0] + ", used", *fetched[1:])]
+
+
+def pictures(which: Counted) -> list[tuple[dict[str, Any], Markup]]:
+    return [(site, banks.picture(site)) for site in which.on_banks]
+
+
+def conflict_steps(datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
+    """Per rung whose layout of shared memory differs: its worst ldmatrix as a picture, and conflicts by both counts."""
+    steps = []
+    for name in CONFLICT_STEPS:
+        found = counted(datasets, name)
+        if found is None or not found.ldmatrix:
+            continue
+        worst = next(site for site in found.on_banks if site["mnemonic"].startswith("ldmatrix"))
+        steps.append(
+            {
+                "technique": techniques.get(name),
+                "counted": found,
+                "site": worst,
+                "svg": banks.picture(worst, limit=2),
+                "ncu": _conflicts_by_ncu(datasets, name),
+            }
+        )
+    return steps
+
+
+def hit_rates(datasets: Sequence[Dataset], names: Sequence[str]) -> list[tuple[Technique, Row, float, str]]:
+    """L2 hit rate in percent of the named rungs, where ncu has run."""
+    return [
+        (techniques.get(name), row, value, where)
+        for name in names
+        for row, where in profiled(datasets, name)
+        if (value := metric(row, HIT_RATE)) is not None
+    ]
+
+
+def _conflicts_by_ncu(datasets: Sequence[Dataset], technique: str) -> dict[str, Any] | None:
+    """ncu's count of the loads' conflicts: {conflicts, per_mma (None where nothing tells), row, where}."""
+    for row, where in profiled(datasets, technique):
+        conflicts, issued = metric(row, LOADS), _mma(row)
+        if conflicts is not None:
+            return {
+                "conflicts": conflicts,
+                "per_mma": conflicts / issued if issued else None,
+                "row": row,
+                "where": where,
+            }
+    return None
+
+
+def _mma(row: Row) -> float | None:
+    """mma.sync instructions that ncu saw or, without a mask, that the problem takes: 4096 FLOPs each."""
+    problem = Problem.from_dict(row["problem"])
+    counted = next((value for name in HMMA if (value := metric(row, name)) is not None), None)
+    return counted if counted is not None or problem.causal else problem.flops / MMA_FLOPS
+
+
+def _rows(datasets: Sequence[Dataset], technique: str, on: str, backend: str = "cuda") -> list[tuple[Dataset, Row]]:
+    return [
+        (data, row)
+        for data in datasets
+        for row in data.newest
+        if (row["kind"], row["on"], row.get("technique"), row["backend"]) == ("counters", on, technique, backend)
+        and row["status"] == "passed"
+        and scorecard.is_current(row, data.hashes)
+    ]
+
+
+def _executed(totals: Mapping[str, Any] | None, starts: tuple[str, ...]) -> int:
+    executions = (totals or {}).get("executions", {})
+    return sum(count for mnemonic, count in executions.items() if mnemonic.startswith(starts))
+
+
+def _bytes(totals: Mapping[str, Any] | None, path: str) -> str:
+    return _count((totals or {}).get("bytes", {}).get(path, 0))
+
+
+def _on_banks(which: Counted | None, name: str) -> str:
+    """Unknown where wmma loads: no lane of it has a documented address."""
+    if which is None or _executed(which.totals, ("wmma_load",)):
+        return "–"
+    return _count(which.totals[name])
+
+
+def _used(which: Counted) -> str:
+    sectors = which.totals["sectors"]
+    return f"{100 * which.totals['least_sectors'] / sectors:.0f}%" if sectors else "–"
+
+
+def _count(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}".replace(",", "\u2009")
