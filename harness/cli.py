@@ -350,7 +350,7 @@ def report(names: Names = None) -> None:
 
     With names, only these techniques are done anew.
     """
-    from harness import environment, inspection, results, runner
+    from harness import environment, inspection, results, runner, structured_heads
     from reports import build as site
 
     place = where(None)
@@ -361,7 +361,7 @@ def report(names: Names = None) -> None:
     with results.Writer(run_file("inspect")) as writer:
         writer.write({"kind": "environment", "id": name, "on": "cpu", "details": description})
         survey = inspected([*inspection.survey(ladder), *inspection.counted(wanted)])
-        for row in survey:
+        for row in [*survey, structured_heads.row()]:
             writer.write({**row, "environment": name})
     code = [row for row in survey if row["kind"] == "code"]
     console.print(f"{sum(row['status'] == 'passed' for row in code)} of {len(code)} kernels compiled")
