@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -56,6 +57,10 @@ Backends = Annotated[list[str] | None, typer.Option("--backend", help="Repeat fo
 Problems = Annotated[list[str] | None, typer.Option("--problem", help="A slug such as b4-h16-n4096-d128-bf16-causal.")]
 Arch = Annotated[str | None, typer.Option(help="sm_80, sm_90a or sm_120a; all that the ladder names by default.")]
 Where = Annotated[On | None, typer.Option("--on", help="Default: gpu where there is one.")]
+Shard = Annotated[
+    str | None,
+    typer.Option(metavar="I/N", help="Every Nth problem from the Ith: one process for each of N GPUs shares the work."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 
@@ -168,8 +173,26 @@ def show_failures(rows: Iterable[dict[str, Any]]) -> None:
         console.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
-def run_file(experiment: str) -> Path:
-    return RUNS / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{experiment}.jsonl"
+def part(problems: Sequence[Problem], shard: str | None) -> tuple[Problem, ...]:
+    """The problems of one shard, or all of them. Bad usage when `shard` is not I/N or has no problem."""
+    if shard is None:
+        return tuple(problems)
+    found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", shard)
+    if not found or not int(found[1]) <= int(found[2]) <= len(problems):
+        raise typer.BadParameter(
+            f"--shard: got {shard!r}, expected I/N such as 1/{len(problems)}: I from 1 to N, N at most the "
+            f"{len(problems)} problems"
+        )
+    return tuple(problems[int(found[1]) - 1 :: int(found[2])])
+
+
+def run_name(experiment: str, shard: str | None = None) -> str:
+    """How the file of a run ends: ladder, or ladder-2of4 for a shard."""
+    return experiment + (f"-{shard.replace('/', 'of')}" if shard else "")
+
+
+def run_file(name: str) -> Path:
+    return RUNS / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{name}.jsonl"
 
 
 @app.command("list")
@@ -269,13 +292,16 @@ def inspect(
 
 
 @app.command()
-def check(names: Names = None, backends: Backends = None, on: Where = None, as_json: AsJson = False) -> None:
+def check(
+    names: Names = None, backends: Backends = None, on: Where = None, shard: Shard = None, as_json: AsJson = False
+) -> None:
     """Compare every twin with the truth. On a CPU, Triton twins run in Triton's interpreter."""
     from harness import runner
 
     place = where(on)
     experiment = correctness(place, chosen(names), chosen_backends(backends, techniques.TWINS))
-    rows = runner.run(experiment, on=place, path=run_file(experiment.name))
+    experiment = replace(experiment, problems=part(experiment.problems, shard))
+    rows = runner.run(experiment, on=place, path=run_file(run_name(experiment.name, shard)))
     gates = [row for row in rows if row["kind"] == "gate"]
     if as_json:
         print(json.dumps(gates, indent=1))
@@ -324,7 +350,13 @@ def run(
     experiment: Annotated[str, typer.Argument(help="A name from `list`.")],
     on: Annotated[On | None, typer.Option("--on", help="gpu by default; on cpu nothing is timed.")] = None,
     mode: Annotated[list[str] | None, typer.Option(help="burst, sustained; the experiment's by default.")] = None,
-    resume: Annotated[bool, typer.Option(help="Continue the newest run of this experiment.")] = False,
+    backends: Annotated[list[str] | None, typer.Option("--backend", help="The experiment's by default.")] = None,
+    shard: Shard = None,
+    ptxas: Annotated[
+        Ptxas, typer.Option(help="shared: nvcc's assembles Triton too; rows of EXPERIMENT_shared_ptxas.")
+    ] = Ptxas.bundled,
+    max_seconds: Annotated[float | None, typer.Option(min=0.1, help="Cap on timing one group of kernels.")] = None,
+    resume: Annotated[bool, typer.Option(help="Continue the newest run of this experiment and shard.")] = False,
 ) -> None:
     """Run an experiment: gate every kernel, time what passed, write rows to reports/runs/."""
     from harness import runner
@@ -334,14 +366,33 @@ def run(
     for name in mode or []:
         if name not in ("burst", "sustained"):
             raise unknown("--mode", name, ("burst", "sustained"))
-    earlier = sorted(RUNS.glob(f"*-{experiment}.jsonl"))
-    path = earlier[-1] if resume and earlier else run_file(experiment)
+    wanted = replace(wanted, problems=part(wanted.problems, shard), backends=chosen_backends(backends, wanted.backends))
+    if ptxas is Ptxas.shared:
+        wanted = assembled_by_nvcc(wanted)
+    name = run_name(wanted.name, shard)
+    earlier = sorted(RUNS.glob(f"*[0-9]-{name}.jsonl"))
+    path = earlier[-1] if resume and earlier else run_file(name)
     console.print(wanted.question)
-    rows = runner.run(wanted, on=place, path=path, resume=resume, modes=mode)
+    timing = {"max_seconds": max_seconds} if max_seconds else {}
+    rows = runner.run(wanted, on=place, path=path, resume=resume, modes=mode, timing=timing)
     console.print(tables.timings(rows))
     show_failures(rows)
     console.print(f"`twinkernels record {path.relative_to(ROOT)}` keeps it", soft_wrap=True)
     raise typer.Exit(tables.failed(rows))
+
+
+def assembled_by_nvcc(experiment: Experiment) -> Experiment:
+    """The experiment under a name of its own, and this process and its workers with one assembler for both languages.
+
+    All its series run, so that every ratio has its pair among rows of this name; a CUDA kernel is built as ever.
+    """
+    from harness import machine_code
+
+    try:
+        os.environ.update(machine_code.shared_assembler())
+    except FileNotFoundError as error:
+        raise typer.BadParameter(str(error)) from None
+    return replace(experiment, name=f"{experiment.name}_shared_ptxas")
 
 
 @app.command()
@@ -373,13 +424,15 @@ def report(names: Names = None) -> None:
 
 
 @app.command()
-def record(file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A run in reports/runs/.")]) -> None:
-    """Merge a run into reports/recorded/, from which machines without a GPU report, and redraw README's figures."""
+def record(
+    runs: Annotated[list[Path], typer.Argument(metavar="FILE...", exists=True, dir_okay=False)],
+) -> None:
+    """Merge runs into reports/recorded/, from which machines without a GPU report, and redraw README's figures."""
     from harness import record as recorded
     from reports import figures
 
     try:
-        files = recorded.record(file, RECORDED)
+        files = dict.fromkeys(path for run in runs for path in recorded.record(run, RECORDED))
     except recorded.Refused as refusal:
         raise typer.BadParameter(str(refusal)) from None
     for path in [*files, *figures.readme(ROOT / "reports" / "figures")]:
@@ -387,13 +440,14 @@ def record(file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, hel
 
 
 @app.command()
-def tune(names: Names = None, backends: Backends = None, problem: Problems = None) -> None:
+def tune(names: Names = None, backends: Backends = None, problem: Problems = None, shard: Shard = None) -> None:
     """Time every tile of every technique on this GPU and write harness/tiles/<gpu>.toml."""
     from harness import tune as tuning
 
-    problems = chosen_problems(problem, load_experiment("ladder").problems)
+    problems = part(chosen_problems(problem, load_experiment("ladder").problems), shard)
     where(On.gpu)
-    table = tuning.tune(chosen(names), chosen_backends(backends, techniques.TWINS), problems, run_file("tune"))
+    path = run_file(run_name("tune", shard))
+    table = tuning.tune(chosen(names), chosen_backends(backends, techniques.TWINS), problems, path)
     console.print(f"selected tiles are in {table}", soft_wrap=True)
 
 

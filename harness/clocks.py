@@ -58,7 +58,10 @@ class Device:
 
 
 def device(uuid: str | None = None) -> Device | None:
-    """The GPU with this uuid (torch's, without "GPU-"), else the first one; None without NVML or without a GPU."""
+    """The GPU with this uuid (torch's, with or without "GPU-"); None without NVML or where it cannot be told which.
+
+    NVML knows nothing of CUDA_VISIBLE_DEVICES: only where there is a single GPU it need not be found by its uuid.
+    """
     try:
         import pynvml
     except ImportError:
@@ -66,9 +69,10 @@ def device(uuid: str | None = None) -> Device | None:
     try:
         pynvml.nvmlInit()
         try:
-            return Device(pynvml, pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))
-        except pynvml.NVMLError:  # hidden behind a MIG slice or an old driver
-            return Device(pynvml, pynvml.nvmlDeviceGetHandleByIndex(0))
+            return Device(pynvml, pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{(uuid or '').removeprefix('GPU-')}"))
+        except pynvml.NVMLError:  # hidden behind a MIG slice, an old driver or an old torch
+            single = pynvml.nvmlDeviceGetCount() == 1
+            return Device(pynvml, pynvml.nvmlDeviceGetHandleByIndex(0)) if single else None
     except pynvml.NVMLError:
         return None
 

@@ -75,6 +75,10 @@ finally:
         (("inspect", "scalar", "--problem", "big"), "got 'big'", "expected a slug such as"),
         (("run", "lader"), "experiment: got 'lader'", "did you mean ladder"),
         (("run", "ladder", "--on", "cpu", "--mode", "brst"), "--mode: got 'brst'", "did you mean burst"),
+        (("run", "ladder", "--on", "cpu", "--backend", "cud"), "backend: got 'cud'", "did you mean cuda"),
+        (("run", "ladder", "--on", "cpu", "--shard", "0/4"), "--shard: got '0/4'", "I from 1 to N"),
+        (("run", "ladder", "--on", "cpu", "--shard", "1/9"), "--shard: got '1/9'", "at most the 4 problems"),
+        (("check", "--on", "cpu", "--shard", "2"), "--shard: got '2'", "I/N"),
     ],
 )
 def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str, hint: str) -> None:
@@ -115,6 +119,58 @@ def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pyt
     assert {problem.dtype for problem in asked["experiment"].problems} == {"fp16"}
     status = "wrong"
     assert invoke("check", "scalar", "--on", "cpu")[0] == 1
+
+
+def test_shards_share_the_problems_and_write_files_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = []
+    monkeypatch.setattr("harness.runner.run", lambda experiment, **rest: asked.append((experiment, rest)) or [])
+    monkeypatch.setattr(cli, "RUNS", cli.ROOT / "reports" / tmp_path.name)
+    problems = cli.load_experiment("ladder").problems
+    for shard in ("1/3", "2/3", "3/3"):
+        assert invoke("run", "ladder", "--on", "cpu", "--shard", shard)[0] == 0
+    (first, one), (_, two), (_, three) = asked
+    assert first.problems == (problems[0], problems[3])
+    assert sorted(p for experiment, _ in asked for p in experiment.problems) == sorted(problems)
+    assert re.fullmatch(r"[\d-]+-ladder-1of3\.jsonl", one["path"].name)
+    assert len({one["path"], two["path"], three["path"]}) == 3
+
+
+def test_resume_finds_the_newest_run_of_its_own_shard_and_assembler(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    paths = []
+    monkeypatch.setattr("harness.runner.run", lambda experiment, **rest: paths.append(rest["path"].name) or [])
+    monkeypatch.setattr("harness.machine_code.shared_assembler", lambda: {"TRITON_PTXAS_PATH": "/nvcc/ptxas"})
+    monkeypatch.setenv("TRITON_PTXAS_PATH", "")
+    ladder = cli.load_experiment("ladder")
+    monkeypatch.setattr(cli, "load_experiment", lambda name: ladder)
+    monkeypatch.setattr(cli, "ROOT", tmp_path)
+    monkeypatch.setattr(cli, "RUNS", tmp_path)
+    names = ("ladder", "ladder-2of4", "ladder-1of4", "ladder_shared_ptxas-2of4", "seed-ladder")
+    for day, name in enumerate(names, 10):
+        for hour in "12":
+            (tmp_path / f"202601{day}-{hour}00000-{name}.jsonl").touch()
+    for arguments in ((), ("--shard", "2/4"), ("--shard", "2/4", "--ptxas", "shared")):
+        assert invoke("run", "ladder", "--on", "cpu", "--resume", *arguments)[0] == 0
+    assert paths == [
+        "20260110-200000-ladder.jsonl",
+        "20260111-200000-ladder-2of4.jsonl",
+        "20260113-200000-ladder_shared_ptxas-2of4.jsonl",
+    ]
+
+
+def test_one_assembler_for_both_languages_has_rows_of_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {}
+    monkeypatch.setattr("harness.runner.run", lambda experiment, **rest: asked.update(rest, what=experiment) or [])
+    monkeypatch.setattr("harness.machine_code.shared_assembler", lambda: {"TRITON_PTXAS_PATH": "/nvcc/ptxas"})
+    monkeypatch.setenv("TRITON_PTXAS_PATH", "")
+    assert invoke("run", "ladder", "--on", "cpu", "--ptxas", "shared", "--max-seconds", "3")[0] == 0
+    assert os.environ["TRITON_PTXAS_PATH"] == "/nvcc/ptxas"  # workers inherit it
+    assert asked["what"].name == "ladder_shared_ptxas"
+    assert asked["path"].name.endswith("-ladder_shared_ptxas.jsonl")
+    assert asked["timing"] == {"max_seconds": 3.0}
 
 
 def test_compare_passes_the_verdict_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

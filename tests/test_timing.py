@@ -266,6 +266,33 @@ def test_clocks_are_those_of_the_busy_moments() -> None:
     assert device.ask("NoSuchQuestion") is None
 
 
+@pytest.mark.parametrize(
+    ("uuid", "gpus", "handle"),
+    [("b", "ab", "b"), ("GPU-b", "ab", "b"), ("c", "a", "a"), ("c", "ab", None), (None, "ab", None), (None, "a", "a")],
+)
+def test_clocks_are_those_of_the_gpu_that_torch_sees(
+    monkeypatch: pytest.MonkeyPatch, uuid: str | None, gpus: str, handle: str | None
+) -> None:
+    class Host(FakeNvml):
+        def nvmlInit(self) -> None:
+            pass
+
+        def nvmlDeviceGetHandleByUUID(self, wanted: str) -> str:
+            if wanted not in [f"GPU-{gpu}" for gpu in gpus]:
+                raise self.NVMLError("not found")
+            return wanted[-1]
+
+        def nvmlDeviceGetHandleByIndex(self, index: int) -> str:
+            return gpus[index]
+
+        def nvmlDeviceGetCount(self) -> int:
+            return len(gpus)
+
+    monkeypatch.setitem(sys.modules, "pynvml", Host())  # type: ignore[arg-type]
+    device = clocks.device(uuid)
+    assert (device and device.handle) == handle
+
+
 def test_without_nvml_there_are_no_clocks() -> None:
     with clocks.Sampler(None) as sampler:
         assert not sampler.near_power_cap()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,21 @@ def test_the_table_reads_back_keeps_other_cells_and_is_sorted(tmp_path: Path, mo
     assert tiles.best_tile("scalar", "triton", PROBLEM, "h200") is None
     assert tiles.best_tile("scalar", "cuda", PROBLEM, "a100") is None
     assert tiles.best_tile("scalar", "cuda", PROBLEM, None) is None
+
+
+def test_several_processes_may_write_one_table(tmp_path: Path) -> None:
+    path = tmp_path / "h200.toml"
+    script = f"""
+from pathlib import Path
+import sys
+from harness import tiles
+for number in range(20):
+    tile = tiles.Tile(16, 16)
+    tiles.update(Path({str(path)!r}), [tiles.Selection(f"t{{sys.argv[1]}}", "cuda", f"d{{number}}-full", tile, 1, "x")])
+"""
+    processes = [subprocess.Popen([sys.executable, "-c", script, str(number)]) for number in range(4)]
+    assert [process.wait(timeout=60) for process in processes] == [0] * 4
+    assert len(tiles.read(path)) == 4 * 20
 
 
 def test_an_unreadable_entry_is_named(tmp_path: Path) -> None:

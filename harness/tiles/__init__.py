@@ -6,6 +6,7 @@ d128-causal = { block_m = 64, block_n = 64, stages = 1, warps = 4, tried = 6, ru
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tomllib
 from collections.abc import Iterable
@@ -68,7 +69,20 @@ def read(path: Path) -> list[Selection]:
 
 
 def update(path: Path, selections: Iterable[Selection]) -> None:
-    """Puts `selections` into the file, in place of what it had for the same cells; atomically, in sorted order."""
+    """Puts `selections` into the file, in place of what it had for the same cells; atomically, in sorted order.
+
+    Processes that tune on several GPUs of a host take turns.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        _merge(path, selections)
+    finally:
+        os.close(folder)
+
+
+def _merge(path: Path, selections: Iterable[Selection]) -> None:
     merged = {(one.technique, one.backend, one.cell): one for one in (read(path) if path.exists() else [])}
     merged |= {(one.technique, one.backend, one.cell): one for one in selections}
     lines = [f"# The fastest tiles on {path.stem}, selected by `twinkernels tune`."]
@@ -77,7 +91,6 @@ def update(path: Path, selections: Iterable[Selection]) -> None:
         if table != (table := f"[{one.technique}.{one.backend}]"):
             lines += ["", table]
         lines.append(f"{one.cell} = {_inline(one)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".new")
     temporary.write_text("\n".join(lines) + "\n")
     os.replace(temporary, path)
