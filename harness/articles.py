@@ -13,6 +13,9 @@ from typing import Any
 from harness.problem import Experiment, Problem, Tile
 from harness.sources import ROOT
 
+OWN_CODE_GPU = "NVIDIA H200"
+"""The GPU that every `own_code` was measured on."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -103,7 +106,11 @@ class Article:
         )
 
 
-def load() -> dict[str, Article]:
-    """Experiment name -> article, of every experiments/*.py that has one."""
-    names = sorted(path.stem for path in (ROOT / "experiments").glob("seed_*.py"))
-    return {name: importlib.import_module(f"experiments.{name}").ARTICLE for name in names}
+def names() -> list[str]:
+    """Experiments that are about an article."""
+    return sorted(path.stem for path in (ROOT / "experiments").glob("seed_*.py"))
+
+
+def load(name: str) -> Article:
+    article: Article = importlib.import_module(f"experiments.{name}").ARTICLE
+    return article

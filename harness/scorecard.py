@@ -1,6 +1,7 @@
 """The promised ratios, from rows. Standard library only.
 
-A ratio compares two samples of one interleaved group and nothing else. Rows of an earlier version of a kernel
+A ratio compares two samples of one interleaved group and nothing else, but for the articles' own code: that was
+measured separately, is quoted, and the entry says so. Rows of an earlier version of a kernel
 (`source_sha256` is not the checkout's) do not count.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness import results, sources, techniques
+from harness import articles, results, sources, techniques
 from harness.problem import Problem, Tile
 
 Row = Mapping[str, Any]
@@ -22,6 +23,8 @@ Hashes = Mapping[tuple[str, str], str]
 
 ANCHOR = "sdpa_cudnn"
 """The peer that every interleaved group contains."""
+ARTICLE = "article"
+"""In place of a backend: the article's own code as quoted in the experiment, measured separately on one kind of GPU."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ PROMISES = (
     Promise("triton_over_cuda", "triton", "cuda"),
     Promise("triton_native_over_flex", "triton_native", "flex"),
     Promise("mma_sync_cuda_over_fa2", "cuda", "sdpa_flash", experiment="over_fa2"),
+    Promise("mma_sync_cuda_over_fa2_seed001", "cuda", "sdpa_flash", experiment="seed_raw_ptx"),
+    *(Promise(f"{name}_over_article", "cuda", ARTICLE, experiment=name) for name in articles.names()),
 )
 
 
@@ -110,11 +115,12 @@ def ratio(ours: Row, theirs: Row) -> float | None:
 
 
 def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None, mode: str = "burst") -> dict[str, Any]:
-    """One entry per promise and GPU that ran its experiment: {name, experiment, gpu, status, reason, value, worst_cell,
-    cells}.
+    """One entry per promise and GPU that ran its experiment: {name, experiment, gpu, quoted, status, reason, value,
+    worst_cell, cells}.
 
-    `value` is the geometric mean over the experiment's problems of ours / theirs, None while the entry is
-    incomplete. A cell is {problem, value, ours, theirs (TFLOPS), ours_is, theirs_is, run} or {problem, reason}.
+    `value` is the geometric mean over the experiment's problems of ours / theirs, None while the entry is incomplete.
+    `quoted` says what theirs is where it was not measured with ours, else it is None. A cell is {problem, value, ours,
+    theirs (TFLOPS), ours_is, theirs_is, run} or {problem, reason}.
     """
     hashes = checkout_hashes() if hashes is None else hashes
     all_rows = list(rows)
@@ -127,7 +133,7 @@ def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None, mode: str = 
         _entry(promise, gpu, timing[gpu, promise.experiment], hashes)
         for gpu in sorted({gpu for gpu, _ in timing})
         for promise in PROMISES
-        if (gpu, promise.experiment) in timing
+        if (gpu, promise.experiment) in timing and (promise.theirs != ARTICLE or gpu == articles.OWN_CODE_GPU)
     ]
     return {"schema": results.SCHEMA, "mode": mode, "entries": entries}
 
@@ -138,13 +144,20 @@ def gpu_name(environment: Row) -> str:
 
 
 def _entry(promise: Promise, gpu: str, rows: list[Row], hashes: Hashes) -> dict[str, Any]:
-    cells = [_cell(promise, problem, rows, hashes) for problem in sorted({slug(row) for row in rows})]
+    quoted = None
+    if promise.theirs == ARTICLE:
+        article = articles.load(promise.experiment)
+        quoted = f"quoted: {article.own_code_is}, measured separately on an {articles.OWN_CODE_GPU}"
+        cells = [_quoted_cell(promise, shape, quoted, rows, hashes) for shape in article.shapes if shape.own_code]
+    else:
+        cells = [_cell(promise, problem, rows, hashes) for problem in sorted({slug(row) for row in rows})]
     holes = [cell for cell in cells if "reason" in cell]
     complete = not holes
     return {
         "name": promise.name,
         "experiment": promise.experiment,
         "gpu": gpu,
+        "quoted": quoted,
         "status": "complete" if complete else "incomplete",
         "reason": "; ".join(f"{cell['problem']}: {cell['reason']}" for cell in holes) or None,
         "value": math.exp(statistics.fmean(math.log(cell["value"]) for cell in cells)) if complete else None,
@@ -181,7 +194,27 @@ def _cell(promise: Promise, problem: str, rows: list[Row], hashes: Hashes) -> di
     }
 
 
-def _final(promise: Promise, here: list[Row], newest: list[Row], hashes: Hashes) -> tuple[Row, Row] | None:
+def _quoted_cell(
+    promise: Promise, shape: articles.Shape, quoted: str, rows: list[Row], hashes: Hashes
+) -> dict[str, Any]:
+    """Our best, from the newest final group where there is one, over a number that has no samples."""
+    newest = results.newest(row for row in rows if slug(row) == shape.problem.slug)
+    finals = [row for row in newest if row["backend"] == promise.ours and is_final(row) and counts(row, hashes)]
+    ours, why = _best(promise.ours, finals or newest, hashes)
+    if ours is None or shape.own_code is None:
+        return {"problem": shape.problem.slug, "reason": why}
+    return {
+        "problem": shape.problem.slug,
+        "value": tflops(ours) / shape.own_code,
+        "ours": tflops(ours),
+        "theirs": shape.own_code,
+        "ours_is": _name(ours),
+        "theirs_is": quoted,
+        "run": ours.get("environment"),
+    }
+
+
+def _final(promise: Promise, here: list[Row], newest: Iterable[Row], hashes: Hashes) -> tuple[Row, Row] | None:
     """Both sides from the newest final group that has them: chosen before these samples were taken."""
     ours = [row for row in newest if row["backend"] == promise.ours and is_final(row) and counts(row, hashes)]
     for row in sorted(ours, key=lambda row: row["time"], reverse=True):

@@ -8,7 +8,7 @@ from harness import articles, runner, techniques
 from harness.articles import Article, Step
 from harness.problem import Problem, Tile
 
-ARTICLES = articles.load()
+ARTICLES = {name: articles.load(name) for name in articles.names()}
 
 
 @pytest.fixture(params=ARTICLES)

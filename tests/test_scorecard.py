@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness import scorecard
+from harness import articles, scorecard
+from tests import synthetic_articles
 from tests import synthetic_rows as synthetic
 
 Row = dict[str, Any]
@@ -130,3 +131,32 @@ def test_gpus_do_not_mix() -> None:
     of_h200 = next(e for e in card["entries"] if (e["gpu"], e["name"]) == ("NVIDIA H200", "cuda_over_fa2"))
     assert of_h200["status"] == "incomplete"
     assert "sdpa_flash: no row" in of_h200["reason"]
+
+
+def test_the_articles_own_code_is_quoted_and_says_so() -> None:
+    card = entries(synthetic_articles.rows("seed_raw_ptx"))
+    assert set(card) == {"mma_sync_cuda_over_fa2_seed001", "seed_raw_ptx_over_article"}
+    quoted, measured = card["seed_raw_ptx_over_article"], card["mma_sync_cuda_over_fa2_seed001"]
+    assert "measured separately on an NVIDIA H200" in quoted["quoted"]
+    assert measured["quoted"] is None
+    (cell,) = quoted["cells"]
+    assert (cell["theirs"], cell["theirs_is"]) == (articles.load("seed_raw_ptx").shapes[0].own_code, quoted["quoted"])
+    assert cell["value"] == pytest.approx(cell["ours"] / cell["theirs"])
+    assert quoted["value"] == pytest.approx(cell["value"])
+
+
+def test_an_article_is_scored_on_the_shapes_that_its_code_was_run_on_and_on_that_gpu_alone() -> None:
+    rows = synthetic_articles.rows("seed_rtx5080")
+    (cell,) = entries(rows)["seed_rtx5080_over_article"]["cells"]
+    assert cell["problem"] == articles.load("seed_rtx5080").problem.slug
+    assert len(entries(synthetic_articles.rows("seed_blackflash"))["seed_blackflash_over_article"]["cells"]) == 4
+    rows[0] = rows[0] | {"details": {"gpu": {"name": "NVIDIA H100"}}}
+    assert entries(rows) == {}
+
+
+def test_an_article_without_rows_of_one_shape_is_incomplete() -> None:
+    rows = synthetic_articles.rows("seed_blackflash")
+    missing = articles.load("seed_blackflash").shapes[3].problem
+    entry = entries(kept(rows, problem=missing.to_dict()))["seed_blackflash_over_article"]
+    assert (entry["status"], entry["value"]) == ("incomplete", None)
+    assert entry["reason"] == f"{missing.slug}: cuda: no row"
