@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -160,13 +161,17 @@ def launched(backend: str) -> dict[str, list[Any]]:
     """Technique -> `code` of the binary that was launched, `code` of what is compiled ahead of time."""
     from harness import inputs
 
+    cases = {technique.name: case(backend, technique.name) for technique in techniques.TECHNIQUES}
+    variants.prebuild(cases.values())
+    jobs = os.cpu_count() if backend == "cuda" else 1  # nvcc is a process of its own, Triton's compiler is not
+    with ThreadPoolExecutor(jobs) as pool:
+        ahead = pool.map(lambda one: machine_code.inspect(one, variants.gpu_arch())["code"], cases.values())
     codes = {}
-    for technique in techniques.TECHNIQUES:
-        one = case(backend, technique.name)
+    for (name, one), compiled in zip(cases.items(), ahead, strict=True):
         variant = variants.load(one)
         tensors, outputs = inputs.make(one.problem, "normal", 0, "cuda"), inputs.make_outputs(one.problem, "cuda")
         variant.launch(tensors.q, tensors.k, tensors.v, outputs.o, outputs.lse, scale=one.problem.scale, causal=False)
-        codes[technique.name] = [variant.code(), machine_code.inspect(one, variants.gpu_arch())["code"]]
+        codes[name] = [variant.code(), compiled]
     return codes
 
 
