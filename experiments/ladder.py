@@ -1,7 +1,8 @@
 """What does each step buy, in each language?
 
-Every rung of every ladder in CUDA and in Triton, on long self-attention that fills the GPU: the two head
-dimensions that most models use, with and without a causal mask. The library peers show how far the top is.
+Every rung of every ladder in CUDA and in Triton, at its reference tile and at the tile tuned for it, on long
+self-attention that fills the GPU: the two head dimensions that most models use, with and without a causal mask. The
+library peers show how far the top is.
 """
 
 from harness.problem import Experiment, Problem
@@ -16,6 +17,7 @@ EXPERIMENT = Experiment(
     techniques=tuple(technique.name for technique in TECHNIQUES),
     backends=("cuda", "triton", "triton_native"),
     peers=("sdpa_cudnn", "sdpa_flash", "flex"),
+    tiles=("reference", "best"),
 )
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness import techniques
@@ -42,17 +42,29 @@ def environments(
     return [(dict(split), splits[split]) for split in sorted(splits, key=rank)]
 
 
-def groups(cases: Sequence[Case], milliseconds: Mapping[Case, float]) -> list[list[Case]]:
+def twins(case: Case) -> object:
+    """The same for the twins of a rung, so that they are timed together. Peers are alone."""
+    return (case.technique, case.tile) if case.technique else case
+
+
+def rivals(case: Case) -> object:
+    """The same for all tiles of one kernel, so that they are timed together."""
+    return (case.technique, case.backend)
+
+
+def groups(
+    cases: Sequence[Case], milliseconds: Mapping[Case, float], together: Callable[[Case], object] = twins
+) -> list[list[Case]]:
     """Fills groups of at most LARGEST - 1 (the anchor comes on top) within SPREAD, slowest group first.
 
-    The twins of a technique stay together where SPREAD allows. The fastest group comes last, so that the anchor's
+    What is equal by `together` stays together where SPREAD allows. The fastest group comes last, so that the anchor's
     newest row is from the group that the headline ratios are about.
     """
-    twins: dict[object, list[Case]] = {}
+    related: dict[object, list[Case]] = {}
     for case in cases:
-        twins.setdefault((case.technique, case.tile) if case.technique else case, []).append(case)
+        related.setdefault(together(case), []).append(case)
     units: list[list[Case]] = []
-    for unit in twins.values():
+    for unit in related.values():
         units += [unit] if _fits(unit, milliseconds) else [[case] for case in unit]
     units.sort(key=lambda unit: min(milliseconds[case] for case in unit))
     filled: list[list[Case]] = []

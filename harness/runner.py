@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import environment, groups, results, techniques, tiles
-from harness.problem import Experiment
+from harness.problem import Experiment, Tile
 from harness.progress import Interrupts, Progress
 from harness.scorecard import is_final
 from harness.session import Session
@@ -23,13 +23,17 @@ AGAIN_LIMIT = 0.005
 """Two timings of one kernel in one group should agree within this."""
 MEASURED = ("passed", "wrong", "implausible", "not_converged")
 """Statuses of a case that did not end its worker."""
+FINALISTS = 3
+"""Tiles of one kernel that `tune` times properly."""
 
 Row = dict[str, Any]
 
 
 def cases(experiment: Experiment, gpu: str | None = None) -> list[Case]:
-    """Every cell of the experiment, problem by problem. A technique's case without a tile is one for which `tune` has
-    not chosen any on `gpu` (a slug such as h200) yet."""
+    """Every cell of the experiment, problem by problem.
+
+    Where `tune` has chosen no tile on `gpu` (a slug such as h200) yet, the reference tile is alone; in an experiment
+    without reference tiles the case has no tile."""
     found: dict[Case, None] = {}
     for problem in experiment.problems:
         for peer in experiment.peers:
@@ -37,10 +41,11 @@ def cases(experiment: Experiment, gpu: str | None = None) -> list[Case]:
         for name in experiment.techniques:
             for backend in experiment.backends:
                 for choice in experiment.tiles:
+                    tile: Tile | None = techniques.reference_tile(techniques.get(name), problem.head_dim)
                     if choice == "best":
                         tile = tiles.best_tile(name, backend, problem, gpu)
-                    else:
-                        tile = techniques.reference_tile(techniques.get(name), problem.head_dim)
+                        if tile is None and "reference" in experiment.tiles:
+                            continue
                     found[Case(experiment.name, name, backend, problem, tile)] = None
         for where, name, tile in experiment.cells:
             if where == problem:
@@ -67,7 +72,8 @@ def run(
 
     `modes`: of timing; by default the experiment's on a GPU and none on a CPU. `selected` replaces the experiment's
     cases. `resume` skips what `path` already holds, unless it was interrupted. With `tuning` every cell gives one row,
-    of kind tune. `repeats` go to numerics.gate, `timing` are options of timing.time_group. Raises SystemExit(130) after
+    of kind tune, and only the FINALISTS tiles of each kernel that were fastest at the gate are timed. `repeats` go to
+    numerics.gate, `extra` to the worker's gate, `timing` are options of timing.time_group. Raises SystemExit(130) after
     Ctrl-C: the first finishes the case in progress, the second marks it interrupted.
     """
     earlier = results.read(path) if resume and path.exists() else []
@@ -90,6 +96,8 @@ def run(
         this = _Run(session, todo, "tune" if tuning else "timing", modes, options, timing or {})
         try:
             this.gate_all()
+            if tuning:
+                this.screen()
             session.release()  # the timing is done by processes of its own, with no other on the GPU
             for mode in modes:
                 this.time_all(mode)
@@ -188,6 +196,21 @@ class _Run:
             fields = self.session.earlier(case, kind) or self.session.write(case, {**fields, "kind": kind})
         self.gated[case] = fields
 
+    def screen(self) -> None:
+        """Leaves the fastest tiles of each kernel for the timing; a row says of each other one that it was slower.
+
+        A launch at the gate, between two waits, is a rough measure, good enough to tell a tile that is far behind.
+        """
+        rivals: dict[object, list[Case]] = {}
+        for case, row in self.gated.items():
+            if row["status"] == "passed" and not self.session.interrupts.requested:
+                rivals.setdefault((groups.rivals(case), case.problem), []).append(case)
+        for cases in rivals.values():
+            cases.sort(key=lambda case: self.gated[case]["details"]["launch_ms"])
+            for case in cases[FINALISTS:]:
+                details = {**self.gated.pop(case)["details"], "screened": f"slower at the gate than {FINALISTS} others"}
+                self.session.write(case, {"kind": "tune", "status": "passed", "details": details})
+
     def same_program(self, case: Case) -> Case | None:
         """The case whose program this one is again, if that is run as well."""
         name = self.loader.same_program(case)
@@ -206,8 +229,9 @@ class _Run:
             variables = {case: self.loader.environment_of(case, self.on) for case in here}
             milliseconds = {case: self.gated[case]["details"]["launch_ms"] for case in here}
             members = [case for case in here if case != anchor]
+            together = groups.twins if self.kind == "timing" else groups.rivals
             for needed, split in groups.environments(members, variables) or [({}, [])]:
-                for group in groups.groups(split, milliseconds) or [[]]:
+                for group in groups.groups(split, milliseconds, together) or [[]]:
                     self.time_group([anchor, *group] if anchor else group, needed, mode)
             if self.kind == "timing":
                 self.time_finals(here, anchor, mode)

@@ -58,7 +58,8 @@ class Technique:
     mma: str = "mma_sync"
     tile: dict[int, Tile] = field(default_factory=dict)
     grid: dict[str, tuple[Tile, ...]] = field(default_factory=dict)
-    """Tiles that `tune` tries, by backend; a grid not given is inherited."""
+    """Tiles that `tune` tries beside the reference tile, by language; a grid not given is inherited. "triton_native"
+    has what this series tries beyond those of "triton"."""
     limits: tuple[Limit, ...] = ()
     general: bool = False
     """Takes any length, stride and head_dim 64, 128 and 256."""
@@ -148,6 +149,8 @@ _THREAD_MAP = Limit(
     lambda problem, tile: (tile.block_m, tile.warps) != (64, 4) or tile.block_n not in (32, 64),
 )
 
+_WGMMA = (*_tiles((128,), (64, 128), (2, 3, 4), (4, 8)), *_tiles((64,), (64, 128), (2, 3), (4,)))
+"""Tiles with which wgmma keeps up with the tensor cores: 64 rows a warpgroup, a deep pipeline."""
 _SQUARE = {64: Tile(64, 64), 128: Tile(64, 64)}
 _TALL = {64: Tile(128, 64), 128: Tile(128, 64)}
 
@@ -160,7 +163,7 @@ TECHNIQUES = (
         tile=_SQUARE,
         grid={
             "cuda": (Tile(64, 64), Tile(64, 32)),
-            "triton": _tiles((32, 64), (16, 32, 64), (1,), (4, 8)),
+            "triton": _tiles((32, 64), (16, 32), (1,), (4, 8)),
         },
         limits=(*_PLAIN, _ONE_STAGE, _THREAD_MAP),
         seeds=("000 step 1", "003 v1"),
@@ -263,7 +266,7 @@ TECHNIQUES = (
         "ampere",
         "cp.async: V loads under Q K^T, the next K loads under P V",
         builds_on=("large_tile",),
-        grid={"triton": _tiles((64, 128), (32, 64, 128), (1, 2, 3), (4, 8))},
+        grid={"triton": (*_tiles((128,), (32, 64), (1, 2), (4, 8)), *_tiles((64,), (64, 128), (1, 2), (4,)))},
         limits=_MMA,
         seeds=("000 step 6", "001 k03", "002 v3", "004"),
     ),
@@ -280,6 +283,7 @@ TECHNIQUES = (
         "ampere",
         "scale * log2(e) folded into one FFMA before MUFU.EX2",
         builds_on=("ldmatrix_x4",),
+        grid={"triton": _tiles((128,), (32, 64), (1, 2, 3), (4, 8))},
         limits=_MMA,
         seeds=("001 k05",),
     ),
@@ -353,6 +357,7 @@ TECHNIQUES = (
         "constant strides, keys walked backwards, masks in a loop of their own: nothing but what attention needs",
         builds_on=("longest_first",),
         tile={**_TALL, 256: Tile(64, 64)},
+        grid={"triton_native": _WGMMA},
         limits=(*_GENERAL, _ONE_STAGE),
         general=True,
         constant_strides=True,
@@ -363,6 +368,7 @@ TECHNIQUES = (
         "tma",
         "cp.async.bulk.tensor: one thread asks for a tile, its bytes complete on an mbarrier",
         builds_on=("exp2_softmax", "ldmatrix_x4", "cp_async_pipeline"),
+        grid={"triton": _tiles((64, 128), (64, 128), (1, 2), (4, 8)), "triton_native": _WGMMA},
         limits=_MMA,
         seeds=("000 step 4",),
     ),
@@ -382,7 +388,6 @@ TECHNIQUES = (
         tile={64: Tile(64, 128, 2), 128: Tile(64, 128, 2)},
         grid={
             "cuda": tuple(Tile(m, n, 2, m // 16) for m in (64, 128) for n in (64, 128)),
-            "triton": _tiles((64, 128), (64, 128), (2, 3), (4, 8)),
         },
         limits=(*_PLAIN, _ROWS, _COLUMNS, _RING),
         seeds=("000 step 6",),
@@ -393,6 +398,7 @@ TECHNIQUES = (
         "one producer warp, eight consumer warps",
         builds_on=("mbarrier_ring",),
         tile={64: Tile(128, 128, 2, 8), 128: Tile(128, 128, 2, 8)},
+        grid={"triton": _tiles((128,), (64, 128), (2, 3), (8,)), "triton_native": ()},
         limits=(*_PLAIN, _ROWS, _COLUMNS, _RING),
         seeds=("000 step 7",),
     ),
@@ -408,6 +414,13 @@ TECHNIQUES = (
                 *(Tile(64, n, 2) for n in (32, 64)),
                 *(Tile(128, n, 3) for n in (48, 64)),
             ),
+            "triton": (
+                *_tiles((128,), (32, 64), (2, 3), (4,)),
+                *_tiles((128,), (64, 128), (2,), (8,)),
+                *_tiles((256,), (64,), (2, 3), (8,)),
+                *(Tile(128, 64), Tile(64, 64, 2)),
+            ),
+            "triton_native": _WGMMA,
         },
         limits=(*_GENERAL, _RING),
         general=True,
@@ -464,10 +477,13 @@ def unsupported(technique: Technique, backend: str, problem: Problem, tile: Tile
 
 
 def grid(technique: Technique, backend: str, problem: Problem) -> tuple[Tile, ...]:
-    """The tiles that `tune` tries on this cell: the technique's own grid or an ancestor's, without declined ones."""
-    language = "triton" if backend.startswith("triton") else backend
-    source: Technique | None = technique
-    while source is not None and language not in source.grid:
-        source = parent(source)
-    tiles = source.grid[language] if source is not None else (reference_tile(technique, problem.head_dim),)
-    return tuple(tile for tile in tiles if unsupported(technique, backend, problem, tile) is None)
+    """The tiles that `tune` tries on this cell: the reference tile and the technique's own grid or an ancestor's,
+    without declined ones."""
+    languages = ("triton", "triton_native") if backend == "triton_native" else (backend,)
+    tiles = [reference_tile(technique, problem.head_dim)]
+    for language in languages:
+        source: Technique | None = technique
+        while source is not None and language not in source.grid:
+            source = parent(source)
+        tiles += source.grid[language] if source is not None else ()
+    return tuple(tile for tile in dict.fromkeys(tiles) if unsupported(technique, backend, problem, tile) is None)

@@ -1,29 +1,53 @@
-"""Selects tiles: gates and times every tile of every technique's grid, and keeps the fastest per cell."""
+"""Selects tiles, in two phases: gates every tile of every technique's grid, once, with a stopwatch around each launch;
+then times the few fastest of each kernel properly, interleaved with each other, and keeps the fastest per cell.
+
+Only distinct programs are tuned. A twin that is another's program inherits its tile.
+"""
 
 from __future__ import annotations
 
+import importlib
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness import environment, results, runner, techniques, tiles
+from harness import environment, results, runner, techniques, tiles, variants
 from harness.problem import Experiment, Problem, Tile
 from harness.variants import Case
 
+SameProgram = Callable[[Case], str | None]
+"""As variants.same_program."""
 QUICK = {"min_samples": 10, "max_seconds": 3.0, "target": 0.005, "limit": 0.02}
 """Options of timing.time_group: enough to tell tiles apart that matter."""
 
 
-def cases(names: Iterable[str], backends: Sequence[str], problems: Iterable[Problem]) -> list[Case]:
-    """Every tile that a backend's grid holds for a technique and problem."""
+def cases(
+    names: Sequence[str],
+    backends: Sequence[str],
+    problems: Iterable[Problem],
+    same_program: SameProgram = variants.same_program,
+) -> list[Case]:
+    """Every tile that a backend's grid holds for a technique and problem, of programs that are no other's."""
     return [
-        Case("tune", name, backend, problem, tile)
+        case
         for problem in problems
         for name in names
         for backend in backends
         for tile in techniques.grid(techniques.get(name), backend, problem)
+        for case in [Case("tune", name, backend, problem, tile)]
+        if origin(case, same_program) not in set(names) - {name}
     ]
+
+
+def origin(case: Case, same_program: SameProgram = variants.same_program) -> str:
+    """The technique whose program this case runs in the end: often its own."""
+    assert case.technique is not None
+    while (name := same_program(case)) is not None:
+        case = replace(case, technique=name)
+    assert case.technique is not None
+    return case.technique
 
 
 def tune(
@@ -50,7 +74,8 @@ def tune(
         peers=(),
         distributions=("normal",),
     )
-    selected = cases(names, backends, problems)
+    same_program = importlib.import_module(options.get("loader", "harness.variants")).same_program
+    selected = cases(names, backends, problems, same_program)
     timing = {**QUICK, **options.pop("timing", {})}
     runner.run(
         experiment,
@@ -59,7 +84,7 @@ def tune(
         resume=resume,
         selected=selected,
         tuning=True,
-        repeats=2,
+        repeats=4,
         timing=timing,
         **options,
     )
@@ -68,7 +93,8 @@ def tune(
     if gpu is None:
         return None
     table = folder / f"{environment.gpu_slug(gpu['name'])}.toml"
-    tiles.update(table, fastest(rows, path.stem))
+    selections = fastest(rows, path.stem)
+    tiles.update(table, [*selections, *inherited(selections, names, problems, same_program)])
     return table
 
 
@@ -83,7 +109,7 @@ def fastest(rows: Iterable[Mapping[str, Any]], run: str) -> list[tiles.Selection
         problem, tile = Problem.from_dict(row["problem"]), Tile.from_dict(row["tile"])
         cell = (row["technique"], row["backend"], tiles.cell(problem))
         tried.setdefault(cell, set()).add(tile)
-        if row["status"] == "passed":
+        if row["status"] == "passed" and row.get("samples_ms"):
             medians.setdefault(cell, {}).setdefault(tile, {})[problem] = statistics.median(row["samples_ms"])
     found = []
     for cell, by_tile in medians.items():
@@ -91,4 +117,25 @@ def fastest(rows: Iterable[Mapping[str, Any]], run: str) -> list[tiles.Selection
         complete = {tile: sum(times.values()) for tile, times in by_tile.items() if len(times) == problems}
         best = min(complete, key=lambda tile: (complete[tile], tile))
         found.append(tiles.Selection(*cell, best, len(tried[cell]), run))
+    return sorted(found)
+
+
+def inherited(
+    selections: Iterable[tiles.Selection],
+    names: Iterable[str],
+    problems: Iterable[Problem],
+    same_program: SameProgram = variants.same_program,
+) -> list[tiles.Selection]:
+    """The selections of programs for the twins that are the same program under another name, where these take the
+    tile."""
+    names, by_cell = list(names), {tiles.cell(problem): problem for problem in problems}
+    found = []
+    for one in selections:
+        if one.cell not in by_cell:  # of a run with more problems that was resumed
+            continue
+        for name in set(names) - {one.technique}:
+            case = Case("tune", name, one.backend, by_cell[one.cell], one.tile)
+            declined = techniques.unsupported(techniques.get(name), one.backend, case.problem, one.tile)
+            if origin(case, same_program) == one.technique and declined is None:
+                found.append(replace(one, technique=name))
     return sorted(found)

@@ -278,7 +278,7 @@ def status_of(error: BaseException, stage: str) -> str:
     import torch
 
     names = {cls.__name__ for cls in type(error).__mro__}
-    if "Unsupported" in names:
+    if names & {"Unsupported", "OutOfResources"}:  # the latter is Triton's, before it launches: the tile does not fit
         return "unsupported"
     if isinstance(error, torch.OutOfMemoryError):
         return "out_of_memory"
@@ -286,7 +286,7 @@ def status_of(error: BaseException, stage: str) -> str:
         return "compile_error"
     if "AcceleratorError" in names or "CUDA error" in str(error) or getattr(error, "code", None) in STICKY:
         return "cuda_error"
-    if names & {"LaunchError", "OutOfResources"}:
+    if "LaunchError" in names:
         return "launch_error"
     return {"load": "import_error", "launch": "launch_error"}.get(stage, "crashed")
 

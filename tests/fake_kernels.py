@@ -29,6 +29,16 @@ def zeros(q, k, v, o, lse, *, scale, causal):
     lse.zero_()
 
 
+def paced(milliseconds: float) -> Call:
+    """A right answer that takes this long."""
+
+    def launch(q, k, v, o, lse, *, scale, causal):
+        attend(q, k, v, o, lse, scale=scale, causal=causal)
+        time.sleep(milliseconds / 1e3)
+
+    return launch
+
+
 def stale(q, k, v, o, lse, *, scale, causal, kept: list[torch.Tensor] = []):  # noqa: B006
     if not kept:
         attend(q, k, v, o, lse, scale=scale, causal=causal)
@@ -149,6 +159,8 @@ def load(case: Case, on: str) -> FakeVariant:
     if name == "needs_variable":
         assert os.environ["FAKE_VARIABLE"] == "1"
         return FakeVariant(attend)
+    if name == "paced":
+        return FakeVariant(paced(case.tile.block_n))
     if name.startswith("timed_"):
         return TimedFault(globals()[name.removeprefix("timed_")])
     return FakeVariant(globals()[name])
@@ -167,7 +179,7 @@ def source_sha256(case: Case) -> str | None:
 
 
 def same_program(case: Case) -> str | None:
-    return "right" if case.technique == "right_again" else None
+    return {"right_again": "right", "paced_again": "paced", "paced_once_more": "paced_again"}.get(case.technique or "")
 
 
 def available(backend: str, on: str = "gpu") -> str | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import results, runner, techniques
+from harness import environment, results, runner, techniques, tiles
 from harness.problem import Experiment, Problem, Tile
 from harness.techniques import Technique
 from harness.worker import Deadlines, Worker
@@ -67,7 +67,7 @@ TIMED_ON_DEVICE = {
 @contextmanager
 def registered() -> Iterator[None]:
     """The fakes as techniques of the registry."""
-    names = dict.fromkeys([*GATE, *TIMED, *ON_DEVICE, *TIMED_ON_DEVICE, "slow"])
+    names = dict.fromkeys([*GATE, *TIMED, *ON_DEVICE, *TIMED_ON_DEVICE, "slow", "paced"])
     fake = tuple(Technique(name, "ampere", "a fake", mma="fma", tile={64: TILE}) for name in names)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")  # threads that wait for each other on a busy machine make times random
@@ -210,12 +210,41 @@ def test_resume_skips_what_is_final_and_repeats_what_was_interrupted(gate_run: P
 def test_declined_cases_are_rows_too(tmp_path: Path) -> None:
     ragged = replace(PROBLEM, seq_q=63)
     what = replace(experiment("cp_async_pipeline", peers=("fa3",)), problems=(ragged,))
-    rows = run(tmp_path / "run.jsonl", replace(what, tiles=("reference", "best")))
+    rows = run(tmp_path / "run.jsonl", replace(what, tiles=("best",)))
     reasons = [(row["backend"], row["status"], row["reason"]) for row in rows if row["kind"] == "gate"]
     assert reasons[0] == ("fa3", "unsupported", "not installed")
+    assert "twinkernels tune" in reasons[1][2]
+    rows = run(tmp_path / "both.jsonl", replace(what, tiles=("reference", "best")))
+    reasons = [(row["backend"], row["status"], row["reason"]) for row in rows if row["kind"] == "gate"]
+    assert len(reasons) == 2
     assert reasons[1][1] == "unsupported"
     assert "multiples of the tile" in reasons[1][2]
-    assert "twinkernels tune" in reasons[2][2]
+
+
+def test_a_tile_that_is_best_and_reference_is_one_case(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tiles, "FOLDER", tmp_path)
+    best = {"right": TILE, "right_too": Tile(16, 32)}
+    table = [tiles.Selection(name, "cuda", tiles.cell(PROBLEM), tile, 2, "a-tune") for name, tile in best.items()]
+    tiles.update(tmp_path / "h200.toml", table)
+    found = runner.cases(experiment(*best, tiles=("reference", "best")), "h200")
+    assert [(case.technique, case.tile) for case in found] == [
+        ("right", TILE),
+        ("right_too", TILE),
+        ("right_too", Tile(16, 32)),
+    ]
+
+
+def test_the_tuned_tile_stands_for_its_rung_in_the_final_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tiles, "FOLDER", tmp_path)
+    described = environment.describe([]) | {"gpu": {"name": "NVIDIA H200", "capability": [9, 0]}}
+    monkeypatch.setattr(environment, "describe", lambda: described)
+    slower = Tile(16, 40)
+    tiles.update(tmp_path / "h200.toml", [tiles.Selection("paced", "cuda", tiles.cell(PROBLEM), slower, 2, "a-tune")])
+    what = experiment("paced", peers=("sdpa_cudnn",), tiles=("reference", "best"))
+    rows = run(tmp_path / "run.jsonl", what, modes=("burst",))
+    final = [row for row in rows if row["kind"] == "timing" and row["details"].get("final")]
+    assert [row.get("tile") for row in final] == [None, slower.to_dict()]
+    assert len([row for row in rows if row["kind"] == "timing"]) == 3 + 2
 
 
 def interrupted_run(path: Path, kernel: str, presses: int) -> list[dict]:

@@ -12,11 +12,13 @@ import pytest
 
 from harness import environment, results, techniques, tiles, tune
 from harness.problem import Problem, Tile
-from harness.techniques import Technique
+from harness.techniques import Limit, Technique
 from harness.worker import Deadlines
 
 PROBLEM = Problem(1, 2, 1, 64, 64, 64, "fp16", True)
 GRID = (Tile(16, 16), Tile(16, 32), Tile(16, 64))
+PACES = tuple(Tile(16, milliseconds) for milliseconds in (160, 40, 80, 20, 120, 60))
+TOO_SMALL = Limit("cuda", "block_n must be 32 or more", lambda problem, tile: tile.block_n < 32)
 
 
 def row(tile: Tile, milliseconds: float | None, problem: Problem = PROBLEM, **fields: Any) -> dict[str, Any]:
@@ -95,11 +97,24 @@ def test_the_committed_tables_are_readable() -> None:
         assert tiles.read(path)
 
 
+FAKE: dict[str, Any] = {
+    "on": "cpu",
+    "modes": ("burst",),
+    "loader": "tests.fake_kernels",
+    "deadlines": Deadlines(60, 10, 10, 60),
+    "timing": {"target": 10.0, "limit": 10.0, "max_seconds": 60.0},
+}
+"""Options of runner.run for fake kernels."""
+
+
 @pytest.fixture
 def fakes() -> Iterator[None]:
     fake = (
         Technique("right", "ampere", "a fake", mma="fma", tile={64: GRID[0]}, grid={"cuda": GRID}),
         Technique("declines", "ampere", "a fake", mma="fma", tile={64: GRID[0]}, grid={"cuda": GRID[:1]}),
+        Technique("paced", "ampere", "a fake", mma="fma", tile={64: PACES[0]}, grid={"cuda": PACES}),
+        Technique("paced_again", "ampere", "a fake", mma="fma", tile={64: PACES[0]}, grid={"cuda": PACES}),
+        Technique("paced_once_more", "ampere", "a fake", mma="fma", tile={64: PACES[0]}, limits=(TOO_SMALL,)),
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
@@ -109,6 +124,28 @@ def fakes() -> Iterator[None]:
         yield
 
 
+def test_the_fastest_at_the_gate_are_timed_and_same_programs_inherit(fakes: None, tmp_path: Path) -> None:
+    names = ("paced", "paced_again", "paced_once_more", "right")
+    path = tmp_path / "tune.jsonl"
+    table = tune.tune(names, ("cuda",), (PROBLEM,), path, folder=tmp_path, **FAKE)
+    rows = [row for row in results.read(path) if row.get("technique") == "paced"]
+    assert {row.get("technique") for row in results.read(path)[1:]} == {"paced", "right"}, "same programs are not tuned"
+    timed = [row for row in rows if row.get("samples_ms")]
+    assert sorted(row["tile"]["block_n"] for row in timed) == [20, 40, 60]
+    assert len({row["group"] for row in timed}) == 1, "rivals are interleaved with each other"
+    screened = [row for row in rows if row not in timed]
+    assert sorted(row["tile"]["block_n"] for row in screened) == [80, 120, 160]
+    assert {(row["kind"], row["status"], row["details"]["screened"]) for row in screened} == {
+        ("tune", "passed", "slower at the gate than 3 others")
+    }
+    assert all(row["details"]["launch_ms"] > row["tile"]["block_n"] for row in screened)
+    chosen = {one.technique: (one.tile.block_n, one.tried) for one in tiles.read(table)}
+    assert chosen == {"paced": (20, 6), "paced_again": (20, 6), "right": (chosen["right"][0], 3)}
+    again = len(results.read(path))
+    tune.tune(names, ("cuda",), (PROBLEM,), path, folder=tmp_path, resume=True, **FAKE)
+    assert len(results.read(path)) == again + 1
+
+
 def test_each_cell_gives_one_row(fakes: None, tmp_path: Path) -> None:
     def run(**options: Any) -> Path | None:
         return tune.tune(
@@ -116,12 +153,8 @@ def test_each_cell_gives_one_row(fakes: None, tmp_path: Path) -> None:
             ("cuda",),
             (PROBLEM,),
             tmp_path / "tune.jsonl",
-            on="cpu",
             folder=tmp_path,
-            modes=("burst",),
-            loader="tests.fake_kernels",
-            deadlines=Deadlines(60, 10, 10, 60),
-            timing={"target": 10.0, "limit": 10.0, "max_seconds": 60.0},
+            **FAKE,
             **options,
         )
 
