@@ -42,7 +42,7 @@ def build(
 
     `root` is the folder that holds attention.cuh, ptx/ and cpu/; `include` are further folders. `sanitize` adds the
     address and undefined-behaviour sanitizers; a process must have libasan preloaded to load such a library (see
-    `sanitizer_runtime`). Raises FileNotFoundError, ToolchainError (no compiler, no CUDA headers), CompileError.
+    `sanitizer_environment`). Raises FileNotFoundError, ToolchainError (no compiler, no CUDA headers), CompileError.
     """
     if not path.is_file():
         raise FileNotFoundError(f"path: got {path}, which is no file; expected a kernel such as ampere/scalar.cu")
@@ -107,20 +107,21 @@ def flags(root: Path = HERE, sanitize: bool = False) -> tuple[str, ...]:
     )
 
 
-def sanitizer_runtime() -> str:
-    """What LD_PRELOAD must hold in a process that loads a library built with `sanitize`."""
-    found = [_said([compiler(), f"-print-file-name={name}"]).strip() for name in ("libasan.so", "libubsan.so")]
-    return " ".join(found)
-
-
 def sanitizing() -> bool:
     """Whether this process has the sanitizers preloaded, and so loads libraries that are built with them."""
     return "libasan" in os.environ.get("LD_PRELOAD", "")
 
 
 def sanitizer_environment() -> dict[str, str]:
-    """Variables of a process that runs kernels under the sanitizers. Raises ToolchainError when g++ has none."""
-    preload = sanitizer_runtime()
+    """Variables of a process that loads libraries built with `sanitize`. Raises ToolchainError when g++ lacks them."""
+    names = ("libasan.so", "libubsan.so")
+    found = [Path(_said([compiler(), f"-print-file-name={name}"]).strip()) for name in names]
+    if missing := [path.name for path in found if not path.is_file()]:
+        raise ToolchainError(
+            f"sanitizers: got no {' and no '.join(missing)} beside {compiler()}, expected g++'s; "
+            "install g++ and set CXX=g++"
+        )
+    preload = " ".join(str(path.resolve()) for path in found)
     return {"LD_PRELOAD": preload, "ASAN_OPTIONS": "detect_leaks=0"}  # the leaks are the interpreter's own
 
 

@@ -26,7 +26,7 @@ WITHOUT_GPU = Experiment(
     question=EXPERIMENT.question,
     problems=(
         Problem(1, 2, 2, 128, 128, 64, "fp16", False, "bhsd"),
-        Problem(1, 2, 1, 128, 256, 128, "fp16", True, "bshd"),
+        Problem(1, 2, 1, 128, 384, 128, "fp16", True, "bshd"),  # rings of two and three buffers wrap
     ),
     techniques=EXPERIMENT.techniques,
     backends=("cuda", "triton"),

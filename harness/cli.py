@@ -10,7 +10,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -154,6 +155,24 @@ def correctness(place: str, names: Sequence[str], backends: Sequence[str]) -> Ex
     return replace(whole, techniques=tuple(names), backends=tuple(backends))
 
 
+@contextmanager
+def sanitizers() -> Iterator[None]:
+    """Processes started meanwhile run the CUDA twins under the sanitizers. Bad usage where the compiler has none."""
+    from harness import variants
+
+    try:
+        found = variants.sanitizer_environment()
+    except variants.Unsupported as error:
+        raise typer.BadParameter(f"--sanitize: {error}") from None
+    before = {name: os.environ.get(name) for name in found}
+    os.environ.update(found)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
 def inspected(cells: Sequence[inspection.Cell], ptxas: str = "bundled") -> list[dict[str, Any]]:
     """Rows of kind code and counters, made in parallel under a progress bar, in the order of `cells`."""
     from rich.progress import track
@@ -293,15 +312,47 @@ def inspect(
 
 @app.command()
 def check(
-    names: Names = None, backends: Backends = None, on: Where = None, shard: Shard = None, as_json: AsJson = False
+    names: Names = None,
+    backends: Backends = None,
+    problem: Problems = None,
+    on: Where = None,
+    shard: Shard = None,
+    seeds: Annotated[
+        list[int] | None, typer.Option("--scheduler-seed", "--seed", help="With --on cpu: another order of warps.")
+    ] = None,
+    sanitize: Annotated[bool, typer.Option("--sanitize", help="With --on cpu: under ASan and UBSan.")] = False,
+    save_outputs: Annotated[Path | None, typer.Option(file_okay=False, help="Keep O and LSE in this folder.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(exists=True, file_okay=False, help="Compare with O and LSE of another machine.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Compare every twin with the truth. On a CPU, Triton twins run in Triton's interpreter."""
-    from harness import runner
+    """Compare every twin with the truth. On a CPU, CUDA twins run thread by thread, Triton's in its interpreter.
+
+    Launches take the scheduler seeds in turn; 0, the default, is the plain order. --save-outputs and --against take
+    CUDA twins through the same few problems on every machine.
+    """
+    from harness import outputs, runner
+    from harness.worker import Extra
 
     place = where(on)
-    experiment = correctness(place, chosen(names), chosen_backends(backends, techniques.TWINS))
-    experiment = replace(experiment, problems=part(experiment.problems, shard))
-    rows = runner.run(experiment, on=place, path=run_file(run_name(experiment.name, shard)))
+    wanted = chosen_backends(backends, techniques.TWINS)
+    if (seeds or sanitize) and place == "gpu":
+        raise typer.BadParameter("--scheduler-seed, --sanitize: got a GPU, which obeys neither; add --on cpu")
+    if sanitize or save_outputs or against:
+        if "cuda" not in wanted:
+            raise typer.BadParameter(
+                f"--backend: got {', '.join(wanted)}, but --sanitize, --save-outputs and --against are for CUDA twins; "
+                "leave it out"
+            )
+        wanted = ("cuda",)
+    experiment = correctness(place, chosen(names), wanted)
+    if save_outputs or against:
+        experiment = replace(experiment, problems=outputs.PROBLEMS, peers=())
+    experiment = replace(experiment, problems=part(chosen_problems(problem, experiment.problems), shard))
+    extra = Extra(tuple(seeds or ()), save_outputs and save_outputs.resolve(), against and against.resolve())
+    with sanitizers() if sanitize else nullcontext():
+        rows = runner.run(experiment, on=place, path=run_file(run_name(experiment.name, shard)), extra=extra)
     gates = [row for row in rows if row["kind"] == "gate"]
     if as_json:
         print(json.dumps(gates, indent=1))

@@ -15,7 +15,7 @@ from harness.progress import Interrupts, Progress
 from harness.scorecard import is_final
 from harness.session import Session
 from harness.variants import Case
-from harness.worker import Deadlines, Failed
+from harness.worker import Deadlines, Extra, Failed
 
 ANCHOR = "sdpa_cudnn"
 """The peer that is in every group."""
@@ -64,6 +64,7 @@ def run(
     selected: Sequence[Case] | None = None,
     tuning: bool = False,
     repeats: int = 10,
+    extra: Extra | None = None,
     timing: Mapping[str, Any] | None = None,
     loader: str = "harness.variants",
     deadlines: Deadlines | None = None,
@@ -93,7 +94,7 @@ def run(
         options = {"distributions": experiment.distributions, "seeds": experiment.seeds, "repeats": repeats}
         if modes is None:
             modes = experiment.modes if on == "gpu" else ()
-        this = _Run(session, todo, "tune" if tuning else "timing", modes, options, timing or {})
+        this = _Run(session, todo, "tune" if tuning else "timing", modes, options, extra or Extra(), timing or {})
         try:
             this.gate_all()
             if tuning:
@@ -119,12 +120,13 @@ class _Run:
         kind: str,
         modes: Sequence[str],
         gate_options: Mapping[str, Any],
+        extra: Extra,
         timing_options: Mapping[str, Any],
     ) -> None:
         self.session, self.loader, self.on = session, session.loader, session.on
         self.kind, self.modes = kind, modes
         self.todo = dict.fromkeys(todo)
-        self.gate_options, self.timing_options = gate_options, timing_options
+        self.gate_options, self.extra, self.timing_options = gate_options, extra, timing_options
         self.gated: dict[Case, Row] = {}
         self.timed: dict[tuple[Case, str], Row] = {}
 
@@ -173,7 +175,7 @@ class _Run:
         """The fields of the case's gate row."""
         worker = self.session.worker(self.loader.environment_of(case, self.on) or {})
         try:
-            fields = worker.call("gate", case, str(case), self.gate_options)
+            fields = worker.call("gate", case, str(case), self.gate_options, self.extra)
         except KeyboardInterrupt:
             return {"status": "interrupted", "reason": "Ctrl-C during the gate"}
         except Failed as failure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -120,8 +121,8 @@ def failures(rows: Rows) -> list[str]:
 
 
 def _indented(lines: Iterable[str]) -> str:
-    """Each line below the other; a deadlock's list of waiting threads, one a line."""
-    return "\n".join("  " + line.replace(": warp ", ":\n    warp ").replace("; warp ", "\n    warp ") for line in lines)
+    """Each line below the other; the warps of a deadlock, and the place of a diagnosis, on lines of their own."""
+    return "\n".join("  " + re.sub(r"[:;] (?=warps? \d)| (?=\[[^\[\]]*lane \d+\]$)", "\n    ", line) for line in lines)
 
 
 def _slug(row: Mapping[str, Any]) -> str:

@@ -81,6 +81,19 @@ def environment_of(case: Case, on: str = "gpu") -> dict[str, str] | None:
     return dict(MMA_SYNC_ONLY) if techniques.get(case.technique).mma != "wgmma" else {}
 
 
+def sanitizer_environment() -> dict[str, str]:
+    """Variables of a process in which the CPU runs CUDA twins under the address and undefined-behaviour sanitizers.
+
+    Raises Unsupported where the compiler has none.
+    """
+    from cuda_kernels import build, cpu_build
+
+    try:
+        return cpu_build.sanitizer_environment()
+    except build.ToolchainError as error:
+        raise Unsupported(str(error)) from None
+
+
 def source_sha256(case: Case) -> str | None:
     """Hash of the kernel's files; None for peers."""
     return case.technique and sources.source_sha256(case.backend, techniques.get(case.technique).path)
@@ -174,6 +187,9 @@ class Variant:
     def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
         """A call without arguments that returns (o, lse); nothing is allocated in it by our own kernels."""
         raise NotImplementedError
+
+    def schedule(self, seed: int) -> None:
+        """Orders warps, lanes and blocks of the launches to come, where the CPU runs them; 0 is the plain order."""
 
     def code(self) -> dict[str, Any] | None:
         """The loaded binary: registers, spill_bytes, smem_bytes, census, sass_sha256. None for peers."""
@@ -361,6 +377,7 @@ class CpuCudaVariant(Variant):
         flags = cpu_build.flags(sanitize=cpu_build.sanitizing())
         self.compiler = {"front_end": cpu_build.compiler(), "flags": " ".join(flags)}
         self.shared_memory_bytes = self.library.shared_memory_bytes
+        self._options: dict[str, Any] = {"seed": 0}
 
     def _build(self, *, packed: bool) -> Any:
         from cuda_kernels import cpu_build, cpu_library
@@ -369,12 +386,15 @@ class CpuCudaVariant(Variant):
         defines, sanitize = constants(self.case, packed=packed), cpu_build.sanitizing()
         return cpu_library.Library(cpu_build.build(path, defines, sanitize=sanitize))
 
+    def schedule(self, seed: int) -> None:
+        self._options = {"seed": seed}
+
     def counters(self, inputs: Any, outputs: Any) -> dict[str, Any]:
         """The `details` of a row of kind `counters`, from one launch on packed tensors: `sites` as
         cpu_library.Library.counters returns them, and their `totals`."""
         from cuda_kernels import cpu_library
 
-        self.library.configure(counters=True, os_threads=1)  # in one order, so that the examples are repeatable
+        self._options = {"counters": True, "os_threads": 1}  # in one order, so that the examples are repeatable
         q, k, v, o, lse = inputs.q, inputs.k, inputs.v, outputs.o, outputs.lse
         self.launch(q, k, v, o, lse, scale=self.problem.scale, causal=self.problem.causal)
         sites = self.library.counters()
@@ -387,13 +407,15 @@ class CpuCudaVariant(Variant):
         library = self.library if self._fits(q, k, v, o) else self._build(packed=False)
 
         def call() -> tuple[Tensor, Tensor]:
+            library.configure(**self._options)
             library.forget()
             for name, tensor in {"q": q, "k": k, "v": v, "o": o, "lse": lse}.items():
                 pointer, shape, strides = tensor.data_ptr(), tensor.shape, tensor.stride()
                 written = name in ("o", "lse")
                 library.watch(name, pointer, tensor.element_size(), shape, strides, written=written)
             if code := library.launch(ctypes.byref(args), None):
-                raise Diagnosed(library.diagnosis().splitlines(), code)
+                order = [f"scheduler seed {self._options['seed']}"] if self._options.get("seed") else []
+                raise Diagnosed(library.diagnosis().splitlines() + order, code)
             return o, lse
 
         return call

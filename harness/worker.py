@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import faulthandler
 import importlib
+import itertools
 import os
 import signal
 import socket
@@ -18,7 +19,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,6 +28,7 @@ from harness.environment import scrub
 from harness.sources import ROOT
 
 if TYPE_CHECKING:
+    from harness.numerics import Verdict
     from harness.variants import Case
 
 STICKY = frozenset((700, 702, 710, 714, 715, 716, 717, 718, 719))
@@ -46,6 +48,16 @@ class Deadlines:
     load: float = 300.0
     launch: float = 120.0
     check: float = 300.0
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What a gate does beside the verdict. `scheduler_seeds`: launches on a CPU take these orders in turn. `save`: a
+    folder to which outputs.compute's result is added. `against`: such a folder, to compare it with."""
+
+    scheduler_seeds: tuple[int, ...] = ()
+    save: Path | None = None
+    against: Path | None = None
 
 
 class Failed(Exception):
@@ -120,14 +132,15 @@ class Worker:
         log_start = self._log.stat().st_size
         end = time.monotonic() + self._deadlines.start
 
-        def failed(status: str, reason: str, **details: Any) -> Failed:
+        def failed(status: str, reason: str, check: str | None = None, **details: Any) -> Failed:
             with self._log.open("rb") as log:
                 log.seek(log_start)
                 output = log.read().decode(errors="replace")
             details = {"stage": stage, **details}
             if output.strip():
                 details["log"] = scrub(output.strip())[-LOG_TAIL:]
-            return Failed({"status": status, "reason": reason, "details": details}, label, stage, partial)
+            fields = {"status": status, "reason": reason, "details": details}
+            return Failed({**fields, "check": check} if check else fields, label, stage, partial)
 
         while True:
             try:
@@ -143,7 +156,8 @@ class Worker:
             elif kind == "partial":
                 partial.update(content[0])
             elif kind == "failed":
-                raise failed(*content)
+                status, reason, more = content
+                raise failed(status, reason, **more)
             else:
                 return content[0]
 
@@ -156,6 +170,7 @@ class Loader(Protocol):
     """What the process needs of harness.variants."""
 
     def load(self, case: Case, on: str) -> Any: ...
+    def source_sha256(self, case: Case) -> str | None: ...
 
 
 class Service:
@@ -172,16 +187,19 @@ class Service:
         self.stage = stage
         self._connection.send(("now", stage, label))
 
-    def gate(self, case: Case, label: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    def gate(self, case: Case, label: str, options: Mapping[str, Any], extra: Extra = Extra()) -> dict[str, Any]:
         """Loads and judges one case: the fields of its gate row. `options` go to numerics.gate."""
         from harness import machine_code, numerics
 
         self.now("load", label)
         variant = self._loader.load(case, self._on)
         launches_ms: list[float] = []
+        seeds = itertools.cycle(extra.scheduler_seeds)
 
         def launch(*arguments: Any, **keywords: Any) -> None:
             self.now("launch", label)
+            if extra.scheduler_seeds:
+                variant.schedule(next(seeds))
             start = time.perf_counter()
             variant.launch(*arguments, **keywords)
             self._synchronize()
@@ -190,6 +208,9 @@ class Service:
 
         self.now("check", label)
         verdict = numerics.gate(launch, case.problem, device=self._device, peer=case.technique is None, **options)
+        details = {"label": variant.label, "launch_ms": min(launches_ms)}
+        if verdict.passed and (extra.save or extra.against):
+            verdict, details["outputs"] = self._exchange(case, launch, verdict, extra)
         code = variant.code()
         return {
             "status": "passed" if verdict.passed else "wrong",
@@ -200,8 +221,25 @@ class Service:
             "code": code,
             "compiler": variant.compiler,
             "compile_s": variant.compile_s,
-            "details": {"label": variant.label, "launch_ms": min(launches_ms)},
+            "details": details,
         }
+
+    def _exchange(self, case: Case, launch: Any, verdict: Verdict, extra: Extra) -> tuple[Verdict, Any]:
+        """Saves the output of the case, or compares it with a saved one: a verdict, and what the row says of it."""
+        from harness import numerics, outputs, reference
+
+        sha256 = self._loader.source_sha256(case)
+        pair = outputs.compute(launch, case.problem, self._device)
+        if extra.save:
+            outputs.save(extra.save, case, sha256, pair)
+            return verdict, "saved"
+        assert extra.against is not None
+        other = outputs.load(extra.against, case, sha256)
+        expected = reference.expect(case.problem, outputs.DISTRIBUTION, outputs.SEED, "cpu")
+        same = numerics.judge_same(*pair, *other, expected)
+        if not same.passed:
+            verdict = replace(verdict, passed=False, check=same.check, reason=same.reason)
+        return verdict, same.numerics
 
     def time(self, cases: Mapping[str, Case], repeated: str, options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Times `cases` (label -> case, all of one problem) together, and `repeated` a second time as "... again".
@@ -278,7 +316,8 @@ def status_of(error: BaseException, stage: str) -> str:
     import torch
 
     names = {cls.__name__ for cls in type(error).__mro__}
-    if names & {"Unsupported", "OutOfResources"}:  # the latter is Triton's, before it launches: the tile does not fit
+    # Triton's OutOfResources comes before the launch (the tile does not fit); Missing is of harness.outputs.
+    if names & {"Unsupported", "OutOfResources", "Missing"}:
         return "unsupported"
     if isinstance(error, torch.OutOfMemoryError):
         return "out_of_memory"
@@ -297,6 +336,12 @@ def _reason(error: BaseException) -> str:
     if message and type(error).__module__ == "harness.variants":  # the status says what its class would
         return message
     return f"{type(error).__name__}: {message}".removesuffix(": ")
+
+
+def _diagnosis(error: BaseException) -> dict[str, Any]:
+    """What the CPU runtime said, line by line, and the name of the first as the check that failed."""
+    lines = getattr(error, "lines", None)
+    return {"check": lines[0].partition(":")[0], "diagnosis": lines} if lines else {}
 
 
 def _python_path() -> str:
@@ -327,7 +372,7 @@ def serve(descriptor: int, loader: str, on: str) -> None:
         except Exception as error:
             traceback.print_exc()
             sys.stderr.flush()
-            connection.send(("failed", status_of(error, service.stage), _reason(error)))
+            connection.send(("failed", status_of(error, service.stage), _reason(error), _diagnosis(error)))
         else:
             connection.send(("done", answer))
 

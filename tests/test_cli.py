@@ -99,7 +99,7 @@ def test_a_gpu_asked_for_in_vain_is_bad_usage(monkeypatch: pytest.MonkeyPatch) -
 def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {}
 
-    def run(experiment, *, on, path):  # type: ignore[no-untyped-def]
+    def run(experiment, *, on, path, extra):  # type: ignore[no-untyped-def]
         asked.update(experiment=experiment, on=on, path=path)
         problem = experiment.problems[0].to_dict()
         base = {"kind": "gate", "technique": "scalar", "problem": problem}

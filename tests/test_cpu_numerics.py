@@ -104,7 +104,7 @@ def check(build: Build, cells: list[Cell]) -> None:
             assert not technique.general, f"{build.technique} is general, but: {reason}"
             continue
         variant = variants.load(variants.Case("test", build.technique, "cuda", problem, tile), on="cpu")
-        variant.library.configure(seed=cell.seed)
+        variant.schedule(cell.seed)
         verdict = numerics.gate(
             variant.launch,
             problem,

@@ -28,8 +28,7 @@ print("clean")
 def test_clean(name: str) -> None:
     environment = {
         **os.environ,
-        "LD_PRELOAD": cpu_build.sanitizer_runtime(),
-        "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter's own
+        **cpu_build.sanitizer_environment(),
         "PYTHONPATH": str(Path(__file__).parents[1]),
     }
     done = subprocess.run(

@@ -3,6 +3,7 @@
 #include <runtime/async.h>
 #include <runtime/memory.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdarg>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include <mutex>
 #include <set>
 #include <tuple>
+#include <vector>
 
 namespace cpu {
 namespace {
@@ -107,18 +109,24 @@ std::string state_of(const Thread& thread, std::string& name) {
   if (found == mbarriers.end()) return "";
   const Mbarrier& mbarrier = found->second;
   if (!mbarrier.pending && mbarrier.bytes && name == "deadlock") name = "mbarrier_wrong_bytes";
-  return text(" (mbarrier 0x%x, parity %lld; in its phase %llu %u of %u arrivals and %lld bytes are missing)",
-              waiting.object, static_cast<long long>(waiting.detail), static_cast<unsigned long long>(mbarrier.phase),
-              mbarrier.pending, mbarrier.count, static_cast<long long>(mbarrier.bytes));
+  return text(" (mbarrier 0x%x, parity %lld: its phase %llu lacks %u of %u arrivals and %lld bytes)", waiting.object,
+              static_cast<long long>(waiting.detail), static_cast<unsigned long long>(mbarrier.phase), mbarrier.pending,
+              mbarrier.count, static_cast<long long>(mbarrier.bytes));
 }
 
 }  // namespace
 
 void deadlocked(Cluster& cluster) {
-  // Lanes that wait at the same place for the same thing are told of together.
-  std::string who, name = "deadlock";
+  // Lanes that wait at the same place for the same thing are told of together, and so are warps of such lanes.
+  struct Waiters {
+    std::string block, what;
+    std::vector<int> warps;
+  };
+  std::vector<Waiters> waiters;
+  std::string name = "deadlock";
   const Thread* first = nullptr;
   for (auto& block : cluster.blocks) {
+    const std::string rank = cluster.blocks.size() > 1 ? text(" of block rank %d", block->rank) : "";
     for (Warp& warp : block->warps) {
       std::map<std::string, uint32_t> groups;
       for (const Thread* thread : warp.threads) {
@@ -129,12 +137,20 @@ void deadlocked(Cluster& cluster) {
       }
       if (warp.returned) groups["the end of the kernel"] |= warp.returned;
       for (const auto& [at, mask] : groups) {
-        if (!who.empty()) who += "; ";
-        who += text("warp %d%s: ", warp.index,
-                    cluster.blocks.size() > 1 ? text(" of block rank %d", block->rank).c_str() : "") +
-               lanes(mask) + " at " + at;
+        const std::string what = lanes(mask) + " at " + at;
+        auto same = std::find_if(waiters.begin(), waiters.end(),
+                                 [&](const Waiters& other) { return other.block == rank && other.what == what; });
+        if (same == waiters.end()) same = waiters.insert(same, {rank, what, {}});
+        same->warps.push_back(warp.index);
       }
     }
+  }
+  std::string who;
+  for (const Waiters& group : waiters) {
+    who += who.empty() ? "" : "; ";
+    who += group.warps.size() == 1 ? "warp" : "warps";
+    for (size_t i = 0; i < group.warps.size(); ++i) who += text("%s %d", i ? "," : "", group.warps[i]);
+    who += group.block + ": " + group.what;
   }
   report(name.c_str(), *first, first->waiting.mnemonic, first->waiting.where, "nobody can go on: " + who);
 }

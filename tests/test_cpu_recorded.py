@@ -1,0 +1,97 @@
+"""The CPU computes what the GPU computed: outputs recorded there, of the same sources, differ by fp32 rounding only.
+
+`twinkernels check --on gpu --backend cuda --save-outputs reports/recorded/<gpu>/outputs` records them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness import numerics, outputs, reference, techniques, variants
+from harness.problem import Problem
+from harness.techniques import TECHNIQUES
+from harness.variants import Case
+
+RECORDED = sorted((Path(__file__).parents[1] / "reports" / "recorded").glob("*/outputs"))
+PROBLEM = outputs.PROBLEMS[0]
+
+
+def case_of(name: str, problem: Problem) -> Case:
+    return Case("test", name, "cuda", problem, techniques.reference_tile(techniques.get(name), problem.head_dim))
+
+
+def run(name: str, problem: Problem = PROBLEM) -> outputs.Pair:
+    return outputs.compute(variants.load(case_of(name, problem), on="cpu").launch, problem, "cpu")
+
+
+def judge(mine: outputs.Pair, other: outputs.Pair, problem: Problem = PROBLEM) -> numerics.Verdict:
+    expected = reference.expect(problem, outputs.DISTRIBUTION, outputs.SEED, "cpu")
+    return numerics.judge_same(*mine, *other, expected)
+
+
+@pytest.mark.parametrize("technique", [technique.name for technique in TECHNIQUES])
+@pytest.mark.parametrize("folder", RECORDED or [None], ids=lambda folder: folder.parent.name if folder else "no GPU")
+def test_as_on_a_gpu(folder: Path | None, technique: str) -> None:
+    if folder is None:
+        pytest.skip("no outputs are recorded: check --save-outputs reports/recorded/<gpu>/outputs, on a GPU")
+    compared = 0
+    for problem in outputs.PROBLEMS:
+        case = case_of(technique, problem)
+        if techniques.unsupported(techniques.get(technique), "cuda", problem, case.tile):
+            continue
+        try:
+            other = outputs.load(folder, case, variants.source_sha256(case))
+        except outputs.Missing as missing:
+            pytest.skip(str(missing))
+        verdict = judge(run(technique, problem), other, problem)
+        assert verdict.passed, f"{problem.slug}: {verdict.reason}"
+        compared += 1
+    assert compared
+
+
+def test_saved_outputs_come_back_bit_by_bit(tmp_path: Path) -> None:
+    names = ("direct_rescale", "large_tile", "xor_swizzle")
+    pairs = {name: run(name) for name in names}
+    for name, pair in pairs.items():
+        outputs.save(tmp_path, case_of(name, PROBLEM), f"sources of {name}", pair)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    outputs.save(tmp_path, case_of("large_tile", PROBLEM), "sources of large_tile", pairs["large_tile"])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    for name, pair in pairs.items():
+        back = outputs.load(tmp_path, case_of(name, PROBLEM), f"sources of {name}")
+        assert all(torch.equal(mine, other) for mine, other in zip(pair, back, strict=True))
+    assert all(
+        torch.equal(mine, other) for mine, other in zip(pairs["direct_rescale"], pairs["xor_swizzle"], strict=True)
+    )
+    with pytest.raises(outputs.Missing, match="of another source"):
+        outputs.load(tmp_path, case_of("large_tile", PROBLEM), "other sources")
+    with pytest.raises(outputs.Missing, match="missing"):
+        outputs.load(tmp_path, case_of("scalar", PROBLEM), "any")
+
+
+def test_another_order_of_sums_is_the_same() -> None:
+    """wmma sums rows of P otherwise; exp2_softmax folds the scale: other last bits of fp32, nothing else."""
+    assert judge(run("register_softmax"), run("direct_rescale")).passed
+    assert judge(run("large_tile"), run("exp2_softmax")).passed
+
+
+def test_another_tile_is_not_the_same() -> None:
+    """Keys 128 at a time round P against other running maxima: right, and yet not what the other kernel computes."""
+    verdict = judge(run("direct_rescale"), run("large_tile"))
+    assert verdict.check == "other_rel_l2"
+
+
+@pytest.mark.parametrize("damage", ["o", "lse", "nan"])
+def test_a_wrong_output_is_not_the_same(damage: str) -> None:
+    o, lse = run("direct_rescale")
+    wrong_o, wrong_lse = o.clone(), lse.clone()
+    if damage == "lse":
+        wrong_lse[0, 1, 7] += 1e-3
+    else:
+        wrong_o[0, 1, 100, 5] = torch.nan if damage == "nan" else wrong_o[0, 1, 100, 5] + 2e-3
+    assert judge((o, lse), (o, lse)).passed
+    verdict = judge((o, lse), (wrong_o, wrong_lse))
+    assert verdict.check == {"o": "other_max_error", "lse": "other_lse", "nan": "finite"}[damage]
