@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from enum import StrEnum
@@ -187,6 +187,28 @@ def inspected(cells: Sequence[inspection.Cell], ptxas: str = "bundled") -> list[
     return [rows[cell] for cell in cells]
 
 
+def conclude(rows: list[dict[str, Any]], show: Callable[[Any], Any], path: Path, as_json: bool) -> None:
+    """Prints the rows of a finished run and exits."""
+    if as_json:
+        print(json.dumps(rows, indent=1))
+    else:
+        console.print(show(rows))
+        show_failures(rows)
+        console.print(f"`twinkernels record {path.relative_to(ROOT)}` keeps it", soft_wrap=True)
+    raise typer.Exit(tables.failed(rows))
+
+
+def counted_by_ncu(names: Sequence[str], backends: Sequence[str], slugs: list[str] | None, as_json: bool) -> None:
+    """Launches the twins under ncu and exits."""
+    from harness import hardware_counters
+
+    where(On.gpu)
+    twins = chosen_backends(list(backends), techniques.TWINS)
+    path = run_file("ncu")
+    rows = hardware_counters.run(hardware_counters.cases(names, twins, chosen_problems(slugs, ())), path)[1:]
+    conclude(rows, tables.hardware_counters, path, as_json)
+
+
 def show_failures(rows: Iterable[dict[str, Any]]) -> None:
     for text in tables.failures(rows):
         console.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
@@ -282,14 +304,18 @@ def inspect(
     arch: Arch = None,
     ptxas: Annotated[Ptxas, typer.Option(help="Triton's own assembler, or nvcc's for both.")] = Ptxas.bundled,
     on: Annotated[On, typer.Option("--on", help="cpu: run the CUDA twins here and count.")] = On.gpu,
+    ncu: Annotated[bool, typer.Option("--ncu", help="Launch the twins on the GPU here and count.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Registers, spills, shared memory and instructions of both twins, compiled here; needs no GPU.
 
     With --on cpu: bank conflicts, sectors, bytes and executions of every instruction of the CUDA twins, as they run.
+    With --ncu: bank conflicts, cache hit rates, occupancy and registers by the counters of the GPU.
     """
     from harness import inspection
 
+    if ncu:
+        counted_by_ncu(chosen(names), backends or ("cuda", "triton"), problem, as_json)
     if on is On.cpu:
         if arch or set(backends or ["cuda"]) != {"cuda"}:
             raise typer.BadParameter(
@@ -360,6 +386,33 @@ def check(
         console.print(tables.gates(gates))
         show_failures(gates)
     raise typer.Exit(tables.failed(gates))
+
+
+@app.command()
+def sanitize(
+    names: Names = None,
+    backends: Backends = None,
+    tool: Annotated[list[str] | None, typer.Option(help="memcheck, synccheck, racecheck, initcheck; all four.")] = None,
+    planted: Annotated[bool, typer.Option("--planted", help="Do the tools find bugs planted into kernels?")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Processes at once; as many as cores by default.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Launch every twin on a GPU under the tools of NVIDIA's compute-sanitizer, in many processes at once."""
+    from harness import sanitizer
+
+    for name in tool or ():
+        if name not in sanitizer.OPTIONS:
+            raise unknown("--tool", name, sanitizer.OPTIONS)
+    where(On.gpu)
+    tools = tool or list(sanitizer.OPTIONS)
+    if planted:
+        experiment, checks = "sanitizer_planted", sanitizer.planted(tools)
+    else:
+        twins = chosen_backends(backends or ["cuda", "triton"], techniques.TWINS)
+        cases = sanitizer.cases(chosen(names), twins)
+        experiment, checks = "sanitizer", [sanitizer.Check(case, name) for name in tools for case in cases]
+    path = run_file(experiment)
+    conclude(sanitizer.run(checks, experiment, path, jobs=jobs)[1:], tables.gates, path, as_json)
 
 
 @app.command()

@@ -76,6 +76,26 @@ def counters(rows: Rows) -> list[Table]:
     return tables
 
 
+def hardware_counters(rows: Rows) -> Table:
+    """What ncu counted of a launch: bank conflicts by address, then what the hardware says."""
+    columns = {
+        "wavefronts": "memory_l1_wavefronts_shared",
+        "registers": "launch__registers_per_thread",
+        "warps active %": "sm__warps_active.avg.pct_of_peak_sustained_active",
+        "L2 hits %": "lts__t_sector_hit_rate.pct",
+        "bytes from DRAM": "dram__bytes_read.sum",
+    }
+    table = Table("technique", "backend", "problem", "bank conflicts", *columns, box=box.SIMPLE_HEAD)
+    for row in rows:
+        if row["status"] == "passed":
+            metrics = row["details"]["metrics"]
+            conflicts = row["details"].get("totals", {}).get("bank_conflicts")
+            values = (conflicts, *(metrics.get(name) for name in columns.values()))
+            cells = ("" if value is None else f"{value:,.6g}" for value in values)
+            table.add_row(row["technique"], row["backend"], _slug(row), *cells)
+    return table
+
+
 def gates(rows: Rows) -> RenderableType:
     """Per technique and backend: how many problems passed, failed, were declined."""
     tally: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))

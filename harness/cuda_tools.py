@@ -1,0 +1,53 @@
+"""NVIDIA's own tools: where compute-sanitizer and ncu are, which versions they have, and how they are run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+HOW_TO_GET = {
+    "compute-sanitizer": "it comes with the CUDA toolkit (package cuda-sanitizer)",
+    "ncu": "it comes with the CUDA toolkit (package nsight-compute)",
+}
+
+
+def find(name: str) -> Path:
+    """The tool from PATH, $CUDA_HOME/bin or /usr/local/cuda/bin, in this order. Raises FileNotFoundError."""
+    folders = [os.environ.get("PATH", ""), "/usr/local/cuda/bin"]
+    if home := os.environ.get("CUDA_HOME"):
+        folders.insert(1, f"{home}/bin")
+    if found := shutil.which(name, path=os.pathsep.join(folders)):
+        return Path(found)
+    raise FileNotFoundError(
+        f"{name}: got none, expected one on PATH, in $CUDA_HOME/bin or in /usr/local/cuda/bin; {HOW_TO_GET[name]}"
+    )
+
+
+def version(tool: Path) -> str | None:
+    """2025.3.1.0 from the line `Version 2025.3.1.0 (...)` of `tool --version`; None where it says no such thing."""
+    said = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=60).stdout
+    lines = (line.split() for line in said.splitlines())
+    return next((words[1] for words in lines if words[:1] == ["Version"] and len(words) > 1), None)
+
+
+def run(command: Sequence[str], root: Path, variables: Mapping[str, str], log: Path, deadline: float) -> int | None:
+    """Runs a command on the packages of `root`, its output in `log`: the exit code, or None when it was not done within
+    `deadline` seconds and was killed with all that it had started."""
+    environment = {**os.environ, **variables, "PYTHONPATH": str(root)}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=root, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        return process.wait(deadline)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
