@@ -1,4 +1,4 @@
-"""What a run shows while it goes on, and how Ctrl-C ends it."""
+"""What a run shows while it goes on, and how Ctrl-C and SIGTERM end it."""
 
 from __future__ import annotations
 
@@ -45,23 +45,28 @@ class Progress:
 
 
 class Interrupts:
-    """Ctrl-C: the first asks to stop after the case in progress, the next raises KeyboardInterrupt at once."""
+    """Ctrl-C and SIGTERM: the first asks to stop after the case in progress, the next raises KeyboardInterrupt at once.
+
+    `exit_code` is what a shell expects of a process that ended for this: 130 after Ctrl-C, 143 after SIGTERM.
+    """
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
     def __init__(self) -> None:
         self.requested = False
+        self.exit_code = 0
 
     def __enter__(self) -> Interrupts:
-        self._main = threading.current_thread() is threading.main_thread()
-        if self._main:
-            self._before = signal.signal(signal.SIGINT, self._interrupt)
+        main = threading.current_thread() is threading.main_thread()
+        self._before = {number: signal.signal(number, self._interrupt) for number in self.SIGNALS if main}
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._main:
-            signal.signal(signal.SIGINT, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
-    def _interrupt(self, *_: object) -> None:
+    def _interrupt(self, number: int, _: object) -> None:
         if self.requested:
             raise KeyboardInterrupt
-        self.requested = True
-        print("\nfinishing the case in progress; Ctrl-C again stops at once", file=sys.stderr)
+        self.requested, self.exit_code = True, 128 + number
+        print("\nfinishing the case in progress; once more stops at once", file=sys.stderr)

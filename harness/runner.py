@@ -23,6 +23,8 @@ AGAIN_LIMIT = 0.005
 """Two timings of one kernel in one group should agree within this."""
 MEASURED = ("passed", "wrong", "implausible", "not_converged")
 """Statuses of a case that did not end its worker."""
+FINAL_TARGET = 0.002
+"""Relative error of the medians of a final group: what its ratios are built on is known better than the rest."""
 FINALISTS = 3
 """Tiles of one kernel that `tune` times properly."""
 
@@ -74,8 +76,8 @@ def run(
     `modes`: of timing; by default the experiment's on a GPU and none on a CPU. `selected` replaces the experiment's
     cases. `resume` skips what `path` already holds, unless it was interrupted. With `tuning` every cell gives one row,
     of kind tune, and only the FINALISTS tiles of each kernel that were fastest at the gate are timed. `repeats` go to
-    numerics.gate, `extra` to the worker's gate, `timing` are options of timing.time_group. Raises SystemExit(130) after
-    Ctrl-C: the first finishes the case in progress, the second marks it interrupted.
+    numerics.gate, `extra` to the worker's gate, `timing` are options of timing.time_group. Raises SystemExit after
+    Ctrl-C (130) or SIGTERM (143): the first finishes the case in progress, the second marks it interrupted.
     """
     earlier = results.read(path) if resume and path.exists() else []
     with results.Writer(path) as writer, Interrupts() as interrupts, Progress() as progress:
@@ -106,7 +108,7 @@ def run(
         finally:
             session.release()
     if interrupts.requested:
-        raise SystemExit(130)
+        raise SystemExit(interrupts.exit_code)
     return session.rows
 
 
@@ -177,7 +179,7 @@ class _Run:
         try:
             fields = worker.call("gate", case, str(case), self.gate_options, self.extra)
         except KeyboardInterrupt:
-            return {"status": "interrupted", "reason": "Ctrl-C during the gate"}
+            return {"status": "interrupted", "reason": "stopped during the gate"}
         except Failed as failure:
             return failure.fields
         expected = techniques.get(case.technique).mma if case.technique else None
@@ -268,7 +270,7 @@ class _Run:
             return
         members = [case for case in group if case not in earlier or earlier[case]["status"] in MEASURED]
         common = {"kind": self.kind, "mode": mode, "group": self.session.new_group()}
-        options = {**self.timing_options, "mode": mode}
+        options = {**({"target": FINAL_TARGET} if final else {}), **self.timing_options, "mode": mode}
 
         def write(case: Case, fields: Mapping[str, Any]) -> None:
             if final:
@@ -281,7 +283,7 @@ class _Run:
                 answer = self.session.worker(variables).call("time", labels, str(members[0]), options)
             except KeyboardInterrupt:
                 for case in members:
-                    write(case, {"status": "interrupted", "reason": "Ctrl-C while the group was timed"})
+                    write(case, {"status": "interrupted", "reason": "stopped while the group was timed"})
                 return
             except Failed as failure:
                 if not failure.partial:

@@ -21,6 +21,10 @@ from harness import clocks
 Call = Callable[[], object]
 Notify = Callable[[str, str], None]
 MODES = ("burst", "sustained")
+FEWEST = 10
+"""Samples below which no median is believed."""
+SLOW_ROUND = 0.1
+"""Seconds of a round after which FEWEST samples are enough: a kernel of 100 ms varies by less than 0.1%."""
 
 
 @dataclass
@@ -126,9 +130,9 @@ def time_group(
     *,
     stopwatch: Stopwatch,
     mode: str = "burst",
-    max_seconds: float = 10.0,
-    min_samples: int = 30,
-    target: float = 0.002,
+    max_seconds: float = 8.0,
+    min_samples: int = 20,
+    target: float = 0.003,
     limit: float = 0.005,
     preload_seconds: float = 2.0,
     queue: int | None = None,
@@ -138,7 +142,9 @@ def time_group(
 ) -> dict[str, Timing]:
     """Times `calls` (label -> zero-argument closure) until the relative error of every median is below `target`.
 
-    `max_seconds` caps the whole group (preloading apart); what is still above `limit` by then is `not_converged`.
+    Every call is in every round until the last one is known: what is left out of a round would not have met the others.
+    A median needs `min_samples`, or FEWEST where a round takes longer than SLOW_ROUND. `max_seconds` caps the whole
+    group (preloading apart); what is still above `limit` by then is `not_converged`.
     `mode`: "burst" keeps the card cool, one round of all calls at a time; "sustained" first runs each call alone for
     `preload_seconds`, then samples it at the clock that this leaves. `queue`: launches queued ahead of the GPU at once
     (default: all calls; 1 tells for certain which call broke the device). `source`: where clocks are read, if anywhere.
@@ -147,21 +153,25 @@ def time_group(
     if mode not in MODES:
         raise ValueError(f"mode: got {mode!r}, expected one of {', '.join(MODES)}")
     timings = {label: Timing() for label in calls}
+    fewest = min(FEWEST, min_samples)
 
-    def settled(label: str) -> bool:
+    def settled(label: str, enough: int = min_samples) -> bool:
         samples = timings[label].samples_ms
-        return len(samples) >= min_samples and relative_error(samples) < target
+        return len(samples) >= enough and relative_error(samples) < target
 
     with clocks.Sampler(source, now=stopwatch.now) as sampler:
         shuffled = random.Random(seed)
-        stopwatch.measure(list(calls.items()), notify)  # not kept: first launches load code
+        for batch in _batches(list(calls), queue or len(calls)):  # not kept: first launches load code
+            stopwatch.measure([(label, calls[label]) for label in batch], notify)
         if mode == "burst":
-            begin = stopwatch.now()
-            while not all(map(settled, calls)) and stopwatch.now() - begin < max_seconds:
+            begin, enough = stopwatch.now(), min_samples
+            while not all(settled(label, enough) for label in calls) and stopwatch.now() - begin < max_seconds:
                 started = stopwatch.now()
                 for batch in _batches(_shuffle(calls, shuffled), queue or len(calls)):
                     _sample(timings, calls, batch, stopwatch, notify)
-                _cool(sampler, stopwatch, busy=stopwatch.now() - started)
+                busy = stopwatch.now() - started
+                enough = fewest if busy > SLOW_ROUND else min_samples
+                _cool(sampler, stopwatch, busy=busy)
             summary = sampler.summary(begin, stopwatch.now())
             for timing in timings.values():
                 timing.clocks = summary
@@ -178,7 +188,6 @@ def time_group(
     for label, timing in timings.items():
         timing.launch_hidden = label not in stopwatch.exposed
         error = relative_error(timing.samples_ms)
-        fewest = min(10, min_samples)
         if len(timing.samples_ms) < fewest or error > limit:
             timing.status = "not_converged"
             timing.reason = (
@@ -209,12 +218,23 @@ def _sample(
 
 
 def _cool(sampler: clocks.Sampler, stopwatch: Stopwatch, *, busy: float) -> None:
-    """Rests three times as long as the last round worked, at most 50 ms, and longer while the power cap is near."""
+    """Rests three times as long as the last round worked, at most 50 ms, and up to 0.1 s longer while the power cap is
+    near.
+
+    The rests are most of a group's time and are what keeps an H200 at its highest clock: 1980 MHz at a quarter of the
+    time busy. NVML's power is an average over a second: to wait until it falls would be to wait for a second each time.
+    """
     stopwatch.sleep(min(3 * busy, 0.05))
-    for _ in range(25):
+    for _ in range(5):
         if not sampler.near_power_cap():
             return
         stopwatch.sleep(0.02)
+
+
+def launches_for(milliseconds: float) -> int:
+    """How many launches of a call of this length tell its host latency: 20, fewer where they would keep the GPU busy
+    for longer than 20 ms, 5 at least."""
+    return max(5, min(20, int(20 / max(milliseconds, 1e-3))))
 
 
 def host_latency(call: Call, *, synchronize: Call, launches: int = 20) -> float:

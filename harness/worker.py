@@ -14,6 +14,7 @@ import itertools
 import os
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -181,6 +182,7 @@ class Service:
         self._loader = loader
         self._on = on
         self._device = "cuda" if on == "gpu" else "cpu"
+        self._loaded: dict[Case, Any] = {}
         self.stage = "start"
 
     def now(self, stage: str, label: str | None) -> None:
@@ -258,7 +260,7 @@ class Service:
         for label, case in cases.items():
             self.now("load", label)
             out = outputs[label] = inputs.make_outputs(problem, self._device)
-            variant = self._loader.load(case, self._on)
+            variant = self._load(case)
             bound = variant.bind(*qkv, out.o, out.lse, scale=problem.scale, causal=problem.causal)
 
             def call(label: str = label, bound: Any = bound) -> None:
@@ -294,12 +296,21 @@ class Service:
                     if measure == "graph" and case.technique is None:
                         continue
                     self.now("launch", label)
+                    launches = timing.launches_for(statistics.median(timings[label].samples_ms))
                     rows[label].setdefault("call_us", {})[measure] = (
-                        timing.host_latency(calls[label], synchronize=self._synchronize)
+                        timing.host_latency(calls[label], synchronize=self._synchronize, launches=launches)
                         if measure == "launcher"
-                        else timing.graph_latency(calls[label])
+                        else timing.graph_latency(calls[label], launches=launches)
                     )
         return rows
+
+    def _load(self, case: Case) -> Any:
+        """The variant of a case, loaded once for all groups of its problem: a peer may compile for seconds."""
+        if any(other.problem != case.problem for other in self._loaded):
+            self._loaded.clear()
+        if case not in self._loaded:
+            self._loaded[case] = self._loader.load(case, self._on)
+        return self._loaded[case]
 
     def _synchronize(self) -> None:
         if self._device == "cuda":

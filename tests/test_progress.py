@@ -34,11 +34,12 @@ def test_bars_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     assert "one row" in err
 
 
-def test_the_first_ctrl_c_asks_and_the_second_insists() -> None:
-    before = signal.getsignal(signal.SIGINT)
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_first_signal_asks_and_the_second_insists(number: signal.Signals, exit_code: int) -> None:
+    before = signal.getsignal(number)
     with Interrupts() as interrupts:
-        signal.raise_signal(signal.SIGINT)
-        assert interrupts.requested
+        signal.raise_signal(number)
+        assert (interrupts.requested, interrupts.exit_code) == (True, exit_code)
         with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
+            signal.raise_signal(number)
+    assert signal.getsignal(number) is before

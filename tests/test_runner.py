@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import environment, results, runner, techniques, tiles
+from harness import environment, results, runner, techniques, tiles, worker
 from harness.problem import Experiment, Problem, Tile
 from harness.techniques import Technique
 from harness.worker import Deadlines, Worker
@@ -247,8 +247,8 @@ def test_the_tuned_tile_stands_for_its_rung_in_the_final_group(monkeypatch: pyte
     assert len([row for row in rows if row["kind"] == "timing"]) == 3 + 2
 
 
-def interrupted_run(path: Path, kernel: str, presses: int) -> list[dict]:
-    """Gates `kernel` and `right` in a Python of its own and presses Ctrl-C while `kernel` runs: its gate rows."""
+def interrupted_run(path: Path, kernel: str, *signals: signal.Signals) -> list[dict]:
+    """Gates `kernel` and `right` in a Python of its own and sends it signals while `kernel` runs: its gate rows."""
     script = f"""
 from pathlib import Path
 from tests import test_runner as t
@@ -261,23 +261,33 @@ with t.registered():
     while not (log.exists() and "asleep" in log.read_text()) and process.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    for _ in range(presses):
-        process.send_signal(signal.SIGINT)
+    for number in signals:
+        process.send_signal(number)
         time.sleep(0.3)
     errors = process.communicate(timeout=100)[1]
-    assert process.returncode == 130, errors
+    assert process.returncode == 128 + signals[0], errors
     assert "finishing the case in progress" in errors
     return [row for row in results.read(path) if row["kind"] == "gate"]
 
 
-def test_ctrl_c_finishes_the_case_in_progress(tmp_path: Path) -> None:
-    rows = interrupted_run(tmp_path / "run.jsonl", "slow", presses=1)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_finish_the_case_in_progress(tmp_path: Path, number: signal.Signals) -> None:
+    rows = interrupted_run(tmp_path / "run.jsonl", "slow", number)
     assert [(row["technique"], row["status"]) for row in rows] == [("slow", "passed")]
 
 
 def test_a_second_ctrl_c_marks_the_case_interrupted(tmp_path: Path) -> None:
-    rows = interrupted_run(tmp_path / "run.jsonl", "sleeps", presses=2)
+    rows = interrupted_run(tmp_path / "run.jsonl", "sleeps", signal.SIGINT, signal.SIGINT)
     assert [(row["technique"], row["status"]) for row in rows] == [("sleeps", "interrupted")]
+
+
+def test_a_tile_that_does_not_fit_is_declined_and_costs_no_process() -> None:
+    class OutOfResources(Exception):  # as triton.runtime.errors names it
+        pass
+
+    status = worker.status_of(OutOfResources("out of resource: shared memory, Required: 262144"), "launch")
+    assert status == "unsupported"
+    assert status in worker.HARMLESS
 
 
 def test_a_worker_that_cannot_start_is_nobodys_fault(tmp_path: Path) -> None:
