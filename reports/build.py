@@ -18,11 +18,15 @@ from markupsafe import Markup
 from harness import scorecard
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS
-from reports import drawing, figures, listing, pages
+from reports import drawing, figures, guide, listing, pages
 from reports.dataset import Dataset, load, tile_slug
 
 ROOT = Path(__file__).resolve().parent
-GUIDE = {"reading": "How to read this report"}
+GUIDE: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
+    "reading": ("How to read this report", dict),
+    "cpu": ("Run the kernels on a CPU", guide.cpu),
+}
+"""Page -> its title and what makes its variables."""
 
 Progress = Callable[[int, int, str], None]
 
@@ -45,22 +49,23 @@ def build(
     datasets = load(recorded, runs, scorecard.checkout_hashes() if hashes is None else hashes)
     timed = [data for data in datasets if any(data.timings())]
     main = timed[0] if timed else None
-    here = [data for data in datasets if not data.recorded and data is not main]
+    asked = sorted(datasets, key=lambda data: (data.recorded, data is not main))
 
     jobs: list[tuple[str, str, Callable[[], dict[str, Any]]]] = [
         ("index.html", "index.html", lambda: {**pages.index(main), "others": timed[1:]}),
     ]
     for ladder in LADDERS.values():
-        jobs.append((f"ladder/{ladder.name}.html", "ladder.html", partial(pages.ladder, main, here, ladder)))
+        jobs.append((f"ladder/{ladder.name}.html", "ladder.html", partial(pages.ladder, main, asked, ladder)))
     for technique in TECHNIQUES:
         name = f"technique/{technique.name}.html"
-        jobs.append((name, "technique.html", partial(pages.technique, main, here, technique)))
+        jobs.append((name, "technique.html", partial(pages.technique, main, asked, technique)))
+    jobs.append(("evidence/correctness.html", "correctness.html", partial(pages.correctness, datasets)))
     experiments = [(data, name) for data in datasets for name in data.experiments()]
     for data, name in experiments:
         path = experiment_path(data, name, main)
         jobs.append((path, "experiment.html", partial(pages.experiment, data, name)))
-    for name in GUIDE:
-        jobs.append((f"guide/{name}.html", f"guide_{name}.html", dict))
+    for name, (_, context) in GUIDE.items():
+        jobs.append((f"guide/{name}.html", f"guide_{name}.html", context))
 
     environment = _environment(main)
     environment.globals["experiments"] = [(experiment_path(d, n, main), n, d) for d, n in experiments]
@@ -95,7 +100,7 @@ def _environment(main: Dataset | None) -> Environment:
         "style": Markup(style),
         "techniques": TECHNIQUES,
         "ladders": LADDERS,
-        "guide": GUIDE,
+        "guide": {name: title for name, (title, _) in GUIDE.items()},
         "twins": TWINS,
         "label": drawing.label,
         "cell_title": figures.cell_title,

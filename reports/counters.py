@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
@@ -124,15 +125,15 @@ def metric(row: Row, name: str) -> float | None:
 
 def table(which: Counted, parent: Counted | None) -> list[tuple[str, str, str]]:
     """Lines (name, this kernel, its parent): bytes by path, instructions, conflicts, coalescing; without empty ones."""
-    lines = [(name, _bytes(which.totals, path), _bytes(parent and parent.totals, path)) for path, name in PATHS.items()]
-    for name, starts in COUNTS.items():
-        ours, theirs = _executed(which.totals, starts), _executed(parent and parent.totals, starts)
-        lines.append((name, _count(ours), _count(theirs)))
-    for name, title in (("wavefronts", "passes over the banks"), ("bank_conflicts", "of these, bank conflicts")):
-        lines.append((title, _on_banks(which, name), _on_banks(parent, name)))
-    kept = [(name, *values) for name, *values in lines if any(value not in ("0", "–") for value in values)]
-    fetched = ("bytes of the 32-byte sectors that lanes touched", _used(which), _used(parent) if parent else "–")
-    return [*kept, (fetched[0] + ", used", *fetched[1:])]
+    counts: list[tuple[str, Callable[[Counted | None], str]]] = [
+        *((name, partial(_moved, path=path)) for path, name in PATHS.items()),
+        *((name, partial(_issued, starts=starts)) for name, starts in COUNTS.items()),
+        ("passes over the banks", partial(_on_banks, name="wavefronts")),
+        ("of these, bank conflicts", partial(_on_banks, name="bank_conflicts")),
+        ("bytes of the 32-byte sectors that lanes touched, used", _used),
+    ]
+    lines = [(name, count(which), count(parent)) for name, count in counts]
+    return [line for line in lines if {*line[1:]} - {"0", "–"}]
 
 
 def pictures(which: Counted) -> list[tuple[dict[str, Any], Markup]]:
@@ -201,13 +202,16 @@ def _rows(datasets: Sequence[Dataset], technique: str, on: str, backend: str = "
     ]
 
 
-def _executed(totals: Mapping[str, Any] | None, starts: tuple[str, ...]) -> int:
-    executions = (totals or {}).get("executions", {})
-    return sum(count for mnemonic, count in executions.items() if mnemonic.startswith(starts))
+def _executed(totals: Mapping[str, Any], starts: tuple[str, ...]) -> int:
+    return sum(count for mnemonic, count in totals["executions"].items() if mnemonic.startswith(starts))
 
 
-def _bytes(totals: Mapping[str, Any] | None, path: str) -> str:
-    return _count((totals or {}).get("bytes", {}).get(path, 0))
+def _moved(which: Counted | None, path: str) -> str:
+    return _count(which.totals["bytes"].get(path, 0)) if which else "–"
+
+
+def _issued(which: Counted | None, starts: tuple[str, ...]) -> str:
+    return _count(_executed(which.totals, starts)) if which else "–"
 
 
 def _on_banks(which: Counted | None, name: str) -> str:
@@ -217,10 +221,10 @@ def _on_banks(which: Counted | None, name: str) -> str:
     return _count(which.totals[name])
 
 
-def _used(which: Counted) -> str:
-    sectors = which.totals["sectors"]
-    return f"{100 * which.totals['least_sectors'] / sectors:.0f}%" if sectors else "–"
+def _used(which: Counted | None) -> str:
+    sectors = which.totals["sectors"] if which else 0
+    return f"{100 * which.totals['least_sectors'] / sectors:.0f}%" if which and sectors else "–"
 
 
-def _count(value: int | None) -> str:
-    return "–" if value is None else f"{value:,}".replace(",", "\u2009")
+def _count(value: int) -> str:
+    return f"{value:,}".replace(",", "\u2009")

@@ -47,7 +47,7 @@ def listing(technique: Technique, language: str, root: Path = sources.ROOT) -> L
     text = path.read_text()
     return Listing(
         path.relative_to(root).as_posix(),
-        _html(text, LEXERS[path.suffix]),
+        highlighted(text, LEXERS[path.suffix]),
         len(text.splitlines()),
         sources.lines_of_code(path),
         sources.same_program(technique.path, language, root),
@@ -66,7 +66,7 @@ def diff(parent: Technique, technique: Technique, language: str, root: Path = so
     return Diff(
         before,
         after,
-        _html("\n".join(lines), "diff"),
+        highlighted("\n".join(lines), "diff"),
         added=sum(line.startswith("+") for line in body),
         removed=sum(line.startswith("-") for line in body),
     )
@@ -79,5 +79,6 @@ def style() -> str:
     return f"{light}\n@media (prefers-color-scheme: dark) {{ @media screen {{\n{dark}\n}} }}"
 
 
-def _html(text: str, lexer: str) -> Markup:
+def highlighted(text: str, lexer: str) -> Markup:
+    """`text` in the language that pygments calls `lexer`, for a <pre class="code">."""
     return Markup(pygmentize(text, get_lexer_by_name(lexer, stripnl=False), HtmlFormatter(nowrap=True)))

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from harness import scorecard, sources, techniques
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS, Ladder, Technique
-from reports import counters, figures, listing, notes
+from reports import counters, evidence, figures, listing, notes
 from reports.dataset import Dataset, Point, Row, quartiles, tile_slug
 from reports.verdict import lead, verdict
 
@@ -62,13 +62,12 @@ def index(data: Dataset | None) -> dict[str, Any]:
     }
 
 
-def ladder(data: Dataset | None, here: Sequence[Dataset], which: Ladder) -> dict[str, Any]:
-    """`here`: datasets computed on this machine."""
+def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder) -> dict[str, Any]:
+    """`datasets`: all of them, in the order in which they are asked for counters."""
     rungs = rungs_of(which)
-    datasets = [dataset for dataset in (*here, data) if dataset]
-    evidence = {"steps": counters.conflict_steps(datasets)}
+    proofs = {"steps": counters.conflict_steps(datasets)}
     if data is None:
-        return {"ladder": which, "rungs": rungs, "figures": [], "tables": [], "holes": [], **evidence}
+        return {"ladder": which, "rungs": rungs, "figures": [], "tables": [], "holes": [], **proofs}
     tables, names = [], [rung.name for rung in rungs]
     for problem in data.problems(LADDER):
         for mode in data.modes(LADDER):
@@ -86,17 +85,18 @@ def ladder(data: Dataset | None, here: Sequence[Dataset], which: Ladder) -> dict
         "figures": ladder_figures(data, rungs),
         "tables": tables,
         "holes": group_holes(row for row in data.holes(LADDER) if row.get("technique") in (None, *names)),
-        **evidence,
+        **proofs,
     }
 
 
-def technique(data: Dataset | None, here: Sequence[Dataset], which: Technique) -> dict[str, Any]:
-    """`here`: datasets computed on this machine, whose machine code stands beside the recorded one."""
+def technique(data: Dataset | None, datasets: Sequence[Dataset], which: Technique) -> dict[str, Any]:
+    """`datasets`: all of them, those of this machine first: what was computed here stands before what was recorded."""
     parent = techniques.parent(which)
     context: dict[str, Any] = {
         "technique": which,
         "parent": parent,
         "children": [other for other in TECHNIQUES if techniques.parent(other) == which],
+        "findings": evidence.findings,
         "listings": {language: listing.listing(which, language) for language in ("cuda", "triton")},
         "diffs": {language: parent and listing.diff(parent, which, language) for language in ("cuda", "triton")},
         "verdict": None,
@@ -105,10 +105,10 @@ def technique(data: Dataset | None, here: Sequence[Dataset], which: Technique) -
         "note": None,
         "environments": [],
     }
-    sources_of_rows = [dataset for dataset in (*here, data) if dataset]
-    context["code"] = code_tables(sources_of_rows, which)
-    context["counters"] = counters_of(sources_of_rows, which, parent)
-    context["numerics"] = [table for dataset in sources_of_rows if (table := numerics_table(dataset, which))]
+    context["code"] = code_tables(datasets, which)
+    context["counters"] = counters_of(datasets, which, parent)
+    context["sanitized"] = evidence.sanitized(datasets, which)
+    context["numerics"] = [table for dataset in datasets if (table := numerics_table(dataset, which))]
     if data is None:
         return context
     problems = data.problems(LADDER)
@@ -145,6 +145,16 @@ def counters_of(datasets: Sequence[Dataset], which: Technique, parent: Technique
     }
 
 
+def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
+    return {
+        "matrices": evidence.matrices(datasets),
+        "sanitized": evidence.sanitizer_table(datasets),
+        "tools": evidence.TOOLS,
+        "findings": evidence.findings,
+        "group_holes": group_holes,
+    }
+
+
 def experiment(data: Dataset, name: str) -> dict[str, Any]:
     rows = [row for row in data.newest if row.get("experiment") == name]
     by_problem: dict[str, list[Row]] = {}
@@ -166,7 +176,7 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
 
 def question(name: str, root: Path = sources.ROOT) -> str:
     """The docstring of experiments/<name>.py; empty where there is no such file."""
-    path = root / "experiments" / f"{name}.py"
+    path = root / "experiments" / f"{name.removesuffix(scorecard.SHARED_PTXAS)}.py"
     return (ast.get_docstring(sources.parse(path)) or "") if path.is_file() else ""
 
 

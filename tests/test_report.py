@@ -13,15 +13,16 @@ import matplotlib
 import pytest
 
 from cuda_kernels.cpu_library import totals
-from harness import techniques
+from harness import articles, techniques
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES
-from reports import banks, build, counters, figures, notes
+from reports import banks, build, counters, evidence, figures, notes
 from reports.dataset import Dataset, load
 from tests import cpu_run
 from tests import synthetic_rows as synthetic
 
 Row = dict[str, Any]
+HERE = "computed here on a CPU by running the kernel, 2030-01-02"
 VOID = {"meta", "br", "link", "img", "input", "hr", "path", "use", "circle", "rect", "line"}
 
 
@@ -36,15 +37,17 @@ def write(folder: Path, rows: list[Row]) -> None:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("recorded")
-    write(root / "h200", synthetic.rows())
+    write(root / "h200", [*synthetic.rows(), *gates(), *sanitized()])
     return root
 
 
 @pytest.fixture(scope="module")
-def site(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("report") / "site"
+def site(recorded: Path, counted: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    fresh, output = folder / "fresh.jsonl", folder / "site"
+    fresh.write_text("".join(json.dumps(row) + "\n" for row in counted))
     start = time.monotonic()
-    index = build.build(output, recorded=recorded, runs=(), hashes=synthetic.hashes(), progress=lambda *_: None)
+    index = build.build(output, recorded=recorded, runs=[fresh], hashes=synthetic.hashes(), progress=lambda *_: None)
     assert time.monotonic() - start < 60
     assert index == output / "index.html"
     return output
@@ -94,10 +97,13 @@ class Page(HTMLParser):
 
 
 def test_pages_of_the_site(pages: dict[str, str]) -> None:
-    expected = {"index.html", "guide/reading.html", *(f"ladder/{name}.html" for name in LADDERS)}
+    expected = {"index.html", "evidence/correctness.html", *(f"ladder/{name}.html" for name in LADDERS)}
+    expected |= {f"guide/{name}.html" for name in ("cpu", "reading")}
     expected |= {f"technique/{technique.name}.html" for technique in TECHNIQUES}
-    expected |= {f"experiment/{name}.html" for name in ("ladder", "sequence_length", "tune")}
-    assert set(pages) == expected
+    experiments = ("ladder", "sequence_length", "tune", "correctness", "sanitizer", "counters-a-cpu-here")
+    expected |= {f"experiment/{name}.html" for name in experiments}
+    published = {f"experiment/{name}.html" for name in articles.names()}
+    assert set(pages) - published == expected
 
 
 def test_links_resolve_and_nothing_is_fetched(site: Path, pages: dict[str, str]) -> None:
@@ -121,7 +127,7 @@ def test_every_figure_says_where_its_rows_come_from(pages: dict[str, str]) -> No
     for name, text in pages.items():
         assert text.count("<svg") == text.count("<figcaption>") == text.count("<figure"), name
         for caption in re.findall(r"<figcaption>(.*?)</figcaption>", text):
-            assert caption == "recorded on NVIDIA H200, 2030-01-02, commit 0123456"
+            assert caption in ("recorded on NVIDIA H200, 2030-01-02, commit 0123456", HERE)
     assert pages["index.html"].count("<svg") == 8  # four problems, four kinds of sequence lengths
 
 
@@ -323,18 +329,13 @@ def test_phases_by_width() -> None:
     assert [banks.phases(which, 4)[0].passes for which in (addresses, same_word, one_bank)] == [1, 1, 32]
 
 
-def test_conflicts_are_shown_with_their_origin(tmp_path: Path, recorded: Path, counted: list[Row]) -> None:
-    fresh, output = tmp_path / "fresh.jsonl", tmp_path / "site"
-    fresh.write_text("".join(json.dumps(row) + "\n" for row in counted))
-    build.build(output, recorded=recorded, runs=[fresh], hashes=synthetic.hashes(), progress=lambda *_: None)
-    ladder = (output / "ladder/ampere.html").read_text()
-    here = "computed here on a CPU by running the kernel, 2030-01-02"
-    assert ladder.count(f"<figcaption>{here}") == 2
+def test_conflicts_are_shown_with_their_origin(pages: dict[str, str]) -> None:
+    ladder = pages["ladder/ampere.html"]
+    assert ladder.count(f"<figcaption>{HERE}") == 2
     assert "not recorded yet" in ladder
     assert "8 passes" in ladder
-    page = (output / "technique/xor_swizzle.html").read_text()
-    Page(page)
-    assert here in page
+    page = pages["technique/xor_swizzle.html"]
+    assert HERE in page
     assert re.search(r"<th>of these, bank conflicts</th><td class=\"n\">0</td><td class=\"n muted\">[^0]", page)
     assert re.search(r"no conflict</p>\s*<svg", page)
 
@@ -356,6 +357,67 @@ def test_ncu_stands_beside_the_count(counted: list[Row]) -> None:
 def test_counters_of_another_version_are_not_shown(counted: list[Row]) -> None:
     data = Dataset("a CPU", False, counted, {})
     assert counters.counted([data], "xor_swizzle") is None
+
+
+# Correctness
+
+
+def gate(technique: str, problem: Problem, **rest: Any) -> Row:
+    row = {"kind": "gate", "on": "gpu", "experiment": "correctness", "technique": technique, "backend": "cuda"}
+    row |= {"problem": problem.to_dict(), "source_sha256": synthetic.sha(technique, "cuda"), "status": "passed"}
+    return row | {"environment": synthetic.ENVIRONMENT["id"], "time": "2030-01-02T00:00:00Z"} | rest
+
+
+def sanitizer(technique: str, tool: str, *findings: str) -> Row:
+    row = gate(technique, synthetic.PROBLEMS[0], kind="sanitizer", experiment="sanitizer", mode=tool)
+    return row | {"status": "wrong" if findings else "passed", "reason": "it found", "details": {"findings": findings}}
+
+
+def sanitized() -> list[Row]:
+    return [sanitizer("scalar", "memcheck"), sanitizer("scalar", "racecheck", "a hazard at <kernel>", "another")]
+
+
+def gates() -> list[Row]:
+    small, long = Problem.square(2, 4, 512, 64, dtype="fp16"), Problem(2, 4, 2, 256, 512, 64, "fp16")
+    good = {"normal": {"max_abs": 0.004, "yardstick": 0.004}, "outliers": {"max_abs": 0.006, "yardstick": 0.004}}
+    bad = {"outliers": {"max_abs": None, "yardstick": 0.004}}
+    return [
+        gate("scalar", small, numerics=good),
+        gate("scalar", long, numerics={"normal": {"max_abs": 0.001, "yardstick": 0.004}}),
+        gate("xor_swizzle", small, numerics=good),
+        gate("xor_swizzle", long, status="wrong", reason="not finite on outliers <b>", numerics=bad),
+        gate("lean_instructions", small, status="unsupported", reason="declines"),
+    ]
+
+
+def test_the_gate_by_technique_and_cell() -> None:
+    (matrix,) = evidence.matrices([dataset([synthetic.ENVIRONMENT, *gates()])])
+    lines = {technique.name: (cells, whole) for technique, cells, whole in matrix.lines}
+    cell = ("fp16", 64, False, "bhsd")
+    assert (matrix.backend, matrix.cells, matrix.distributions) == ("cuda", [cell], ["normal", "outliers"])
+    cells, whole = lines["scalar"]
+    assert (whole.passed, whole.failed, cells[cell].worst) == (2, [], pytest.approx(1.5))
+    cells, whole = lines["xor_swizzle"]
+    assert (whole.passed, len(whole.failed), cells[cell].worst) == (1, 1, float("inf"))
+    assert (lines["lean_instructions"][1].declined, lines["lean_instructions"][1].passed) == (1, 0)
+    assert evidence.matrices([Dataset("NVIDIA H200", True, gates(), {})]) == []  # of another version
+
+
+def test_correctness_page(pages: dict[str, str]) -> None:
+    page = pages["evidence/correctness.html"]
+    for words in ("2 of 2", "1 of 2", "1.50", "declined", "not finite on outliers &lt;b&gt;", "2 findings", "clean"):
+        assert words in page, words
+    assert "a hazard at &lt;kernel&gt;" in page
+    technique = pages["technique/scalar.html"]
+    assert re.search(r"memcheck\s*clean", technique)
+    assert re.search(r"synccheck\s*<span class=\"muted\">not recorded yet", technique)
+
+
+def test_the_guide_prints_what_a_run_printed(pages: dict[str, str]) -> None:
+    text = pages["guide/cpu.html"]
+    assert "nobody can go on" in text
+    assert "git apply tests/planted/ring_wrong_phase_at_empty.patch" in text
+    assert "guide/cpu.html" in pages["index.html"]
 
 
 # Notes
