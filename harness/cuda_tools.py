@@ -38,7 +38,8 @@ def version(tool: Path) -> str | None:
 def run(command: Sequence[str], root: Path, variables: Mapping[str, str], log: Path, deadline: float) -> int | None:
     """Runs a command on the packages of `root`, its output in `log`: the exit code, or None when it was not done within
     `deadline` seconds and was killed with all that it had started."""
-    environment = {**os.environ, **variables, "PYTHONPATH": str(root)}
+    path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, **variables, "PYTHONPATH": path}
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, cwd=root, env=environment, stdout=output, stderr=output, start_new_session=True

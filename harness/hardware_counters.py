@@ -130,7 +130,7 @@ def profile(
     """One ncu over one process that launches the cases in order: case -> fields of its row."""
     tool = cuda_tools.find("ncu")
     asked, missing = available_metrics(tool)
-    request, result, report, log = (folder / name for name in ("request", "result", "report.ncu-rep", "log"))
+    request, result, report, log = (folder / name for name in ("request", "result", "report", "log"))
     request.write_text(json.dumps([single_launch.to_dict(case) for case in cases]))
     command = [
         *(str(tool), "--profile-from-start", "off", "--target-processes", "application-only"),
@@ -142,9 +142,9 @@ def profile(
     late = cuda_tools.run(command, ROOT, variables, log, deadline) is None
     said = scrub(log.read_text(errors="replace"))
     outcomes = [json.loads(line) for line in result.read_text().splitlines()] if result.is_file() else []
-    launches = raw_page(tool, report)
+    launches = raw_page(tool, report.with_suffix(".ncu-rep"))
     complaint = f"not done within {deadline:g} s" if late else errors(said)
-    common = {"tool_version": cuda_tools.version(tool), "clock_control": "none", "cache_control": "all"}
+    common: dict[str, Any] = {"tool_version": cuda_tools.version(tool), "clock_control": "none", "cache_control": "all"}
     if missing:
         common["missing"] = missing
     return {
@@ -165,7 +165,7 @@ def raw_page(tool: Path, report: Path) -> list[dict[str, str]]:
     """The launches of a report, in order, each by its columns: ID, Kernel Name, Block Size, Grid Size, metrics."""
     if not report.is_file():
         return []
-    command = [tool, "--import", str(report), "--csv", "--page", "raw", "--print-units", "base"]
+    command = [str(tool), "--import", str(report), "--csv", "--page", "raw", "--print-units", "base"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "LC_ALL": "C"})
     return parse(done.stdout)
 

@@ -1,11 +1,13 @@
 """One launch of one case in a process that does little else, for a tool that watches all that the process does.
 
-    python -m harness.single_launch REQUEST RESULT
+    python -m harness.single_launch REQUEST [RESULT]
 
-REQUEST is a JSON file, {"case": ..., "arch": ...}; RESULT gets {"status": ..., "reason": ...}. A CUDA kernel runs
-without torch: importing it costs more than all else, and its allocator would place tensors side by side. Each tensor
-is an allocation of its exact size, and the outputs are left as the driver gives them: whatever the kernel does not
-write was never written.
+REQUEST is a JSON file, {"case": ..., "arch": ...}; RESULT gets {"status": ..., "reason": ...}. Without RESULT a CUDA
+kernel is built, so that the next process finds it, and nothing is launched.
+
+A CUDA kernel runs without torch: importing it costs more than all else, and its allocator would place tensors side by
+side. Each tensor is an allocation of its exact size, and the outputs are left as the driver gives them: what the kernel
+does not write was never written.
 """
 
 from __future__ import annotations
@@ -93,10 +95,15 @@ def strides(shape: Shape, layout: str) -> tuple[int, ...]:
     return tuple(step if size > 1 else 0 for size, step in zip(shape, steps, strict=False))
 
 
+def build(case: Case, arch: str) -> Path:
+    """The library of a CUDA kernel, built without torch. Raises variants.CompileError."""
+    return variants.build_cuda(case, arch, inline=False).library
+
+
 def launch_cuda(case: Case, arch: str) -> None:
     """Raises variants.CompileError, variants.LaunchError."""
     p = case.problem
-    library = ctypes.CDLL(str(variants.build_cuda(case, arch, inline=False).library))
+    library = ctypes.CDLL(str(build(case, arch)))
     driver = Driver()
     q, kv = (p.batch, p.heads, p.seq_q, p.head_dim), (p.batch, p.heads_kv, p.seq_kv, p.head_dim)
     o_bytes, lse_bytes = 2 * p.batch * p.heads * p.seq_q * p.head_dim, 4 * p.batch * p.heads * p.seq_q
@@ -165,4 +172,8 @@ def outcome(case: Case, arch: str) -> dict[str, str]:
 
 if __name__ == "__main__":
     asked = json.loads(Path(sys.argv[1]).read_text())
-    Path(sys.argv[2]).write_text(json.dumps(outcome(from_dict(asked["case"]), asked["arch"])))
+    case, arch = from_dict(asked["case"]), asked["arch"]
+    if len(sys.argv) > 2:
+        Path(sys.argv[2]).write_text(json.dumps(outcome(case, arch)))
+    else:
+        build(case, arch)

@@ -102,7 +102,7 @@ def fake_ncu(folder: Path, outcomes: list[dict[str, str]] | None, page: str, sai
         "assert sys.argv[sys.argv.index('--metrics') + 1] == 'lts__t_sector_hit_rate.pct,dram__bytes_read.sum'\n"
         f"print({said!r})\n"
         f"if {outcomes!r} is not None:\n"
-        "    open(sys.argv[sys.argv.index('--export') + 1], 'w')\n"
+        "    open(sys.argv[sys.argv.index('--export') + 1] + '.ncu-rep', 'w')\n"
         f"    open(sys.argv[-1], 'w').write({chr(10).join(map(json.dumps, outcomes or []))!r})\n"
     )
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
