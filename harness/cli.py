@@ -491,12 +491,13 @@ def assembled_by_nvcc(experiment: Experiment) -> Experiment:
     All its series run, so that every ratio has its pair among rows of this name; a CUDA kernel is built as ever.
     """
     from harness import machine_code
+    from harness.scorecard import SHARED_PTXAS
 
     try:
         os.environ.update(machine_code.shared_assembler())
     except FileNotFoundError as error:
         raise typer.BadParameter(str(error)) from None
-    return replace(experiment, name=f"{experiment.name}_shared_ptxas")
+    return replace(experiment, name=f"{experiment.name}{SHARED_PTXAS}")
 
 
 @app.command()

@@ -253,8 +253,7 @@ class _Run:
         for needed, group in groups.finals(cases, variables, milliseconds):
             others = [case for case in timed if case.technique and case not in group]
             if others or len({timed[case]["group"] for case in group}) > 1:
-                group = [anchor, *(case for case in group if case != anchor)] if anchor else group
-                self.time_group(group, needed, mode, final=True)
+                self.time_group(sorted(group, key=lambda case: case != anchor), needed, mode, final=True)
 
     def time_group(self, group: list[Case], variables: Mapping[str, str], mode: str, *, final: bool = False) -> None:
         """One interleaved group. A case that ends the worker loses its place; the others are timed anew without it.

@@ -27,6 +27,11 @@ ARTICLE = "article"
 """In place of a backend: the article's own code as quoted in the experiment, measured separately on one kind of GPU."""
 
 
+SHARED_PTXAS = "_shared_ptxas"
+"""How the name of an experiment ends in which nvcc's ptxas assembled Triton's code too: beside the headline, never in
+it."""
+
+
 @dataclass(frozen=True)
 class Promise:
     """A ratio that is followed over time: TFLOPS of `ours` over TFLOPS of `theirs`, both the best rung they have."""
@@ -85,6 +90,11 @@ def counts(row: Row, hashes: Hashes) -> bool:
 def is_final(row: Row) -> bool:
     """Whether the row is from a problem's final group, in which the fastest of each series met once more."""
     return bool((row.get("details") or {}).get("final"))
+
+
+def is_as_shipped(row: Row) -> bool:
+    """Whether each language was assembled by its own ptxas."""
+    return not (row.get("experiment") or "").endswith(SHARED_PTXAS)
 
 
 def is_reference_tile(row: Row) -> bool:

@@ -13,6 +13,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from harness import results
 from harness.problem import Problem, Tile
 
 FINE = ("passed", "unsupported")
@@ -114,9 +115,9 @@ def gates(rows: Rows) -> RenderableType:
 
 
 def timings(rows: Rows) -> Table:
-    """Median time and TFLOPS, fastest first within a problem."""
+    """Median time and TFLOPS, fastest first within a problem; what was timed in a second group, from that one."""
     table = Table("problem", "technique", "backend", "tile", "ms", "TFLOPS", "", box=box.SIMPLE_HEAD)
-    measured = [row for row in rows if row["kind"] == "timing"]
+    measured = {results.key(row): row for row in rows if row["kind"] == "timing"}.values()
     for row in sorted(measured, key=lambda row: (_slug(row), statistics.median(row.get("samples_ms") or [1e9]))):
         tile = Tile.from_dict(row["tile"]).slug if row.get("tile") else ""
         names = (_slug(row), row.get("technique") or "", row["backend"], tile)

@@ -603,10 +603,11 @@ def prebuild(cases: Iterable[Case], progress: Callable[[int, int, str], None] | 
             if progress:
                 progress(done, total, "(failed)" if future.exception() else future.result())
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    cores = len(os.sched_getaffinity(0))  # runs on several GPUs of a host share its cores by taskset
+    with ThreadPoolExecutor(cores) as pool:
         follow([pool.submit(_build_library, case, arch) for case in libraries.values()])
     for environment, group in programs.items():
-        jobs, spawn = min(len(group), os.cpu_count() or 1), multiprocessing.get_context("spawn")
+        jobs, spawn = min(len(group), cores), multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(jobs, spawn, initializer=_set_environment, initargs=(environment,)) as processes:
             follow([processes.submit(_compile_program, case, arch) for case in group.values()])
 

@@ -200,6 +200,7 @@ class Dataset:
             and arch in (None, row.get("arch"))
             and head_dim in (None, row["problem"]["head_dim"])
             and scorecard.is_current(row, self.hashes)
+            and scorecard.is_as_shipped(row)
         ]
         order = ("causal", "head_dim")
         return sorted(found, key=lambda row: (row["kind"] != "code", *(row["problem"][name] for name in order)))

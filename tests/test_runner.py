@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import environment, results, runner, techniques, tiles, worker
+from harness import environment, results, runner, tables, techniques, tiles, worker
 from harness.problem import Experiment, Problem, Tile
 from harness.techniques import Technique
 from harness.worker import Deadlines, Worker
@@ -160,6 +160,7 @@ def test_the_fastest_are_timed_once_more_together(timed: list[dict]) -> None:
     assert final[0]["group"] != ordinary["right"]["group"]
     assert final[1]["samples_ms"] != ordinary[fastest]["samples_ms"]
     assert timed[-1] == final[-1]
+    assert tables.timings(timed).row_count == len(ordinary), "once in the table"
 
 
 def test_what_was_alone_in_its_group_needs_no_final_one(tmp_path: Path) -> None:

@@ -91,6 +91,14 @@ def test_a_final_group_decides_even_where_the_fastest_rows_never_met() -> None:
     assert "cp_async_pipeline" in best["theirs_is"]
 
 
+def test_rows_of_one_assembler_for_both_languages_are_in_no_promise() -> None:
+    rows = synthetic.rows()
+    other = [{**row, "experiment": f"{row['experiment']}_shared_ptxas"} for row in rows if "experiment" in row]
+    assert entries([*rows, *other]) == entries(rows)
+    assert not any(map(scorecard.is_as_shipped, other))
+    assert all(map(scorecard.is_as_shipped, rows))
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
