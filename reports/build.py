@@ -15,9 +15,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness import scorecard
+from harness import articles, scorecard
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS
+from reports import articles as article_pages
 from reports import drawing, figures, guide, listing, pages
 from reports.dataset import Dataset, load, tile_slug
 
@@ -60,10 +61,15 @@ def build(
         name = f"technique/{technique.name}.html"
         jobs.append((name, "technique.html", partial(pages.technique, main, asked, technique)))
     jobs.append(("evidence/correctness.html", "correctness.html", partial(pages.correctness, datasets)))
-    experiments = [(data, name) for data in datasets for name in data.experiments()]
+    experiments: list[tuple[Dataset | None, str]] = [(data, name) for data in datasets for name in data.experiments()]
+    measured = main.experiments() if main else []
+    experiments += [(main, name) for name in articles.names() if name not in measured]
     for data, name in experiments:
         path = experiment_path(data, name, main)
-        jobs.append((path, "experiment.html", partial(pages.experiment, data, name)))
+        if data is None or (data is main and name in articles.names()):
+            jobs.append((path, "article.html", partial(article_pages.page, datasets, main, name)))
+        else:
+            jobs.append((path, "experiment.html", partial(pages.experiment, data, name)))
     for name, (_, context) in GUIDE.items():
         jobs.append((f"guide/{name}.html", f"guide_{name}.html", context))
 
@@ -79,9 +85,9 @@ def build(
     return output / "index.html"
 
 
-def experiment_path(data: Dataset, name: str, main: Dataset | None) -> str:
+def experiment_path(data: Dataset | None, name: str, main: Dataset | None) -> str:
     """experiment/ladder.html for the main dataset; others carry their GPU in the name."""
-    if data is main:
+    if data is None or data is main:
         return f"experiment/{name}.html"
     slug = "-".join("".join(c if c.isalnum() else " " for c in data.gpu.lower()).split())
     return f"experiment/{name}-{slug}-{'recorded' if data.recorded else 'here'}.html"
@@ -101,6 +107,7 @@ def _environment(main: Dataset | None) -> Environment:
         "techniques": TECHNIQUES,
         "ladders": LADDERS,
         "guide": {name: title for name, (title, _) in GUIDE.items()},
+        "articles": [articles.load(name) for name in articles.names()],
         "twins": TWINS,
         "label": drawing.label,
         "cell_title": figures.cell_title,

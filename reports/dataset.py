@@ -141,10 +141,14 @@ class Dataset:
         backend: str,
         mode: str = "burst",
         best: bool = False,
+        tile: Tile | None = None,
     ) -> Point:
-        """One rung (or peer, technique None) in one cell, at the registry's tile or at the committed best one."""
+        """One rung (or peer, technique None) in one cell: at `tile`, or else at the registry's tile or at the
+        committed best one."""
         rows = self._by_rung.get((experiment, problem.slug, technique, backend, mode), [])
-        wanted = [row for row in rows if scorecard.is_reference_tile(row) != best]
+        wanted = [
+            row for row in rows if (tile_slug(row) == tile.slug if tile else scorecard.is_reference_tile(row) != best)
+        ]
         passed = [row for row in wanted if row["status"] == "passed" and row.get("samples_ms")]
         current = [row for row in passed if scorecard.is_current(row, self.hashes)]
         if current:

@@ -63,11 +63,17 @@ def label(backend: str) -> str:
 
 
 def new_axes(width: float, height: float) -> tuple[Figure, Axes]:
+    figure, (axes,) = new_grid(1, 1, width, height)
+    return figure, axes
+
+
+def new_grid(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
+    """Several axes, row by row. `options` go to Figure.subplots."""
     sns.set_theme(context="notebook", style="whitegrid", rc=STYLE)
     figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots()
+    grid = figure.subplots(rows, columns, squeeze=False, **options)
     sns.despine(fig=figure, left=True, bottom=True)
-    return figure, axes
+    return figure, list(grid.flat)
 
 
 def whisker(axes: Axes, point: Point, row: float, color: str) -> None:

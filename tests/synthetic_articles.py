@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator
 from typing import Any
 
@@ -100,3 +101,8 @@ def heads(status: str = "passed") -> Row:
     if status != "passed":
         return row | {"reason": "no C++ compiler"}
     return row | {"details": {"seq": 256, "bin": 4, "heads": found}}
+
+
+def tflops_of(row: Row) -> float:
+    """Median TFLOPS of a row."""
+    return Problem.from_dict(row["problem"]).tflops(statistics.median(row["samples_ms"]))
