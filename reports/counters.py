@@ -15,9 +15,6 @@ from harness.techniques import Technique
 from reports import banks
 from reports.dataset import Dataset, Row
 
-MMA_FLOPS = 2 * 16 * 8 * 16
-"""Of one mma.m16n8k16."""
-
 CONFLICT_STEPS = ("mma_ldmatrix", "padded_rows", "xor_swizzle", "tma_loads", "tma_swizzle")
 """The rungs between which the layout of shared memory changes."""
 
@@ -44,17 +41,29 @@ PATHS = {
     "shared_to_global": "bytes, shared to global memory",
 }
 
+CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
+HIT_RATE = "lts__t_sector_hit_rate.pct"
+ACTIVE = "sm__warps_active.avg.pct_of_peak_sustained_active"
+OCCUPANCY = "sm__maximum_warps_per_active_cycle_pct"
 NCU = {
-    "sm__warps_active.avg.pct_of_peak_sustained_active": "occupancy, %",
-    "lts__t_sector_hit_rate.pct": "L2 hit rate, %",
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum": "bank conflicts, loads",
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum": "bank conflicts, stores",
+    "gpu__time_duration.sum": "time under ncu, ns",
+    CONFLICTS: "bank conflicts",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum": "bank conflicts of loads",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum": "bank conflicts of stores",
+    "smsp__inst_executed.sum": "instructions executed",
+    "smsp__inst_executed_op_ldsm.sum": "ldmatrix executed",
+    "sm__inst_executed_pipe_tensor_op_hmma.sum": "HMMA executed",
+    "sm__inst_executed_pipe_tensor_op_gmma.sum": "HGMMA executed",
+    ACTIVE: "warps active, % of the most",
+    OCCUPANCY: "warps that fit, % of the most",
+    HIT_RATE: "L2 hit rate, %",
+    "dram__bytes_read.sum": "bytes read from DRAM",
+    "dram__bytes_write.sum": "bytes written to DRAM",
+    "launch__registers_per_thread": "registers a thread",
+    "launch__shared_mem_per_block": "shared memory a block, bytes",
+    "launch__waves_per_multiprocessor": "waves of blocks",
 }
 """ncu's metrics that pages name, and what they are called there. Others are shown under their own names."""
-HMMA = ("sm__inst_executed_pipe_tensor_op_hmma.sum", "smsp__inst_executed_pipe_tensor_op_hmma.sum")
-LOADS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum"
-HIT_RATE = "lts__t_sector_hit_rate.pct"
-OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
 
 
 @dataclass(frozen=True)
@@ -71,17 +80,6 @@ class Counted:
     @property
     def totals(self) -> Mapping[str, Any]:
         return self.row["details"]["totals"]
-
-    @property
-    def mma(self) -> int:
-        """What conflicts are divided by, so that counts of different problems compare."""
-        return _executed(self.totals, ("mma_m",))
-
-    @property
-    def loads(self) -> int:
-        """Bank conflicts of all loads from shared memory: what ncu counts too."""
-        loads = [site for site in self.sites if site.get("path") == "shared_to_registers"]
-        return sum(site.get("bank_conflicts", 0) for site in loads)
 
     @property
     def ldmatrix(self) -> list[dict[str, Any]]:
@@ -154,7 +152,7 @@ def conflict_steps(datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
                 "counted": found,
                 "site": worst,
                 "svg": banks.picture(worst, limit=2),
-                "ncu": _conflicts_by_ncu(datasets, name),
+                "ncu": _conflicts_by_ncu(datasets, name, scorecard.slug(found.row)),
             }
         )
     return steps
@@ -170,25 +168,17 @@ def hit_rates(datasets: Sequence[Dataset], names: Sequence[str]) -> list[tuple[T
     ]
 
 
-def _conflicts_by_ncu(datasets: Sequence[Dataset], technique: str) -> dict[str, Any] | None:
-    """ncu's count of the loads' conflicts: {conflicts, per_mma (None where nothing tells), row, where}."""
+def _conflicts_by_ncu(datasets: Sequence[Dataset], technique: str, problem: str) -> dict[str, Any] | None:
+    """ncu's counts on the problem of this slug: {where, by_address, by_hardware}, conflicts of all shared accesses.
+
+    `by_address` follows from the lanes' addresses, as the CPU's count does; `by_hardware` includes passes that were
+    lost to others (copies by TMA, operands of tensor cores). None where ncu gave none.
+    """
     for row, where in profiled(datasets, technique):
-        conflicts, issued = metric(row, LOADS), _mma(row)
-        if conflicts is not None:
-            return {
-                "conflicts": conflicts,
-                "per_mma": conflicts / issued if issued else None,
-                "row": row,
-                "where": where,
-            }
+        if scorecard.slug(row) == problem:
+            by_address = (row["details"].get("totals") or {}).get("bank_conflicts")
+            return {"where": where, "by_address": by_address, "by_hardware": metric(row, CONFLICTS)}
     return None
-
-
-def _mma(row: Row) -> float | None:
-    """mma.sync instructions that ncu saw or, without a mask, that the problem takes: 4096 FLOPs each."""
-    problem = Problem.from_dict(row["problem"])
-    counted = next((value for name in HMMA if (value := metric(row, name)) is not None), None)
-    return counted if counted is not None or problem.causal else problem.flops / MMA_FLOPS
 
 
 def _rows(datasets: Sequence[Dataset], technique: str, on: str, backend: str = "cuda") -> list[tuple[Dataset, Row]]:

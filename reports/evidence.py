@@ -13,7 +13,7 @@ from harness.techniques import TECHNIQUES, TWINS, Technique
 from reports.dataset import Dataset, Row
 
 EXPERIMENT = "correctness"
-TOOLS = ("memcheck", "synccheck", "racecheck")
+TOOLS = ("memcheck", "synccheck", "racecheck", "initcheck")
 
 Cell = tuple[str, int, bool, str]
 """dtype, head_dim, causal, layout."""
@@ -75,25 +75,50 @@ def matrices(datasets: Sequence[Dataset]) -> list[Matrix]:
     return found
 
 
-def sanitized(datasets: Sequence[Dataset], technique: Technique) -> dict[str, Row]:
-    """Tool -> its newest row about the checkout's CUDA twin; a row with findings before one without."""
-    newest: dict[str, Row] = {}
+@dataclass(frozen=True)
+class Sanitized:
+    """What one tool says of one CUDA twin, over the problems that it was run on."""
+
+    rows: list[Row]
+
+    @property
+    def passed(self) -> int:
+        return sum(row["status"] == "passed" for row in self.rows)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Of all that is not a pass, each once: status and reason, then what the tool found."""
+        failed = [row for row in self.rows if row["status"] != "passed"]
+        told = [f"{row['status']}: {row.get('reason')}" for row in failed]
+        return list(dict.fromkeys([*told, *(line for row in failed for line in findings(row))]))
+
+
+def sanitized(datasets: Sequence[Dataset], technique: Technique) -> dict[str, Sanitized]:
+    """Tool -> what it says of the checkout's CUDA twin."""
+    found: dict[str, list[Row]] = {}
     for row in _sanitizer_rows(datasets):
-        if row.get("technique") == technique.name:
-            tool, known = row["mode"], newest.get(row["mode"])
-            if known is None or (row["status"] != "passed", row["time"]) > (known["status"] != "passed", known["time"]):
-                newest[tool] = row
-    return newest
+        if (row.get("technique"), row["backend"]) == (technique.name, "cuda") and not _planted(row):
+            found.setdefault(row["mode"], []).append(row)
+    return {tool: Sanitized(rows) for tool, rows in found.items()}
 
 
-def sanitizer_table(datasets: Sequence[Dataset]) -> list[tuple[Technique, dict[str, Row]]]:
+def sanitizer_table(datasets: Sequence[Dataset]) -> list[tuple[Technique, dict[str, Sanitized]]]:
     return [(technique, tools) for technique in TECHNIQUES if (tools := sanitized(datasets, technique))]
+
+
+def planted(datasets: Sequence[Dataset]) -> list[Row]:
+    """Rows about kernels with a planted bug: passed where the tool found it."""
+    rows = [row for row in _sanitizer_rows(datasets) if _planted(row)]
+    return sorted(rows, key=lambda row: (TOOLS.index(row["mode"]), _planted(row)))
 
 
 def findings(row: Row) -> list[str]:
     """What a sanitizer found, a line each."""
-    found = (row.get("details") or {}).get("findings") or []
-    return [found] if isinstance(found, str) else [item if isinstance(item, str) else str(item) for item in found]
+    return list((row.get("details") or {}).get("findings") or [])
+
+
+def _planted(row: Row) -> str | None:
+    return (row.get("details") or {}).get("planted")
 
 
 def _matrix(where: str, backend: str, rows: Iterable[Row]) -> Matrix:

@@ -96,7 +96,6 @@ def technique(data: Dataset | None, datasets: Sequence[Dataset], which: Techniqu
         "technique": which,
         "parent": parent,
         "children": [other for other in TECHNIQUES if techniques.parent(other) == which],
-        "findings": evidence.findings,
         "listings": {language: listing.listing(which, language) for language in ("cuda", "triton")},
         "diffs": {language: parent and listing.diff(parent, which, language) for language in ("cuda", "triton")},
         "verdict": None,
@@ -108,6 +107,7 @@ def technique(data: Dataset | None, datasets: Sequence[Dataset], which: Techniqu
     context["code"] = code_tables(datasets, which)
     context["counters"] = counters_of(datasets, which, parent)
     context["sanitized"] = evidence.sanitized(datasets, which)
+    context["tools"] = evidence.TOOLS
     context["numerics"] = [table for dataset in datasets if (table := numerics_table(dataset, which))]
     if data is None:
         return context
@@ -150,7 +150,7 @@ def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "matrices": evidence.matrices(datasets),
         "sanitized": evidence.sanitizer_table(datasets),
         "tools": evidence.TOOLS,
-        "findings": evidence.findings,
+        "planted": evidence.planted(datasets),
         "group_holes": group_holes,
     }
 

@@ -100,8 +100,8 @@ def test_pages_of_the_site(pages: dict[str, str]) -> None:
     expected = {"index.html", "evidence/correctness.html", *(f"ladder/{name}.html" for name in LADDERS)}
     expected |= {f"guide/{name}.html" for name in ("cpu", "reading")}
     expected |= {f"technique/{technique.name}.html" for technique in TECHNIQUES}
-    experiments = ("ladder", "sequence_length", "tune", "correctness", "sanitizer", "counters-a-cpu-here")
-    expected |= {f"experiment/{name}.html" for name in experiments}
+    experiments = ("ladder", "sequence_length", "tune", "correctness", "sanitizer", "sanitizer_planted")
+    expected |= {f"experiment/{name}.html" for name in (*experiments, "counters-a-cpu-here")}
     published = {f"experiment/{name}.html" for name in articles.names()}
     assert set(pages) - published == expected
 
@@ -342,15 +342,17 @@ def test_conflicts_are_shown_with_their_origin(pages: dict[str, str]) -> None:
 
 def test_ncu_stands_beside_the_count(counted: list[Row]) -> None:
     cpu = Dataset("a CPU", False, counted, synthetic.hashes())
-    big = synthetic.PROBLEMS[0]
-    mma = big.flops / counters.MMA_FLOPS
-    rows = [synthetic.ENVIRONMENT, by_ncu("mma_ldmatrix", big, **{counters.LOADS: 18.0 * mma, counters.HIT_RATE: 71.0})]
-    steps = counters.conflict_steps([cpu, dataset(rows)])
+    same, big = Problem.from_dict(counted[1]["problem"]), synthetic.PROBLEMS[0]
+    hit = by_ncu("mma_ldmatrix", big, **{counters.CONFLICTS: 5.0, counters.HIT_RATE: 71.0})
+    conflicts = by_ncu("mma_ldmatrix", same, **{counters.CONFLICTS: 18.0})
+    conflicts["details"]["totals"] = {"bank_conflicts": 17.0}
+    gpu = dataset([synthetic.ENVIRONMENT, hit, conflicts])
+    steps = counters.conflict_steps([cpu, gpu])
     assert [step["technique"].name for step in steps] == ["mma_ldmatrix", "xor_swizzle"]
-    assert steps[0]["ncu"]["per_mma"] == pytest.approx(18.0)
+    assert (steps[0]["ncu"]["by_address"], steps[0]["ncu"]["by_hardware"]) == (17.0, 18.0)
     assert steps[0]["counted"].conflicts_per_ldmatrix > steps[1]["counted"].conflicts_per_ldmatrix == 0
     assert steps[1]["ncu"] is None
-    ((technique, _, rate, _),) = counters.hit_rates([dataset(rows)], ["mma_ldmatrix", "xor_swizzle"])
+    ((technique, _, rate, _),) = counters.hit_rates([gpu], ["mma_ldmatrix", "xor_swizzle"])
     assert (technique.name, rate) == ("mma_ldmatrix", 71.0)
 
 
@@ -370,11 +372,17 @@ def gate(technique: str, problem: Problem, **rest: Any) -> Row:
 
 def sanitizer(technique: str, tool: str, *findings: str) -> Row:
     row = gate(technique, synthetic.PROBLEMS[0], kind="sanitizer", experiment="sanitizer", mode=tool)
-    return row | {"status": "wrong" if findings else "passed", "reason": "it found", "details": {"findings": findings}}
+    return row | {
+        "status": "wrong" if findings else "passed",
+        "reason": "it found",
+        "details": {"findings": [*findings]},
+    }
 
 
 def sanitized() -> list[Row]:
-    return [sanitizer("scalar", "memcheck"), sanitizer("scalar", "racecheck", "a hazard at <kernel>", "another")]
+    bug = sanitizer("scalar", "synccheck") | {"experiment": "sanitizer_planted", "details": {"planted": "a_bug"}}
+    race = sanitizer("scalar", "racecheck", "a hazard at <kernel>", "another")
+    return [sanitizer("scalar", "memcheck"), race, bug]
 
 
 def gates() -> list[Row]:
@@ -405,7 +413,17 @@ def test_the_gate_by_technique_and_cell() -> None:
 
 def test_correctness_page(pages: dict[str, str]) -> None:
     page = pages["evidence/correctness.html"]
-    for words in ("2 of 2", "1 of 2", "1.50", "declined", "not finite on outliers &lt;b&gt;", "2 findings", "clean"):
+    for words in (
+        "2 of 2",
+        "1 of 2",
+        "1.50",
+        "declined",
+        "not finite on outliers &lt;b&gt;",
+        "3 findings",
+        "clean",
+        "0 of 1 clean",
+        "a_bug",
+    ):
         assert words in page, words
     assert "a hazard at &lt;kernel&gt;" in page
     technique = pages["technique/scalar.html"]
