@@ -17,11 +17,11 @@ from harness.worker import Deadlines
 
 @contextmanager
 def session(experiment: str, path: Path) -> Iterator[Session]:
-    """A session that writes rows about the GPU here to `path`. Raises SystemExit(130) after Ctrl-C."""
+    """A session that writes rows about the GPU here to `path`. Raises SystemExit after Ctrl-C or SIGTERM."""
     with results.Writer(path) as writer, Interrupts() as interrupts, Progress() as progress:
         yield Session(experiment, "gpu", writer, (), variants, Deadlines(), progress, interrupts)
     if interrupts.requested:
-        raise SystemExit(130)
+        raise SystemExit(interrupts.exit_code)
 
 
 def same_programs(cases: Iterable[Case]) -> dict[Case, list[Case]]:
