@@ -570,7 +570,8 @@ def scorecard(as_json: AsJson = False) -> None:
     table = Table("ratio", "GPU", "value", "worst cell", box=box.SIMPLE_HEAD)
     for entry in card["entries"]:
         value = f"{entry['value']:.3f}" if entry["value"] else f"incomplete: {entry['reason']}"
-        table.add_row(entry["name"], entry["gpu"], value, entry["worst_cell"] or "")
+        name = f"{entry['name']} (theirs quoted)" if entry["quoted"] else entry["name"]
+        table.add_row(name, entry["gpu"], value, entry["worst_cell"] or "")
     console.print(table)
 
 
