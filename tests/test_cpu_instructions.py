@@ -39,13 +39,20 @@ def device(request: pytest.FixtureRequest) -> str:
 
 
 def gpu_library(kernel: str, constants: dict[str, object]) -> ctypes.CDLL:
-    """The same kernel for sm_90a."""
+    """The same kernel for sm_90a, built anew when a source, a constant or the compiler changes."""
     tools, options = build.toolchain(), build.flags("sm_90a", constants)
-    library = build.BUILD / f"{kernel}-{hashlib.sha256(repr(options).encode()).hexdigest()[:16]}.so"
-    library.parent.mkdir(parents=True, exist_ok=True)
-    folders = [f"-I{build.HERE}", f"-I{KERNELS}", f"-L{tools.home / 'lib'}", f"-L{tools.home / 'lib64'}"]
-    command = [tools.bin / "nvcc", *options, *folders, "-Xcompiler=-fPIC", "-shared", KERNELS / f"{kernel}.cu"]
-    subprocess.run([*command, "-o", library], check=True, capture_output=True)
+    digest = hashlib.sha256(repr((options, tools)).encode())
+    for source in sorted([KERNELS / f"{kernel}.cu", *KERNELS.glob("*.cuh"), *(build.HERE / "ptx").glob("*.cuh")]):
+        digest.update(source.read_bytes())
+    library = build.BUILD / f"{kernel}-{digest.hexdigest()[:16]}.so"
+    if not library.is_file():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        folders = [f"-I{build.HERE}", f"-I{KERNELS}", f"-L{tools.home / 'lib'}", f"-L{tools.home / 'lib64'}"]
+        command = [tools.bin / "nvcc", *options, *folders, "-Xcompiler=-fPIC", "-shared", KERNELS / f"{kernel}.cu"]
+        partial = library.with_suffix(".partial.so")
+        done = subprocess.run([*command, "-o", partial], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        partial.replace(library)
     return ctypes.CDLL(str(library))
 
 
@@ -66,10 +73,12 @@ def launch(
     arguments.tensors[: len(tensors)] = [tensor.data_ptr() for tensor in placed]
     arguments.values[: len(values)] = values
     if device == "cuda":
-        assert gpu_library(kernel, constants).launch(ctypes.byref(arguments), None) == 0
+        code = gpu_library(kernel, constants).launch(ctypes.byref(arguments), None)
+        assert code == 0, torch.cuda.CudaError(code)
         torch.cuda.synchronize()
-        for (tensor, _), result in zip(tensors, placed, strict=True):
-            tensor.copy_(result)
+        for (tensor, use), result in zip(tensors, placed, strict=True):
+            if use != "in":
+                tensor.copy_(result)
         return ""
     library = Library(cpu_build.build(KERNELS / f"{kernel}.cu", constants, include=(KERNELS,)))
     library.configure(seed=seed)
@@ -133,7 +142,9 @@ def product(
 def test_wgmma(type_name: str, columns: int, swizzle: str, transpose: int, rs: int, device: str) -> None:
     said, d, expected = product(type_name, columns, swizzle, transpose, rs, device=device)
     assert said == ""
-    torch.testing.assert_close(d.double(), expected, rtol=1e-4, atol=1e-3)
+    # The hardware cuts the products of fp8 to 13 fractional bits below the largest one before it adds them.
+    coarse = device == "cuda" and type_name == "__nv_fp8_e4m3"
+    torch.testing.assert_close(d.double(), expected, rtol=1e-4, atol=5e-2 if coarse else 1e-3)
 
 
 @pytest.mark.parametrize(
