@@ -48,6 +48,7 @@ def test_steps_have_names_and_something_before_them(article: Article) -> None:
     for step in article.steps[1:]:
         before = article.before(step)
         assert before is not None
+        assert before.name == step.over or (not step.over and before.name == names[names.index(step.name) - 1])
         assert (before.technique, before.tile) != (step.technique, step.tile)
 
 
