@@ -108,10 +108,9 @@ def ncu_metrics(sites: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
     Both sides count a wavefront per pass over the 32 banks: 1 per 8x8 matrix of an ldmatrix without conflicts (4 for
     .x4), 1, 2 or 4 for 4, 8 or 16 bytes a lane. A bank conflict is a wavefront beyond these. The names with `sass`
-    count by patching the instructions and are exact. Their namesakes in hardware, l1tex__data_bank_conflicts_pipe_
-    lsu_mem_shared_op_ld and _op_st and l1tex__data_pipe_lsu_wavefronts_mem_shared, also count passes that were
-    repeated because something else was writing to the same memory, so they may exceed these; and _op_ld holds the
-    plain loads and ldmatrix together.
+    and memory_l1_* come from the addresses of the instructions, as ours do. Those of the hardware's own counters,
+    l1tex__data_*, also hold passes that were repeated because something else used the same memory, so they may be
+    larger; their _op_ld holds plain loads and ldmatrix together. No name counts bulk copies or operands of wgmma.
     """
     mnemonics = {
         "ldsm": "ldmatrix_",
@@ -135,4 +134,11 @@ def ncu_metrics(sites: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         conflicts, passes = (sum(site[name] for site in members) for name in ("bank_conflicts", "wavefronts"))
         found[f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{family}.sum"] = conflicts
         found[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{family}.sum"] = passes
-    return found
+    products = sum(site["executions"] for site in sites if site["mnemonic"].startswith("mma_m16n8k"))
+    sums = totals(sites)
+    return {
+        **found,
+        "memory_l1_wavefronts_shared": sums["wavefronts"],
+        "memory_l1_wavefronts_shared_ideal": sums["least_wavefronts"],
+        "sm__inst_executed_pipe_tensor_op_hmma.sum": products,
+    }

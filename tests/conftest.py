@@ -1,8 +1,10 @@
-"""GPU tests skip with the reason, caches stay inside the checkout, and the summary says where the time went."""
+"""GPU tests skip with the reason, caches stay inside the checkout, the summary says where the time went, and several
+processes share a run: `pytest -m full --shard 1/4`, `--shard 2/4`, ..."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -27,6 +29,21 @@ def why_no_gpu() -> str | None:
     if not torch.cuda.is_available():
         return "no NVIDIA GPU, or its driver is too old for this torch"
     return None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shard", metavar="I/N", help="Every Nth test from the Ith: N processes or machines share a run.")
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if shard := config.getoption("--shard"):
+        found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", shard)
+        if found is None or int(found[1]) > int(found[2]):
+            raise pytest.UsageError(f"--shard: got {shard!r}, expected I/N with I from 1 to N, such as 1/4")
+        chosen = items[int(found[1]) - 1 :: int(found[2])]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        items[:] = chosen
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
