@@ -5,7 +5,8 @@ when a report is made, never stored. The first row of a run has kind "environmen
 
 A row of kind "counters" on a CPU says what each instruction of a CUDA twin did to memory in one run: `details` are
 {"sites": [{file, line, column, mnemonic, path, width, executions, lanes, bytes, wavefronts, bank_conflicts,
-example_addresses, sectors, least_sectors, ...}], "totals": {...}} as cuda_kernels/cpu_library.py describes them.
+example_addresses, sectors, least_sectors, ...}], "totals": {...}, "ncu": {metric: what ncu should count}} as
+cuda_kernels/cpu_library.py describes them.
 """
 
 from __future__ import annotations

@@ -391,14 +391,14 @@ class CpuCudaVariant(Variant):
 
     def counters(self, inputs: Any, outputs: Any) -> dict[str, Any]:
         """The `details` of a row of kind `counters`, from one launch on packed tensors: `sites` as
-        cpu_library.Library.counters returns them, and their `totals`."""
+        cpu_library.Library.counters returns them, their `totals`, and what `ncu` should count."""
         from cuda_kernels import cpu_library
 
         self._options = {"counters": True, "os_threads": 1}  # in one order, so that the examples are repeatable
         q, k, v, o, lse = inputs.q, inputs.k, inputs.v, outputs.o, outputs.lse
         self.launch(q, k, v, o, lse, scale=self.problem.scale, causal=self.problem.causal)
         sites = self.library.counters()
-        return {"sites": sites, "totals": cpu_library.totals(sites)}
+        return {"sites": sites, "totals": cpu_library.totals(sites), "ncu": cpu_library.ncu_metrics(sites)}
 
     def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
         self._check(q, k, v, o, lse, scale, causal)

@@ -101,6 +101,7 @@ def test_inspect_on_a_cpu_gives_rows() -> None:
     assert row["status"] == "passed"
     assert row["problem"] == counting.PROBLEM.to_dict()
     assert row["details"]["totals"] == totals(row["details"]["sites"])
+    assert row["details"]["ncu"] == ncu_metrics(row["details"]["sites"])
     assert "arch" not in row
 
 
