@@ -271,9 +271,8 @@ with t.registered():
     return [row for row in results.read(path) if row["kind"] == "gate"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_sigterm_finish_the_case_in_progress(tmp_path: Path, number: signal.Signals) -> None:
-    rows = interrupted_run(tmp_path / "run.jsonl", "slow", number)
+def test_one_signal_finishes_the_case_in_progress(tmp_path: Path) -> None:
+    rows = interrupted_run(tmp_path / "run.jsonl", "slow", signal.SIGTERM)
     assert [(row["technique"], row["status"]) for row in rows] == [("slow", "passed")]
 
 
