@@ -41,6 +41,7 @@ PATHS = {
     "shared_to_global": "bytes, shared to global memory",
 }
 
+CONFLICT_LINE = "of these, bank conflicts"
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
 HIT_RATE = "lts__t_sector_hit_rate.pct"
 ACTIVE = "sm__warps_active.avg.pct_of_peak_sustained_active"
@@ -127,11 +128,11 @@ def table(which: Counted, parent: Counted | None) -> list[tuple[str, str, str]]:
         *((name, partial(_moved, path=path)) for path, name in PATHS.items()),
         *((name, partial(_issued, starts=starts)) for name, starts in COUNTS.items()),
         ("passes over the banks", partial(_on_banks, name="wavefronts")),
-        ("of these, bank conflicts", partial(_on_banks, name="bank_conflicts")),
+        (CONFLICT_LINE, partial(_on_banks, name="bank_conflicts")),
         ("bytes of the 32-byte sectors that lanes touched, used", _used),
     ]
     lines = [(name, count(which), count(parent)) for name, count in counts]
-    return [line for line in lines if {*line[1:]} - {"0", "–"}]
+    return [line for line in lines if {*line[1:]} - {"0", "–"} or line[0] == CONFLICT_LINE]
 
 
 def pictures(which: Counted) -> list[tuple[dict[str, Any], Markup]]:

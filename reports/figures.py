@@ -56,13 +56,13 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
     figure, axes = new_axes(WIDTH if embed else 8.0, 1.65 + 0.32 * len(rungs) + (0 if embed else 0.3))
     peak = data.speed_of_light()
     ends: dict[str, float] = {}
-    notes: dict[int, list[str]] = {}
+    notes: dict[int, dict[str, list[str]]] = {}
     for backend in TWINS:
         points = [data.point(experiment, problem, rung.name, backend) for rung in rungs]
         _climb(axes, points, backend)
         for row, point in enumerate(points):
             if point.kind == "hole":
-                notes.setdefault(row, []).append(f"{LABELS[backend]}: {point.reason.partition(':')[0]}")
+                notes.setdefault(row, {}).setdefault(point.reason.partition(":")[0], []).append(LABELS[backend])
         drawn = [point.tflops for point in points if point.tflops and point.counts]
         if drawn:
             ends[backend] = drawn[-1]
@@ -74,9 +74,12 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
     right = max([*ends.values(), *(value for value in peers.values() if value), peak or 0, 1]) * 1.03
     axes.set(xlim=(0, right), ylim=(len(rungs) - 0.5, -0.5), xlabel="TFLOPS", ylabel="")
     axes.set_yticks(range(len(rungs)), [rung.name for rung in rungs])
-    for row, texts in notes.items():
+    for row, reasons in notes.items():
         place = (peak or right) * 0.985
-        text = axes.text(place, row, "× " + ", ".join(texts), color=MUTED, size=8, ha="right", va="center")
+        told = ", ".join(
+            what if len(where) == len(TWINS) else f"{' and '.join(where)}: {what}" for what, where in reasons.items()
+        )
+        text = axes.text(place, row, f"× {told}", color=MUTED, size=7.5, ha="right", va="center")
         text.set_bbox({"facecolor": PAPER, "edgecolor": "none", "pad": 1})
     lines = {SHORT.get(name, label(name)): value for name, value in peers.items() if value}
     if peak:

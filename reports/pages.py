@@ -13,7 +13,7 @@ from markupsafe import Markup
 from harness import scorecard, sources, techniques
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS, Ladder, Technique
-from reports import counters, evidence, figures, listing, notes
+from reports import counters, evidence, figures, listing, notes, resources, tuning
 from reports.dataset import Dataset, Point, Row, quartiles, tile_slug
 from reports.verdict import lead, verdict
 
@@ -63,29 +63,49 @@ def index(data: Dataset | None) -> dict[str, Any]:
 
 
 def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder) -> dict[str, Any]:
-    """`datasets`: all of them, in the order in which they are asked for counters."""
+    """`datasets`: all of them, in the order in which they are asked for counters and machine code."""
     rungs = rungs_of(which)
-    proofs = {"steps": counters.conflict_steps(datasets)}
-    if data is None:
-        return {"ladder": which, "rungs": rungs, "figures": [], "tables": [], "holes": [], **proofs}
-    tables, names = [], [rung.name for rung in rungs]
-    for problem in data.problems(LADDER):
-        for mode in data.modes(LADDER):
-            rows = []
-            for rung in rungs:
-                points = {backend: data.point(LADDER, problem, rung.name, backend, mode) for backend in TWINS}
-                best = {backend: data.point(LADDER, problem, rung.name, backend, mode, best=True) for backend in TWINS}
-                gains = {backend: data.gain(LADDER, problem, rung, backend) for backend in TWINS}
-                rows.append((rung, points, best, gains))
-            peers = {name: data.point(LADDER, problem, None, name, mode) for name in peers_of(data, LADDER)}
-            tables.append((problem, mode, rows, peers))
+    names = [rung.name for rung in rungs]
     return {
         "ladder": which,
         "rungs": rungs,
-        "figures": ladder_figures(data, rungs),
-        "tables": tables,
-        "holes": group_holes(row for row in data.holes(LADDER) if row.get("technique") in (None, *names)),
-        **proofs,
+        "figures": ladder_figures(data, rungs) if data else [],
+        "tables": [ladder_table(data, problem, rungs) for problem in data.problems(LADDER)] if data else [],
+        "holes": group_holes(r for r in data.holes(LADDER) if r.get("technique") in (None, *names)) if data else [],
+        "steps": counters.conflict_steps(datasets),
+        "taken": resources.taken(datasets, rungs),
+        "arch": resources.ARCH,
+        "head_dim": resources.HEAD_DIM,
+        "hit_rates": counters.hit_rates(datasets, [name for name in resources.L2_ORDERS if name in names]),
+        "has_l2_orders": set(resources.L2_ORDERS) <= set(names),
+        "assembled": resources.assembled(data, LADDER, rungs) if data else [],
+    }
+
+
+def ladder_table(data: Dataset, problem: Problem, rungs: Sequence[Technique]) -> dict[str, Any]:
+    """One problem: per rung and twin the burst timing, the step, the sustained timing and the best tile; the peers."""
+
+    def points(name: str | None, backends: Sequence[str], mode: str = "burst", best: bool = False) -> dict[str, Point]:
+        return {backend: data.point(LADDER, problem, name, backend, mode, best=best) for backend in backends}
+
+    peers = peers_of(data, LADDER)
+    lines: list[dict[str, Any]] = [
+        {
+            "rung": rung,
+            "burst": points(rung.name, TWINS),
+            "sustained": points(rung.name, TWINS, "sustained"),
+            "best": points(rung.name, TWINS, best=True),
+            "gains": {backend: data.gain(LADDER, problem, rung, backend) for backend in TWINS},
+        }
+        for rung in rungs
+    ]
+    return {
+        "problem": problem,
+        "lines": lines,
+        "burst": points(None, peers),
+        "sustained": points(None, peers, "sustained"),
+        "has_sustained": "sustained" in data.modes(LADDER),
+        "has_best": any(point.counts for line in lines for point in line["best"].values()),
     }
 
 
@@ -103,6 +123,7 @@ def technique(data: Dataset | None, datasets: Sequence[Dataset], which: Techniqu
         "cells": [],
         "note": None,
         "environments": [],
+        "tuned": [],
     }
     context["code"] = code_tables(datasets, which)
     context["counters"] = counters_of(datasets, which, parent)
@@ -122,6 +143,7 @@ def technique(data: Dataset | None, datasets: Sequence[Dataset], which: Techniqu
     ]
     used = {point.row.get("environment") for *_, point in cells if point.row}
     context |= {
+        "tuned": tuning.tuned(data, LADDER, which),
         "verdict": verdict(data, LADDER, which),
         "step": svg and Figure(Markup(svg), data.provenance(), f"TFLOPS of {which.name} and of its parent"),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],

@@ -39,6 +39,8 @@ class Language:
     backend: str
     point: Point
     """At the headline problem."""
+    best: Point
+    """The same at the committed best tile."""
     gain: Gain | None
     program: str | None
     """The technique whose program it runs at the same tile: there is no lever."""
@@ -60,6 +62,15 @@ class Verdict:
     versus: Gain | None
     """Triton over CUDA, the same instruction class."""
     sentence: str = ""
+
+    @property
+    def holes(self) -> list[tuple[str, list[str]]]:
+        """Each hole once, with the languages that have it."""
+        found: dict[str, list[str]] = {}
+        for language in self.languages.values():
+            for hole in language.holes:
+                found.setdefault(hole, []).append(LABELS[language.backend])
+        return list(found.items())
 
 
 def verdict(data: Dataset, experiment: str, technique: Technique, root: Path = sources.ROOT) -> Verdict:
@@ -133,6 +144,7 @@ def _language(
     language = Language(
         backend,
         points[0] if points else Point("hole", reason="not measured"),
+        _best(data, experiment, problems, technique, backend),
         _gain([(gain.value, gain.linked) for gain in gains if gain]),
         next((point.program for point in points if point.program), None),
         missing_lever(technique, backend, root),
@@ -156,6 +168,12 @@ def _language(
         found = [row["call_us"][name] for row in rows if (row.get("call_us") or {}).get(name)]
         setattr(language, f"{name}_us", statistics.median(found) if found else None)
     return language
+
+
+def _best(data: Dataset, experiment: str, problems: list[Problem], technique: Technique, backend: str) -> Point:
+    if not problems:
+        return Point("hole", reason="not measured")
+    return data.point(experiment, problems[0], technique.name, backend, best=True)
 
 
 def _gain(values: list[tuple[float, bool]]) -> Gain | None:

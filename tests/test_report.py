@@ -14,9 +14,9 @@ import pytest
 
 from cuda_kernels.cpu_library import totals
 from harness import articles, techniques
-from harness.problem import Problem
+from harness.problem import Problem, Tile
 from harness.techniques import LADDERS, TECHNIQUES
-from reports import banks, build, counters, evidence, figures, notes
+from reports import banks, build, counters, evidence, figures, notes, resources, tuning
 from reports.dataset import Dataset, load
 from tests import cpu_run
 from tests import synthetic_rows as synthetic
@@ -359,6 +359,60 @@ def test_ncu_stands_beside_the_count(counted: list[Row]) -> None:
 def test_counters_of_another_version_are_not_shown(counted: list[Row]) -> None:
     data = Dataset("a CPU", False, counted, {})
     assert counters.counted([data], "xor_swizzle") is None
+
+
+# Tables of the ladder pages
+
+
+def test_what_a_rung_takes(counted: list[Row]) -> None:
+    hit = by_ncu("xor_swizzle", synthetic.PROBLEMS[0], **{counters.OCCUPANCY: 25.0, counters.ACTIVE: 18.5})
+    data = dataset([*synthetic.rows(), hit])
+    found = {item.technique.name: item for item in resources.taken([data], TECHNIQUES)}
+    assert set(found) == {technique.name for technique in TECHNIQUES}
+    swizzle = found["xor_swizzle"]
+    assert (swizzle.fits, swizzle.active, found["scalar"].fits) == (25.0, 18.5, None)
+    assert swizzle.codes["cuda"]["arch"] == "sm_90a"
+
+
+def test_the_shared_assembler_is_compared_over_anchors(data: Dataset) -> None:
+    assert resources.assembled(data, "ladder", TECHNIQUES) == []
+    faster = [
+        row | {"experiment": "ladder_shared_ptxas", "samples_ms": [ms / 1.1 for ms in row["samples_ms"]]}
+        if row.get("technique")
+        else row | {"experiment": "ladder_shared_ptxas"}
+        for row in synthetic.rows()
+        if (row["kind"], row.get("experiment")) == ("timing", "ladder") and row.get("samples_ms")
+        if row["backend"] in ("triton", "triton_native", "sdpa_cudnn")
+    ]
+    found = resources.assembled(dataset([*synthetic.rows(), *faster]), "ladder", TECHNIQUES)
+    names = {(item.technique.name, item.backend) for item in found}
+    assert ("mma_ldmatrix", "triton") in names
+    assert ("xor_swizzle", "triton") not in names  # another's program
+    assert all(item.gain == pytest.approx(1.1, rel=0.01) for item in found)
+
+
+def test_tiles_of_both_grids_and_of_the_own(data: Dataset) -> None:
+    technique = techniques.get("cp_async_pipeline")
+    assert tuning.tuned(data, "ladder", techniques.get("scalar")) == []
+    problem = synthetic.PROBLEMS[0]
+    base = next(row for row in synthetic.rows() if row["kind"] == "tune")
+    base |= {"time": "2030-01-03T00:00:00Z", "source_sha256": synthetic.sha(technique.name, "cuda"), "backend": "cuda"}
+    common, alone = Tile(64, 128, 1, 4), Tile(96, 48, 1, 6)
+    rows = [base | {"tile": tile.to_dict(), "samples_ms": [ms]} for tile, ms in ((common, 2.0), (alone, 1.5))]
+    screened = {name: value for name, value in base.items() if name != "samples_ms"}
+    rows.append(screened | {"tile": Tile(64, 32).to_dict(), "details": {"screened": "slower at the gate"}})
+    (cuda, triton) = tuning.tuned(dataset([*synthetic.rows(), *rows]), "ladder", technique)
+    assert cuda.common
+    assert (cuda.backend, cuda.own.tile, cuda.common.tile, len(cuda.rows)) == ("cuda", alone, common, 3)
+    assert cuda.own.tflops == pytest.approx(problem.tflops(1.5))
+    assert triton.backend == "triton"
+
+
+def test_burst_and_sustained_stand_side_by_side(pages: dict[str, str]) -> None:
+    text = pages["ladder/ampere.html"]
+    assert text.count('<th class="n">sustained</th>') == 3 * 4
+    assert "Triton as shipped" in text
+    assert text.count("Not recorded yet") >= 2  # L2 hit rates and the shared assembler
 
 
 # Correctness
