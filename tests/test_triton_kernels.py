@@ -62,7 +62,7 @@ def program(name: str) -> str:
 
 
 DISTINCT = [name for name in LADDER if program(name) == name]
-GENERAL = [name for name in DISTINCT if name in ("lean_instructions", "two_ctas_per_sm")]
+GENERAL = [name for name in DISTINCT if name in ("lean_instructions", "two_ctas_per_sm", "setmaxnreg_consumers")]
 CELLS = [f"{name} {arch}" for name in DISTINCT for arch in ARCHS[LADDER[name]]]
 
 
@@ -190,6 +190,17 @@ def renamed_copy() -> dict:
     return {"copy": normalized(copied.asm["ttgir"]), "original": normalized(original.asm["ttgir"])}
 
 
+def products_and_exps(*names: str) -> dict:
+    """Kernel -> the products, waits and exponentials of its main loop for wgmma, in order."""
+    problem, found = Problem(1, 2, 2, 4096, 4096, 128, "bf16", False), {}
+    for name in names:
+        compiled = kernel(name).specialize(problem, None, Tile(128, 128, 2, 8), "sm_90a").compile()
+        main_loop = compiled.asm["ttgir"].rpartition("scf.for")[2].partition("scf.yield")[0]
+        found[name] = re.findall(r"warp_group_(dot_wait|dot)|(?:math\.)(exp2)", main_loop)
+        found[name] = ["".join(match) for match in found[name]]
+    return found
+
+
 def jit_and_ahead(name: str) -> dict:
     """Triton's cache keys of what the JIT call compiles, under a driver that only names a GPU, and of `specialize`."""
     from triton.backends.compiler import GPUTarget
@@ -275,6 +286,12 @@ def test_k_and_v_arrive_by_the_tensor_memory_accelerator(compiled, name):
 def test_native_series_uses_wgmma_on_hopper():
     cells = [f"{name} sm_90a" for name in ("wmma", "exp2_softmax", "tma_loads", *GENERAL)]
     assert {found["mma"] for found in worker("compile_cells", *cells).values()} == {"wgmma"}
+
+
+def test_scores_of_the_next_tile_are_in_flight_during_a_softmax():
+    found = worker("products_and_exps", "two_ctas_per_sm", "setmaxnreg_consumers")
+    assert found["two_ctas_per_sm"] == ["dot", "dot_wait", "exp2", "exp2", "dot"]
+    assert found["setmaxnreg_consumers"] == ["dot", "dot_wait", "dot", "exp2", "exp2"]
 
 
 def test_warp_specialization_is_followed_on_one_architecture_only(compiled):
