@@ -286,8 +286,9 @@ class _Run:
                 return
             except Failed as failure:
                 if not failure.partial:
-                    if failure.fields["status"] == "cuda_error" and options.get("queue") != 1:
-                        options["queue"] = 1  # several launches were under way: find out whose it was, one by one
+                    if failure.stage == "launch" and options.get("queue") != 1:
+                        # Several launches were under way, and a host that waits at one may wait for another.
+                        options["queue"] = 1
                         continue
                     guilty = [labels[failure.label]] if failure.label else list(members)
                     for case in guilty:
