@@ -31,6 +31,7 @@ def test_a_planted_deadlock_is_told_in_full(tmp_path: Path) -> None:
     for folder in FOLDERS:
         ignored = shutil.ignore_patterns("__pycache__", "recorded", "runs", "site")
         shutil.copytree(CHECKOUT / folder, tmp_path / folder, ignore=ignored)
+    (CHECKOUT / "build").mkdir(exist_ok=True)  # the runtime, and what else is built, once
     (tmp_path / "build").symlink_to(CHECKOUT / "build")
     patch = CHECKOUT / "tests" / "planted" / "release_forgotten_by_a_warp.patch"
     subprocess.run(["git", "apply", str(patch)], cwd=tmp_path, check=True)
