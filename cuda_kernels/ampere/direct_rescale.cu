@@ -52,19 +52,19 @@ DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
   constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies at a time
   static_assert(TILE_ROWS % ROWS == 0);
   const int row = tid_x() / (HEAD_DIM / CHUNK), col = tid_x() % (HEAD_DIM / CHUNK) * CHUNK;
-  gmem += row * row_stride + col;
+  gmem += static_cast<int>(row * row_stride + col);  // 32 bits hold every offset inside a head
 #pragma unroll
   for (int i = 0; i < TILE_ROWS / ROWS; ++i, gmem += ROWS * row_stride)
     st_shared(tile_address(smem, row + i * ROWS, col), ld_global<uint4>(gmem));
 }
 
 KERNEL(THREADS, 1) direct_rescale(const AttentionArgs args) {
-  const BlockTile tile(args, ctaid_x(), ctaid_y());  // neighbours in launch order share no K and V
+  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // neighbours in launch order share no K and V
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
   const uint32_t v_smem = smem + SharedMemory::v;
-  const int warp = tid_x() / WARP_SIZE, lane = tid_x() % WARP_SIZE;
+  const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warp_row = warp * MMA_M;
 
   // Where this lane's row of the first 8x8 matrix of a fragment lies.
@@ -80,9 +80,8 @@ KERNEL(THREADS, 1) direct_rescale(const AttentionArgs args) {
   // load Q
   load_tile<BLOCK_M>(q_smem, tile.q(args), args.q_stride.seq);
 
-  const int key_tiles = ceil_div(tile.visible_keys(args), BLOCK_N);
-  for (int j = 0; j < key_tiles; ++j) {
-    const int kv_start = j * BLOCK_N;
+  const int keys = tile.visible_keys(args);
+  for (int kv_start = 0; kv_start < keys; kv_start += BLOCK_N) {
     // Without the fences the compiler keeps every address below in a register of its own.
     register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
     bar_sync();  // everybody is done with the previous K and V
@@ -157,7 +156,7 @@ KERNEL(THREADS, 1) direct_rescale(const AttentionArgs args) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = warp_row + group + half * 8;
-    const float inverse = row_sum[half] > 0.f ? 1.f / row_sum[half] : 0.f;
+    const float inverse = row_sum[half] > 0.f ? rcp_approx_ftz(row_sum[half]) : 0.f;
     Element* o = tile.o(args) + row * args.o_stride.seq;
 #pragma unroll
     for (int d = 0; d < O_TILES; ++d)
@@ -174,6 +173,6 @@ KERNEL(THREADS, 1) direct_rescale(const AttentionArgs args) {
 EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
 
 EXPORT int launch(const AttentionArgs* args, void* stream) {
-  const Grid grid{args->batch * args->heads, args->seq_q / BLOCK_M, 1};
+  const Grid grid{args->heads, args->batch, args->seq_q / BLOCK_M};
   return launch_kernel<direct_rescale>(grid, THREADS, SharedMemory::bytes, stream, *args);
 }

@@ -90,12 +90,12 @@ DEVICE void store_tile(Element* gmem, int64_t row_stride, uint32_t smem, int fir
 
 KERNEL(THREADS, 1) lean_instructions(const AttentionArgs args) {
   const LongestFirst order(args, ctaid_x());
-  const BlockTile tile(args, order.batch_head, order.q_tile);
+  const BlockTile tile(args, order.batch, order.head, order.q_tile);
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
   const uint32_t v_smem = smem + SharedMemory::v;
-  const int warp = tid_x() / WARP_SIZE, lane = tid_x() % WARP_SIZE;
+  const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warp_row = warp * WARP_ROWS;
   const int64_t k_row = tile.kv_row_stride(args.k_stride), v_row = tile.kv_row_stride(args.v_stride);
 
@@ -221,7 +221,7 @@ KERNEL(THREADS, 1) lean_instructions(const AttentionArgs args) {
     const int m = i / 2, half = i % 2;
     const int row = m * MMA_M + half * 8;
     const float sum = quad_reduce_sum(row_sum[m][half]);
-    const float inverse = sum > 0.f ? 1.f / sum : 0.f;
+    const float inverse = sum > 0.f ? rcp_approx_ftz(sum) : 0.f;
 #pragma unroll
     for (int d = 0; d < O_TILES; ++d)
       st_shared(advance(o_lane, row, d * MMA_N),

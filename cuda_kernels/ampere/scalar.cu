@@ -52,7 +52,7 @@ DEVICE float row_reduce_sum(float x) {
 }
 
 KERNEL(THREADS, 1) scalar(const AttentionArgs args) {
-  const BlockTile tile(args, ctaid_x(), ctaid_y());  // neighbours in launch order share no K and V
+  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // neighbours in launch order share no K and V
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
@@ -67,9 +67,8 @@ KERNEL(THREADS, 1) scalar(const AttentionArgs args) {
   // load Q
   load_tile<BLOCK_M>(q_smem, tile.q(args), args.q_stride.seq);
 
-  const int key_tiles = ceil_div(tile.visible_keys(args), BLOCK_N);
-  for (int j = 0; j < key_tiles; ++j) {
-    const int kv_start = j * BLOCK_N;
+  const int keys = tile.visible_keys(args);
+  for (int kv_start = 0; kv_start < keys; kv_start += BLOCK_N) {
     bar_sync();  // everybody is done with the previous K, V and P
     load_tile<BLOCK_N>(k_smem, tile.k(args) + kv_start * args.k_stride.seq, args.k_stride.seq);
     load_tile<BLOCK_N>(v_smem, tile.v(args) + kv_start * args.v_stride.seq, args.v_stride.seq);
@@ -136,7 +135,7 @@ KERNEL(THREADS, 1) scalar(const AttentionArgs args) {
   float* lse = tile.lse(args);
   for (int i = 0; i < ROWS; ++i) {
     const int row = ty + i * THREADS_Y;
-    const float inverse = row_sum[i] > 0.f ? 1.f / row_sum[i] : 0.f;
+    const float inverse = row_sum[i] > 0.f ? rcp_approx_ftz(row_sum[i]) : 0.f;
     for (int c = 0; c < DIMS; ++c)
       st_global(o + row * args.o_stride.seq + tx + c * THREADS_X, cvt_rn<Element>(o_regs[i][c] * inverse));
     if (tx == 0)
@@ -149,6 +148,6 @@ KERNEL(THREADS, 1) scalar(const AttentionArgs args) {
 EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
 
 EXPORT int launch(const AttentionArgs* args, void* stream) {
-  const Grid grid{args->batch * args->heads, args->seq_q / BLOCK_M, 1};
+  const Grid grid{args->heads, args->batch, args->seq_q / BLOCK_M};
   return launch_kernel<scalar>(grid, THREADS, SharedMemory::bytes, stream, *args);
 }

@@ -45,7 +45,7 @@ DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
   constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies at a time
   static_assert(TILE_ROWS % ROWS == 0);
   const int row = tid_x() / (HEAD_DIM / CHUNK), col = tid_x() % (HEAD_DIM / CHUNK) * CHUNK;
-  gmem += row * row_stride + col;
+  gmem += static_cast<int>(row * row_stride + col);  // 32 bits hold every offset inside a head
 #pragma unroll
   for (int i = 0; i < TILE_ROWS / ROWS; ++i, gmem += ROWS * row_stride)
     st_shared(smem + (row + i * ROWS) * ROW_BYTES + col * ELEMENT_BYTES, ld_global<uint4>(gmem));
@@ -62,7 +62,7 @@ DEVICE float row_reduce_sum(float x) {
 }
 
 KERNEL(THREADS, 1) vectorized_loads(const AttentionArgs args) {
-  const BlockTile tile(args, ctaid_x(), ctaid_y());  // neighbours in launch order share no K and V
+  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // neighbours in launch order share no K and V
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
@@ -77,9 +77,8 @@ KERNEL(THREADS, 1) vectorized_loads(const AttentionArgs args) {
   // load Q
   load_tile<BLOCK_M>(q_smem, tile.q(args), args.q_stride.seq);
 
-  const int key_tiles = ceil_div(tile.visible_keys(args), BLOCK_N);
-  for (int j = 0; j < key_tiles; ++j) {
-    const int kv_start = j * BLOCK_N;
+  const int keys = tile.visible_keys(args);
+  for (int kv_start = 0; kv_start < keys; kv_start += BLOCK_N) {
     bar_sync();  // everybody is done with the previous K, V and P
     load_tile<BLOCK_N>(k_smem, tile.k(args) + kv_start * args.k_stride.seq, args.k_stride.seq);
     load_tile<BLOCK_N>(v_smem, tile.v(args) + kv_start * args.v_stride.seq, args.v_stride.seq);
@@ -150,7 +149,7 @@ KERNEL(THREADS, 1) vectorized_loads(const AttentionArgs args) {
   float* lse = tile.lse(args);
   for (int i = 0; i < ROWS; ++i) {
     const int row = ty + i * THREADS_Y;
-    const float inverse = row_sum[i] > 0.f ? 1.f / row_sum[i] : 0.f;
+    const float inverse = row_sum[i] > 0.f ? rcp_approx_ftz(row_sum[i]) : 0.f;
     Vector<Element, DIMS> o_row;
     for (int c = 0; c < DIMS; ++c) o_row.x[c] = cvt_rn<Element>(o_regs[i][c] * inverse);
     st_global(o + row * args.o_stride.seq + tx * DIMS, o_row);
@@ -164,6 +163,6 @@ KERNEL(THREADS, 1) vectorized_loads(const AttentionArgs args) {
 EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
 
 EXPORT int launch(const AttentionArgs* args, void* stream) {
-  const Grid grid{args->batch * args->heads, args->seq_q / BLOCK_M, 1};
+  const Grid grid{args->heads, args->batch, args->seq_q / BLOCK_M};
   return launch_kernel<vectorized_loads>(grid, THREADS, SharedMemory::bytes, stream, *args);
 }

@@ -25,7 +25,6 @@ static_assert(BLOCK_M == WARPS * TILE && BLOCK_N % TILE == 0 && HEAD_DIM % (THRE
 static_assert(COLS == 2 || COLS == 4, "one access moves a thread's scores of a row");
 static_assert(STAGES == 1, "one buffer for K, one for V");
 
-constexpr int CHUNK = 16 / ELEMENT_BYTES;  // elements of a 16-byte access
 constexpr int ROW_BYTES = HEAD_DIM * ELEMENT_BYTES;
 constexpr int S_ROW_BYTES = BLOCK_N * 4;  // P takes the first half
 constexpr int O_ROW_BYTES = HEAD_DIM * 4;
@@ -45,15 +44,19 @@ struct alignas(N * sizeof(T)) Vector {
   T x[N];
 };
 
+// Address of an element of a tile of Q, K or V.
+DEVICE uint32_t tile_address(uint32_t smem, int row, int col) { return smem + row * ROW_BYTES + col * ELEMENT_BYTES; }
+
 template <int TILE_ROWS>
 DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
+  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements of a 16-byte access
   constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies at a time
   static_assert(TILE_ROWS % ROWS == 0);
   const int row = tid_x() / (HEAD_DIM / CHUNK), col = tid_x() % (HEAD_DIM / CHUNK) * CHUNK;
-  gmem += row * row_stride + col;
+  gmem += static_cast<int>(row * row_stride + col);  // 32 bits hold every offset inside a head
 #pragma unroll
   for (int i = 0; i < TILE_ROWS / ROWS; ++i, gmem += ROWS * row_stride)
-    st_shared(smem + (row + i * ROWS) * ROW_BYTES + col * ELEMENT_BYTES, ld_global<uint4>(gmem));
+    st_shared(tile_address(smem, row + i * ROWS, col), ld_global<uint4>(gmem));
 }
 
 // Over the 16 threads that share a row: half a warp.
@@ -67,12 +70,12 @@ DEVICE float row_reduce_sum(float x) {
 }
 
 KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
-  const BlockTile tile(args, ctaid_x(), ctaid_y());  // neighbours in launch order share no K and V
+  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // neighbours in launch order share no K and V
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
   const uint32_t v_smem = smem + SharedMemory::v;
-  const int warp = tid_x() / WARP_SIZE, lane = tid_x() % WARP_SIZE;
+  const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warp_row = warp * TILE;
   const int ty = lane / THREADS_X, tx = lane % THREADS_X;
   const uint32_t s_smem = smem + SharedMemory::s + warp_row * S_ROW_BYTES;
@@ -88,9 +91,8 @@ KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
   // load Q
   load_tile<BLOCK_M>(q_smem, tile.q(args), args.q_stride.seq);
 
-  const int key_tiles = ceil_div(tile.visible_keys(args), BLOCK_N);
-  for (int j = 0; j < key_tiles; ++j) {
-    const int kv_start = j * BLOCK_N;
+  const int keys = tile.visible_keys(args);
+  for (int kv_start = 0; kv_start < keys; kv_start += BLOCK_N) {
     bar_sync();  // everybody is done with the previous K, V and P
     load_tile<BLOCK_N>(k_smem, tile.k(args) + kv_start * args.k_stride.seq, args.k_stride.seq);
     load_tile<BLOCK_N>(v_smem, tile.v(args) + kv_start * args.v_stride.seq, args.v_stride.seq);
@@ -100,9 +102,9 @@ KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
     WmmaAccumulator s_regs[BLOCK_N / TILE] = {};
     for (int d = 0; d < HEAD_DIM; d += TILE) {
       WmmaOperand<Element> q_regs, k_regs;
-      wmma_load_a_row(q_regs, q_smem + warp_row * ROW_BYTES + d * ELEMENT_BYTES, HEAD_DIM);
+      wmma_load_a_row(q_regs, tile_address(q_smem, warp_row, d), HEAD_DIM);
       for (int n = 0; n < BLOCK_N; n += TILE) {
-        wmma_load_b_col(k_regs, k_smem + n * ROW_BYTES + d * ELEMENT_BYTES, HEAD_DIM);
+        wmma_load_b_col(k_regs, tile_address(k_smem, n, d), HEAD_DIM);
         wmma_mma_row_col(s_regs[n / TILE], q_regs, k_regs);
       }
     }
@@ -158,7 +160,7 @@ KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
       WmmaAccumulator o_regs;
       wmma_load_c_row(o_regs, o_smem + d * 4, HEAD_DIM);
       for (int n = 0; n < BLOCK_N; n += TILE) {
-        wmma_load_b_row(v_regs, v_smem + n * ROW_BYTES + d * ELEMENT_BYTES, HEAD_DIM);
+        wmma_load_b_row(v_regs, tile_address(v_smem, n, d), HEAD_DIM);
         wmma_mma_row_row(o_regs, p_regs[n / TILE], v_regs);
       }
       wmma_store_d_row(o_smem + d * 4, o_regs, HEAD_DIM);
@@ -171,7 +173,7 @@ KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
   float* lse = tile.lse(args);
   for (int i = 0; i < ROWS; ++i) {
     const int row = warp_row + ty + i * THREADS_Y;
-    const float inverse = row_sum[i] > 0.f ? 1.f / row_sum[i] : 0.f;
+    const float inverse = row_sum[i] > 0.f ? rcp_approx_ftz(row_sum[i]) : 0.f;
     for (int c = 0; c < DIMS; c += 4) {
       const auto o_part = ld_shared<Vector<float, 4>>(o_lane + i * THREADS_Y * O_ROW_BYTES + c * THREADS_X * 4);
       Vector<Element, 4> o_row;
@@ -188,6 +190,6 @@ KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
 EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
 
 EXPORT int launch(const AttentionArgs* args, void* stream) {
-  const Grid grid{args->batch * args->heads, args->seq_q / BLOCK_M, 1};
+  const Grid grid{args->heads, args->batch, args->seq_q / BLOCK_M};
   return launch_kernel<wmma>(grid, THREADS, SharedMemory::bytes, stream, *args);
 }

@@ -27,6 +27,13 @@ DEVICE float lg2_approx_ftz(float x) {
   return y;
 }
 
+// 1 / x, at most 1 ulp off: one instruction where a division would call a routine. 1 / 0 = inf. PTX ISA 9.7.3: rcp.
+DEVICE float rcp_approx_ftz(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // PTX ISA 9.7.3: max. Returns the other operand when one is NaN.
 DEVICE float max_f32(float a, float b) { return fmaxf(a, b); }
 

@@ -45,11 +45,6 @@ struct SharedMemory {
   static constexpr int bytes = v_empty + STAGES * 8;
 };
 
-struct Params {
-  AttentionArgs args;
-  TensorMap q, k, v;
-};
-
 // Address of an element of a tile of ROWS rows: slab by slab, the 16-byte column XORed with the row.
 template <int ROWS>
 DEVICE uint32_t tile_address(uint32_t smem, int row, int col) {
@@ -71,11 +66,6 @@ DEVICE float quad_reduce_sum(float x) {
   return x + shfl_bfly(x, 2);
 }
 
-DEVICE void wait(uint32_t barrier, uint32_t parity) {
-  while (!mbarrier_try_wait_parity(barrier, parity)) {
-  }
-}
-
 // One thread loads TILE_ROWS rows from `row` on of a head; `full` gets the bytes.
 template <int TILE_ROWS>
 DEVICE void load_tile(uint32_t smem, const TensorMap& map, int row, int head, int batch, uint32_t full) {
@@ -85,9 +75,9 @@ DEVICE void load_tile(uint32_t smem, const TensorMap& map, int row, int head, in
     cp_async_bulk_tensor_load<4>(smem + slab * (TILE_ROWS * ROW_BYTES), map, {slab * SLAB, row, head, batch}, full);
 }
 
-KERNEL(THREADS, 1) mbarrier_ring(GRID_CONSTANT const Params params) {
+KERNEL(THREADS, 1) mbarrier_ring(GRID_CONSTANT const TmaParams params) {
   const AttentionArgs& args = params.args;
-  const BlockTile tile(args, ctaid_x(), ctaid_y());  // neighbours in launch order share no K and V
+  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // neighbours in launch order share no K and V
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
@@ -95,7 +85,7 @@ KERNEL(THREADS, 1) mbarrier_ring(GRID_CONSTANT const Params params) {
   const uint32_t q_full = smem + SharedMemory::q_full;
   const uint32_t k_full = smem + SharedMemory::k_full, v_full = smem + SharedMemory::v_full;
   const uint32_t k_empty = smem + SharedMemory::k_empty, v_empty = smem + SharedMemory::v_empty;
-  const int warp = tid_x() / WARP_SIZE, lane = tid_x() % WARP_SIZE;
+  const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warp_row = warp * MMA_M;
 
   // Where this lane's row of the first 8x8 matrix of a fragment lies.
@@ -227,7 +217,7 @@ KERNEL(THREADS, 1) mbarrier_ring(GRID_CONSTANT const Params params) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = warp_row + group + half * 8;
-    const float inverse = row_sum[half] > 0.f ? 1.f / row_sum[half] : 0.f;
+    const float inverse = row_sum[half] > 0.f ? rcp_approx_ftz(row_sum[half]) : 0.f;
     Element* o = tile.o(args) + row * args.o_stride.seq;
 #pragma unroll
     for (int d = 0; d < O_TILES; ++d)
@@ -239,26 +229,13 @@ KERNEL(THREADS, 1) mbarrier_ring(GRID_CONSTANT const Params params) {
   }
 }
 
-// The sequence is a dimension of its own: a box that reaches beyond its end reads zeros, never the next head.
-Error encode(TensorMap& map, const void* base, const Strides& stride, int batch, int heads, int seq, uint32_t rows) {
-  // A dimension of size 1 comes with stride 0; the map wants a multiple of 16 bytes.
-  auto bytes = [](int64_t elements) { return static_cast<uint64_t>(elements ? elements * ELEMENT_BYTES : 16); };
-  return tensor_map_encode_tiled<Element, 4>(
-      map, base, {HEAD_DIM, static_cast<uint64_t>(seq), static_cast<uint64_t>(heads), static_cast<uint64_t>(batch)},
-      {bytes(stride.seq), bytes(stride.head), bytes(stride.batch)}, {SLAB, rows, 1, 1}, Swizzle::bytes_128);
-}
-
 }  // namespace
 
 EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
 
 EXPORT int launch(const AttentionArgs* args, void* stream) {
-  const int batch = args->batch, heads = args->heads, heads_kv = args->heads_kv;
-  Params params{*args};
-  Error error = encode(params.q, args->q, args->q_stride, batch, heads, args->seq_q, BLOCK_M);
-  if (error == 0) error = encode(params.k, args->k, args->k_stride, batch, heads_kv, args->seq_kv, BLOCK_N);
-  if (error == 0) error = encode(params.v, args->v, args->v_stride, batch, heads_kv, args->seq_kv, BLOCK_N);
-  if (error != 0) return error;
-  const Grid grid{batch * heads, args->seq_q / BLOCK_M, 1};
+  TmaParams params{*args};
+  if (const Error error = encode(params, SLAB, Swizzle::bytes_128)) return error;
+  const Grid grid{args->heads, args->batch, args->seq_q / BLOCK_M};
   return launch_kernel<mbarrier_ring>(grid, THREADS, SharedMemory::bytes, stream, params);
 }

@@ -4,8 +4,8 @@
 //
 // One block of 384 threads has a multiprocessor to itself. setmaxnreg is executed by whole warpgroups and draws on the
 // pool that the block was launched with, so the producer is a warpgroup too, of which one thread works. Each scheduler
-// has two consumer warps of 32 query rows, which overlap by themselves: taking turns at the softmax by named barriers,
-// as Hopper's wgmma kernels do, lost where it was tried, because mma.sync shares the issue slots with the softmax.
+// has two consumer warps of 32 query rows, and nothing orders them: whichever is ready issues, so that one's softmax
+// can run under the other's mma. A consumer waits for the producer alone.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -56,11 +56,6 @@ struct SharedMemory {
 };
 static_assert(SharedMemory::k % 1024 == 0 && KV_BYTES % 1024 == 0, "the swizzle pattern starts at each buffer");
 
-struct Params {
-  AttentionArgs args;
-  TensorMap q, k, v;
-};
-
 // Address of an element of a tile of ROWS rows: slab by slab, the 16-byte column XORed with the row.
 template <int ROWS>
 DEVICE uint32_t tile_address(uint32_t smem, int row, int col) {
@@ -80,11 +75,6 @@ DEVICE float quad_reduce_max(float x) {
 DEVICE float quad_reduce_sum(float x) {
   x += shfl_bfly(x, 1);
   return x + shfl_bfly(x, 2);
-}
-
-DEVICE void wait(uint32_t barrier, uint32_t parity) {
-  while (!mbarrier_try_wait_parity(barrier, parity)) {
-  }
 }
 
 // One thread loads ROWS rows from `row` on of a head; `full` gets the bytes.
@@ -111,10 +101,10 @@ DEVICE void store_tile(Element* gmem, int64_t row_stride, uint32_t smem, int fir
   }
 }
 
-KERNEL(THREADS, 1) setmaxnreg_consumers(GRID_CONSTANT const Params params) {
+KERNEL(THREADS, 1) setmaxnreg_consumers(GRID_CONSTANT const TmaParams params) {
   const AttentionArgs& args = params.args;
   const LongestFirst order(args, ctaid_x());
-  const BlockTile tile(args, order.batch_head, order.q_tile);
+  const BlockTile tile(args, order.batch, order.head, order.q_tile);
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
@@ -122,7 +112,7 @@ KERNEL(THREADS, 1) setmaxnreg_consumers(GRID_CONSTANT const Params params) {
   const uint32_t q_full = smem + SharedMemory::q_full;
   const uint32_t k_full = smem + SharedMemory::k_full, v_full = smem + SharedMemory::v_full;
   const uint32_t k_empty = smem + SharedMemory::k_empty, v_empty = smem + SharedMemory::v_empty;
-  const int warp = tid_x() / WARP_SIZE, lane = tid_x() % WARP_SIZE;
+  const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warp_row = warp * WARP_ROWS;
 
   if (tid_x() == 0) {
@@ -273,7 +263,7 @@ KERNEL(THREADS, 1) setmaxnreg_consumers(GRID_CONSTANT const Params params) {
     const int m = i / 2, half = i % 2;
     const int row = m * MMA_M + half * 8;
     const float sum = quad_reduce_sum(row_sum[m][half]);
-    const float inverse = sum > 0.f ? 1.f / sum : 0.f;
+    const float inverse = sum > 0.f ? rcp_approx_ftz(sum) : 0.f;
 #pragma unroll
     for (int d = 0; d < O_TILES; ++d)
       st_shared(advance<BLOCK_M>(o_lane, row, d * MMA_N),
@@ -286,26 +276,13 @@ KERNEL(THREADS, 1) setmaxnreg_consumers(GRID_CONSTANT const Params params) {
   store_tile<WARP_ROWS>(tile.o(args), args.o_stride.seq, q_smem, warp_row, q_rows);
 }
 
-// The sequence is a dimension of its own: a box that reaches beyond its end reads zeros, never the next head.
-Error encode(TensorMap& map, const void* base, const Strides& stride, int batch, int heads, int seq, uint32_t rows) {
-  // A dimension of size 1 comes with stride 0; the map wants a multiple of 16 bytes.
-  auto bytes = [](int64_t elements) { return static_cast<uint64_t>(elements ? elements * ELEMENT_BYTES : 16); };
-  return tensor_map_encode_tiled<Element, 4>(
-      map, base, {HEAD_DIM, static_cast<uint64_t>(seq), static_cast<uint64_t>(heads), static_cast<uint64_t>(batch)},
-      {bytes(stride.seq), bytes(stride.head), bytes(stride.batch)}, {SLAB, rows, 1, 1}, Swizzle::bytes_128);
-}
-
 }  // namespace
 
 EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
 
 EXPORT int launch(const AttentionArgs* args, void* stream) {
-  const int batch = args->batch, heads = args->heads, heads_kv = args->heads_kv;
-  Params params{*args};
-  Error error = encode(params.q, args->q, args->q_stride, batch, heads, args->seq_q, BLOCK_M);
-  if (error == 0) error = encode(params.k, args->k, args->k_stride, batch, heads_kv, args->seq_kv, BLOCK_N);
-  if (error == 0) error = encode(params.v, args->v, args->v_stride, batch, heads_kv, args->seq_kv, BLOCK_N);
-  if (error != 0) return error;
+  TmaParams params{*args};
+  if (const Error error = encode(params, SLAB, Swizzle::bytes_128)) return error;
   const Grid grid{LongestFirst::blocks(*args), 1, 1};
   return launch_kernel<setmaxnreg_consumers>(grid, THREADS, SharedMemory::bytes, stream, params);
 }

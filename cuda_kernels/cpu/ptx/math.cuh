@@ -23,6 +23,8 @@ DEVICE float ex2_approx_ftz(float x, Where where = Where::current()) {
 
 DEVICE float lg2_approx_ftz(float x) { return std::log2(std::fabs(x) < 0x1p-126f ? 0.f : x); }
 
+DEVICE float rcp_approx_ftz(float x) { return 1.f / (std::fabs(x) < 0x1p-126f ? std::copysign(0.f, x) : x); }
+
 DEVICE float max_f32(float a, float b) { return std::fmax(a, b); }
 
 template <class T>

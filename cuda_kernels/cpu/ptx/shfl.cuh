@@ -7,3 +7,7 @@
 DEVICE float shfl_bfly(float value, int lane_mask, Where where = Where::current()) {
   return cpu::shuffle(value, cpu::current().lane ^ lane_mask, "shfl_bfly", where);
 }
+
+DEVICE int shfl_idx(int value, int lane, Where where = Where::current()) {
+  return cpu::shuffle(value, lane, "shfl_idx", where);
+}
