@@ -144,7 +144,7 @@ def setmaxnreg_consumers(
     start = tl.maximum(full_tiles - 1, 0) * BLOCK_N
     k = k_desc.load([batch, head // group, start, 0]).reshape((BLOCK_N, HEAD_DIM))
     # The maximum changes no score. It parts the scores from their K, whose buffer the loop would keep otherwise.
-    s = tl.maximum(tl.dot(q, tl.trans(k)), LOWEST)
+    s = tl.maximum(tl.dot(q, tl.trans(k)), LOWEST, propagate_nan=tl.PropagateNan.ALL)
     if full_tiles > 0:
         o, row_max, row_sum = _attend(
             o, row_max, row_sum, s, q, k_desc, v_desc, batch, head // group, scale_log2, full_tiles,
