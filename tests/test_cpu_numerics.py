@@ -149,6 +149,7 @@ def test_cover(number: int, build: Build, compiled: dict[Build, Future[None]]) -
 
 
 @pytest.mark.full
+@pytest.mark.timeout(3600)  # 180 cells: a minute of one processor, or more on a busy machine
 @pytest.mark.parametrize("build", all_builds(), ids=str)
 def test_full_product(build: Build, compiled: dict[Build, Future[None]]) -> None:
     compiled[build].result()
