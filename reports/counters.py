@@ -129,7 +129,7 @@ def table(which: Counted, parent: Counted | None) -> list[tuple[str, str, str]]:
         *((name, partial(_issued, starts=starts)) for name, starts in COUNTS.items()),
         ("passes over the banks", partial(_on_banks, name="wavefronts")),
         (CONFLICT_LINE, partial(_on_banks, name="bank_conflicts")),
-        ("bytes of the 32-byte sectors that lanes touched, used", _used),
+        ("share used of the sectors that lanes touched", _used),
     ]
     lines = [(name, count(which), count(parent)) for name, count in counts]
     return [line for line in lines if {*line[1:]} - {"0", "–"} or line[0] == CONFLICT_LINE]
