@@ -17,6 +17,7 @@ EXPERIMENT = Experiment(
     ),
     techniques=("lean_instructions", "two_ctas_per_sm", "setmaxnreg_consumers"),
     backends=("cuda",),
+    tiles=("reference", "best"),
     peers=("sdpa_cudnn", "sdpa_flash"),
 )
 

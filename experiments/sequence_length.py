@@ -16,6 +16,7 @@ EXPERIMENT = Experiment(
         Problem.square(TOKENS // seq, HEADS, seq, 2048 // HEADS) for seq in (512, 1024, 2048, 4096, 8192, 16_384)
     ),
     techniques=("cp_async_pipeline", "lean_instructions", "two_ctas_per_sm"),
+    tiles=("reference", "best"),
     peers=("sdpa_cudnn", "sdpa_flash", "flex"),
 )
 
