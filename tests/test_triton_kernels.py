@@ -158,6 +158,20 @@ def compile_cells(*cells: str) -> dict:
     return found
 
 
+def compile_native_hint() -> dict:
+    """Warps -> what sm_90a makes of `warp_specialize=True` where wgmma is allowed: roles, none or fails."""
+    problem = Problem(1, 2, 2, 256, 256, 128, "bf16")
+    found = {}
+    for warps in (4, 8):
+        tile = Tile(16 * warps, 64, 2, warps)
+        try:
+            ttgir = kernel("warp_specialized").specialize(problem, None, tile, "sm_90a").compile().asm["ttgir"]
+            found[str(warps)] = "roles" if "ttg.warp_specialize(" in ttgir else "none"
+        except RuntimeError:
+            found[str(warps)] = "fails"
+    return found
+
+
 def compile_general() -> dict:
     """Kernel and problem -> bytes of shared memory, for lengths that Triton takes for constants and head_dim 256."""
     problems = [Problem(1, 1, 1, 1, 1, 64, "bf16", True), Problem(1, 2, 1, 1, 203, 256, "fp16", True, "bshd")]
@@ -299,6 +313,10 @@ def test_warp_specialization_is_followed_on_one_architecture_only(compiled):
     assert roles == ["sm_120a"]
     copies = [compiled[f"{name} sm_90a"]["code"]["census"]["UTMALDG"] for name in ("tma_loads", "warp_specialized")]
     assert copies == [8, 4], "K and V in each of two loops, and once more before each: but for the hint, with 4 warps"
+
+
+def test_native_warp_specialization_fails_with_four_warps_and_is_ignored_with_eight():
+    assert worker("compile_native_hint") == {"4": "fails", "8": "none"}
 
 
 def test_a_second_compilation_gives_the_same_code(compiled, tmp_path):
