@@ -24,7 +24,10 @@ CAPABILITY = {"sm_80": (8, 0), "sm_90a": (9, 0), "sm_120a": (12, 0)}
 
 @dataclass(frozen=True)
 class Limit:
-    """Why a backend declines a cell: `applies(problem, tile)` true means status unsupported with this reason."""
+    """Why a backend declines a cell: `applies(problem, tile)` true means status unsupported with this reason.
+
+    `backend` "triton" holds for triton_native too, "*" for all.
+    """
 
     backend: str
     reason: str
@@ -149,7 +152,7 @@ _THREAD_MAP = Limit(
     lambda problem, tile: (tile.block_m, tile.warps) != (64, 4) or tile.block_n not in (32, 64),
 )
 
-_WGMMA = (*_tiles((128,), (64, 128), (2, 3, 4), (4, 8)), *_tiles((64,), (64, 128), (2, 3), (4,)))
+_WGMMA = (*_tiles((128,), (64, 128), (1, 2, 3), (4, 8)), *_tiles((64,), (64, 128), (1, 2, 3), (4,)))
 """Tiles with which wgmma keeps up with the tensor cores: 64 rows a warpgroup, a deep pipeline."""
 _SQUARE = {64: Tile(64, 64), 128: Tile(64, 64)}
 _TALL = {64: Tile(128, 64), 128: Tile(128, 64)}
@@ -399,7 +402,17 @@ TECHNIQUES = (
         builds_on=("mbarrier_ring",),
         tile={64: Tile(128, 128, 2, 8), 128: Tile(128, 128, 2, 8)},
         grid={"triton": _tiles((128,), (64, 128), (2, 3), (8,)), "triton_native": ()},
-        limits=(*_PLAIN, _ROWS, _COLUMNS, _RING),
+        limits=(
+            *_PLAIN,
+            _ROWS,
+            _COLUMNS,
+            _RING,
+            Limit(
+                "triton_native",
+                "Triton's own pass for warp specialization fails on sm_90 with four warps and wgmma: warps must be 8",
+                lambda problem, tile: tile.warps == 4,
+            ),
+        ),
         seeds=("000 step 7",),
     ),
     Technique(
@@ -471,7 +484,7 @@ def unsupported(technique: Technique, backend: str, problem: Problem, tile: Tile
     """The reason why `backend` declines this cell, or None when it takes it."""
     language = "triton" if backend.startswith("triton") else backend
     for limit in technique.limits:
-        if limit.backend in ("*", language) and limit.applies(problem, tile):
+        if limit.backend in ("*", language, backend) and limit.applies(problem, tile):
             return f"{limit.reason}; got tile {tile.slug}, problem {problem.slug}"
     return None
 

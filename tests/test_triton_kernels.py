@@ -430,7 +430,8 @@ def test_launch_is_specialized_as_specialize_says(name):
         )
     ]
     lse = torch.empty(2, 4, 192, device="cuda")
-    loaded = kernel(name).launch(*tensors, lse, scale=0.1, causal=True, tile=TILES[0], workspace=None)
+    tile = Tile(64, 32, 1, 8 if name == "warp_specialized" else 4)  # four warps fail: see the native hint's test
+    loaded = kernel(name).launch(*tensors, lse, scale=0.1, causal=True, tile=tile, workspace=None)
     arch = "sm_{}{}".format(*torch.cuda.get_device_capability())
-    spec = kernel(name).specialize(problem, [tensor.stride() for tensor in tensors], TILES[0], arch)
+    spec = kernel(name).specialize(problem, [tensor.stride() for tensor in tensors], tile, arch)
     assert spec.compile().hash == loaded.hash  # Triton's own cache key
