@@ -161,7 +161,7 @@ inline Error encode(TmaParams& params, uint32_t columns, Swizzle swizzle) {
 }
 
 // Returns once the phase of this parity is complete.
-DEVICE void wait(uint32_t barrier, uint32_t parity) {
-  while (!mbarrier_try_wait_parity(barrier, parity)) {
+DEVICE void wait(uint32_t barrier, uint32_t parity, Where where = Where::current()) {
+  while (!mbarrier_try_wait_parity(barrier, parity, where)) {
   }
 }

@@ -11,6 +11,11 @@
 
 using Error = cudaError_t;
 
+// The place of a call in a kernel file: something on the CPU, which reports it, and nothing here.
+struct Where {
+  DEVICE static constexpr Where current() { return {}; }
+};
+
 // PTX ISA, special registers: %tid, %ctaid.
 DEVICE int tid_x() { return static_cast<int>(threadIdx.x); }
 DEVICE int ctaid_x() { return static_cast<int>(blockIdx.x); }

@@ -56,7 +56,7 @@ DEVICE bool mbarrier_test_wait_parity(uint32_t barrier, uint32_t parity) {
 }
 
 // The same, but sleeps up to a time limit of the system's choice: call it in a loop.
-DEVICE bool mbarrier_try_wait_parity(uint32_t barrier, uint32_t parity) {
+DEVICE bool mbarrier_try_wait_parity(uint32_t barrier, uint32_t parity, Where = {}) {
   uint32_t done;
   asm volatile(
       "{\n"
