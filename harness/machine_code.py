@@ -10,6 +10,7 @@ import ctypes
 import functools
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -17,11 +18,11 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import doctor, variants
+from harness import doctor, sources, variants
 
 CENSUS = {
     "HMMA": "mma.sync on 16-bit operands",
@@ -58,6 +59,7 @@ CENSUS = {
 }
 """What is counted. 8- and 16-bit accesses (LDG.16, STS.8, ...) are added where a kernel has them."""
 
+CACHE = sources.ROOT / "build" / "disassembled"
 RESERVED_SHARED_MEMORY = 1024
 """Bytes per block that CUDA keeps for itself from sm_90 on; cuobjdump counts them as the kernel's."""
 
@@ -97,8 +99,24 @@ def disassembler() -> Path:
     raise DisassemblerError("cuobjdump: got none, expected the Triton wheel's; install it with: pip install triton")
 
 
-def disassemble(path: Path) -> Binary:
-    """Reads a cubin, or the one architecture of a shared library. Raises DisassemblerError."""
+def disassemble(path: Path, cache: Path = CACHE) -> Binary:
+    """Reads a cubin, or the one architecture of a shared library. Raises DisassemblerError.
+
+    That takes up to a second for a large kernel, so what it says is kept in `cache`, by the file's bytes.
+    """
+    known = hashlib.sha256(Path(__file__).read_bytes() + path.read_bytes()).hexdigest()
+    kept = cache / f"{known}.json"
+    if kept.is_file():
+        return Binary(**json.loads(kept.read_text()))
+    binary = _disassemble(path)
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=cache, suffix=".part", delete=False) as part:
+        json.dump(asdict(binary), part)
+    os.replace(part.name, kept)
+    return binary
+
+
+def _disassemble(path: Path) -> Binary:
     done = subprocess.run([disassembler(), "-sass", "-res-usage", str(path)], capture_output=True, text=True)
     usage = [tuple(map(int, found)) for found in _USAGE.findall(done.stdout)]
     archs = set(re.findall(r"^\s*(?:code for|\.target) sm_(\d+)", done.stdout, re.MULTILINE))

@@ -203,6 +203,18 @@ def test_an_unknown_assembler_is_refused() -> None:
         machine_code.inspect(case("cuda"), "sm_90a", "mine")
 
 
+def test_what_a_binary_holds_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Path] = []
+    binary = machine_code.Binary(32, 0, 16, {"HMMA": 1}, "abc")
+    monkeypatch.setattr(machine_code, "_disassemble", lambda path: reads.append(path) or binary)
+    first, second = tmp_path / "first.cubin", tmp_path / "second.cubin"
+    first.write_bytes(b"one")
+    second.write_bytes(b"two")
+    for path in (first, first, second):
+        assert machine_code.disassemble(path, tmp_path / "cache") == binary
+    assert reads == [first, second]
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("backend", techniques.TWINS)
 def test_what_is_launched_is_what_is_compiled_ahead_of_time(backend: str) -> None:
