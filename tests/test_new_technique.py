@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-ROOMS = ("harness", "cuda_kernels", "triton_kernels", "experiments", "reports")
+ROOMS = ("harness", "cuda_kernels", "triton_kernels", "experiments", "reports", "tests/planted")
 ENTRIES = """
     Technique("synthetic", "ampere", "a rung that this test adds", builds_on=("mma_ldmatrix",), limits=_MMA),
     Technique("broken", "ampere", "neither language can build it", builds_on=("mma_ldmatrix",), limits=_MMA),
