@@ -13,9 +13,10 @@ from jinja2 import Environment, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from harness import techniques
+from harness import scorecard, techniques
 from harness.problem import Problem
 from reports.dataset import Dataset, Ratio
+from reports.resources import ARCH
 
 ROOT = Path(__file__).resolve().parent / "notes"
 EXPERIMENT = "ladder"
@@ -61,12 +62,14 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
         points = [data.point(EXPERIMENT, cell, *which) for which in ((technique, backend), (None, peer))]
         return _ratio(data.ratio(*points))
 
-    def code(technique: str, backend: str, arch: str, what: str, head_dim: int = 128) -> str:
-        """A number from the machine code: registers, spill_bytes, smem_bytes or an instruction of the census."""
+    def code(technique: str, backend: str, problem: str, what: str, arch: str = ARCH) -> str:
+        """A number from the machine code at the reference tile: registers, spill_bytes, smem_bytes or an instruction
+        of the census."""
         techniques.get(technique)
-        for row in data.codes(technique, backend, arch, head_dim):
-            found = row["code"].get(what, (row["code"].get("census") or {}).get(what, 0))
-            return str(found)
+        cell = Problem.parse(problem)
+        for row in data.codes(technique, backend, arch, cell.head_dim):
+            if Problem.from_dict(row["problem"]) == cell and scorecard.is_reference_tile(row):
+                return str(row["code"].get(what, (row["code"].get("census") or {}).get(what, 0)))
         return NOT_MEASURED
 
     return {function.__name__: function for function in (tflops, gain, versus, over, code)}

@@ -519,6 +519,18 @@ def test_a_note_resolves_references_and_admits_holes(tmp_path: Path, data: Datas
     assert html == "<p>1.61× and <em>not measured</em> &lt;b&gt;&amp;</p>\n"
 
 
+def test_a_note_reads_machine_code_of_one_problem_at_the_reference_tile(tmp_path: Path, data: Dataset) -> None:
+    cell, name = "b4-h16-n4096-d128-bf16", "xor_swizzle"
+    (row,) = (row for row in data.codes(name, "cuda", "sm_90a", 128) if not row["problem"]["causal"])
+    other = {**row, "tile": Tile(128, 32).to_dict(), "code": {**row["code"], "registers": 7}}
+    more = Dataset(data.gpu, data.recorded, [other, *data.rows], data.hashes)
+    asked = [("full", "registers"), ("full", "LDSM.T"), ("causal", "LDSM.T")]
+    references = [f'{{{{ code("{name}", "cuda", "{cell}-{mask}", "{what}") }}}}' for mask, what in asked]
+    (tmp_path / "x.md").write_text(" ".join(references))
+    html = notes.render("x", more, tmp_path)
+    assert html == f"<p>{row['code']['registers']} 48 <em>not measured</em></p>\n"
+
+
 @pytest.mark.parametrize(
     "reference", ['tflops("typo", "cuda", "b4-h16-n4096-d128-bf16-full")', "gone()", 'tflops("scalar", "cuda", "b4")']
 )
