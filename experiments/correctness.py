@@ -1,7 +1,7 @@
 """Is every twin right: for every dtype, head dimension, mask and layout, when lengths differ, when heads share keys?
 
-Small problems, gated and not timed. Without a GPU the Triton twins run in Triton's interpreter, which computes
-bf16 wrongly without a word, so there everything is fp16.
+Small problems, gated and not timed. Without a GPU the CUDA twins run thread by thread and the Triton twins in
+Triton's interpreter, which computes bf16 wrongly without a word, so there everything is fp16.
 """
 
 from itertools import product

@@ -49,7 +49,7 @@ ARTICLE = Article(
             "3, two warps a row block",
             "split_warp_pairs",
             Tile(64, 64, 1, 8),
-            differs="as in the article, but P stays in registers",
+            differs="P passes through shared memory again, as in the article",
         ),
         Step(
             "not in the article",

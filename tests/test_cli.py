@@ -36,11 +36,16 @@ def test_every_command_explains_itself() -> None:
         assert (command.callback.__doc__ or "").split("\n")[0] in output
 
 
-def test_every_command_in_the_readme_exists() -> None:
+def test_every_command_and_option_in_the_readme_exists() -> None:
     commands = {command.name or command.callback.__name__ for command in cli.app.registered_commands}
-    named = set(re.findall(r"twinkernels ([a-z]+)", (CHECKOUT / "README.md").read_text()))
+    text = (CHECKOUT / "README.md").read_text()
+    named = set(re.findall(r"twinkernels ([a-z]+)", text))
     assert named <= commands
     assert len(named) > 5
+    options = set(re.findall(r"twinkernels ([a-z]+)[^`\n|#]*? (--[a-z]+)", text))
+    assert {("inspect", "--on"), ("inspect", "--ncu"), ("run", "--shard")} <= options
+    for name, option in sorted(options):
+        assert option in invoke(name, "--help")[1], (name, option)
 
 
 def test_list_names_every_technique_and_experiment() -> None:
