@@ -87,6 +87,11 @@ def counts(row: Row, hashes: Hashes) -> bool:
     return row["status"] == "passed" and bool(row.get("samples_ms")) and is_current(row, hashes)
 
 
+def is_unsettled(row: Row, hashes: Hashes) -> bool:
+    """Whether the row has samples of this checkout's kernel whose median is not certain enough."""
+    return row["status"] == "not_converged" and bool(row.get("samples_ms")) and is_current(row, hashes)
+
+
 def is_final(row: Row) -> bool:
     """Whether the row is from a problem's final group, in which the fastest of each series met once more."""
     return bool((row.get("details") or {}).get("final"))
@@ -125,8 +130,8 @@ def ratio(ours: Row, theirs: Row) -> float | None:
 
 
 def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None, mode: str = "burst") -> dict[str, Any]:
-    """One entry per promise and GPU that ran its experiment: {name, experiment, gpu, quoted, status, reason, value,
-    worst_cell, cells}.
+    """One entry per promise and GPU that ran its experiment: {name, experiment, ours, gpu, quoted, status, reason,
+    value, worst_cell, cells}.
 
     `value` is the geometric mean over the experiment's problems of ours / theirs, None while the entry is incomplete.
     `quoted` says what theirs is where it was not measured with ours, else it is None. A cell is {problem, value, ours,
@@ -166,6 +171,7 @@ def _entry(promise: Promise, gpu: str, rows: list[Row], hashes: Hashes) -> dict[
     return {
         "name": promise.name,
         "experiment": promise.experiment,
+        "ours": promise.ours,
         "gpu": gpu,
         "quoted": quoted,
         "status": "complete" if complete else "incomplete",
@@ -235,7 +241,8 @@ def _final(promise: Promise, here: list[Row], newest: Iterable[Row], hashes: Has
 
 
 def _best(backend: str, rows: Iterable[Row], hashes: Hashes) -> tuple[Row | None, str | None]:
-    """The fastest rung of a backend on one problem, each at its picked tile; or None and why there is none."""
+    """The fastest rung of a backend on one problem, each at its picked tile; or None and why there is none. Where a
+    faster one did not converge, what is left is not the best."""
     of_backend = [row for row in rows if row["backend"] == backend]
     by_technique: dict[str | None, list[Row]] = defaultdict(list)
     for row in of_backend:
@@ -243,7 +250,11 @@ def _best(backend: str, rows: Iterable[Row], hashes: Hashes) -> tuple[Row | None
             by_technique[row.get("technique")].append(row)
     picked = [row for row in map(pick, by_technique.values()) if row is not None]
     if picked:
-        return max(picked, key=tflops), None
+        best = max(picked, key=tflops)
+        faster = [row for row in of_backend if is_unsettled(row, hashes) and tflops(row) > tflops(best)]
+        if faster:
+            return None, f"{_name(max(faster, key=tflops))} was faster and did not converge"
+        return best, None
     if not of_backend:
         return None, f"{backend}: no row"
     if any(row["status"] == "passed" for row in of_backend):

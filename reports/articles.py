@@ -9,16 +9,18 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness import articles, scorecard
+from harness import articles
 from harness.articles import Article, Shape, Step
 from harness.problem import Problem
 from reports import heads, pages
-from reports.dataset import Dataset, Point, Ratio
+from reports.dataset import Dataset, Point, Ratio, fastest
 from reports.drawing import COLORS, LABELS, MARKERS, MUTED, WIDTH, new_grid, to_svg
 from reports.pages import Figure
 
 LANGUAGES = ("cuda", "triton")
 PEERS = ("sdpa_flash", "sdpa_cudnn")
+TICKS = {False: (0.5, 0.7, 1, 1.5, 2, 3, 5), True: (0.2, 0.5, 1, 2, 5, 10, 20, 50)}
+"""Gains that the axis names, where it is long in the last ones."""
 HEADS = "seed_rtx5080"
 """The article whose page shows structured heads."""
 
@@ -67,7 +69,7 @@ def page(datasets: Sequence[Dataset], data: Dataset | None, name: str) -> dict[s
     article = articles.load(name)
     lines = steps(data, article) if data else []
     svg = gains_figure(lines, article) if data else None
-    caption = data.provenance(next(data.timings(name), None)) if data else ""
+    caption = data.provenance(data.counting(name)) if data else ""
     return {
         **(pages.experiment(data, name) if data else {"name": name, "question": pages.question(name), "total": 0}),
         "article": article,
@@ -127,10 +129,8 @@ def shape_line(data: Dataset, article: Article, shape: Shape) -> ShapeLine:
 
 
 def _best(data: Dataset, article: Article, problem: Problem, backend: str) -> Point:
-    """The fastest cell of the article's experiment on one problem; one of a final group where there is one."""
-    points = [point for point in _points(data, article, problem, backend) if point.counts]
-    finals = [point for point in points if point.row and scorecard.is_final(point.row)]
-    return max(finals or points, key=lambda point: point.tflops or 0, default=Point("hole", reason="not measured"))
+    """The fastest cell of the article's experiment on one problem."""
+    return fastest(_points(data, article, problem, backend))
 
 
 def _points(data: Dataset, article: Article, problem: Problem, backend: str) -> Iterator[Point]:
@@ -167,7 +167,7 @@ def gains_figure(lines: Sequence[Line], article: Article) -> str | None:
                 axes.plot([value], [row], marker, ms=size, mew=edge, color=color, zorder=3)
     axes.set_xscale("log")
     low, high = min(seen) / 1.15, max(seen) * 1.15
-    ticks = [tick for tick in (0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50) if low <= tick <= high]
+    ticks = [tick for tick in TICKS[high / low > 6] if low <= tick <= high]
     axes.set_xticks(ticks, [f"{tick:g}×" for tick in ticks])
     axes.minorticks_off()
     axes.set(xlim=(low, high), xlabel="gain of the step", ylabel="")

@@ -20,7 +20,8 @@ from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS
 from reports import articles as article_pages
 from reports import drawing, figures, guide, listing, pages
-from reports.dataset import Dataset, load, tile_slug
+from reports.dataset import Dataset, tile_slug
+from reports.loading import load
 
 ROOT = Path(__file__).resolve().parent
 GUIDE: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {

@@ -115,7 +115,7 @@ def counted(datasets: Sequence[Dataset], technique: str, problem: Problem | None
 def profiled(datasets: Sequence[Dataset], technique: str, backend: str = "cuda") -> list[tuple[Row, str]]:
     """ncu's rows of the checkout's kernel, one per problem and tile, and where each was made."""
     rows = _rows(datasets, technique, "gpu", backend)
-    return [(row, data.provenance(row)) for data, row in rows if row["details"].get("metrics")]
+    return [(row, data.provenance([row])) for data, row in rows if row["details"].get("metrics")]
 
 
 def metric(row: Row, name: str) -> float | None:

@@ -6,11 +6,11 @@ Nothing here draws or writes; statistics are computed from samples at this point
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 from harness import results, scorecard, techniques
@@ -34,6 +34,8 @@ class Point:
     reason: str = ""
     program: str | None = None
     """That other technique."""
+    unsettled: float | None = None
+    """TFLOPS of a hole whose samples did not converge: no number to rely on."""
 
     @property
     def tflops(self) -> float | None:
@@ -60,6 +62,25 @@ def quartiles(row: Row) -> tuple[float, float, float]:
         return values[0], values[0], values[0]
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
     return low, middle, high
+
+
+def why(row: Row) -> str:
+    """Status and reason of a row that is not a pass, such as "not converged: 352 TFLOPS ± 2.34%"."""
+    error = re.match(r"relative error of the median ([\d.]+%)", row.get("reason") or "")
+    if row["status"] == "not_converged" and error and row.get("samples_ms"):
+        return f"not converged: {scorecard.tflops(row):.0f} TFLOPS ± {error[1]}"
+    return f"{row['status']}: {row.get('reason')}"
+
+
+def fastest(points: Iterable[Point]) -> Point:
+    """Of the points that count the fastest, from a final group where there is one: its samples did not choose it.
+    A hole where there is none, or where one that did not converge was faster."""
+    points = list(points)
+    counting = [point for point in points if point.counts and point.row]
+    finals = [point for point in counting if point.row and scorecard.is_final(point.row)]
+    best = max(finals or counting, key=lambda point: point.tflops or 0, default=Point("hole", reason="not measured"))
+    faster = max(points, key=lambda point: point.unsettled or 0, default=best)
+    return faster if not finals and (faster.unsettled or 0) > (best.tflops or 0) else best
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
@@ -103,15 +124,28 @@ class Dataset:
             if row["kind"] == "timing" and row["backend"] == scorecard.ANCHOR and row["status"] == "passed"
         }
 
-    def provenance(self, row: Row | None = None) -> str:
-        """recorded on NVIDIA H200, 2030-01-02, commit 0123456."""
-        environment = self.environments.get(row.get("environment", "")) if row else None
-        environment = environment or max(self.environments.values(), key=lambda env: env["time"], default=None)
-        where = f"{'recorded' if self.recorded else 'computed here'} on {self.gpu}"
-        if environment is None:
-            return where
-        commit = _commit(environment)
-        return f"{where}, {environment['time'][:10]}" + (f", commit {commit}" if commit else "")
+    def provenance(self, rows: Iterable[Row] = ()) -> str:
+        """recorded on NVIDIA H200, 2030-01-02, commit 0123456: of the runs of `rows`, or of the newest run."""
+        used = self.environments_of(rows) or sorted(self.environments.values(), key=lambda env: env["time"])[-1:]
+        days = [environment["time"][:10] for environment in used]
+        commits = list(dict.fromkeys(filter(None, map(_commit, used))))
+        parts = [f"{'recorded' if self.recorded else 'computed here'} on {self.gpu}"]
+        if days:
+            parts.append(days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}")
+        if commits:
+            parts.append(f"commit{'s' if len(commits) > 1 else ''} {' and '.join(commits)}")
+        return ", ".join(parts)
+
+    def environments_of(self, rows: Iterable[Row]) -> list[Row]:
+        """The environment rows of the runs that `rows` are from, the oldest first."""
+        used = {row.get("environment") for row in rows}
+        return sorted((self.environments[name] for name in used & set(self.environments)), key=lambda env: env["time"])
+
+    def counting(self, experiment: str, rungs: Iterable[Technique] = techniques.TECHNIQUES) -> list[Row]:
+        """The timings of these rungs that count."""
+        names = {rung.name for rung in rungs}
+        timed = (row for row in self.timings(experiment) if row.get("technique") in names)
+        return [row for row in timed if scorecard.counts(row, self.hashes)]
 
     def experiments(self) -> list[str]:
         return list(dict.fromkeys(row["experiment"] for row in self.newest if row.get("experiment")))
@@ -158,7 +192,8 @@ class Dataset:
         failed = [row for row in wanted if row not in passed and scorecard.is_current(row, self.hashes)]
         if failed:
             newest = max(failed, key=lambda row: row["time"])
-            return Point("hole", reason=f"{newest['status']}: {newest.get('reason')}")
+            unsettled = scorecard.is_unsettled(newest, self.hashes)
+            return Point("hole", reason=why(newest), unsettled=scorecard.tflops(newest) if unsettled else None)
         if passed:
             newest = max(passed, key=lambda row: row["time"])
             return Point("earlier", newest, "measured with an earlier version of the kernel")
@@ -252,27 +287,6 @@ class Dataset:
                 if again:
                     found.setdefault((row.get("environment"), row["group"]), (row, again["difference"]))
         return list(found.values())
-
-
-def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes) -> list[Dataset]:
-    """One dataset per recorded GPU and one per GPU (or CPU) that the fresh runs ran on; the one
-    with most timings that count comes first, of equals the fresh one."""
-    rows: dict[tuple[str, bool], list[dict[str, Any]]] = {}
-    for gpu, path in results.iter_recorded(recorded):
-        rows.setdefault((gpu, True), []).extend(results.read(path))
-    for path in fresh:
-        found = results.read(path)
-        gpu = next((scorecard.gpu_name(row) for row in found if row["kind"] == "environment"), "unknown")
-        rows.setdefault((gpu, False), []).extend(found)
-    datasets = []
-    for (gpu, is_recorded), found in rows.items():
-        names = [scorecard.gpu_name(row) for row in found if row["kind"] == "environment"]
-        datasets.append(Dataset(names[0] if names else gpu, is_recorded, found, hashes))
-
-    def richness(data: Dataset) -> tuple[int, bool]:
-        return sum(scorecard.counts(row, hashes) for row in data.timings()), not data.recorded
-
-    return sorted(datasets, key=richness, reverse=True)
 
 
 def tile_slug(row: Row) -> str:

@@ -114,14 +114,14 @@ def vertical_lines(axes: Axes, lines: dict[str, float], right: float) -> int:
     return sum(end > -right for end in taken)
 
 
-def end_labels_below(axes: Axes, ends: dict[str, float], rungs: int, right: float) -> None:
-    """The languages' names under the last rung, where their lines end."""
+def end_labels_below(axes: Axes, ends: dict[str, tuple[float, str]], rungs: int, right: float) -> None:
+    """The languages' names under the last rung, where their lines end: {backend: (value, what to add)}."""
     order = sorted(ends, key=lambda backend: ends[backend])
     for place, backend in enumerate(order):
-        value = ends[backend]
+        value, more = ends[backend]
         align = "center" if len(order) == 1 else "right" if place == 0 else "left"
-        text = f"{LABELS[backend]} {value:.0f}"
-        close = place == 1 and len(order) == 3 and ends[order[2]] - value < 0.22 * right
+        text = f"{LABELS[backend]} {value:.0f}{more}"
+        close = place == 1 and len(order) == 3 and ends[order[2]][0] - value < (0.22 + 0.18 * bool(more)) * right
         axes.annotate(
             text,
             (value, rungs - 0.5),

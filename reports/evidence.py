@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness import scorecard
+from harness import scorecard, techniques
 from harness.problem import Problem
 from harness.techniques import TECHNIQUES, TWINS, Technique
+from reports import guide
 from reports.dataset import Dataset, Row
 
 EXPERIMENT = "correctness"
@@ -29,6 +31,8 @@ class Judged:
     worst: float = 0.0
     """The largest error of an element over the yardstick's largest."""
     distributions: set[str] = field(default_factory=set)
+    earlier: bool = False
+    """The rows are of an earlier version of the kernel, because there are no others."""
 
     def add(self, row: Row) -> None:
         if row["status"] == "unsupported":
@@ -53,6 +57,18 @@ class Matrix:
     lines: list[tuple[Technique, dict[Cell, Judged], Judged]]
     distributions: list[str]
     lengths: list[str]
+    cells_in_all: int | None
+    """Cells of the experiment's whole grid, one per technique and problem; None on a CPU, which has another grid."""
+
+    @property
+    def gated(self) -> int:
+        """Cells of this checkout's kernels that have a verdict, `declined` among them."""
+        current = [whole for *_, whole in self.lines if not whole.earlier]
+        return sum(whole.passed + whole.declined + len(whole.failed) for whole in current)
+
+    @property
+    def earlier(self) -> bool:
+        return any(whole.earlier for *_, whole in self.lines)
 
     @property
     def failed(self) -> list[Row]:
@@ -63,27 +79,30 @@ def matrices(datasets: Sequence[Dataset]) -> list[Matrix]:
     """One per dataset and backend that has gate rows of the experiment."""
     found = []
     for data in datasets:
-        rows = [
-            row
-            for row in data.newest
-            if (row["kind"], row.get("experiment")) == ("gate", EXPERIMENT) and scorecard.is_current(row, data.hashes)
-        ]
+        rows = [row for row in data.newest if (row["kind"], row.get("experiment")) == ("gate", EXPERIMENT)]
         for backend in TWINS:
-            ours = [row for row in rows if row["backend"] == backend]
+            ours = _current_or_earlier([row for row in rows if row["backend"] == backend], data)
             if ours:
-                found.append(_matrix(data.provenance(ours[0]), backend, ours))
+                found.append(_matrix(data, backend, ours))
     return found
 
 
 @dataclass(frozen=True)
 class Sanitized:
-    """What one tool says of one CUDA twin, over the problems that it was run on."""
+    """What one tool says of one twin, over the problems that it was run on."""
 
     rows: list[Row]
+    earlier: bool
+    """They are about an earlier version of the kernel."""
 
     @property
     def passed(self) -> int:
         return sum(row["status"] == "passed" for row in self.rows)
+
+    @property
+    def program(self) -> str | None:
+        """The technique whose program this twin is again: it ran once."""
+        return (self.rows[0].get("details") or {}).get("same_program")
 
     @property
     def reasons(self) -> list[str]:
@@ -93,23 +112,51 @@ class Sanitized:
         return list(dict.fromkeys([*told, *(line for row in failed for line in findings(row))]))
 
 
-def sanitized(datasets: Sequence[Dataset], technique: Technique) -> dict[str, Sanitized]:
-    """Tool -> what it says of the checkout's CUDA twin."""
-    found: dict[str, list[Row]] = {}
-    for row in _sanitizer_rows(datasets):
-        if (row.get("technique"), row["backend"]) == (technique.name, "cuda") and not _planted(row):
-            found.setdefault(row["mode"], []).append(row)
-    return {tool: Sanitized(rows) for tool, rows in found.items()}
+def sanitized(datasets: Sequence[Dataset], technique: Technique) -> dict[tuple[str, str], Sanitized]:
+    """(backend, tool) -> what it says of the twin, of an earlier version where it was not run on the checkout's."""
+    found: dict[tuple[str, str], dict[bool, list[Row]]] = {}
+    for data in datasets:
+        for row in data.newest:
+            if row["kind"] == "sanitizer" and row.get("technique") == technique.name and not _planted(row):
+                rows = found.setdefault((row["backend"], row["mode"]), {True: [], False: []})
+                rows[scorecard.is_current(row, data.hashes)].append(row)
+    return {name: Sanitized(rows[True] or rows[False], not rows[True]) for name, rows in found.items()}
 
 
-def sanitizer_table(datasets: Sequence[Dataset]) -> list[tuple[Technique, dict[str, Sanitized]]]:
+def sanitizer_table(datasets: Sequence[Dataset]) -> list[tuple[Technique, dict[tuple[str, str], Sanitized]]]:
     return [(technique, tools) for technique in TECHNIQUES if (tools := sanitized(datasets, technique))]
 
 
-def planted(datasets: Sequence[Dataset]) -> list[Row]:
-    """Rows about kernels with a planted bug: passed where the tool found it."""
-    rows = [row for row in _sanitizer_rows(datasets) if _planted(row)]
-    return sorted(rows, key=lambda row: (TOOLS.index(row["mode"]), _planted(row)))
+@dataclass(frozen=True)
+class Planted:
+    """A tool, and a kernel with a planted bug. `on_cpu` is the name that a run on a CPU gives the bug, by its test."""
+
+    row: Row
+    bug: str
+    on_cpu: str | None
+    earlier: bool
+
+    @property
+    def found(self) -> bool:
+        return self.row["status"] == "passed"
+
+    @property
+    def unseen_copy(self) -> bool:
+        """Racecheck was silent where TMA overwrites what is still read."""
+        tma = techniques.get(self.row["technique"]).ladder == "tma"
+        return self.row["mode"] == "racecheck" and tma and self.row["status"] == "wrong" and self.on_cpu == "race"
+
+
+def planted(datasets: Sequence[Dataset]) -> list[Planted]:
+    """Kernels with a planted bug, by tool."""
+    names = {bug.file.removesuffix(".patch"): bug.diagnosis for bug in guide.planted_bugs()}
+    found = [
+        Planted(row, bug, names.get(bug), not scorecard.is_current(row, data.hashes))
+        for data in datasets
+        for row in data.newest
+        if row["kind"] == "sanitizer" and (bug := _planted(row))
+    ]
+    return sorted(found, key=lambda one: (TOOLS.index(one.row["mode"]), one.bug))
 
 
 def findings(row: Row) -> list[str]:
@@ -121,7 +168,15 @@ def _planted(row: Row) -> str | None:
     return (row.get("details") or {}).get("planted")
 
 
-def _matrix(where: str, backend: str, rows: Iterable[Row]) -> Matrix:
+def _current_or_earlier(rows: Iterable[Row], data: Dataset) -> list[Row]:
+    """The rows of the checkout's kernels, and of each that has none all that there are."""
+    rows = list(rows)
+    current = [row for row in rows if scorecard.is_current(row, data.hashes)]
+    names = {row["technique"] for row in current}
+    return current + [row for row in rows if row["technique"] not in names]
+
+
+def _matrix(data: Dataset, backend: str, rows: Sequence[Row]) -> Matrix:
     judged: dict[str, dict[Cell, Judged]] = {}
     whole: dict[str, Judged] = {}
     lengths: dict[str, None] = {}
@@ -129,10 +184,12 @@ def _matrix(where: str, backend: str, rows: Iterable[Row]) -> Matrix:
         problem = Problem.from_dict(row["problem"])
         cell = (problem.dtype, problem.head_dim, problem.causal, problem.layout)
         judged.setdefault(row["technique"], {}).setdefault(cell, Judged()).add(row)
-        whole.setdefault(row["technique"], Judged()).add(row)
+        one = whole.setdefault(row["technique"], Judged(earlier=not scorecard.is_current(row, data.hashes)))
+        one.add(row)
         lengths[f"{problem.seq_q}×{problem.seq_kv}, heads {problem.heads}/{problem.heads_kv}"] = None
+    grid = importlib.import_module(f"experiments.{EXPERIMENT}").EXPERIMENT
     return Matrix(
-        where,
+        data.provenance(rows),
         backend,
         sorted({cell for cells in judged.values() for cell in cells}, key=lambda cell: (cell[0] != "fp16", cell)),
         [
@@ -142,6 +199,7 @@ def _matrix(where: str, backend: str, rows: Iterable[Row]) -> Matrix:
         ],
         sorted({name for one in whole.values() for name in one.distributions}),
         sorted(lengths),
+        len(grid.problems) * len(grid.techniques) if all(row["on"] == "gpu" for row in rows) else None,
     )
 
 
@@ -153,12 +211,3 @@ def _ratio(numbers: dict[str, Any]) -> list[float]:
     if error is None:
         return [math.inf]
     return [error / yardstick] if yardstick else []
-
-
-def _sanitizer_rows(datasets: Sequence[Dataset]) -> list[Row]:
-    return [
-        row
-        for data in datasets
-        for row in data.newest
-        if row["kind"] == "sanitizer" and scorecard.is_current(row, data.hashes)
-    ]

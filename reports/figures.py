@@ -18,7 +18,7 @@ from matplotlib.ticker import NullLocator
 from harness import results, techniques
 from harness.problem import Problem
 from harness.techniques import TWINS, Technique
-from reports.dataset import Dataset, Point, load
+from reports.dataset import Dataset, Point
 from reports.drawing import (
     COLORS,
     LABELS,
@@ -36,6 +36,7 @@ from reports.drawing import (
     vertical_lines,
     whisker,
 )
+from reports.loading import load
 
 ROOT = Path(__file__).resolve().parent
 
@@ -55,7 +56,7 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
     """
     figure, axes = new_axes(WIDTH if embed else 8.0, 1.65 + 0.32 * len(rungs) + (0 if embed else 0.3))
     peak = data.speed_of_light()
-    ends: dict[str, float] = {}
+    ends: dict[str, tuple[float, str]] = {}
     notes: dict[int, dict[str, list[str]]] = {}
     for backend in TWINS:
         points = [data.point(experiment, problem, rung.name, backend) for rung in rungs]
@@ -63,15 +64,17 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
         for row, point in enumerate(points):
             if point.kind == "hole":
                 notes.setdefault(row, {}).setdefault(point.reason.partition(":")[0], []).append(LABELS[backend])
-        drawn = [point.tflops for point in points if point.tflops and point.counts]
-        if drawn:
-            ends[backend] = drawn[-1]
+        drawn = [point for point in points if point.tflops]
+        last = next((point for point in reversed(drawn) if point.counts), drawn[-1] if drawn else None)
+        if last and last.tflops:
+            ends[backend] = (last.tflops, "" if last.counts else " (earlier)")
     peers = {
         name: point.tflops
         for name in sorted({row["backend"] for row in data.timings(experiment) if not row.get("technique")})
         if (point := data.point(experiment, problem, None, name)).tflops
     }
-    right = max([*ends.values(), *(value for value in peers.values() if value), peak or 0, 1]) * 1.03
+    reached = [*(value for value, _ in ends.values()), *filter(None, peers.values())]
+    right = max([*reached, peak or 0, 1]) * 1.03
     axes.set(xlim=(0, right), ylim=(len(rungs) - 0.5, -0.5), xlabel="TFLOPS", ylabel="")
     axes.set_yticks(range(len(rungs)), [rung.name for rung in rungs])
     for row, reasons in notes.items():
@@ -93,7 +96,8 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
     if not embed:
         linked = _gains(axes, data, experiment, problem, rungs)
         note = "\n† between two interleaved groups, over the cuDNN of each" if linked else ""
-        figure.supxlabel(f"{size[1:-1]}, {data.provenance()}{note}", size=8, color=MUTED)
+        where = data.provenance(data.counting(experiment, rungs))
+        figure.supxlabel(f"{size[1:-1]}, {where}{note}", size=8, color=MUTED)
         figure.set_layout_engine("constrained", rect=(0.015, 0.02, 0.965, 0.96))
     return to_svg(figure, f"ladder {experiment} {problem.slug}", embed)
 
@@ -219,7 +223,7 @@ def readme(output: Path, *, recorded: Path = ROOT / "recorded") -> list[Path]:
 
 
 def _climb(axes: Axes, points: Sequence[Point], backend: str) -> None:
-    """One language's way down the ladder. Segments join rungs that count, whatever holes lie between."""
+    """One language's way down the ladder. Segments join rungs that count, pale where holes lie between."""
     color, last = COLORS[backend], None
     for row, point in enumerate(points):
         if point.tflops is None:
@@ -227,7 +231,8 @@ def _climb(axes: Axes, points: Sequence[Point], backend: str) -> None:
         if point.counts:
             if last is not None:
                 again = point.kind == "same_program"
-                axes.plot([last[1], point.tflops], [last[0], row], color=color, lw=2, ls=(0, (2, 2)) if again else "-")
+                style: dict[str, Any] = {"ls": (0, (2, 2)) if again else "-", "alpha": 1 if last[0] == row - 1 else 0.35}
+                axes.plot([last[1], point.tflops], [last[0], row], color=color, lw=2, **style)
             last = (row, point.tflops)
         whisker(axes, point, row, color)
         size, fill = (3.5, color) if point.kind == "same_program" else (6.5, color if point.counts else PAPER)

@@ -13,8 +13,9 @@ from markupsafe import Markup
 from harness import scorecard, sources, techniques
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS, Ladder, Technique
-from reports import counters, evidence, figures, listing, notes, resources, tuning
-from reports.dataset import Dataset, Point, Row, quartiles, tile_slug
+from reports import counters, evidence, figures, listing, machines, notes, resources, tuning
+from reports.dataset import Dataset, Point, Row, quartiles, tile_slug, why
+from reports.scores import earlier, scored
 from reports.verdict import lead, verdict
 
 LADDER = "ladder"
@@ -56,9 +57,11 @@ def index(data: Dataset | None) -> dict[str, Any]:
             if any(technique.ladder == ladder.name for technique in rungs)
         ],
         "lengths": length_figures(data),
-        "scorecard": scorecard.scorecard(data.rows, hashes=data.hashes)["entries"],
+        "scorecard": scored(data),
         "headline": problems[0] if problems else None,
         "holes": len(data.holes()),
+        "holed": {row.get("experiment") for row in data.holes()},
+        "apart": {name: apart for name in LADDERS if (apart := parents_elsewhere(rungs_of(LADDERS[name])))},
     }
 
 
@@ -69,9 +72,13 @@ def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder) -> 
     return {
         "ladder": which,
         "rungs": rungs,
+        "parents": {rung.name: parent for rung, parent in parents_elsewhere(rungs)},
         "figures": ladder_figures(data, rungs) if data else [],
         "tables": [ladder_table(data, problem, rungs) for problem in data.problems(LADDER)] if data else [],
         "holes": group_holes(r for r in data.holes(LADDER) if r.get("technique") in (None, *names)) if data else [],
+        "earlier": [(backend, name) for backend in TWINS for name in earlier(data, LADDER, backend) if name in names]
+        if data
+        else [],
         "steps": counters.conflict_steps(datasets),
         "taken": resources.taken(datasets, rungs),
         "arch": resources.ARCH,
@@ -122,7 +129,7 @@ def technique(data: Dataset | None, datasets: Sequence[Dataset], which: Techniqu
         "step": None,
         "cells": [],
         "note": None,
-        "environments": [],
+        "machines": [],
         "tuned": [],
     }
     context["code"] = code_tables(datasets, which)
@@ -141,14 +148,14 @@ def technique(data: Dataset | None, datasets: Sequence[Dataset], which: Techniqu
         for backend in TWINS
         for best in (False, True)
     ]
-    used = {point.row.get("environment") for *_, point in cells if point.row}
+    shown = [point.row for *_, point in cells if point.row]
     context |= {
         "tuned": tuning.tuned(data, LADDER, which),
         "verdict": verdict(data, LADDER, which),
-        "step": svg and Figure(Markup(svg), data.provenance(), f"TFLOPS of {which.name} and of its parent"),
+        "step": svg and Figure(Markup(svg), data.provenance(shown), f"TFLOPS of {which.name} and of its parent"),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
         "note": notes.render(which.name, data),
-        "environments": [row for row in data.environments.values() if row["id"] in used],
+        "machines": machines.machines(data.environments_of(shown)),
     }
     return context
 
@@ -170,8 +177,13 @@ def counters_of(datasets: Sequence[Dataset], which: Technique, parent: Technique
 def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
     return {
         "matrices": evidence.matrices(datasets),
-        "sanitized": evidence.sanitizer_table(datasets),
-        "tools": evidence.TOOLS,
+        "sanitized": (sanitized := evidence.sanitizer_table(datasets)),
+        "ran": [
+            (backend, tool)
+            for backend in TWINS
+            for tool in evidence.TOOLS
+            if any((backend, tool) in found for _, found in sanitized)
+        ],
         "planted": evidence.planted(datasets),
         "group_holes": group_holes,
     }
@@ -182,17 +194,20 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
     by_problem: dict[str, list[Row]] = {}
     for row in rows:
         by_problem.setdefault(scorecard.slug(row), []).append(row)
-    used = {row.get("environment") for row in rows}
+    ours = [row for row in rows if row.get("technique") and scorecard.is_current(row, data.hashes)]
     return {
         "data": data,
+        "where": data.provenance(ours),
+        "scored": scored(data, name),
         "current": lambda row: scorecard.is_current(row, data.hashes),
         "name": name,
         "question": question(name),
         "groups": by_problem,
         "total": len(rows),
         "holes": group_holes(data.holes(name)),
+        "earlier": [(backend, rung) for backend in TWINS for rung in earlier(data, name, backend)],
         "pairs": data.pairs(name),
-        "environments": [row for row in data.environments.values() if row["id"] in used],
+        "machines": machines.machines(data.environments_of(rows)),
     }
 
 
@@ -206,7 +221,7 @@ def ladder_figures(data: Dataset, rungs: Sequence[Technique]) -> list[Figure]:
     return [
         Figure(
             Markup(figures.ladder(data, LADDER, problem, rungs)),
-            data.provenance(next(data.timings(LADDER), None)),
+            data.provenance(data.counting(LADDER, rungs)),
             f"TFLOPS per rung in CUDA and in Triton, {figures.cell_title(problem)}",
         )
         for problem in data.problems(LADDER)
@@ -221,7 +236,7 @@ def length_figures(data: Dataset) -> list[Figure]:
     for problems in found.values():
         svg = figures.lengths(data, LENGTHS, problems)
         if svg:
-            caption = data.provenance(next(data.timings(LENGTHS), None))
+            caption = data.provenance(data.counting(LENGTHS))
             drawn.append(Figure(Markup(svg), caption, "TFLOPS against sequence length"))
     return drawn
 
@@ -236,7 +251,7 @@ def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str,
                 table = tables.setdefault(name, {"arch": name[0], "head_dim": name[1], "columns": {}, "where": set()})
                 if backend not in table["columns"]:
                     table["columns"][backend] = row
-                    table["where"].add(dataset.provenance(row))
+                    table["where"].add(dataset.provenance([row]))
     for table in tables.values():
         counts = [row["code"].get("census") or {} for row in table["columns"].values()]
         names = {name for count in counts for name in count if count[name]}
@@ -258,7 +273,7 @@ def numerics_table(data: Dataset, which: Technique) -> dict[str, Any] | None:
         return None
     passed = [row for row in rows if row["status"] == "passed"]
     return {
-        "where": data.provenance(rows[0]),
+        "where": data.provenance(rows),
         "lines": sorted(worst.items()),
         "passed": len(passed),
         "gated": len(rows),
@@ -270,14 +285,24 @@ def group_holes(rows: Iterable[Row]) -> list[tuple[Row, list[str]]]:
     """Holes of one kernel with one status and reason together: the first row, and where it happened."""
     found: dict[tuple[Any, ...], tuple[Row, list[str]]] = {}
     for row in rows:
-        what = (row["backend"], row.get("technique"), row["status"], row.get("check"), row.get("reason"))
-        where = " ".join(filter(None, (scorecard.slug(row), row["kind"], row.get("mode"), tile_slug(row))))
-        found.setdefault(what, (row, []))[1].append(where)
+        reason, where = row.get("reason"), [scorecard.slug(row), row["kind"], row.get("mode"), tile_slug(row)]
+        if row["status"] == "not_converged" and row.get("samples_ms"):
+            reason = "the median is not certain enough after the time that it was given"
+            where.append(why(row).partition(": ")[2])
+        what = (row["backend"], row.get("technique"), row["status"], row.get("check"), reason)
+        found.setdefault(what, ({**row, "reason": reason}, []))[1].append(" ".join(filter(None, where)))
     return list(found.values())
 
 
 def rungs_of(which: Ladder) -> list[Technique]:
     return [technique for technique in TECHNIQUES if technique.ladder == which.name]
+
+
+def parents_elsewhere(rungs: Sequence[Technique]) -> list[tuple[Technique, Technique]]:
+    """Rungs whose parent is not the rung above, and that parent."""
+    above = [None, *rungs]
+    pairs = [(rung, techniques.parent(rung), before) for rung, before in zip(rungs, above, strict=False)]
+    return [(rung, parent) for rung, parent, before in pairs if parent and parent != before]
 
 
 def peers_of(data: Dataset, name: str) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from harness import sources, techniques
 from harness.problem import Problem
 from harness.techniques import TWINS, Technique
-from reports.dataset import Dataset, Point, geometric_mean
+from reports.dataset import Dataset, Point, fastest, geometric_mean
 from reports.drawing import LABELS
 
 NOTHING = 0.02
@@ -44,6 +44,8 @@ class Language:
     gain: Gain | None
     program: str | None
     """The technique whose program it runs at the same tile: there is no lever."""
+    tile_alone: bool
+    """It is the parent's program at another tile, for one head_dim at least."""
     lever: str
     """Which lever is missing, in the words of the re-exporting file."""
     holes: list[str] = field(default_factory=list)
@@ -103,13 +105,11 @@ def lead(data: Dataset, experiment: str, verdicts: list[Verdict]) -> str:
     if not problems:
         return "Nothing was measured yet."
     problem = problems[0]
-    parts = []
+    parts: list[str] = []
     for backend in TWINS:
-        counting = [v for v in verdicts if v.languages[backend].point.counts]
-        if counting:
-            best = max(counting, key=lambda v: v.languages[backend].point.tflops or 0)
-            reached = best.languages[backend].point.tflops
-            parts.append(f"{LABELS[backend]} {'' if parts else 'reaches '}{reached:.0f} ({best.technique.name})")
+        best = fastest(point for v in verdicts for point in (v.languages[backend].point, v.languages[backend].best))
+        if best.row:
+            parts.append(f"{LABELS[backend]} {'' if parts else 'reaches '}{best.tflops:.0f} ({best.row['technique']})")
     peers = {}
     for name in {row["backend"] for row in data.timings(experiment) if not row.get("technique")}:
         point = data.point(experiment, problem, None, name)
@@ -117,11 +117,14 @@ def lead(data: Dataset, experiment: str, verdicts: list[Verdict]) -> str:
             peers[name] = point.tflops
     text = ", ".join(parts) + " TFLOPS" if parts else "no rung has passed"
     if peers:
-        fastest = max(peers, key=lambda name: peers[name])
-        text += f"; the fastest library, {LABELS.get(fastest, fastest)}, reaches {peers[fastest]:.0f}"
+        first = max(peers, key=lambda name: peers[name])
+        text += f"; the fastest library, {LABELS.get(first, first)}, reaches {peers[first]:.0f}"
+        if "sdpa_flash" in peers and first != "sdpa_flash":
+            text += f", FlashAttention-2 {peers['sdpa_flash']:.0f}"
     mask = "causal" if problem.causal else "full"
-    levers = [v.technique.name for v in verdicts if v.languages["triton"].program]
-    missing = f" For {len(levers)} of {len(verdicts)} rungs core Triton has no lever." if levers else ""
+    triton = [v.languages["triton"] for v in verdicts]
+    levers = sum(bool(language.program or (language.tile_alone and language.lever)) for language in triton)
+    missing = f" For {levers} of {len(verdicts)} rungs core Triton has no lever." if levers else ""
     return f"At head_dim {problem.head_dim}, {mask}, {problem.seq_q} tokens: {text}.{missing}"
 
 
@@ -131,8 +134,8 @@ def missing_lever(technique: Technique, backend: str, root: Path = sources.ROOT)
     if path.suffix != ".py" or not path.is_file():
         return ""
     text = " ".join((ast.get_docstring(sources.parse(path)) or "").split())
-    found = re.search(r"[Tt]he missing lever is ([^:.;]+)", text)
-    return found[1] if found else ""
+    found = re.search(r"[Tt]he missing levers? (?:is|are) ([^:.;(]+)", text)
+    return found[1].strip() if found else ""
 
 
 def _language(
@@ -146,13 +149,14 @@ def _language(
         points[0] if points else Point("hole", reason="not measured"),
         _best(data, experiment, problems, technique, backend),
         _gain([(gain.value, gain.linked) for gain in gains if gain]),
-        next((point.program for point in points if point.program), None),
+        next((point.program for point in points if point.program), None) or _repeated(technique, backend, root),
+        _is_parents_program(technique, backend, root) and not _same_tiles(technique),
         missing_lever(technique, backend, root),
         tuned=data.tuned(technique.name, backend),
     )
     cells: dict[str, list[str]] = {}
     for problem, point in zip(problems, points, strict=True):
-        if not point.counts:
+        if point.kind == "hole":
             cell = f"d={problem.head_dim} {'causal' if problem.causal else 'full'}"
             cells.setdefault(point.reason, []).append(cell)
     language.holes = [
@@ -190,7 +194,31 @@ def _told(language: Language) -> str:
         lever = f" ({language.lever})" if language.lever else f" (it runs {language.program}'s program)"
         return f"{name} has no lever for it{lever}"
     if language.gain is None:
-        return f"in {name} the step has no number"
+        earlier = language.point.kind == "earlier"
+        return f"in {name} {'only an earlier version was measured' if earlier else 'the step has no number'}"
     value = language.gain.value
     bought = "costs" if value < 1 - NOTHING else "buys" if value > 1 + NOTHING else "changes nothing"
-    return f"in {name} it {bought}{': ' if bought != 'buys' else ' '}{value:.2f}×"
+    told = f"{bought}{': ' if bought != 'buys' else ' '}{value:.2f}×"
+    if language.tile_alone and language.lever:
+        return f"{name} has no lever for it ({language.lever}), the other tile {told}"
+    return f"in {name} {'the tile alone' if language.tile_alone else 'it'} {told}"
+
+
+def _is_parents_program(technique: Technique, backend: str, root: Path) -> bool:
+    """Whether the twin re-exports what its parent is, or re-exports too."""
+    parent = techniques.parent(technique)
+    program = sources.same_program(technique.path, backend, root)
+    return bool(parent and program and program in (parent.name, sources.same_program(parent.path, backend, root)))
+
+
+def _same_tiles(technique: Technique) -> bool:
+    parent = techniques.parent(technique)
+    tile = techniques.reference_tile
+    return parent is not None and all(tile(technique, head_dim) == tile(parent, head_dim) for head_dim in (64, 128))
+
+
+def _repeated(technique: Technique, backend: str, root: Path) -> str | None:
+    """The parent, where the twin is the parent's program at the parent's tiles though it was timed anew."""
+    parent = techniques.parent(technique)
+    same = parent and _is_parents_program(technique, backend, root) and _same_tiles(technique)
+    return parent.name if parent and same else None

@@ -127,6 +127,18 @@ def test_incomplete_says_why_and_has_no_value(change: Any, reason: str) -> None:
     assert reason in entry["reason"]
 
 
+def test_the_best_of_what_converged_is_not_the_best() -> None:
+    rows = synthetic.rows()
+    fastest = "cp_async_pipeline"
+    for row in rows:
+        if (row["kind"], row.get("technique"), row.get("backend")) == ("timing", fastest, "cuda"):
+            row |= {"status": "not_converged", "reason": "relative error of the median 2% after 12 samples"}
+    entry = entries(rows)["cuda_over_fa2"]
+    assert entry["value"] is None
+    assert f"{fastest} 64x128-s1-w4" in entry["reason"]
+    assert "was faster and did not converge" in entry["reason"]
+
+
 def test_no_ratio_across_instruction_classes() -> None:
     rows = [row | {"mma": "wgmma"} if row.get("backend") == "triton" else row for row in synthetic.rows()]
     assert "different instruction classes" in entries(rows)["triton_over_cuda"]["reason"]
