@@ -189,6 +189,8 @@ def test_ring(rows: int, seed: int, device: str) -> None:
     [
         ("MISSING_WAIT", "copy_in_flight"),
         ("MISSING_FENCE", "missing_proxy_fence"),
+        ("MISSING_READ_FENCE", "missing_proxy_fence"),
+        ("LATE_WRITE", "missing_proxy_fence"),
         ("MISSING_INIT_FENCE", "missing_proxy_fence"),
         ("MISSING_BARRIER", "mbarrier_not_initialized"),
         ("MISSING_ARRIVAL", "deadlock"),
@@ -271,6 +273,20 @@ def test_deadlock_says_who_waits() -> None:
     said = ring(bug="MISSING_ARRIVAL")[0]
     assert re.search(r"warp 4: lane \d+ at tma_ring.cu:\d+ mbarrier_try_wait_parity \(mbarrier 0x\w+, parity 0", said)
     assert "4 of 4 arrivals" in said
+
+
+def test_missing_fence_names_both_accesses() -> None:
+    """That of the reader, and the copy's that overwrites what was read."""
+    said = ring(bug="MISSING_READ_FENCE")[0]
+    source = (KERNELS / "tma_ring.cu").read_text().splitlines()
+    found = re.search(
+        r"missing_proxy_fence: .*read of warp [0-3], lane \d+ at tma_ring.cu:(\d+)"
+        r".*\[tma_ring.cu:(\d+) cp_async_bulk_tensor_load, .*warp 4",
+        said,
+    )
+    assert found, said
+    assert "ld_shared" in source[int(found[1]) - 1]
+    assert "cp_async_bulk_tensor_load" in source[int(found[2]) - 1]
 
 
 def test_a_tensor_map_that_the_driver_refuses() -> None:

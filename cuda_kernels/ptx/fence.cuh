@@ -3,7 +3,8 @@
 
 #include <ptx/kernel.cuh>
 
-// What this thread wrote to shared memory by ordinary stores is visible to wgmma and bulk copies that follow a barrier.
+// What this thread read and wrote in shared memory by ordinary accesses comes before wgmma and bulk copies that follow
+// a barrier: they see its stores, and overwrite only what it has read.
 DEVICE void fence_proxy_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // The same for global memory too.

@@ -155,6 +155,8 @@ KERNEL(THREADS, 1) mbarrier_ring(GRID_CONSTANT const TmaParams params) {
         mma_m16n8k16<Element>(s_regs[n + 1], q_regs, k_regs + 2);
       }
     }
+    // Without the fence TMA, another proxy, may overwrite what ldmatrix still reads.
+    fence_proxy_async_shared();
     bar_warp_sync();  // every lane has read K
     if (lane == 0) mbarrier_arrive(k_empty + stage * 8);
     if (tile.crosses_diagonal(args, kv_start)) {
@@ -209,6 +211,8 @@ KERNEL(THREADS, 1) mbarrier_ring(GRID_CONSTANT const TmaParams params) {
         mma_m16n8k16<Element>(o_regs[d + 1], p_regs, v_regs + 2);
       }
     }
+    // Without the fence TMA, another proxy, may overwrite what ldmatrix still reads.
+    fence_proxy_async_shared();
     bar_warp_sync();  // every lane has read V
     if (lane == 0) mbarrier_arrive(v_empty + stage * 8);
   }

@@ -115,6 +115,8 @@ KERNEL(THREADS, 1) tma_swizzle(GRID_CONSTANT const TmaParams params) {
     // Without the fences the compiler keeps every address below in a register of its own.
     register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
     wait(k_full, j % 2);
+    // Without the fence TMA, another proxy, may overwrite what ldmatrix still reads.
+    fence_proxy_async_shared();
     bar_sync();  // everybody is done with the previous V
     if (tid_x() == 0) load_tile<BLOCK_N>(v_smem, params.v, kv_start, tile.head_kv, tile.batch, v_full);
 
@@ -165,6 +167,8 @@ KERNEL(THREADS, 1) tma_swizzle(GRID_CONSTANT const TmaParams params) {
     }
 
     wait(v_full, j % 2);
+    // Without the fence TMA, another proxy, may overwrite what ldmatrix still reads.
+    fence_proxy_async_shared();
     bar_sync();  // everybody is done with K
     if (tid_x() == 0 && j + 1 < key_tiles)
       load_tile<BLOCK_N>(k_smem, params.k, kv_start + BLOCK_N, tile.head_kv, tile.batch, k_full);

@@ -189,6 +189,8 @@ KERNEL(THREADS, 2) two_ctas_per_sm(GRID_CONSTANT const TmaParams params) {
         }
       }
     }
+    // Without the fence TMA, another proxy, may overwrite what ldmatrix still reads.
+    fence_proxy_async_shared();
     bar_warp_sync();  // every lane has read K
     if (lane == 0) mbarrier_arrive(k_empty + stage * 8);
     if (refills && elect_sync()) {
@@ -248,6 +250,8 @@ KERNEL(THREADS, 2) two_ctas_per_sm(GRID_CONSTANT const TmaParams params) {
           for (int i = 0; i < 2; ++i) mma_m16n8k16<Element>(o_regs[m][d + i], p_regs[m], v_regs + i * 2);
       }
     }
+    // Without the fence TMA, another proxy, may overwrite what ldmatrix still reads.
+    fence_proxy_async_shared();
     bar_warp_sync();  // every lane has read V
     if (lane == 0) mbarrier_arrive(v_empty + stage * 8);
     if (++stage == STAGES) stage = 0, phase ^= 1;

@@ -49,6 +49,9 @@ KERNEL(THREADS, 1) tma_ring(const GRID_CONSTANT Params params) {
       while (!mbarrier_test_wait_parity(full + stage * 8, phase)) {
       }
     const auto release = [&] {
+      // Without the fence TMA, another proxy, may overwrite what is still being read.
+      if (BUG != MISSING_READ_FENCE) fence_proxy_async_shared();
+      if (BUG == LATE_WRITE) st_shared(stages + stage * TILE + tid_x() * 16, make_float4(0, 0, 0, 0));
       bar_warp_sync();  // all lanes have read
       if (BUG != MISSING_ARRIVAL && tid_x() % 32 == 0) mbarrier_arrive(empty + stage * 8);
     };

@@ -139,7 +139,7 @@ void bulk_load(const BulkPlan& plan, uint32_t mbarrier_address, uint32_t blocks,
              "bytes complete on the mbarrier made at " + place("", mbarrier.made_at) +
                  " with no fence_mbarrier_init or fence_proxy_async after its initialization");
     const Place at = locate(plan.address | there, 1, mnemonic, where);
-    take_off(plan.address | there, plan.bytes, mnemonic, where);
+    take_off(plan.address | there, plan.bytes, Proxy::async, mnemonic, where);
     BulkLoad load{plan, at.block, &mbarrier, mbarrier.phase, &self, mnemonic, where};
     load.plan.address = at.offset + SHARED_BASE;
     cluster.async->loads.push_back(load);

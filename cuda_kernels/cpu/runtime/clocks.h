@@ -14,7 +14,7 @@ using Clock = uint32_t;
 
 struct Knowledge {
   std::vector<Clock> events;  // by agent
-  std::vector<Clock> fenced;  // the same, of writes that a proxy fence has made visible to asynchronous reads
+  std::vector<Clock> fenced;  // the same, of accesses that their thread's proxy fence puts before asynchronous ones
 
   void forget(size_t agents) {
     events.assign(agents, 0);

@@ -134,10 +134,8 @@ bool mbarrier_try_wait(uint32_t address, uint32_t parity, const char* mnemonic, 
 void fence_proxy_async(const char* mnemonic, Where where) {
   count_thread(mnemonic, where);
   Thread& self = current();
-  Knowledge& known = self.warp->known;
-  for (size_t i = 0; i < known.fenced.size(); ++i) known.fenced[i] = std::max(known.fenced[i], known.events[i]);
-  // What this thread writes from now on is not covered.
-  known.fenced[self.agent] = self.cluster->clocks[self.agent]++;
+  // What others did is theirs to fence, and what this thread does from now on is not covered.
+  self.warp->known.fenced[self.agent] = self.cluster->clocks[self.agent]++;
   for (auto& [key, mbarrier] : self.cluster->async->mbarriers)
     if (mbarrier.maker == self.agent) mbarrier.is_fenced = true;
 }

@@ -72,9 +72,9 @@ void shared_store(uint32_t address, const void* value, uint32_t bytes, const cha
   shared_write(address, value, bytes, mnemonic, where);
 }
 
-std::byte* take_off(uint32_t address, uint32_t bytes, const char* mnemonic, Where where) {
+std::byte* take_off(uint32_t address, uint32_t bytes, Proxy proxy, const char* mnemonic, Where where) {
   const Place at = locate_range(address, bytes, mnemonic, where);
-  if (options().checks) at.block->shadow.take_off(current(), at.offset, bytes, mnemonic, where);
+  if (options().checks) at.block->shadow.take_off(current(), at.offset, bytes, proxy, mnemonic, where);
   std::memset(at.bytes, 0xff, bytes);
   return at.bytes;
 }
@@ -84,7 +84,7 @@ void copy_to_shared(uint32_t address, const void* source, uint32_t bytes, uint32
   count(Path::global_to_shared, bytes, address, source, mnemonic, where);
   if (source_bytes) touch_global(source, source_bytes, bytes, false, mnemonic, where);
   locate(address, bytes, mnemonic, where);
-  take_off(address, bytes, mnemonic, where);
+  take_off(address, bytes, Proxy::generic, mnemonic, where);
 }
 
 void global_load(const void* pointer, uint32_t bytes, const char* mnemonic, Where where) {

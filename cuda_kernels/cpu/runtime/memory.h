@@ -32,8 +32,8 @@ void global_atomic(void* pointer, uint32_t bytes, const char* mnemonic, Where wh
 // A lane's part of an instruction that counts itself, such as ldmatrix.
 const std::byte* shared_read(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
 void shared_write(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where);
-// The destination of a copy: it holds poison, and nobody may touch it until the copy lands.
-std::byte* take_off(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
+// The destination of a copy of `proxy`: it holds poison, and nobody may touch it until the copy lands.
+std::byte* take_off(uint32_t address, uint32_t bytes, Proxy proxy, const char* mnemonic, Where where);
 // The same for a lane's copy that reads `source_bytes` of global memory.
 void copy_to_shared(uint32_t address, const void* source, uint32_t bytes, uint32_t source_bytes, const char* mnemonic,
                     Where where);

@@ -32,9 +32,9 @@ void Shadow::reset(uint32_t bytes, int warps) {
   writes_.assign(cells, {});
   write_sites_.resize(cells);
   reads_.resize(warps);
-  lanes_.resize(warps);
+  readers_.resize(warps);
   for (auto& plane : reads_) plane.resize(cells);
-  for (auto& plane : lanes_) plane.resize(cells);
+  for (auto& plane : readers_) plane.resize(cells);
 }
 
 void Shadow::load(Thread& self, uint32_t offset, uint32_t bytes, const char* mnemonic, Where where) {
@@ -56,19 +56,20 @@ void Shadow::load(Thread& self, uint32_t offset, uint32_t bytes, const char* mne
     }
     accepted = write;
   }
-  read(self, first, last, where);
+  read(self, first, last, Proxy::generic, where);
 }
 
-void Shadow::read(const Thread& self, uint32_t first, uint32_t last, Where where) {
+void Shadow::read(const Thread& self, uint32_t first, uint32_t last, Proxy proxy, Where where) {
   const Read read{self.cluster->clocks[self.agent], pack(where)};
   Read* reads = reads_[self.cluster_warp].data();
-  uint8_t* lanes = lanes_[self.cluster_warp].data();
+  Reader* readers = readers_[self.cluster_warp].data();
+  const Reader reader{static_cast<uint8_t>(self.lane), proxy == Proxy::async};
   for (uint32_t cell = first; cell <= last; ++cell) reads[cell] = read;
-  for (uint32_t cell = first; cell <= last; ++cell) lanes[cell] = static_cast<uint8_t>(self.lane);
+  for (uint32_t cell = first; cell <= last; ++cell) readers[cell] = reader;
 }
 
-void Shadow::check_writable(Thread& self, uint32_t offset, uint32_t bytes, bool same_value, const char* mnemonic,
-                            Where where) {
+void Shadow::check_writable(Thread& self, uint32_t offset, uint32_t bytes, Proxy proxy, bool same_value,
+                            const char* mnemonic, Where where) {
   const uint32_t first = offset / CELL, last = (offset + bytes - 1) / CELL;
   const Knowledge& known = self.warp->known;
   Write accepted;
@@ -85,33 +86,45 @@ void Shadow::check_writable(Thread& self, uint32_t offset, uint32_t bytes, bool 
       report("race", self, mnemonic, where,
              bytes_at(cell) + " is written, and also by " + agent_name(*self.cluster, write.agent) + " at " +
                  at(write_sites_[cell]) + ", with no barrier between");
+    } else if (proxy == Proxy::async && write.proxy == Proxy::generic && known.fenced[write.agent] < write.clock) {
+      report("missing_proxy_fence", self, mnemonic, where,
+             bytes_at(cell) + " is overwritten by a bulk copy, but the ordinary store of " +
+                 agent_name(*self.cluster, write.agent) + " at " + at(write_sites_[cell]) +
+                 " was not followed by fence.proxy.async in its thread");
     }
     accepted = write;
   }
   if (bytes == 1) return;
   for (size_t warp = 0; warp < reads_.size(); ++warp) {
     const Read* reads = reads_[warp].data();
-    const uint8_t* lanes = lanes_[warp].data();
+    const Reader* readers = readers_[warp].data();
     for (uint32_t cell = first; cell <= last; ++cell) {
-      const int agent = static_cast<int>(warp) * LANES + lanes[cell];
-      if (knows(known, self, agent, reads[cell].clock)) continue;
-      report("race", self, mnemonic, where,
-             bytes_at(cell) + " is written, and read by " + agent_name(*self.cluster, agent) + " at " +
-                 at(reads[cell].site) + ", with no barrier between");
-      break;
+      const int agent = static_cast<int>(warp) * LANES + readers[cell].lane;
+      const auto reader = [&] { return agent_name(*self.cluster, agent) + " at " + at(reads[cell].site); };
+      if (!knows(known, self, agent, reads[cell].clock)) {
+        report("race", self, mnemonic, where,
+               bytes_at(cell) + " is written, and read by " + reader() + ", with no barrier between");
+        break;
+      }
+      if (proxy == Proxy::async && !readers[cell].is_async && known.fenced[agent] < reads[cell].clock) {
+        report("missing_proxy_fence", self, mnemonic, where,
+               bytes_at(cell) + " is overwritten by a bulk copy, but the read of " + reader() +
+                   " was not followed by fence.proxy.async in its thread");
+        break;
+      }
     }
   }
 }
 
 void Shadow::store(Thread& self, uint32_t offset, uint32_t bytes, bool same_value, const char* mnemonic, Where where) {
-  check_writable(self, offset, bytes, same_value, mnemonic, where);
+  check_writable(self, offset, bytes, Proxy::generic, same_value, mnemonic, where);
   land(offset, bytes, static_cast<uint16_t>(self.agent), self.cluster->clocks[self.agent], Proxy::generic);
   const Site site = pack(where);
   for (uint32_t cell = offset / CELL; cell <= (offset + bytes - 1) / CELL; ++cell) write_sites_[cell] = site;
 }
 
-void Shadow::take_off(Thread& self, uint32_t offset, uint32_t bytes, const char* mnemonic, Where where) {
-  check_writable(self, offset, bytes, false, mnemonic, where);
+void Shadow::take_off(Thread& self, uint32_t offset, uint32_t bytes, Proxy proxy, const char* mnemonic, Where where) {
+  check_writable(self, offset, bytes, proxy, false, mnemonic, where);
   land(offset, bytes, static_cast<uint16_t>(self.agent), self.cluster->clocks[self.agent], Proxy::in_flight);
   const Site site = pack(where);
   for (uint32_t cell = offset / CELL; cell <= (offset + bytes - 1) / CELL; ++cell) write_sites_[cell] = site;
@@ -143,11 +156,11 @@ void Shadow::load_async(Thread& self, const Knowledge& known, Clock clock, uint3
     } else if (write.proxy == Proxy::generic && known.fenced[write.agent] < write.clock) {
       report("missing_proxy_fence", self, mnemonic, where,
              bytes_at(cell) + " is read asynchronously, but written by an ordinary store of " + writer() +
-                 " with no fence.proxy.async between");
+                 " that was not followed by fence.proxy.async in its thread");
     }
     accepted = write;
   }
-  read(self, first, last, where);
+  read(self, first, last, Proxy::async, where);
 }
 
 }  // namespace cpu

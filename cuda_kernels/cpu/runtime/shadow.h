@@ -1,5 +1,6 @@
 // What is known of every two bytes of a block's shared memory: who wrote them last, who read them, whether a copy to
-// them is in flight. Finds reads of what was never written and accesses that no barrier separates.
+// them is in flight. Finds reads of what was never written, accesses that no barrier separates, and accesses of two
+// proxies that no proxy fence separates.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +36,8 @@ class Shadow {
   void load(Thread& self, uint32_t offset, uint32_t bytes, const char* mnemonic, Where where);
   // Lanes of one instruction may write one value to one place; `same_value`: it is there already.
   void store(Thread& self, uint32_t offset, uint32_t bytes, bool same_value, const char* mnemonic, Where where);
-  // The bytes belong to a copy from now until `land`; the issuing thread must be allowed to write them.
-  void take_off(Thread& self, uint32_t offset, uint32_t bytes, const char* mnemonic, Where where);
+  // The bytes belong to a copy of `proxy` from now until `land`; the issuing thread must be allowed to write them.
+  void take_off(Thread& self, uint32_t offset, uint32_t bytes, Proxy proxy, const char* mnemonic, Where where);
   // `agent` is who has the writes: a thread, or an mbarrier.
   void land(uint32_t offset, uint32_t bytes, uint16_t agent, Clock clock, Proxy proxy);
   // A read by the asynchronous proxy on behalf of `self`, which knew `known` when it issued it at `clock`.
@@ -44,19 +45,23 @@ class Shadow {
                   const char* mnemonic, Where where);
 
  private:
-  void check_writable(Thread& self, uint32_t offset, uint32_t bytes, bool same_value, const char* mnemonic,
+  void check_writable(Thread& self, uint32_t offset, uint32_t bytes, Proxy proxy, bool same_value, const char* mnemonic,
                       Where where);
 
-  void read(const Thread& self, uint32_t first, uint32_t last, Where where);
+  void read(const Thread& self, uint32_t first, uint32_t last, Proxy proxy, Where where);
 
   struct Read {
     Clock clock = 0;
     Site site = 0;
   };
-  std::vector<Write> writes_;                // by cell
-  std::vector<Site> write_sites_;            // by cell
-  std::vector<std::vector<Read>> reads_;     // by warp of the cluster, by cell
-  std::vector<std::vector<uint8_t>> lanes_;  // of the newest read: by warp, by cell
+  struct Reader {
+    uint8_t lane : 7 = 0;
+    bool is_async : 1 = false;
+  };
+  std::vector<Write> writes_;                 // by cell
+  std::vector<Site> write_sites_;             // by cell
+  std::vector<std::vector<Read>> reads_;      // the newest: by warp of the cluster, by cell
+  std::vector<std::vector<Reader>> readers_;  // of the same reads
 };
 
 }  // namespace cpu
