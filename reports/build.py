@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,15 @@ def build(
     main = timed[0] if timed else None
     asked = sorted(datasets, key=lambda data: (data.recorded, data is not main))
 
+    @cache
+    def drawn(ladder: str) -> list[pages.Figure]:
+        return pages.ladder_figures(main, pages.rungs_of(LADDERS[ladder])) if main else []
+
     jobs: list[tuple[str, str, Callable[[], dict[str, Any]]]] = [
-        ("index.html", "index.html", lambda: {**pages.index(main), "others": timed[1:]}),
+        ("index.html", "index.html", lambda: {**pages.index(main, drawn), "others": timed[1:]}),
     ]
     for ladder in LADDERS.values():
-        jobs.append((f"ladder/{ladder.name}.html", "ladder.html", partial(pages.ladder, main, asked, ladder)))
+        jobs.append((f"ladder/{ladder.name}.html", "ladder.html", partial(pages.ladder, main, asked, ladder, drawn)))
     for technique in TECHNIQUES:
         name = f"technique/{technique.name}.html"
         jobs.append((name, "technique.html", partial(pages.technique, main, asked, technique)))

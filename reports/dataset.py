@@ -230,7 +230,8 @@ class Dataset:
         return self.ratio(points[0], points[1])
 
     def codes(self, technique: str, backend: str, arch: str | None = None, head_dim: int | None = None) -> list[Row]:
-        """Rows with machine code of this checkout's twin: inspected binaries, then those that the gate read."""
+        """Rows with machine code of this checkout's twin: inspected binaries, then those that the gate of the ladder
+        read, then others; of each bf16 first and full before causal."""
         found = [
             row
             for row in self.newest
@@ -241,8 +242,12 @@ class Dataset:
             and scorecard.is_current(row, self.hashes)
             and scorecard.is_as_shipped(row)
         ]
-        order = ("causal", "head_dim")
-        return sorted(found, key=lambda row: (row["kind"] != "code", *(row["problem"][name] for name in order)))
+        order = ("dtype", "causal", "head_dim")
+
+        def place(row: Row) -> tuple[Any, ...]:
+            return row["kind"] != "code", row.get("experiment") != "ladder", *(row["problem"][name] for name in order)
+
+        return sorted(found, key=place)
 
     def gates(self, technique: str, backend: str) -> list[Row]:
         """Gate rows of this checkout's twin."""

@@ -231,7 +231,10 @@ def _climb(axes: Axes, points: Sequence[Point], backend: str) -> None:
         if point.counts:
             if last is not None:
                 again = point.kind == "same_program"
-                style: dict[str, Any] = {"ls": (0, (2, 2)) if again else "-", "alpha": 1 if last[0] == row - 1 else 0.35}
+                style: dict[str, Any] = {
+                    "ls": (0, (2, 2)) if again else "-",
+                    "alpha": 1 if last[0] == row - 1 else 0.35,
+                }
                 axes.plot([last[1], point.tflops], [last[0], row], color=color, lw=2, **style)
             last = (row, point.tflops)
         whisker(axes, point, row, color)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,11 @@ class Figure:
     alt: str
 
 
-def index(data: Dataset | None) -> dict[str, Any]:
+Drawn = Callable[[str], list[Figure]]
+
+
+def index(data: Dataset | None, drawn: Drawn) -> dict[str, Any]:
+    """`drawn`: a ladder's name -> its figures, which two pages show."""
     if data is None:
         return {"verdicts": []}
     rungs = [technique for technique in TECHNIQUES if _measured(data, technique)]
@@ -52,20 +56,21 @@ def index(data: Dataset | None) -> dict[str, Any]:
         "verdicts": verdicts,
         "lead": lead(data, LADDER, verdicts),
         "ladders_drawn": [
-            (ladder, ladder_figures(data, rungs_of(ladder)))
+            (ladder, drawn(ladder.name))
             for ladder in LADDERS.values()
             if any(technique.ladder == ladder.name for technique in rungs)
         ],
         "lengths": length_figures(data),
         "scorecard": scored(data),
         "headline": problems[0] if problems else None,
+        "has_tuned": any(language.tuned for item in verdicts for language in item.languages.values()),
         "holes": len(data.holes()),
         "holed": {row.get("experiment") for row in data.holes()},
         "apart": {name: apart for name in LADDERS if (apart := parents_elsewhere(rungs_of(LADDERS[name])))},
     }
 
 
-def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder) -> dict[str, Any]:
+def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder, drawn: Drawn) -> dict[str, Any]:
     """`datasets`: all of them, in the order in which they are asked for counters and machine code."""
     rungs = rungs_of(which)
     names = [rung.name for rung in rungs]
@@ -73,14 +78,16 @@ def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder) -> 
         "ladder": which,
         "rungs": rungs,
         "parents": {rung.name: parent for rung, parent in parents_elsewhere(rungs)},
-        "figures": ladder_figures(data, rungs) if data else [],
+        "figures": drawn(which.name),
         "tables": [ladder_table(data, problem, rungs) for problem in data.problems(LADDER)] if data else [],
         "holes": group_holes(r for r in data.holes(LADDER) if r.get("technique") in (None, *names)) if data else [],
         "earlier": [(backend, name) for backend in TWINS for name in earlier(data, LADDER, backend) if name in names]
         if data
         else [],
         "steps": counters.conflict_steps(datasets),
-        "taken": resources.taken(datasets, rungs),
+        "taken": (taken := resources.taken(datasets, rungs)),
+        "built_for": resources.built_for(taken),
+        "has_warps": any(item.fits is not None for item in taken),
         "arch": resources.ARCH,
         "head_dim": resources.HEAD_DIM,
         "hit_rates": counters.hit_rates(datasets, [name for name in resources.L2_ORDERS if name in names]),

@@ -47,6 +47,12 @@ def taken(datasets: Sequence[Dataset], rungs: Sequence[Technique]) -> list[Taken
     return found
 
 
+def built_for(found: Sequence[Taken]) -> str:
+    """bf16, full: what all of the binaries are for; empty where they differ."""
+    cells = {(row["problem"]["dtype"], row["problem"]["causal"]) for item in found for row in item.codes.values()}
+    return ", ".join(f"{dtype}, {'causal' if causal else 'full'}" for dtype, causal in cells) if len(cells) == 1 else ""
+
+
 def _metric(row: Row | None, name: str) -> float | None:
     return counters.metric(row, name) if row else None
 

@@ -146,7 +146,7 @@ def test_the_index_links_the_articles_and_says_which_ratio_is_quoted() -> None:
     data = dataset([*ladder, *synthetic_articles.rows("seed_5090")[1:]])
     environment = build._environment(data)
     environment.globals["experiments"] = []
-    context = {"page": "index.html", "up": "", "data": data, "others": [], **pages.index(data)}
+    context = {"page": "index.html", "up": "", "data": data, "others": [], **pages.index(data, lambda ladder: [])}
     text = environment.get_template("index.html").render(context)
     for name in articles.names():
         assert f'href="experiment/{name}.html"' in text
