@@ -263,7 +263,7 @@ def _gains(axes: Axes, data: Dataset, experiment: str, problem: Problem, rungs: 
 
 def _step_text(data: Dataset, point: Point, before: Point | None) -> str:
     if point.kind == "earlier":
-        return "earlier version"
+        return f"{point.tflops:.0f}, earlier version"
     if point.kind == "same_program":
         return "same program"
     ratio = data.ratio(point, before) if before else None

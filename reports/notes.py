@@ -6,7 +6,7 @@ What was not measured says so in the text; a name that does not exist raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
@@ -15,12 +15,13 @@ from markupsafe import Markup
 
 from harness import scorecard, techniques
 from harness.problem import Problem
-from reports.dataset import Dataset, Ratio
+from reports.dataset import Dataset, Point, Ratio
 from reports.resources import ARCH
 
 ROOT = Path(__file__).resolve().parent / "notes"
 EXPERIMENT = "ladder"
 NOT_MEASURED = "*not measured*"
+EARLIER = "*of an earlier version*"
 
 
 def render(name: str, data: Dataset, root: Path = ROOT) -> Markup | None:
@@ -50,17 +51,22 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
 
     def gain(technique: str, backend: str, problem: str) -> str:
         """Over the parent, in the same language."""
-        return _ratio(data.gain(EXPERIMENT, Problem.parse(problem), techniques.get(technique), backend))
+        cell, rung = Problem.parse(problem), techniques.get(technique)
+        parent = techniques.parent(rung)
+        points = [data.point(EXPERIMENT, cell, name.name, backend) for name in (rung, parent) if name]
+        return _ratio(data.gain(EXPERIMENT, cell, rung, backend), points)
 
     def versus(technique: str, ours: str, theirs: str, problem: str) -> str:
         """One language over the other, on the same rung."""
-        return _ratio(data.versus(EXPERIMENT, Problem.parse(problem), techniques.get(technique), ours, theirs))
+        cell, rung = Problem.parse(problem), techniques.get(technique)
+        points = [data.point(EXPERIMENT, cell, technique, backend) for backend in (ours, theirs)]
+        return _ratio(data.versus(EXPERIMENT, cell, rung, ours, theirs), points)
 
     def over(technique: str, backend: str, peer: str, problem: str) -> str:
         """A rung over a library peer."""
         cell = Problem.parse(problem)
         points = [data.point(EXPERIMENT, cell, *which) for which in ((technique, backend), (None, peer))]
-        return _ratio(data.ratio(*points))
+        return _ratio(data.ratio(*points), points)
 
     def code(technique: str, backend: str, problem: str, what: str, arch: str = ARCH) -> str:
         """A number from the machine code at the reference tile: registers, spill_bytes, smem_bytes or an instruction
@@ -75,5 +81,7 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
     return {function.__name__: function for function in (tflops, gain, versus, over, code)}
 
 
-def _ratio(ratio: Ratio | None) -> str:
-    return f"{ratio.value:.2f}×" if ratio else NOT_MEASURED
+def _ratio(ratio: Ratio | None, points: Iterable[Point]) -> str:
+    if ratio:
+        return f"{ratio.value:.2f}×"
+    return EARLIER if any(point.kind == "earlier" for point in points) else NOT_MEASURED

@@ -140,6 +140,8 @@ def technique(data: Dataset | None, datasets: Sequence[Dataset], which: Techniqu
         "tuned": [],
     }
     context["code"] = code_tables(datasets, which)
+    inspected = {backend for table in context["code"] for backend in table["columns"]}
+    context["uninspected"] = [backend for backend in ("cuda", "triton") if backend not in inspected]
     context["counters"] = counters_of(datasets, which, parent)
     context["sanitized"] = evidence.sanitized(datasets, which)
     context["tools"] = evidence.TOOLS
