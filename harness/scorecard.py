@@ -264,8 +264,8 @@ def _best(backend: str, rows: Iterable[Row], hashes: Hashes) -> tuple[Row | None
 
 
 def _name(row: Row) -> str:
-    """cuda cp_async_pipeline 64x128-s1-w4 (reference tile)."""
+    """cuda cp_async_pipeline 64x128-s1-w4 (reference tile); another tile is one of the experiment or of the table."""
     if not row.get("technique"):
         return str(row["backend"])
     tile = Tile.from_dict(row["tile"]).slug if row.get("tile") else "?"
-    return f"{row['backend']} {row['technique']} {tile} ({'reference' if is_reference_tile(row) else 'best'} tile)"
+    return f"{row['backend']} {row['technique']} {tile} ({'reference' if is_reference_tile(row) else 'another'} tile)"

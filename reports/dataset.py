@@ -116,6 +116,16 @@ class Dataset:
         return found
 
     @cached_property
+    def _refused(self) -> dict[tuple[Any, ...], list[Row]]:
+        """Gate rows that are not a pass: what they are about was not timed."""
+        found: dict[tuple[Any, ...], list[Row]] = {}
+        for row in self.newest:
+            if row["kind"] == "gate" and row["status"] != "passed":
+                name = (row.get("experiment"), scorecard.slug(row), row.get("technique"), row["backend"])
+                found.setdefault(name, []).append(row)
+        return found
+
+    @cached_property
     def _anchors(self) -> dict[tuple[Any, Any], Row]:
         """The anchor of each interleaved group: from all rows, because one key may be in many groups."""
         return {
@@ -179,10 +189,13 @@ class Dataset:
     ) -> Point:
         """One rung (or peer, technique None) in one cell: at `tile`, or else at the registry's tile or at the
         committed best one."""
-        rows = self._by_rung.get((experiment, problem.slug, technique, backend, mode), [])
-        wanted = [
-            row for row in rows if (tile_slug(row) == tile.slug if tile else scorecard.is_reference_tile(row) != best)
-        ]
+
+        def asked(row: Row) -> bool:
+            return tile_slug(row) == tile.slug if tile else scorecard.is_reference_tile(row) != best
+
+        name = (experiment, problem.slug, technique, backend)
+        wanted = list(filter(asked, self._by_rung.get((*name, mode), [])))
+        refused = sorted(filter(asked, self._refused.get(name, [])), key=lambda row: row["time"])
         passed = [row for row in wanted if row["status"] == "passed" and row.get("samples_ms")]
         current = [row for row in passed if scorecard.is_current(row, self.hashes)]
         if current:
@@ -190,6 +203,7 @@ class Dataset:
             program = (row.get("details") or {}).get("same_program")
             return Point("same_program" if program else "measured", row, program=program)
         failed = [row for row in wanted if row not in passed and scorecard.is_current(row, self.hashes)]
+        failed = failed or [row for row in refused if scorecard.is_current(row, self.hashes)]
         if failed:
             newest = max(failed, key=lambda row: row["time"])
             unsettled = scorecard.is_unsettled(newest, self.hashes)
@@ -197,6 +211,8 @@ class Dataset:
         if passed:
             newest = max(passed, key=lambda row: row["time"])
             return Point("earlier", newest, "measured with an earlier version of the kernel")
+        if refused:
+            return Point("hole", reason=f"earlier version {why(refused[-1])}")
         return Point("hole", reason="not measured")
 
     def ratio(self, ours: Point, theirs: Point) -> Ratio | None:

@@ -76,3 +76,13 @@ def test_provenance_names_every_commit_of_the_rows() -> None:
     assert data.provenance(rows) == where
     assert data.provenance(rows[1:]) == "recorded on NVIDIA H200, 2030-01-02, commit 0123456"
     assert data.provenance() == "recorded on NVIDIA H200, 2030-01-05, commit fedcba9 with changes"
+
+
+def test_what_the_gate_refused_was_not_timed_for_its_reason() -> None:
+    row = timing(4.0, kind="gate", status="wrong", reason="launch 2 gives another o", technique="scalar", time="1")
+    row |= {"experiment": "ladder", "source_sha256": synthetic.sha("scalar", "cuda")}
+    point = dataset([row]).point("ladder", PROBLEM, "scalar", "cuda")
+    assert (point.kind, point.reason) == ("hole", "wrong: launch 2 gives another o")
+    earlier = {**row, "source_sha256": "0"}
+    assert dataset([earlier]).point("ladder", PROBLEM, "scalar", "cuda").reason.startswith("earlier version wrong: ")
+    assert dataset([row]).point("ladder", PROBLEM, "wmma", "cuda").reason == "not measured"
