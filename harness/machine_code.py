@@ -226,22 +226,12 @@ def inspect(case: variants.Case, arch: str, ptxas: str = "bundled") -> dict[str,
         code = read(built.library, smem_bytes=ctypes.CDLL(str(built.library)).shared_memory_bytes())
         compiler = variants.cuda_compiler(built)
     else:
-        _require_environment(case)
+        variants.require_environment(case)
         if ptxas == "shared":
             os.environ.update(shared_assembler())
         compiled = variants.triton_specialization(case, arch).compile()
         code, compiler = read_triton(compiled), triton_compiler(compiled)
     return {"code": code, "compiler": compiler, "mma": mma_class(code["census"])}
-
-
-def _require_environment(case: variants.Case) -> None:
-    wanted = variants.environment_of(case) or {}
-    for name in (*variants.MMA_SYNC_ONLY, "TRITON_INTERPRET"):
-        if os.environ.get(name) != wanted.get(name):
-            raise RuntimeError(
-                f"{name}: got {os.environ.get(name)!r}, expected {wanted.get(name)!r} for {case}; "
-                "start the process with variants.environment_of(case)"
-            )
 
 
 def shared_assembler() -> dict[str, str]:

@@ -14,7 +14,6 @@ from typing import Any
 
 DTYPES = ("fp16", "bf16")
 LAYOUTS = ("bhsd", "bshd")
-LAYOUT_NAMES = {"bhsd": "(batch, heads, seq, dim)", "bshd": "(batch, seq, heads, dim)"}
 
 
 @dataclass(frozen=True, order=True)

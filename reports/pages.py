@@ -325,10 +325,6 @@ def spread(row: Row) -> str:
     return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
-def tile_of(point: Point) -> str:
-    return tile_slug(point.row) if point.row else ""
-
-
 def _measured(data: Dataset, which: Technique) -> bool:
     return any(row.get("technique") == which.name for row in data.timings(LADDER))
 

@@ -12,6 +12,7 @@ from cuda_kernels import cpu_build
 from cuda_kernels.cpu_library import Library
 from harness import inputs, techniques, variants
 from harness.problem import Problem
+from harness.variants.cuda import attention_args
 
 
 @dataclass
@@ -59,12 +60,6 @@ def run(
             tensor.stride(),
             written=label in ("o", "lse"),
         )
-    args = variants.AttentionArgs(
-        *(tensor.data_ptr() for tensor in tensors.values()),
-        None,
-        *(variants._strides(tensors[label]) for label in "qkvo"),
-        *(problem.batch, problem.heads, problem.heads_kv, problem.seq_q, problem.seq_kv),
-        problem.scale,
-    )
+    args = attention_args(*tensors.values(), workspace=None, scale=problem.scale)
     code = library.launch(ctypes.byref(args), None)
     return Run(given, outputs.o, outputs.lse, code, library.diagnosis(), library)

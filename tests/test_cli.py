@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from harness import cli, inspection, techniques
+from harness.cli import options
 from harness.variants import Case
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -29,18 +30,16 @@ def invoke(*arguments: str) -> tuple[int, str]:
 
 
 def test_every_command_explains_itself() -> None:
-    for command in cli.app.registered_commands:
-        name = command.name or command.callback.__name__
+    for name, command in cli.COMMANDS.items():
         code, output = invoke(name, "--help")
         assert code == 0
-        assert (command.callback.__doc__ or "").split("\n")[0] in output
+        assert (command.__doc__ or "").split("\n")[0] in output
 
 
 def test_every_command_and_option_in_the_readme_exists() -> None:
-    commands = {command.name or command.callback.__name__ for command in cli.app.registered_commands}
     text = (CHECKOUT / "README.md").read_text()
     named = set(re.findall(r"twinkernels ([a-z]+)", text))
-    assert named <= commands
+    assert named <= set(cli.COMMANDS)
     assert len(named) > 5
     options = set(re.findall(r"twinkernels ([a-z]+)[^`\n|#]*? (--[a-z]+)", text))
     assert {("inspect", "--on"), ("inspect", "--ncu"), ("run", "--shard")} <= options
@@ -131,8 +130,8 @@ def test_shards_share_the_problems_and_write_files_of_their_own(
 ) -> None:
     asked = []
     monkeypatch.setattr("harness.runner.run", lambda experiment, **rest: asked.append((experiment, rest)) or [])
-    monkeypatch.setattr(cli, "RUNS", cli.ROOT / "reports" / tmp_path.name)
-    problems = cli.load_experiment("ladder").problems
+    monkeypatch.setattr("harness.cli.output.RUNS", CHECKOUT / "reports" / tmp_path.name)
+    problems = options.load_experiment("ladder").problems
     for shard in ("1/3", "2/3", "3/3"):
         assert invoke("run", "ladder", "--on", "cpu", "--shard", shard)[0] == 0
     (first, one), (_, two), (_, three) = asked
@@ -149,10 +148,8 @@ def test_resume_finds_the_newest_run_of_its_own_shard_and_assembler(
     monkeypatch.setattr("harness.runner.run", lambda experiment, **rest: paths.append(rest["path"].name) or [])
     monkeypatch.setattr("harness.machine_code.shared_assembler", lambda: {"TRITON_PTXAS_PATH": "/nvcc/ptxas"})
     monkeypatch.setenv("TRITON_PTXAS_PATH", "")
-    ladder = cli.load_experiment("ladder")
-    monkeypatch.setattr(cli, "load_experiment", lambda name: ladder)
-    monkeypatch.setattr(cli, "ROOT", tmp_path)
-    monkeypatch.setattr(cli, "RUNS", tmp_path)
+    monkeypatch.setattr("harness.cli.output.ROOT", tmp_path)
+    monkeypatch.setattr("harness.cli.output.RUNS", tmp_path)
     names = ("ladder", "ladder-2of4", "ladder-1of4", "ladder_shared_ptxas-2of4", "seed-ladder")
     for day, name in enumerate(names, 10):
         for hour in "12":
@@ -240,7 +237,7 @@ def test_ctrl_c_exits_with_130_at_once(tmp_path: Path) -> None:
 
 
 def test_inspection_covers_both_twins_and_says_why_a_cell_has_no_code() -> None:
-    cells = inspection.cells(["scalar"], techniques.TWINS, [cli.load_experiment("ladder").problems[0]])
+    cells = inspection.cells(["scalar"], techniques.TWINS, [options.load_experiment("ladder").problems[0]])
     series = {(case.backend, arch) for case, arch in cells}
     assert ("triton_native", "sm_90a") in series
     assert ("triton_native", "sm_80") not in series, "the same program as triton"
@@ -248,7 +245,7 @@ def test_inspection_covers_both_twins_and_says_why_a_cell_has_no_code() -> None:
 
 
 def test_a_declined_cell_says_why() -> None:
-    problem = cli.load_experiment("ladder").problems[0]
+    problem = options.load_experiment("ladder").problems[0]
     good, bad = (techniques.reference_tile(techniques.get("scalar"), 128), techniques.Tile(48, 48))
     cells = [(Case("inspect", "scalar", "cuda", problem, tile), "sm_90a") for tile in (good, bad)]
     rows = {cell: inspection.row(cell, fields) for cell, fields in inspection.inspect(cells, jobs=1)}
@@ -258,7 +255,7 @@ def test_a_declined_cell_says_why() -> None:
     assert "multiples of the tile" in rows[cells[1]]["reason"]
 
 
-@pytest.mark.parametrize("name", cli.experiments())
+@pytest.mark.parametrize("name", options.experiments())
 def test_an_experiment_opens_with_its_question(name: str) -> None:
     source = (CHECKOUT / "experiments" / f"{name}.py").read_text()
     assert source.startswith('"""')

@@ -1,0 +1,60 @@
+"""twinkernels: the command line. Commands choose and print; each imports the heavy modules that it needs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import typer
+
+from harness.cli import inspecting, measuring, reporting
+from harness.sources import ROOT
+
+PACKAGES = ("cuda_kernels", "triton_kernels", "harness", "experiments", "reports")
+COMMANDS: dict[str, Callable[..., None]] = {
+    "list": inspecting.list_techniques,
+    "doctor": inspecting.doctor,
+    "build": inspecting.build,
+    "inspect": inspecting.inspect,
+    "check": measuring.check,
+    "sanitize": measuring.sanitize,
+    "bench": measuring.bench,
+    "run": measuring.run,
+    "report": reporting.report,
+    "record": reporting.record,
+    "tune": measuring.tune,
+    "scorecard": reporting.scorecard,
+    "compare": reporting.compare,
+}
+"""In the order in which `--help` names them."""
+
+app = typer.Typer(
+    help="What does each optimization of FlashAttention buy, and can Triton say it?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for name, command in COMMANDS.items():
+    app.command(name)(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs one command and exits: 0 fine, 1 something failed, 2 bad usage, 130 interrupted."""
+    for package in PACKAGES:
+        spec = importlib.util.find_spec(package)
+        folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+        if ROOT / package not in folders[:1]:
+            sys.exit(
+                f"{package}: got {folders[0] if folders else 'no such package'}, expected {ROOT / package}. "
+                f"Another distribution has a package of this name, or another checkout is installed here. "
+                f"Run `python -m pip install -e {ROOT}` in a virtual environment of its own, or `make report`."
+            )
+    os.environ.setdefault("TRITON_CACHE_DIR", str(ROOT / "build" / "triton"))
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(ROOT / "build" / "inductor"))
+    try:
+        app(arguments)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,156 @@
+"""list, doctor, build, inspect: what is here, and what the compilers make of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from harness import sources, tables, techniques
+from harness.cli.options import (
+    Arch,
+    AsJson,
+    Backends,
+    Names,
+    On,
+    Problems,
+    Ptxas,
+    chosen,
+    chosen_archs,
+    chosen_backends,
+    chosen_problems,
+    experiments,
+    load_experiment,
+    where,
+)
+from harness.cli.output import conclude, console, run_file, show_failures
+from harness.problem import Problem
+from harness.sources import ROOT
+
+if TYPE_CHECKING:
+    from harness import inspection
+
+
+def list_techniques(as_json: AsJson = False) -> None:
+    """Ladders, techniques and experiments."""
+    rows: list[dict[str, Any]] = []
+    for technique in techniques.TECHNIQUES:
+        parent = techniques.parent(technique)
+        twins = {
+            language: str(path.relative_to(ROOT)) if path.exists() else None
+            for language in ("cuda", "triton")
+            for path in [sources.kernel_file(language, technique.path)]
+        }
+        rows.append(
+            {
+                "name": technique.name,
+                "ladder": technique.ladder,
+                "idea": technique.idea,
+                "builds_on": parent.name if parent else None,
+                "mma": technique.mma,
+                **twins,
+            }
+        )
+    if as_json:
+        print(json.dumps({"techniques": rows, "experiments": experiments()}, indent=1))
+        return
+    for ladder in techniques.LADDERS.values():
+        table = Table("technique", "idea", "instructions", "CUDA", "Triton", title=ladder.title, title_justify="left")
+        for row in rows:
+            if row["ladder"] == ladder.name:
+                present = ["yes" if row[language] else "[red]no[/]" for language in ("cuda", "triton")]
+                table.add_row(row["name"], row["idea"], row["mma"], *present)
+        console.print(table)
+    table = Table("experiment", "question")
+    for name, question in experiments().items():
+        table.add_row(name, question)
+    console.print(table)
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """What is here, what is missing, what it is for, how to get it."""
+    from harness import doctor as examination
+
+    raise typer.Exit(examination.main(as_json))
+
+
+def build(
+    names: Names = None, arch: Annotated[str | None, typer.Option(help="sm_80, sm_90a or sm_120a.")] = None
+) -> None:
+    """Compile both twins ahead of time, in parallel. A broken kernel gives its compiler's message and exit code 1."""
+    from harness import inspection
+
+    problems = load_experiment("ladder").problems
+    survey = inspected(inspection.cells(chosen(names), techniques.TWINS, problems, chosen_archs(arch)))
+    show_failures(survey)
+    passed = sum(row["status"] == "passed" for row in survey)
+    console.print(f"{passed} of {len(survey)} compiled")
+    raise typer.Exit(tables.failed(survey))
+
+
+def inspect(
+    names: Names = None,
+    backends: Backends = None,
+    problem: Problems = None,
+    arch: Arch = None,
+    ptxas: Annotated[Ptxas, typer.Option(help="Triton's own assembler, or nvcc's for both.")] = Ptxas.bundled,
+    on: Annotated[On, typer.Option("--on", help="cpu: run the CUDA twins here and count.")] = On.gpu,
+    ncu: Annotated[bool, typer.Option("--ncu", help="Launch the twins on the GPU here and count.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Registers, spills, shared memory and instructions of both twins, compiled here; needs no GPU.
+
+    With --on cpu: bank conflicts, sectors, bytes and executions of every instruction of the CUDA twins, as they run.
+    With --ncu: bank conflicts, cache hit rates, occupancy and registers by the counters of the GPU.
+    """
+    from harness import inspection
+
+    if ncu:
+        counted_by_ncu(chosen(names), backends or ("cuda", "triton"), problem, as_json)
+    if on is On.cpu:
+        if arch or set(backends or ["cuda"]) != {"cuda"}:
+            raise typer.BadParameter(
+                "--on: got cpu with --arch or another --backend, but only CUDA twins run thread by thread, and on any "
+                "processor; leave both out"
+            )
+        cells, show = inspection.counted(chosen(names), chosen_problems(problem, ())), tables.counters
+    else:
+        problems = chosen_problems(problem, [Problem.square(4, 16, 4096, 128)])
+        twins = chosen_backends(backends, techniques.TWINS)
+        cells, show = inspection.cells(chosen(names), twins, problems, chosen_archs(arch)), tables.code
+    survey = inspected(cells, ptxas.value)
+    if as_json:
+        print(json.dumps(survey, indent=1))
+    else:
+        console.print(*show(survey))
+        show_failures(survey)
+    raise typer.Exit(tables.failed(survey))
+
+
+def inspected(cells: Sequence[inspection.Cell], ptxas: str = "bundled") -> list[dict[str, Any]]:
+    """Rows of kind code and counters, made in parallel under a progress bar, in the order of `cells`."""
+    from rich.progress import track
+
+    from harness import inspection
+
+    stderr = Console(stderr=True)
+    if not stderr.is_terminal:
+        stderr.print(f"compiling {len(cells)} kernels; a second time they come from build/")
+    found = track(inspection.inspect(cells, ptxas), "compiling", len(cells), console=stderr, transient=True)
+    rows = {cell: inspection.row(cell, fields) for cell, fields in found}
+    return [rows[cell] for cell in cells]
+
+
+def counted_by_ncu(names: Sequence[str], backends: Sequence[str], slugs: list[str] | None, as_json: bool) -> None:
+    """Launches the twins under ncu and exits."""
+    from harness import hardware_counters
+
+    where(On.gpu)
+    twins = chosen_backends(list(backends), techniques.TWINS)
+    path = run_file("ncu")
+    rows = hardware_counters.run(hardware_counters.cases(names, twins, chosen_problems(slugs, ())), path)[1:]
+    conclude(rows, tables.hardware_counters, as_json=as_json, path=path)

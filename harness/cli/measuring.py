@@ -1,0 +1,212 @@
+"""check, sanitize, bench, run, tune: kernels are launched, and rows written to reports/runs/."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness import tables, techniques
+from harness.cli.options import (
+    AsJson,
+    Backends,
+    Names,
+    On,
+    Problems,
+    Ptxas,
+    Shard,
+    Where,
+    chosen,
+    chosen_backends,
+    chosen_problems,
+    load_experiment,
+    part,
+    require_known,
+    where,
+)
+from harness.cli.output import conclude, console, newest_run, run_file, run_name
+from harness.problem import Experiment, Problem
+
+
+def check(
+    names: Names = None,
+    backends: Backends = None,
+    problem: Problems = None,
+    on: Where = None,
+    shard: Shard = None,
+    seeds: Annotated[
+        list[int] | None, typer.Option("--scheduler-seed", "--seed", help="With --on cpu: another order of warps.")
+    ] = None,
+    sanitize: Annotated[bool, typer.Option("--sanitize", help="With --on cpu: under ASan and UBSan.")] = False,
+    save_outputs: Annotated[Path | None, typer.Option(file_okay=False, help="Keep O and LSE in this folder.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(exists=True, file_okay=False, help="Compare with O and LSE of another machine.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare every twin with the truth. On a CPU, CUDA twins run thread by thread, Triton's in its interpreter.
+
+    Launches take the scheduler seeds in turn; 0, the default, is the plain order. --save-outputs and --against take
+    CUDA twins through the same few problems on every machine.
+    """
+    from harness import outputs, runner
+    from harness.worker import Extra
+
+    place = where(on)
+    wanted = chosen_backends(backends, techniques.TWINS)
+    if (seeds or sanitize) and place == "gpu":
+        raise typer.BadParameter("--scheduler-seed, --sanitize: got a GPU, which obeys neither; add --on cpu")
+    if sanitize or save_outputs or against:
+        if "cuda" not in wanted:
+            raise typer.BadParameter(
+                f"--backend: got {', '.join(wanted)}, but --sanitize, --save-outputs and --against are for CUDA twins; "
+                "leave it out"
+            )
+        wanted = ("cuda",)
+    experiment = correctness(place, chosen(names), wanted)
+    if save_outputs or against:
+        experiment = replace(experiment, problems=outputs.PROBLEMS, peers=())
+    experiment = replace(experiment, problems=part(chosen_problems(problem, experiment.problems), shard))
+    extra = Extra(tuple(seeds or ()), save_outputs and save_outputs.resolve(), against and against.resolve())
+    with sanitizers() if sanitize else nullcontext():
+        rows = runner.run(experiment, on=place, path=run_file(run_name(experiment.name, shard)), extra=extra)
+    gates = [row for row in rows if row["kind"] == "gate"]
+    conclude(gates, tables.gates, as_json=as_json)
+
+
+def sanitize(
+    names: Names = None,
+    backends: Backends = None,
+    tool: Annotated[list[str] | None, typer.Option(help="memcheck, synccheck, racecheck, initcheck; all four.")] = None,
+    planted: Annotated[bool, typer.Option("--planted", help="Do the tools find bugs planted into kernels?")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Processes at once; as many as cores by default.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Launch every twin on a GPU under the tools of NVIDIA's compute-sanitizer, in many processes at once."""
+    from harness import sanitizer
+
+    require_known("--tool", tool or (), sanitizer.OPTIONS)
+    where(On.gpu)
+    tools = tool or list(sanitizer.OPTIONS)
+    if planted:
+        experiment, checks = "sanitizer_planted", sanitizer.planted(tools)
+    else:
+        twins = chosen_backends(backends or ["cuda", "triton"], techniques.TWINS)
+        cases = sanitizer.cases(chosen(names), twins)
+        experiment, checks = "sanitizer", [sanitizer.Check(case, name) for name in tools for case in cases]
+    path = run_file(experiment)
+    conclude(sanitizer.run(checks, experiment, path, jobs=jobs)[1:], tables.gates, as_json=as_json, path=path)
+
+
+def bench(
+    names: Names = None,
+    backends: Backends = None,
+    problem: Problems = None,
+    peers: Annotated[list[str] | None, typer.Option("--peer", help="Library peers to time beside.")] = None,
+    mode: Annotated[str, typer.Option(help="burst or sustained.")] = "burst",
+    as_json: AsJson = False,
+) -> None:
+    """Time a few techniques on a GPU, now. `run` does whole experiments."""
+    from harness import runner, timing, variants
+
+    require_known("--mode", [mode], timing.MODES)
+    place = where(On.gpu)
+    experiment = Experiment(
+        name="bench",
+        question="How fast are these, now?",
+        problems=chosen_problems(problem, [Problem.square(4, 16, 4096, 128)]),
+        techniques=chosen(names),
+        backends=chosen_backends(backends, techniques.TWINS),
+        peers=chosen_backends(peers, variants.PEERS) if peers else ("sdpa_cudnn", "sdpa_flash"),
+        modes=(mode,),
+        distributions=("normal",),
+    )
+    rows = runner.run(experiment, on=place, path=run_file("bench"))
+    conclude(rows, tables.timings, as_json=as_json)
+
+
+def run(
+    experiment: Annotated[str, typer.Argument(help="A name from `list`.")],
+    on: Annotated[On | None, typer.Option("--on", help="gpu by default; on cpu nothing is timed.")] = None,
+    mode: Annotated[list[str] | None, typer.Option(help="burst, sustained; the experiment's by default.")] = None,
+    backends: Annotated[list[str] | None, typer.Option("--backend", help="The experiment's by default.")] = None,
+    shard: Shard = None,
+    ptxas: Annotated[
+        Ptxas, typer.Option(help="shared: nvcc's assembles Triton too; rows of EXPERIMENT_shared_ptxas.")
+    ] = Ptxas.bundled,
+    max_seconds: Annotated[float | None, typer.Option(min=0.1, help="Cap on timing one group of kernels.")] = None,
+    resume: Annotated[bool, typer.Option(help="Continue the newest run of this experiment and shard.")] = False,
+) -> None:
+    """Run an experiment: gate every kernel, time what passed, write rows to reports/runs/."""
+    from harness import runner, timing
+
+    wanted = load_experiment(experiment)
+    place = where(on or On.gpu)
+    require_known("--mode", mode or (), timing.MODES)
+    wanted = replace(wanted, problems=part(wanted.problems, shard), backends=chosen_backends(backends, wanted.backends))
+    if ptxas is Ptxas.shared:
+        wanted = assembled_by_nvcc(wanted)
+    name = run_name(wanted.name, shard)
+    path = (resume and newest_run(name)) or run_file(name)
+    console.print(wanted.question)
+    limits = {"max_seconds": max_seconds} if max_seconds else {}
+    rows = runner.run(wanted, on=place, path=path, resume=resume, modes=mode, timing=limits)
+    conclude(rows, tables.timings, path=path)
+
+
+def tune(names: Names = None, backends: Backends = None, problem: Problems = None, shard: Shard = None) -> None:
+    """Time every tile of every technique on this GPU and write harness/tiles/<gpu>.toml."""
+    from harness import tune as tuning
+
+    problems = part(chosen_problems(problem, load_experiment("ladder").problems), shard)
+    where(On.gpu)
+    path = run_file(run_name("tune", shard))
+    table = tuning.tune(chosen(names), chosen_backends(backends, techniques.TWINS), problems, path)
+    console.print(f"selected tiles are in {table}", soft_wrap=True)
+
+
+def correctness(place: str, names: Sequence[str], backends: Sequence[str]) -> Experiment:
+    """The gate's experiment, for a GPU or for Triton's interpreter."""
+    from experiments import correctness
+
+    whole = correctness.EXPERIMENT if place == "gpu" else correctness.WITHOUT_GPU
+    backends = [backend for backend in whole.backends if backend in backends]
+    return replace(whole, techniques=tuple(names), backends=tuple(backends))
+
+
+@contextmanager
+def sanitizers() -> Iterator[None]:
+    """Processes started meanwhile run the CUDA twins under the sanitizers. Bad usage where the compiler has none."""
+    from harness import variants
+
+    try:
+        found = variants.sanitizer_environment()
+    except variants.Unsupported as error:
+        raise typer.BadParameter(f"--sanitize: {error}") from None
+    before = {name: os.environ.get(name) for name in found}
+    os.environ.update(found)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def assembled_by_nvcc(experiment: Experiment) -> Experiment:
+    """The experiment under a name of its own, and this process and its workers with one assembler for both languages.
+
+    All its series run, so that every ratio has its pair among rows of this name; a CUDA kernel is built as ever.
+    """
+    from harness import machine_code
+    from harness.scorecard import SHARED_PTXAS
+
+    try:
+        os.environ.update(machine_code.shared_assembler())
+    except FileNotFoundError as error:
+        raise typer.BadParameter(str(error)) from None
+    return replace(experiment, name=f"{experiment.name}{SHARED_PTXAS}")

@@ -1,0 +1,116 @@
+"""What the commands take: types of options, and names turned into techniques, backends, problems and experiments.
+
+A name that is not known is bad usage, answered with the nearest ones.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from harness import techniques
+from harness.problem import Experiment, Problem
+from harness.sources import ROOT
+
+
+class On(StrEnum):
+    gpu = "gpu"
+    cpu = "cpu"
+
+
+class Ptxas(StrEnum):
+    bundled = "bundled"
+    shared = "shared"
+
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="[TECHNIQUE]...", help="Names from `list`; all by default.")]
+Backends = Annotated[list[str] | None, typer.Option("--backend", help="Repeat for several; all by default.")]
+Problems = Annotated[list[str] | None, typer.Option("--problem", help="A slug such as b4-h16-n4096-d128-bf16-causal.")]
+Arch = Annotated[str | None, typer.Option(help="sm_80, sm_90a or sm_120a; all that the ladder names by default.")]
+Where = Annotated[On | None, typer.Option("--on", help="Default: gpu where there is one.")]
+Shard = Annotated[
+    str | None,
+    typer.Option(metavar="I/N", help="Every Nth problem from the Ith: one process for each of N GPUs shares the work."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+
+
+def require_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Bad usage for the first of the names that is not known, with the nearest ones."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+            hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
+            raise typer.BadParameter(f"{kind}: got {name!r}, {hint}")
+
+
+def chosen(names: list[str] | None) -> tuple[str, ...]:
+    """The techniques named, or all of them, in ladder order."""
+    known = [technique.name for technique in techniques.TECHNIQUES]
+    require_known("technique", names or (), known)
+    return tuple(name for name in known if not names or name in names)
+
+
+def chosen_backends(names: list[str] | None, known: Sequence[str]) -> tuple[str, ...]:
+    require_known("backend", names or (), known)
+    return tuple(names or known)
+
+
+def chosen_problems(slugs: list[str] | None, default: Sequence[Problem]) -> tuple[Problem, ...]:
+    try:
+        return tuple(Problem.parse(slug) for slug in slugs or []) or tuple(default)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def experiments() -> dict[str, str]:
+    """Name of each experiment -> the question it asks. Read from the files' docstrings."""
+    return {name: load_experiment(name).question for name in _experiment_names()}
+
+
+def load_experiment(name: str) -> Experiment:
+    require_known("experiment", [name], _experiment_names())
+    return importlib.import_module(f"experiments.{name}").EXPERIMENT
+
+
+def _experiment_names() -> list[str]:
+    return sorted(path.stem for path in (ROOT / "experiments").glob("*.py") if path.stem != "__init__")
+
+
+def where(on: On | None) -> str:
+    """gpu or cpu: what was asked for, else gpu where torch sees one. Bad usage when a GPU is asked for in vain."""
+    import torch
+
+    if on is None:
+        return "gpu" if torch.cuda.is_available() else "cpu"
+    if on is On.gpu and not torch.cuda.is_available():
+        raise typer.BadParameter("--on: got gpu, but torch sees none; `twinkernels doctor` says what is missing")
+    return on.value
+
+
+def chosen_archs(arch: str | None) -> tuple[str, ...] | None:
+    """The one named; None stands for all that a technique's ladder names."""
+    if arch is None:
+        return None
+    require_known("--arch", [arch], techniques.CAPABILITY)
+    return (arch,)
+
+
+def part(problems: Sequence[Problem], shard: str | None) -> tuple[Problem, ...]:
+    """The problems of one shard, or all of them. Bad usage when `shard` is not I/N or has no problem."""
+    if shard is None:
+        return tuple(problems)
+    found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", shard)
+    if not found or not int(found[1]) <= int(found[2]) <= len(problems):
+        raise typer.BadParameter(
+            f"--shard: got {shard!r}, expected I/N such as 1/{len(problems)}: I from 1 to N, N at most the "
+            f"{len(problems)} problems"
+        )
+    return tuple(problems[int(found[1]) - 1 :: int(found[2])])

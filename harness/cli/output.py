@@ -1,0 +1,53 @@
+"""Where a command's rows go: a file of reports/runs/, tables in the terminal, JSON for a program."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+from rich.console import Console, RenderableType
+
+from harness import tables
+from harness.sources import ROOT
+
+RUNS = ROOT / "reports" / "runs"
+
+console = Console()
+Row = dict[str, Any]
+
+
+def run_name(experiment: str, shard: str | None = None) -> str:
+    """How the file of a run ends: ladder, or ladder-2of4 for a shard."""
+    return experiment + (f"-{shard.replace('/', 'of')}" if shard else "")
+
+
+def run_file(name: str) -> Path:
+    return RUNS / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{name}.jsonl"
+
+
+def newest_run(name: str) -> Path | None:
+    earlier = sorted(RUNS.glob(f"*[0-9]-{name}.jsonl"))
+    return earlier[-1] if earlier else None
+
+
+def show_failures(rows: Iterable[Row]) -> None:
+    for text in tables.failures(rows):
+        console.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def conclude(
+    rows: list[Row], show: Callable[[list[Row]], RenderableType], *, as_json: bool = False, path: Path | None = None
+) -> NoReturn:
+    """Prints the rows of a finished run and exits. `path` is the run's file where it can be recorded."""
+    if as_json:
+        print(json.dumps(rows, indent=1))
+    else:
+        console.print(show(rows))
+        show_failures(rows)
+        if path:
+            console.print(f"`twinkernels record {path.relative_to(ROOT)}` keeps it", soft_wrap=True)
+    raise typer.Exit(tables.failed(rows))

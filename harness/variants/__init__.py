@@ -1,0 +1,50 @@
+"""(technique, backend, problem, tile) -> a callable. The only importer of the kernel packages, lazily and by name.
+
+A twin is found by its path: cuda_kernels/<ladder>/<name>.cu, triton_kernels/<ladder>/<name>.py. Library peers are
+backends without a technique. Bad tensors are refused by `validate` before either language sees them.
+"""
+
+from harness.variants.case import (
+    Case,
+    CompileError,
+    Diagnosed,
+    LaunchError,
+    Unsupported,
+    environment_of,
+    require_environment,
+    same_program,
+    source_sha256,
+)
+from harness.variants.cuda import AttentionArgs, build_cuda, constants, cuda_compiler, cuda_defines, gpu_arch
+from harness.variants.cuda_on_cpu import CpuCudaVariant, sanitizer_environment
+from harness.variants.loading import available, load
+from harness.variants.peers import PEERS
+from harness.variants.prebuilding import prebuild
+from harness.variants.triton import triton_specialization
+from harness.variants.variant import Variant
+
+__all__ = [
+    "PEERS",
+    "AttentionArgs",
+    "Case",
+    "CompileError",
+    "CpuCudaVariant",
+    "Diagnosed",
+    "LaunchError",
+    "Unsupported",
+    "Variant",
+    "available",
+    "build_cuda",
+    "constants",
+    "cuda_compiler",
+    "cuda_defines",
+    "environment_of",
+    "gpu_arch",
+    "load",
+    "prebuild",
+    "require_environment",
+    "same_program",
+    "sanitizer_environment",
+    "source_sha256",
+    "triton_specialization",
+]

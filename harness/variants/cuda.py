@@ -1,0 +1,165 @@
+"""CUDA twins: their compile-time constants, their launch arguments, and the library that runs on the GPU here."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from harness import techniques
+from harness.problem import Problem, Tile
+from harness.variants.case import Case, CompileError, LaunchError, Unsupported
+from harness.variants.variant import Call, Variant
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def gpu_arch() -> str:
+    """The architecture that kernels are compiled for on this GPU: sm_80 code runs on 8.x, the others on their own."""
+    import torch
+
+    major, _ = torch.cuda.get_device_capability()
+    return {8: "sm_80", 9: "sm_90a", 12: "sm_120a"}.get(major, f"sm_{major}0a")
+
+
+def cuda_defines(problem: Problem, tile: Tile) -> dict[str, int]:
+    """The compile-time constants of a CUDA kernel (attention.cuh)."""
+    return {
+        f"ATTENTION_{problem.dtype.upper()}": 1,
+        "ATTENTION_HEAD_DIM": problem.head_dim,
+        "ATTENTION_CAUSAL": int(problem.causal),
+        "ATTENTION_BLOCK_M": tile.block_m,
+        "ATTENTION_BLOCK_N": tile.block_n,
+        "ATTENTION_STAGES": tile.stages,
+        "ATTENTION_WARPS": tile.warps,
+        **{f"ATTENTION_{name.upper()}": value for name, value in tile.extra},
+    }
+
+
+def row_strides(problem: Problem) -> tuple[int, int]:
+    """Elements between rows of q and o, and of k and v, when the tensors are packed."""
+    rows = (problem.heads, problem.heads_kv) if problem.layout == "bshd" else (1, 1)
+    return rows[0] * problem.head_dim, rows[1] * problem.head_dim
+
+
+def constants(case: Case, *, packed: bool = True) -> dict[str, int]:
+    """The compile-time constants of this case's CUDA kernel. `packed`: row strides are those of packed tensors."""
+    assert case.technique is not None
+    assert case.tile is not None
+    defines = cuda_defines(case.problem, case.tile)
+    if packed and techniques.get(case.technique).constant_strides:
+        names = ("ATTENTION_Q_ROW_STRIDE", "ATTENTION_KV_ROW_STRIDE")
+        defines |= zip(names, row_strides(case.problem), strict=True)
+    return defines
+
+
+def fits(case: Case, q: Tensor, k: Tensor, v: Tensor, o: Tensor) -> bool:
+    """Whether a library built with `constants(case)` takes tensors with these row strides."""
+    assert case.technique is not None
+    if not techniques.get(case.technique).constant_strides:
+        return True
+    q_rows, kv_rows = row_strides(case.problem)
+    expected = (q_rows, kv_rows, kv_rows, q_rows)
+    return all(t.shape[2] == 1 or t.stride(2) == rows for t, rows in zip((q, k, v, o), expected, strict=True))
+
+
+def build_cuda(case: Case, arch: str, *, inline: bool | None = None, packed: bool = True) -> Any:
+    """`cuda_kernels.build.Built` for this case. Raises CompileError."""
+    from cuda_kernels import build
+
+    assert case.technique is not None
+    path = techniques.get(case.technique).path
+    try:
+        return build.build(path, constants(case, packed=packed), arch, inline=inline)
+    except build.CompileError as error:
+        raise CompileError(f"{case}: {error}") from None
+
+
+def cuda_compiler(built: Any) -> dict[str, Any]:
+    """The row's `compiler` of a `cuda_kernels.build.Built`."""
+    from cuda_kernels.build import toolchain
+
+    return {"front_end": f"nvcc {toolchain().nvcc}", "ptxas": toolchain().ptxas, "flags": " ".join(built.flags)}
+
+
+class _Strides(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in ("batch", "head", "seq")]
+
+
+class AttentionArgs(ctypes.Structure):
+    """cuda_kernels/attention.cuh, field by field."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "o", "lse", "workspace")),
+        *((f"{name}_stride", _Strides) for name in "qkvo"),
+        *((name, ctypes.c_int32) for name in ("batch", "heads", "heads_kv", "seq_q", "seq_kv")),
+        ("scale", ctypes.c_float),
+    ]
+
+
+def _strides(tensor: Tensor) -> _Strides:
+    """Strides in elements; a dimension of size 1 gets 0, so that storage orders do not differ by it."""
+    dims = zip(tensor.shape[:3], tensor.stride()[:3], strict=True)
+    return _Strides(*(step if size > 1 else 0 for size, step in dims))
+
+
+def attention_args(
+    q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, workspace: Tensor | None, scale: float
+) -> AttentionArgs:
+    """The arguments of a launch on these tensors; they hold no reference to them."""
+    return AttentionArgs(
+        *(tensor.data_ptr() for tensor in (q, k, v, o, lse)),
+        workspace.data_ptr() if workspace is not None else None,
+        *(_strides(tensor) for tensor in (q, k, v, o)),
+        *(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2]),
+        scale,
+    )
+
+
+class CudaVariant(Variant):
+    """A .cu file behind `extern "C" int launch(const AttentionArgs*, void* stream)`, built for the GPU here."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
+        self.arch = gpu_arch()
+        built = build_cuda(case, self.arch)
+        self.library = built.library
+        self.compile_s = built.seconds
+        self.compiler = cuda_compiler(built)
+        handle = ctypes.CDLL(str(built.library))
+        self.shared_memory_bytes = handle.shared_memory_bytes()
+        allowed = techniques.SHARED_MEMORY[self.arch]
+        if self.shared_memory_bytes > allowed:
+            raise Unsupported(
+                f"the tile needs {self.shared_memory_bytes} bytes of shared memory, {self.arch} has {allowed}"
+            )
+        self._launch = _entry(handle)
+
+    def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
+        import torch
+
+        self._check(q, k, v, o, lse, scale, causal)
+        workspace = self._workspace(q.device)
+        args = attention_args(q, k, v, o, lse, workspace, scale)
+        launch = self._launch
+        if not fits(self.case, q, k, v, o):
+            launch = _entry(ctypes.CDLL(str(build_cuda(self.case, self.arch, packed=False).library)))
+        pointer, device = ctypes.byref(args), q.device.index
+        current_stream = torch._C._cuda_getCurrentRawStream
+
+        def call(keep_alive: tuple[Any, ...] = (args, workspace, q, k, v)) -> tuple[Tensor, Tensor]:
+            if code := launch(pointer, current_stream(device)):
+                raise LaunchError(f"{self.case}: {torch.cuda.CudaError(code)}", code)
+            return o, lse
+
+        return call
+
+    def code(self) -> dict[str, Any]:
+        from harness import machine_code
+
+        return machine_code.read(self.library, smem_bytes=self.shared_memory_bytes)
+
+
+def _entry(handle: ctypes.CDLL) -> Any:
+    handle.launch.argtypes = [ctypes.POINTER(AttentionArgs), ctypes.c_void_p]
+    return handle.launch

@@ -1,0 +1,89 @@
+"""CUDA twins on a CPU: the same .cu files, compiled as C++ and run thread by thread."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import TYPE_CHECKING, Any
+
+from harness import techniques
+from harness.variants.case import Case, CompileError, Diagnosed, Unsupported
+from harness.variants.cuda import attention_args, constants, fits
+from harness.variants.variant import Call, Variant
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def sanitizer_environment() -> dict[str, str]:
+    """Variables of a process in which the CPU runs CUDA twins under the address and undefined-behaviour sanitizers.
+
+    Raises Unsupported where the compiler has none.
+    """
+    from cuda_kernels import build, cpu_build
+
+    try:
+        return cpu_build.sanitizer_environment()
+    except build.ToolchainError as error:
+        raise Unsupported(str(error)) from None
+
+
+class CpuCudaVariant(Variant):
+    """The same .cu file, run thread by thread on the CPU; waits, races and unwritten outputs are diagnosed by name."""
+
+    def __init__(self, case: Case) -> None:
+        from cuda_kernels import build, cpu_build
+
+        super().__init__(case)
+        start = time.perf_counter()
+        try:
+            self.library = self._build(packed=True)
+        except build.ToolchainError as error:
+            raise Unsupported(str(error)) from None
+        except build.CompileError as error:
+            raise CompileError(f"{case}: {error}") from None
+        self.compile_s = time.perf_counter() - start
+        flags = cpu_build.flags(sanitize=cpu_build.sanitizing())
+        self.compiler = {"front_end": cpu_build.compiler(), "flags": " ".join(flags)}
+        self._options: dict[str, Any] = {"seed": 0}
+
+    def _build(self, *, packed: bool) -> Any:
+        from cuda_kernels import cpu_build, cpu_library
+
+        path = cpu_build.HERE / f"{techniques.get(self.case.technique or '').path}.cu"
+        defines, sanitize = constants(self.case, packed=packed), cpu_build.sanitizing()
+        return cpu_library.Library(cpu_build.build(path, defines, sanitize=sanitize))
+
+    def schedule(self, seed: int) -> None:
+        self._options = {"seed": seed}
+
+    def counters(self, inputs: Any, outputs: Any) -> dict[str, Any]:
+        """The `details` of a row of kind `counters`, from one launch on packed tensors: `sites` as
+        cpu_library.Library.counters returns them, their `totals`, and what `ncu` should count."""
+        from cuda_kernels import cpu_library
+
+        self._options = {"counters": True, "os_threads": 1}  # in one order, so that the examples are repeatable
+        q, k, v, o, lse = inputs.q, inputs.k, inputs.v, outputs.o, outputs.lse
+        self.launch(q, k, v, o, lse, scale=self.problem.scale, causal=self.problem.causal)
+        sites = self.library.counters()
+        return {"sites": sites, "totals": cpu_library.totals(sites), "ncu": cpu_library.ncu_metrics(sites)}
+
+    def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
+        self._check(q, k, v, o, lse, scale, causal)
+        workspace = self._workspace(q.device)
+        args = attention_args(q, k, v, o, lse, workspace, scale)
+        library = self.library if fits(self.case, q, k, v, o) else self._build(packed=False)
+
+        def call() -> tuple[Tensor, Tensor]:
+            library.configure(**self._options)
+            library.forget()
+            for name, tensor in {"q": q, "k": k, "v": v, "o": o, "lse": lse}.items():
+                pointer, shape, strides = tensor.data_ptr(), tensor.shape, tensor.stride()
+                written = name in ("o", "lse")
+                library.watch(name, pointer, tensor.element_size(), shape, strides, written=written)
+            if code := library.launch(ctypes.byref(args), None):
+                order = [f"scheduler seed {self._options['seed']}"] if self._options.get("seed") else []
+                raise Diagnosed(library.diagnosis().splitlines() + order, code)
+            return o, lse
+
+        return call

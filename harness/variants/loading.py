@@ -1,0 +1,66 @@
+"""Which backends can run here, and a case becomes its variant."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from harness import techniques
+from harness.variants.case import Case, Unsupported
+from harness.variants.cuda import CudaVariant, gpu_arch
+from harness.variants.cuda_on_cpu import CpuCudaVariant
+from harness.variants.peers import PEERS, PeerVariant
+from harness.variants.triton import TritonVariant
+from harness.variants.variant import Variant
+
+
+def available(backend: str, on: str = "gpu") -> str | None:
+    """Why a backend cannot run here and what to do about it; None when it can."""
+    import torch
+
+    if on == "gpu" and not torch.cuda.is_available():
+        return "no CUDA GPU here: run on a machine with one, or use --on cpu"
+    if on == "cpu" and backend in PEERS:
+        return "library peers are timed on a GPU only"
+    modules = {"fa2": "flash_attn.flash_attn_interface", "fa3": "flash_attn_interface", "fa4": "flash_attn.cute"}
+    if backend.startswith("triton") or backend == "flex":
+        modules[backend] = "triton"
+    try:
+        found = backend not in modules or importlib.util.find_spec(modules[backend])
+    except ModuleNotFoundError:
+        found = None
+    if not found:
+        package = {"fa2": "flash-attn", "fa3": "flash-attn's hopper/ build", "fa4": "flash-attn-4"}
+        return f"{modules[backend]} is not installed: install {package.get(backend, 'triton')}"
+    if backend == "cuda":
+        from cuda_kernels import build, cpu_build
+
+        try:
+            build.toolchain() if on == "gpu" else (cpu_build.compiler(), cpu_build.cuda_include())
+        except build.ToolchainError as error:
+            return str(error)
+    return None
+
+
+def load(case: Case, on: str = "gpu") -> Variant:
+    """Compiles what must be compiled and returns the variant.
+
+    Raises Unsupported, CompileError, ImportError.
+    """
+    if reason := available(case.backend, on):
+        raise Unsupported(reason)
+    if case.technique is None:
+        return PeerVariant(case)
+    technique = techniques.get(case.technique)
+    assert case.tile is not None, f"{case}: a technique needs a tile"
+    if reason := techniques.unsupported(technique, case.backend, case.problem, case.tile):
+        raise Unsupported(reason)
+    if on == "gpu":
+        arch = gpu_arch()
+        ladder = techniques.LADDERS[technique.ladder]
+        if arch not in ladder.archs:
+            raise Unsupported(f"the {ladder.name} ladder is built for {', '.join(ladder.archs)}; this GPU is {arch}")
+    if case.backend == "cuda":
+        return CudaVariant(case) if on == "gpu" else CpuCudaVariant(case)
+    if case.backend in ("triton", "triton_native"):
+        return TritonVariant(case, on)
+    raise Unsupported(f"backend: got {case.backend!r}, expected one of {', '.join((*techniques.TWINS, *PEERS))}")

@@ -1,0 +1,112 @@
+"""Library peers: attention as others wrote it, by its backend's name."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from harness.variants.case import Case, Unsupported
+from harness.variants.variant import Call, Variant
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PEERS = ("sdpa_flash", "sdpa_cudnn", "sdpa_math", "flex", "fa2", "fa3", "fa4")
+
+
+class PeerVariant(Variant):
+    """A library's attention, with log-sum-exp where it can write it."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
+        p = case.problem
+        start = time.perf_counter()
+        if case.backend.startswith("sdpa") and p.causal and p.seq_q != p.seq_kv:
+            raise Unsupported("SDPA aligns its causal mask top-left when the lengths differ; ours is bottom-right")
+        self.attend: Callable[..., tuple[Tensor, Tensor | None]] = getattr(self, f"_{case.backend}")()
+        self.compile_s = time.perf_counter() - start if case.backend == "flex" else None
+
+    def launch(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> None:
+        out, out_lse = self.bind(q, k, v, o, lse, scale=scale, causal=causal)()
+        o.copy_(out)
+        if out_lse is not None:
+            lse.copy_(out_lse.reshape(lse.shape))
+
+    def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
+        self._check(q, k, v, o, lse, scale, causal)
+        return functools.partial(self.attend, q, k, v, scale)
+
+    def _sdpa_flash(self) -> Callable[..., Any]:
+        import torch
+
+        causal = self.problem.causal
+        flash = torch.ops.aten._scaled_dot_product_flash_attention
+        return lambda q, k, v, scale: flash(q, k, v, 0.0, causal, False, scale=scale)[:2]
+
+    def _sdpa_cudnn(self) -> Callable[..., Any]:
+        import torch
+
+        causal = self.problem.causal
+        cudnn = torch.ops.aten._scaled_dot_product_cudnn_attention
+        return lambda q, k, v, scale: cudnn(q, k, v, None, True, 0.0, causal, False, scale=scale)[:2]
+
+    def _sdpa_math(self) -> Callable[..., Any]:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        from torch.nn.functional import scaled_dot_product_attention as sdpa
+
+        self.label = "no LSE"
+        causal, grouped = self.problem.causal, self.problem.heads != self.problem.heads_kv
+
+        def attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, None]:
+            with sdpa_kernel(SDPBackend.MATH):
+                return sdpa(q, k, v, is_causal=causal, scale=scale, enable_gqa=grouped), None
+
+        return attend
+
+    def _flex(self) -> Callable[..., Any]:
+        import torch
+        from torch.nn.attention import flex_attention as flex
+
+        p = self.problem
+        mask = None
+        if p.causal:
+            shift = p.seq_kv - p.seq_q
+            mask = flex.create_block_mask(
+                lambda b, h, i, j: j <= i + shift, None, None, p.seq_q, p.seq_kv, device="cuda"
+            )
+        torch._dynamo.reset()  # one problem per compilation: no shape is generalized over an earlier one
+        compiled = torch.compile(flex.flex_attention, mode="max-autotune-no-cudagraphs", dynamic=False)
+        grouped = p.heads != p.heads_kv
+
+        def attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+            return compiled(q, k, v, block_mask=mask, scale=scale, enable_gqa=grouped, return_lse=True)
+
+        return attend
+
+    def _fa2(self) -> Callable[..., Any]:
+        from flash_attn import flash_attn_func
+
+        return self._flash_layout(flash_attn_func, softmax_scale=None, return_attn_probs=True)
+
+    def _fa3(self) -> Callable[..., Any]:
+        from flash_attn_interface import flash_attn_func
+
+        return self._flash_layout(flash_attn_func, return_attn_probs=True)
+
+    def _fa4(self) -> Callable[..., Any]:
+        from flash_attn.cute import flash_attn_func
+
+        return self._flash_layout(flash_attn_func, return_lse=True)
+
+    def _flash_layout(self, attend: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        """FlashAttention's own functions take (batch, seq, heads, dim); a transposed view costs nothing."""
+        causal = self.problem.causal
+
+        def call(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+            views = (tensor.transpose(1, 2) for tensor in (q, k, v))
+            out, lse, *_ = attend(*views, causal=causal, **{**options, "softmax_scale": scale})
+            return out.transpose(1, 2), lse
+
+        return call

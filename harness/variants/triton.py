@@ -1,0 +1,76 @@
+"""Triton twins: on the GPU here, in Triton's interpreter, or compiled for a GPU that is not here."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness import techniques
+from harness.variants.case import Case, Unsupported, require_environment
+from harness.variants.variant import Call, Variant
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class TritonVariant(Variant):
+    """A Triton twin, launched by its own `launch`. Each backend gets a module of its own: Triton caches compiled
+    kernels per function, and does not see that DISABLE_MMA_V3 differs."""
+
+    def __init__(self, case: Case, on: str) -> None:
+        super().__init__(case)
+        self.on = on
+        require_environment(case, on)
+        if on == "cpu" and case.problem.dtype != "fp16":
+            raise Unsupported("Triton's interpreter multiplies bf16 wrongly without an error; use fp16")
+        self.module = _twin(case)
+        self.workspace_bytes = self.module.workspace_bytes(case.problem)
+        self.compiled: Any = None
+
+    def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
+        self._check(q, k, v, o, lse, scale, causal)
+        workspace = self._workspace(q.device)
+        launch, tile = self.module.launch, self.case.tile
+        if self.on == "gpu" and self.compiled is None:
+            from triton import knobs
+
+            knobs.compilation.listener = self._compiled
+
+        def call() -> tuple[Tensor, Tensor]:
+            self.compiled = launch(q, k, v, o, lse, scale=scale, causal=causal, tile=tile, workspace=workspace)
+            return o, lse
+
+        return call
+
+    def _compiled(self, **heard: Any) -> None:
+        """Triton calls this when it has compiled a kernel or found it in its cache."""
+        self.compile_s = note_compile_time(**heard)
+
+    def code(self) -> dict[str, Any] | None:
+        from harness import machine_code
+
+        if self.compiled is None:
+            return None
+        self.compiler = machine_code.triton_compiler(self.compiled)
+        return machine_code.read_triton(self.compiled)
+
+
+def triton_specialization(case: Case, arch: str) -> Any:
+    """What the Triton twin of a case is compiled from, for an architecture that need not be here."""
+    return _twin(case).specialize(case.problem, None, case.tile, arch)
+
+
+def _twin(case: Case) -> Any:
+    """The twin's module. Raises what importing it raises."""
+    assert case.technique is not None
+    return importlib.import_module(f"triton_kernels.{techniques.get(case.technique).path.replace('/', '.')}")
+
+
+def note_compile_time(*, metadata_group: dict[str, str], times: Any, cache_hit: bool, **_: Any) -> float | None:
+    """Seconds that Triton needed for the kernel in `metadata_group` (file -> path in its cache), noted beside it when
+    it was compiled. None when the cache holds a kernel without our note."""
+    note = Path(next(iter(metadata_group.values()))).parent / "compile_s"
+    if not cache_hit:
+        note.write_text(str(times.total / 1e6))
+    return float(note.read_text()) if note.is_file() else None
