@@ -118,6 +118,7 @@ def test_rows_tell_what_happened(gated: dict[str, dict]) -> None:
     assert gated["sleeps"]["details"]["stage"] == "launch"
     assert "a_module_that_does_not_exist" in gated["import_fails"]["reason"]
     assert "kernel.cu(12): error" in gated["does_not_compile"]["reason"]
+    assert gated["declines"]["reason"] == "head_dim must be prime"  # the status says what its class would
     assert "/some/where" not in str(gated["does_not_compile"])
     assert gated["right"]["numerics"]["normal"]["max_abs"] < 0.01
     assert gated["right"]["details"]["launch_ms"] > 0
