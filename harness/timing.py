@@ -191,7 +191,7 @@ def time_group(
         if len(timing.samples_ms) < fewest or error > limit:
             timing.status = "not_converged"
             timing.reason = (
-                f"relative error of the median {error:.2%} after {len(timing.samples_ms)} samples and "
+                f"relative error of the median {error:.3%} after {len(timing.samples_ms)} samples and "
                 f"{max_seconds:g} s for the group, expected at most {limit:.2%} and {fewest} samples or more"
             )
     return timings
