@@ -50,7 +50,6 @@ def run(
     given = inputs.make(problem, "normal", 0, "cpu", padded=True)
     outputs = inputs.make_outputs(problem, "cpu", padded=True)
     tensors = {"q": given.q, "k": given.k, "v": given.v, "o": outputs.o, "lse": outputs.lse}
-    library.forget()
     for label, tensor in tensors.items():
         library.watch(
             label,
@@ -62,4 +61,5 @@ def run(
         )
     args = attention_args(*tensors.values(), workspace=None, scale=problem.scale)
     code = library.launch(ctypes.byref(args), None)
+    library.forget()
     return Run(given, outputs.o, outputs.lse, code, library.diagnosis(), library)

@@ -76,12 +76,15 @@ class CpuCudaVariant(Variant):
 
         def call() -> tuple[Tensor, Tensor]:
             library.configure(**self._options)
-            library.forget()
             for name, tensor in {"q": q, "k": k, "v": v, "o": o, "lse": lse}.items():
                 pointer, shape, strides = tensor.data_ptr(), tensor.shape, tensor.stride()
                 written = name in ("o", "lse")
                 library.watch(name, pointer, tensor.element_size(), shape, strides, written=written)
-            if code := library.launch(ctypes.byref(args), None):
+            try:
+                code = library.launch(ctypes.byref(args), None)
+            finally:
+                library.forget()  # the tensors may be gone when someone launches this library again
+            if code:
                 order = [f"scheduler seed {self._options['seed']}"] if self._options.get("seed") else []
                 raise Diagnosed(library.diagnosis().splitlines() + order, code)
             return o, lse
