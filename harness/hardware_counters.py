@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness import counting, cuda_tools, evidence, groups, machine_code, single_launch, sources, techniques, variants
+from harness import counting, cuda_tools, evidence, groups, machine_code, single_launch, techniques, variants
 from harness.environment import scrub
 from harness.problem import Problem
 from harness.sources import ROOT
@@ -207,10 +207,7 @@ def match(
 
 def symbol(case: Case) -> str:
     """The kernel's name: the technique's, or that of the one whose file it includes."""
-    name = case.technique or ""
-    while further := sources.same_program(techniques.get(name).path, case.backend):
-        name = further
-    return name
+    return variants.origin(case)
 
 
 def counters(launch: Mapping[str, str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,6 @@ from harness import environment, results, runner, techniques, tiles, variants
 from harness.problem import Experiment, Problem, Tile
 from harness.variants import Case
 
-SameProgram = Callable[[Case], str | None]
-"""As variants.same_program."""
 QUICK = {"min_samples": 10, "max_seconds": 3.0, "target": 0.005, "limit": 0.02}
 """Options of timing.time_group: enough to tell tiles apart that matter."""
 
@@ -27,7 +25,7 @@ def cases(
     names: Sequence[str],
     backends: Sequence[str],
     problems: Iterable[Problem],
-    same_program: SameProgram = variants.same_program,
+    same_program: variants.SameProgram = variants.same_program,
 ) -> list[Case]:
     """Every tile that a backend's grid holds for a technique and problem, of programs that are no other's."""
     return [
@@ -37,17 +35,8 @@ def cases(
         for backend in backends
         for tile in techniques.grid(techniques.get(name), backend, problem)
         for case in [Case("tune", name, backend, problem, tile)]
-        if origin(case, same_program) not in set(names) - {name}
+        if variants.origin(case, same_program) not in set(names) - {name}
     ]
-
-
-def origin(case: Case, same_program: SameProgram = variants.same_program) -> str:
-    """The technique whose program this case runs in the end: often its own."""
-    assert case.technique is not None
-    while (name := same_program(case)) is not None:
-        case = replace(case, technique=name)
-    assert case.technique is not None
-    return case.technique
 
 
 def tune(
@@ -124,7 +113,7 @@ def inherited(
     selections: Iterable[tiles.Selection],
     names: Iterable[str],
     problems: Iterable[Problem],
-    same_program: SameProgram = variants.same_program,
+    same_program: variants.SameProgram = variants.same_program,
 ) -> list[tiles.Selection]:
     """The selections of programs for the twins that are the same program under another name, where these take the
     tile."""
@@ -136,6 +125,6 @@ def inherited(
         for name in set(names) - {one.technique}:
             case = Case("tune", name, one.backend, by_cell[one.cell], one.tile)
             declined = techniques.unsupported(techniques.get(name), one.backend, case.problem, one.tile)
-            if origin(case, same_program) == one.technique and declined is None:
+            if variants.origin(case, same_program) == one.technique and declined is None:
                 found.append(replace(one, technique=name))
     return sorted(found)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from harness import sources, techniques
 from harness.problem import Problem, Tile
@@ -81,3 +82,16 @@ def source_sha256(case: Case) -> str | None:
 def same_program(case: Case) -> str | None:
     """The technique whose program this twin is again, or None."""
     return case.technique and sources.same_program(techniques.get(case.technique).path, case.backend)
+
+
+SameProgram = Callable[[Case], str | None]
+"""What same_program is, for those who take another loader's."""
+
+
+def origin(case: Case, same_program: SameProgram = same_program) -> str:
+    """The technique whose program this case runs in the end: often its own."""
+    assert case.technique is not None
+    while (name := same_program(case)) is not None:
+        case = replace(case, technique=name)
+    assert case.technique is not None
+    return case.technique
