@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from harness import cuda_tools, evidence, single_launch, techniques, variants
+from harness import planted as bugs
 from harness.environment import scrub
 from harness.problem import Problem
 from harness.sources import ROOT
@@ -48,7 +48,6 @@ RAGGED = (
 )
 """For the techniques marked general."""
 
-PLANTED = Path("tests") / "planted"
 BUGS: dict[str, tuple[str, ...]] = {
     "memcheck": ("one_key_tile_too_many", "rows_padded_by_four_bytes"),
     "synccheck": ("barrier_in_divergent_code", "barrier_skipped_by_a_warp"),
@@ -91,12 +90,10 @@ def planted(tools: Iterable[str]) -> list[Check]:
     checks = []
     for tool in tools:
         for number, name in enumerate(BUGS[tool]):
-            text = (ROOT / PLANTED / f"{name}.patch").read_text()
-            found = re.search(r"^technique: (\S+)$", text, re.MULTILINE)
-            assert found, f"{name}.patch: got no line `technique: ...`, expected one before the diff"
+            bug = bugs.find(name)
             problem = PROBLEMS[number % len(PROBLEMS)]  # two bugs of one kernel are two rows
-            tile = techniques.reference_tile(techniques.get(found[1]), problem.head_dim)
-            checks.append(Check(Case("sanitizer_planted", found[1], "cuda", problem, tile), tool, name))
+            tile = techniques.reference_tile(techniques.get(bug.technique), problem.head_dim)
+            checks.append(Check(Case("sanitizer_planted", bug.technique, "cuda", problem, tile), tool, name))
     return checks
 
 
@@ -165,7 +162,7 @@ def kernels(patch: str | None, scratch: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         for package in ("cuda_kernels", "harness"):
             shutil.copytree(ROOT / package, Path(folder) / package, ignore=shutil.ignore_patterns("__pycache__"))
-        apply = ["git", "apply", "-p1", str(ROOT / PLANTED / f"{patch}.patch")]
+        apply = ["git", "apply", "-p1", str(bugs.find(patch).path)]
         done = subprocess.run(apply, cwd=folder, capture_output=True, text=True)
         if done.returncode:
             raise OutdatedPatch(f"{patch}.patch does not apply, renew it: {done.stderr.strip()}")

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness import scorecard, techniques
+from harness.planted import bugs
 from harness.problem import Problem
 from harness.techniques import TECHNIQUES, TWINS, Technique
-from reports import guide
 from reports.dataset import Dataset, Row
 
 EXPERIMENT = "correctness"
@@ -149,7 +149,7 @@ class Planted:
 
 def planted(datasets: Sequence[Dataset]) -> list[Planted]:
     """Kernels with a planted bug, by tool."""
-    names = {bug.file.removesuffix(".patch"): bug.diagnosis for bug in guide.planted_bugs()}
+    names = {bug.name: bug.diagnosis for bug in bugs()}
     found = [
         Planted(row, bug, names.get(bug), not scorecard.is_current(row, data.hashes))
         for data in datasets

@@ -6,7 +6,6 @@ A patch opens with prose, then `technique:` and `diagnosis:`; git ignores what s
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from functools import cache
@@ -15,19 +14,13 @@ from pathlib import Path
 import pytest
 
 from cuda_kernels import cpu_build
-from harness import reference
+from harness import planted, reference
 from harness.problem import Problem
 from tests.cpu_run import Run, run
 
-PATCHES = sorted((Path(__file__).parent / "planted").glob("*.patch"))
+PATCHES = [bug.path for bug in planted.bugs()]
 SEEDS = (0, 1, 2)
 PROBLEM = Problem(1, 4, 2, 128, 640, 64, "fp16", True, "bshd")  # five steps of 128 keys: rings of two wrap
-
-
-def field(patch: Path, name: str) -> str:
-    found = re.search(rf"^{name}: (\S+)$", patch.read_text().partition("\ndiff ")[0], re.MULTILINE)
-    assert found, f"{patch.name}: got no line `{name}: ...`, expected one before the diff"
-    return found[1]
 
 
 def is_right(result: Run) -> bool:
@@ -56,7 +49,8 @@ def names_unpatched(technique: str) -> set[str]:
 
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.stem)
 def test_planted_bug_is_named(patch: Path, tmp_path: Path) -> None:
-    technique, diagnosis = field(patch, "technique"), field(patch, "diagnosis")
+    bug = planted.read(patch)
+    technique, diagnosis = bug.technique, bug.diagnosis
     root = tmp_path / "cuda_kernels"
     shutil.copytree(cpu_build.HERE, root, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     for check in (["--check"], []):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import planted
 from harness.sources import ROOT
 from reports import guide
 
@@ -48,8 +49,8 @@ def test_the_deadlock_is_diagnosed_as_printed(tmp_path: Path) -> None:
 
 
 def test_every_planted_bug_is_listed() -> None:
-    bugs = guide.planted_bugs()
-    assert {bug.file for bug in bugs} == {path.name for path in (ROOT / "tests" / "planted").glob("*.patch")}
+    bugs = planted.bugs()
+    assert {bug.path.name for bug in bugs} == {path.name for path in (ROOT / "tests" / "planted").glob("*.patch")}
     assert all(bug.technique and bug.diagnosis and bug.story for bug in bugs)
 
 

@@ -14,7 +14,14 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parent.parent
 ROOMS = ("harness", "experiments", "reports", "triton_kernels", "cuda_kernels")
 
-DATA = ("harness.problem", "harness.techniques", "harness.results", "harness.sources", "harness.articles")
+DATA = (
+    "harness.problem",
+    "harness.techniques",
+    "harness.results",
+    "harness.sources",
+    "harness.articles",
+    "harness.planted",
+)
 KERNELS = ("cuda_kernels", "triton_kernels")
 PLOTS = ("pandas", "seaborn", "matplotlib", "jinja2", "markupsafe", "markdown_it", "pygments")
 TERMINAL = ("rich", "typer")
@@ -34,7 +41,7 @@ TABLE = (
     Row(("harness/bootstrap.py", "harness/lint.py"), ()),
     Row(("harness/doctor.py",), ("harness.bootstrap", "torch", "pynvml")),
     Row(("harness/problem.py", "harness/techniques.py", "harness/results.py", "harness/sources.py"), DATA),
-    Row(("harness/articles.py",), DATA),
+    Row(("harness/articles.py", "harness/planted.py"), DATA),
     Row(("experiments/*.py",), ("harness.problem", "harness.techniques", "harness.articles", "harness.cli")),
     Row(
         ("harness/inputs.py", "harness/reference.py", "harness/numerics.py", "harness/validate.py"),
