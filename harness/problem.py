@@ -142,7 +142,8 @@ class Experiment:
     `name` is the file's stem; `question` is what the experiment asks, in one sentence. `backends` are timed for
     every technique, `peers` once per problem. `tiles` is "reference" (the registry's) and/or "best" (the committed
     table's). `modes` are timing modes: "burst" and/or "sustained". `distributions` are the inputs of the gate.
-    `cells` are (problem, technique, tile) beside that grid: on one of `problems`, at a tile of their own.
+    `cells` are (problem, technique, tile) beside that grid: on one of `problems`, at a tile of their own. `padded`: at
+    the gate rows of NaN lie behind every sequence, for techniques that take any stride.
     """
 
     name: str
@@ -156,3 +157,4 @@ class Experiment:
     distributions: tuple[str, ...] = ("normal", "shifted", "outliers", "large_logits", "constant_rows")
     seeds: tuple[int, ...] = (0,)
     cells: tuple[tuple[Problem, str, Tile], ...] = ()
+    padded: bool = False

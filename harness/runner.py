@@ -93,7 +93,12 @@ def run(
         )
         gpu = session.gpu and environment.gpu_slug(session.gpu["name"])
         todo = list(selected) if selected is not None else cases(experiment, gpu)
-        options = {"distributions": experiment.distributions, "seeds": experiment.seeds, "repeats": repeats}
+        options = {
+            "distributions": experiment.distributions,
+            "seeds": experiment.seeds,
+            "repeats": repeats,
+            "padded": experiment.padded,
+        }
         if modes is None:
             modes = experiment.modes if on == "gpu" else ()
         this = _Run(session, todo, "tune" if tuning else "timing", modes, options, extra or Extra(), timing or {})

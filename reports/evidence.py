@@ -1,4 +1,4 @@
-"""Is every twin right? The gate of the experiment `correctness`, and NVIDIA's sanitizers, technique by technique."""
+"""Is every twin right? The gates of two experiments, and NVIDIA's sanitizers, technique by technique."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from harness import scorecard, techniques
@@ -14,7 +15,7 @@ from harness.problem import Problem
 from harness.techniques import TECHNIQUES, TWINS, Technique
 from reports.dataset import Dataset, Row
 
-EXPERIMENT = "correctness"
+EXPERIMENTS = ("correctness", "any_length")
 TOOLS = ("memcheck", "synccheck", "racecheck", "initcheck")
 
 Cell = tuple[str, int, bool, str]
@@ -51,6 +52,7 @@ class Judged:
 class Matrix:
     """What one dataset's gates say of one backend: technique -> cell -> Judged."""
 
+    experiment: str
     where: str
     backend: str
     cells: list[Cell]
@@ -76,14 +78,14 @@ class Matrix:
 
 
 def matrices(datasets: Sequence[Dataset]) -> list[Matrix]:
-    """One per dataset and backend that has gate rows of the experiment."""
+    """One per dataset, experiment and backend that has gate rows."""
     found = []
     for data in datasets:
-        rows = [row for row in data.newest if (row["kind"], row.get("experiment")) == ("gate", EXPERIMENT)]
-        for backend in TWINS:
-            ours = _current_or_earlier([row for row in rows if row["backend"] == backend], data)
-            if ours:
-                found.append(_matrix(data, backend, ours))
+        gates = [row for row in data.newest if row["kind"] == "gate"]
+        for experiment, backend in product(EXPERIMENTS, TWINS):
+            rows = [row for row in gates if (row.get("experiment"), row["backend"]) == (experiment, backend)]
+            if rows:
+                found.append(_matrix(data, experiment, backend, _current_or_earlier(rows, data)))
     return found
 
 
@@ -176,7 +178,7 @@ def _current_or_earlier(rows: Iterable[Row], data: Dataset) -> list[Row]:
     return current + [row for row in rows if row["technique"] not in names]
 
 
-def _matrix(data: Dataset, backend: str, rows: Sequence[Row]) -> Matrix:
+def _matrix(data: Dataset, experiment: str, backend: str, rows: Sequence[Row]) -> Matrix:
     judged: dict[str, dict[Cell, Judged]] = {}
     whole: dict[str, Judged] = {}
     lengths: dict[str, None] = {}
@@ -187,8 +189,9 @@ def _matrix(data: Dataset, backend: str, rows: Sequence[Row]) -> Matrix:
         one = whole.setdefault(row["technique"], Judged(earlier=not scorecard.is_current(row, data.hashes)))
         one.add(row)
         lengths[f"{problem.seq_q}×{problem.seq_kv}, heads {problem.heads}/{problem.heads_kv}"] = None
-    grid = importlib.import_module(f"experiments.{EXPERIMENT}").EXPERIMENT
+    grid = importlib.import_module(f"experiments.{experiment}").EXPERIMENT
     return Matrix(
+        experiment,
         data.provenance(rows),
         backend,
         sorted({cell for cells in judged.values() for cell in cells}, key=lambda cell: (cell[0] != "fp16", cell)),

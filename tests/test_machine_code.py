@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cuda_kernels import build
 from harness import doctor, machine_code, techniques, variants
 from harness.problem import Problem
 from harness.variants import Case
@@ -220,6 +222,16 @@ def test_what_a_binary_holds_is_read_once(tmp_path: Path, monkeypatch: pytest.Mo
 def test_what_is_launched_is_what_is_compiled_ahead_of_time(backend: str) -> None:
     for name, (loaded, ahead) in in_process(case(backend), "launched").items():
         assert loaded == ahead, name
+
+
+@pytest.mark.gpu  # not for the GPU's sake but for that of the processors beside it
+def test_all_rungs_build_cold_within_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "BUILD", tmp_path)
+    start = time.monotonic()
+    variants.prebuild(case("cuda", technique.name) for technique in techniques.TECHNIQUES)
+    seconds = time.monotonic() - start
+    assert len(list(tmp_path.glob("*/*.so"))) == len(techniques.TECHNIQUES)
+    assert seconds < 60, f"{seconds:.0f} s"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,43 @@
+"""Do the general rungs take any length, and leave their neighbours alone?
+
+Lengths around the tiles, primes, and a single token; as many keys as queries, fewer and more; grouped heads; rows of
+NaN behind every sequence. Gated and not timed. Number formats and storage orders take turns, so that each pair of them
+meets every head dimension and mask.
+"""
+
+from itertools import product
+
+from harness.problem import DTYPES, LAYOUTS, Experiment, Problem
+from harness.techniques import TECHNIQUES
+
+LENGTHS = (
+    *((length, length) for length in (1, 2, 63, 64, 65, 113, 127, 128, 129, 203, 257, 1023, 1025)),
+    *((1, 1025), (1025, 1), (113, 203), (203, 113), (128, 257), (257, 128)),
+)
+"""(seq_q, seq_kv)."""
+TURNS = tuple(product(DTYPES, LAYOUTS))
+
+
+def problems() -> tuple[Problem, ...]:
+    cells = enumerate(product(LENGTHS, (64, 128, 256), (False, True)))
+    turns = [(TURNS[(number + number // 6) % len(TURNS)], cell) for number, cell in cells]
+    return tuple(
+        Problem(2, 4, 2, seq_q, seq_kv, head_dim, dtype, causal, layout)
+        for (dtype, layout), ((seq_q, seq_kv), head_dim, causal) in turns
+    )
+
+
+EXPERIMENT = Experiment(
+    name="any_length",
+    question="Do the general rungs take any length, and leave their neighbours alone?",
+    problems=problems(),
+    techniques=tuple(technique.name for technique in TECHNIQUES if technique.general),
+    peers=(),
+    modes=(),
+    padded=True,
+)
+
+if __name__ == "__main__":
+    from harness.cli import main
+
+    main(["run", EXPERIMENT.name])
