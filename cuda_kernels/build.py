@@ -11,9 +11,7 @@ includes, the flags and the compiler. A lock that the operating system releases 
 from __future__ import annotations
 
 import fcntl
-import functools
 import hashlib
-import importlib.util
 import json
 import os
 import re
@@ -26,31 +24,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from cuda_kernels.toolchain import Toolchain, toolchain
+
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parent / "build" / "cuda"
 HALF_SWITCHES = ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_CONVERSIONS", "HALF2_OPERATORS")
 """torch forces these __CUDA_NO_x__ on every extension; given here too, they hold for every compiler that we call."""
 
 
-class ToolchainError(RuntimeError):
-    """No usable CUDA compiler; the message says how to get one."""
-
-
 class CompileError(RuntimeError):
     """nvcc rejected a kernel; the message holds the compiler's own words."""
-
-
-@dataclass(frozen=True)
-class Toolchain:
-    """The CUDA compiler: its home folder and the versions of nvcc and ptxas."""
-
-    home: Path
-    nvcc: str
-    ptxas: str
-
-    @property
-    def bin(self) -> Path:
-        return self.home / "bin"
 
 
 @dataclass(frozen=True)
@@ -64,33 +47,6 @@ class Built:
     """What nvcc and ptxas said: registers, spills, warnings."""
     seconds: float
     """Wall time of the build, when it was really built."""
-
-
-@functools.cache
-def toolchain() -> Toolchain:
-    """nvcc from $CUDA_HOME, PATH, /usr/local/cuda or NVIDIA's wheels, in this order.
-
-    Raises ToolchainError when there is none.
-    """
-    homes = [Path(home) for home in (os.environ.get("CUDA_HOME"),) if home]
-    if on_path := shutil.which("nvcc"):
-        homes.append(Path(on_path).resolve().parents[1])
-    homes.append(Path("/usr/local/cuda"))
-    if wheels := importlib.util.find_spec("nvidia"):
-        homes += [Path(place) / "cu13" for place in wheels.submodule_search_locations or ()]
-    for home in homes:
-        if all((home / part).is_file() for part in ("bin/nvcc", "bin/ptxas", "include/cuda_runtime.h")):
-            return Toolchain(home, _release(home / "bin" / "nvcc"), _release(home / "bin" / "ptxas"))
-    raise ToolchainError(
-        "nvcc: got none, expected one in $CUDA_HOME, on PATH, in /usr/local/cuda or from NVIDIA's wheels; "
-        "install it with: pip install -e '.[nvcc]'"
-    )
-
-
-def _release(tool: Path) -> str:
-    said = subprocess.run([tool, "--version"], capture_output=True, text=True, check=True).stdout
-    match = re.search(r"\bV(\d+\.\d+\.\d+)", said)
-    return match[1] if match else "unknown"
 
 
 def sources(technique: str) -> list[Path]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import fcntl
 import functools
 import hashlib
-import importlib.util
 import os
 import re
 import shutil
@@ -23,7 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from cuda_kernels.build import HALF_SWITCHES, CompileError, ToolchainError
+from cuda_kernels.build import HALF_SWITCHES, CompileError
+from cuda_kernels.toolchain import ToolchainError, homes
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parent / "build" / "cpu"
@@ -68,17 +68,11 @@ def compiler() -> str:
 
 @functools.cache
 def cuda_include() -> Path:
-    """The folder of cuda_fp16.h: from $CUDA_HOME, beside nvcc, /usr/local/cuda or NVIDIA's wheels, in this order.
+    """The folder of cuda_fp16.h: from the first of toolchain.homes() that has it.
 
     Raises ToolchainError when there is none.
     """
-    homes = [Path(home) for home in (os.environ.get("CUDA_HOME"),) if home]
-    if nvcc := shutil.which("nvcc"):
-        homes.append(Path(nvcc).resolve().parents[1])
-    homes.append(Path("/usr/local/cuda"))
-    if wheels := importlib.util.find_spec("nvidia"):
-        homes += [Path(place) / "cu13" for place in wheels.submodule_search_locations or ()]
-    for home in homes:
+    for home in homes():
         if (home / "include" / "cuda_fp16.h").is_file():
             return home / "include"
     raise ToolchainError(

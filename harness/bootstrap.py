@@ -20,6 +20,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from pathlib import Path
@@ -28,8 +29,9 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 VENV = CHECKOUT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "set-up"
+NAME = f"python{sys.version_info.major}.{sys.version_info.minor}"  # of the interpreter and of its packages
 OLDEST_PYTHON = (3, 11)
-OLDEST_NVCC = (12, 8)  # the first that knows sm_120a
+GET_PYTHON = "apt install python3.11 python3.11-venv, then make PYTHON=python3.11 report"
 CPU_TORCH = "torch==2.13.0"
 GPU_TORCH = "torch==2.11.0"  # requires triton==3.6.0 itself: what the recorded rows were measured with
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -69,30 +71,37 @@ def unmet(required: list[str]) -> list[str]:
     return problems
 
 
-def system_nvcc() -> Path | None:
-    """An nvcc that compiles for every architecture of the registry: from $CUDA_HOME, PATH or /usr/local/cuda."""
-    home, on_path = os.environ.get("CUDA_HOME"), shutil.which("nvcc")
-    places = [home and f"{home}/bin/nvcc", on_path, "/usr/local/cuda/bin/nvcc"]
-    for nvcc in [Path(place) for place in places if place]:
-        try:
-            said = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True, timeout=30).stdout
-        except (OSError, subprocess.SubprocessError):
-            continue
-        release = re.search(r"release ([\d.]+)", said)
-        if release and version(release[1]) >= OLDEST_NVCC:
-            return nvcc
-    return None
+def interpreter_fault() -> str | None:
+    """Why Triton's interpreter, which checks the Triton twins where there is no GPU, fails in this Python; or None."""
+    try:
+        triton, numpy = importlib.metadata.version("triton"), importlib.metadata.version("numpy")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    fails = version(triton) < (3, 7) and version(numpy) >= (2, 4)
+    return f"numpy<2.4 for Triton {triton} (installed: {numpy})" if fails else None
+
+
+def system_nvcc() -> bool:
+    """Whether the CUDA twins can be built here without NVIDIA's compiler wheels."""
+    from cuda_kernels import toolchain
+
+    return toolchain.find(toolchain.system_homes()) is not None
 
 
 def has_gpu() -> bool:
     return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
 
 
+def python_header() -> Path:
+    """Python.h of this Python, whether or not it is there."""
+    return Path(sysconfig.get_path("include")) / "Python.h"
+
+
 def digest() -> str:
     """Names what .venv is made from; it is set up again when this changes."""
     made_from = [CHECKOUT / "pyproject.toml", CHECKOUT / "constraints.txt", Path(__file__)]
     content = b"".join(path.read_bytes() for path in made_from)
-    return hashlib.sha256(content + f"{CHECKOUT} {has_gpu()} {system_nvcc() is None}".encode()).hexdigest()
+    return hashlib.sha256(content + f"{CHECKOUT} {has_gpu()} {system_nvcc()}".encode()).hexdigest()
 
 
 def say(text: str) -> None:
@@ -126,12 +135,13 @@ def set_up() -> None:
     """Makes .venv. Raises SetupError."""
     start = time.monotonic()
     if importlib.util.find_spec("ensurepip") is None:
-        major, minor = sys.version_info[:2]
-        raise SetupError(
-            f"python{major}.{minor} has no venv. On Debian or Ubuntu: apt install python{major}.{minor}-venv"
-        )
+        raise SetupError(f"{NAME} has no venv. On Debian or Ubuntu: apt install {NAME}-venv")
     if shutil.which("g++") is None:
         raise SetupError("g++ is missing; nvcc needs it. On Debian or Ubuntu: apt install g++")
+    if has_gpu() and not python_header().exists():
+        raise SetupError(
+            f"Python.h is missing; Triton compiles its launcher with it. On Debian or Ubuntu: apt install {NAME}-dev"
+        )
     if not PYTHON.exists():
         say(f"making {VENV.relative_to(CHECKOUT)}")
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True, stdout=sys.stderr)
@@ -145,9 +155,14 @@ def set_up() -> None:
     say(f"done in {time.monotonic() - start:.0f} s")
 
 
-def find_python() -> Path:
-    """The Python to use, set up if need be. Raises SetupError."""
-    missing = unmet(requirements("test"))
+def find_python(*extras: str) -> Path:
+    """The Python to use, set up if need be: this one where it has the dependencies and those of `extras`.
+
+    Raises SetupError.
+    """
+    missing = unmet(requirements(*extras))
+    if not has_gpu() and (fault := interpreter_fault()):
+        missing.append(fault)
     if not missing:
         return Path(sys.executable)
     lock_file = CHECKOUT / "build" / "set-up.lock"
@@ -160,13 +175,20 @@ def find_python() -> Path:
     return PYTHON
 
 
+def newer_python() -> str:
+    """A Python on PATH that is new enough. Raises SetupError when there is none."""
+    for minor in (14, 13, 12, 11):
+        found = shutil.which(f"python3.{minor}")
+        if found and subprocess.run([found, "-c", ""], stderr=subprocess.DEVNULL).returncode == 0:  # no dead shim
+            return found
+    raise SetupError(f"got Python {sys.version.split()[0]}, expected 3.11 or newer. On Debian or Ubuntu: {GET_PYTHON}")
+
+
 def main(arguments: list[str]) -> None:
     if sys.version_info < OLDEST_PYTHON:
-        newer = next(filter(None, (shutil.which(f"python3.{minor}") for minor in (14, 13, 12, 11))), None)
-        if newer is None:
-            raise SetupError(f"got Python {sys.version.split()[0]}, expected 3.11 or newer")
+        newer = newer_python()
         os.execv(newer, [newer, "-m", "harness.bootstrap", *arguments])
-    python = str(find_python())
+    python = str(find_python(*(["test"] if "pytest" in arguments else [])))
     os.execv(python, [python, *arguments])
 
 

@@ -16,13 +16,19 @@ HOW_TO_GET = {
 }
 
 
-def find(name: str) -> Path:
-    """The tool from PATH, $CUDA_HOME/bin or /usr/local/cuda/bin, in this order. Raises FileNotFoundError."""
+def locate(name: str) -> Path | None:
+    """The tool from PATH, $CUDA_HOME/bin or /usr/local/cuda/bin, in this order."""
     folders = [os.environ.get("PATH", ""), "/usr/local/cuda/bin"]
     if home := os.environ.get("CUDA_HOME"):
         folders.insert(1, f"{home}/bin")
-    if found := shutil.which(name, path=os.pathsep.join(folders)):
-        return Path(found)
+    found = shutil.which(name, path=os.pathsep.join(folders))
+    return Path(found) if found else None
+
+
+def find(name: str) -> Path:
+    """What `locate` finds. Raises FileNotFoundError."""
+    if found := locate(name):
+        return found
     raise FileNotFoundError(
         f"{name}: got none, expected one on PATH, in $CUDA_HOME/bin or in /usr/local/cuda/bin; {HOW_TO_GET[name]}"
     )

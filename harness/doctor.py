@@ -10,13 +10,12 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness import bootstrap
+from harness import bootstrap, cuda_tools
 
 SET_UP = "`make report` sets it up"
 PURPOSES = {
@@ -49,6 +48,9 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Everything that the project can use."""
+    if sys.version_info < bootstrap.OLDEST_PYTHON:
+        remedy = f"got {platform.python_version()}, expected 3.11 or newer: {bootstrap.GET_PYTHON}"
+        return [Finding("Python", None, "everything", remedy, required=True)]
     return [*_python(), *_compilers(), *_gpu(), *_peers()]
 
 
@@ -78,25 +80,24 @@ def _python() -> Iterator[Finding]:
         yield Finding(
             name, None if problem else _installed(name), PURPOSES[name], f"{requirement}: {SET_UP}", required=True
         )
-    triton, numpy = _installed("triton"), _installed("numpy")
-    if triton and numpy:
-        broken = bootstrap.version(triton) < (3, 7) and bootstrap.version(numpy) >= (2, 4)
+    if triton := _installed("triton"):
+        fault = bootstrap.interpreter_fault()
         yield Finding(
             "Triton's interpreter",
-            None if broken else f"Triton {triton} with NumPy {numpy}",
+            None if fault else f"Triton {triton} with NumPy {_installed('numpy')}",
             "checks of Triton twins without a GPU",
-            f"Triton {triton} fails on NumPy {numpy}: pip install -c constraints.txt numpy",
+            f"{fault}: pip install -c constraints.txt numpy",
         )
     for name, purpose in (("pytest", "make test"), ("pytest-benchmark", "tests/regression"), ("ruff", "make lint")):
         yield Finding(name, _installed(name), purpose, f"pip install {name}")
 
 
 def nvcc() -> str | None:
-    """The compiler of the CUDA twins: the system's, else the one from NVIDIA's wheels."""
-    if system := bootstrap.system_nvcc():
-        return str(system)
-    wheel = Path(sysconfig.get_path("purelib")) / "nvidia/cu13/bin/nvcc"
-    return str(wheel) if wheel.exists() else None
+    """The compiler that builds the CUDA twins."""
+    from cuda_kernels import toolchain
+
+    tools = toolchain.find(toolchain.homes())
+    return str(tools.bin / "nvcc") if tools else None
 
 
 def _compilers() -> Iterator[Finding]:
@@ -165,9 +166,14 @@ def _gpu() -> Iterator[Finding]:
         if torch.version.cuda:
             cuda = f"CUDA {torch.version.cuda}, {'sees a GPU' if torch.cuda.is_available() else 'sees no GPU'}"
     yield Finding("torch with CUDA", cuda, "timing", "with a GPU: `make clean report` installs it")
-    header = Path(sysconfig.get_path("include")) / "Python.h"
+    header = bootstrap.python_header()
     found = str(header) if header.exists() else None
-    yield Finding("Python.h", found, "Triton's launcher, built on first use of a GPU", "apt install python3-dev")
+    yield Finding(
+        "Python.h", found, "Triton's launcher, built on first use of a GPU", f"apt install {bootstrap.NAME}-dev"
+    )
+    for tool, purpose in (("ncu", "inspect --ncu"), ("compute-sanitizer", "sanitize")):
+        path = cuda_tools.locate(tool)
+        yield Finding(tool, str(path) if path else None, f"twinkernels {purpose}", cuda_tools.HOW_TO_GET[tool])
 
 
 def _nvml() -> tuple[str | None, str | None]:

@@ -12,14 +12,14 @@ import platform
 import re
 import subprocess
 import sys
-import sysconfig
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from harness import bootstrap, clocks
+from cuda_kernels import toolchain
+from harness import clocks
 from harness.sources import ROOT
 
 VARIABLES = re.compile(r"(TRITON|CUDA|TORCH|PYTORCH|DISABLE_MMA|NVIDIA_TF32)\w*|OMP_NUM_THREADS|MAX_JOBS")
@@ -35,7 +35,7 @@ FP32_FLOPS = {(8, 0): 128, (8, 6): 256, (8, 9): 256, (9, 0): 256, (12, 0): 256}
 def describe(argv: list[str] | None = None) -> dict[str, Any]:
     """The `details` of a run's environment row: gpu and peaks (None without a GPU), software, toolchain, variables,
     system, git, argv, warnings. Unknown values are None."""
-    gpu, git, nvcc, ptxas = _gpu(), _git(), _nvcc(), _triton_ptxas()
+    gpu, git, tools, ptxas = _gpu(), _git(), toolchain.find(toolchain.homes()), _triton_ptxas()
     return {
         "gpu": gpu,
         "peaks": peaks(gpu),
@@ -47,8 +47,8 @@ def describe(argv: list[str] | None = None) -> dict[str, Any]:
             **{name: _version(name) for name in ("triton", "numpy", "flash-attn", "flash-attn-3", "flash-attn-4")},
         },
         "toolchain": {
-            "nvcc": nvcc and _release(nvcc),
-            "ptxas": nvcc and _release(nvcc.resolve().with_name("ptxas")),
+            "nvcc": tools and tools.nvcc,
+            "ptxas": tools and tools.ptxas,
             "triton_ptxas": ptxas and _release(ptxas),
         },
         "variables": {name: scrub(value) for name, value in sorted(os.environ.items()) if VARIABLES.fullmatch(name)},
@@ -169,12 +169,6 @@ def _version(distribution: str) -> str | None:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _nvcc() -> Path | None:
-    """The system's nvcc, else the one from NVIDIA's wheels."""
-    wheel = Path(sysconfig.get_path("purelib")) / "nvidia/cu13/bin/nvcc"
-    return bootstrap.system_nvcc() or (wheel if wheel.exists() else None)
 
 
 def _triton_ptxas() -> Path | None:

@@ -40,6 +40,21 @@ def test_a_bare_python_can_run_it() -> None:
     assert "`make report` cannot run here" in done.stdout
 
 
+def test_an_old_python_is_named_before_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "OLDEST_PYTHON", (3, 99))
+    (finding,) = doctor.examine()
+    assert finding.found is None
+    assert "apt install python3.11 python3.11-venv" in finding.remedy
+    assert not doctor.healthy([finding])
+
+
+def test_it_knows_the_tools_that_commands_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    for name in ("ncu", "compute-sanitizer"):
+        finding = find(list(doctor._gpu()), name)
+        assert finding.found or "CUDA toolkit" in finding.remedy
+
+
 def test_without_a_compiler_the_main_job_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "nvcc", lambda: None)
     findings = doctor.examine()
@@ -61,10 +76,10 @@ def test_a_compiler_of_mixed_releases_is_named(tmp_path: Path, monkeypatch: pyte
 
 def test_an_interpreter_that_numpy_breaks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     installed = {"triton": "3.6.0", "numpy": "2.5.2"}
-    monkeypatch.setattr(doctor, "_installed", lambda name: installed.get(name, "1.0"))
+    monkeypatch.setattr("importlib.metadata.version", lambda name: installed.get(name, "1.0"))
     monkeypatch.setattr(bootstrap, "unmet", lambda required: [])
     finding = find(list(doctor._python()), "Triton's interpreter")
     assert finding.found is None
-    assert "NumPy 2.5.2" in finding.remedy
+    assert "numpy<2.4 for Triton 3.6.0 (installed: 2.5.2)" in finding.remedy
     installed["triton"] = "3.7.1"
     assert find(list(doctor._python()), "Triton's interpreter").found

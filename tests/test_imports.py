@@ -38,8 +38,11 @@ class Row:
 
 # The first row that matches a file holds.
 TABLE = (
-    Row(("harness/bootstrap.py", "harness/lint.py"), ()),
-    Row(("harness/doctor.py",), ("harness.bootstrap", "torch", "pynvml")),
+    Row(("harness/lint.py", "harness/cuda_tools.py", "cuda_kernels/toolchain.py"), ()),
+    Row(("harness/bootstrap.py",), ("cuda_kernels.toolchain",)),
+    Row(
+        ("harness/doctor.py",), ("harness.bootstrap", "harness.cuda_tools", "cuda_kernels.toolchain", "torch", "pynvml")
+    ),
     Row(("harness/problem.py", "harness/techniques.py", "harness/results.py", "harness/sources.py"), DATA),
     Row(("harness/articles.py", "harness/planted.py"), DATA),
     Row(("experiments/*.py",), ("harness.problem", "harness.techniques", "harness.articles", "harness.cli")),
@@ -49,7 +52,7 @@ TABLE = (
     ),
     Row(
         ("harness/timing.py", "harness/clocks.py", "harness/environment.py"),
-        ("torch", "pynvml", "harness.clocks", "harness.bootstrap", "harness.sources"),
+        ("torch", "pynvml", "harness.clocks", "harness.sources", "cuda_kernels.toolchain"),
     ),
     Row(("harness/scorecard.py", "harness/compare.py"), (*DATA, "harness.scorecard", *TERMINAL)),
     Row(("harness/variants/*.py",), None, PLOTS),
@@ -114,6 +117,7 @@ def test_a_python_file_imports_only_what_the_table_allows(file: str) -> None:
         ("harness/numerics.py", "from harness import timing"),
         ("harness/runner.py", "import triton_kernels.ampere.scalar"),
         ("harness/runner.py", "from cuda_kernels import build"),
+        ("harness/doctor.py", "from cuda_kernels import build"),
         ("harness/variants/peers.py", "import pandas"),
         ("triton_kernels/ampere/scalar.py", "from harness.problem import Problem"),
         ("triton_kernels/ampere/x.py", "from triton_kernels.ampere import scalar\nlaunch = scalar.launch"),

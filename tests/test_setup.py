@@ -28,7 +28,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(bootstrap, "PYTHON", venv / "bin/python")
     monkeypatch.setattr(bootstrap, "STAMP", venv / "set-up")
     monkeypatch.setattr(bootstrap, "has_gpu", lambda: False)
-    monkeypatch.setattr(bootstrap, "system_nvcc", lambda: None)
+    monkeypatch.setattr(bootstrap, "system_nvcc", lambda: False)
     monkeypatch.setattr(bootstrap, "unmet", lambda required: ["torch>=2.11 (not installed)"])
     monkeypatch.delenv("TORCH_INDEX", raising=False)
     return tmp_path
@@ -115,18 +115,6 @@ def test_torch_comes_from_the_cpu_index_unless_pip_finds_a_cpu_build(
     assert bootstrap.torch_arguments() == [bootstrap.GPU_TORCH]
 
 
-@pytest.mark.parametrize(("release", "good"), [("13.0", True), ("12.8", True), ("12.4", False), ("11.8", False)])
-def test_an_nvcc_that_is_too_old_does_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, good: bool
-) -> None:
-    nvcc = tmp_path / "bin" / "nvcc"
-    nvcc.parent.mkdir()
-    nvcc.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.88'\n")
-    nvcc.chmod(0o755)
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    assert (bootstrap.system_nvcc() == nvcc) == good
-
-
 def test_missing_venv_and_missing_compiler_name_the_package(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(bootstrap.SetupError, match=r"apt install g\+\+"):
@@ -134,6 +122,52 @@ def test_missing_venv_and_missing_compiler_name_the_package(checkout: Path, monk
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(bootstrap.SetupError, match=r"apt install python3\.\d+-venv"):
         bootstrap.find_python()
+
+
+def test_a_gpu_needs_python_h(checkout: Path, pip_calls: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "python_header", lambda: checkout / "Python.h")
+    bootstrap.PYTHON.parent.mkdir(parents=True)
+    bootstrap.PYTHON.touch()
+    bootstrap.find_python()
+    monkeypatch.setattr(bootstrap, "has_gpu", lambda: True)
+    with pytest.raises(bootstrap.SetupError, match=r"apt install python3\.\d+-dev"):
+        bootstrap.find_python()
+
+
+def test_only_the_tests_need_the_test_tools(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "unmet", lambda required: [one for one in required if one.startswith("pytest")])
+    started: list[str] = []
+    monkeypatch.setattr("os.execv", lambda path, arguments: started.append(path))
+    monkeypatch.setattr(bootstrap, "set_up", lambda: bootstrap.STAMP.parent.mkdir())
+    bootstrap.main(["-m", "harness", "report"])
+    bootstrap.main(["-m", "pytest"])
+    assert started == [sys.executable, str(bootstrap.PYTHON)]
+
+
+@pytest.mark.parametrize(
+    ("numpy", "gpu", "good"), [("2.3.5", False, True), ("2.4.0", False, False), ("2.4.0", True, True)]
+)
+def test_a_python_that_breaks_the_interpreter_is_not_used_where_the_interpreter_is(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, numpy: str, gpu: bool, good: bool
+) -> None:
+    monkeypatch.setattr(bootstrap, "unmet", lambda required: [])
+    monkeypatch.setattr("importlib.metadata.version", {"triton": "3.6.0", "numpy": numpy}.get)
+    monkeypatch.setattr(bootstrap, "has_gpu", lambda: gpu)
+    monkeypatch.setattr(bootstrap, "set_up", lambda: bootstrap.STAMP.parent.mkdir())
+    assert (bootstrap.find_python() == Path(sys.executable)) == good
+
+
+def test_an_old_python_looks_for_a_newer_one_and_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, code in (("python3.13", 127), ("python3.12", 0)):  # the first is a shim of a version manager
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {code}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert bootstrap.newer_python() == str(tmp_path / "python3.12")
+    (tmp_path / "python3.12").unlink()
+    with pytest.raises(bootstrap.SetupError, match=r"apt install python3\.11 python3\.11-venv, then make PYTHON="):
+        bootstrap.newer_python()
 
 
 def test_a_second_start_takes_under_five_seconds() -> None:

@@ -77,7 +77,7 @@ def build_cuda(case: Case, arch: str, *, inline: bool | None = None, packed: boo
 
 def cuda_compiler(built: Any) -> dict[str, Any]:
     """The row's `compiler` of a `cuda_kernels.build.Built`."""
-    from cuda_kernels.build import toolchain
+    from cuda_kernels.toolchain import toolchain
 
     return {"front_end": f"nvcc {toolchain().nvcc}", "ptxas": toolchain().ptxas, "flags": " ".join(built.flags)}
 

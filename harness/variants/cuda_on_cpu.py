@@ -20,11 +20,11 @@ def sanitizer_environment() -> dict[str, str]:
 
     Raises Unsupported where the compiler has none.
     """
-    from cuda_kernels import build, cpu_build
+    from cuda_kernels import cpu_build, toolchain
 
     try:
         return cpu_build.sanitizer_environment()
-    except build.ToolchainError as error:
+    except toolchain.ToolchainError as error:
         raise Unsupported(str(error)) from None
 
 
@@ -32,13 +32,13 @@ class CpuCudaVariant(Variant):
     """The same .cu file, run thread by thread on the CPU; waits, races and unwritten outputs are diagnosed by name."""
 
     def __init__(self, case: Case) -> None:
-        from cuda_kernels import build, cpu_build
+        from cuda_kernels import build, cpu_build, toolchain
 
         super().__init__(case)
         start = time.perf_counter()
         try:
             self.library = self._build(packed=True)
-        except build.ToolchainError as error:
+        except toolchain.ToolchainError as error:
             raise Unsupported(str(error)) from None
         except build.CompileError as error:
             raise CompileError(f"{case}: {error}") from None

@@ -32,11 +32,11 @@ def available(backend: str, on: str = "gpu") -> str | None:
         package = {"fa2": "flash-attn", "fa3": "flash-attn's hopper/ build", "fa4": "flash-attn-4"}
         return f"{modules[backend]} is not installed: install {package.get(backend, 'triton')}"
     if backend == "cuda":
-        from cuda_kernels import build, cpu_build
+        from cuda_kernels import cpu_build, toolchain
 
         try:
-            build.toolchain() if on == "gpu" else (cpu_build.compiler(), cpu_build.cuda_include())
-        except build.ToolchainError as error:
+            toolchain.toolchain() if on == "gpu" else (cpu_build.compiler(), cpu_build.cuda_include())
+        except toolchain.ToolchainError as error:
             return str(error)
     return None
 
