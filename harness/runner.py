@@ -20,7 +20,8 @@ from harness.worker import Deadlines, Extra, Failed
 ANCHOR = "sdpa_cudnn"
 """The peer that is in every group."""
 AGAIN_LIMIT = 0.005
-"""Two timings of one kernel in one group should agree within this."""
+"""Two timings of one kernel in one group agree within this (a run with a `limit` of its own: within that), or the group
+is timed once more, to a quarter of it, so that chance does not part them. If they still differ, nothing converged."""
 MEASURED = ("passed", "wrong", "implausible", "not_converged")
 """Statuses of a case that did not end its worker."""
 FINAL_TARGET = 0.002
@@ -281,6 +282,7 @@ class _Run:
                 fields = {**fields, "details": {**fields.get("details", {}), "final": True}}
             self.timed[case, mode] = self.session.write(case, {**common, **fields})
 
+        before: float | None = None
         while members:
             labels = {str(case): case for case in members}
             try:
@@ -301,16 +303,21 @@ class _Run:
                         members.remove(case)
                     continue
                 answer = failure.partial
-            for case, fields in self.timing_fields(labels, answer):
+            limit = options.get("limit", AGAIN_LIMIT)
+            again = _again(answer, limit, before)
+            if again["flagged"] and before is None:
+                before, options["target"] = again["difference"], limit / 4
+                continue
+            for case, fields in self.timing_fields(labels, answer, again):
                 write(case, fields)
             return
 
-    def timing_fields(self, labels: Mapping[str, Case], answer: Mapping[str, Row]) -> list[tuple[Case, Row]]:
+    def timing_fields(
+        self, labels: Mapping[str, Case], answer: Mapping[str, Row], again: Row
+    ) -> list[tuple[Case, Row]]:
         """The worker's answer, with what concerns the group as a whole and what only the runner can tell."""
         first = next(iter(labels))
-        once, again = (statistics.median(answer[label]["samples_ms"]) for label in (first, f"{first} again"))
-        difference = abs(once / again - 1)
-        details: Row = {"again": {"of": first, "difference": difference, "flagged": difference > AGAIN_LIMIT}}
+        details: Row = {"again": again}
         if self.kind == "timing" and labels[first].backend != ANCHOR:
             details["anchor"] = f"no {ANCHOR} in this group: {first} takes its place"
         rows = []
@@ -319,6 +326,12 @@ class _Run:
             hidden = fields.pop("launch_hidden")
             if fields["status"] in ("passed", "not_converged"):
                 fields |= self.implausible(case, gate.get("mma"), statistics.median(fields["samples_ms"]))
+            if fields["status"] == "passed" and again["flagged"]:
+                fields |= {
+                    "status": "not_converged",
+                    "reason": f"two series of {first} in this group differ by {again['difference']:.2%}, "
+                    f"expected at most {again['limit']:.2%}, and by {again['before']:.2%} when it was timed before",
+                }
             fields |= {field: gate.get(field) for field in ("mma", "compiler", "compile_s")}
             fields |= {"order": list(answer), "details": {**details, "launch_hidden": hidden}}
             if label := gate.get("details", {}).get("label"):
@@ -354,3 +367,12 @@ class _Run:
                 del measured["schema"], measured["time"]
                 details = {**row.get("details", {}), "same_program": twin.technique}
                 self.session.write(case, {**measured, "kind": row["kind"], "details": details})
+
+
+def _again(answer: Mapping[str, Row], limit: float, before: float | None) -> Row:
+    """The A/A pair of a timed group. `before`: by how much it differed when the group was timed for the first time."""
+    first = next(iter(answer))
+    once, again = (statistics.median(answer[label]["samples_ms"]) for label in (first, f"{first} again"))
+    difference = abs(once / again - 1)
+    pair = {"of": first, "difference": difference, "limit": limit, "flagged": difference > limit}
+    return pair if before is None else {**pair, "before": before}

@@ -24,7 +24,12 @@ MODES = ("burst", "sustained")
 FEWEST = 10
 """Samples below which no median is believed."""
 SLOW_ROUND = 0.1
-"""Seconds of a round after which FEWEST samples are enough: a kernel of 100 ms varies by less than 0.1%."""
+"""Busy seconds of a round after which FEWEST samples are enough: a kernel of 100 ms varies by less than 0.1%."""
+LONGEST_LOAD = 20.0
+"""Milliseconds of launches that burst mode queues without a rest. On an H200 the power cap bites after about 30: a
+kernel of 23 ms took up to 28 ms behind 50 ms of others, and 23.0 ms in every round that it opened."""
+LONGEST_REST = 1.0
+"""Seconds after which a rest has been long enough, whatever came before."""
 
 
 @dataclass
@@ -144,16 +149,17 @@ def time_group(
 
     Every call is in every round until the last one is known: what is left out of a round would not have met the others.
     A median needs `min_samples`, or FEWEST where a round takes longer than SLOW_ROUND. `max_seconds` caps the whole
-    group (preloading apart); what is still above `limit` by then is `not_converged`.
-    `mode`: "burst" keeps the card cool, one round of all calls at a time; "sustained" first runs each call alone for
-    `preload_seconds`, then samples it at the clock that this leaves. `queue`: launches queued ahead of the GPU at once
-    (default: all calls; 1 tells for certain which call broke the device). `source`: where clocks are read, if anywhere.
-    Raises ValueError on an unknown mode, and whatever a call raises.
+    group (preloading apart), but a burst group may always take twice as long as its fewest rounds do, rests included;
+    what is still above `limit` by then is `not_converged`.
+    `mode`: "burst" keeps the card cool, with a rest after each LONGEST_LOAD and each round of all calls; "sustained"
+    first runs each call alone for `preload_seconds`, then samples it at the clock that this leaves. `queue`: launches
+    queued ahead of the GPU at once (default: all calls; 1 tells for certain which call broke the device). `source`:
+    where clocks are read, if anywhere. Raises ValueError on an unknown mode, and whatever a call raises.
     """
     if mode not in MODES:
         raise ValueError(f"mode: got {mode!r}, expected one of {', '.join(MODES)}")
     timings = {label: Timing() for label in calls}
-    fewest = min(FEWEST, min_samples)
+    fewest, seconds = min(FEWEST, min_samples), max_seconds
 
     def settled(label: str, enough: int = min_samples) -> bool:
         samples = timings[label].samples_ms
@@ -161,17 +167,24 @@ def time_group(
 
     with clocks.Sampler(source, now=stopwatch.now) as sampler:
         shuffled = random.Random(seed)
+        expected: dict[str, float] = {}
         for batch in _batches(list(calls), queue or len(calls)):  # not kept: first launches load code
-            stopwatch.measure([(label, calls[label]) for label in batch], notify)
+            milliseconds = stopwatch.measure([(label, calls[label]) for label in batch], notify)
+            expected |= zip(batch, milliseconds, strict=True)
         if mode == "burst":
+            _cool(sampler, stopwatch, busy=sum(expected.values()) / 1e3)
             begin, enough = stopwatch.now(), min_samples
-            while not all(settled(label, enough) for label in calls) and stopwatch.now() - begin < max_seconds:
-                started = stopwatch.now()
-                for batch in _batches(_shuffle(calls, shuffled), queue or len(calls)):
-                    _sample(timings, calls, batch, stopwatch, notify)
-                busy = stopwatch.now() - started
+            while not all(settled(label, enough) for label in calls) and stopwatch.now() - begin < seconds:
+                started, busy = stopwatch.now(), 0.0
+                for load in _loads(_shuffle(calls, shuffled), expected):
+                    woken = stopwatch.now()
+                    for batch in _batches(load, queue or len(calls)):
+                        _sample(timings, calls, batch, stopwatch, notify)
+                    worked = stopwatch.now() - woken
+                    _cool(sampler, stopwatch, busy=worked)
+                    busy += worked
                 enough = fewest if busy > SLOW_ROUND else min_samples
-                _cool(sampler, stopwatch, busy=busy)
+                seconds = max(seconds, 2 * enough * (stopwatch.now() - started))
             summary = sampler.summary(begin, stopwatch.now())
             for timing in timings.values():
                 timing.clocks = summary
@@ -192,7 +205,7 @@ def time_group(
             timing.status = "not_converged"
             timing.reason = (
                 f"relative error of the median {error:.3%} after {len(timing.samples_ms)} samples and "
-                f"{max_seconds:g} s for the group, expected at most {limit:.2%} and {fewest} samples or more"
+                f"{seconds:.3g} s for the group, expected at most {limit:.2%} and {fewest} samples or more"
             )
     return timings
 
@@ -203,6 +216,17 @@ def _shuffle(calls: Mapping[str, Call], generator: random.Random) -> list[str]:
 
 def _batches(labels: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     return (labels[first : first + size] for first in range(0, len(labels), size))
+
+
+def _loads(labels: Sequence[str], milliseconds: Mapping[str, float]) -> Iterator[list[str]]:
+    """The labels in their order, cut where more than LONGEST_LOAD would be queued."""
+    load: list[str] = []
+    for label in labels:
+        if load and sum(milliseconds[other] for other in [*load, label]) > LONGEST_LOAD:
+            yield load
+            load = []
+        load.append(label)
+    yield load
 
 
 def _sample(
@@ -218,17 +242,18 @@ def _sample(
 
 
 def _cool(sampler: clocks.Sampler, stopwatch: Stopwatch, *, busy: float) -> None:
-    """Rests three times as long as the last round worked, at most 50 ms, and up to 0.1 s longer while the power cap is
-    near.
+    """Rests three times as long as the card was busy, and on while it draws more than half of its power limit: at most
+    LONGEST_REST for the one and as long again for the other.
 
-    The rests are most of a group's time and are what keeps an H200 at its highest clock: 1980 MHz at a quarter of the
-    time busy. NVML's power is an average over a second: to wait until it falls would be to wait for a second each time.
+    The rests are most of a group's time and are what keeps an H200 within one step of its highest clock, 1980 MHz.
+    NVML's power is an average over a second. A quarter of the time busy it stays below half of the limit, so that this
+    waits only after what came before the group.
     """
-    stopwatch.sleep(min(3 * busy, 0.05))
-    for _ in range(5):
-        if not sampler.near_power_cap():
-            return
+    stopwatch.sleep(min(3 * busy, LONGEST_REST))
+    waited = 0.0
+    while sampler.near_power_cap() and waited < LONGEST_REST:
         stopwatch.sleep(0.02)
+        waited += 0.02
 
 
 def launches_for(milliseconds: float) -> int:

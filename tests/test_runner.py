@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -191,7 +192,34 @@ def test_a_group_has_an_anchor_and_an_a_a_pair(timed: list[dict]) -> None:
     assert rows["right"]["order"][-1] == f"{label} again"
     again = rows["right"]["details"]["again"]
     assert again["of"] == label
-    assert again["flagged"] == (again["difference"] > 0.005)
+    assert (again["limit"], again["flagged"]) == (QUICK["limit"], False)
+
+
+@pytest.mark.parametrize(("attempts", "status"), [(1, "passed"), (2, "not_converged")])
+def test_a_group_whose_pair_differs_is_timed_once_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, attempts: int, status: str
+) -> None:
+    targets = []
+    call = Worker.call
+
+    def parted(self: Worker, method: str, *arguments: Any) -> Any:
+        answer = call(self, method, *arguments)
+        if method == "time":
+            targets.append(arguments[2]["target"])
+            if len(targets) <= attempts:
+                for label in (label for label in answer if label.endswith(" again")):
+                    answer[label]["samples_ms"] = [sample / 30 for sample in answer[label]["samples_ms"]]
+        return answer
+
+    monkeypatch.setattr(Worker, "call", parted)
+    rows = run(tmp_path / "run.jsonl", experiment("right", peers=("sdpa_flash",)), modes=("burst",))
+    timings = [row for row in rows if row["kind"] == "timing"]
+    assert targets == [QUICK["target"], QUICK["limit"] / 4]
+    assert [(row.get("technique"), row["status"]) for row in timings] == [(None, status), ("right", status)]
+    again = timings[0]["details"]["again"]
+    assert (again["flagged"], again["before"] > 10) == (attempts == 2, True)
+    if status != "passed":
+        assert "two series of sdpa_flash" in timings[1]["reason"]
 
 
 def test_resume_skips_what_is_final_and_repeats_what_was_interrupted(gate_run: Path, tmp_path: Path) -> None:

@@ -106,7 +106,44 @@ def test_what_is_noisy_at_the_cap_has_not_converged() -> None:
 def test_burst_rests_between_rounds() -> None:
     stopwatch = Simulated()
     timing.time_group(CALLS, stopwatch=stopwatch)
-    assert stopwatch.slept == pytest.approx(20 * 3 * 0.007)
+    assert stopwatch.slept == pytest.approx((1 + 20) * 3 * 0.007)
+
+
+def test_burst_rests_within_a_round_of_long_kernels() -> None:
+    """Queued one after another, 40 ms of kernels met the power cap that 20 ms did not."""
+    stopwatch = Simulated()
+    timing.time_group({"a 8.0": nothing, "b 9.0": nothing, "c 30.0": nothing}, stopwatch=stopwatch)
+    rounds = stopwatch.batches[1:]
+    assert sorted(label for batch in rounds for label in batch) == sorted(["a 8.0", "b 9.0", "c 30.0"] * 20)
+    assert {tuple(sorted(batch)) for batch in rounds} == {("a 8.0", "b 9.0"), ("a 8.0",), ("b 9.0",), ("c 30.0",)}
+    assert stopwatch.slept == pytest.approx((1 + 20) * 3 * 0.047)
+
+
+def test_a_long_kernel_gets_the_rest_and_the_time_that_it_needs() -> None:
+    stopwatch = Simulated(noise=0.01)
+    timings = timing.time_group({"a 200.0": nothing, "b 400.0": nothing}, stopwatch=stopwatch, max_seconds=1)
+    assert {result.status for result in timings.values()} == {"passed"}
+    assert len(timings["b 400.0"].samples_ms) >= timing.FEWEST
+    busy = stopwatch.seconds - stopwatch.slept
+    assert 2 < stopwatch.slept / busy < 3  # a rest has an end
+    hopeless = Simulated(noise=0.3)
+    timings = timing.time_group({"a 200.0": nothing, "b 400.0": nothing}, stopwatch=hopeless, max_seconds=1)
+    assert {result.status for result in timings.values()} == {"not_converged"}
+    assert hopeless.seconds < 3 * timing.FEWEST * 4 * 0.6
+
+
+def test_burst_waits_until_the_power_is_low() -> None:
+    stopwatch = Simulated()
+
+    class Hot(FakeNvml):
+        def nvmlDeviceGetPowerUsage(self, handle: object) -> int:
+            return 650_000 if stopwatch.seconds < 0.5 else 200_000
+
+    timing.time_group(CALLS, stopwatch=stopwatch, source=clocks.Device(Hot(), None))
+    assert stopwatch.slept - (1 + 20) * 3 * 0.007 == pytest.approx(0.48, abs=0.03)
+    stopwatch = Simulated()
+    timing.time_group({"a 1.0": nothing}, stopwatch=stopwatch, source=clocks.Device(FakeNvml(), None))
+    assert stopwatch.slept == pytest.approx(21 * timing.LONGEST_REST, rel=0.02), "never low: it goes on"
 
 
 def test_sustained_preloads_each_call_alone() -> None:

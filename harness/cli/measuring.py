@@ -139,7 +139,10 @@ def run(
     ptxas: Annotated[
         Ptxas, typer.Option(help="shared: nvcc's assembles Triton too; rows of EXPERIMENT_shared_ptxas.")
     ] = Ptxas.bundled,
-    max_seconds: Annotated[float | None, typer.Option(min=0.1, help="Cap on timing one group of kernels.")] = None,
+    max_seconds: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="Cap on timing one group of kernels; slow ones need their fewest rounds."),
+    ] = None,
     resume: Annotated[bool, typer.Option(help="Continue the newest run of this experiment and shard.")] = False,
 ) -> None:
     """Run an experiment: gate every kernel, time what passed, write rows to reports/runs/."""
