@@ -7,6 +7,7 @@ measured separately, is quoted, and the entry says so. Rows of an earlier versio
 
 from __future__ import annotations
 
+import importlib
 import math
 import statistics
 from collections import defaultdict
@@ -165,7 +166,8 @@ def _entry(promise: Promise, gpu: str, rows: list[Row], hashes: Hashes) -> dict[
         quoted = f"quoted: {article.own_code_is}, measured separately on an {articles.OWN_CODE_GPU}"
         cells = [_quoted_cell(promise, shape, quoted, rows, hashes) for shape in article.shapes if shape.own_code]
     else:
-        cells = [_cell(promise, problem, rows, hashes) for problem in sorted({slug(row) for row in rows})]
+        asked = importlib.import_module(f"experiments.{promise.experiment}").EXPERIMENT.problems
+        cells = [_cell(promise, problem, rows, hashes) for problem in sorted(problem.slug for problem in asked)]
     holes = [cell for cell in cells if "reason" in cell]
     complete = not holes
     return {

@@ -127,6 +127,15 @@ def test_incomplete_says_why_and_has_no_value(change: Any, reason: str) -> None:
     assert reason in entry["reason"]
 
 
+def test_a_problem_that_was_never_run_is_a_hole_and_one_that_was_not_asked_is_no_cell() -> None:
+    missing, *_ = synthetic.PROBLEMS
+    rows = kept(synthetic.rows(), problem=missing.to_dict())
+    other = [row | {"problem": {**row["problem"], "batch": 7}} for row in rows if row.get("kind") == "timing"]
+    entry = entries([*rows, *other])["cuda_over_fa2"]
+    assert (entry["status"], entry["reason"]) == ("incomplete", f"{missing.slug}: cuda: no row")
+    assert {cell["problem"] for cell in entry["cells"]} == {problem.slug for problem in synthetic.PROBLEMS}
+
+
 def test_the_best_of_what_converged_is_not_the_best() -> None:
     rows = synthetic.rows()
     fastest = "cp_async_pipeline"
