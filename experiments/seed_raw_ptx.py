@@ -44,9 +44,16 @@ ARTICLE = Article(
             "06_batched, V preloaded too",
             "batched_m_tiles",
             SQUARE,
-            differs="one m16 tile a warp: nothing is batched yet",
+            differs="one m16 tile a warp: nothing is batched yet; V fragments of 16 keys at a time, where the article "
+            "preloads those of all 64 keys, 128 registers",
         ),
-        Step("06_batched, two m16 tiles too", "batched_m_tiles", TALL, tflops=187.3),
+        Step(
+            "06_batched, two m16 tiles too",
+            "batched_m_tiles",
+            TALL,
+            tflops=187.3,
+            differs="V fragments of 16 keys at a time, the article preloads those of all 64 keys",
+        ),
         Step("07_dbuf", "fragment_double_buffer", TALL, tflops=186.4),
     ),
     cannot_compare=(

@@ -64,6 +64,8 @@ class Article:
     flops: float = 1.0
     flop_rule: str = "4 * B * H * Sq * Skv * D, as here"
     own_code_is: str = "the article's last kernel"
+    l2_hit_rates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Card -> L2 hit rate in percent, before and after consecutive blocks share K and V, as printed."""
 
     @property
     def problem(self) -> Problem:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness import counting, cuda_tools, evidence, groups, machine_code, single_launch, techniques, variants
+from harness import articles, counting, cuda_tools, evidence, groups, machine_code, single_launch, techniques, variants
 from harness.environment import scrub
 from harness.problem import Problem
 from harness.sources import ROOT
@@ -64,14 +64,17 @@ FROM_SECTIONS = (
 BANK_CONFLICTS = ("mma_ldmatrix", "padded_rows", "xor_swizzle", "tma_loads", "tma_swizzle")
 """Techniques that differ in bank conflicts: counted for both head dimensions."""
 L2_ORDERS = ("batched_m_tiles", "l2_grid_order")
-"""Techniques that differ in which blocks share the L2 cache: counted on a problem of real size too."""
+"""Techniques that differ in which blocks share the L2 cache: counted on a problem of real size too, and as the steps
+of the article that published both hit rates."""
+L2_ARTICLE = "seed_kernel_one"
 LARGE = Problem.square(4, 16, 4096, 128)
 
 
 def cases(names: Sequence[str], backends: Sequence[str], problems: Sequence[Problem] = ()) -> list[Case]:
     """Every technique at its reference tile on `problems`; by default on the CPU runtime's, and where it answers a
-    question on others."""
+    question on others, or at an article's tile."""
     found = []
+    article = articles.load(L2_ARTICLE)
     for name in names:
         chosen = list(problems) or [counting.PROBLEM]
         if not problems and name in BANK_CONFLICTS:
@@ -81,6 +84,9 @@ def cases(names: Sequence[str], backends: Sequence[str], problems: Sequence[Prob
         for problem in chosen:
             tile = techniques.reference_tile(techniques.get(name), problem.head_dim)
             found += [Case("ncu", name, backend, problem, tile) for backend in backends]
+        if not problems and name in L2_ORDERS:
+            tiles = [step.tile for step in article.steps if step.technique == name]
+            found += [Case("ncu", name, backend, article.problem, tile) for tile in tiles for backend in backends]
     return found
 
 

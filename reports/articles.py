@@ -12,7 +12,7 @@ from markupsafe import Markup
 from harness import articles
 from harness.articles import Article, Shape, Step
 from harness.problem import Problem
-from reports import heads, pages
+from reports import heads, pages, resources
 from reports.dataset import Dataset, Point, Ratio, fastest
 from reports.drawing import COLORS, LABELS, MARKERS, MUTED, WIDTH, new_grid, to_svg
 from reports.pages import Figure
@@ -79,6 +79,8 @@ def page(datasets: Sequence[Dataset], data: Dataset | None, name: str) -> dict[s
         "ends": [shape_line(data, article, shape) for shape in article.shapes] if data else [],
         "gains": svg and Figure(Markup(svg), caption, f"What each step of {article.title} buys, there and here"),
         "own_code_gpu": articles.OWN_CODE_GPU,
+        "hit_rates": (rates := resources.hit_rates(datasets) if article.l2_hit_rates else []),
+        "counted_here": any(one.problem == article.problem for one in rates),
         "heads": heads.page(datasets) if name == HEADS else None,
     }
 

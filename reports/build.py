@@ -19,7 +19,7 @@ from harness import articles, scorecard
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS
 from reports import articles as article_pages
-from reports import drawing, figures, guide, listing, pages
+from reports import drawing, figures, guide, listing, pages, resources
 from reports.dataset import Dataset, tile_slug
 from reports.loading import load
 
@@ -112,7 +112,10 @@ def _environment(main: Dataset | None) -> Environment:
         "techniques": TECHNIQUES,
         "ladders": LADDERS,
         "guide": {name: title for name, (title, _) in GUIDE.items()},
-        "articles": [articles.load(name) for name in articles.names()],
+        "articles": (published := [articles.load(name) for name in articles.names()]),
+        "published": [article for article in published if article.l2_hit_rates],
+        "l2_orders": resources.L2_ORDERS,
+        "zip": zip,
         "twins": TWINS,
         "label": drawing.label,
         "cell_title": figures.cell_title,

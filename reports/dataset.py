@@ -26,7 +26,8 @@ Kind = Literal["measured", "same_program", "earlier", "hole"]
 class Point:
     """What is known of one rung in one cell. `row` is there unless it is a hole; `reason` says why it is one.
 
-    same_program: the twin re-exports another technique's program, which was measured once for both.
+    same_program: the twin re-exports another technique's program, which was measured once for both. Where the tile is
+    the change, the same program at the tile of this rung is a measurement of this rung.
     """
 
     kind: Kind
@@ -201,6 +202,8 @@ class Dataset:
         if current:
             row = max(current, key=lambda row: row["time"])
             program = (row.get("details") or {}).get("same_program")
+            if program and not (tile or best) and not scorecard.is_reference_tile({**row, "technique": program}):
+                program = None  # its other tile is what this rung is about; the rung that it was timed for has another
             return Point("same_program" if program else "measured", row, program=program)
         failed = [row for row in wanted if row not in passed and scorecard.is_current(row, self.hashes)]
         failed = failed or [row for row in refused if scorecard.is_current(row, self.hashes)]
@@ -246,8 +249,8 @@ class Dataset:
         return self.ratio(points[0], points[1])
 
     def codes(self, technique: str, backend: str, arch: str | None = None, head_dim: int | None = None) -> list[Row]:
-        """Rows with machine code of this checkout's twin: inspected binaries, then those that the gate of the ladder
-        read, then others; of each bf16 first and full before causal."""
+        """Rows with machine code of this checkout's twin at the reference tile: inspected binaries, then those that the
+        gate of the ladder read, then others; of each bf16 first and full before causal."""
         found = [
             row
             for row in self.newest
@@ -255,6 +258,7 @@ class Dataset:
             and (row.get("technique"), row["backend"]) == (technique, backend)
             and arch in (None, row.get("arch"))
             and head_dim in (None, row["problem"]["head_dim"])
+            and scorecard.is_reference_tile(row)
             and scorecard.is_current(row, self.hashes)
             and scorecard.is_as_shipped(row)
         ]

@@ -1,4 +1,4 @@
-"""Source files as HTML: highlighted, and as a diff to the parent's file."""
+"""Source files as HTML: highlighted, and as a diff to the parent's program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pygments import highlight as pygmentize
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
-from harness import sources
+from harness import sources, techniques
 from harness.techniques import Technique
 
 LEXERS = {".cu": "cuda", ".py": "python"}
@@ -30,10 +30,11 @@ class Listing:
 
 @dataclass(frozen=True)
 class Diff:
-    """Unified diff from the parent's file; `html` is empty when the two are equal."""
+    """Unified diff between two programs; `html` is empty when they are one."""
 
-    before: str
-    after: str
+    before: Technique
+    """The technique whose file holds the program of the parent."""
+    after: Technique
     html: Markup
     added: int
     removed: int
@@ -55,8 +56,10 @@ def listing(technique: Technique, language: str, root: Path = sources.ROOT) -> L
 
 
 def diff(parent: Technique, technique: Technique, language: str, root: Path = sources.ROOT) -> Diff | None:
-    """From the parent's twin to this one, or None where either has no file."""
-    paths = [sources.kernel_file(language, which.path, root) for which in (parent, technique)]
+    """From the program of the parent's twin to that of this one, each in the file that holds it, or None where either
+    has no file."""
+    programs = [_program(which, language, root) for which in (parent, technique)]
+    paths = [sources.kernel_file(language, which.path, root) for which in programs]
     if not all(path.is_file() for path in paths):
         return None
     before, after = (path.relative_to(root).as_posix() for path in paths)
@@ -64,12 +67,18 @@ def diff(parent: Technique, technique: Technique, language: str, root: Path = so
     lines = list(difflib.unified_diff(old, new, before, after, n=3, lineterm=""))
     body = lines[2:]
     return Diff(
-        before,
-        after,
-        highlighted("\n".join(lines), "diff"),
+        *programs,
+        highlighted("\n".join(lines), "diff") if lines else Markup(),
         added=sum(line.startswith("+") for line in body),
         removed=sum(line.startswith("-") for line in body),
     )
+
+
+def _program(technique: Technique, language: str, root: Path) -> Technique:
+    """The technique whose file holds the program of this twin: its own, or the one at the end of its re-exports."""
+    while name := sources.same_program(technique.path, language, root):
+        technique = techniques.get(name)
+    return technique
 
 
 def style() -> str:

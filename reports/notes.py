@@ -13,7 +13,7 @@ from jinja2 import Environment, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from harness import scorecard, techniques
+from harness import techniques
 from harness.problem import Problem
 from reports.dataset import Dataset, Point, Ratio
 from reports.resources import ARCH
@@ -74,7 +74,7 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
         techniques.get(technique)
         cell = Problem.parse(problem)
         for row in data.codes(technique, backend, arch, cell.head_dim):
-            if Problem.from_dict(row["problem"]) == cell and scorecard.is_reference_tile(row):
+            if Problem.from_dict(row["problem"]) == cell:
                 return str(row["code"].get(what, (row["code"].get("census") or {}).get(what, 0)))
         return NOT_MEASURED
 

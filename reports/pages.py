@@ -16,6 +16,7 @@ from harness.techniques import LADDERS, TECHNIQUES, TWINS, Ladder, Technique
 from reports import counters, evidence, figures, listing, machines, notes, resources, tuning
 from reports.dataset import Dataset, Point, Row, quartiles, tile_slug, why
 from reports.scores import earlier, scored
+from reports.spills import spills
 from reports.verdict import lead, verdict
 
 LADDER = "ladder"
@@ -90,7 +91,7 @@ def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder, dra
         "has_warps": any(item.fits is not None for item in taken),
         "arch": resources.ARCH,
         "head_dim": resources.HEAD_DIM,
-        "hit_rates": counters.hit_rates(datasets, [name for name in resources.L2_ORDERS if name in names]),
+        "hit_rates": resources.hit_rates(datasets),
         "has_l2_orders": set(resources.L2_ORDERS) <= set(names),
         "assembled": resources.assembled(data, LADDER, rungs) if data else [],
     }
@@ -143,6 +144,8 @@ def technique(data: Dataset | None, datasets: Sequence[Dataset], which: Techniqu
     inspected = {backend for table in context["code"] for backend in table["columns"]}
     context["uninspected"] = [backend for backend in ("cuda", "triton") if backend not in inspected]
     context["counters"] = counters_of(datasets, which, parent)
+    context["hit_rates"] = resources.hit_rates(datasets) if which.name in resources.L2_ORDERS else []
+    context["spills"] = spills(datasets, which)
     context["sanitized"] = evidence.sanitized(datasets, which)
     context["tools"] = evidence.TOOLS
     context["numerics"] = [table for dataset in datasets if (table := numerics_table(dataset, which))]

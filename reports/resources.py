@@ -9,13 +9,41 @@ from harness import scorecard
 from harness.problem import Problem
 from harness.techniques import TWINS, Technique
 from reports import counters
-from reports.dataset import Dataset, Point, Ratio, Row, geometric_mean
+from reports.dataset import Dataset, Point, Ratio, Row, geometric_mean, tile_slug
 
 ARCH, HEAD_DIM = "sm_90a", 128
 """What the table of registers is about: the architecture that is measured."""
 
+DRAM_READ = "dram__bytes_read.sum"
 L2_ORDERS = ("batched_m_tiles", "l2_grid_order")
 """The same kernel, blocks in two orders."""
+
+
+@dataclass(frozen=True)
+class HitRates:
+    """L2 hit rates in percent of L2_ORDERS on one problem at one tile, and the bytes that each read from DRAM."""
+
+    problem: Problem
+    tile: str
+    rates: tuple[float, float]
+    read: tuple[float | None, float | None]
+    where: str
+
+
+def hit_rates(datasets: Sequence[Dataset]) -> list[HitRates]:
+    """On problems with more than one head, where ncu has counted both orders."""
+    cells: dict[tuple[str, str], dict[str, tuple[Row, float, str]]] = {}
+    for technique, row, rate, where in counters.hit_rates(datasets, L2_ORDERS):
+        if row["problem"]["heads"] > 1:
+            cell = cells.setdefault((scorecard.slug(row), tile_slug(row)), {})
+            cell.setdefault(technique.name, (row, rate, where))
+    found = []
+    for (slug, tile), cell in cells.items():
+        if set(cell) == set(L2_ORDERS):
+            (row, rate, where), (other, other_rate, _) = (cell[name] for name in L2_ORDERS)
+            read = (counters.metric(row, DRAM_READ), counters.metric(other, DRAM_READ))
+            found.append(HitRates(Problem.parse(slug), tile, (rate, other_rate), read, where))
+    return found
 
 
 @dataclass(frozen=True)
@@ -24,6 +52,8 @@ class Taken:
 
     technique: Technique
     codes: dict[str, Row]
+    spilled: dict[str, Row]
+    """Per twin the row with the largest spill of the ladder's kinds of problem: both head dimensions, both masks."""
     fits: float | None
     """Warps that fit on an SM, in percent of the most that any kernel can have there."""
     active: float | None
@@ -34,17 +64,37 @@ def taken(datasets: Sequence[Dataset], rungs: Sequence[Technique]) -> list[Taken
     """Rungs whose machine code is known; what was computed here before what was recorded."""
     found = []
     for rung in rungs:
-        codes = {
-            backend: row
-            for backend in TWINS
-            for row in [row for data in datasets for row in data.codes(rung.name, backend, ARCH, HEAD_DIM)][:1]
-        }
-        rows = [row for row, _ in counters.profiled(datasets, rung.name) if row["problem"]["head_dim"] == HEAD_DIM]
-        largest = max(rows, key=lambda row: Problem.from_dict(row["problem"]).flops, default=None)
+        read = {backend: rows for backend in TWINS if (rows := _cells(datasets, rung, backend))}
+        codes = {name: rows[0] for name, rows in read.items() if rows[0]["problem"]["head_dim"] == HEAD_DIM}
+        profiled = [row for row, _ in counters.profiled(datasets, rung.name) if scorecard.is_reference_tile(row)]
+        largest = max(
+            (row for row in profiled if row["problem"]["head_dim"] == HEAD_DIM),
+            key=lambda row: Problem.from_dict(row["problem"]).flops,
+            default=None,
+        )
         if codes:
+            spilled = {
+                name: max(rows, key=lambda row: row["code"].get("spill_bytes") or 0) for name, rows in read.items()
+            }
             fits, active = (_metric(largest, name) for name in (counters.OCCUPANCY, counters.ACTIVE))
-            found.append(Taken(rung, codes, fits, active))
+            found.append(Taken(rung, codes, spilled, fits, active))
     return found
+
+
+def _cells(datasets: Sequence[Dataset], rung: Technique, backend: str) -> list[Row]:
+    """Of each head dimension and mask of the ladder, bf16, the first row with machine code; HEAD_DIM without a mask
+    leads."""
+    found: dict[tuple[int, bool], Row] = {}
+    for data in datasets:
+        for row in data.codes(rung.name, backend, ARCH):
+            problem = row["problem"]
+            if problem["dtype"] == "bf16" and problem["head_dim"] in (64, HEAD_DIM):
+                found.setdefault((-problem["head_dim"], problem["causal"]), row)
+    return [found[cell] for cell in sorted(found)]
+
+
+def _spill_bytes(row: Row) -> int:
+    return row["code"].get("spill_bytes") or 0
 
 
 def built_for(found: Sequence[Taken]) -> str:

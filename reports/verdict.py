@@ -31,6 +31,11 @@ class Gain:
     high: float
     linked: bool
 
+    @property
+    def mixed(self) -> bool:
+        """It buys on one problem what it costs on another, as far as two decimals tell, and not nothing on all."""
+        return round(self.low, 2) < 1 < round(self.high, 2) and max(1 - self.low, self.high - 1) > NOTHING
+
 
 @dataclass
 class Language:
@@ -157,8 +162,10 @@ def _language(
     cells: dict[str, list[str]] = {}
     for problem, point in zip(problems, points, strict=True):
         if point.kind == "hole":
+            again = data.point(experiment, problem, language.program, backend) if language.program else None
+            reason = f"as {language.program}" if again and again.reason == point.reason else point.reason
             cell = f"d={problem.head_dim} {'causal' if problem.causal else 'full'}"
-            cells.setdefault(point.reason, []).append(cell)
+            cells.setdefault(reason, []).append(cell)
     language.holes = [
         reason if len(where) == len(problems) > 1 else f"{', '.join(where)}: {reason}"
         for reason, where in cells.items()
@@ -196,9 +203,14 @@ def _told(language: Language) -> str:
     if language.gain is None:
         earlier = language.point.kind == "earlier"
         return f"in {name} {'only an earlier version was measured' if earlier else 'the step has no number'}"
-    value = language.gain.value
-    bought = "costs" if value < 1 - NOTHING else "buys" if value > 1 + NOTHING else "changes nothing"
-    told = f"{bought}{': ' if bought != 'buys' else ' '}{value:.2f}×"
+    gain = language.gain
+    value = f"{gain.value:.2f}×"
+    if gain.mixed:
+        told = f"is mixed: {value}, from {gain.low:.2f}× to {gain.high:.2f}×"
+    elif abs(gain.value - 1) <= NOTHING:
+        told = f"changes nothing: {value}"
+    else:
+        told = f"buys {value}" if gain.value > 1 else f"costs: {value}"
     if language.tile_alone and language.lever:
         return f"{name} has no lever for it ({language.lever}), the other tile {told}"
     return f"in {name} {'the tile alone' if language.tile_alone else 'it'} {told}"
