@@ -18,6 +18,7 @@ EXPERIMENT = Experiment(
         for heads, heads_kv, seq_q, seq_kv in ((4, 4, 512, 512), (4, 2, 256, 512), (4, 1, 512, 256))
     ),
     techniques=tuple(technique.name for technique in TECHNIQUES),
+    peers=("sdpa_cudnn", "sdpa_flash", "sdpa_math"),
     modes=(),
 )
 

@@ -16,7 +16,7 @@ EXPERIMENT = Experiment(
     ),
     techniques=tuple(technique.name for technique in TECHNIQUES),
     backends=("cuda", "triton", "triton_native"),
-    peers=("sdpa_cudnn", "sdpa_flash", "flex"),
+    peers=("sdpa_cudnn", "sdpa_flash", "flex", "fa2", "fa3", "fa4"),
     tiles=("reference", "best"),
 )
 

@@ -169,7 +169,7 @@ class _Run:
     def declines(self, case: Case) -> str | None:
         """Why this case is not even tried."""
         if reason := self.loader.available(case.backend, self.on):
-            return reason
+            return environment.scrub(reason)
         if case.technique is None:
             return None
         technique = techniques.get(case.technique)

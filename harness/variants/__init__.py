@@ -19,13 +19,15 @@ from harness.variants.case import (
 )
 from harness.variants.cuda import AttentionArgs, build_cuda, constants, cuda_compiler, cuda_defines, gpu_arch
 from harness.variants.cuda_on_cpu import CpuCudaVariant, sanitizer_environment
+from harness.variants.libraries import LIBRARIES
 from harness.variants.loading import available, load
-from harness.variants.peers import PEERS
+from harness.variants.peers import PEERS, PeerVariant
 from harness.variants.prebuilding import prebuild
 from harness.variants.triton import triton_specialization
 from harness.variants.variant import Variant
 
 __all__ = [
+    "LIBRARIES",
     "PEERS",
     "AttentionArgs",
     "Case",
@@ -33,6 +35,7 @@ __all__ = [
     "CpuCudaVariant",
     "Diagnosed",
     "LaunchError",
+    "PeerVariant",
     "SameProgram",
     "Unsupported",
     "Variant",

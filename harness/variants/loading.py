@@ -8,6 +8,7 @@ from harness import techniques
 from harness.variants.case import Case, Unsupported
 from harness.variants.cuda import CudaVariant, gpu_arch
 from harness.variants.cuda_on_cpu import CpuCudaVariant
+from harness.variants.libraries import LIBRARIES
 from harness.variants.peers import PEERS, PeerVariant
 from harness.variants.triton import TritonVariant
 from harness.variants.variant import Variant
@@ -21,16 +22,10 @@ def available(backend: str, on: str = "gpu") -> str | None:
         return "no CUDA GPU here: run on a machine with one, or use --on cpu"
     if on == "cpu" and backend in PEERS:
         return "library peers are timed on a GPU only"
-    modules = {"fa2": "flash_attn.flash_attn_interface", "fa3": "flash_attn_interface", "fa4": "flash_attn.cute"}
-    if backend.startswith("triton") or backend == "flex":
-        modules[backend] = "triton"
-    try:
-        found = backend not in modules or importlib.util.find_spec(modules[backend])
-    except ModuleNotFoundError:
-        found = None
-    if not found:
-        package = {"fa2": "flash-attn", "fa3": "flash-attn's hopper/ build", "fa4": "flash-attn-4"}
-        return f"{modules[backend]} is not installed: install {package.get(backend, 'triton')}"
+    if backend in LIBRARIES:
+        return LIBRARIES[backend].fault()
+    if (backend.startswith("triton") or backend == "flex") and importlib.util.find_spec("triton") is None:
+        return "triton is not installed: pip install triton"
     if backend == "cuda":
         from cuda_kernels import cpu_build, toolchain
 

@@ -88,7 +88,7 @@ class PeerVariant(Variant):
     def _fa2(self) -> Callable[..., Any]:
         from flash_attn import flash_attn_func
 
-        return self._flash_layout(flash_attn_func, softmax_scale=None, return_attn_probs=True)
+        return self._flash_layout(flash_attn_func, return_attn_probs=True)
 
     def _fa3(self) -> Callable[..., Any]:
         from flash_attn_interface import flash_attn_func
@@ -106,7 +106,7 @@ class PeerVariant(Variant):
 
         def call(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
             views = (tensor.transpose(1, 2) for tensor in (q, k, v))
-            out, lse, *_ = attend(*views, causal=causal, **{**options, "softmax_scale": scale})
+            out, lse, *_ = attend(*views, causal=causal, softmax_scale=scale, **options)
             return out.transpose(1, 2), lse
 
         return call

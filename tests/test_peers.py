@@ -1,0 +1,92 @@
+"""Library peers that are not installed here, by stand-ins of their signatures; and what is said of broken ones."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from harness import inputs, numerics, reference, variants
+from harness.problem import Problem
+
+PROBLEM = Problem(1, 2, 1, 64, 96, 64, "fp16", True, "bhsd")
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tuple[Tensor, Tensor]:
+    """What all of them return: o (batch, seq, heads, dim) and lse (batch, heads, seq)."""
+    assert q.shape[:2] == (PROBLEM.batch, PROBLEM.seq_q), "(batch, seq, heads, dim)"
+    q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
+    o, lse = reference.truth(q, k, v, scale=scale, causal=causal)
+    return o.to(q.dtype).transpose(1, 2), lse.float()
+
+
+def fa2(q: Any, k: Any, v: Any, dropout_p=0.0, softmax_scale=None, causal=False, return_attn_probs=False) -> Any:
+    o, lse = attention(q, k, v, softmax_scale, causal)
+    return (o, lse, None) if return_attn_probs else o
+
+
+def fa3(q: Any, k: Any, v: Any, softmax_scale=None, causal=False, qv=None, return_attn_probs=False) -> Any:
+    o, lse = attention(q, k, v, softmax_scale, causal)
+    return (o, lse) if return_attn_probs else o
+
+
+def fa4(q: Any, k: Any, v: Any, softmax_scale=None, causal=False, return_lse=False) -> Any:
+    o, lse = attention(q, k, v, softmax_scale, causal)
+    return o, lse if return_lse else None
+
+
+@pytest.mark.parametrize(
+    ("backend", "module", "function"),
+    [("fa2", "flash_attn", fa2), ("fa3", "flash_attn_interface", fa3), ("fa4", "flash_attn.cute", fa4)],
+)
+def test_a_peer_of_the_flash_layout_passes_the_gate(
+    monkeypatch: pytest.MonkeyPatch, backend: str, module: str, function: Callable[..., Any]
+) -> None:
+    for name in ("flash_attn", module):
+        stand_in = ModuleType(name)
+        stand_in.flash_attn_func = function  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, name, stand_in)
+    assert backend in variants.PEERS
+    variant = variants.PeerVariant(variants.Case("peers", None, backend, PROBLEM, None))
+    verdict = numerics.gate(
+        variant.launch, PROBLEM, distributions=("normal", "shifted"), seeds=(0,), device="cpu", peer=True
+    )
+    assert verdict.passed, verdict.reason
+    made, out = inputs.make(PROBLEM, "normal", 0, "cpu"), inputs.make_outputs(PROBLEM, "cpu")
+    o, lse = variant.bind(made.q, made.k, made.v, out.o, out.lse, scale=PROBLEM.scale, causal=True)()
+    assert o.shape == out.o.shape
+    assert lse.shape == out.lse.shape
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_sdpa_math_passes_the_gate(dtype: str) -> None:
+    problem = Problem(1, 4, 2, 128, 128, 64, dtype, True, "bshd")
+    variant = variants.PeerVariant(variants.Case("peers", None, "sdpa_math", problem, None))
+    verdict = numerics.gate(
+        variant.launch, problem, distributions=tuple(inputs.DISTRIBUTIONS), seeds=(0,), device="cpu", peer=True
+    )
+    assert verdict.passed, verdict.reason
+    assert variant.label == "no LSE"
+
+
+def test_a_missing_library_and_a_broken_one_are_reasons(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("flash_attn", "flash_attn_interface", "flash_attn.flash_attn_interface", "flash_attn.cute"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    if reason := variants.available("fa2"):
+        assert reason == "flash-attn 2 is not installed: pip install flash-attn --no-build-isolation"
+    broken = tmp_path / "flash_attn"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise ImportError('flash_attn_2_cuda.so: undefined symbol: _ZN3c10')")
+    for backend in ("fa2", "fa4"):
+        reason = variants.available(backend)
+        assert reason is not None
+        assert "does not import (ImportError: flash_attn_2_cuda.so: undefined symbol: _ZN3c10)" in reason
+        assert variants.LIBRARIES[backend].install in reason
