@@ -25,10 +25,11 @@ void cp_async_commit_group(const char* mnemonic, Where where) {
 }
 
 void cp_async_wait_group(int pending, const char* mnemonic, Where where) {
-  count_thread(mnemonic, where);
   Thread& self = current();
   Block& block = *self.block;
-  self.cluster->async->copies[self.agent].retire(pending, [&](const Copy& copy) {
+  auto& copies = self.cluster->async->copies[self.agent];
+  const InFlight before = copies.in_flight();
+  copies.retire(pending, [&](const Copy& copy) {
     std::byte* destination = block.shared.get() + copy.offset;
     std::memset(destination, 0, CP_ASYNC_BYTES);
     std::memcpy(destination, copy.source, copy.bytes);
@@ -36,6 +37,7 @@ void cp_async_wait_group(int pending, const char* mnemonic, Where where) {
       block.shadow.land(copy.offset, CP_ASYNC_BYTES, static_cast<uint16_t>(self.agent),
                         self.cluster->clocks[self.agent], Proxy::generic);
   });
+  count_wait(mnemonic, where, before, copies.in_flight(), Whose::lane);
 }
 
 bool land_one(Cluster& cluster) {

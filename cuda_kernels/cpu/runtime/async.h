@@ -31,6 +31,13 @@ struct Groups {
       for (T& one : committed.front()) f(one);
   }
   bool empty() const { return open.empty() && committed.empty(); }
+  InFlight in_flight() const {
+    InFlight all{0, committed.size()};
+    for (const T& one : open) all.bytes += bytes_of(one);
+    for (const auto& group : committed)
+      for (const T& one : group) all.bytes += bytes_of(one);
+    return all;
+  }
 };
 
 // A cp.async.
@@ -40,6 +47,9 @@ struct Copy {
   uint32_t bytes;  // the rest of CP_ASYNC_BYTES becomes zero
 };
 constexpr uint32_t CP_ASYNC_BYTES = 16;
+
+inline uint32_t bytes_of(const Copy&) { return CP_ASYNC_BYTES; }
+inline uint32_t bytes_of(const BulkStore& store) { return store.plan.bytes; }
 
 struct Async {
   explicit Async(size_t threads) : copies(threads), stores(threads), wgmmas(threads / LANES) {}

@@ -182,9 +182,11 @@ void bulk_commit_group(const char* mnemonic, Where where) {
 }
 
 void bulk_wait_group(int pending, const char* mnemonic, Where where) {
-  count_thread(mnemonic, where);
   Thread& self = current();
-  self.cluster->async->stores[self.agent].retire(pending, [&](const BulkStore& store) { perform(self, store); });
+  auto& stores = self.cluster->async->stores[self.agent];
+  const InFlight before = stores.in_flight();
+  stores.retire(pending, [&](const BulkStore& store) { perform(self, store); });
+  count_wait(mnemonic, where, before, stores.in_flight(), Whose::lane);
 }
 
 }  // namespace cpu

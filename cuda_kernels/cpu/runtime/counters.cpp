@@ -21,7 +21,7 @@ constexpr const char* PATH_NAMES[] = {"none",
                                       "global_to_shared",
                                       "shared_to_global"};
 
-constexpr uint32_t WIDEST_LANE = 16;  // bytes; what is wider is a bulk copy, which no lane addresses
+constexpr uint32_t WIDEST_LANE = 16;  // bytes; what is wider is a bulk copy or a fragment, which no lane addresses
 
 bool lanes_touch_shared(Path path, uint32_t width) {
   if (width > WIDEST_LANE) return false;
@@ -68,11 +68,18 @@ std::pair<int, int> sectors(const WarpAccess& access, uint32_t width) {
   return {static_cast<int>(touched.size()), static_cast<int>((bytes + SECTOR_BYTES - 1) / SECTOR_BYTES)};
 }
 
+InFlight most(InFlight a, InFlight b) { return {std::max(a.bytes, b.bytes), std::max(a.groups, b.groups)}; }
+// Lanes of a warp have their groups together.
+InFlight sum(InFlight a, InFlight b) { return {a.bytes + b.bytes, std::max(a.groups, b.groups)}; }
+
 }  // namespace
 
 void SiteCounts::add(const WarpAccess& access, int warp) {
   ++executions;
   lanes += std::popcount(access.mask);
+  waits |= access.waits;
+  before = most(before, access.before);
+  left = most(left, access.left);
   if (path == Path::none) return;
   bytes += static_cast<uint64_t>(width) * std::popcount(access.mask);
   uint64_t conflicts = 0;
@@ -100,6 +107,9 @@ void SiteCounts::add(const SiteCounts& other) {
     example_conflicts = other.example_conflicts;
     example_warp = other.example_warp;
   }
+  waits |= other.waits;
+  before = most(before, other.before);
+  left = most(left, other.left);
   executions += other.executions;
   lanes += other.lanes;
   bytes += other.bytes;
@@ -127,14 +137,28 @@ void Counters::count(const char* mnemonic, Where where, Path path, uint32_t widt
 
 void Counters::count_lane(const Thread& self, const char* mnemonic, Where where, Path path, uint32_t width,
                           uint32_t shared, const void* global) {
+  WarpAccess& access = next(self, site(mnemonic, where, path, width));
+  access.shared[self.lane] = shared;
+  access.global[self.lane] = reinterpret_cast<uint64_t>(global);
+}
+
+void Counters::count_wait(const Thread& self, const char* mnemonic, Where where, InFlight before, InFlight left,
+                          Whose whose) {
+  WarpAccess& access = next(self, site(mnemonic, where, Path::none, 0));
+  const auto join = whose == Whose::block ? most : sum;
+  access.waits = true;
+  access.before = join(access.before, before);
+  access.left = join(access.left, left);
+}
+
+WarpAccess& Counters::next(const Thread& self, SiteCounts& site) {
   if (pending_.size() <= static_cast<size_t>(self.cluster_warp)) pending_.resize(self.cluster_warp + 1);
-  Pending& pending = pending_[self.cluster_warp][&site(mnemonic, where, path, width)];
+  Pending& pending = pending_[self.cluster_warp][&site];
   const uint32_t turn = pending.next[self.lane]++;
   if (turn == pending.accesses.size()) pending.accesses.emplace_back();
   WarpAccess& access = pending.accesses[turn];
   access.mask |= 1u << self.lane;
-  access.shared[self.lane] = shared;
-  access.global[self.lane] = reinterpret_cast<uint64_t>(global);
+  return access;
 }
 
 void Counters::converge(const Warp& warp) {
@@ -182,6 +206,12 @@ std::string Counters::json() const {
     if (counts->path != Path::none) {
       field("width", counts->width);
       field("bytes", counts->bytes);
+    }
+    if (counts->waits) {
+      field("bytes_in_flight", counts->before.bytes);
+      field("groups_in_flight", counts->before.groups);
+      field("bytes_left", counts->left.bytes);
+      field("groups_left", counts->left.groups);
     }
     if (lanes_touch_global(counts->path, counts->width)) {
       field("sectors", counts->sectors);

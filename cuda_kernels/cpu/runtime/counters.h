@@ -24,12 +24,21 @@ enum class Path : uint8_t {
   shared_to_global,
 };
 
-// One execution by a warp: what each lane of `mask` addressed.
+// Copies, or groups of products, that are not there yet.
+struct InFlight {
+  uint64_t bytes = 0, groups = 0;
+};
+// What a wait is about: the lane's own, so that those of a warp add up, or all of its block.
+enum class Whose { lane, block };
+
+// One execution by a warp: what each lane of `mask` addressed; what was in flight when a wait began, and was left.
 struct WarpAccess {
   static constexpr int LANES = 32;
   uint32_t mask = 0;
   uint32_t shared[LANES] = {};
   uint64_t global[LANES] = {};
+  bool waits = false;
+  InFlight before, left;
 };
 
 struct SiteCounts {
@@ -40,7 +49,9 @@ struct SiteCounts {
   uint64_t executions = 0, lanes = 0, bytes = 0;
   uint64_t wavefronts = 0, least_wavefronts = 0;  // of shared memory: passes over its 32 banks, and without a conflict
   uint64_t sectors = 0, least_sectors = 0;        // of global memory: 32 bytes each, and if they were all used
-  WarpAccess example;                             // the first execution with the most conflicts
+  bool waits = false;
+  InFlight before, left;  // the most
+  WarpAccess example;     // the first execution with the most conflicts
   uint64_t example_conflicts = 0;
   int example_warp = 0;
 
@@ -56,6 +67,8 @@ class Counters {
   // converges belong together in order, the first of every lane with the first of the others.
   void count_lane(const Thread& self, const char* mnemonic, Where where, Path path, uint32_t width, uint32_t shared,
                   const void* global);
+  // A wait that a lane executes on its own.
+  void count_wait(const Thread& self, const char* mnemonic, Where where, InFlight before, InFlight left, Whose whose);
   void converge(const Warp& warp);
   void collect_into(Counters& total);
   std::string json() const;
@@ -67,6 +80,8 @@ class Counters {
     std::vector<WarpAccess> accesses;
   };
   SiteCounts& site(const char* mnemonic, Where where, Path path, uint32_t width);
+  // The warp's execution of `site` that this lane takes part in next.
+  WarpAccess& next(const Thread& self, SiteCounts& site);
 
   std::unordered_map<uint64_t, SiteCounts> sites_;                 // by place and mnemonic
   std::vector<std::unordered_map<SiteCounts*, Pending>> pending_;  // by warp of the cluster

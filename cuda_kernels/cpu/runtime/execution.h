@@ -164,6 +164,8 @@ void warp_collective(const char* mnemonic, Where where, Operands operands, Execu
 // Count an instruction that moves no data: of the whole warp, of this thread.
 void count_warp(const Warp& warp, const char* mnemonic, Where where);
 void count_thread(const char* mnemonic, Where where);
+// A wait of this thread: what was in flight when it began, and is when it returns.
+void count_wait(const char* mnemonic, Where where, InFlight before, InFlight left, Whose whose);
 
 // What this thread did until now is part of `told` from now on.
 void release(Thread& self, Knowledge& told);

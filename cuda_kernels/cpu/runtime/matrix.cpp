@@ -121,9 +121,11 @@ void stmatrix(const uint32_t* r, int matrices, bool transposed, uint32_t address
 
 namespace {
 
-void converge(const char* mnemonic, Where where) {
+// A fragment of 16 by 16 elements moves. Which lane moves what is not documented, so only its bytes count.
+void move_fragment(Path path, uint32_t element_bytes, const char* mnemonic, Where where) {
   if (Warp* warp = gather(mnemonic, where, nullptr)) {
-    count_warp(*warp, mnemonic, where);
+    if (options().counters)
+      warp->block->cluster->counters.count(mnemonic, where, path, 16 * 16 * element_bytes, {.mask = 1}, *warp);
     complete(*warp);
   }
 }
@@ -131,7 +133,7 @@ void converge(const char* mnemonic, Where where) {
 }  // namespace
 
 void wmma_load(uint16_t* elements, bool column_major, uint32_t address, int stride, const char* mnemonic, Where where) {
-  converge(mnemonic, where);
+  move_fragment(Path::shared_to_registers, 2, mnemonic, where);
   const int row = current().lane / 2, column = current().lane % 2 * 8;
   for (int i = 0; i < 8; ++i) {
     const int at = column_major ? (column + i) * stride + row : row * stride + column + i;
@@ -140,14 +142,14 @@ void wmma_load(uint16_t* elements, bool column_major, uint32_t address, int stri
 }
 
 void wmma_load_f32(float* elements, uint32_t address, int stride, const char* mnemonic, Where where) {
-  converge(mnemonic, where);
+  move_fragment(Path::shared_to_registers, 4, mnemonic, where);
   const int row = current().lane / 2, column = current().lane % 2 * 8;
   for (int i = 0; i < 8; ++i)
     elements[i] = load<float>(shared_read(address + (row * stride + column + i) * 4, 4, mnemonic, where));
 }
 
 void wmma_store_f32(const float* elements, uint32_t address, int stride, const char* mnemonic, Where where) {
-  converge(mnemonic, where);
+  move_fragment(Path::registers_to_shared, 4, mnemonic, where);
   const int row = current().lane / 2, column = current().lane % 2 * 8;
   for (int i = 0; i < 8; ++i) shared_write(address + (row * stride + column + i) * 4, &elements[i], 4, mnemonic, where);
 }

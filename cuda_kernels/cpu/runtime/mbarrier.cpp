@@ -9,6 +9,14 @@ namespace {
 
 constexpr uint64_t MARK = 0x7fbaddedba441e55;  // what an mbarrier's eight bytes hold
 
+// Bulk loads that are still to fill the block's shared memory.
+InFlight loads_in_flight(const Block& block) {
+  InFlight all;
+  for (const BulkLoad& load : block.cluster->async->loads)
+    if (load.block == &block) all.bytes += load.plan.bytes, ++all.groups;
+  return all;
+}
+
 bool is_complete(const Mbarrier& mbarrier, uint32_t parity) { return (mbarrier.phase & 1) != (parity & 1); }
 
 void advance(Cluster& cluster, Mbarrier& mbarrier) {
@@ -111,22 +119,27 @@ bool mbarrier_test_wait(uint32_t address, uint32_t parity, const char* mnemonic,
     suspend(self);
     return false;
   }
-  count_thread(mnemonic, where);
+  const InFlight loads = loads_in_flight(*self.block);
+  count_wait(mnemonic, where, loads, loads, Whose::block);
   self.warp->known.learn(mbarrier.told);
   return true;
 }
 
 bool mbarrier_try_wait(uint32_t address, uint32_t parity, const char* mnemonic, Where where) {
-  count_thread(mnemonic, where);
   Thread& self = current();
   Mbarrier& mbarrier = find_mbarrier(self, address, mnemonic, where);
+  const InFlight before = loads_in_flight(*self.block);
   if (!is_complete(mbarrier, parity)) {
     self.waiting = {mnemonic, where, address, static_cast<int64_t>(parity)};
     mbarrier.waiting.push_back(&self);
     suspend(self);
     // The time limit may pass just before the phase completes: a caller that does not ask again is wrong.
-    if (self.cluster->preempting && self.cluster->random() % 4 == 0) return false;
+    if (self.cluster->preempting && self.cluster->random() % 4 == 0) {
+      count_thread(mnemonic, where);
+      return false;
+    }
   }
+  count_wait(mnemonic, where, before, loads_in_flight(*self.block), Whose::block);
   self.warp->known.learn(mbarrier.told);
   return true;
 }

@@ -224,6 +224,11 @@ void count_thread(const char* mnemonic, Where where) {
   if (options().counters) self.cluster->counters.count_lane(self, mnemonic, where, Path::none, 0, 0, nullptr);
 }
 
+void count_wait(const char* mnemonic, Where where, InFlight before, InFlight left, Whose whose) {
+  const Thread& self = current();
+  if (options().counters) self.cluster->counters.count_wait(self, mnemonic, where, before, left, whose);
+}
+
 void release(Thread& self, Knowledge& told) {
   told.learn(self.warp->known);
   told.events[self.agent] = self.cluster->clocks[self.agent]++;

@@ -193,9 +193,9 @@ void wgmma_commit_group(const char* mnemonic, Where where) {
 void wgmma_wait_group(int pending, const char* mnemonic, Where where) {
   Warp* warp = gather(mnemonic, where, nullptr);
   if (!warp) return;
-  count_warp(*warp, mnemonic, where);
   Thread& self = current();
   WgmmaState& state = state_of(self);
+  WarpAccess wait{.mask = ALL_LANES, .waits = true, .before = {.groups = state.committed.size()}};
   for (; state.committed.size() > static_cast<size_t>(pending); state.committed.pop_front())
     for (const Wgmma& op : state.committed.front()) {
       execute(self, op);
@@ -204,6 +204,8 @@ void wgmma_wait_group(int pending, const char* mnemonic, Where where) {
   for (auto& accumulator : state.accumulators)
     if (!accumulator->in_flight) release_accumulator(self, state, *accumulator);
   std::erase_if(state.accumulators, [](const auto& accumulator) { return !accumulator->in_flight; });
+  wait.left.groups = state.committed.size();
+  if (options().counters) self.cluster->counters.count(mnemonic, where, Path::none, 0, wait, *warp);
   // The reads of the retired groups are over for the whole warp, so that any lane may hand the buffers on.
   order_warp(*warp);
   complete(*warp);
