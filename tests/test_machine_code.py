@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cuda_kernels import build
-from harness import doctor, machine_code, techniques, variants
+from harness import doctor, inspection, machine_code, results, techniques, variants
 from harness.problem import Problem
 from harness.variants import Case
 
@@ -160,17 +160,19 @@ def inspected(backend: str, arch: str, ptxas: str) -> dict[str, Any]:
 
 
 def launched(backend: str) -> dict[str, list[Any]]:
-    """Technique -> `code` of the binary that was launched, `code` of what is compiled ahead of time."""
+    """Technique -> `code` of the binary that was launched, `code` of what a machine without a GPU compiles."""
     from harness import inputs
 
     cases = {technique.name: case(backend, technique.name) for technique in techniques.TECHNIQUES}
     variants.prebuild(cases.values())
+    loads = {name: variants.load(one) for name, one in cases.items()}
+    build._torch_has_cuda = lambda: False  # the same library would be read twice
     jobs = os.cpu_count() if backend == "cuda" else 1  # nvcc is a process of its own, Triton's compiler is not
     with ThreadPoolExecutor(jobs) as pool:
         ahead = pool.map(lambda one: machine_code.inspect(one, variants.gpu_arch())["code"], cases.values())
     codes = {}
     for (name, one), compiled in zip(cases.items(), ahead, strict=True):
-        variant = variants.load(one)
+        variant = loads[name]
         tensors, outputs = inputs.make(one.problem, "normal", 0, "cuda"), inputs.make_outputs(one.problem, "cuda")
         variant.launch(tensors.q, tensors.k, tensors.v, outputs.o, outputs.lse, scale=one.problem.scale, causal=False)
         codes[name] = [variant.code(), compiled]
@@ -215,6 +217,21 @@ def test_what_a_binary_holds_is_read_once(tmp_path: Path, monkeypatch: pytest.Mo
     for path in (first, first, second):
         assert machine_code.disassemble(path, tmp_path / "cache") == binary
     assert reads == [first, second]
+
+
+@pytest.mark.parametrize("backend", ["cuda", "triton"])
+def test_the_recorded_machine_code_is_what_is_compiled_here(nvcc: str, backend: str) -> None:
+    names = ("scalar", "mma_ldmatrix", "xor_swizzle", "lean_instructions", "warp_specialized")
+    cells = inspection.cells(names, [backend], [Problem.square(4, 16, 4096, 64, causal=True)], ("sm_90a",))
+    rows = [inspection.row(cell, fields) for cell, fields in inspection.inspect(cells)]
+    assert {row["status"] for row in rows} == {"passed"}
+    ladder = results.read(ROOT / "reports/recorded/h200/ladder.jsonl")
+    known = [row for row in ladder if row.get("code") and row["backend"] == backend]
+    same = dict(results.same_code(rows, known))
+    if not same:
+        here, there = (sorted({row["compiler"]["front_end"] for row in some}) for some in (rows, known))
+        pytest.skip(f"compiled here with {here}, recorded with {there} or from other sources")
+    assert same == dict.fromkeys(same, True)
 
 
 @pytest.mark.gpu

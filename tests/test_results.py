@@ -115,3 +115,16 @@ def test_a_peer_is_kept_once_per_group_that_is_still_in_use() -> None:
     kernels = [timing(2, "slow", "scalar"), timing(2, "fast", "xor_swizzle")]
     stale = [timing(1, "before", None), timing(1, "before", "scalar")]
     assert results.newest([*stale, slow, fast, *kernels]) == [kernels[0], slow, fast, kernels[1]]
+
+
+def test_machine_code_is_compared_where_it_was_compiled_from_the_same_by_the_same() -> None:
+    def row(sass: str, **changes: object) -> dict[str, object]:
+        made_with = {"front_end": "nvcc 13.0.88", "ptxas": "13.0.88", "flags": "-O3"}
+        return {**GATE, "source_sha256": "s", "compiler": made_with, "code": {"sass_sha256": sass}, **changes}
+
+    computed = row("a", kind="code", on="cpu", experiment="inspect")
+    assert results.same_code([computed], [row("a")]) == [(results.key(computed), True)]
+    assert results.same_code([computed], [row("b")]) == [(results.key(computed), False)]
+    for change in ({"source_sha256": "t"}, {"tile": {"block_m": 128}}, {"compiler": {"front_end": "nvcc 13.1"}}):
+        assert results.same_code([computed], [row("a", **change)]) == []
+    assert results.same_code([computed, {**GATE}], [{**GATE}]) == []
