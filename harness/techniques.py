@@ -15,9 +15,6 @@ from harness.problem import Problem, Tile
 TWINS = ("cuda", "triton", "triton_native")
 """Series of one technique. triton_native is the Triton source without DISABLE_MMA_V3, so that it may use wgmma."""
 
-SHARED_MEMORY = {"sm_80": 166_912, "sm_90a": 232_448, "sm_120a": 101_376}
-"""Bytes of shared memory that one block may use, by architecture (CUDA C++ Programming Guide, compute capabilities)."""
-
 CAPABILITY = {"sm_80": (8, 0), "sm_90a": (9, 0), "sm_120a": (12, 0)}
 """Compute capability of each architecture that the project compiles for."""
 

@@ -58,6 +58,7 @@ def validate(
         _check_layout(name, tensor)
     if not lse.is_contiguous():
         raise ValueError(f"lse.stride(): got {lse.stride()}, expected contiguous; pass lse.contiguous()")
+    _check_overlap_within(o)
     _check_aliasing(tensors)
     if technique is not None and capability is not None:
         _check_capability(technique, capability)
@@ -156,6 +157,19 @@ def _check_layout(name: str, tensor: torch.Tensor) -> None:
             f"{name}.stride(): got a last offset of {last} elements inside one head, expected below {INT32_LIMIT} "
             f"(int32); pass {name}.contiguous() in (batch, heads, seq, head_dim) or a shorter sequence"
         )
+
+
+def _check_overlap_within(o: torch.Tensor) -> None:
+    """Two rows of an output in one place would be one row: each dimension steps over what the finer ones cover."""
+    covered = o.shape[-1]
+    steps = zip(o.stride(), o.shape[:-1], _DIMENSIONS[:-1], strict=False)
+    for stride, size, dimension in sorted(step for step in steps if step[1] > 1):
+        if stride < covered:
+            raise ValueError(
+                f"o.stride(): got {stride} for {dimension} (o overlaps itself), expected at least {covered}; "
+                "allocate it with torch.empty_like"
+            )
+        covered += (size - 1) * stride
 
 
 def _check_aliasing(tensors: dict[str, torch.Tensor]) -> None:

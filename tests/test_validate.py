@@ -197,6 +197,16 @@ BAD = {
         ValueError,
         r"o\.stride\(\): got 32 for seq \(overlapping rows\), expected at least head_dim = 64",
     ),
+    "o overlaps itself": (
+        {"o": strided(QUERY, (8192, 8192, 64, 1))},
+        ValueError,
+        r"o\.stride\(\): got 8192 for heads \(o overlaps itself\), expected at least 16384",
+    ),
+    "heads of o begin inside the sequence": (
+        {"o": strided(QUERY, (2 * 4 * 8192, 4096, 64, 1))},
+        ValueError,
+        r"o\.stride\(\): got 4096 for heads \(o overlaps itself\), expected at least 8192",
+    ),
     "address not of 16 bytes": (
         {"q": torch.empty(2 * 4 * 128 * 64 + 4, dtype=torch.bfloat16, device="meta")[4:].view(QUERY)},
         ValueError,
@@ -215,6 +225,12 @@ def test_bad_input_is_refused(case):
     change, error, message = BAD[case]
     with pytest.raises(error, match=f"^{message}"):
         validate(**{**arguments(), **change})
+
+
+def test_strides_of_one_element_do_not_count():
+    one_row = arguments(seq_q=1)
+    validate(**{**one_row, "o": strided((2, 4, 1, 64), (256, 64, 0, 1))})
+    validate(**{**one_row, "o": strided((2, 4, 1, 64), (64, 128, 1, 1))})  # heads outside of the batch
 
 
 def test_offsets_of_batches_and_heads_may_exceed_int32():
