@@ -103,7 +103,6 @@ class Article:
             cells=tuple(dict.fromkeys((*steps, *further))),
             backends=("cuda", "triton"),
             peers=("sdpa_cudnn", "sdpa_flash"),
-            distributions=("normal", "large_logits"),
             **rest,
         )
 

@@ -11,6 +11,7 @@ accumulating O in 16 bits over 2048 keys takes 2 to 4.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,9 @@ from harness.reference import BlockNorms, Expected, blocks, expect
 
 MAX_ERROR_FACTOR = 2.0
 REL_L2_FACTOR = 1.5
+REPEAT_SECONDS = 0.1
+"""A race is in the order of threads and not in the values, so that launches of 50 ms, or of a second on a CPU, need not
+be repeated as often for the second distribution as for the first."""
 
 Failure = tuple[str, str]
 """(check, reason): a short stable id, and a sentence with figures."""
@@ -55,13 +59,13 @@ def gate(
     repeats: int = 10,
     padded: bool = False,
     peer: bool = False,
-    log: Callable[[str], None] | None = None,
 ) -> Verdict:
     """Runs `launch(q, k, v, o, lse, *, scale, causal)` on every distribution and seed; stops at the first wrong one.
 
     All runs share their addresses, and at least two differ in their values, so that an answer kept from an earlier
-    call is found out. Every case runs on outputs poisoned in two ways, the first case `repeats` times. `padded` lays
-    NaN rows between sequences, for kernels that take any stride; `peer` asks what judge_peer asks and no more.
+    call is found out. Every case runs on outputs poisoned in two ways and gives the same bits `repeats` times; after
+    the first case, slow launches are repeated for REPEAT_SECONDS only. `padded` lays NaN rows between sequences, for
+    kernels that take any stride; `peer` asks what judge_peer asks and no more.
     `numerics` of the verdict: distribution (and seed, after the first one) -> figures. What `launch` raises passes
     through; raises reference.HarnessError when there is no finite answer to compare with.
     """
@@ -92,13 +96,11 @@ def gate(
             if failure is None and not verdict.passed and previous and same_bits(outputs.o, previous["o"]):
                 failure = "stale_output", "O is, bit by bit, that of the previous inputs"
             if failure is None and verdict.passed:
-                failure = _check_repeats(run, inputs, outputs, first, repeats if number == 0 else 2)
+                failure = _check_repeats(run, inputs, outputs, first, repeats, REPEAT_SECONDS if number else math.inf)
             if failure is not None:
                 verdict = _verdict(failure, verdict.numerics)
             previous = first
         numerics[distribution if seed == seeds[0] else f"{distribution}, seed {seed}"] = verdict.numerics
-        if log:
-            log(f"{problem.slug}, {distribution}, seed {seed}: {verdict.reason or 'passed'}")
         if not verdict.passed:
             return replace(verdict, reason=f"{distribution}, seed {seed}: {verdict.reason}", numerics=numerics)
     return Verdict(True, None, None, numerics)
@@ -219,15 +221,24 @@ def _check_written(outputs: Outputs) -> Failure | None:
 
 
 def _check_repeats(
-    run: Callable[[str], None], inputs: Inputs, outputs: Outputs, first: Mapping[str, torch.Tensor], launches: int
+    run: Callable[[str], None],
+    inputs: Inputs,
+    outputs: Outputs,
+    first: Mapping[str, torch.Tensor],
+    launches: int,
+    seconds: float,
 ) -> Failure | None:
-    """Runs until there were `launches`, at least two: the same bits every time, whatever lay in the outputs before."""
+    """Runs until there were `launches`, or for `seconds`, at least once more: the same bits every time, whatever lay in
+    the outputs before."""
+    begin = time.perf_counter()
     for launch in range(2, max(2, launches) + 1):
         run("finite" if launch % 2 == 0 else "nan")
         for name, arena in outputs.arenas.items():
             if not same_bits(arena.tensor, first[name]):
                 failure = "not_repeatable", f"launch {launch} gives another {name} than launch 1"
                 return _check_memory(inputs, outputs) or _check_written(outputs) or failure
+        if time.perf_counter() - begin > seconds:
+            break
     return _check_memory(inputs, outputs)
 
 

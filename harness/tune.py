@@ -1,6 +1,9 @@
 """Selects tiles, in two phases: gates every tile of every technique's grid, once, with a stopwatch around each launch;
 then times the few fastest of each kernel properly, interleaved with each other, and keeps the fastest per cell.
 
+This gate has one input distribution, normal: no tile counts for what happened here. The experiments that use the chosen
+ones gate these again, on all distributions, and time them anew.
+
 Only distinct programs are tuned. A twin that is another's program inherits its tile.
 """
 

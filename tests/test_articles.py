@@ -6,6 +6,7 @@ import pytest
 
 from harness import articles, runner, techniques
 from harness.articles import Article, Step
+from harness.inputs import DISTRIBUTIONS
 from harness.problem import Problem, Tile
 
 ARTICLES = {name: articles.load(name) for name in articles.names()}
@@ -29,6 +30,10 @@ def test_every_cell_is_one_that_both_languages_take(article: Article) -> None:
     for problem, name, tile in experiment(article).cells:
         for backend in ("cuda", "triton"):
             assert techniques.unsupported(techniques.get(name), backend, problem, tile) is None
+
+
+def test_the_gate_takes_every_distribution(article: Article) -> None:
+    assert experiment(article).distributions == tuple(DISTRIBUTIONS)
 
 
 def test_every_step_is_a_case_of_its_own_in_both_languages(article: Article) -> None:

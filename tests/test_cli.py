@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from harness import cli, inspection, techniques
 from harness.cli import options
+from harness.inputs import DISTRIBUTIONS
 from harness.variants import Case
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -74,14 +75,15 @@ finally:
     [
         (("check", "cp_async"), "technique: got 'cp_async'", "did you mean cp_async_pipeline"),
         (("inspect", "zzz"), "technique: got 'zzz'", "known: scalar"),
-        (("inspect", "scalar", "--backend", "tritn"), "backend: got 'tritn'", "did you mean triton"),
+        (("inspect", "scalar", "--backend", "tritn"), "--backend: got 'tritn'", "did you mean triton"),
         (("inspect", "scalar", "--arch", "sm_90"), "--arch: got 'sm_90'", "sm_90a"),
         (("inspect", "scalar", "--problem", "big"), "got 'big'", "expected a slug such as"),
         (("run", "lader"), "experiment: got 'lader'", "did you mean ladder"),
-        (("run", "ladder", "--on", "cpu", "--mode", "brst"), "--mode: got 'brst'", "did you mean burst"),
-        (("run", "ladder", "--on", "cpu", "--backend", "cud"), "backend: got 'cud'", "did you mean cuda"),
-        (("run", "ladder", "--on", "cpu", "--shard", "0/4"), "--shard: got '0/4'", "I from 1 to N"),
-        (("run", "ladder", "--on", "cpu", "--shard", "1/9"), "--shard: got '1/9'", "at most the 4 problems"),
+        (("run", "correctness", "--on", "cpu", "--mode", "brst"), "--mode: got 'brst'", "did you mean burst"),
+        (("run", "correctness", "--on", "cpu", "--backend", "cud"), "--backend: got 'cud'", "did you mean cuda"),
+        (("run", "correctness", "--on", "cpu", "--shard", "0/4"), "--shard: got '0/4'", "I from 1 to N"),
+        (("run", "correctness", "--on", "cpu", "--shard", "1/9"), "--shard: got '1/9'", "at most the 2 problems"),
+        (("run", "ladder", "--on", "cpu"), "--on: got cpu", "`twinkernels check --on cpu`"),
         (("check", "--on", "cpu", "--shard", "2"), "--shard: got '2'", "I/N"),
     ],
 )
@@ -129,11 +131,12 @@ def test_shards_share_the_problems_and_write_files_of_their_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("harness.runner.run", lambda experiment, **rest: asked.append((experiment, rest)) or [])
     monkeypatch.setattr("harness.cli.output.RUNS", CHECKOUT / "reports" / tmp_path.name)
     problems = options.load_experiment("ladder").problems
     for shard in ("1/3", "2/3", "3/3"):
-        assert invoke("run", "ladder", "--on", "cpu", "--shard", shard)[0] == 0
+        assert invoke("run", "ladder", "--shard", shard)[0] == 0
     (first, one), (_, two), (_, three) = asked
     assert first.problems == (problems[0], problems[3])
     assert sorted(p for experiment, _ in asked for p in experiment.problems) == sorted(problems)
@@ -145,6 +148,7 @@ def test_resume_finds_the_newest_run_of_its_own_shard_and_assembler(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     paths = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("harness.runner.run", lambda experiment, **rest: paths.append(rest["path"].name) or [])
     monkeypatch.setattr("harness.machine_code.shared_assembler", lambda: {"TRITON_PTXAS_PATH": "/nvcc/ptxas"})
     monkeypatch.setenv("TRITON_PTXAS_PATH", "")
@@ -155,7 +159,7 @@ def test_resume_finds_the_newest_run_of_its_own_shard_and_assembler(
         for hour in "12":
             (tmp_path / f"202601{day}-{hour}00000-{name}.jsonl").touch()
     for arguments in ((), ("--shard", "2/4"), ("--shard", "2/4", "--ptxas", "shared")):
-        assert invoke("run", "ladder", "--on", "cpu", "--resume", *arguments)[0] == 0
+        assert invoke("run", "ladder", "--resume", *arguments)[0] == 0
     assert paths == [
         "20260110-200000-ladder.jsonl",
         "20260111-200000-ladder-2of4.jsonl",
@@ -165,14 +169,34 @@ def test_resume_finds_the_newest_run_of_its_own_shard_and_assembler(
 
 def test_one_assembler_for_both_languages_has_rows_of_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {}
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("harness.runner.run", lambda experiment, **rest: asked.update(rest, what=experiment) or [])
     monkeypatch.setattr("harness.machine_code.shared_assembler", lambda: {"TRITON_PTXAS_PATH": "/nvcc/ptxas"})
     monkeypatch.setenv("TRITON_PTXAS_PATH", "")
-    assert invoke("run", "ladder", "--on", "cpu", "--ptxas", "shared", "--max-seconds", "3")[0] == 0
+    assert invoke("run", "ladder", "--ptxas", "shared", "--max-seconds", "3")[0] == 0
     assert os.environ["TRITON_PTXAS_PATH"] == "/nvcc/ptxas"  # workers inherit it
     assert asked["what"].name == "ladder_shared_ptxas"
     assert asked["path"].name.endswith("-ladder_shared_ptxas.jsonl")
     assert asked["timing"] == {"max_seconds": 3.0}
+
+
+def test_correctness_on_a_cpu_is_what_it_names_for_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr("harness.runner.run", lambda experiment, **rest: asked.append(experiment) or [])
+    assert invoke("run", "correctness", "--on", "cpu")[0] == 0
+    assert asked[0].problems == options.load_experiment("correctness", "cpu").problems
+    assert max(problem.flops for problem in asked[0].problems) < 1e8
+
+
+def test_bench_takes_every_distribution_and_names_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("harness.runner.run", lambda experiment, **rest: asked.append(experiment) or [])
+    assert invoke("bench", "scalar", "--peer", "sdpa_math")[0] == 0
+    assert (asked[0].distributions, asked[0].peers) == (tuple(DISTRIBUTIONS), ("sdpa_math",))
+    code, output = invoke("bench", "scalar", "--peer", "fa5")
+    assert code == 2
+    assert "--peer: got 'fa5'" in output
 
 
 def test_compare_passes_the_verdict_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

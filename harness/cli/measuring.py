@@ -122,9 +122,8 @@ def bench(
         problems=chosen_problems(problem, [Problem.square(4, 16, 4096, 128)]),
         techniques=chosen(names),
         backends=chosen_backends(backends, techniques.TWINS),
-        peers=chosen_backends(peers, variants.PEERS) if peers else ("sdpa_cudnn", "sdpa_flash"),
+        peers=chosen_backends(peers, variants.PEERS, "--peer") if peers else ("sdpa_cudnn", "sdpa_flash"),
         modes=(mode,),
-        distributions=("normal",),
     )
     rows = runner.run(experiment, on=place, path=run_file("bench"))
     conclude(rows, tables.timings, as_json=as_json)
@@ -148,7 +147,7 @@ def run(
     """Run an experiment: gate every kernel, time what passed, write rows to reports/runs/."""
     from harness import runner, timing
 
-    wanted = load_experiment(experiment)
+    wanted = load_experiment(experiment, (on or On.gpu).value)
     place = where(on or On.gpu)
     require_known("--mode", mode or (), timing.MODES)
     wanted = replace(wanted, problems=part(wanted.problems, shard), backends=chosen_backends(backends, wanted.backends))
@@ -174,10 +173,8 @@ def tune(names: Names = None, backends: Backends = None, problem: Problems = Non
 
 
 def correctness(place: str, names: Sequence[str], backends: Sequence[str]) -> Experiment:
-    """The gate's experiment, for a GPU or for Triton's interpreter."""
-    from experiments import correctness
-
-    whole = correctness.EXPERIMENT if place == "gpu" else correctness.WITHOUT_GPU
+    """The gate's experiment, for a GPU or for a CPU."""
+    whole = load_experiment("correctness", place)
     backends = [backend for backend in whole.backends if backend in backends]
     return replace(whole, techniques=tuple(names), backends=tuple(backends))
 

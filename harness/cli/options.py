@@ -58,8 +58,8 @@ def chosen(names: list[str] | None) -> tuple[str, ...]:
     return tuple(name for name in known if not names or name in names)
 
 
-def chosen_backends(names: list[str] | None, known: Sequence[str]) -> tuple[str, ...]:
-    require_known("backend", names or (), known)
+def chosen_backends(names: list[str] | None, known: Sequence[str], option: str = "--backend") -> tuple[str, ...]:
+    require_known(option, names or (), known)
     return tuple(names or known)
 
 
@@ -75,9 +75,16 @@ def experiments() -> dict[str, str]:
     return {name: load_experiment(name).question for name in _experiment_names()}
 
 
-def load_experiment(name: str) -> Experiment:
+def load_experiment(name: str, place: str = "gpu") -> Experiment:
+    """For a CPU it is the small one that the file names WITHOUT_GPU. Bad usage where there is none."""
     require_known("experiment", [name], _experiment_names())
-    return importlib.import_module(f"experiments.{name}").EXPERIMENT
+    module = importlib.import_module(f"experiments.{name}")
+    if place == "cpu" and not hasattr(module, "WITHOUT_GPU"):
+        raise typer.BadParameter(
+            f"--on: got cpu, but {name} is for a GPU: thread by thread its problems take hours; "
+            "`twinkernels check --on cpu` has small ones"
+        )
+    return module.WITHOUT_GPU if place == "cpu" else module.EXPERIMENT
 
 
 def _experiment_names() -> list[str]:
