@@ -42,8 +42,8 @@ LOG_TAIL = 4000
 
 @dataclass(frozen=True)
 class Deadlines:
-    """Seconds that a worker may spend in one stage: starting; compiling and loading one case; one launch, in the first
-    of which Triton compiles; computing and judging."""
+    """Seconds that a worker may spend in one stage: starting; compiling and loading one case, which also holds for the
+    compilers that run ahead of it; one launch, in the first of which Triton compiles; computing and judging."""
 
     start: float = 120.0
     load: float = 300.0
@@ -231,6 +231,7 @@ class Service:
         from harness import numerics, outputs, reference
 
         sha256 = self._loader.source_sha256(case)
+        assert sha256 is not None, f"{case}: a peer has no source to keep its output with"
         pair = outputs.compute(launch, case.problem, self._device)
         if extra.save:
             outputs.save(extra.save, case, sha256, pair)
@@ -332,7 +333,7 @@ def status_of(error: BaseException, stage: str) -> str:
         return "unsupported"
     if isinstance(error, torch.OutOfMemoryError):
         return "out_of_memory"
-    if names & {"CompileError", "CompilationError", "PTXASError"}:
+    if names & {"CompileError", "CompilationError", "PTXASError"} or "PassManager::run failed" in str(error):
         return "compile_error"
     if "AcceleratorError" in names or "CUDA error" in str(error) or getattr(error, "code", None) in STICKY:
         return "cuda_error"

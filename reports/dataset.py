@@ -150,7 +150,7 @@ class Dataset:
     def environments_of(self, rows: Iterable[Row]) -> list[Row]:
         """The environment rows of the runs that `rows` are from, the oldest first."""
         used = {row.get("environment") for row in rows}
-        return sorted((self.environments[name] for name in used & set(self.environments)), key=lambda env: env["time"])
+        return sorted((env for name, env in self.environments.items() if name in used), key=lambda env: env["time"])
 
     def counting(self, experiment: str, rungs: Iterable[Technique] = techniques.TECHNIQUES) -> list[Row]:
         """The timings of these rungs that count."""
@@ -305,7 +305,7 @@ class Dataset:
 
     def pairs(self, experiment: str | None = None) -> list[tuple[Row, float]]:
         """The A/A pair of every group: one of its rows, and by how much two timings of one kernel differed."""
-        found = {}
+        found: dict[Any, tuple[Row, float]] = {}
         for row in self.rows:
             if row["kind"] == "timing" and experiment in (None, row["experiment"]):
                 again = (row.get("details") or {}).get("again")

@@ -92,7 +92,8 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
     axes.grid(visible=False, axis="y")
     what, _, size = cell_title(problem).partition("  ")
     title = f"{what}  {size}" if embed else f"FlashAttention forward, {what}"
-    axes.set_title(title, loc="left", pad=8 + 12 * levels, **({"fontsize": 9} if embed else {}))
+    size_of: dict[str, Any] = {"fontsize": 9} if embed else {}
+    axes.set_title(title, loc="left", pad=8 + 12 * levels, **size_of)
     if not embed:
         linked = _gains(axes, data, experiment, problem, rungs)
         note = "\n† between two interleaved groups, over the cuDNN of each" if linked else ""

@@ -67,8 +67,9 @@ def diff(parent: Technique, technique: Technique, language: str, root: Path = so
     lines = list(difflib.unified_diff(old, new, before, after, n=3, lineterm=""))
     body = lines[2:]
     return Diff(
-        *programs,
-        highlighted("\n".join(lines), "diff") if lines else Markup(),
+        before=programs[0],
+        after=programs[1],
+        html=highlighted("\n".join(lines), "diff") if lines else Markup(),
         added=sum(line.startswith("+") for line in body),
         removed=sum(line.startswith("-") for line in body),
     )
