@@ -6,6 +6,7 @@ What was not measured says so in the text; a name that does not exist raises.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from jinja2 import Environment, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from harness import techniques
-from harness.problem import Problem
-from reports.dataset import Dataset, Point, Ratio
-from reports.resources import ARCH
+from harness import scorecard, techniques
+from harness.problem import Problem, Tile
+from reports import counters
+from reports.dataset import Dataset, Point, Ratio, Row, tile_slug
+from reports.resources import ARCH, DRAM_READ
 
 ROOT = Path(__file__).resolve().parent / "notes"
 EXPERIMENT = "ladder"
@@ -78,7 +80,65 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
                 return str(row["code"].get(what, (row["code"].get("census") or {}).get(what, 0)))
         return NOT_MEASURED
 
-    return {function.__name__: function for function in (tflops, gain, versus, over, code)}
+    def best(technique: str, backend: str, problem: str) -> str:
+        """Median TFLOPS at the tile that `tune` chose, and that tile."""
+        techniques.get(technique)
+        point = data.point(EXPERIMENT, Problem.parse(problem), technique, backend, best=True)
+        if not point.counts or not point.row:
+            return NOT_MEASURED
+        return f"{point.tflops:.0f} TFLOPS at {tile_slug(point.row)}"
+
+    def tried(technique: str, backend: str, problem: str, tile: str) -> str:
+        """Median TFLOPS at a tile, in the run of `tune` that tried it."""
+        rows = _cells(data, technique, backend, problem, tile)
+        timed = [row for row in rows if row["kind"] == "tune" and row.get("samples_ms")]
+        return f"{scorecard.tflops(timed[-1]):.0f} TFLOPS" if timed else NOT_MEASURED
+
+    def gain_at(technique: str, backend: str, problem: str, tile: str, experiment: str) -> str:
+        """Over the parent at the same tile, in an experiment that has both."""
+        rung = techniques.get(technique)
+        which = [name.name for name in (rung, techniques.parent(rung)) if name]
+        cell, both = Problem.parse(problem), _tile(tile)
+        points = [data.point(experiment, cell, name, backend, tile=both) for name in which]
+        return _ratio(data.ratio(*points), points)
+
+    def gate(technique: str, backend: str, problem: str, tile: str, *, earlier: bool = False) -> str:
+        """What the gates said of this checkout's kernel, or of earlier versions: passed, or status and check."""
+        rows = [row for row in _cells(data, technique, backend, problem, tile) if row["kind"] == "gate"]
+        asked = [row for row in rows if scorecard.is_current(row, data.hashes) is not earlier]
+        said = {f"{row['status']} ({row['check']})" if row.get("check") else row["status"] for row in asked}
+        return " and ".join(sorted(said)) or NOT_MEASURED
+
+    def ncu(technique: str, problem: str, what: str) -> str:
+        """Of the CUDA twin at the reference tile under ncu: hit_rate of L2 in percent, read from DRAM in MB."""
+        metric, form = {"hit_rate": (counters.HIT_RATE, "{:.0f}%"), "read": (DRAM_READ, "{:,.0f} MB")}[what]
+        for row, _ in counters.profiled([data], techniques.get(technique).name):
+            if scorecard.slug(row) == problem and scorecard.is_reference_tile(row):
+                value = counters.metric(row, metric) or 0
+                return form.format(value / 1e6 if what == "read" else value)
+        return NOT_MEASURED
+
+    functions = (tflops, gain, versus, over, code, best, tried, gain_at, gate, ncu)
+    return {function.__name__: function for function in functions}
+
+
+def _tile(slug: str) -> Tile:
+    """128x64-s2-w4 as a tile. Raises ValueError on anything else."""
+    tile = Tile(*map(int, re.findall(r"\d+", slug)))  # type: ignore[arg-type]  # four numbers, or the slug differs
+    if tile.slug != slug:
+        raise ValueError(f"tile: got {slug!r}, expected a slug such as {tile.slug}")
+    return tile
+
+
+def _cells(data: Dataset, technique: str, backend: str, problem: str, tile: str) -> list[Row]:
+    """All rows of one kernel on one problem at one tile, the newest last."""
+    wanted = (techniques.get(technique).name, backend, Problem.parse(problem).slug, _tile(tile).slug)
+    found = [
+        row
+        for row in data.newest
+        if (row.get("technique"), row["backend"]) == wanted[:2] and (scorecard.slug(row), tile_slug(row)) == wanted[2:]
+    ]
+    return sorted(found, key=lambda row: row["time"])
 
 
 def _ratio(ratio: Ratio | None, points: Iterable[Point]) -> str:
