@@ -77,10 +77,9 @@ def main(base: Path, new: Path, accept: bool = False, console: Console | None = 
     With `accept` NEW takes BASE's place, whatever the verdicts, unless the comparison is refused.
     """
     console = console or Console()
-    base_rows, new_rows = results.read(base), results.read(new)
     try:
-        verdicts = compare(base_rows, new_rows)
-    except Refused as refusal:
+        verdicts = compare(results.read(base), results.read(new))
+    except ValueError as refusal:  # a file that holds no rows, or rows that cannot be compared
         console.print(Text(f"{INCOMPARABLE}: {refusal}", style="bold red"))
         return 2
     console.print(_table(verdicts))

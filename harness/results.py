@@ -120,20 +120,27 @@ class Writer:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """All rows of a file. A torn last line (a killed run) is dropped; any other bad line raises with its number."""
+    """All rows of a file. A torn last line (a killed run) is dropped. Raises ValueError for anything else that is not
+    a row, with its line."""
     rows = []
-    lines = path.read_text().split("\n")
+    lines = path.read_text(errors="replace").split("\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            if number == len(lines):
+            if number == len(lines) and line.startswith("{"):
                 continue
             raise ValueError(
-                f"{path}:{number}: not JSON ({error}); restore the file from git or delete the line"
+                f"{path}:{number}: not JSON ({error}), expected a row of reports/runs/*.jsonl; give another file, "
+                "restore this one from git or delete the line"
             ) from None
+        if not isinstance(row, dict) or row.get("kind") not in KINDS:
+            raise ValueError(
+                f"{path}:{number}: got {line[:40]!r}, expected a row of reports/runs/*.jsonl: an object of a kind such "
+                "as timing"
+            )
         if row.get("schema", 0) > SCHEMA:
             raise ValueError(f"{path}:{number}: schema {row['schema']}, this checkout reads up to {SCHEMA}; update it")
         rows.append(row)

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich import box
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from harness import results
 from harness.problem import Problem, Tile
@@ -98,20 +99,21 @@ def hardware_counters(rows: Rows) -> Table:
 
 
 def gates(rows: Rows) -> RenderableType:
-    """Per technique and backend: how many problems passed, failed, were declined."""
+    """Per technique and backend: how many problems passed, failed, were declined; below, why."""
     tally: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    reasons: dict[tuple[str, str], str] = {}
+    reasons: dict[str, list[str]] = defaultdict(list)
     for row in rows:
         key = (row.get("technique") or "", row["backend"])
         status = row["status"] if row["status"] in FINE else "failed"
         tally[key][status] += 1
         if status == "unsupported":
-            reasons[key] = row["reason"]
-    table = Table("technique", "backend", "passed", "failed", "declined", "", box=box.SIMPLE_HEAD)
+            reasons[row["reason"]].append(" ".join(filter(None, key)))
+    table = Table("technique", "backend", "passed", "failed", "declined", box=box.SIMPLE_HEAD)
     for key, counts in tally.items():
         numbers = [str(counts[status] or "") for status in ("passed", "failed", "unsupported")]
-        table.add_row(*key, *numbers, escape(reasons.get(key, "")), style="red" if counts["failed"] else None)
-    return table
+        table.add_row(*key, *numbers, style="red" if counts["failed"] else None)
+    declined = (f"declined: {reason}\n  by {', '.join(dict.fromkeys(who))}" for reason, who in reasons.items())
+    return Group(table, *map(Text, declined))
 
 
 def timings(rows: Rows) -> Table:

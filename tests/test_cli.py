@@ -96,10 +96,38 @@ def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str
 
 def test_a_gpu_asked_for_in_vain_is_bad_usage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    for arguments in (("check", "--on", "gpu"), ("bench", "scalar"), ("run", "ladder"), ("tune",)):
+    for arguments in (("check", "--on", "gpu"), ("run", "ladder", "--on", "gpu")):
         code, output = invoke(*arguments)
         assert code == 2
-        assert "twinkernels doctor" in output
+        assert "--on: got gpu, but torch sees none; `twinkernels doctor`" in output
+
+
+@pytest.mark.parametrize(
+    "arguments", [("bench", "scalar"), ("tune",), ("sanitize",), ("run", "ladder"), ("inspect", "scalar", "--ncu")]
+)
+def test_a_command_that_needs_a_gpu_blames_no_option(monkeypatch: pytest.MonkeyPatch, arguments: tuple) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    code, output = invoke(*arguments)
+    assert code == 2
+    assert "this command needs a GPU, but torch sees none; `twinkernels doctor`" in output
+    assert "--on" not in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        (("--on", "cpu", "--ptxas", "shared"), "--ptxas: got it with --on cpu"),
+        (("--on", "cpu", "--arch", "sm_80", "--ptxas", "bundled"), "--arch, --ptxas: got it with --on cpu"),
+        (("--on", "cpu", "--backend", "triton"), "--backend: got it with --on cpu"),
+        (("--ncu", "--arch", "sm_80"), "--arch: got it with --ncu"),
+        (("--ncu", "--ptxas", "bundled"), "--ptxas: got it with --ncu"),
+        (("--ncu", "--on", "gpu"), "--on: got it with --ncu"),
+    ],
+)
+def test_inspect_refuses_options_that_it_would_ignore(arguments: tuple[str, ...], refused: str) -> None:
+    code, output = invoke("inspect", "scalar", *arguments)
+    assert code == 2
+    assert refused in output
 
 
 def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +146,7 @@ def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pyt
     status = "unsupported"
     code, output = invoke("check", "scalar", "--on", "cpu", "--backend", "cuda", "--backend", "triton")
     assert code == 0
-    assert "no CPU runtime" in output
+    assert output.endswith("declined: no CPU runtime\n  by scalar cuda\n")
     assert asked["on"] == "cpu"
     assert asked["experiment"].techniques == ("scalar",)
     assert asked["experiment"].backends == ("cuda", "triton")
@@ -215,6 +243,40 @@ def test_record_refuses_a_run_made_without_a_gpu(tmp_path: Path) -> None:
     assert "environment row" in output
 
 
+@pytest.mark.parametrize("command", ["record", "compare"])
+def test_a_file_of_anything_but_rows_is_bad_usage(tmp_path: Path, command: str) -> None:
+    log = tmp_path / "run.log"
+    log.write_text("08:15 gate scalar cuda\n")
+    code, output = invoke(command, *[str(log)] * (1 + (command == "compare")))
+    assert code == 2
+    assert f"{log}:1: not JSON" in output
+    assert "expected a row of reports/runs/*.jsonl" in output
+
+
+@pytest.mark.parametrize(
+    ("status", "exit_code"), [("passed", 0), ("unsupported", 0), ("wrong", 1), ("not_converged", 1)]
+)
+def test_report_fails_when_something_did_and_builds_the_site_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str, exit_code: int
+) -> None:
+    gate = {
+        "kind": "gate",
+        "technique": "scalar",
+        "backend": "cuda",
+        "problem": options.load_experiment("ladder").problems[0].to_dict(),
+        "status": status,
+        "reason": "because",
+    }
+    monkeypatch.setattr("harness.cli.reporting.inspected", lambda cells: [])
+    monkeypatch.setattr("harness.cli.reporting.run_file", lambda name: tmp_path / f"{name}.jsonl")
+    monkeypatch.setattr("harness.structured_heads.row", lambda: {"kind": "probe", "status": "passed"})
+    monkeypatch.setattr("harness.runner.run", lambda experiment, **rest: [gate])
+    monkeypatch.setattr("reports.build.build", lambda site: site / "index.html")
+    code, output = invoke("report", "scalar")
+    assert code == exit_code
+    assert output.endswith("reports/site/index.html\n")
+
+
 def test_packages_of_another_checkout_are_refused(tmp_path: Path) -> None:
     shutil.copytree(CHECKOUT / "harness", tmp_path / "harness", ignore=shutil.ignore_patterns("__pycache__"))
     for package in cli.PACKAGES:
@@ -297,4 +359,4 @@ def test_an_experiment_is_a_script_too() -> None:
         timeout=60,
     )
     assert done.returncode == 2
-    assert "got gpu, but torch sees none" in " ".join(done.stderr.split())
+    assert "this command needs a GPU" in done.stderr

@@ -56,6 +56,17 @@ def test_a_torn_last_line_is_dropped_and_any_other_is_an_error(path: Path) -> No
         results.read(path)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b"a line of a log", b"3\n", b'{"name": "value"}\n', b'{"kind": "unheard of"}\n', b"\x89PNG\xff\n", b"[1, 2]\n"],
+)
+def test_a_file_of_anything_but_rows_says_what_was_expected(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"run\.jsonl:1: .*expected a row of reports/runs/\*\.jsonl"):
+        results.read(path)
+
+
 def test_rows_of_a_newer_format_are_refused(path: Path) -> None:
     path.parent.mkdir()
     path.write_text(json.dumps({**GATE, "schema": results.SCHEMA + 1}) + "\n")

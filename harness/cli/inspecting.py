@@ -25,7 +25,8 @@ from harness.cli.options import (
     chosen_problems,
     experiments,
     load_experiment,
-    where,
+    refuse,
+    require_gpu,
 )
 from harness.cli.output import conclude, console, run_file, show_failures
 from harness.problem import Problem
@@ -78,9 +79,7 @@ def doctor(as_json: AsJson = False) -> None:
     raise typer.Exit(examination.main(as_json))
 
 
-def build(
-    names: Names = None, arch: Annotated[str | None, typer.Option(help="sm_80, sm_90a or sm_120a.")] = None
-) -> None:
+def build(names: Names = None, arch: Arch = None) -> None:
     """Compile both twins ahead of time, in parallel. A broken kernel gives its compiler's message and exit code 1."""
     from harness import inspection
 
@@ -97,8 +96,8 @@ def inspect(
     backends: Backends = None,
     problem: Problems = None,
     arch: Arch = None,
-    ptxas: Annotated[Ptxas, typer.Option(help="Triton's own assembler, or nvcc's for both.")] = Ptxas.bundled,
-    on: Annotated[On, typer.Option("--on", help="cpu: run the CUDA twins here and count.")] = On.gpu,
+    ptxas: Annotated[Ptxas | None, typer.Option(help="bundled: Triton's own assembler; shared: nvcc's.")] = None,
+    on: Annotated[On | None, typer.Option("--on", help="cpu: run the CUDA twins here and count.")] = None,
     ncu: Annotated[bool, typer.Option("--ncu", help="Launch the twins on the GPU here and count.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -110,19 +109,18 @@ def inspect(
     from harness import inspection
 
     if ncu:
+        refuse("--ncu", "ncu counts what this GPU runs", {"--arch": arch, "--ptxas": ptxas, "--on": on})
         counted_by_ncu(chosen(names), backends or ("cuda", "triton"), problem, as_json)
     if on is On.cpu:
-        if arch or set(backends or ["cuda"]) != {"cuda"}:
-            raise typer.BadParameter(
-                "--on: got cpu with --arch or another --backend, but only CUDA twins run thread by thread, and on any "
-                "processor; leave both out"
-            )
+        other = set(backends or ()) - {"cuda"}
+        why = "there g++ compiles the CUDA twins, for this processor"
+        refuse("--on cpu", why, {"--arch": arch, "--ptxas": ptxas, "--backend": other})
         cells, show = inspection.counted(chosen(names), chosen_problems(problem, ())), tables.counters
     else:
         problems = chosen_problems(problem, [Problem.square(4, 16, 4096, 128)])
         twins = chosen_backends(backends, techniques.TWINS)
         cells, show = inspection.cells(chosen(names), twins, problems, chosen_archs(arch)), tables.code
-    survey = inspected(cells, ptxas.value)
+    survey = inspected(cells, (ptxas or Ptxas.bundled).value)
     if as_json:
         print(json.dumps(survey, indent=1))
     else:
@@ -149,7 +147,7 @@ def counted_by_ncu(names: Sequence[str], backends: Sequence[str], slugs: list[st
     """Launches the twins under ncu and exits."""
     from harness import hardware_counters
 
-    where(On.gpu)
+    require_gpu()
     twins = chosen_backends(list(backends), techniques.TWINS)
     path = run_file("ncu")
     rows = hardware_counters.run(hardware_counters.cases(names, twins, chosen_problems(slugs, ())), path)[1:]

@@ -26,6 +26,7 @@ from harness.cli.options import (
     chosen_problems,
     load_experiment,
     part,
+    require_gpu,
     require_known,
     where,
 )
@@ -91,7 +92,7 @@ def sanitize(
     from harness import sanitizer
 
     require_known("--tool", tool or (), sanitizer.OPTIONS)
-    where(On.gpu)
+    require_gpu()
     tools = tool or list(sanitizer.OPTIONS)
     if planted:
         experiment, checks = "sanitizer_planted", sanitizer.planted(tools)
@@ -115,7 +116,7 @@ def bench(
     from harness import runner, timing, variants
 
     require_known("--mode", [mode], timing.MODES)
-    place = where(On.gpu)
+    require_gpu()
     experiment = Experiment(
         name="bench",
         question="How fast are these, now?",
@@ -125,7 +126,7 @@ def bench(
         peers=chosen_backends(peers, variants.PEERS, "--peer") if peers else ("sdpa_cudnn", "sdpa_flash"),
         modes=(mode,),
     )
-    rows = runner.run(experiment, on=place, path=run_file("bench"))
+    rows = runner.run(experiment, on="gpu", path=run_file("bench"))
     conclude(rows, tables.timings, as_json=as_json)
 
 
@@ -148,6 +149,8 @@ def run(
     from harness import runner, timing
 
     wanted = load_experiment(experiment, (on or On.gpu).value)
+    if on is None:
+        require_gpu()
     place = where(on or On.gpu)
     require_known("--mode", mode or (), timing.MODES)
     wanted = replace(wanted, problems=part(wanted.problems, shard), backends=chosen_backends(backends, wanted.backends))
@@ -166,7 +169,7 @@ def tune(names: Names = None, backends: Backends = None, problem: Problems = Non
     from harness import tune as tuning
 
     problems = part(chosen_problems(problem, load_experiment("ladder").problems), shard)
-    where(On.gpu)
+    require_gpu()
     path = run_file(run_name("tune", shard))
     table = tuning.tune(chosen(names), chosen_backends(backends, techniques.TWINS), problems, path)
     console.print(f"selected tiles are in {table}", soft_wrap=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated
 
@@ -100,6 +100,22 @@ def where(on: On | None) -> str:
     if on is On.gpu and not torch.cuda.is_available():
         raise typer.BadParameter("--on: got gpu, but torch sees none; `twinkernels doctor` says what is missing")
     return on.value
+
+
+def require_gpu() -> None:
+    """Bad usage of a command that launches kernels on a GPU, where there is none."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise typer.BadParameter(
+            "this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing"
+        )
+
+
+def refuse(option: str, why: str, others: Mapping[str, object]) -> None:
+    """Bad usage when one of the other options was given beside `option`, which would ignore it."""
+    if given := [name for name, value in others.items() if value]:
+        raise typer.BadParameter(f"{', '.join(given)}: got it with {option}, but {why}; leave one of them out")
 
 
 def chosen_archs(arch: str | None) -> tuple[str, ...] | None:

@@ -25,7 +25,7 @@ SITE = ROOT / "reports" / "site"
 def report(names: Names = None) -> None:
     """The main job: compile, check and inspect both twins, time them if there is a GPU, build the site.
 
-    With names, only these techniques are done anew.
+    With names, only these techniques are done anew. The site is built whatever failed; the exit code says that it did.
     """
     from harness import environment, inspection, results, runner, structured_heads
     from reports import build as site
@@ -38,15 +38,17 @@ def report(names: Names = None) -> None:
     with results.Writer(run_file("inspect")) as writer:
         writer.write({"kind": "environment", "id": name, "on": "cpu", "details": description})
         survey = inspected([*inspection.survey(ladder), *inspection.counted(wanted)])
-        for row in [*survey, structured_heads.row()]:
+        survey.append(structured_heads.row())
+        for row in survey:
             writer.write({**row, "environment": name})
     code = [row for row in survey if row["kind"] == "code"]
     console.print(f"{sum(row['status'] == 'passed' for row in code)} of {len(code)} kernels compiled")
     experiment = ladder if place == "gpu" else correctness(place, wanted, techniques.TWINS)
-    rows = runner.run(experiment, on=place, path=run_file(experiment.name))
+    rows = [*survey, *runner.run(experiment, on=place, path=run_file(experiment.name))]
     console.print(tables.gates(row for row in rows if row["kind"] == "gate"))
-    show_failures([*survey, *rows])
+    show_failures(rows)
     print(site.build(SITE))
+    raise typer.Exit(tables.failed(rows))
 
 
 def record(
@@ -58,7 +60,7 @@ def record(
 
     try:
         files = dict.fromkeys(path for run in runs for path in recorded.record(run, RECORDED))
-    except recorded.Refused as refusal:
+    except ValueError as refusal:  # a file that holds no rows, or rows that are not recorded
         raise typer.BadParameter(str(refusal)) from None
     for path in [*files, *figures.readme(ROOT / "reports" / "figures")]:
         console.print(f"wrote {path.relative_to(ROOT)}", soft_wrap=True)
