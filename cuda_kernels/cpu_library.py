@@ -74,11 +74,15 @@ class Library:
     def counters(self) -> list[dict[str, Any]]:
         """What the launches since the last `configure` counted: one dict per instruction site, in source order.
 
-        `file`, `line`, `column`, `mnemonic`: the wrapper call. `executions` by warps and `lanes` in them. Where data
-        moves: its `path`, `width` (bytes per lane), `bytes`; in shared memory `wavefronts` (passes over the 32 banks)
-        and `bank_conflicts` (passes beyond the least), with `example_addresses` of the 32 lanes (bytes from the start
-        of shared memory, None: took no part) in one execution with the most conflicts; in global memory `sectors` of
-        32 bytes and `least_sectors`, as many as the bytes would fill.
+        `file`, `line`, `column`, `mnemonic`: the wrapper call. `executions` by warps and `lanes` in them. At a wait for
+        copies or groups of products: the most that were in flight when it began (`bytes_in_flight`,
+        `groups_in_flight`) and when it returned (`bytes_left`, `groups_left`): a warp's for cp.async, bulk stores and
+        wgmma, the block's bulk loads for an mbarrier. Copies land as late as waits allow. Where data moves: its
+        `path`, `width` (bytes per lane; of a bulk copy or a wmma fragment, all), `bytes`; in shared memory
+        `wavefronts` (passes over the 32 banks) and `bank_conflicts` (passes beyond the least), with
+        `example_addresses` of the 32 lanes (bytes from the start of shared memory, None: took no part) in one execution
+        with the most conflicts; in global memory `sectors` of 32 bytes and `least_sectors`, as many as the bytes would
+        fill.
         """
         return json.loads(self.handle.counters().decode())
 
@@ -104,13 +108,14 @@ def ncu_metrics(sites: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
     The instructions are those of the source. ldmatrix and cp.async are the compiler's too, one for one, so their
     figures can be held to equality. Plain loads and stores may be merged, split, hoisted or dropped by it, and
-    nvcuda::wmma chooses its own: there, compare the wavefronts per instruction.
+    nvcuda::wmma chooses its own: where it moves data, nothing is said of shared memory. A wmma_mma is two HMMA.
 
     Both sides count a wavefront per pass over the 32 banks: 1 per 8x8 matrix of an ldmatrix without conflicts (4 for
-    .x4), 1, 2 or 4 for 4, 8 or 16 bytes a lane. A bank conflict is a wavefront beyond these. The names with `sass`
-    and memory_l1_* come from the addresses of the instructions, as ours do. Those of the hardware's own counters,
-    l1tex__data_*, also hold passes that were repeated because something else used the same memory, so they may be
-    larger; their _op_ld holds plain loads and ldmatrix together. No name counts bulk copies or operands of wgmma.
+    .x4), 1, 2 or 4 for 4, 8 or 16 bytes a lane, 2 for 16 bytes that neighbours share. A bank conflict is a wavefront
+    beyond these. The names with `sass` and memory_l1_* come from the addresses of the instructions, as ours do. Those
+    of the hardware's own counters, l1tex__data_*, also hold passes that were repeated because something else used the
+    same memory, so they may be larger; their _op_ld holds plain loads and ldmatrix together. No name counts bulk copies
+    or operands of wgmma.
     """
     mnemonics = {
         "ldsm": "ldmatrix_",
@@ -123,6 +128,14 @@ def ncu_metrics(sites: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         family: [site for site in sites if site["mnemonic"].startswith(start) and "cluster" not in site["mnemonic"]]
         for family, start in mnemonics.items()
     }
+    sums = totals(sites)
+    mma, wmma = (
+        sum(count for name, count in sums["executions"].items() if name.startswith(start))
+        for start in ("mma_m16n8k", "wmma_mma_")
+    )
+    hmma = {"sm__inst_executed_pipe_tensor_op_hmma.sum": mma + 2 * wmma}
+    if wmma:
+        return hmma
     found = {}
     for family, members in families.items():
         conflicts, passes = (sum(site[name] for site in members) for name in ("bank_conflicts", "wavefronts"))
@@ -134,11 +147,9 @@ def ncu_metrics(sites: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         conflicts, passes = (sum(site[name] for site in members) for name in ("bank_conflicts", "wavefronts"))
         found[f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{family}.sum"] = conflicts
         found[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{family}.sum"] = passes
-    products = sum(site["executions"] for site in sites if site["mnemonic"].startswith("mma_m16n8k"))
-    sums = totals(sites)
     return {
         **found,
         "memory_l1_wavefronts_shared": sums["wavefronts"],
         "memory_l1_wavefronts_shared_ideal": sums["least_wavefronts"],
-        "sm__inst_executed_pipe_tensor_op_hmma.sum": products,
+        **hmma,
     }

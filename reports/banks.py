@@ -1,8 +1,8 @@
 """Lanes on the banks of shared memory, drawn from the addresses that a kernel used when it ran on a CPU.
 
 Shared memory has 32 banks of 4 bytes. A warp's access goes in phases: all 32 lanes for up to 4 bytes a lane, 16 for
-8 bytes, 8 for 16 bytes (each 8x8 matrix of ldmatrix is one). A phase takes as many passes as the bank that most
-distinct words fall into; every pass beyond the first is a conflict.
+8 bytes, 8 for 16 bytes (each 8x8 matrix of ldmatrix is one; 16 lanes where neighbours read the same). A phase takes as
+many passes as the bank that most distinct words fall into; every pass beyond the first is a conflict.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 from markupsafe import Markup, escape
 
 BANKS, BANK_BYTES, LANES = 32, 4, 32
+WIDEST = 16
+"""Bytes that a lane moves at most."""
 
 CELL, ROW, GAP, LEFT, RIGHT, TOP, BOTTOM = 9, 5, 7, 76, 66, 6, 32
 """Of a drawing: a bank's width, a lane's height, the space between phases, the margins."""
@@ -39,13 +41,17 @@ class Phase:
 
 def phases(addresses: Sequence[int | None], width: int) -> list[Phase]:
     """`addresses`: of the 32 lanes, bytes, None where a lane takes no part; `width`: bytes a lane."""
-    size = LANES if width <= BANK_BYTES else LANES * BANK_BYTES // width
-    found = []
-    for first in range(0, LANES, size):
+    found, first = [], 0
+    while first < LANES:
+        size = LANES if width <= BANK_BYTES else LANES * BANK_BYTES // width
+        half = addresses[first : first + LANES // 2]
+        if width == WIDEST and first % (LANES // 2) == 0 and _neighbours_share(half):
+            size = LANES // 2
         taking = [(lane, at) for lane in range(first, first + size) if (at := addresses[lane]) is not None]
         if taking:
             count = max(1, width // BANK_BYTES)
             found.append(Phase(tuple(lane for lane, _ in taking), tuple((at // BANK_BYTES, count) for _, at in taking)))
+        first += size
     return found
 
 
@@ -77,6 +83,11 @@ def picture(site: Mapping[str, Any], limit: int | None = None) -> Markup:
         parts.append(f'<text x="{x}" y="{bottom + 15}" text-anchor="{anchor}">{name}</text>')
     size = f"{LEFT + BANKS * CELL + RIGHT} {bottom + BOTTOM - 10}"
     return Markup(f'<svg role="img" class="banks" viewBox="0 0 {size}">{"".join(parts)}</svg>')
+
+
+def _neighbours_share(half: Sequence[int | None]) -> bool:
+    """Does every lane need the same as lane ^ 1, or every lane the same as lane ^ 2?"""
+    return any(all(half[lane] == half[lane ^ distance] for lane in range(len(half))) for distance in (1, 2))
 
 
 def _lane(bank: int, count: int, y: int, degree: int) -> str:

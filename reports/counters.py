@@ -22,15 +22,27 @@ COUNTS = {
     "mma issued": ("mma_m", "wmma_mma", "wgmma_mma"),
     "ldmatrix issued": ("ldmatrix",),
     "cp.async issued": ("cp_async_cg", "cp_async_ca"),
-    "bulk tensor copies": ("cp_async_bulk_tensor_load", "cp_async_bulk_tensor_store"),
+    "bulk copies": ("cp_async_bulk_tensor", "cp_async_bulk_load", "cp_async_bulk_store"),
     "shuffles": ("shfl",),
     "waits at a barrier of the block": ("bar_sync",),
     "waits within a warp": ("bar_warp_sync",),
+    "waits at the barrier of the cluster": ("barrier_cluster_wait",),
+    "arrivals at a barrier without a wait": ("bar_arrive", "barrier_cluster_arrive"),
     "waits for cp.async groups": ("cp_async_wait",),
-    "waits on an mbarrier": ("mbarrier_try_wait",),
+    "waits for groups of bulk stores": ("cp_async_bulk_wait",),
+    "waits for groups of wgmma": ("wgmma_wait",),
+    "waits on an mbarrier": ("mbarrier_try_wait", "mbarrier_test_wait"),
     "arrivals on an mbarrier": ("mbarrier_arrive",),
 }
 """Name of a count -> how the mnemonics that it sums begin."""
+
+IN_FLIGHT = {
+    "bytes in flight at a wait for cp.async, of a warp": ("cp_async_wait", "bytes"),
+    "bytes in flight at a wait for bulk stores, of a warp": ("cp_async_bulk_wait", "bytes"),
+    "bytes in flight at a wait on an mbarrier, of a block": ("mbarrier_t", "bytes"),
+    "groups in flight at a wait for wgmma, of a warp": ("wgmma_wait", "groups"),
+}
+"""Name -> how the mnemonics of the waits begin, and what of a site is told: the most at a wait's begin and return."""
 
 PATHS = {
     "global_to_registers": "bytes, global memory to registers",
@@ -127,6 +139,7 @@ def table(which: Counted, parent: Counted | None) -> list[tuple[str, str, str]]:
     counts: list[tuple[str, Callable[[Counted | None], str]]] = [
         *((name, partial(_moved, path=path)) for path, name in PATHS.items()),
         *((name, partial(_issued, starts=starts)) for name, starts in COUNTS.items()),
+        *((name, partial(_in_flight, start=start, unit=unit)) for name, (start, unit) in IN_FLIGHT.items()),
         ("passes over the banks", partial(_on_banks, name="wavefronts")),
         (CONFLICT_LINE, partial(_on_banks, name="bank_conflicts")),
         ("share used of the sectors that lanes touched", _used),
@@ -203,6 +216,13 @@ def _moved(which: Counted | None, path: str) -> str:
 
 def _issued(which: Counted | None, starts: tuple[str, ...]) -> str:
     return _count(_executed(which.totals, starts)) if which else "–"
+
+
+def _in_flight(which: Counted | None, start: str, unit: str) -> str:
+    """At the wait with the most in flight: how much when it began, and when it returned."""
+    waits = [site for site in which.sites if site["mnemonic"].startswith(start)] if which else []
+    told = [(site[f"{unit}_in_flight"], site[f"{unit}_left"]) for site in waits if f"{unit}_in_flight" in site]
+    return " → ".join(map(_count, max(told))) if told else "–"
 
 
 def _on_banks(which: Counted | None, name: str) -> str:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from harness import scorecard, sources, techniques
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS, Ladder, Technique
-from reports import counters, evidence, figures, listing, machines, notes, resources, tuning
+from reports import agreement, counters, evidence, figures, listing, machines, notes, resources, tuning
 from reports.dataset import Dataset, Point, Row, quartiles, tile_slug, why
 from reports.scores import earlier, scored
 from reports.spills import spills
@@ -176,12 +176,14 @@ def counters_of(datasets: Sequence[Dataset], which: Technique, parent: Technique
     """What the CUDA twin did on a CPU, beside its parent on the same problem, and ncu's rows."""
     found = counters.counted(datasets, which.name)
     before = parent and found and counters.counted(datasets, parent.name, Problem.from_dict(found.row["problem"]))
+    profiled = [line for backend in TWINS for line in counters.profiled(datasets, which.name, backend)]
     return {
         "counted": found,
         "parent": before and parent,
         "lines": counters.table(found, before or None) if found else [],
         "pictures": counters.pictures(found) if found else [],
-        "ncu": [line for backend in TWINS for line in counters.profiled(datasets, which.name, backend)],
+        "ncu": profiled,
+        "held": agreement.held(found, [row for row, _ in profiled]),
         "names": counters.NCU,
     }
 

@@ -60,6 +60,46 @@ def test_bytes_by_path() -> None:
     assert "global_to_registers" not in copied
 
 
+def test_fragments_of_wmma_are_bytes() -> None:
+    """16 by 16 elements of 2 or 4 bytes; nobody knows which lane moves which, so there are no banks and no ldmatrix."""
+    sites = count("wmma")
+    moved = {site["mnemonic"]: site for site in sites if site["mnemonic"].startswith(("wmma_load", "wmma_store"))}
+    for name, size in (("wmma_load_a_row", 512), ("wmma_load_b_col", 512), ("wmma_store_d_row", 1024)):
+        assert moved[name]["bytes"] == size * moved[name]["executions"] > 0
+    assert not any("wavefronts" in site for site in moved.values())
+    products = sum(site["executions"] for site in sites if site["mnemonic"].startswith("wmma_mma"))
+    assert ncu_metrics(sites) == {"sm__inst_executed_pipe_tensor_op_hmma.sum": 2 * products}
+
+
+def test_what_is_in_flight_at_a_wait() -> None:
+    """One buffer: each wait is for all that was issued. A ring: what was issued ahead stays in flight."""
+    tile_of_q, tile_of_k = 64 * DEPTH * 2, 128 * DEPTH * 2
+    first, second = of(count("cp_async_pipeline"), "cp_async_wait_group")
+    assert (first["bytes_in_flight"], first["bytes_left"]) == ((tile_of_q + tile_of_k) // WARPS, 0)
+    assert (second["bytes_in_flight"], second["groups_in_flight"], second["groups_left"]) == (tile_of_k // WARPS, 1, 0)
+    for name, left in (("tma_loads", 0), ("mbarrier_ring", tile_of_k)):
+        for_q, for_k, *_ = of(count(name), "mbarrier_try_wait_parity")
+        assert for_q["bytes_in_flight"] > for_k["bytes_in_flight"] > 0
+        assert for_k["bytes_left"] == left, name
+    assert not any("bytes_in_flight" in site for site in count("xor_swizzle"))
+
+
+def test_neighbours_that_share_go_together() -> None:
+    """A row of 16 bytes for half a warp: both quarters in one pass, as an H200 counts them."""
+    shared, apart = (
+        [
+            site
+            for site in of(count("vectorized_loads"), "ld_shared")
+            if (site["example_addresses"][0] == site["example_addresses"][1]) is alike
+        ]
+        for alike in (True, False)
+    )
+    assert shared
+    assert apart
+    assert {site["wavefronts"] / site["executions"] for site in shared} == {2}
+    assert {site["wavefronts"] / site["executions"] for site in apart} == {4}
+
+
 def test_a_quad_fills_half_a_sector() -> None:
     """A fragment's row is four lanes of 4 bytes: 16 of a sector's 32 bytes."""
     stores = of(count("xor_swizzle"), "st_global")

@@ -1,22 +1,30 @@
-"""The CPU computes what the GPU computed: outputs recorded there, of the same sources, differ by fp32 rounding only.
+"""The CPU computes and counts what the GPU did: outputs recorded there, of the same sources, differ by fp32 rounding
+only, and ncu's counts are the CPU's.
 
-`twinkernels check --on gpu --backend cuda --save-outputs reports/recorded/<gpu>/outputs` records them.
+`twinkernels check --on gpu --backend cuda --save-outputs reports/recorded/<gpu>/outputs` records the outputs,
+`twinkernels inspect --ncu` the counts.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from harness import numerics, outputs, reference, techniques, variants
-from harness.problem import Problem
+from harness import counting, numerics, outputs, reference, results, techniques, variants
+from harness.problem import Problem, Tile
 from harness.techniques import TECHNIQUES
 from harness.variants import Case
+from reports import agreement
+from reports.counters import Counted
 
-RECORDED = sorted((Path(__file__).parents[1] / "reports" / "recorded").glob("*/outputs"))
+FOLDER = Path(__file__).parents[1] / "reports" / "recorded"
+RECORDED = sorted(FOLDER.glob("*/outputs"))
 PROBLEM = outputs.PROBLEMS[0]
+EQUAL = ("mma_ldmatrix", "padded_rows", "xor_swizzle")
+"""Only ldmatrix and stores of one kind touch the banks, and nothing else does at the same time."""
 
 
 def case_of(name: str, problem: Problem) -> Case:
@@ -50,6 +58,35 @@ def test_as_on_a_gpu(folder: Path | None, technique: str) -> None:
         assert verdict.passed, f"{problem.slug}: {verdict.reason}"
         compared += 1
     assert compared
+
+
+def counted_by_ncu() -> list[object]:
+    """ncu's rows of the CUDA twins on the CPU's problem, and on its like of head_dim 64."""
+    rows = [row for path in FOLDER.glob("*/ncu.jsonl") for row in results.read(path) if row["kind"] == "counters"]
+    return [
+        pytest.param(
+            row, id=f"{row['technique']}-d{row['problem']['head_dim']}", marks=() if quick else pytest.mark.full
+        )
+        for row in results.newest(rows)
+        if row["backend"] == "cuda" and row["problem"]["seq_q"] == counting.PROBLEM.seq_q
+        for quick in [row["technique"] in EQUAL and row["problem"]["head_dim"] == counting.PROBLEM.head_dim]
+    ]
+
+
+@pytest.mark.parametrize("row", counted_by_ncu())
+def test_counted_as_by_ncu(row: dict[str, Any]) -> None:
+    name, problem = row["technique"], Problem.from_dict(row["problem"])
+    case = Case("test", name, "cuda", problem, Tile.from_dict(row["tile"]))
+    if row["source_sha256"] != variants.source_sha256(case):
+        pytest.skip(f"counted of another version of {name}: inspect --ncu, on a GPU")
+    held = {one.name: one for one in agreement.held(Counted({**row, **counting.count(case)}, "here"), [row])}
+    differing = {name: one.why for name, one in held.items() if one.why}
+    assert agreement.UNEXPLAINED not in differing.values(), differing
+    assert "bank conflicts, by address" not in differing
+    assert "ldmatrix executed" not in differing
+    if name in EQUAL:
+        assert len(held) >= 6
+        assert not differing
 
 
 def test_saved_outputs_come_back_bit_by_bit(tmp_path: Path) -> None:

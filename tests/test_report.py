@@ -12,11 +12,11 @@ from typing import Any
 import matplotlib
 import pytest
 
-from cuda_kernels.cpu_library import totals
+from cuda_kernels.cpu_library import ncu_metrics, totals
 from harness import articles, techniques
 from harness.problem import Problem, Tile
 from harness.techniques import LADDERS, TECHNIQUES
-from reports import banks, build, counters, evidence, figures, notes, resources, tuning
+from reports import agreement, banks, build, counters, evidence, figures, notes, resources, tuning
 from reports.dataset import Dataset
 from reports.loading import load
 from tests import cpu_run
@@ -327,6 +327,8 @@ def test_phases_by_width() -> None:
     assert [len(phase.lanes) for phase in banks.phases(addresses, 4)] == [32]
     assert [len(phase.lanes) for phase in banks.phases(addresses, 8)] == [16, 16]
     assert [len(phase.lanes) for phase in banks.phases([*addresses[:16], *[None] * 16], 16)] == [8, 8]
+    by_two = [16 * (lane // 2) for lane in range(16)] + [16 * lane for lane in range(16)]
+    assert [len(phase.lanes) for phase in banks.phases(by_two, 16)] == [16, 8, 8]
     same_word, one_bank = [0] * 32, [128 * lane for lane in range(32)]
     assert [banks.phases(which, 4)[0].passes for which in (addresses, same_word, one_bank)] == [1, 1, 32]
 
@@ -356,6 +358,28 @@ def test_ncu_stands_beside_the_count(counted: list[Row]) -> None:
     assert steps[1]["ncu"] is None
     ((technique, _, rate, _),) = counters.hit_rates([gpu], ["mma_ldmatrix", "xor_swizzle"])
     assert (technique.name, rate) == ("mma_ldmatrix", 71.0)
+
+
+def test_counts_are_held_against_ncu(counted: list[Row]) -> None:
+    """Line by line, and a difference has its reason or says that it has none."""
+    rows = [{**row, "details": {**row["details"], "ncu": ncu_metrics(row["details"]["sites"])}} for row in counted[1:]]
+    which = counters.counted([Dataset("a CPU", False, [counted[0], *rows], synthetic.hashes())], "mma_ldmatrix")
+    assert which is not None
+    problem, expected = Problem.from_dict(which.row["problem"]), which.row["details"]["ncu"]
+    same = by_ncu("mma_ldmatrix", problem, **expected)
+    same["details"]["totals"] = which.totals
+    assert {one.why for one in agreement.held(which, [same])} == {""}
+    assert [one.cpu for one in agreement.held(which, [same])][:2] == [
+        which.totals["bank_conflicts"],
+        which.totals["wavefronts"],
+    ]
+    other = {f"{agreement.HARDWARE}ld.sum": expected[f"{agreement.HARDWARE}ld.sum"] + 3, agreement.LDMATRIX: 1}
+    differs = by_ncu("mma_ldmatrix", problem, **{**expected, **other})
+    why = {one.name: one.why for one in agreement.held(which, [differs]) if one.why}
+    assert why.pop("bank conflicts of loads, by hardware").startswith("the hardware also counts")
+    assert why == {"ldmatrix executed": agreement.UNEXPLAINED}
+    assert agreement.held(which, [by_ncu("mma_ldmatrix", synthetic.PROBLEMS[0], **expected)]) == []
+    assert agreement.held(None, [same]) == []
 
 
 def test_counters_of_another_version_are_not_shown(counted: list[Row]) -> None:

@@ -32,12 +32,27 @@ bool lanes_touch_global(Path path, uint32_t width) {
   return path == Path::global_to_registers || path == Path::registers_to_global || path == Path::global_to_shared;
 }
 
+// Does every lane of this half warp need the same as lane ^ 1, or every lane the same as lane ^ 2?
+bool neighbours_share(const WarpAccess& access, int first) {
+  const auto share = [&](int distance) {
+    for (int lane = first; lane < first + LANES / 2; ++lane) {
+      const int other = lane ^ distance;
+      if ((access.mask >> lane & 1) != (access.mask >> other & 1) || access.shared[lane] != access.shared[other])
+        return false;
+    }
+    return true;
+  };
+  return share(1) || share(2);
+}
+
 // A warp's access of up to 4 bytes a lane is one pass when no two lanes need different words of one bank; 8 bytes a
-// lane go by half warps, 16 by quarter warps. Returns {passes, passes without a conflict}.
+// lane go by half warps, 16 by quarter warps, of which the two of a half go as one where neighbours share: so an H200
+// counts them. Returns {passes, passes without a conflict}.
 std::pair<int, int> wavefronts(const WarpAccess& access, uint32_t width) {
-  const int group = width <= BANK_BYTES ? LANES : LANES * BANK_BYTES / static_cast<int>(width);
   int passes = 0, least = 0;
-  for (int first = 0; first < LANES; first += group) {
+  for (int first = 0, group; first < LANES; first += group) {
+    group = width <= BANK_BYTES ? LANES : LANES * BANK_BYTES / static_cast<int>(width);
+    if (width == WIDEST_LANE && first % (LANES / 2) == 0 && neighbours_share(access, first)) group = LANES / 2;
     std::vector<uint32_t> words[BANKS];
     size_t most = 0;
     for (int lane = first; lane < first + group; ++lane) {
