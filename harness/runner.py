@@ -151,7 +151,12 @@ class _Run:
                 fresh.append(case)
         progress = self.session.progress
         if self.on == "gpu":
-            self.loader.prebuild(fresh, lambda done, total, label: progress.step("compile", done, total, label))
+            self.loader.prebuild(
+                fresh,
+                lambda done, total, label: progress.step("compile", done, total, label),
+                seconds=self.session.deadlines.load,
+                stop=lambda: self.session.interrupts.requested,
+            )
         for number, case in enumerate(fresh, 1):
             if self.session.interrupts.requested:
                 return

@@ -333,6 +333,7 @@ def status_of(error: BaseException, stage: str) -> str:
         return "unsupported"
     if isinstance(error, torch.OutOfMemoryError):
         return "out_of_memory"
+    # Triton's own passes fail as a RuntimeError.
     if names & {"CompileError", "CompilationError", "PTXASError"} or "PassManager::run failed" in str(error):
         return "compile_error"
     if "AcceleratorError" in names or "CUDA error" in str(error) or getattr(error, "code", None) in STICKY:

@@ -166,7 +166,7 @@ def load(case: Case, on: str) -> FakeVariant:
     return FakeVariant(globals()[name])
 
 
-def prebuild(cases: list[Case], progress: Call) -> None:
+def prebuild(cases: list[Case], progress: Call, *, seconds: float, stop: Call) -> None:
     progress(0, len(cases), "nothing to build")
 
 

@@ -319,6 +319,11 @@ def test_a_tile_that_does_not_fit_is_declined_and_costs_no_process() -> None:
     assert status in worker.HARMLESS
 
 
+def test_a_pass_of_triton_that_fails_is_a_compile_error() -> None:
+    assert worker.status_of(RuntimeError("PassManager::run failed"), "launch") == "compile_error"
+    assert worker.status_of(RuntimeError("something else"), "launch") == "launch_error"
+
+
 def test_a_worker_that_cannot_start_is_nobodys_fault(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"no_such_loader(.|\n)*doctor"):
         Worker({}, "no_such_loader", "cpu", tmp_path / "log", DEADLINES)

@@ -1,0 +1,77 @@
+"""Compilers that hang, die or are no longer wanted cost their own kernel and leave no process behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from harness.variants import prebuilding
+
+ENVIRONMENT = {"A_VARIABLE": "set before anything is imported"}
+
+
+def compiles(name: str) -> str:
+    return f"{name}, {os.environ['A_VARIABLE']}"
+
+
+def fails() -> str:
+    raise RuntimeError("expected a ';'")
+
+
+def crashes() -> str:
+    os.abort()
+
+
+def hangs(folder: Path) -> str:
+    """Starts a compiler that sleeps, and waits for it."""
+    compiler = subprocess.Popen(["sleep", "600"])
+    (folder / str(compiler.pid)).touch()
+    compiler.wait()
+    return "never"
+
+
+def gone(folder: Path) -> bool:
+    """Whether every compiler that was started has ended, within a few seconds."""
+    pids = [file.name for file in folder.iterdir()]
+    end = time.monotonic() + 5
+    while any(_runs(pid) for pid in pids) and time.monotonic() < end:
+        time.sleep(0.05)
+    return bool(pids) and not any(_runs(pid) for pid in pids)
+
+
+def _runs(pid: str) -> bool:
+    status = Path("/proc", pid, "stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_each_failure_costs_its_own_kernel(tmp_path: Path) -> None:
+    good = [(compiles, (name,)) for name in "abcd"]
+    jobs = [(hangs, (tmp_path,)), (crashes, ()), *good, (fails, ())]
+    answers = list(prebuilding.in_processes(jobs, ENVIRONMENT, seconds=8, stop=lambda: False))
+    assert Counter(answers) == {None: 3, **{f"{name}, {ENVIRONMENT['A_VARIABLE']}": 1 for name in "abcd"}}
+    assert gone(tmp_path)
+
+
+def test_a_request_to_stop_is_seen_while_a_compiler_hangs(tmp_path: Path) -> None:
+    jobs = [(hangs, (tmp_path,))] * 3
+    answers = prebuilding.in_processes(jobs, ENVIRONMENT, seconds=600, stop=lambda: any(tmp_path.iterdir()))
+    assert list(answers) == []
+    assert gone(tmp_path)
+
+
+def test_an_exception_leaves_no_compiler_behind(tmp_path: Path) -> None:
+    jobs = [(hangs, (tmp_path,))]
+
+    def interrupt() -> bool:
+        if any(tmp_path.iterdir()):
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        list(prebuilding.in_processes(jobs, ENVIRONMENT, seconds=600, stop=interrupt))
+    assert gone(tmp_path)
