@@ -105,7 +105,7 @@ class Sampler:
             self._samples.append((self._now(), source.sm_mhz(), source.power_w(), source.throttle()))
             self._stopped.wait(self._period)
 
-    def near_power_cap(self, share: float = 0.5) -> bool:
+    def near_power_cap(self, share: float = 0.6) -> bool:
         """Whether the card now draws more than `share` of its power limit. False when unknown."""
         power = self._source.power_w() if self._source else None
         limit = self._source.power_limit_w() if self._source else None

@@ -242,12 +242,12 @@ def _sample(
 
 
 def _cool(sampler: clocks.Sampler, stopwatch: Stopwatch, *, busy: float) -> None:
-    """Rests three times as long as the card was busy, and on while it draws more than half of its power limit: at most
-    LONGEST_REST for the one and as long again for the other.
+    """Rests three times as long as the card was busy, and on while it is near its power cap: at most LONGEST_REST for
+    the one and as long again for the other.
 
     The rests are most of a group's time and are what keeps an H200 within one step of its highest clock, 1980 MHz.
-    NVML's power is an average over a second. A quarter of the time busy it stays below half of the limit, so that this
-    waits only after what came before the group.
+    NVML's power is an average over a second: busy a quarter of the time a card is seldom near its cap, so that the
+    second rest is mostly for what came before the group.
     """
     stopwatch.sleep(min(3 * busy, LONGEST_REST))
     waited = 0.0
