@@ -308,7 +308,7 @@ TECHNIQUES = (
     Technique(
         "asymmetric_kv_buffers",
         "ampere",
-        "K double-buffered, V single-buffered, Q in registers and its shared memory reused",
+        "K double-buffered, V single-buffered, Q in registers and its shared memory reused (head_dim 128: tile too)",
         builds_on=("batched_m_tiles",),
         tile={64: Tile(128, 64), 128: Tile(64, 64)},
         limits=(
@@ -415,7 +415,7 @@ TECHNIQUES = (
     Technique(
         "two_ctas_per_sm",
         "tma",
-        "four math warps and at most 113 KB: one block's softmax over the other's mma",
+        "K and V by TMA into rings of buffers: no barrier of the whole block in the loop; two blocks fit, as before",
         builds_on=("lean_instructions", "mbarrier_ring"),
         tile={64: Tile(128, 128, 2), 128: Tile(128, 64, 2), 256: Tile(64, 32, 2)},
         grid={

@@ -59,14 +59,11 @@ class Matrix:
     lines: list[tuple[Technique, dict[Cell, Judged], Judged]]
     distributions: list[str]
     lengths: list[str]
+    gated: int
+    """Cells of the grid in which this checkout's kernels have a verdict, declined ones among them. Other runs may have
+    gated further problems."""
     cells_in_all: int | None
     """Cells of the experiment's whole grid, one per technique and problem; None on a CPU, which has another grid."""
-
-    @property
-    def gated(self) -> int:
-        """Cells of this checkout's kernels that have a verdict, `declined` among them."""
-        current = [whole for *_, whole in self.lines if not whole.earlier]
-        return sum(whole.passed + whole.declined + len(whole.failed) for whole in current)
 
     @property
     def earlier(self) -> bool:
@@ -196,6 +193,7 @@ def _matrix(data: Dataset, experiment: str, backend: str, rows: Sequence[Row]) -
         one.add(row)
         lengths[f"{problem.seq_q}×{problem.seq_kv}, heads {problem.heads}/{problem.heads_kv}"] = None
     grid = importlib.import_module(f"experiments.{experiment}").EXPERIMENT
+    asked = {problem.slug for problem in grid.problems}
     return Matrix(
         experiment,
         data.provenance(rows),
@@ -208,6 +206,7 @@ def _matrix(data: Dataset, experiment: str, backend: str, rows: Sequence[Row]) -
         ],
         sorted({name for one in whole.values() for name in one.distributions}),
         sorted(lengths),
+        sum(scorecard.is_current(row, data.hashes) and scorecard.slug(row) in asked for row in rows),
         len(grid.problems) * len(grid.techniques) if all(row["on"] == "gpu" for row in rows) else None,
     )
 

@@ -140,8 +140,9 @@ def technique(data: Dataset | None, datasets: Sequence[Dataset], which: Techniqu
         "machines": [],
         "tuned": [],
     }
-    context["code"] = code_tables(datasets, which)
-    inspected = {backend for table in context["code"] for backend in table["columns"]}
+    tables = code_tables(datasets, which)
+    context["code"] = {dim: [table for table in tables if table["head_dim"] == dim] for dim in _dims(tables)}
+    inspected = {backend for table in tables for backend in table["columns"]}
     context["uninspected"] = [backend for backend in ("cuda", "triton") if backend not in inspected]
     context["counters"] = counters_of(datasets, which, parent)
     context["hit_rates"] = resources.hit_rates(datasets) if which.name in resources.L2_ORDERS else []
@@ -271,7 +272,12 @@ def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str,
         names = {name for count in counts for name in count if count[name]}
         table["census"] = sorted(names, key=lambda n: (CENSUS_FIRST.index(n) if n in CENSUS_FIRST else 99, n))
     order = LADDERS[which.ladder].archs
-    return sorted(tables.values(), key=lambda t: (order.index(t["arch"]) if t["arch"] in order else 9, -t["head_dim"]))
+    return sorted(tables.values(), key=lambda t: order.index(t["arch"]) if t["arch"] in order else 9)
+
+
+def _dims(tables: Iterable[dict[str, Any]]) -> list[int]:
+    """Head dimensions that were compiled for: that of the headline first, then from the smallest."""
+    return sorted({table["head_dim"] for table in tables}, key=lambda dim: (dim != resources.HEAD_DIM, dim))
 
 
 def numerics_table(data: Dataset, which: Technique) -> dict[str, Any] | None:

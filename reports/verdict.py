@@ -163,7 +163,7 @@ def _language(
     for problem, point in zip(problems, points, strict=True):
         if point.kind == "hole":
             again = data.point(experiment, problem, language.program, backend) if language.program else None
-            reason = f"as {language.program}" if again and again.reason == point.reason else point.reason
+            reason = f"no number, as {language.program}" if again and again.reason == point.reason else point.reason
             cell = f"d={problem.head_dim} {'causal' if problem.causal else 'full'}"
             cells.setdefault(reason, []).append(cell)
     language.holes = [

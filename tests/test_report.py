@@ -166,7 +166,7 @@ def test_technique_page_has_sources_diff_code_and_numerics(pages: dict[str, str]
         assert words in text
     assert 'class="gi"' in text  # an added line of a diff
     for arch in techniques.LADDERS["ampere"].archs:
-        assert f"{arch}, head_dim 128" in text
+        assert text.index(f"{arch}, head_dim 128") < text.index(f"{arch}, head_dim 64")
     for words in (*synthetic.DISTRIBUTIONS, "registers", "LDSM.T", "580.159.04", "Prediction"):
         assert words in text
 
@@ -489,6 +489,9 @@ def test_the_gate_by_technique_and_cell() -> None:
     assert (whole.passed, len(whole.failed), cells[cell].worst) == (1, 1, float("inf"))
     assert (lines["lean_instructions"][1].declined, lines["lean_instructions"][1].passed) == (1, 0)
     assert (matrix.gated, matrix.cells_in_all, matrix.earlier) == (5, 48 * len(TECHNIQUES), False)
+    beside = gate("scalar", Problem.square(1, 2, 256, 64, dtype="fp16"))
+    (matrix,) = evidence.matrices([dataset([synthetic.ENVIRONMENT, *gates(), beside])])
+    assert matrix.gated == 5  # the grid has no such problem
     (matrix,) = evidence.matrices([Dataset("NVIDIA H200", True, gates(), {})])  # of another version: shown, not counted
     assert (matrix.gated, matrix.earlier) == (0, True)
 
@@ -528,7 +531,9 @@ def test_notes_have_their_parts_and_type_no_numbers() -> None:
     assert {path.stem for path in found} <= {technique.name for technique in TECHNIQUES}
     for path in found:
         text = path.read_text()
-        assert re.findall(r"^### (\w+)", text, flags=re.MULTILINE) == ["Prediction", "Outcome", "Explanation"], path
+        parts = re.findall(r"^### (\w+)", text, flags=re.MULTILINE)
+        assert parts[:3] == ["Prediction", "Outcome", "Explanation"], path
+        assert parts[3:] in ([], ["Spills"]), path
         typed = re.sub(r"\{\{.*?\}\}", "", text, flags=re.DOTALL)
         assert not re.search(r"\d\s*(?:TFLOPS|%|×|x\b|ms\b|us\b|µs\b)", typed), path
 
@@ -537,6 +542,28 @@ def test_every_note_renders(data: Dataset) -> None:
     for technique in TECHNIQUES:
         text = notes.render(technique.name, data) or "TFLOPS"
         assert "TFLOPS" in text or "not measured" in text
+
+
+def test_a_note_tells_tiles_gates_and_counters(tmp_path: Path, data: Dataset) -> None:
+    problem, sha = synthetic.PROBLEMS[0], synthetic.sha("xor_swizzle", "cuda", "earlier")
+    wrong = gate("xor_swizzle", problem, status="wrong", check="not_repeatable", source_sha256=sha)
+    tile = techniques.reference_tile(techniques.get("xor_swizzle"), 128)
+    judged = [row | {"tile": tile.to_dict()} for row in (gate("xor_swizzle", problem), wrong)]
+    counts = by_ncu("xor_swizzle", problem, **{counters.HIT_RATE: 88.3, resources.DRAM_READ: 1.2345e9})
+    functions = notes.references(dataset([*synthetic.rows(), *judged, counts]))
+    kernel = ("xor_swizzle", "cuda", problem.slug)
+    assert functions["gate"](*kernel, tile.slug) == "passed"
+    assert functions["gate"](*kernel, tile.slug, earlier=True) == "wrong (not_repeatable)"
+    assert functions["ncu"]("xor_swizzle", problem.slug, "hit_rate") == "88%"
+    assert functions["ncu"]("xor_swizzle", problem.slug, "read") == "1,234 MB"
+    assert functions["ncu"]("scalar", problem.slug, "read") == notes.NOT_MEASURED
+    assert functions["gain_at"](*kernel, tile.slug, "ladder") == "1.61×"
+    tuned = ("cp_async_pipeline", "triton", problem.slug)
+    assert functions["best"](*tuned).endswith(" TFLOPS at 128x64-s3-w8")
+    assert functions["best"](*kernel) == notes.NOT_MEASURED
+    assert functions["tried"](*tuned, "128x32-s2-w8") == "274 TFLOPS"
+    with pytest.raises(ValueError, match="expected a slug"):
+        functions["tried"](*tuned, "128-32-2-8")
 
 
 def test_a_note_resolves_references_and_admits_holes(tmp_path: Path, data: Dataset) -> None:
