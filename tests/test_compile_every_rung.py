@@ -1,4 +1,4 @@
-"""Every rung compiles in both languages: all heads and masks on the measured architecture, one problem on the others."""
+"""Every rung compiles in both languages: every head_dim and mask for the recorded GPU, one problem for the others."""
 
 from __future__ import annotations
 
