@@ -25,11 +25,13 @@ class Spill:
 
 
 def spills(datasets: Sequence[Dataset], technique: Technique) -> list[Spill]:
-    """What this checkout's twins spill, at the reference tile first; nothing of a build that spills nothing."""
+    """What this checkout's twins spill on the ladder's architectures, at the reference tile first; nothing of a build
+    that spills nothing."""
+    archs = LADDERS[technique.ladder].archs
     builds: dict[tuple[str, str, int, bool, str], list[Row]] = {}
     for data in datasets:
         for row in data.newest:
-            if row.get("technique") == technique.name and row["backend"] in TWINS and _is_read(row, data):
+            if row.get("technique") == technique.name and row.get("arch") in archs and _is_read(row, data):
                 problem = row["problem"]
                 build = (row["backend"], row["arch"], problem["head_dim"], problem["causal"], tile_slug(row))
                 builds.setdefault(build, []).append(row)
@@ -38,7 +40,6 @@ def spills(datasets: Sequence[Dataset], technique: Technique) -> list[Spill]:
         counts = [row["code"]["spill_bytes"] for row in rows]
         if any(counts):
             found.append(Spill(*build, scorecard.is_reference_tile(rows[0]), min(counts), max(counts)))
-    archs = LADDERS[technique.ladder].archs
     return sorted(
         found,
         key=lambda one: (

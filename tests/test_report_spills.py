@@ -12,6 +12,7 @@ from reports import notes
 from reports.dataset import Dataset
 from reports.drawing import LABELS
 from reports.loading import load
+from reports.resources import ARCH
 from reports.spills import Spill, spills
 
 RECORDED = notes.ROOT.parent / "recorded"
@@ -32,7 +33,8 @@ def explanations(note: str) -> list[str]:
 
 
 def explained(spill: Spill, note: str) -> bool:
-    """Whether an item is about this language and head dimension, and about other tiles where it is at one."""
+    """Whether an item is about this language and head dimension, and names the architecture and other tiles where the
+    spill is there."""
     for item in explanations(note):
         heads = re.findall(
             r"((?:CUDA|Triton native|Triton)(?: and (?:Triton native|Triton))?), head_dim ([\d, and]+)", item
@@ -41,7 +43,9 @@ def explained(spill: Spill, note: str) -> bool:
             LABELS[spill.backend] in languages.split(" and ") and str(spill.head_dim) in re.findall(r"\d+", dims)
             for languages, dims in heads
         )
-        if about and (spill.reference or "tile" in item):
+        archs = re.findall(r"sm_\w+", item.partition(":")[0]) or [ARCH]
+        here = spill.arch in archs or "every architecture" in item
+        if about and here and (spill.reference or "tile" in item):
             return True
     return False
 
@@ -55,8 +59,8 @@ def test_every_recorded_spill_is_explained(technique: Technique, datasets: list[
 
 
 def test_an_item_explains_what_it_opens_with() -> None:
-    def spill(backend: str, head_dim: int, reference: bool = True) -> Spill:
-        return Spill(backend, "sm_90a", head_dim, False, "64x64-s1-w4", reference, 8, 8)
+    def spill(backend: str, head_dim: int, reference: bool = True, arch: str = "sm_90a") -> Spill:
+        return Spill(backend, arch, head_dim, False, "64x64-s1-w4", reference, 8, 8)
 
     note = "### Spills\n\n- CUDA, head_dim 64 and 128: two\n  values.\n"
     note += "- Triton and Triton native, head_dim 128: at other tiles.\n"
@@ -66,4 +70,6 @@ def test_an_item_explains_what_it_opens_with() -> None:
     assert not explained(spill("cuda", 64, reference=False), note)
     assert explained(spill("triton_native", 128, reference=False), note)
     assert not explained(spill("triton", 64), note)
+    assert not explained(spill("cuda", 64, arch="sm_80"), note)
+    assert explained(spill("cuda", 64, arch="sm_80"), note.replace(" and 128:", ", on sm_80:"))
     assert not explained(spill("cuda", 64), note.replace("### Spills", "### Explanation"))
