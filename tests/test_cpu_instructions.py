@@ -22,6 +22,7 @@ from cuda_kernels.cpu_library import Library
 
 KERNELS = Path(__file__).parent / "cpu_kernels"
 SEEDS = (0, 1, 2, 3)
+BUGS = re.findall(r"[A-Z_]+(?=,)", (KERNELS / "arguments.cuh").read_text().partition("enum Bug {")[2])
 TYPES = {"__half": torch.float16, "__nv_bfloat16": torch.bfloat16, "__nv_fp8_e4m3": torch.float8_e4m3fn}
 
 
@@ -64,24 +65,25 @@ def launch(
     device: str = "cpu",
     bug: str = "NONE",
     seed: int = 0,
+    os_threads: int = 0,
     **defines: object,
 ) -> str:
     """Runs a kernel of this folder and returns its diagnosis. Tensors come with "in", "out" or "scratch"."""
-    constants = {"PLANTED": bug, **defines}
     placed = [tensor.to(device) for tensor, _ in tensors]
     arguments = Arguments()
     arguments.tensors[: len(tensors)] = [tensor.data_ptr() for tensor in placed]
     arguments.values[: len(values)] = values
     if device == "cuda":
-        code = gpu_library(kernel, constants).launch(ctypes.byref(arguments), None)
+        code = gpu_library(kernel, defines).launch(ctypes.byref(arguments), None)
         assert code == 0, torch.cuda.CudaError(code)
         torch.cuda.synchronize()
         for (tensor, use), result in zip(tensors, placed, strict=True):
             if use != "in":
                 tensor.copy_(result)
         return ""
-    library = Library(cpu_build.build(KERNELS / f"{kernel}.cu", constants, include=(KERNELS,)))
-    library.configure(seed=seed)
+    library = Library(cpu_build.build(KERNELS / f"{kernel}.cu", defines, include=(KERNELS,)))
+    library.handle.plant(BUGS.index(bug))
+    library.configure(seed=seed, os_threads=os_threads)
     library.forget()
     for number, (tensor, use) in enumerate(tensors):
         library.watch(
@@ -103,17 +105,24 @@ def names(diagnosis: str) -> list[str]:
 
 
 def product(
-    type_name: str = "__half", columns: int = 64, swizzle: str = "bytes_128", transpose: int = 0, rs: int = 0, **rest
+    type_name: str = "__half",
+    columns: int = 64,
+    swizzle: str = "bytes_128",
+    transpose: int = 0,
+    rs: int = 0,
+    depth: int = 64,
+    **rest,
 ):
     generator = torch.Generator().manual_seed(0)
-    a = torch.randn(64, 64, generator=generator).to(TYPES[type_name])
-    b = torch.randn(*((64, columns) if transpose else (columns, 64)), generator=generator).to(TYPES[type_name])
+    a = torch.randn(64, depth, generator=generator).to(TYPES[type_name])
+    b = torch.randn(*((depth, columns) if transpose else (columns, depth)), generator=generator).to(TYPES[type_name])
     d = torch.full((64, columns), torch.nan)
     said = launch(
         "wgmma_product",
         [(a, "in"), (b, "in"), (d, "out")],
         TYPE=type_name,
         COLUMNS=columns,
+        DEPTH=depth,
         SWIZZLE=f"Swizzle::{swizzle}",
         B_TRANSPOSED=transpose,
         A_IN_REGISTERS=rs,
@@ -124,23 +133,24 @@ def product(
 
 
 @pytest.mark.parametrize(
-    ("type_name", "columns", "swizzle", "transpose", "rs"),
+    ("type_name", "columns", "swizzle", "transpose", "rs", "depth"),
     [
-        ("__half", 64, "bytes_128", 0, 0),
-        ("__half", 128, "bytes_128", 1, 0),
-        ("__nv_bfloat16", 256, "bytes_128", 1, 1),
-        ("__nv_bfloat16", 80, "bytes_64", 0, 1),
-        ("__half", 64, "bytes_64", 1, 0),
-        ("__half", 96, "bytes_32", 0, 0),
-        ("__half", 32, "bytes_32", 1, 0),
-        ("__half", 64, "none", 0, 0),
-        ("__half", 64, "none", 1, 0),
-        ("__nv_fp8_e4m3", 128, "bytes_64", 0, 0),
-        ("__nv_fp8_e4m3", 64, "bytes_32", 0, 1),
+        ("__half", 64, "bytes_128", 0, 0, 64),
+        ("__half", 128, "bytes_128", 1, 0, 64),
+        ("__nv_bfloat16", 256, "bytes_128", 1, 1, 64),
+        ("__nv_bfloat16", 80, "bytes_64", 0, 1, 64),
+        ("__half", 64, "bytes_64", 1, 0, 64),
+        ("__half", 96, "bytes_32", 0, 0, 64),
+        ("__half", 32, "bytes_32", 1, 0, 64),
+        ("__half", 64, "none", 0, 0, 64),
+        ("__half", 64, "none", 1, 0, 64),
+        ("__nv_fp8_e4m3", 64, "bytes_128", 0, 0, 128),
+        ("__nv_fp8_e4m3", 128, "bytes_64", 0, 0, 64),
+        ("__nv_fp8_e4m3", 64, "bytes_32", 0, 1, 64),
     ],
 )
-def test_wgmma(type_name: str, columns: int, swizzle: str, transpose: int, rs: int, device: str) -> None:
-    said, d, expected = product(type_name, columns, swizzle, transpose, rs, device=device)
+def test_wgmma(type_name: str, columns: int, swizzle: str, transpose: int, rs: int, depth: int, device: str) -> None:
+    said, d, expected = product(type_name, columns, swizzle, transpose, rs, depth, device=device)
     assert said == ""
     # The hardware cuts the products of fp8 to 13 fractional bits below the largest one before it adds them.
     coarse = device == "cuda" and type_name == "__nv_fp8_e4m3"
@@ -156,11 +166,32 @@ def test_wgmma(type_name: str, columns: int, swizzle: str, transpose: int, rs: i
         ("MISSING_INIT_FENCE", "missing_proxy_fence"),
         ("MISSING_COMMIT", "wgmma_in_flight"),
         ("EARLY_READ", "wgmma_accumulator_read"),
+        ("EARLY_MAX", "wgmma_accumulator_read"),
+        ("EARLY_SHUFFLE", "wgmma_accumulator_read"),
+        ("EARLY_STORE", "wgmma_accumulator_read"),
+        ("EARLY_STAGING", "wgmma_accumulator_read"),
         ("EARLY_WRITE", "wgmma_accumulator_written"),
+        ("EARLY_SCALE", "wgmma_accumulator_written"),
+        ("OTHER_DESCRIPTOR", "divergence"),
+        ("OTHER_SCALE", "divergence"),
+        ("UNORDERED_LANES", "race"),
+        ("HIDDEN_READ", "missing_proxy_fence"),
     ],
 )
 def test_wgmma_bug(bug: str, name: str) -> None:
-    assert name in names(product(bug=bug)[0])
+    said = product(bug=bug)[0]
+    assert name in names(said)
+    places = re.findall(r"[\w.]+:\d+(?= \w+, block)", said)
+    assert all(place.startswith("wgmma_product.cu") for place in places), said
+    if name == "wgmma_accumulator_read":
+        assert "in flight: wgmma_product.cu" in said
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_wgmma_after_a_lane_that_fenced_more_often(seed: int) -> None:
+    said, d, expected = product(bug="FENCED_WRITE", seed=seed)
+    assert said == ""
+    torch.testing.assert_close(d.double(), expected, rtol=1e-4, atol=1e-3)
 
 
 def test_wgmma_wrong_descriptor_stride() -> None:
@@ -210,6 +241,53 @@ def test_ring_bug(bug: str, name: str) -> None:
     assert name in found
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_barrier_of_the_block_with_its_count(seed: int) -> None:
+    said, out, given = ring(bug="COUNTED_BARRIER", seed=seed)
+    assert said == ""
+    assert torch.equal(out, 2 * given)
+
+
+@pytest.mark.parametrize(("x", "y"), [(0, 0), (-2, 0), (-5, -3), (30, 9), (37, -8), (50, 0)])
+@pytest.mark.parametrize(("swizzle", "columns"), [("none", 32), ("bytes_32", 8), ("bytes_64", 16), ("bytes_128", 32)])
+def test_boxes_over_the_edges(x: int, y: int, swizzle: str, columns: int, device: str) -> None:
+    """Zeros are read and nothing is written outside the tensor, on every side."""
+    given = torch.arange(1.0, 1.0 + 12 * 40).reshape(12, 40)
+    out, seen = torch.zeros(12, 40), torch.full((8, columns), torch.nan)
+    tensors = [(given, "in"), (out, "scratch"), (seen, "out")]
+    swizzled = {"COLUMNS": columns, "SWIZZLE": f"Swizzle::{swizzle}"}
+    assert launch("tma_boxes", tensors, [x, y, 40, 12], device=device, **swizzled) == ""
+    around = torch.nn.functional.pad(given, (64, 64, 64, 64))
+    assert torch.equal(seen, around[64 + y : 72 + y, 64 + x : 64 + x + columns])
+    inside = torch.zeros_like(around)
+    inside[64 + y : 72 + y, 64 + x : 64 + x + columns] = seen
+    assert torch.equal(out, inside[64:76, 64:104])
+
+
+def plain_copies(**rest) -> tuple[str, Tensor, Tensor, Tensor]:
+    given, out, told = torch.arange(256.0).reshape(2, 1, 128), torch.full((2, 2, 128), torch.nan), torch.zeros(2, 2)
+    return launch("plain_copies", [(given, "in"), (out, "scratch"), (told, "out")], **rest), given, out, told
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_plain_copies(seed: int, device: str) -> None:
+    said, given, out, told = plain_copies(seed=seed, device=device)
+    assert said == ""
+    assert torch.equal(out, given.expand(2, 2, 128))
+    assert told.tolist() == [[0, 2], [128, 2]]
+
+
+def test_a_store_that_was_only_read_is_not_yet_written() -> None:
+    said, given, out, told = plain_copies(bug="EARLY_READ")
+    assert said == ""
+    assert torch.equal(out, given.expand(2, 2, 128))
+    assert told[:, 0].isnan().all()
+
+
+def test_return_with_cp_async_in_flight() -> None:
+    assert names(plain_copies(bug="MISSING_WAIT")[0]) == ["copy_in_flight"]
+
+
 def exchange(**rest) -> tuple[str, Tensor, Tensor]:
     given, out = torch.arange(256.0).reshape(2, 128), torch.full((2, 128), torch.nan)
     return launch("cluster_exchange", [(given, "in"), (out, "out")], **rest), out, given
@@ -228,15 +306,20 @@ def test_cluster(seed: int, device: str) -> None:
         ("MISSING_BARRIER", "mbarrier_not_initialized"),
         ("MISSING_ARRIVAL", "deadlock"),
         ("EARLY_RETURN", "cluster_block_returned"),
+        ("MULTICAST_BEYOND", "bad_operand"),
+        ("MULTICAST_TO_NOBODY", "bad_operand"),
+        ("PLAIN_STORE", "bad_operand"),
+        ("PLAIN_ARRIVAL", "bad_operand"),
+        ("REMOTE_WAIT", "bad_operand"),
     ],
 )
 def test_cluster_bug(bug: str, name: str) -> None:
     assert name in [said for seed in SEEDS for said in names(exchange(bug=bug, seed=seed)[0])]
 
 
-def roles(**rest) -> tuple[str, Tensor]:
+def roles(blocks: int = 1, **rest) -> tuple[str, Tensor]:
     out = torch.zeros(16, dtype=torch.int32)
-    return launch("warpgroup_roles", [(out, "out")], **rest), out
+    return launch("warpgroup_roles", [(out, "out")], BLOCKS=blocks, **rest), out
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -247,15 +330,17 @@ def test_named_barriers_and_registers(seed: int, device: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bug", "name"),
+    ("bug", "blocks", "name"),
     [
-        ("MISSING_BARRIER", "race"),
-        ("MISSING_ARRIVAL", "deadlock"),
-        ("TOO_MANY_REGISTERS", "register_pool_exhausted"),
+        ("MISSING_BARRIER", 1, "race"),
+        ("MISSING_ARRIVAL", 1, "deadlock"),
+        ("TOO_MANY_REGISTERS", 1, "register_pool_exhausted"),
+        ("NONE", 2, "register_pool_exhausted"),
+        ("ONE_WARP_ALONE", 1, "divergence"),
     ],
 )
-def test_named_barriers_and_registers_bug(bug: str, name: str) -> None:
-    assert name in names(roles(bug=bug)[0])
+def test_named_barriers_and_registers_bug(bug: str, blocks: int, name: str) -> None:
+    assert name in names(roles(blocks, bug=bug)[0])
 
 
 @pytest.mark.parametrize("type_name", ["__half", "__nv_bfloat16"])

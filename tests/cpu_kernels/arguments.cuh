@@ -1,4 +1,4 @@
-// What tests/test_cpu_instructions.py gives to every kernel of this folder, and the bug that a build plants into it.
+// What tests/test_cpu_instructions.py gives to every kernel of this folder, and the bug that it plants into it.
 #pragma once
 
 #include <cstdint>
@@ -32,5 +32,29 @@ enum Bug {
   EARLY_RETURN,
   TOO_MANY_REGISTERS,
   WRONG_COUNT,
+  EARLY_SCALE,
+  EARLY_MAX,
+  EARLY_SHUFFLE,
+  EARLY_STORE,
+  EARLY_STAGING,
+  OTHER_DESCRIPTOR,
+  OTHER_SCALE,
+  UNORDERED_LANES,
+  HIDDEN_READ,
+  ONE_WARP_ALONE,
+  MULTICAST_BEYOND,
+  MULTICAST_TO_NOBODY,
+  PLAIN_STORE,
+  PLAIN_ARRIVAL,
+  REMOTE_WAIT,
+  NOTHING_SET,
+  // No bugs:
+  FENCED_WRITE,
+  COUNTED_BARRIER,
 };
-constexpr Bug BUG = PLANTED;
+#ifdef __CUDACC__
+constexpr Bug BUG = NONE;
+#else
+inline Bug BUG = NONE;  // one build has them all
+EXPORT void plant(int bug) { BUG = static_cast<Bug>(bug); }
+#endif

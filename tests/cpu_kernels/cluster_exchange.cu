@@ -31,14 +31,18 @@ KERNEL(THREADS, 1) cluster_exchange(const GRID_CONSTANT Params params) {
   }
   if (tid_x() == 0) {
     mbarrier_arrive_expect_tx(full, 2 * HALF * 4);
-    cp_async_bulk_tensor_load_multicast(tile + rank * HALF * 4, params.in, {0, rank}, full, 3);
+    const int blocks = BUG == MULTICAST_BEYOND ? 7 : BUG == MULTICAST_TO_NOBODY ? 0 : 3;
+    cp_async_bulk_tensor_load_multicast(tile + rank * HALF * 4, params.in, {0, rank}, full, blocks);
   }
   while (!mbarrier_try_wait_parity(full, 0)) {
   }
   const float mine = ld_shared<float>(tile + (rank * HALF + tid_x()) * 4);
   st_shared_cluster(mapa(own + tid_x() * 4, other), mine);
+  if (BUG == PLAIN_STORE) st_shared(mapa(own + tid_x() * 4, other), mine);
   bar_sync();
+  if (BUG == PLAIN_ARRIVAL) mbarrier_arrive(mapa(done, other));
   if (tid_x() == 0 && BUG != MISSING_ARRIVAL) mbarrier_arrive_cluster(mapa(done, other));
+  if (BUG == REMOTE_WAIT) mbarrier_try_wait_parity_cluster(mapa(done, other), 0);
   while (!mbarrier_try_wait_parity_cluster(done, 0)) {
   }
   st_global(params.out + rank * HALF + tid_x(), ld_shared<float>(own + tid_x() * 4) + mine);

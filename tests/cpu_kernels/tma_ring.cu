@@ -26,7 +26,10 @@ KERNEL(THREADS, 1) tma_ring(const GRID_CONSTANT Params params) {
     for (int i = 0; i < STAGES; ++i) mbarrier_init(full + i * 8, 1), mbarrier_init(empty + i * 8, CONSUMERS / 32);
     if (BUG != MISSING_INIT_FENCE) fence_mbarrier_init();
   }
-  if (BUG != MISSING_BARRIER) bar_sync();
+  if (BUG == COUNTED_BARRIER && warp == 2)
+    bar_sync(0, THREADS);
+  else if (BUG != MISSING_BARRIER)
+    bar_sync();
 
   if (warp == CONSUMERS / 32) {  // producer
     if (!elect_sync()) return;

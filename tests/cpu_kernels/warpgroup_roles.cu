@@ -13,10 +13,13 @@ struct Params {
   int* out;
 };
 
-KERNEL(THREADS, 1) warpgroup_roles(const Params params) {
+KERNEL(THREADS, BLOCKS) warpgroup_roles(const Params params) {
   const int role = tid_x() / GROUP;
   if (role == 0) {
-    setmaxnreg_dec<BUG == TOO_MANY_REGISTERS ? 40 : 24>();
+    if (BUG == TOO_MANY_REGISTERS)
+      setmaxnreg_dec<40>();
+    else
+      setmaxnreg_dec<24>();
     return;
   }
   setmaxnreg_inc<240>();
@@ -33,6 +36,7 @@ KERNEL(THREADS, 1) warpgroup_roles(const Params params) {
     }
     if (BUG != MISSING_BARRIER && (role == 1 || i + 1 < turns)) bar_arrive(3 - role, 2 * GROUP);
   }
+  if (BUG == ONE_WARP_ALONE && tid_x() % GROUP < 32) setmaxnreg_dec<232>();
   if (BUG != MISSING_BARRIER) bar_sync(3, 2 * GROUP);
   if (tid_x() - GROUP < 2 * TURNS) st_global(params.out + tid_x() - GROUP, ld_shared<int>(log + (tid_x() - GROUP) * 4));
 }

@@ -1,4 +1,4 @@
-// d (64 x N, fp32) = a (64 x 64) * b: one warpgroup, both operands by TMA. b is (N x 64), or (64 x N) when
+// d (64 x N, fp32) = a (64 x DEPTH) * b: one warpgroup, both operands by TMA. b is (N x DEPTH), or (DEPTH x N) when
 // B_TRANSPOSED.
 #include <arguments.cuh>
 #include <ptx/barrier.cuh>
@@ -7,12 +7,13 @@
 #include <ptx/ldmatrix.cuh>
 #include <ptx/math.cuh>
 #include <ptx/mbarrier.cuh>
+#include <ptx/shfl.cuh>
 #include <ptx/tma.cuh>
 #include <ptx/wgmma.cuh>
 
 namespace {
 
-constexpr int M = 64, N = COLUMNS, K = 64, THREADS = 128;
+constexpr int M = 64, N = COLUMNS, K = DEPTH, THREADS = 128;
 constexpr int BYTES = sizeof(TYPE), K_STEP = 32 / BYTES;             // elements of k of one instruction
 constexpr int SLAB = 16 * (1 << static_cast<int>(SWIZZLE)) / BYTES;  // elements of a row of a swizzle's pattern
 constexpr int SLAB_BYTES = SLAB * BYTES;
@@ -30,7 +31,8 @@ DEVICE void load(uint32_t smem, const TensorMap& map, int rows, int columns, uin
 
 KERNEL(THREADS, 1) wgmma_product(const GRID_CONSTANT Params params) {
   const uint32_t full = shared_base();
-  const uint32_t a_smem = shared_base() + 1024, b_smem = a_smem + M * K * BYTES;
+  const uint32_t a_smem = shared_base() + 1024, b_smem = a_smem + M * K * BYTES, spare = b_smem + N * K * BYTES;
+  const int warp = tid_x() / 32, lane = tid_x() % 32;
   if (tid_x() == 0) {
     mbarrier_init(full, 1);
     if (BUG != MISSING_INIT_FENCE) fence_mbarrier_init();
@@ -45,13 +47,21 @@ KERNEL(THREADS, 1) wgmma_product(const GRID_CONSTANT Params params) {
     while (!mbarrier_try_wait_parity(full, BUG == WRONG_PHASE)) {
     }
 
+  if (BUG == FENCED_WRITE) {  // by a lane that has fenced more often than the others
+    for (int i = 0; i < 4 && lane == 0; ++i) fence_proxy_async_shared();
+    if (lane == 0) st_shared(a_smem + warp * 16 * K * BYTES, ld_shared<uint4>(a_smem + warp * 16 * K * BYTES));
+    fence_proxy_async_shared();
+    bar_sync();
+  }
+  if (BUG == HIDDEN_READ && ld_shared<uint32_t>(b_smem + tid_x() * 4) == 0x12345678u) return;  // wgmma reads it too
+
   float d_regs[N / 2];
   for (int i = 0; i < N / 2; ++i) d_regs[i] = 0.f;
   uint32_t a_regs[K / K_STEP][4];
   if (A_IN_REGISTERS) {
-    const int row = tid_x() / 32 * 16 + tid_x() % 16;
+    const int row = warp * 16 + lane % 16;
     for (int step = 0; step < K / K_STEP; ++step) {
-      const int column = step * 32 + tid_x() % 32 / 16 * 16;  // bytes
+      const int column = step * 32 + lane / 16 * 16;  // bytes
       const uint32_t plain = a_smem + column / SLAB_BYTES * M * SLAB_BYTES + row * SLAB_BYTES + column % SLAB_BYTES;
       ldmatrix_x4(a_regs[step], plain ^ (plain >> 7 & ((1 << static_cast<int>(SWIZZLE)) - 1)) << 4);
     }
@@ -65,7 +75,7 @@ KERNEL(THREADS, 1) wgmma_product(const GRID_CONSTANT Params params) {
       return wgmma_descriptor(smem + byte / SLAB_BYTES * rows * SLAB_BYTES + byte % SLAB_BYTES, 16,
                               8 * SLAB_BYTES * (BUG == WRONG_STRIDE ? 2 : 1), SWIZZLE);
     };
-    const uint64_t a = k_major(a_smem, M);
+    const uint64_t a = k_major(a_smem, M) + (BUG == OTHER_DESCRIPTOR && warp == 2);
     const uint64_t b = !B_TRANSPOSED              ? k_major(b_smem, N)
                        : SWIZZLE == Swizzle::none ? wgmma_descriptor(b_smem + step * K_STEP * 16, 128, K * 16, SWIZZLE)
                                                   : wgmma_descriptor(b_smem + step * K_STEP * SLAB_BYTES,
@@ -73,21 +83,32 @@ KERNEL(THREADS, 1) wgmma_product(const GRID_CONSTANT Params params) {
     if (A_IN_REGISTERS)
       wgmma_mma_async_rs<TYPE, N, B_TRANSPOSED>(d_regs, a_regs[step], b, 1);
     else
-      wgmma_mma_async_ss<TYPE, N, B_TRANSPOSED>(d_regs, a, b, step > 0);
+      wgmma_mma_async_ss<TYPE, N, B_TRANSPOSED>(d_regs, a, b, step > 0 || (BUG == OTHER_SCALE && warp == 1));
   }
   if (BUG == EARLY_WRITE) d_regs[3] = 0.f;
+  if (BUG == EARLY_SCALE) d_regs[3] *= 2.f;
   if (BUG != MISSING_COMMIT) wgmma_commit_group();
   if (BUG == EARLY_READ) st_global(params.d, ex2_approx_ftz(d_regs[0] * 2.f));
+  if (BUG == EARLY_MAX) st_global(params.d, max_f32(-1.f, d_regs[0]));
+  if (BUG == EARLY_SHUFFLE) st_global(params.d, shfl_bfly(d_regs[0], 1) > 0.f ? 1.f : 0.f);
+  if (BUG == EARLY_STORE) st_global(params.d, d_regs[0]);
+  if (BUG == EARLY_STAGING) st_shared(spare + tid_x() * 8, make_float2(0.f, d_regs[1]));
+  if (BUG == UNORDERED_LANES) st_shared(spare + tid_x() * 8, tid_x());
   wgmma_wait_group<0>();
+  if (BUG == UNORDERED_LANES) d_regs[0] += ld_shared<int>(spare + (tid_x() ^ 1) * 8);
+  if (BUG == HIDDEN_READ) {
+    bar_sync();
+    if (tid_x() == 0) cp_async_bulk_tensor_load(b_smem, params.b, {0, 0}, full);
+  }
   register_fence(d_regs);
-  const int group = tid_x() % 32 / 4, quad = tid_x() % 4;
+  const int group = lane / 4, quad = lane % 4;
   for (int i = 0; i < N / 2; ++i)
-    st_global(params.d + (tid_x() / 32 * 16 + group + i / 2 % 2 * 8) * N + i / 4 * 8 + quad * 2 + i % 2, d_regs[i]);
+    st_global(params.d + (warp * 16 + group + i / 2 % 2 * 8) * N + i / 4 * 8 + quad * 2 + i % 2, d_regs[i]);
 }
 
 }  // namespace
 
-EXPORT int shared_memory_bytes() { return 1024 + (M + N) * K * BYTES; }
+EXPORT int shared_memory_bytes() { return 1024 + (M + N) * K * BYTES + THREADS * 8; }
 
 EXPORT int launch(const Arguments* arguments, void* stream) {
   Params params;

@@ -19,13 +19,13 @@ DEVICE void barrier_cluster_wait(Where where = Where::current()) {
 template <class T>
 DEVICE T ld_shared_cluster(uint32_t address, Where where = Where::current()) {
   static_assert(sizeof(T) == 4);
-  return cpu::load<T>(cpu::shared_load(address, sizeof(T), "ld_shared_cluster", where));
+  return cpu::load<T>(cpu::shared_load(address | cpu::IN_CLUSTER, sizeof(T), "ld_shared_cluster", where));
 }
 
 template <class T>
 DEVICE void st_shared_cluster(uint32_t address, const T& value, Where where = Where::current()) {
   static_assert(sizeof(T) == 4);
-  cpu::shared_store(address, &value, sizeof(T), "st_shared_cluster", where);
+  cpu::shared_store(address | cpu::IN_CLUSTER, &value, sizeof(T), "st_shared_cluster", where);
 }
 
 template <auto kernel, class Params>

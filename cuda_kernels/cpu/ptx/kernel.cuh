@@ -9,7 +9,12 @@
 #include <runtime/memory.h>
 
 #define DEVICE inline
-#define KERNEL(threads, blocks) void
+// Launch bounds are no part of a function's type: they are told when the library is loaded.
+#define KERNEL(threads, blocks) KERNEL_NUMBERED(threads, blocks, __COUNTER__)
+#define KERNEL_NUMBERED(threads, blocks, number) KERNEL_NAMED(threads, blocks, number)
+#define KERNEL_NAMED(threads, blocks, number) \
+  [[maybe_unused]] const bool is_bounded_##number = cpu::bound(threads, blocks); \
+  void
 
 using Error = int;
 

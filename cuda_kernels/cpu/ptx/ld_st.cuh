@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ptx/kernel.cuh>
+#include <runtime/wgmma.h>
 
 template <class T>
 DEVICE T ld_shared(uint32_t address, Where where = Where::current()) {
@@ -10,6 +11,7 @@ DEVICE T ld_shared(uint32_t address, Where where = Where::current()) {
 
 template <class T>
 DEVICE void st_shared(uint32_t address, const T& value, Where where = Where::current()) {
+  cpu::check_accumulated(value, "st_shared", where);
   cpu::shared_store(address, &value, sizeof(T), "st_shared", where);
 }
 
@@ -21,6 +23,7 @@ DEVICE T ld_global(const void* pointer, Where where = Where::current()) {
 
 template <class T>
 DEVICE void st_global(void* pointer, const T& value, Where where = Where::current()) {
+  cpu::check_accumulated(value, "st_global", where);
   cpu::global_store(pointer, sizeof(T), "st_global", where);
   cpu::store(pointer, value);
 }

@@ -25,7 +25,11 @@ DEVICE float lg2_approx_ftz(float x) { return std::log2(std::fabs(x) < 0x1p-126f
 
 DEVICE float rcp_approx_ftz(float x) { return 1.f / (std::fabs(x) < 0x1p-126f ? std::copysign(0.f, x) : x); }
 
-DEVICE float max_f32(float a, float b) { return std::fmax(a, b); }
+DEVICE float max_f32(float a, float b, Where where = Where::current()) {
+  cpu::check_accumulated(a, "max_f32", where);
+  cpu::check_accumulated(b, "max_f32", where);
+  return std::fmax(a, b);
+}
 
 template <class T>
 DEVICE uint32_t cvt_pack(float low, float high, Where where = Where::current()) {

@@ -3,6 +3,7 @@
 
 #include <ptx/kernel.cuh>
 #include <runtime/mbarrier.h>
+#include <runtime/memory.h>
 
 DEVICE void mbarrier_init(uint32_t barrier, uint32_t arrivals, Where where = Where::current()) {
   cpu::mbarrier_init(barrier, arrivals, "mbarrier_init", where);
@@ -17,7 +18,7 @@ DEVICE void mbarrier_arrive(uint32_t barrier, Where where = Where::current()) {
 }
 
 DEVICE void mbarrier_arrive_cluster(uint32_t barrier, Where where = Where::current()) {
-  cpu::mbarrier_arrive(barrier, 0, true, "mbarrier_arrive_cluster", where);
+  cpu::mbarrier_arrive(barrier | cpu::IN_CLUSTER, 0, true, "mbarrier_arrive_cluster", where);
 }
 
 DEVICE void mbarrier_expect_tx(uint32_t barrier, uint32_t bytes, Where where = Where::current()) {

@@ -3,8 +3,10 @@
 
 #include <ptx/kernel.cuh>
 #include <runtime/shuffle.h>
+#include <runtime/wgmma.h>
 
 DEVICE float shfl_bfly(float value, int lane_mask, Where where = Where::current()) {
+  cpu::check_accumulated(value, "shfl_bfly", where);
   return cpu::shuffle(value, cpu::current().lane ^ lane_mask, "shfl_bfly", where);
 }
 

@@ -8,25 +8,27 @@
 template <int RANK>
 DEVICE void cp_async_bulk_tensor_load(uint32_t shared, const TensorMap& map, const int (&at)[RANK], uint32_t mbarrier,
                                       Where where = Where::current()) {
-  cpu::bulk_load(cpu::plan_tensor(map, at, RANK, shared), mbarrier, 0, "cp_async_bulk_tensor_load", where);
+  constexpr auto MNEMONIC = "cp_async_bulk_tensor_load";
+  cpu::bulk_load(cpu::plan_tensor(map, at, RANK, shared, MNEMONIC, where), mbarrier, MNEMONIC, where);
 }
 
 template <int RANK>
 DEVICE void cp_async_bulk_tensor_load_multicast(uint32_t shared, const TensorMap& map, const int (&at)[RANK],
                                                 uint32_t mbarrier, uint16_t blocks, Where where = Where::current()) {
-  cpu::bulk_load(cpu::plan_tensor(map, at, RANK, shared), mbarrier, blocks, "cp_async_bulk_tensor_load_multicast",
-                 where);
+  constexpr auto MNEMONIC = "cp_async_bulk_tensor_load_multicast";
+  cpu::bulk_load_multicast(cpu::plan_tensor(map, at, RANK, shared, MNEMONIC, where), mbarrier, blocks, MNEMONIC, where);
 }
 
 template <int RANK>
 DEVICE void cp_async_bulk_tensor_store(const TensorMap& map, const int (&at)[RANK], uint32_t shared,
                                        Where where = Where::current()) {
-  cpu::bulk_store(cpu::plan_tensor(map, at, RANK, shared), "cp_async_bulk_tensor_store", where);
+  constexpr auto MNEMONIC = "cp_async_bulk_tensor_store";
+  cpu::bulk_store(cpu::plan_tensor(map, at, RANK, shared, MNEMONIC, where), MNEMONIC, where);
 }
 
 DEVICE void cp_async_bulk_load(uint32_t shared, const void* global, uint32_t bytes, uint32_t mbarrier,
                                Where where = Where::current()) {
-  cpu::bulk_load(cpu::plan_plain(global, shared, bytes), mbarrier, 0, "cp_async_bulk_load", where);
+  cpu::bulk_load(cpu::plan_plain(global, shared, bytes), mbarrier, "cp_async_bulk_load", where);
 }
 
 DEVICE void cp_async_bulk_store(void* global, uint32_t shared, uint32_t bytes, Where where = Where::current()) {
@@ -39,13 +41,12 @@ DEVICE void cp_async_bulk_commit_group(Where where = Where::current()) {
 
 template <int PENDING>
 DEVICE void cp_async_bulk_wait_group(Where where = Where::current()) {
-  cpu::bulk_wait_group(PENDING, "cp_async_bulk_wait_group", where);
+  cpu::bulk_wait_group(PENDING, false, "cp_async_bulk_wait_group", where);
 }
 
-// Here a store that has been read has been written too.
 template <int PENDING>
 DEVICE void cp_async_bulk_wait_group_read(Where where = Where::current()) {
-  cpu::bulk_wait_group(PENDING, "cp_async_bulk_wait_group_read", where);
+  cpu::bulk_wait_group(PENDING, true, "cp_async_bulk_wait_group_read", where);
 }
 
 DEVICE void prefetch_tensormap(const TensorMap&, Where where = Where::current()) {

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include <runtime/cluster.h>
 #include <runtime/diagnosis.h>
 #include <runtime/memory.h>
 #include <runtime/options.h>
@@ -15,7 +16,7 @@ void cp_async(uint32_t shared, const void* global, uint32_t bytes, const char* m
   if (bytes > CP_ASYNC_BYTES)
     fail("bad_operand", self, mnemonic, where, text("%u bytes of global memory: expected 0 to 16", bytes));
   copy_to_shared(shared, global, CP_ASYNC_BYTES, bytes, mnemonic, where);
-  self.cluster->async->copies[self.agent].open.push_back({shared - SHARED_BASE, global, bytes});
+  self.cluster->async->copies[self.agent].open.push_back({shared - SHARED_BASE, global, bytes, mnemonic, where});
 }
 
 void cp_async_commit_group(const char* mnemonic, Where where) {
@@ -62,14 +63,14 @@ bool land_one(Cluster& cluster) {
 
 void async_after_return(Thread& self) {
   Async& async = *self.cluster->async;
-  if (const auto& stores = async.stores[self.agent]; !stores.empty()) {
-    const BulkStore& store = stores.committed.empty() ? stores.open.front() : stores.committed.front().front();
-    report("copy_in_flight", self, store.mnemonic, store.where,
-           "the thread returned while its store may still read shared memory: no commit or no wait has covered it");
-  }
+  bulk_after_return(self);
+  if (const Copy* copy = async.copies[self.agent].oldest())
+    report("copy_in_flight", self, copy->mnemonic, copy->where,
+           "the thread returned while its copy may still write shared memory: no commit or no wait has covered it");
   Warp& warp = *self.warp;
   if (warp.returned == ALL_LANES) wgmma_after_return(self, async.wgmmas[self.cluster_warp]);
   if (self.block->running) return;
+  warpgroups_after_return(self);
   for (const BulkLoad& load : async.loads)
     if (load.block == self.block)
       report("copy_in_flight", self, load.mnemonic, load.where,

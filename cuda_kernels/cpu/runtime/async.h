@@ -30,7 +30,12 @@ struct Groups {
     for (; committed.size() > pending; committed.pop_front())
       for (T& one : committed.front()) f(one);
   }
-  bool empty() const { return open.empty() && committed.empty(); }
+  // Null when nothing is in flight.
+  const T* oldest() const {
+    for (const std::vector<T>& group : committed)
+      if (!group.empty()) return &group.front();
+    return open.empty() ? nullptr : &open.front();
+  }
   InFlight in_flight() const {
     InFlight all{0, committed.size()};
     for (const T& one : open) all.bytes += bytes_of(one);
@@ -45,6 +50,8 @@ struct Copy {
   uint32_t offset;  // in shared memory
   const void* source;
   uint32_t bytes;  // the rest of CP_ASYNC_BYTES becomes zero
+  const char* mnemonic;
+  Where where;
 };
 constexpr uint32_t CP_ASYNC_BYTES = 16;
 

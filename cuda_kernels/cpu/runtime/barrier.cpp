@@ -21,14 +21,15 @@ Barrier& arrive(Thread& self, const char* mnemonic, uint32_t number, int expecte
     fail("bad_operand", self, mnemonic, where,
          text("barrier %u of %d threads: expected a barrier below %d and whole warps", number, expected, BARRIERS));
   Barrier& barrier = self.block->barriers[number];
-  if (barrier.arrived && barrier.expected != expected)
+  const auto size = [&](int count) { return count ? count : self.cluster->launch->threads; };
+  if (barrier.arrived && size(barrier.expected) != size(expected))
     fail("barrier_count_mismatch", self, mnemonic, where,
-         text("barrier %u: this warp expects %d threads, those that arrived before it %d (0: the whole block)", number,
-              expected, barrier.expected));
-  if (expected && barrier.arrived + LANES > expected)
+         text("barrier %u: this warp expects %d threads, those that arrived before it %d", number, size(expected),
+              size(barrier.expected)));
+  if (expected) barrier.expected = expected;
+  if (barrier.expected && barrier.arrived + LANES > barrier.expected)
     fail("barrier_over_arrival", self, mnemonic, where,
-         text("barrier %u: %d threads are there already, %d are expected", number, barrier.arrived, expected));
-  barrier.expected = expected;
+         text("barrier %u: %d threads are there already, %d are expected", number, barrier.arrived, barrier.expected));
   barrier.arrived += LANES;
   for (Thread* thread : self.warp->threads) release(*thread, barrier.brought);
   return barrier;

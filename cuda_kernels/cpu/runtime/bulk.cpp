@@ -14,12 +14,12 @@ namespace {
 
 constexpr uint32_t CHUNK = 16;  // what a swizzle moves
 
-// Calls f(address, global, bytes) for every 16 bytes of shared memory; of them the first `bytes`, or none, lie inside
-// the tensor. Where a chunk straddles the tensor's end, its bytes inside come first.
+// Calls f(address, skipped, global, bytes) for every 16 bytes of shared memory: after `skipped` of them come `bytes`
+// that lie inside the tensor, at `global`.
 template <class F>
 void for_each_chunk(const BulkPlan& plan, F f) {
   if (!plan.is_tensor) {
-    for (uint32_t done = 0; done < plan.bytes; done += CHUNK) f(plan.address + done, plan.global + done, CHUNK);
+    for (uint32_t done = 0; done < plan.bytes; done += CHUNK) f(plan.address + done, 0, plan.global + done, CHUNK);
     return;
   }
   const TensorMap& map = plan.map;
@@ -36,8 +36,10 @@ void for_each_chunk(const BulkPlan& plan, F f) {
     for (uint32_t byte = 0; byte < row_bytes; byte += CHUNK) {
       const int64_t first = static_cast<int64_t>(plan.at[0]) * map.element_bytes + byte;
       const int64_t end = static_cast<int64_t>(map.sizes[0]) * map.element_bytes;
-      const int64_t bytes = inside && first >= 0 ? std::clamp<int64_t>(end - first, 0, CHUNK) : 0;
-      f(swizzled(plan.address + done + byte, map.swizzle), row + first, static_cast<uint32_t>(bytes));
+      const int64_t skipped = std::clamp<int64_t>(-first, 0, CHUNK);
+      const int64_t bytes = inside ? std::clamp<int64_t>(end - first, skipped, CHUNK) - skipped : 0;
+      f(swizzled(plan.address + done + byte, map.swizzle), static_cast<uint32_t>(skipped), row + first + skipped,
+        static_cast<uint32_t>(bytes));
     }
     for (int d = 1; d < map.rank && ++index[d] == map.box[d]; ++d) index[d] = 0;
   }
@@ -59,15 +61,34 @@ void count_bulk(const Thread& self, Path path, const BulkPlan& plan, const char*
     self.cluster->counters.count_lane(self, mnemonic, where, path, plan.bytes, plan.address, nullptr);
 }
 
-void perform(Thread& self, const BulkStore& store) {
-  for_each_chunk(store.plan, [&](uint32_t address, const std::byte* global, uint32_t bytes) {
-    if (options().checks)
-      self.block->shadow.load_async(self, store.known, store.clock, address - SHARED_BASE, CHUNK, store.mnemonic,
-                                    store.where);
-    if (!bytes) return;
-    if (options().checks && !check_global(self, global, bytes, true, store.mnemonic, store.where)) return;
-    std::memcpy(const_cast<std::byte*>(global), self.block->shared.get() + (address - SHARED_BASE), bytes);
+void read(Thread& self, BulkStore& store) {
+  if (!store.read.empty()) return;
+  store.read.reserve(store.plan.bytes);
+  for_each_chunk(store.plan, [&](uint32_t address, uint32_t, const std::byte*, uint32_t) {
+    const uint32_t offset = address - SHARED_BASE;
+    if (options().checks) self.block->shadow.load_async(self, store.issue, offset, CHUNK, false);
+    const std::byte* chunk = self.block->shared.get() + offset;
+    store.read.insert(store.read.end(), chunk, chunk + CHUNK);
   });
+}
+
+void write(Thread& self, BulkStore& store) {
+  read(self, store);
+  const std::byte* chunk = store.read.data();
+  for_each_chunk(store.plan, [&](uint32_t, uint32_t skipped, const std::byte* global, uint32_t bytes) {
+    const std::byte* source = chunk + skipped;
+    chunk += CHUNK;
+    if (!bytes) return;
+    if (options().checks && !check_global(self, global, bytes, true, store.issue.mnemonic, store.issue.where)) return;
+    std::memcpy(const_cast<std::byte*>(global), source, bytes);
+  });
+}
+
+// Writes what a wait for reading has let out of shared memory.
+void write_what_was_read(Thread& self, Groups<BulkStore>& stores) {
+  const auto was_read = [](const BulkStore& store) { return !store.read.empty(); };
+  while (!stores.committed.empty() && std::ranges::all_of(stores.committed.front(), was_read))
+    stores.retire(stores.committed.size() - 1, [&](BulkStore& store) { write(self, store); });
 }
 
 }  // namespace
@@ -107,10 +128,10 @@ int refuse_map(const TensorMap& map) {
   return 1;
 }
 
-BulkPlan plan_tensor(const TensorMap& map, const int* at, int rank, uint32_t address) {
+BulkPlan plan_tensor(const TensorMap& map, const int* at, int rank, uint32_t address, const char* mnemonic,
+                     Where where) {
   if (rank != map.rank)
-    fail("bad_operand", current(), "cp_async_bulk_tensor", Where::current(),
-         text("%d coordinates for a tensor map of rank %d", rank, map.rank));
+    fail("bad_operand", current(), mnemonic, where, text("%d coordinates for a tensor map of rank %d", rank, map.rank));
   BulkPlan plan{map, {}, nullptr, address, map.box_bytes(), true};
   std::copy(at, at + map.rank, plan.at);
   return plan;
@@ -120,41 +141,53 @@ BulkPlan plan_plain(const void* global, uint32_t address, uint32_t bytes) {
   return {{}, {}, static_cast<const std::byte*>(global), address, bytes, false};
 }
 
-void bulk_load(const BulkPlan& plan, uint32_t mbarrier_address, uint32_t blocks, const char* mnemonic, Where where) {
+namespace {
+
+// `there`: bits of the cluster's addresses that lead to a block.
+void load_to(uint32_t there, const BulkPlan& plan, uint32_t mbarrier_address, const char* mnemonic, Where where) {
   Thread& self = current();
-  Cluster& cluster = *self.cluster;
+  Mbarrier& mbarrier = find_mbarrier(self, mbarrier_address | there, mnemonic, where);
+  if (!mbarrier.is_fenced)
+    report("missing_proxy_fence", self, mnemonic, where,
+           "bytes complete on the mbarrier made at " + place("", mbarrier.made_at) +
+               " with no fence_mbarrier_init or fence_proxy_async after its initialization");
+  const Place at = locate_range(plan.address | there, plan.bytes, mnemonic, where);
+  take_off(plan.address | there, plan.bytes, Proxy::async, mnemonic, where);
+  BulkLoad load{plan, at.block, &mbarrier, mbarrier.phase, &self, mnemonic, where};
+  load.plan.address = at.offset + SHARED_BASE;
+  self.cluster->async->loads.push_back(load);
+}
+
+}  // namespace
+
+void bulk_load(const BulkPlan& plan, uint32_t mbarrier, const char* mnemonic, Where where) {
+  Thread& self = current();
   count_bulk(self, Path::global_to_shared, plan, mnemonic, where);
   check_alignment(self, plan, mnemonic, where);
-  for (size_t rank = 0; rank < cluster.blocks.size(); ++rank) {
-    uint32_t there = 0;  // bits that lead to the block
-    if (blocks) {
-      if (!(blocks >> rank & 1)) continue;
-      there = cluster_address(0, static_cast<int>(rank));
-    } else if (rank) {
-      break;
-    }
-    Mbarrier& mbarrier = find_mbarrier(self, mbarrier_address | there, mnemonic, where);
-    if (!mbarrier.is_fenced)
-      report("missing_proxy_fence", self, mnemonic, where,
-             "bytes complete on the mbarrier made at " + place("", mbarrier.made_at) +
-                 " with no fence_mbarrier_init or fence_proxy_async after its initialization");
-    const Place at = locate(plan.address | there, 1, mnemonic, where);
-    take_off(plan.address | there, plan.bytes, Proxy::async, mnemonic, where);
-    BulkLoad load{plan, at.block, &mbarrier, mbarrier.phase, &self, mnemonic, where};
-    load.plan.address = at.offset + SHARED_BASE;
-    cluster.async->loads.push_back(load);
-  }
+  load_to(IN_CLUSTER, plan, mbarrier, mnemonic, where);
+}
+
+void bulk_load_multicast(const BulkPlan& plan, uint32_t mbarrier, uint32_t blocks, const char* mnemonic, Where where) {
+  Thread& self = current();
+  const int there = static_cast<int>(self.cluster->blocks.size());
+  if (!blocks || blocks >> there)
+    fail("bad_operand", self, mnemonic, where,
+         text("blocks 0x%x of a cluster of %d: expected some of these", blocks, there));
+  count_bulk(self, Path::global_to_shared, plan, mnemonic, where);
+  check_alignment(self, plan, mnemonic, where);
+  for (int rank = 0; rank < there; ++rank)
+    if (blocks >> rank & 1) load_to(cluster_address(0, rank) | IN_CLUSTER, plan, mbarrier, mnemonic, where);
 }
 
 void land(Cluster& cluster, BulkLoad& load) {
   Mbarrier& mbarrier = *load.mbarrier;
   Thread& self = *load.issuer;
-  for_each_chunk(load.plan, [&](uint32_t address, const std::byte* global, uint32_t bytes) {
+  for_each_chunk(load.plan, [&](uint32_t address, uint32_t skipped, const std::byte* global, uint32_t bytes) {
     std::byte* destination = load.block->shared.get() + (address - SHARED_BASE);
     std::memset(destination, 0, CHUNK);
     if (!bytes) return;
     if (options().checks && !check_global(self, global, bytes, false, load.mnemonic, load.where)) return;
-    std::memcpy(destination, global, bytes);
+    std::memcpy(destination + skipped, global, bytes);
   });
   if (options().checks)
     load.block->shadow.land(load.plan.address - SHARED_BASE, load.plan.bytes, static_cast<uint16_t>(mbarrier.agent),
@@ -172,7 +205,10 @@ void bulk_store(const BulkPlan& plan, const char* mnemonic, Where where) {
   check_alignment(self, plan, mnemonic, where);
   locate_range(plan.address, plan.bytes, mnemonic, where);
   self.cluster->async->stores[self.agent].open.push_back(
-      {plan, self.warp->known, self.cluster->clocks[self.agent], mnemonic, where});
+      {plan,
+       {std::make_shared<const Knowledge>(self.warp->known), self.agent, self.cluster->clocks[self.agent], mnemonic,
+        where},
+       {}});
 }
 
 void bulk_commit_group(const char* mnemonic, Where where) {
@@ -181,12 +217,25 @@ void bulk_commit_group(const char* mnemonic, Where where) {
   self.cluster->async->stores[self.agent].commit();
 }
 
-void bulk_wait_group(int pending, const char* mnemonic, Where where) {
+void bulk_wait_group(int pending, bool only_read, const char* mnemonic, Where where) {
   Thread& self = current();
   auto& stores = self.cluster->async->stores[self.agent];
   const InFlight before = stores.in_flight();
-  stores.retire(pending, [&](const BulkStore& store) { perform(self, store); });
+  write_what_was_read(self, stores);
+  if (only_read)
+    for (size_t group = 0; group + pending < stores.committed.size(); ++group)
+      for (BulkStore& store : stores.committed[group]) read(self, store);
+  else
+    stores.retire(pending, [&](BulkStore& store) { write(self, store); });
   count_wait(mnemonic, where, before, stores.in_flight(), Whose::lane);
+}
+
+void bulk_after_return(Thread& self) {
+  auto& stores = self.cluster->async->stores[self.agent];
+  write_what_was_read(self, stores);
+  if (const BulkStore* store = stores.oldest())
+    report("copy_in_flight", self, store->issue.mnemonic, store->issue.where,
+           "the thread returned while its store may still read shared memory: no commit or no wait has covered it");
 }
 
 }  // namespace cpu

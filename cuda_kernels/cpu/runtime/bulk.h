@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <runtime/execution.h>
 
@@ -46,22 +47,26 @@ struct BulkLoad {
 
 struct BulkStore {
   BulkPlan plan;
-  Knowledge known;  // of the issuing warp at issue
-  Clock clock;
-  const char* mnemonic;
-  Where where;
+  Issue issue;
+  std::vector<std::byte> read;  // from shared memory, not yet written; empty until then
 };
 
 // 0, or 1 when the driver would refuse this map; the next launch's diagnosis says why.
 int refuse_map(const TensorMap& map);
 
-BulkPlan plan_tensor(const TensorMap& map, const int* at, int rank, uint32_t address);
+BulkPlan plan_tensor(const TensorMap& map, const int* at, int rank, uint32_t address, const char* mnemonic,
+                     Where where);
 BulkPlan plan_plain(const void* global, uint32_t address, uint32_t bytes);
-// To the block of `plan.address`, or to every block whose bit is set.
-void bulk_load(const BulkPlan& plan, uint32_t mbarrier, uint32_t blocks, const char* mnemonic, Where where);
+void bulk_load(const BulkPlan& plan, uint32_t mbarrier, const char* mnemonic, Where where);
+// To every block of the cluster whose bit is set.
+void bulk_load_multicast(const BulkPlan& plan, uint32_t mbarrier, uint32_t blocks, const char* mnemonic, Where where);
 void bulk_store(const BulkPlan& plan, const char* mnemonic, Where where);
 void bulk_commit_group(const char* mnemonic, Where where);
-void bulk_wait_group(int pending, const char* mnemonic, Where where);
+// All but the newest `pending` groups are written; with `only_read` they have left shared memory, and are written at
+// the thread's next wait or its end.
+void bulk_wait_group(int pending, bool only_read, const char* mnemonic, Where where);
+// Nothing that this thread stores may still read shared memory.
+void bulk_after_return(Thread& self);
 
 void land(Cluster& cluster, BulkLoad& load);
 

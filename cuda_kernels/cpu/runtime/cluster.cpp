@@ -56,10 +56,36 @@ void barrier_cluster_wait(const char* mnemonic, Where where) {
 
 void cluster_barrier_after_return(Cluster& cluster) { open_when_full(cluster); }
 
+void in_step(Warp& warp, const char* mnemonic, Where where, std::array<uint64_t, 3> operands) {
+  Warpgroup& group = warp.block->warpgroups[warp.index / WARPS_OF_GROUP];
+  const uint64_t number = warp.steps++ - group.complete;
+  if (number == group.steps.size()) group.steps.push_back({mnemonic, where, operands, warp.index});
+  Step& step = group.steps[number];
+  const bool same_place = step.where.line() == where.line() && step.where.column() == where.column();
+  if (!same_place || step.operands != operands)
+    report("divergence", current(), mnemonic, where,
+           text("warp %d of the same warpgroup executed ", step.first_warp) + place(step.mnemonic, step.where) +
+               (same_place ? " with other operands" : " instead") + "; all four must execute the same");
+  if (++step.warps < WARPS_OF_GROUP) return;
+  group.steps.pop_front();
+  ++group.complete;
+}
+
+void warpgroups_after_return(Thread& self) {
+  for (const Warpgroup& group : self.block->warpgroups) {
+    if (group.steps.empty()) continue;
+    const Step& step = group.steps.front();
+    report(
+        "divergence", self, step.mnemonic, step.where,
+        text("warp %d executed this, but only %d of the four warps of its warpgroup did", step.first_warp, step.warps));
+  }
+}
+
 void setmaxnreg(int registers, bool increase, const char* mnemonic, Where where) {
   Warp* warp = gather(mnemonic, where, nullptr);
   if (!warp) return;
   count_warp(*warp, mnemonic, where);
+  in_step(*warp, mnemonic, where, {static_cast<uint64_t>(registers)});
   Thread& self = current();
   Block& block = *self.block;
   const int more = (registers - warp->registers) * LANES;

@@ -89,10 +89,8 @@ namespace {
 std::string state_of(const Thread& thread, std::string& name) {
   const Waiting& waiting = thread.waiting;
   const Gathering& gathering = thread.warp->gathering;
-  if (gathering.arrived >> thread.lane & 1) {
-    name = "divergence";
-    return text(" (%d of 32 lanes there)", std::popcount(gathering.arrived));
-  }
+  // No divergence: the other lanes wait for something else that does not come, and would arrive here after it.
+  if (gathering.arrived >> thread.lane & 1) return text(" (%d of 32 lanes there)", std::popcount(gathering.arrived));
   if (waiting.object < BARRIERS) {
     const Barrier& barrier = thread.block->barriers[waiting.object];
     return text(" (barrier %u, %d of %d threads there)", waiting.object, barrier.arrived,

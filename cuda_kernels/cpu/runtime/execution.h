@@ -2,7 +2,9 @@
 // of it; a kernel without clusters has clusters of one block.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -15,6 +17,7 @@
 namespace cpu {
 
 constexpr int LANES = 32;
+constexpr int WARPS_OF_GROUP = 4;
 constexpr uint32_t ALL_LANES = 0xffffffffu;
 constexpr int MBARRIERS = 64;  // a block's, at most: a limit of this runtime
 constexpr int BARRIERS = 16;   // barriers of a block, PTX ISA 9.7.13.1
@@ -69,8 +72,23 @@ struct Warp {
   uint32_t priority = 0;
   uint64_t cluster_phase = 0;  // of the cluster's barrier, at its last arrival there
   int registers = 0;           // per thread
+  uint64_t steps = 0;          // instructions of its warpgroup that it executed
 
   bool collective_is_pending() const { return gathering.arrived != 0; }
+};
+
+// An instruction that all warps of a warpgroup must execute alike.
+struct Step {
+  const char* mnemonic;
+  Where where;
+  std::array<uint64_t, 3> operands;
+  int first_warp;
+  int warps = 0;  // that executed it
+};
+
+struct Warpgroup {
+  uint64_t complete = 0;   // instructions that all four warps executed
+  std::deque<Step> steps;  // the others, oldest first
 };
 
 struct Barrier {
@@ -85,6 +103,7 @@ struct Block {
   int rank;  // in its cluster
   Dim ctaid;
   std::vector<Warp> warps;
+  std::vector<Warpgroup> warpgroups;
   int running = 0;  // threads that have not returned
   std::unique_ptr<std::byte[], void (*)(void*)> shared{nullptr, nullptr};
   uint32_t shared_bytes = 0;
@@ -119,7 +138,7 @@ struct Cluster {
   const Launch* launch = nullptr;
   std::vector<std::unique_ptr<Block>> blocks;
   std::unique_ptr<Stacks> stacks;
-  std::vector<Clock> clocks;  // by agent
+  std::vector<Clock> clocks;  // by agent: threads, mbarriers, tensor cores of warps
   Counters counters;
   ClusterBarrier barrier;
   std::unique_ptr<Async> async;
@@ -129,6 +148,7 @@ struct Cluster {
   bool preempting = false;  // does the seed ask for changes of warp where none is needed?
 
   uint32_t random();
+  int agent_of_tensor_cores(int cluster_warp) const;
 
  private:
   void set_up(int number);

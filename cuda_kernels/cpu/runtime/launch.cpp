@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -45,6 +46,25 @@ std::string what_is_wrong(const Launch& launch) {
 }
 
 }  // namespace
+
+namespace {
+
+std::map<int, int>& bounds() {  // blocks by threads
+  static std::map<int, int> all;
+  return all;
+}
+
+}  // namespace
+
+bool bound(int threads, int blocks) {
+  bounds()[threads] = blocks;
+  return true;
+}
+
+int blocks_together(int threads) {
+  const auto found = bounds().find(threads);
+  return found == bounds().end() ? 1 : found->second;
+}
 
 int launch_grid(const Launch& launch) {
   const std::lock_guard lock(launching);

@@ -5,6 +5,11 @@
 
 namespace cpu {
 
+// A kernel of this library wants `blocks` blocks of `threads` threads on a multiprocessor together. Always true.
+bool bound(int threads, int blocks);
+// How many do; 1 where no kernel said so.
+int blocks_together(int threads);
+
 // 0, or 1 when something was diagnosed.
 int launch_grid(const Launch& launch);
 

@@ -66,14 +66,15 @@ Mbarrier& find_mbarrier(Thread& self, uint32_t address, const char* mnemonic, Wh
   const auto found = mbarriers.find({at.block->rank, at.offset});
   if (found == mbarriers.end())
     fail("mbarrier_not_initialized", self, mnemonic, where,
-         text("there is no mbarrier at shared address 0x%x: nobody initialized one yet", address));
+         text("there is no mbarrier at shared address 0x%x: nobody initialized one yet", address & 0xffffff));
   if (load<uint64_t>(at.bytes) != MARK)
     fail("mbarrier_overwritten", self, mnemonic, where,
-         text("the mbarrier at shared address 0x%x was overwritten with data", address));
+         text("the mbarrier at shared address 0x%x was overwritten with data", address & 0xffffff));
   Mbarrier& mbarrier = found->second;
   if (mbarrier.maker != self.agent && self.warp->known.events[mbarrier.maker] < mbarrier.made)
     report("race", self, mnemonic, where,
-           text("the mbarrier at shared address 0x%x is used with no barrier after its initialization at ", address) +
+           text("the mbarrier at shared address 0x%x is used with no barrier after its initialization at ",
+                address & 0xffffff) +
                place("", mbarrier.made_at));
   return mbarrier;
 }
@@ -96,7 +97,7 @@ void mbarrier_arrive(uint32_t address, int64_t expected_bytes, bool arrives, con
       fail("mbarrier_over_arrival", self, mnemonic, where,
            text("all %u arrivals of phase %llu of the mbarrier at shared address 0x%x were there already (it still "
                 "waits for %lld bytes)",
-                mbarrier.count, static_cast<unsigned long long>(mbarrier.phase), address,
+                mbarrier.count, static_cast<unsigned long long>(mbarrier.phase), address & 0xffffff,
                 static_cast<long long>(mbarrier.bytes)));
     --mbarrier.pending;
     release(self, mbarrier.brought);

@@ -8,7 +8,11 @@ namespace cpu {
 
 Place locate_range(uint32_t address, uint32_t bytes, const char* mnemonic, Where where) {
   Thread& self = current();
-  const uint32_t rank = address >> 24, offset = (address & 0xffffff) - SHARED_BASE;
+  const uint32_t rank = (address & ~IN_CLUSTER) >> 24, offset = (address & 0xffffff) - SHARED_BASE;
+  if (rank && !(address & IN_CLUSTER))
+    fail("bad_operand", self, mnemonic, where,
+         text("an address that mapa gave (block rank %u): this instruction takes those of its own block only",
+              rank - 1));
   if (rank > self.cluster->blocks.size())
     fail("shared_out_of_range", self, mnemonic, where, text("block rank %u, beyond the cluster", rank - 1));
   Block* block = rank ? self.cluster->blocks[rank - 1].get() : self.block;
@@ -42,7 +46,8 @@ void touch_global(const void* pointer, uint32_t bytes, uint32_t alignment, bool 
 
 void count(Path path, uint32_t bytes, uint32_t shared, const void* global, const char* mnemonic, Where where) {
   const Thread& self = current();
-  if (options().counters) self.cluster->counters.count_lane(self, mnemonic, where, path, bytes, shared, global);
+  if (options().counters)
+    self.cluster->counters.count_lane(self, mnemonic, where, path, bytes, shared & ~IN_CLUSTER, global);
 }
 
 }  // namespace

@@ -11,6 +11,8 @@ namespace cpu {
 // lost its base is out of range.
 constexpr uint32_t SHARED_BASE = 0x400;
 
+// Only instructions of .shared::cluster, which set this bit, take addresses that mapa gave.
+constexpr uint32_t IN_CLUSTER = 1u << 31;
 // The same place in the cluster's shared memory, as mapa gives it.
 inline uint32_t cluster_address(uint32_t address, int rank) { return address | static_cast<uint32_t>(rank + 1) << 24; }
 

@@ -12,6 +12,7 @@
 #include <runtime/barrier.h>
 #include <runtime/cluster.h>
 #include <runtime/diagnosis.h>
+#include <runtime/launch.h>
 #include <runtime/options.h>
 
 namespace cpu {
@@ -56,6 +57,10 @@ uint32_t Cluster::random() {
   return static_cast<uint32_t>(random_state >> 32);
 }
 
+int Cluster::agent_of_tensor_cores(int cluster_warp) const {
+  return static_cast<int>(blocks.size()) * (launch->threads + MBARRIERS) + cluster_warp;
+}
+
 void Cluster::set_up(int number) {
   const Dim per{launch->grid.x / launch->cluster.x, launch->grid.y / launch->cluster.y, 1};
   const Dim first{number % per.x * launch->cluster.x, number / per.x % per.y * launch->cluster.y,
@@ -67,7 +72,7 @@ void Cluster::set_up(int number) {
   random_state |= 1;
   preempting = options().seed != 0;
   if (!stacks) stacks = std::make_unique<Stacks>(count * launch->threads);
-  const size_t agents = count * (launch->threads + MBARRIERS);
+  const size_t agents = count * (launch->threads + MBARRIERS + warps);
   clocks.resize(agents);
   // Everything that earlier blocks did here is known.
   const std::vector<Clock> before = clocks;
@@ -100,6 +105,7 @@ void Cluster::set_up(int number) {
     }
     std::memset(block.shared.get(), 0xff, launch->shared_bytes);  // NaN in every floating-point type
     block.warps.assign(warps, Warp{});
+    block.warpgroups.assign((warps + WARPS_OF_GROUP - 1) / WARPS_OF_GROUP, {});
     for (int tid = 0; tid < launch->threads; ++tid) {
       std::byte* record = stacks->record(rank * launch->threads + tid);
       Thread& thread = *new (record) Thread{};
@@ -121,7 +127,7 @@ void Cluster::set_up(int number) {
       warp.known.events = before;
       warp.known.fenced = before;
       warp.runnable = ALL_LANES;
-      warp.registers = std::min(REGISTERS / launch->threads / 8 * 8, 256);
+      warp.registers = std::min(REGISTERS / (launch->threads * blocks_together(launch->threads)) / 8 * 8, 256);
       warp.priority = preempting ? random() : ~0u - w;
       warp.first_lane = preempting ? random() % LANES : 0;
     }

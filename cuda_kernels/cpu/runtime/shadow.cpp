@@ -9,6 +9,8 @@ namespace {
 std::string agent_name(const Cluster& cluster, int agent) {
   const int threads = cluster.launch->threads;
   const int all = threads * static_cast<int>(cluster.blocks.size());
+  if (const int warp = agent - cluster.agent_of_tensor_cores(0); warp >= 0)
+    return text("wgmma of warp %d of the cluster", warp);
   if (agent >= all) return "a bulk copy";
   const std::string block = cluster.blocks.size() > 1 ? text(" of block rank %d", agent / threads) : "";
   return text("warp %d%s, lane %d", agent % threads / LANES, block.c_str(), agent % LANES);
@@ -32,9 +34,7 @@ void Shadow::reset(uint32_t bytes, int warps) {
   writes_.assign(cells, {});
   write_sites_.resize(cells);
   reads_.resize(warps);
-  readers_.resize(warps);
-  for (auto& plane : reads_) plane.resize(cells);
-  for (auto& plane : readers_) plane.resize(cells);
+  async_reads_.resize(warps);
 }
 
 void Shadow::load(Thread& self, uint32_t offset, uint32_t bytes, const char* mnemonic, Where where) {
@@ -56,16 +56,19 @@ void Shadow::load(Thread& self, uint32_t offset, uint32_t bytes, const char* mne
     }
     accepted = write;
   }
-  read(self, first, last, Proxy::generic, where);
+  record(reads_[self.cluster_warp], first, last, self.cluster->clocks[self.agent], self.lane, where);
 }
 
-void Shadow::read(const Thread& self, uint32_t first, uint32_t last, Proxy proxy, Where where) {
-  const Read read{self.cluster->clocks[self.agent], pack(where)};
-  Read* reads = reads_[self.cluster_warp].data();
-  Reader* readers = readers_[self.cluster_warp].data();
-  const Reader reader{static_cast<uint8_t>(self.lane), proxy == Proxy::async};
+void Shadow::record(Reads& of_warp, uint32_t first, uint32_t last, Clock clock, int lane, Where where) {
+  if (of_warp.reads.empty()) {
+    of_warp.reads.resize(writes_.size());
+    of_warp.lanes.resize(writes_.size());
+  }
+  const Read read{clock, pack(where)};
+  Read* reads = of_warp.reads.data();
+  uint8_t* lanes = of_warp.lanes.data();
   for (uint32_t cell = first; cell <= last; ++cell) reads[cell] = read;
-  for (uint32_t cell = first; cell <= last; ++cell) readers[cell] = reader;
+  for (uint32_t cell = first; cell <= last; ++cell) lanes[cell] = static_cast<uint8_t>(lane);
 }
 
 void Shadow::check_writable(Thread& self, uint32_t offset, uint32_t bytes, Proxy proxy, bool same_value,
@@ -95,25 +98,31 @@ void Shadow::check_writable(Thread& self, uint32_t offset, uint32_t bytes, Proxy
     accepted = write;
   }
   if (bytes == 1) return;
-  for (size_t warp = 0; warp < reads_.size(); ++warp) {
-    const Read* reads = reads_[warp].data();
-    const Reader* readers = readers_[warp].data();
-    for (uint32_t cell = first; cell <= last; ++cell) {
-      const int agent = static_cast<int>(warp) * LANES + readers[cell].lane;
-      const auto reader = [&] { return agent_name(*self.cluster, agent) + " at " + at(reads[cell].site); };
-      if (!knows(known, self, agent, reads[cell].clock)) {
-        report("race", self, mnemonic, where,
-               bytes_at(cell) + " is written, and read by " + reader() + ", with no barrier between");
-        break;
-      }
-      if (proxy == Proxy::async && !readers[cell].is_async && known.fenced[agent] < reads[cell].clock) {
-        report("missing_proxy_fence", self, mnemonic, where,
-               bytes_at(cell) + " is overwritten by a bulk copy, but the read of " + reader() +
-                   " was not followed by fence.proxy.async in its thread");
-        break;
+  const auto check = [&](const std::vector<Reads>& all, bool is_async) {
+    for (int warp = 0; warp < static_cast<int>(all.size()); ++warp) {
+      if (all[warp].reads.empty()) continue;
+      const Read* reads = all[warp].reads.data();
+      const uint8_t* lanes = all[warp].lanes.data();
+      for (uint32_t cell = first; cell <= last; ++cell) {
+        const int agent =
+            lanes[cell] == TENSOR_CORES ? self.cluster->agent_of_tensor_cores(warp) : warp * LANES + lanes[cell];
+        const auto reader = [&] { return agent_name(*self.cluster, agent) + " at " + at(reads[cell].site); };
+        if (!knows(known, self, agent, reads[cell].clock)) {
+          report("race", self, mnemonic, where,
+                 bytes_at(cell) + " is written, and read by " + reader() + ", with no barrier between");
+          break;
+        }
+        if (proxy == Proxy::async && !is_async && known.fenced[agent] < reads[cell].clock) {
+          report("missing_proxy_fence", self, mnemonic, where,
+                 bytes_at(cell) + " is overwritten by a bulk copy, but the read of " + reader() +
+                     " was not followed by fence.proxy.async in its thread");
+          break;
+        }
       }
     }
-  }
+  };
+  check(reads_, false);
+  check(async_reads_, true);
 }
 
 void Shadow::store(Thread& self, uint32_t offset, uint32_t bytes, bool same_value, const char* mnemonic, Where where) {
@@ -135,32 +144,34 @@ void Shadow::land(uint32_t offset, uint32_t bytes, uint16_t agent, Clock clock, 
   for (uint32_t cell = offset / CELL; cell <= (offset + bytes - 1) / CELL; ++cell) writes_[cell] = write;
 }
 
-void Shadow::load_async(Thread& self, const Knowledge& known, Clock clock, uint32_t offset, uint32_t bytes,
-                        const char* mnemonic, Where where) {
+void Shadow::load_async(Thread& self, const Issue& issue, uint32_t offset, uint32_t bytes, bool by_tensor_cores) {
+  const auto& [known, issuer, clock, mnemonic, where] = issue;
   const uint32_t first = offset / CELL, last = (offset + bytes - 1) / CELL;
   Write accepted;
   for (uint32_t cell = first; cell <= last; ++cell) {
     const Write& write = writes_[cell];
     if (write == accepted && write.happened) continue;
     const auto writer = [&] { return agent_name(*self.cluster, write.agent) + " at " + at(write_sites_[cell]); };
-    const bool own = write.agent == self.agent;
+    const bool own = write.agent == issuer;
     if (!write.happened) {
       report("shared_read_before_written", self, mnemonic, where, bytes_at(cell) + " is read, but nobody wrote it");
     } else if (write.proxy == Proxy::in_flight) {
       report("copy_in_flight", self, mnemonic, where,
              bytes_at(cell) + " is read while the copy of " + writer() + " is in flight: no wait has covered it");
-    } else if (own ? write.clock > clock : known.events[write.agent] < write.clock) {
+    } else if (own ? write.clock > clock : known->events[write.agent] < write.clock) {
       report("race", self, mnemonic, where,
              bytes_at(cell) + " is read asynchronously, and written by " + writer() +
                  ", with no barrier before the read was issued or no wait before the write");
-    } else if (write.proxy == Proxy::generic && known.fenced[write.agent] < write.clock) {
+    } else if (write.proxy == Proxy::generic && known->fenced[write.agent] < write.clock) {
       report("missing_proxy_fence", self, mnemonic, where,
              bytes_at(cell) + " is read asynchronously, but written by an ordinary store of " + writer() +
                  " that was not followed by fence.proxy.async in its thread");
     }
     accepted = write;
   }
-  read(self, first, last, Proxy::async, where);
+  const int reader = by_tensor_cores ? self.cluster->agent_of_tensor_cores(self.cluster_warp) : self.agent;
+  record(async_reads_[self.cluster_warp], first, last, self.cluster->clocks[reader],
+         by_tensor_cores ? TENSOR_CORES : self.lane, where);
 }
 
 }  // namespace cpu

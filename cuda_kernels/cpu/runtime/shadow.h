@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <runtime/clocks.h>
@@ -27,6 +28,15 @@ struct Write {
   bool operator==(const Write&) const = default;
 };
 
+// An asynchronous read, as its thread issued it.
+struct Issue {
+  std::shared_ptr<const Knowledge> known;
+  int agent;
+  Clock clock;
+  const char* mnemonic;
+  Where where;
+};
+
 class Shadow {
  public:
   static constexpr uint32_t CELL = 2;  // bytes; one-byte accesses are not checked for races
@@ -40,28 +50,29 @@ class Shadow {
   void take_off(Thread& self, uint32_t offset, uint32_t bytes, Proxy proxy, const char* mnemonic, Where where);
   // `agent` is who has the writes: a thread, or an mbarrier.
   void land(uint32_t offset, uint32_t bytes, uint16_t agent, Clock clock, Proxy proxy);
-  // A read by the asynchronous proxy on behalf of `self`, which knew `known` when it issued it at `clock`.
-  void load_async(Thread& self, const Knowledge& known, Clock clock, uint32_t offset, uint32_t bytes,
-                  const char* mnemonic, Where where);
+  // A read by the asynchronous proxy, which `self` waited for; it belongs to `self`, or its warp's tensor cores.
+  void load_async(Thread& self, const Issue& issue, uint32_t offset, uint32_t bytes, bool by_tensor_cores);
 
  private:
-  void check_writable(Thread& self, uint32_t offset, uint32_t bytes, Proxy proxy, bool same_value, const char* mnemonic,
-                      Where where);
-
-  void read(const Thread& self, uint32_t first, uint32_t last, Proxy proxy, Where where);
-
   struct Read {
     Clock clock = 0;
     Site site = 0;
   };
-  struct Reader {
-    uint8_t lane : 7 = 0;
-    bool is_async : 1 = false;
+  // The newest reads of a warp, by cell; empty when there was none.
+  struct Reads {
+    std::vector<Read> reads;
+    std::vector<uint8_t> lanes;  // TENSOR_CORES or the reader's
   };
-  std::vector<Write> writes_;                 // by cell
-  std::vector<Site> write_sites_;             // by cell
-  std::vector<std::vector<Read>> reads_;      // the newest: by warp of the cluster, by cell
-  std::vector<std::vector<Reader>> readers_;  // of the same reads
+  static constexpr uint8_t TENSOR_CORES = 32;
+
+  void check_writable(Thread& self, uint32_t offset, uint32_t bytes, Proxy proxy, bool same_value, const char* mnemonic,
+                      Where where);
+  void record(Reads& reads, uint32_t first, uint32_t last, Clock clock, int lane, Where where);
+
+  std::vector<Write> writes_;      // by cell
+  std::vector<Site> write_sites_;  // by cell
+  std::vector<Reads> reads_;       // by ordinary instructions: by warp of the cluster
+  std::vector<Reads> async_reads_;
 };
 
 }  // namespace cpu

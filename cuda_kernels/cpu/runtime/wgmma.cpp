@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include <runtime/async.h>
+#include <runtime/cluster.h>
 #include <runtime/diagnosis.h>
 #include <runtime/memory.h>
 #include <runtime/numbers.h>
@@ -13,7 +14,7 @@ namespace cpu {
 namespace {
 
 constexpr const char* MNEMONIC = "wgmma_mma_async";
-constexpr int WARPS_OF_GROUP = 4, ROWS = 16, ROWS_OF_CORE = 8, CHUNK = 16;
+constexpr int ROWS = 16, ROWS_OF_CORE = 8, CHUNK = 16;
 constexpr int MAX_K = 32, MAX_N = 256;
 
 struct Operand {
@@ -52,8 +53,8 @@ float value(const std::byte* bytes, int i, Format format) {
 }
 
 const std::byte* read(Thread& self, const Wgmma& op, uint32_t address) {
-  const Place at = locate(address, CHUNK, MNEMONIC, op.where);
-  if (options().checks) at.block->shadow.load_async(self, *op.known, op.clock, at.offset, CHUNK, MNEMONIC, op.where);
+  const Place at = locate(address, CHUNK, op.issue.mnemonic, op.issue.where);
+  if (options().checks) at.block->shadow.load_async(self, op.issue, at.offset, CHUNK, true);
   return at.bytes;
 }
 
@@ -107,8 +108,6 @@ void execute(Thread& self, const Wgmma& op) {
   for_each_pair([](const float* matrix, float* registers) { std::memcpy(registers, matrix, 8); });
 }
 
-bool is_poison(float x) { return std::bit_cast<uint32_t>(x) == ACCUMULATOR_POISON; }
-
 // The registers get their values back.
 void release_accumulator(Thread& self, WgmmaState& state, Accumulator& accumulator) {
   for (int lane = 0; lane < LANES; ++lane)
@@ -134,9 +133,9 @@ void wgmma(float* d, uint64_t a, const uint32_t* a_registers, uint64_t b, bool a
   };
   warp_collective(mnemonic, where, Operands{d, a_registers}, [&](Operands* const(&lanes)[LANES], Warp& warp) {
     count_warp(warp, mnemonic, where);
+    in_step(warp, mnemonic, where, {a, b, static_cast<uint64_t>(accumulate)});
     Thread& self = current();
     WgmmaState& state = state_of(self);
-    ++state.executed;
     std::shared_ptr<Accumulator> accumulator;
     for (auto& one : state.accumulators)
       if (one->registers[0] == lanes[0]->d && one->count == n / 2) accumulator = one;
@@ -160,14 +159,13 @@ void wgmma(float* d, uint64_t a, const uint32_t* a_registers, uint64_t b, bool a
     }
     ++accumulator->in_flight;
     accumulator->where = where;
-    Wgmma op{accumulator, format, n, a_registers != nullptr, transpose_b, accumulate, {}, a, b, {}, 0, where};
+    Wgmma op{accumulator, format, n, a_registers != nullptr, transpose_b, accumulate, {}, a, b, {}};
     if (a_registers)
       for (int lane = 0; lane < LANES; ++lane) std::copy_n(lanes[lane]->a, 4, op.a_registers[lane].begin());
-    op.known = !state.open.empty() && state.open.back().known->events == warp.known.events &&
-                       state.open.back().known->fenced == warp.known.fenced
-                   ? state.open.back().known
-                   : std::make_shared<const Knowledge>(warp.known);
-    op.clock = self.cluster->clocks[self.agent];
+    const auto before = state.open.empty() ? nullptr : state.open.back().issue.known;
+    const bool same = before && before->events == warp.known.events && before->fenced == warp.known.fenced;
+    op.issue = {same ? before : std::make_shared<const Knowledge>(warp.known), self.agent,
+                self.cluster->clocks[self.agent], mnemonic, where};
     state.open.push_back(std::move(op));
   });
 }
@@ -176,6 +174,7 @@ void wgmma_fence(const char* mnemonic, Where where) {
   Warp* warp = gather(mnemonic, where, nullptr);
   if (!warp) return;
   count_warp(*warp, mnemonic, where);
+  in_step(*warp, mnemonic, where);
   ++state_of(current()).fences;
   complete(*warp);
 }
@@ -184,6 +183,7 @@ void wgmma_commit_group(const char* mnemonic, Where where) {
   Warp* warp = gather(mnemonic, where, nullptr);
   if (!warp) return;
   count_warp(*warp, mnemonic, where);
+  in_step(*warp, mnemonic, where);
   WgmmaState& state = state_of(current());
   state.committed.push_back(std::move(state.open));
   state.open.clear();
@@ -193,6 +193,7 @@ void wgmma_commit_group(const char* mnemonic, Where where) {
 void wgmma_wait_group(int pending, const char* mnemonic, Where where) {
   Warp* warp = gather(mnemonic, where, nullptr);
   if (!warp) return;
+  in_step(*warp, mnemonic, where, {static_cast<uint64_t>(pending)});
   Thread& self = current();
   WgmmaState& state = state_of(self);
   WarpAccess wait{.mask = ALL_LANES, .waits = true, .before = {.groups = state.committed.size()}};
@@ -207,36 +208,18 @@ void wgmma_wait_group(int pending, const char* mnemonic, Where where) {
   wait.left.groups = state.committed.size();
   if (options().counters) self.cluster->counters.count(mnemonic, where, Path::none, 0, wait, *warp);
   // The reads of the retired groups are over for the whole warp, so that any lane may hand the buffers on.
-  order_warp(*warp);
+  const int agent = self.cluster->agent_of_tensor_cores(self.cluster_warp);
+  warp->known.events[agent] = self.cluster->clocks[agent]++;
   complete(*warp);
 }
 
-void wgmma_after_return(Thread& self, WgmmaState& state) {
+void wgmma_after_return(Thread& self, const WgmmaState& state) {
   if (!state.accumulators.empty())
     report("wgmma_in_flight", self, MNEMONIC, state.accumulators.front()->where,
            "the warp returned while this is in flight: no commit or no wait has covered it");
-  // All four warps of a group must have executed the same.
-  Block& block = *self.block;
-  const int first = self.warp->index / WARPS_OF_GROUP * WARPS_OF_GROUP;
-  for (int w = first; w < first + WARPS_OF_GROUP; ++w) {
-    if (w >= static_cast<int>(block.warps.size())) {
-      if (state.executed)
-        report("divergence", self, MNEMONIC, Where::current(), "wgmma needs whole warpgroups of four warps");
-      return;
-    }
-    if (block.warps[w].returned != ALL_LANES) return;
-  }
-  for (int w = first; w < first + WARPS_OF_GROUP; ++w) {
-    const WgmmaState& other = self.cluster->async->wgmmas[block.warps[w].threads[0]->cluster_warp];
-    if (other.executed != state.executed)
-      report("divergence", self, MNEMONIC, Where::current(),
-             text("warp %d executed %llu wgmma, warp %d of its warpgroup %llu", self.warp->index,
-                  static_cast<unsigned long long>(state.executed), w, static_cast<unsigned long long>(other.executed)));
-  }
 }
 
-void check_accumulated(float x, const char* mnemonic, Where where) {
-  if (!is_poison(x)) return;
+void report_accumulated(const char* mnemonic, Where where) {
   Thread& self = current();
   const WgmmaState& state = state_of(self);
   report("wgmma_accumulator_read", self, mnemonic, where,

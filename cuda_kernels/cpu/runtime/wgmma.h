@@ -2,9 +2,14 @@
 #pragma once
 
 #include <array>
+#include <bit>
+#include <cstring>
 #include <deque>
 #include <memory>
+#include <type_traits>
 #include <vector>
+
+#include <vector_types.h>
 
 #include <runtime/execution.h>
 #include <runtime/matrix.h>
@@ -26,10 +31,8 @@ struct Wgmma {
   int n;
   bool a_in_registers, transpose_b, accumulate;
   std::array<std::array<uint32_t, 4>, LANES> a_registers;
-  uint64_t a, b;                           // descriptors
-  std::shared_ptr<const Knowledge> known;  // at issue
-  Clock clock;
-  Where where;
+  uint64_t a, b;  // descriptors
+  Issue issue;
 };
 
 struct WgmmaState {
@@ -38,7 +41,6 @@ struct WgmmaState {
   std::deque<std::vector<Wgmma>> committed;
   std::vector<std::shared_ptr<Accumulator>> accumulators;
   std::vector<std::pair<float*, uint64_t>> released;  // lane 0's registers, and the fences at that time
-  uint64_t executed = 0;
 };
 
 // `a` of shared operands is a descriptor; `a_registers` is null then.
@@ -47,10 +49,21 @@ void wgmma(float* d, uint64_t a, const uint32_t* a_registers, uint64_t b, bool a
 void wgmma_fence(const char* mnemonic, Where where);
 void wgmma_commit_group(const char* mnemonic, Where where);
 void wgmma_wait_group(int pending, const char* mnemonic, Where where);
-void wgmma_after_return(Thread& self, WgmmaState& state);
+void wgmma_after_return(Thread& self, const WgmmaState& state);
 
-constexpr uint32_t ACCUMULATOR_POISON = 0x7fc5acc5;  // a NaN that arithmetic passes on
-// Says so when x stems from an accumulator that was read too early.
-void check_accumulated(float x, const char* mnemonic, Where where);
+// A signalling NaN: arithmetic passes it on with the quiet bit set, so that x * 1 differs from x too.
+constexpr uint32_t ACCUMULATOR_POISON = 0x7f85acc5, QUIET_BIT = 0x00400000;
+inline bool is_poison(float x) { return std::bit_cast<uint32_t>(x) == ACCUMULATOR_POISON; }
+void report_accumulated(const char* mnemonic, Where where);
+// Says so when a float of `value` stems from an accumulator that was read too early.
+template <class T>
+void check_accumulated(const T& value, const char* mnemonic, Where where) {
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, float2> || std::is_same_v<T, float4>) {
+    uint32_t bits[sizeof(T) / 4];
+    std::memcpy(bits, &value, sizeof value);
+    for (const uint32_t word : bits)
+      if ((word | QUIET_BIT) == (ACCUMULATOR_POISON | QUIET_BIT)) return report_accumulated(mnemonic, where);
+  }
+}
 
 }  // namespace cpu
