@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness import doctor, inspection, techniques, variants
+from harness import doctor, inspection, results, sources, techniques, variants
 from harness.inspection import Cell
 from harness.problem import Problem
 
@@ -50,6 +50,22 @@ def test_it_compiles_to_its_instruction_class(compiled: dict[Cell, dict[str, Any
     found = compiled[cell]
     assert found["status"] == "passed", found["reason"]
     assert found["mma"] == techniques.get(cell[0].technique or "").mma
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_recorded_machine_code_is_what_is_compiled_here(
+    compiled: dict[Cell, dict[str, Any]], language: str
+) -> None:
+    rows = [inspection.row(cell, fields) for cell, fields in compiled.items() if cell[0].backend == language]
+    ladder = results.read(sources.ROOT / "reports/recorded/h200/ladder.jsonl")
+    recorded = [row for row in ladder if row["kind"] == "gate" and row["backend"] == language]
+    same = dict(results.same_code(rows, recorded))
+    if not same:
+        there, here = (
+            sorted({row["compiler"]["front_end"] for row in some if row.get("compiler")}) for some in (recorded, rows)
+        )
+        pytest.skip(f"recorded with {there}, compiled here with {here}, or recorded from other sources")
+    assert [key for key, equal in same.items() if not equal] == []
 
 
 def test_every_rung_is_among_them_on_every_architecture_of_its_ladder() -> None:
