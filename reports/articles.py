@@ -16,6 +16,7 @@ from reports import heads, pages, resources
 from reports.dataset import Dataset, Point, Ratio, fastest
 from reports.drawing import COLORS, LABELS, MARKERS, MUTED, WIDTH, new_grid, to_svg
 from reports.pages import Figure
+from reports.questions import question
 
 LANGUAGES = ("cuda", "triton")
 PEERS = ("sdpa_flash", "sdpa_cudnn")
@@ -71,7 +72,7 @@ def page(datasets: Sequence[Dataset], data: Dataset | None, name: str) -> dict[s
     svg = gains_figure(lines, article) if data else None
     caption = data.provenance(data.counting(name)) if data else ""
     return {
-        **(pages.experiment(data, name) if data else {"name": name, "question": pages.question(name), "total": 0}),
+        **(pages.experiment(data, name) if data else {"name": name, "question": question(name), "total": 0}),
         "article": article,
         "languages": LANGUAGES,
         "peers": PEERS,

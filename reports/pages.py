@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from harness import scorecard, sources, techniques
+from harness import scorecard, techniques
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS, Ladder, Technique
 from reports import agreement, counters, evidence, figures, listing, machines, notes, resources, tuning
 from reports.dataset import Dataset, Point, Row, quartiles, tile_slug, why
+from reports.questions import question
 from reports.scores import earlier, scored
 from reports.spills import spills
 from reports.verdict import lead, verdict
@@ -224,12 +223,6 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "pairs": data.pairs(name),
         "machines": machines.machines(data.environments_of(rows)),
     }
-
-
-def question(name: str, root: Path = sources.ROOT) -> str:
-    """The docstring of experiments/<name>.py; empty where there is no such file."""
-    path = root / "experiments" / f"{name.removesuffix(scorecard.SHARED_PTXAS)}.py"
-    return (ast.get_docstring(sources.parse(path)) or "") if path.is_file() else ""
 
 
 def ladder_figures(data: Dataset, rungs: Sequence[Technique]) -> list[Figure]:

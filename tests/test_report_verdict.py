@@ -11,6 +11,7 @@ from harness.problem import Tile
 from harness.techniques import TECHNIQUES
 from reports import counters, evidence, listing, resources
 from reports.dataset import Dataset
+from reports.questions import question
 from reports.spills import spills
 from reports.verdict import Gain, verdict
 from tests import synthetic_rows as synthetic
@@ -148,3 +149,10 @@ def test_racecheck_does_not_see_what_tma_writes() -> None:
     assert not seen("tma_loads", "racecheck")
     assert seen("tma_loads", "memcheck")
     assert seen("scalar", "racecheck")
+
+
+@pytest.mark.parametrize("name", ["ladder", "tune", "ncu", "sanitizer", "sanitizer_planted", "inspect", "counters"])
+def test_every_page_of_rows_opens_with_a_question(name: str) -> None:
+    assert question(name).split("\n")[0].endswith("?")
+    assert "assembler" in question("ladder_shared_ptxas")
+    assert question("no_such_run") == ""
