@@ -288,6 +288,30 @@ def test_return_with_cp_async_in_flight() -> None:
     assert names(plain_copies(bug="MISSING_WAIT")[0]) == ["copy_in_flight"]
 
 
+def flags(blocks: int = 1, further: int = 0, **rest) -> tuple[str, list[float]]:
+    out = torch.full((blocks,), torch.nan)
+    tensors = [(torch.zeros(blocks, dtype=torch.int32), "scratch"), (torch.zeros(blocks), "scratch"), (out, "out")]
+    return launch("global_flags", tensors, [blocks, further], **rest), out.tolist()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_wait_for_a_flag_in_global_memory(seed: int, device: str) -> None:
+    assert flags(seed=seed, device=device) == ("", [1])
+    assert flags(blocks=2, further=1, seed=seed, os_threads=2, device=device) == ("", [2, 1])
+
+
+def test_deadlock_at_a_flag_names_its_address() -> None:
+    said, _ = flags(bug="NOTHING_SET", os_threads=2, blocks=2)
+    assert set(names(said)) == {"deadlock"}
+    assert re.search(r"atom_add \(global address 0x\w+, which holds 0; element [01] from the start of tensor 0", said)
+
+
+def test_blocks_that_wait_for_later_ones_are_refused() -> None:
+    said, _ = flags(blocks=2, further=1, os_threads=1)
+    assert names(said) == ["blocks_not_resident"]
+    assert "1 blocks or clusters have not started" in said
+
+
 def exchange(**rest) -> tuple[str, Tensor, Tensor]:
     given, out = torch.arange(256.0).reshape(2, 128), torch.full((2, 128), torch.nan)
     return launch("cluster_exchange", [(given, "in"), (out, "out")], **rest), out, given

@@ -1,11 +1,14 @@
 #include <runtime/async.h>
 
+#include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include <runtime/cluster.h>
 #include <runtime/diagnosis.h>
 #include <runtime/memory.h>
 #include <runtime/options.h>
+#include <runtime/progress.h>
 
 namespace cpu {
 
@@ -41,6 +44,19 @@ void cp_async_wait_group(int pending, const char* mnemonic, Where where) {
   count_wait(mnemonic, where, before, copies.in_flight(), Whose::lane);
 }
 
+namespace {
+
+// May blocks of other OS threads still write what a block of this one asks for?
+bool others_go_on(Cluster& cluster) {
+  const auto& pollers = cluster.async->pollers;
+  const auto asks_memory = [](const Thread* thread) { return thread->waiting.object == GLOBAL_MEMORY; };
+  if (std::ranges::none_of(pollers, asks_memory)) return false;
+  std::this_thread::yield();
+  return !cluster.progress->stands_still(cluster, cluster.async->changes_seen);
+}
+
+}  // namespace
+
 bool land_one(Cluster& cluster) {
   Async& async = *cluster.async;
   std::vector<size_t> wanted;
@@ -53,12 +69,30 @@ bool land_one(Cluster& cluster) {
     async.idle_polls = 0;
     land(cluster, load);
   }
-  const bool polled = !async.pollers.empty() && async.idle_polls++ < IDLE_POLLS;
+  const bool polled = !async.pollers.empty() && (async.idle_polls++ < IDLE_POLLS || others_go_on(cluster));
   if (polled) {
     for (Thread* thread : async.pollers) wake(*thread);
     async.pollers.clear();
   }
   return !wanted.empty() || polled;
+}
+
+void atomic_changed(Thread& self) {
+  self.cluster->async->idle_polls = 0;
+  self.cluster->progress->changed();
+  maybe_yield(self);
+}
+
+void atomic_polled(Thread& self, const void* pointer, uint32_t value, const char* mnemonic, Where where) {
+  Async& async = *self.cluster->async;
+  const Waiting waiting{mnemonic, where, GLOBAL_MEMORY, static_cast<int64_t>(reinterpret_cast<intptr_t>(pointer))};
+  // Another question, or another answer than last time.
+  if (self.waiting.object != GLOBAL_MEMORY || self.waiting.detail != waiting.detail || self.answer != value)
+    async.idle_polls = 0;
+  self.waiting = waiting;
+  self.answer = value;
+  async.pollers.push_back(&self);
+  suspend(self);
 }
 
 void async_after_return(Thread& self) {

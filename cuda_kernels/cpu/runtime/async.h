@@ -69,6 +69,7 @@ struct Async {
   std::vector<BulkLoad> loads;
   std::vector<Thread*> pollers;  // that ask again and again, until something lands
   int idle_polls = 0;
+  uint64_t changes_seen = 0;  // see Progress
 };
 
 // 16 bytes, of which `bytes` come from global memory and the rest are zeros.
@@ -79,6 +80,11 @@ void cp_async_wait_group(int pending, const char* mnemonic, Where where);
 
 // When nobody can run: lands a bulk load that somebody waits for, or lets those who poll ask again. False: a deadlock.
 bool land_one(Cluster& cluster);
+// An atomic operation on global memory changed it; or did not, so that its thread may be asking for what another will
+// write: it goes on when the others have gone as far as they can.
+void atomic_changed(Thread& self);
+void atomic_polled(Thread& self, const void* pointer, uint32_t value, const char* mnemonic, Where where);
+
 // Nothing that this thread started may still be in flight.
 void async_after_return(Thread& self);
 

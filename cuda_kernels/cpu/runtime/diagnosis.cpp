@@ -1,7 +1,9 @@
 #include <runtime/diagnosis.h>
 
 #include <runtime/async.h>
+#include <runtime/global.h>
 #include <runtime/memory.h>
+#include <runtime/progress.h>
 
 #include <algorithm>
 #include <bit>
@@ -102,6 +104,12 @@ std::string state_of(const Thread& thread, std::string& name) {
     return text(" (needs %lld registers, the pool has %d)", static_cast<long long>(waiting.detail),
                 thread.block->free_registers);
   }
+  if (waiting.object == GLOBAL_MEMORY) {
+    if (name == "deadlock" && thread.cluster->progress->left()) name = "blocks_not_resident";
+    const auto* address = reinterpret_cast<const std::byte*>(waiting.detail);
+    return text(" (global address %p, which holds %u; ", static_cast<const void*>(address), thread.answer) +
+           nearest_tensor(address) + ")";
+  }
   const auto& mbarriers = thread.cluster->async->mbarriers;
   const auto found = mbarriers.find({thread.block->rank, waiting.object - SHARED_BASE});
   if (found == mbarriers.end()) return "";
@@ -150,6 +158,9 @@ void deadlocked(Cluster& cluster) {
     for (size_t i = 0; i < group.warps.size(); ++i) who += text("%s %d", i ? "," : "", group.warps[i]);
     who += group.block + ": " + group.what;
   }
+  if (const int left = cluster.progress->left(); name == "blocks_not_resident")
+    who += text("; %d blocks or clusters have not started, because here as many run at once as there are OS threads",
+                left);
   report(name.c_str(), *first, first->waiting.mnemonic, first->waiting.where, "nobody can go on: " + who);
 }
 

@@ -26,6 +26,7 @@ struct Warp;
 struct Block;
 struct Cluster;
 struct Async;
+class Progress;
 
 struct Dim {
   int x = 1, y = 1, z = 1;
@@ -35,10 +36,10 @@ struct Dim {
 struct Waiting {
   const char* mnemonic = nullptr;  // null: it does not wait
   Where where;
-  uint32_t object = 0;  // number of a barrier, shared address of an mbarrier, or NO_BARRIER
-  int64_t detail = 0;   // expected threads, parity, or registers
+  uint32_t object = 0;  // number of a barrier, shared address of an mbarrier, GLOBAL_MEMORY or NO_BARRIER
+  int64_t detail = 0;   // expected threads, parity, address, or registers
 };
-constexpr uint32_t NO_BARRIER = ~0u;
+constexpr uint32_t NO_BARRIER = ~0u, GLOBAL_MEMORY = ~1u;
 
 // The record at the foot of a fiber's stack.
 struct Thread {
@@ -50,6 +51,7 @@ struct Thread {
   int agent;         // number in the cluster, for clocks.h
   int cluster_warp;  // number of its warp in the cluster
   Waiting waiting;
+  uint32_t answer;  // that it last got from global memory
   bool has_returned;
 };
 
@@ -133,9 +135,10 @@ struct Cluster {
   Cluster();
   ~Cluster();
   // Runs the blocks of cluster `number` to their end, or to the first fatal diagnosis.
-  void run(const Launch& launch, int number);
+  void run(const Launch& launch, int number, Progress& progress);
 
   const Launch* launch = nullptr;
+  Progress* progress = nullptr;
   std::vector<std::unique_ptr<Block>> blocks;
   std::unique_ptr<Stacks> stacks;
   std::vector<Clock> clocks;  // by agent: threads, mbarriers, tensor cores of warps

@@ -44,21 +44,6 @@ std::string element_name(const Tensor& tensor, const std::vector<int64_t>& index
   return name + "]";
 }
 
-// The tensor whose memory is nearest, and how far off.
-std::string nearest(const std::byte* pointer) {
-  const Tensor* best = nullptr;
-  int64_t distance = 0;
-  for (const Tensor& tensor : tensors) {
-    const int64_t offset = pointer - tensor.base, end = tensor.span * tensor.element_bytes;
-    const int64_t off = offset < 0 ? -offset : offset >= end ? offset - end + 1 : 0;
-    if (!best || off < distance) best = &tensor, distance = off;
-  }
-  const int64_t offset = pointer - best->base;
-  return text("element %lld from the start of %s, which spans %lld elements",
-              static_cast<long long>(offset / best->element_bytes), best->name.c_str(),
-              static_cast<long long>(best->span));
-}
-
 }  // namespace
 
 void watch_tensor(std::string name, const void* base, int element_bytes, std::vector<int64_t> sizes,
@@ -83,6 +68,21 @@ void watch_tensor(std::string name, const void* base, int element_bytes, std::ve
 }
 
 void forget_tensors() { tensors.clear(); }
+
+std::string nearest_tensor(const std::byte* pointer) {
+  if (tensors.empty()) return "no tensor is watched";
+  const Tensor* best = nullptr;
+  int64_t distance = 0;
+  for (const Tensor& tensor : tensors) {
+    const int64_t offset = pointer - tensor.base, end = tensor.span * tensor.element_bytes;
+    const int64_t off = offset < 0 ? -offset : offset >= end ? offset - end + 1 : 0;
+    if (!best || off < distance) best = &tensor, distance = off;
+  }
+  const int64_t offset = pointer - best->base;
+  return text("element %lld from the start of %s, which spans %lld elements",
+              static_cast<long long>(offset / best->element_bytes), best->name.c_str(),
+              static_cast<long long>(best->span));
+}
 
 bool check_global(Thread& self, const void* pointer, uint32_t bytes, bool is_store, const char* mnemonic, Where where) {
   if (tensors.empty()) return true;
@@ -115,7 +115,7 @@ bool check_global(Thread& self, const void* pointer, uint32_t bytes, bool is_sto
     return true;
   }
   report("global_out_of_range", self, mnemonic, where,
-         text("%s %u bytes outside every tensor: ", is_store ? "writes" : "reads", bytes) + nearest(address));
+         text("%s %u bytes outside every tensor: ", is_store ? "writes" : "reads", bytes) + nearest_tensor(address));
   return false;
 }
 

@@ -1,6 +1,7 @@
 // The tensors that a launch may touch: accesses outside them, outputs left unwritten or written twice.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@ enum class Access { read, write_once, scratch };
 void watch_tensor(std::string name, const void* base, int element_bytes, std::vector<int64_t> sizes,
                   std::vector<int64_t> strides, Access access);
 void forget_tensors();
+// Where a pointer lies, in words.
+std::string nearest_tensor(const std::byte* pointer);
 
 // Reports an access outside the watched tensors (when any is watched) or a write to an input, and returns false: the
 // bytes must not be touched.

@@ -1,7 +1,6 @@
 #include <runtime/launch.h>
 
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -10,6 +9,7 @@
 #include <runtime/diagnosis.h>
 #include <runtime/global.h>
 #include <runtime/options.h>
+#include <runtime/progress.h>
 
 namespace cpu {
 namespace {
@@ -81,9 +81,9 @@ int launch_grid(const Launch& launch) {
       options().os_threads ? options().os_threads : static_cast<int>(std::thread::hardware_concurrency());
   const int workers = std::clamp(wanted, 1, std::max(count, 1));
   std::vector<Cluster> clusters(workers);  // each runs one after the other
-  std::atomic<int> next = 0;
+  Progress progress(count, workers);
   const auto work = [&](Cluster& cluster) {
-    for (int i; (i = next++) < count && !diagnosed();) cluster.run(launch, order[i]);
+    for (int i; (i = progress.take()) >= 0;) cluster.run(launch, order[i], progress);
   };
   std::vector<std::thread> threads;
   for (int i = 1; i < workers; ++i) threads.emplace_back(work, std::ref(clusters[i]));

@@ -1,5 +1,6 @@
 #include <runtime/memory.h>
 
+#include <runtime/async.h>
 #include <runtime/diagnosis.h>
 #include <runtime/global.h>
 #include <runtime/options.h>
@@ -97,9 +98,13 @@ void global_load(const void* pointer, uint32_t bytes, const char* mnemonic, Wher
   count(Path::global_to_registers, bytes, 0, pointer, mnemonic, where);
 }
 
-void global_atomic(void* pointer, uint32_t bytes, const char* mnemonic, Where where) {
-  touch_global(pointer, bytes, bytes, true, mnemonic, where);
+void begin_atomic(uint32_t* counter, const char* mnemonic, Where where) {
+  touch_global(counter, sizeof *counter, sizeof *counter, true, mnemonic, where);
   count_thread(mnemonic, where);
+}
+
+void end_atomic(uint32_t* counter, bool changed, uint32_t before, const char* mnemonic, Where where) {
+  changed ? atomic_changed(current()) : atomic_polled(current(), counter, before, mnemonic, where);
 }
 
 void global_store(void* pointer, uint32_t bytes, const char* mnemonic, Where where) {

@@ -1,6 +1,7 @@
 // Accesses to shared and global memory, checked.
 #pragma once
 
+#include <atomic>
 #include <cstring>
 
 #include <runtime/execution.h>
@@ -30,7 +31,6 @@ const std::byte* shared_load(uint32_t address, uint32_t bytes, const char* mnemo
 void shared_store(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where);
 void global_load(const void* pointer, uint32_t bytes, const char* mnemonic, Where where);
 void global_store(void* pointer, uint32_t bytes, const char* mnemonic, Where where);
-void global_atomic(void* pointer, uint32_t bytes, const char* mnemonic, Where where);
 // A lane's part of an instruction that counts itself, such as ldmatrix.
 const std::byte* shared_read(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
 void shared_write(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where);
@@ -50,6 +50,20 @@ T load(const void* bytes) {
 template <class T>
 void store(void* bytes, const T& value) {
   std::memcpy(bytes, static_cast<const void*>(&value), sizeof value);
+}
+
+void begin_atomic(uint32_t* counter, const char* mnemonic, Where where);
+void end_atomic(uint32_t* counter, bool changed, uint32_t before, const char* mnemonic, Where where);
+// Replaces a counter in global memory by next(counter), and returns what it was.
+template <class Next>
+uint32_t global_atomic(uint32_t* counter, Next next, const char* mnemonic, Where where) {
+  begin_atomic(counter, mnemonic, where);
+  const std::atomic_ref shared(*counter);
+  uint32_t before = shared.load(std::memory_order_relaxed);
+  while (!shared.compare_exchange_weak(before, next(before), std::memory_order_acq_rel)) {
+  }
+  end_atomic(counter, next(before) != before, before, mnemonic, where);
+  return before;
 }
 
 }  // namespace cpu

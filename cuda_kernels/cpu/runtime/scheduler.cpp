@@ -142,8 +142,9 @@ Warp* Cluster::pick() {
   return best;
 }
 
-void Cluster::run(const Launch& launched, int number) {
+void Cluster::run(const Launch& launched, int number, Progress& shared) {
   launch = &launched;
+  progress = &shared;
   set_up(number);
   while (!abandoned) {
     Warp* warp = pick();

@@ -1,0 +1,34 @@
+// What the OS threads of a launch share: the clusters left to run, and whether blocks that wait for what others write
+// to global memory can still hope.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <set>
+
+namespace cpu {
+
+struct Cluster;
+
+class Progress {
+ public:
+  Progress(int clusters, int os_threads) : clusters_(clusters), running_(os_threads) {}
+  // The number of the next cluster, or -1: there is none, and the OS thread ends.
+  int take();
+  // Clusters that have not started.
+  int left();
+  // Global memory holds something new.
+  void changed();
+  // `cluster` has asked for a while, and nothing that it asks for has changed. `seen` is its own, 0 at first. True when
+  // all that run are in this state, and have asked since the last change.
+  bool stands_still(const Cluster& cluster, uint64_t& seen);
+
+ private:
+  std::mutex mutex_;
+  int clusters_, next_ = 0, running_;
+  uint64_t changes_ = 1;
+  std::set<const Cluster*> waiting_;  // since the last change
+  bool is_over_ = false;
+};
+
+}  // namespace cpu
