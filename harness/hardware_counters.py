@@ -64,23 +64,24 @@ FROM_SECTIONS = (
 BANK_CONFLICTS = ("mma_ldmatrix", "padded_rows", "xor_swizzle", "tma_loads", "tma_swizzle")
 """Techniques that differ in bank conflicts: counted for both head dimensions."""
 L2_ORDERS = ("batched_m_tiles", "l2_grid_order")
-"""Techniques that differ in which blocks share the L2 cache: counted on a problem of real size too, and as the steps
-of the article that published both hit rates."""
+"""Techniques that differ in which blocks share the L2 cache: counted with a causal mask too, and as the steps of the
+article that published both hit rates."""
 L2_ARTICLE = "seed_kernel_one"
 LARGE = Problem.square(4, 16, 4096, 128)
+"""Fills the GPU: only there the warps that were active say something."""
 
 
 def cases(names: Sequence[str], backends: Sequence[str], problems: Sequence[Problem] = ()) -> list[Case]:
-    """Every technique at its reference tile on `problems`; by default on the CPU runtime's, and where it answers a
-    question on others, or at an article's tile."""
+    """Every technique at its reference tile on `problems`; by default on the CPU runtime's and on LARGE, and where it
+    answers a question on others, or at an article's tile."""
     found = []
     article = articles.load(L2_ARTICLE)
     for name in names:
-        chosen = list(problems) or [counting.PROBLEM]
+        chosen = list(problems) or [counting.PROBLEM, LARGE]
         if not problems and name in BANK_CONFLICTS:
             chosen.append(replace(counting.PROBLEM, head_dim=64))
         if not problems and name in L2_ORDERS:
-            chosen += [LARGE, replace(LARGE, causal=True)]
+            chosen.append(replace(LARGE, causal=True))
         for problem in chosen:
             tile = techniques.reference_tile(techniques.get(name), problem.head_dim)
             found += [Case("ncu", name, backend, problem, tile) for backend in backends]

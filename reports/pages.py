@@ -88,6 +88,7 @@ def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder, dra
         "taken": (taken := resources.taken(datasets, rungs)),
         "built_for": resources.built_for(taken),
         "has_warps": any(item.fits is not None for item in taken),
+        "has_active": any(item.active is not None for item in taken),
         "arch": resources.ARCH,
         "head_dim": resources.HEAD_DIM,
         "hit_rates": resources.hit_rates(datasets),

@@ -15,6 +15,7 @@ ARCH, HEAD_DIM = "sm_90a", 128
 """What the table of registers is about: the architecture that is measured."""
 
 DRAM_READ = "dram__bytes_read.sum"
+WAVES = "launch__waves_per_multiprocessor"
 L2_ORDERS = ("batched_m_tiles", "l2_grid_order")
 """The same kernel, blocks in two orders."""
 
@@ -57,7 +58,7 @@ class Taken:
     fits: float | None
     """Warps that fit on an SM, in percent of the most that any kernel can have there."""
     active: float | None
-    """Warps that were there, on average, in percent of the same."""
+    """Warps that were there, on average, in percent of the same; of a launch that filled the GPU."""
 
 
 def taken(datasets: Sequence[Dataset], rungs: Sequence[Technique]) -> list[Taken]:
@@ -76,7 +77,8 @@ def taken(datasets: Sequence[Dataset], rungs: Sequence[Technique]) -> list[Taken
             spilled = {
                 name: max(rows, key=lambda row: row["code"].get("spill_bytes") or 0) for name, rows in read.items()
             }
-            fits, active = (_metric(largest, name) for name in (counters.OCCUPANCY, counters.ACTIVE))
+            fits, active, waves = (_metric(largest, name) for name in (counters.OCCUPANCY, counters.ACTIVE, WAVES))
+            active = active if (waves or 0) >= 1 else None
             found.append(Taken(rung, codes, spilled, fits, active))
     return found
 

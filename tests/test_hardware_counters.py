@@ -161,9 +161,10 @@ def test_the_questions_are_asked() -> None:
     small = {case.technique for case in cases if case.problem == counting.PROBLEM}
     assert small == set(NAMES), "every rung beside the CPU runtime's counts"
     assert {case.technique for case in cases if case.problem.head_dim == 64} == set(hardware_counters.BANK_CONFLICTS)
-    large = [case for case in cases if case.problem.heads > 1]
-    assert {case.technique for case in large} == set(hardware_counters.L2_ORDERS)
-    published = {(case.technique, case.tile) for case in large if case.problem.layout == "bshd"}
+    assert {case.technique for case in cases if case.problem == hardware_counters.LARGE} == set(NAMES)
+    causal = {case.technique for case in cases if case.problem.heads > 1 and case.problem.causal}
+    assert causal == set(hardware_counters.L2_ORDERS)
+    published = {(case.technique, case.tile) for case in cases if case.problem.layout == "bshd"}
     assert published == {(name, Tile(64, 64)) for name in hardware_counters.L2_ORDERS}, "the article's own step"
 
 

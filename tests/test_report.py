@@ -24,7 +24,7 @@ from tests import synthetic_rows as synthetic
 
 Row = dict[str, Any]
 HERE = "computed here on a CPU by running the kernel, 2030-01-02"
-VOID = {"meta", "br", "link", "img", "input", "hr", "path", "use", "circle", "rect", "line"}
+VOID = {"meta", "br", "wbr", "link", "img", "input", "hr", "path", "use", "circle", "rect", "line"}
 
 
 def write(folder: Path, rows: list[Row]) -> None:
@@ -391,12 +391,15 @@ def test_counters_of_another_version_are_not_shown(counted: list[Row]) -> None:
 
 
 def test_what_a_rung_takes(counted: list[Row]) -> None:
-    hit = by_ncu("xor_swizzle", synthetic.PROBLEMS[0], **{counters.OCCUPANCY: 25.0, counters.ACTIVE: 18.5})
-    data = dataset([*synthetic.rows(), hit])
+    metrics = {counters.OCCUPANCY: 25.0, counters.ACTIVE: 18.5}
+    hit = by_ncu("xor_swizzle", synthetic.PROBLEMS[0], **metrics, **{resources.WAVES: 7.8})
+    tiny = by_ncu("direct_rescale", Problem.square(1, 1, 512, 128), **metrics, **{resources.WAVES: 0.02})
+    data = dataset([*synthetic.rows(), hit, tiny])
     found = {item.technique.name: item for item in resources.taken([data], TECHNIQUES)}
     assert set(found) == {technique.name for technique in TECHNIQUES}
     swizzle = found["xor_swizzle"]
     assert (swizzle.fits, swizzle.active, found["scalar"].fits) == (25.0, 18.5, None)
+    assert (found["direct_rescale"].fits, found["direct_rescale"].active) == (25.0, None)
     assert swizzle.codes["cuda"]["arch"] == "sm_90a"
 
 
