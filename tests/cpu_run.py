@@ -6,13 +6,14 @@ import ctypes
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from cuda_kernels import cpu_build
 from cuda_kernels.cpu_library import Library
 from harness import inputs, techniques, variants
 from harness.problem import Problem
-from harness.variants.cuda import attention_args
+from harness.variants.cuda import attention_args, workspace_bytes
 
 
 @dataclass
@@ -50,7 +51,8 @@ def run(
     given = inputs.make(problem, "normal", 0, "cpu", padded=True)
     outputs = inputs.make_outputs(problem, "cpu", padded=True)
     tensors = {"q": given.q, "k": given.k, "v": given.v, "o": outputs.o, "lse": outputs.lse}
-    for label, tensor in tensors.items():
+    workspace = torch.zeros(workspace_bytes(library.handle, problem), dtype=torch.uint8)
+    for label, tensor in {**tensors, "workspace": workspace}.items():
         library.watch(
             label,
             tensor.data_ptr(),
@@ -58,8 +60,9 @@ def run(
             tensor.shape,
             tensor.stride(),
             written=label in ("o", "lse"),
+            scratch=label == "workspace",
         )
-    args = attention_args(*tensors.values(), workspace=None, scale=problem.scale)
+    args = attention_args(*tensors.values(), workspace=workspace, scale=problem.scale)
     code = library.launch(ctypes.byref(args), None)
     library.forget()
     return Run(given, outputs.o, outputs.lse, code, library.diagnosis(), library)

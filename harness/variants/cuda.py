@@ -123,6 +123,15 @@ def attention_args(
     )
 
 
+def workspace_bytes(library: ctypes.CDLL, problem: Problem) -> int:
+    """What a kernel's library asks for: `EXPORT int workspace_bytes(const AttentionArgs*)`, which sees the sizes alone.
+    0 where it exports none."""
+    if not hasattr(library, "workspace_bytes"):
+        return 0
+    sizes = {name: getattr(problem, name) for name in ("batch", "heads", "heads_kv", "seq_q", "seq_kv")}
+    return library.workspace_bytes(ctypes.byref(AttentionArgs(**sizes)))
+
+
 class CudaVariant(Variant):
     """A .cu file behind `extern "C" int launch(const AttentionArgs*, void* stream)`, built for the GPU here."""
 
@@ -140,6 +149,7 @@ class CudaVariant(Variant):
             raise Unsupported(
                 f"the tile needs {self.shared_memory_bytes} bytes of shared memory, a block on this GPU has {allowed}"
             )
+        self.workspace_bytes = workspace_bytes(handle, self.problem)
         self._launch = _entry(handle)
 
     def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:

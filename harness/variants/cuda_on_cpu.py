@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness import techniques
 from harness.variants.case import Case, CompileError, Diagnosed, Unsupported
-from harness.variants.cuda import attention_args, constants, fits
+from harness.variants.cuda import attention_args, constants, fits, workspace_bytes
 from harness.variants.variant import Call, Variant
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class CpuCudaVariant(Variant):
         except build.CompileError as error:
             raise CompileError(f"{case}: {error}") from None
         self.compile_s = time.perf_counter() - start
+        self.workspace_bytes = workspace_bytes(self.library.handle, self.problem)
         flags = cpu_build.flags(sanitize=cpu_build.sanitizing())
         self.compiler = {"front_end": cpu_build.compiler(), "flags": " ".join(flags)}
         self._options: dict[str, Any] = {"seed": 0}
@@ -73,13 +74,16 @@ class CpuCudaVariant(Variant):
         workspace = self._workspace(q.device)
         args = attention_args(q, k, v, o, lse, workspace, scale)
         library = self.library if fits(self.case, q, k, v, o) else self._build(packed=False)
+        tensors = {"q": q, "k": k, "v": v, "o": o, "lse": lse}
+        if workspace is not None:
+            tensors["workspace"] = workspace
 
         def call() -> tuple[Tensor, Tensor]:
             library.configure(**self._options)
-            for name, tensor in {"q": q, "k": k, "v": v, "o": o, "lse": lse}.items():
+            for name, tensor in tensors.items():
                 pointer, shape, strides = tensor.data_ptr(), tensor.shape, tensor.stride()
-                written = name in ("o", "lse")
-                library.watch(name, pointer, tensor.element_size(), shape, strides, written=written)
+                written, scratch = name in ("o", "lse"), name == "workspace"
+                library.watch(name, pointer, tensor.element_size(), shape, strides, written=written, scratch=scratch)
             try:
                 code = library.launch(ctypes.byref(args), None)
             finally:
