@@ -401,3 +401,13 @@ def test_missing_fence_names_both_accesses() -> None:
 def test_a_tensor_map_that_the_driver_refuses() -> None:
     given, out = torch.zeros(64, 33)[:, 1:], torch.zeros(64, 32)
     assert names(launch("tma_ring", [(given, "in"), (out, "out")], [64])) == ["bad_tensor_map"]
+
+
+def test_every_wrapper_is_executed_somewhere() -> None:
+    """By a kernel of the project or of tests/cpu_kernels, which all run on a CPU."""
+    sources = [*build.HERE.glob("*/*.cu"), *build.HERE.glob("*.cuh"), *KERNELS.glob("*.cu")]
+    called = {name for source in sources for name in re.findall(r"\b(\w+)(?=[<(])", source.read_text())}
+    headers = [header.read_text() for header in (build.HERE / "ptx").glob("*.cuh")]
+    offered = {name for text in headers for name in re.findall(r"^DEVICE .*?(\w+)(?:<\w*>)?\(", text, re.MULTILINE)}
+    assert len(offered) > 70
+    assert offered - called == set()

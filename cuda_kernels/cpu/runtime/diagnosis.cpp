@@ -87,12 +87,14 @@ void diverged_by_return(Thread& self) {
 
 namespace {
 
+bool is_gathering(const Thread& thread) { return thread.warp->gathering.arrived >> thread.lane & 1; }
+
 // What a thread waits for, in words; `name` becomes more precise where the barrier's state tells.
 std::string state_of(const Thread& thread, std::string& name) {
   const Waiting& waiting = thread.waiting;
   const Gathering& gathering = thread.warp->gathering;
   // No divergence: the other lanes wait for something else that does not come, and would arrive here after it.
-  if (gathering.arrived >> thread.lane & 1) return text(" (%d of 32 lanes there)", std::popcount(gathering.arrived));
+  if (is_gathering(thread)) return text(" (%d of 32 lanes there)", std::popcount(gathering.arrived));
   if (waiting.object < BARRIERS) {
     const Barrier& barrier = thread.block->barriers[waiting.object];
     return text(" (barrier %u, %d of %d threads there)", waiting.object, barrier.arrived,
@@ -137,7 +139,8 @@ void deadlocked(Cluster& cluster) {
       std::map<std::string, uint32_t> groups;
       for (const Thread* thread : warp.threads) {
         if (thread->has_returned) continue;
-        if (!first) first = thread;
+        // Lanes at a collective instruction wait for their sisters, and are not the cause.
+        if (!first || (is_gathering(*first) && !is_gathering(*thread))) first = thread;
         const std::string at = place(thread->waiting.mnemonic, thread->waiting.where) + state_of(*thread, name);
         groups[at] |= 1u << thread->lane;
       }
