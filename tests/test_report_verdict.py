@@ -9,7 +9,7 @@ import pytest
 from harness import hardware_counters, techniques
 from harness.problem import Tile
 from harness.techniques import TECHNIQUES
-from reports import counters, evidence, listing, resources
+from reports import counters, evidence, listing, pages, resources
 from reports.dataset import Dataset
 from reports.questions import question
 from reports.spills import spills
@@ -156,3 +156,14 @@ def test_every_page_of_rows_opens_with_a_question(name: str) -> None:
     assert question(name).split("\n")[0].endswith("?")
     assert "assembler" in question("ladder_shared_ptxas")
     assert question("no_such_run") == ""
+
+
+def test_holes_of_one_reason_stand_together() -> None:
+    base = {"kind": "timing", "backend": "cuda", "problem": FULL.to_dict(), "mode": "burst", "samples_ms": [2.0]}
+    row = {**base, "status": "not_converged", "reason": "relative error of the median 2.34% after 12 samples"}
+    rows = [{**row, "technique": name} for name in ("scalar", "wmma")]
+    rows.append({**row, "technique": "scalar", "status": "wrong", "check": "finite", "reason": "NaN"})
+    together, alone = pages.group_holes(rows)
+    assert (together.status, together.kernels) == ("not_converged", [("cuda", "scalar"), ("cuda", "wmma")])
+    assert together.cells[1][2].endswith("2.34%")
+    assert (alone.check, alone.reason, alone.kernels) == ("finite", "NaN", [("cuda", "scalar")])
