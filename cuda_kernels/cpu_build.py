@@ -48,7 +48,7 @@ def build(
         raise FileNotFoundError(f"path: got {path}, which is no file; expected a kernel such as ampere/scalar.cu")
     options = flags(root, sanitize)
     constants = tuple(f"-D{name}={value}" for name, value in sorted(defines.items()))
-    runtime = _runtime(root, options)
+    runtime = _runtime(root, options, "-O1" if sanitize else "-O3")
     search = [f"-I{folder}" for folder in include]
     kernel = ["-x", "c++", *_prefix(root, options), "-include", str(path), os.devnull]
     command = [compiler(), *options, *search, *constants, "-O2", *kernel]
@@ -142,8 +142,8 @@ def _prefix(root: Path, options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @functools.cache
-def _runtime(root: Path, options: tuple[str, ...]) -> Path:
-    """The runtime as one relocatable object."""
+def _runtime(root: Path, options: tuple[str, ...], level: str) -> Path:
+    """The runtime as one relocatable object. Under sanitizers it is compiled more often than it runs."""
 
     def compiled(unit: Path) -> Path:
         made_from = [unit, *_included([unit], root)]
@@ -151,8 +151,8 @@ def _runtime(root: Path, options: tuple[str, ...]) -> Path:
             f"runtime_{unit.stem}",
             "o",
             made_from,
-            options,
-            lambda out: [compiler(), *options, "-O3", "-c", str(unit), "-o", str(out)],
+            (*options, level),
+            lambda out: [compiler(), *options, level, "-c", str(unit), "-o", str(out)],
         )
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:

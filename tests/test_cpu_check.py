@@ -85,6 +85,14 @@ def test_scheduler_seeds_are_taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
     assert seen == [4, 5, 4]
 
 
+def test_check_takes_three_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr("harness.runner.run", lambda *arguments, extra, **options: seen.append(extra) or [])
+    check("xor_swizzle")
+    check("xor_swizzle", "--seed", "5")
+    assert [extra.scheduler_seeds for extra in seen] == [(0, 1, 2), (5,)]
+
+
 def test_outputs_are_kept_and_compared(tmp_path: Path) -> None:
     one = ("direct_rescale", "--problem", SLUG, "--backend", "cuda")
     code, (row,), _ = check(*one, "--save-outputs", str(tmp_path), "--scheduler-seed", "3")

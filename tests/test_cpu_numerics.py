@@ -1,15 +1,19 @@
 """Every CUDA twin passes the numerics gate on the CPU, whatever the order of its warps.
 
-Per commit a pairwise cover; the full product under the marker `full`.
+Per commit a pairwise cover of dtype, head_dim, mask, layout, lengths and scheduler seed; the full product under the
+marker `full`.
 """
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import combinations, product
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import combinations, cycle, product
 from os import cpu_count
+from typing import Any
 
 import pytest
 import torch
@@ -20,13 +24,15 @@ from harness.problem import DTYPES, LAYOUTS, Problem
 from harness.techniques import TECHNIQUES, Technique
 
 HEAD_DIMS = (64, 128)
-SEEDS = range(6)
+SEEDS = tuple(range(6))
 LENGTHS: dict[str, Callable[[int, int], tuple[int, int]]] = {
     "more keys": lambda block_m, block_n: (2 * block_m, 3 * block_n),
     "fewer keys": lambda block_m, block_n: (3 * block_m, block_n),  # causal: rows that see no key
     "ragged": lambda block_m, block_n: (block_m + 13, 3 * block_n - 7),
 }
 """Tile -> (seq_q, seq_kv)."""
+COVER_SECONDS = 8 * 60
+"""From nothing on two processors, compilers included."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +50,11 @@ class Build:
 
 @dataclass(frozen=True)
 class Cell:
-    """What is given to a library at run time."""
+    """What is given to a library at run time. Launches take the seeds in turn, and must give the same bits."""
 
     layout: str
     lengths: str
-    seed: int
+    seeds: tuple[int, ...]
     distribution: str
 
 
@@ -56,35 +62,72 @@ def head_dims(technique: Technique) -> tuple[int, ...]:
     return (*HEAD_DIMS, 256) if technique.general and 256 in technique.tile else HEAD_DIMS
 
 
-def covering_builds() -> list[Build]:
-    """Every pair of dtype, head_dim and mask, in half of their product."""
-    return [
-        Build(technique.name, DTYPES[(number + causal) % 2], dim, causal)
-        for technique in TECHNIQUES
-        for number, dim in enumerate(head_dims(technique))
+def lengths_of(technique: Technique) -> tuple[str, ...]:
+    """Those that the technique takes."""
+    return tuple(name for name in LENGTHS if all(not declined(build, name) for build in all_builds(technique)))
+
+
+def declined(build: Build, lengths: str) -> str | None:
+    technique = techniques.get(build.technique)
+    tile = techniques.reference_tile(technique, build.head_dim)
+    return techniques.unsupported(technique, "cuda", problem_of(build, LAYOUTS[0], lengths), tile)
+
+
+def levels(technique: Technique) -> tuple[tuple[Any, ...], ...]:
+    return DTYPES, head_dims(technique), (False, True), LAYOUTS, lengths_of(technique), SEEDS
+
+
+def pairs(runs: list[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
+    """Every two levels that occur together in a run."""
+    return {pair for run in runs for pair in combinations(enumerate(run), 2)}
+
+
+def runs(build: Build, cell: Cell) -> list[tuple[Any, ...]]:
+    """One for each scheduler seed, in the order of `levels`."""
+    return [(build.dtype, build.head_dim, build.causal, cell.layout, cell.lengths, seed) for seed in cell.seeds]
+
+
+@cache
+def covering(dims: tuple[int, ...], lengths: tuple[str, ...]) -> list[tuple[Build, Cell]]:
+    """Every pair of levels, in few cells of half of the builds: each next cell has the most pairs that are missing."""
+    builds = [
+        Build("", DTYPES[(number + causal) % 2], dim, causal)
+        for number, dim in enumerate(dims)
         for causal in (False, True)
     ]
+    choices = {
+        (build, cell): pairs(runs(build, cell))
+        for build in builds
+        for cell in (Cell(*one, "") for one in product(LAYOUTS, lengths, combinations(SEEDS, 2)))
+    }
+    missing, chosen = set().union(*choices.values()), []
+    while missing:
+        best = max(choices, key=lambda choice: len(choices[choice] & missing))
+        missing -= choices[best]
+        chosen.append(best)
+    return chosen
 
 
-def all_builds() -> list[Build]:
+def cover() -> dict[Build, list[Cell]]:
+    """Of all techniques; distributions in turn."""
+    found: dict[Build, list[Cell]] = {}
+    names = cycle(DISTRIBUTIONS)
+    for technique in TECHNIQUES:
+        for build, cell in covering(head_dims(technique), lengths_of(technique)):
+            cells = found.setdefault(replace(build, technique=technique.name), [])
+            cells.append(replace(cell, distribution=next(names)))
+    return found
+
+
+def all_builds(technique: Technique) -> list[Build]:
+    return [Build(technique.name, *one) for one in product(DTYPES, head_dims(technique), (False, True))]
+
+
+def all_cells(technique: Technique) -> list[Cell]:
     return [
-        Build(technique.name, dtype, dim, causal)
-        for technique in TECHNIQUES
-        for dtype, dim, causal in product(DTYPES, head_dims(technique), (False, True))
+        Cell(layout, lengths, SEEDS, name)
+        for layout, lengths, name in product(LAYOUTS, lengths_of(technique), DISTRIBUTIONS)
     ]
-
-
-def covering_cells(number: int) -> list[Cell]:
-    """All lengths and both layouts for each build, and every pair of them in two; seeds and distributions in turn."""
-    names = tuple(DISTRIBUTIONS)
-    return [
-        Cell(LAYOUTS[i % 2], lengths, SEEDS[i % len(SEEDS)], names[i % len(names)])
-        for i, lengths in enumerate(LENGTHS, start=number * len(LENGTHS))
-    ]
-
-
-def all_cells() -> list[Cell]:
-    return [Cell(*cell) for cell in product(LAYOUTS, LENGTHS, SEEDS, DISTRIBUTIONS)]
 
 
 def problem_of(build: Build, layout: str, lengths: str) -> Problem:
@@ -99,18 +142,19 @@ def check(build: Build, cells: list[Cell]) -> None:
     tile = techniques.reference_tile(technique, build.head_dim)
     for cell in cells:
         problem = problem_of(build, cell.layout, cell.lengths)
-        if reason := techniques.unsupported(technique, "cuda", problem, tile):
-            assert cell.lengths == "ragged", reason
-            assert not technique.general, f"{build.technique} is general, but: {reason}"
-            continue
         variant = variants.load(variants.Case("test", build.technique, "cuda", problem, tile), on="cpu")
-        variant.schedule(cell.seed)
+        seeds = cycle(cell.seeds)
+
+        def launch(*tensors: Any, seeds: Iterator[int] = seeds, variant: Any = variant, **options: Any) -> None:
+            variant.schedule(next(seeds))
+            variant.launch(*tensors, **options)
+
         verdict = numerics.gate(
-            variant.launch,
+            launch,
             problem,
             distributions=(cell.distribution,),
             device="cpu",
-            repeats=2,
+            repeats=len(cell.seeds),
             padded=technique.general,
         )
         assert verdict.passed, f"{cell}: {verdict.check}: {verdict.reason}"
@@ -142,32 +186,45 @@ def compiled(request: pytest.FixtureRequest) -> Iterator[dict[Build, Future[None
         pool.shutdown(cancel_futures=True)
 
 
-@pytest.mark.parametrize(("number", "build"), list(enumerate(covering_builds())), ids=str)
-def test_cover(number: int, build: Build, compiled: dict[Build, Future[None]]) -> None:
+@pytest.fixture(scope="session")
+def begin(compiled: dict[Build, Future[None]]) -> float:
+    return processor_seconds()
+
+
+def processor_seconds() -> float:
+    """Spent by this process and by the compilers that it waited for."""
+    spent = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in spent)
+
+
+@pytest.mark.parametrize(("build", "cells"), [pytest.param(*one, id=str(one[0])) for one in cover().items()])
+def test_cover(build: Build, cells: list[Cell], compiled: dict[Build, Future[None]], begin: float) -> None:
     compiled[build].result()
-    check(build, covering_cells(number))
+    check(build, cells)
+
+
+def test_cover_is_quick(request: pytest.FixtureRequest, begin: float) -> None:
+    """In time of two processors, so that what else the machine does is not counted."""
+    if any(item.get_closest_marker("full") for item in request.session.items):
+        pytest.skip("the full products are compiled meanwhile")
+    assert processor_seconds() - begin < 2 * COVER_SECONDS
 
 
 @pytest.mark.full
-@pytest.mark.timeout(3600)  # 180 cells: a minute of one processor, or more on a busy machine
-@pytest.mark.parametrize("build", all_builds(), ids=str)
+@pytest.mark.timeout(3600)  # 180 runs: a minute of one processor, or more on a busy machine
+@pytest.mark.parametrize("build", [build for technique in TECHNIQUES for build in all_builds(technique)], ids=str)
 def test_full_product(build: Build, compiled: dict[Build, Future[None]]) -> None:
     compiled[build].result()
-    check(build, all_cells())
+    check(build, all_cells(techniques.get(build.technique)))
 
 
 def test_cover_holds_every_pair() -> None:
-    """Of dtype, head_dim, mask, layout and lengths for each technique; and every seed and distribution occurs."""
-    runs: dict[str, list[tuple]] = {}
-    for number, build in enumerate(covering_builds()):
-        for cell in covering_cells(number):
-            run = (build.dtype, build.head_dim, build.causal, cell.layout, cell.lengths, cell.seed, cell.distribution)
-            runs.setdefault(build.technique, []).append(run)
+    """Of all levels, for each technique; nothing in it is declined; and every distribution occurs."""
+    cells = [(build, cell) for build, several in cover().items() for cell in several]
     for technique in TECHNIQUES:
-        levels = (DTYPES, head_dims(technique), (False, True), LAYOUTS, tuple(LENGTHS))
-        for first, second in combinations(range(len(levels)), 2):
-            pairs = {(run[first], run[second]) for run in runs[technique.name]}
-            assert pairs == set(product(levels[first], levels[second]))
-    everything = [run for group in runs.values() for run in group]
-    assert {run[5] for run in everything} == set(SEEDS)
-    assert {run[6] for run in everything} == set(DISTRIBUTIONS)
+        assert set(LENGTHS) - set(lengths_of(technique)) <= (set() if technique.general else {"ragged"})
+        found = pairs([run for build, cell in cells if build.technique == technique.name for run in runs(build, cell)])
+        for (i, first), (j, second) in combinations(enumerate(levels(technique)), 2):
+            assert {((i, a), (j, b)) for a, b in product(first, second)} <= found, technique.name
+    assert not [cell for build, cell in cells if declined(build, cell.lengths)]
+    assert {cell.distribution for _, cell in cells} == set(DISTRIBUTIONS)

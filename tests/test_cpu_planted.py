@@ -25,8 +25,8 @@ PROBLEM = Problem(1, 4, 2, 128, 640, 64, "fp16", True, "bshd")  # five steps of 
 
 def is_right(result: Run) -> bool:
     q, k, v = result.inputs.q, result.inputs.k, result.inputs.v
-    o, _ = reference.truth(q, k, v, scale=PROBLEM.scale, causal=PROBLEM.causal)
-    return bool((result.o.double() - o).abs().max() < 5e-3)
+    o, lse = reference.truth(q, k, v, scale=PROBLEM.scale, causal=PROBLEM.causal)
+    return bool((result.o.double() - o).abs().max() < 5e-3) and bool((result.lse.double() - lse).abs().max() < 1e-4)
 
 
 def names(technique: str, root: Path, until: str | None = None) -> set[str]:

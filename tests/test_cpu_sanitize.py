@@ -1,4 +1,4 @@
-"""A kernel and the runtime under the address and undefined-behaviour sanitizers, in a process of their own."""
+"""Kernels and the runtime under the address and undefined-behaviour sanitizers, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cuda_kernels import cpu_build
+from harness.techniques import TECHNIQUES
 
 PROGRAM = """
 from tests.cpu_run import run
@@ -20,11 +21,14 @@ assert result.code == 0, result.diagnosis
 assert result.library.counters()
 print("clean")
 """
+QUICK = "warp_specialized"
+"""Fibers, TMA, mbarriers, ldmatrix, mma: most of the runtime. The others are under the marker `full`."""
 
 
-@pytest.mark.full
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", ["cp_async_pipeline", "warp_specialized"])
+@pytest.mark.timeout(900)  # a minute of one processor, most of it the runtime's own build
+@pytest.mark.parametrize(
+    "name", [pytest.param(one.name, marks=() if one.name == QUICK else pytest.mark.full) for one in TECHNIQUES]
+)
 def test_clean(name: str) -> None:
     environment = {
         **os.environ,

@@ -33,6 +33,9 @@ from harness.cli.options import (
 from harness.cli.output import conclude, console, newest_run, run_file, run_name
 from harness.problem import Experiment, Problem
 
+SCHEDULER_SEEDS = (0, 1, 2)
+"""Orders of warps that launches on a CPU take in turn: the plain one and two others."""
+
 
 def check(
     names: Names = None,
@@ -52,8 +55,8 @@ def check(
 ) -> None:
     """Compare every twin with the truth. On a CPU, CUDA twins run thread by thread, Triton's in its interpreter.
 
-    Launches take the scheduler seeds in turn; 0, the default, is the plain order. --save-outputs and --against take
-    CUDA twins through the same few problems on every machine.
+    Launches take the scheduler seeds in turn, 0, 1 and 2 by default; 0 is the plain order. --save-outputs and --against
+    take CUDA twins through the same few problems on every machine.
     """
     from harness import outputs, runner
     from harness.worker import Extra
@@ -73,7 +76,8 @@ def check(
     if save_outputs or against:
         experiment = replace(experiment, problems=outputs.PROBLEMS, peers=())
     experiment = replace(experiment, problems=part(chosen_problems(problem, experiment.problems), shard))
-    extra = Extra(tuple(seeds or ()), save_outputs and save_outputs.resolve(), against and against.resolve())
+    orders = tuple(seeds or SCHEDULER_SEEDS) if place == "cpu" else ()
+    extra = Extra(orders, save_outputs and save_outputs.resolve(), against and against.resolve())
     with sanitizers() if sanitize else nullcontext():
         rows = runner.run(experiment, on=place, path=run_file(run_name(experiment.name, shard)), extra=extra)
     gates = [row for row in rows if row["kind"] == "gate"]
