@@ -13,6 +13,7 @@ import fcntl
 import functools
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -59,7 +60,12 @@ def build(
 
 @functools.cache
 def compiler() -> str:
-    """$CXX, g++ or clang++. Raises ToolchainError when there is none."""
+    """$CXX, g++ or clang++. Raises ToolchainError when there is none, and where the runtime's fibers do not run."""
+    if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
+        raise ToolchainError(
+            f"CPU: got {platform.system()} {platform.machine()}, expected Linux on x86_64 or aarch64, whose stacks the "
+            "runtime can switch; a container or a virtual machine will do"
+        )
     for name in (os.environ.get("CXX"), "g++", "clang++"):
         if name and (found := shutil.which(name)):
             return found

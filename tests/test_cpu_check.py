@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cuda_kernels import cpu_build
+from cuda_kernels.toolchain import ToolchainError
 from harness import cli, numerics, outputs, tables, worker
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -140,3 +142,9 @@ def test_under_sanitizers() -> None:
     assert code == 0
     assert {row["status"] for row in rows} == {"passed"}
     assert "-fsanitize=address,undefined" in rows[0]["compiler"]["flags"]
+
+
+def test_another_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    with pytest.raises(ToolchainError, match="got Linux riscv64, expected Linux on x86_64 or aarch64"):
+        cpu_build.compiler.__wrapped__()

@@ -72,6 +72,8 @@ cpu_switch_stack:
 .size cpu_switch_stack, . - cpu_switch_stack
 )");
 constexpr int ENTRY_WORD = 11, FRAME_WORDS = 20;
+#else
+#error "fibers: expected x86-64 or aarch64"
 #endif
 
 extern "C" void cpu_switch_stack(void** save, void* load);
