@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from harness import bootstrap, cuda_tools
+from harness.variants.libraries import LIBRARIES
 
 SET_UP = "`make report` sets it up"
 PURPOSES = {
@@ -196,13 +197,10 @@ def _peers() -> Iterator[Finding]:
     yield Finding("SDPA flash, cuDNN, math", inside, "library peers (need a GPU)", SET_UP)
     flex = inside if _importable("torch.nn.attention.flex_attention") else None
     yield Finding("FlexAttention", flex, "library peer (needs a GPU)", SET_UP)
-    for name, module, distribution, remedy in (
-        ("flash-attn 2", "flash_attn", "flash-attn", "pip install flash-attn --no-build-isolation"),
-        ("flash-attn 3", "flash_attn_interface", "flash-attn-3", "build hopper/ of the flash-attention repository"),
-        ("flash-attn 4", "flash_attn.cute", "flash-attn-4", "pip install flash-attn-4"),
-    ):
-        found = (_installed(distribution) or "version unknown") if _importable(module) else None
-        yield Finding(name, found, "library peer (needs a GPU)", remedy)
+    for library in LIBRARIES.values():
+        version, fault = _installed(library.distribution), library.fault()
+        remedy = (version and fault) or library.install
+        yield Finding(library.name, None if fault else version or "version unknown", "library peer (needs a GPU)", remedy)
 
 
 def main(as_json: bool) -> int:

@@ -41,7 +41,15 @@ TABLE = (
     Row(("harness/lint.py", "harness/cuda_tools.py", "cuda_kernels/toolchain.py"), ()),
     Row(("harness/bootstrap.py",), ("cuda_kernels.toolchain",)),
     Row(
-        ("harness/doctor.py",), ("harness.bootstrap", "harness.cuda_tools", "cuda_kernels.toolchain", "torch", "pynvml")
+        ("harness/doctor.py",),
+        (
+            "harness.bootstrap",
+            "harness.cuda_tools",
+            "harness.variants.libraries",
+            "cuda_kernels.toolchain",
+            "torch",
+            "pynvml",
+        ),
     ),
     Row(("harness/problem.py", "harness/techniques.py", "harness/results.py", "harness/sources.py"), DATA),
     Row(("harness/articles.py", "harness/planted.py"), DATA),
