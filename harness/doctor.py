@@ -200,7 +200,9 @@ def _peers() -> Iterator[Finding]:
     for library in LIBRARIES.values():
         version, fault = _installed(library.distribution), library.fault()
         remedy = (version and fault) or library.install
-        yield Finding(library.name, None if fault else version or "version unknown", "library peer (needs a GPU)", remedy)
+        yield Finding(
+            library.name, None if fault else version or "version unknown", "library peer (needs a GPU)", remedy
+        )
 
 
 def main(as_json: bool) -> int:
