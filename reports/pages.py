@@ -12,7 +12,8 @@ from harness import scorecard, techniques
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS, Ladder, Technique
 from reports import agreement, counters, evidence, figures, listing, machines, notes, resources, tuning
-from reports.dataset import Dataset, Point, Row, quartiles, tile_slug, why
+from reports.dataset import Dataset, Point, Row, quartiles
+from reports.holes import group_holes
 from reports.questions import question
 from reports.scores import earlier, scored
 from reports.spills import spills
@@ -293,34 +294,6 @@ def numerics_table(data: Dataset, which: Technique) -> dict[str, Any] | None:
         "gated": len(rows),
         "holes": group_holes(row for row in rows if row["status"] != "passed"),
     }
-
-
-@dataclass
-class Hole:
-    """Rows that are not a pass for one reason. `cells`: backend, technique and where, row by row."""
-
-    status: str
-    check: str | None
-    reason: str | None
-    cells: list[tuple[str, str, str]]
-
-    @property
-    def kernels(self) -> list[tuple[str, str]]:
-        return list(dict.fromkeys((backend, technique) for backend, technique, _ in self.cells))
-
-
-def group_holes(rows: Iterable[Row]) -> list[Hole]:
-    """Holes with one status and reason together, whatever the kernel."""
-    found: dict[tuple[Any, ...], Hole] = {}
-    for row in rows:
-        reason, where = row.get("reason"), [scorecard.slug(row), row["kind"], row.get("mode"), tile_slug(row)]
-        if row["status"] == "not_converged" and row.get("samples_ms"):
-            reason = "the median is not certain enough after the time that it was given"
-            where.append(why(row).partition(": ")[2])
-        what = (row["status"], row.get("check"), reason)
-        cell = (row["backend"], row.get("technique") or "", " ".join(filter(None, where)))
-        found.setdefault(what, Hole(*what, [])).cells.append(cell)
-    return list(found.values())
 
 
 def rungs_of(which: Ladder) -> list[Technique]:

@@ -9,8 +9,9 @@ import pytest
 from harness import hardware_counters, techniques
 from harness.problem import Tile
 from harness.techniques import TECHNIQUES
-from reports import counters, evidence, listing, pages, resources
+from reports import counters, evidence, listing, resources
 from reports.dataset import Dataset
+from reports.holes import group_holes
 from reports.questions import question
 from reports.spills import spills
 from reports.verdict import Gain, verdict
@@ -163,7 +164,7 @@ def test_holes_of_one_reason_stand_together() -> None:
     row = {**base, "status": "not_converged", "reason": "relative error of the median 2.34% after 12 samples"}
     rows = [{**row, "technique": name} for name in ("scalar", "wmma")]
     rows.append({**row, "technique": "scalar", "status": "wrong", "check": "finite", "reason": "NaN"})
-    together, alone = pages.group_holes(rows)
+    together, alone = group_holes(rows)
     assert (together.status, together.kernels) == ("not_converged", [("cuda", "scalar"), ("cuda", "wmma")])
     assert together.cells[1][2].endswith("2.34%")
     assert (alone.check, alone.reason, alone.kernels) == ("finite", "NaN", [("cuda", "scalar")])
