@@ -289,11 +289,16 @@ class Dataset:
         )
 
     def holes(self, experiment: str | None = None) -> list[Row]:
-        """Rows of this checkout that are not a pass."""
+        """Rows of this checkout that are not a pass, but for those of a library that was timed again since."""
+        latest: dict[str, str] = {}
+        for row in self.newest:
+            name = results.key(row)
+            latest[name] = max(row["time"], latest.get(name, ""))
         return [
             row
             for row in self.newest
             if row["status"] != "passed"
+            and row["time"] == latest[results.key(row)]
             and experiment in (None, row.get("experiment"))
             and scorecard.is_current(row, self.hashes)
         ]

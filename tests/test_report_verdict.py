@@ -168,3 +168,14 @@ def test_holes_of_one_reason_stand_together() -> None:
     assert (together.status, together.kernels) == ("not_converged", [("cuda", "scalar"), ("cuda", "wmma")])
     assert together.cells[1][2].endswith("2.34%")
     assert (alone.check, alone.reason, alone.kernels) == ("finite", "NaN", [("cuda", "scalar")])
+
+
+def test_a_library_that_was_timed_again_leaves_no_hole() -> None:
+    rows = synthetic.rows()
+    flash = next(row for row in rows if row.get("backend") == "sdpa_flash" and row["problem"] == FULL.to_dict())
+    worse = {"status": "not_converged", "reason": "relative error of the median 2.34% after 12 samples"}
+    beside = next(row["group"] for row in rows if row.get("technique") == "scalar" and row.get("group"))
+    before = flash | worse | {"group": beside, "time": "2029-12-31T00:00:00Z"}
+    after = before | {"time": "2030-01-09T00:00:00Z"}
+    holes = [len(dataset([*rows, *more]).holes()) for more in ([], [before], [after])]
+    assert holes == [holes[0], holes[0], holes[0] + 1]
