@@ -232,6 +232,7 @@ def test_ring(rows: int, seed: int, device: str) -> None:
         ("TOO_MANY_BYTES", "mbarrier_wrong_bytes"),
         ("OVER_ARRIVAL", "mbarrier_over_arrival"),
         ("EARLY_RELEASE", "race"),
+        ("ONE_LANE_WAITS", "race"),
         ("EARLY_REUSE", "race"),
         ("EARLY_RETURN", "copy_in_flight"),
     ],

@@ -5,6 +5,7 @@
 #include <ptx/fence.cuh>
 #include <ptx/ld_st.cuh>
 #include <ptx/mbarrier.cuh>
+#include <ptx/shfl.cuh>
 #include <ptx/tma.cuh>
 #include <ptx/vote.cuh>
 
@@ -48,9 +49,10 @@ KERNEL(THREADS, 1) tma_ring(const GRID_CONSTANT Params params) {
   }
   for (int i = 0; i < params.tiles; ++i) {
     const int stage = i % STAGES, phase = i / STAGES % 2;
-    if (BUG != MISSING_WAIT)
+    if (BUG != MISSING_WAIT && (BUG != ONE_LANE_WAITS || tid_x() % 32 == 0))
       while (!mbarrier_test_wait_parity(full + stage * 8, phase)) {
       }
+    if (BUG == ONE_LANE_WAITS) shfl_idx(0, 0);  // the others come later, but a shuffle orders no memory
     const auto release = [&] {
       // Without the fence TMA, another proxy, may overwrite what is still being read.
       if (BUG != MISSING_READ_FENCE) fence_proxy_async_shared();

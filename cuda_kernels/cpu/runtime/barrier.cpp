@@ -10,6 +10,7 @@ void open_when_full(Barrier& barrier, Block& block) {
   barrier.arrived = barrier.expected = 0;
   for (Warp* warp : barrier.waiting) {
     warp->known.learn(barrier.brought);
+    warp->learners = 0;  // what they learned alone, they brought
     wake(*warp);
   }
   barrier.waiting.clear();

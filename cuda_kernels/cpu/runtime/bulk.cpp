@@ -206,7 +206,7 @@ void bulk_store(const BulkPlan& plan, const char* mnemonic, Where where) {
   locate_range(plan.address, plan.bytes, mnemonic, where);
   self.cluster->async->stores[self.agent].open.push_back(
       {plan,
-       {std::make_shared<const Knowledge>(self.warp->known), self.agent, self.cluster->clocks[self.agent], mnemonic,
+       {std::make_shared<const Knowledge>(knowledge(self)), self.agent, self.cluster->clocks[self.agent], mnemonic,
         where},
        {}});
 }

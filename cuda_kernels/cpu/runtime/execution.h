@@ -2,6 +2,7 @@
 // of it; a kernel without clusters has clusters of one block.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -69,8 +70,10 @@ struct Warp {
   Thread* threads[LANES];
   uint32_t runnable = 0, returned = 0;
   Gathering gathering;
-  Knowledge known;
-  int first_lane = 0;  // where the search for the next lane begins
+  Knowledge known;           // to all its lanes
+  Knowledge learned[LANES];  // by a lane alone, at an mbarrier, since the warp's last barrier
+  uint32_t learners = 0;     // lanes that did
+  int first_lane = 0;        // where the search for the next lane begins
   uint32_t priority = 0;
   uint64_t cluster_phase = 0;  // of the cluster's barrier, at its last arrival there
   int registers = 0;           // per thread
@@ -190,9 +193,24 @@ void count_thread(const char* mnemonic, Where where);
 // A wait of this thread: what was in flight when it began, and is when it returns.
 void count_wait(const char* mnemonic, Where where, InFlight before, InFlight left, Whose whose);
 
-// What this thread did until now is part of `told` from now on.
+// What this thread knows.
+inline const Knowledge* learned_alone(const Thread& self) {
+  return self.warp->learners >> self.lane & 1 ? &self.warp->learned[self.lane] : nullptr;
+}
+inline Clock known_event(const Thread& self, int agent) {
+  const Knowledge* alone = learned_alone(self);
+  return std::max(self.warp->known.events[agent], alone ? alone->events[agent] : 0);
+}
+inline Clock known_fence(const Thread& self, int agent) {
+  const Knowledge* alone = learned_alone(self);
+  return std::max(self.warp->known.fenced[agent], alone ? alone->fenced[agent] : 0);
+}
+Knowledge knowledge(const Thread& self);
+// This thread knows it too; the other lanes of its warp do from the warp's next barrier on.
+void learn(Thread& self, const Knowledge& told);
+// What this thread did and knows is part of `told` from now on.
 void release(Thread& self, Knowledge& told);
-// All lanes know what any of them did until now.
+// All lanes know what any of them did and knows.
 void order_warp(Warp& warp);
 
 }  // namespace cpu

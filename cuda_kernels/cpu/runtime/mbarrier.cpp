@@ -71,7 +71,7 @@ Mbarrier& find_mbarrier(Thread& self, uint32_t address, const char* mnemonic, Wh
     fail("mbarrier_overwritten", self, mnemonic, where,
          text("the mbarrier at shared address 0x%x was overwritten with data", address & 0xffffff));
   Mbarrier& mbarrier = found->second;
-  if (mbarrier.maker != self.agent && self.warp->known.events[mbarrier.maker] < mbarrier.made)
+  if (mbarrier.maker != self.agent && known_event(self, mbarrier.maker) < mbarrier.made)
     report("race", self, mnemonic, where,
            text("the mbarrier at shared address 0x%x is used with no barrier after its initialization at ",
                 address & 0xffffff) +
@@ -122,7 +122,7 @@ bool mbarrier_test_wait(uint32_t address, uint32_t parity, const char* mnemonic,
   }
   const InFlight loads = loads_in_flight(*self.block);
   count_wait(mnemonic, where, loads, loads, Whose::block);
-  self.warp->known.learn(mbarrier.told);
+  learn(self, mbarrier.told);
   return true;
 }
 
@@ -141,7 +141,7 @@ bool mbarrier_try_wait(uint32_t address, uint32_t parity, const char* mnemonic, 
     }
   }
   count_wait(mnemonic, where, before, loads_in_flight(*self.block), Whose::block);
-  self.warp->known.learn(mbarrier.told);
+  learn(self, mbarrier.told);
   return true;
 }
 

@@ -23,8 +23,8 @@ std::string at(Site site) {
 
 std::string bytes_at(uint32_t cell) { return text("shared address 0x%x", SHARED_BASE + cell * Shadow::CELL); }
 
-bool knows(const Knowledge& known, const Thread& self, int agent, Clock clock) {
-  return agent == self.agent || known.events[agent] >= clock;
+bool knows(const Thread& self, int agent, Clock clock) {
+  return agent == self.agent || known_event(self, agent) >= clock;
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ void Shadow::load(Thread& self, uint32_t offset, uint32_t bytes, const char* mne
       report("copy_in_flight", self, mnemonic, where,
              bytes_at(cell) + " is read while the copy of " + agent_name(*self.cluster, write.agent) + " at " +
                  at(write_sites_[cell]) + " is in flight: no wait has covered it");
-    } else if (bytes > 1 && !knows(self.warp->known, self, write.agent, write.clock)) {
+    } else if (bytes > 1 && !knows(self, write.agent, write.clock)) {
       report("race", self, mnemonic, where,
              bytes_at(cell) + " is read, and written by " + agent_name(*self.cluster, write.agent) + " at " +
                  at(write_sites_[cell]) + ", with no barrier between");
@@ -74,7 +74,6 @@ void Shadow::record(Reads& of_warp, uint32_t first, uint32_t last, Clock clock, 
 void Shadow::check_writable(Thread& self, uint32_t offset, uint32_t bytes, Proxy proxy, bool same_value,
                             const char* mnemonic, Where where) {
   const uint32_t first = offset / CELL, last = (offset + bytes - 1) / CELL;
-  const Knowledge& known = self.warp->known;
   Write accepted;
   for (uint32_t cell = first; cell <= last; ++cell) {
     const Write& write = writes_[cell];
@@ -85,11 +84,11 @@ void Shadow::check_writable(Thread& self, uint32_t offset, uint32_t bytes, Proxy
                  at(write_sites_[cell]) + " is in flight: no wait has covered it");
     } else if (same_value && write.agent / LANES == self.agent / LANES && write_sites_[cell] == pack(where)) {
       // the same instruction of the warp
-    } else if (bytes > 1 && !knows(known, self, write.agent, write.clock)) {
+    } else if (bytes > 1 && !knows(self, write.agent, write.clock)) {
       report("race", self, mnemonic, where,
              bytes_at(cell) + " is written, and also by " + agent_name(*self.cluster, write.agent) + " at " +
                  at(write_sites_[cell]) + ", with no barrier between");
-    } else if (proxy == Proxy::async && write.proxy == Proxy::generic && known.fenced[write.agent] < write.clock) {
+    } else if (proxy == Proxy::async && write.proxy == Proxy::generic && known_fence(self, write.agent) < write.clock) {
       report("missing_proxy_fence", self, mnemonic, where,
              bytes_at(cell) + " is overwritten by a bulk copy, but the ordinary store of " +
                  agent_name(*self.cluster, write.agent) + " at " + at(write_sites_[cell]) +
@@ -107,12 +106,12 @@ void Shadow::check_writable(Thread& self, uint32_t offset, uint32_t bytes, Proxy
         const int agent =
             lanes[cell] == TENSOR_CORES ? self.cluster->agent_of_tensor_cores(warp) : warp * LANES + lanes[cell];
         const auto reader = [&] { return agent_name(*self.cluster, agent) + " at " + at(reads[cell].site); };
-        if (!knows(known, self, agent, reads[cell].clock)) {
+        if (!knows(self, agent, reads[cell].clock)) {
           report("race", self, mnemonic, where,
                  bytes_at(cell) + " is written, and read by " + reader() + ", with no barrier between");
           break;
         }
-        if (proxy == Proxy::async && !is_async && known.fenced[agent] < reads[cell].clock) {
+        if (proxy == Proxy::async && !is_async && known_fence(self, agent) < reads[cell].clock) {
           report("missing_proxy_fence", self, mnemonic, where,
                  bytes_at(cell) + " is overwritten by a bulk copy, but the read of " + reader() +
                      " was not followed by fence.proxy.async in its thread");

@@ -163,8 +163,9 @@ void wgmma(float* d, uint64_t a, const uint32_t* a_registers, uint64_t b, bool a
     if (a_registers)
       for (int lane = 0; lane < LANES; ++lane) std::copy_n(lanes[lane]->a, 4, op.a_registers[lane].begin());
     const auto before = state.open.empty() ? nullptr : state.open.back().issue.known;
-    const bool same = before && before->events == warp.known.events && before->fenced == warp.known.fenced;
-    op.issue = {same ? before : std::make_shared<const Knowledge>(warp.known), self.agent,
+    Knowledge known = knowledge(self);
+    const bool same = before && before->events == known.events && before->fenced == known.fenced;
+    op.issue = {same ? before : std::make_shared<const Knowledge>(std::move(known)), self.agent,
                 self.cluster->clocks[self.agent], mnemonic, where};
     state.open.push_back(std::move(op));
   });
