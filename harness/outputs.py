@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from harness import inputs
+from harness import inputs, numerics, reference, techniques, variants
 from harness.problem import Problem
 from harness.variants import Case
 
@@ -72,6 +73,33 @@ def load(folder: Path, case: Case, source_sha256: str) -> Pair:
         )
     dtype = inputs.DTYPES[case.problem.dtype]
     return torch.from_numpy(arrays[entry["o"]]).view(dtype), torch.from_numpy(arrays[entry["lse"]]).view(torch.float32)
+
+
+def held(names: Iterable[str], folder: Path) -> Iterator[dict[str, Any]]:
+    """Rows of kind probe: do the CUDA twins of these techniques give on a CPU what a GPU gave, on the problems of fp16?
+
+    `mode` is the GPU's name, `details` are the figures of numerics.judge_same. A twin of which the folder has another
+    source, or that does not run here, has no row: the gate's rows say so.
+    """
+    for problem, name in product((problem for problem in PROBLEMS if problem.dtype == "fp16"), names):
+        tile = techniques.reference_tile(techniques.get(name), problem.head_dim)
+        case = Case("outputs", name, "cuda", problem, tile)
+        sha256 = variants.source_sha256(case)
+        try:
+            other = load(folder, case, sha256)
+            mine = compute(variants.load(case, on="cpu").launch, problem, "cpu")
+        except (Missing, variants.Unsupported, variants.CompileError, variants.LaunchError):
+            continue
+        verdict = numerics.judge_same(*mine, *other, reference.expect(problem, DISTRIBUTION, SEED, "cpu"))
+        row = {"kind": "probe", "on": "cpu", "experiment": "outputs", "technique": name, "backend": "cuda"}
+        row |= {
+            "problem": problem.to_dict(),
+            "tile": tile.to_dict(),
+            "source_sha256": sha256,
+            "mode": folder.parent.name,
+        }
+        row |= {"status": "passed"} if verdict.passed else {"status": "wrong", "reason": verdict.reason}
+        yield {**row, "details": verdict.numerics}
 
 
 def _file(folder: Path, problem: Problem) -> Path:

@@ -56,7 +56,7 @@ FIELDS = {
     "check": "which check failed",
     "numerics": "distribution -> {max_abs, rel_l2, yardstick, lse_max_abs, ...}",
     "samples_ms": "every sample, milliseconds",
-    "mode": "burst or sustained; of a sanitizer row, the tool",
+    "mode": "burst or sustained; of a sanitizer row, the tool; of outputs held against a GPU's, that GPU",
     "group": "id of the interleaved group",
     "order": "what it was interleaved with, in order",
     "clocks": "{sm_mhz, power_w, throttle}",

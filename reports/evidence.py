@@ -87,6 +87,37 @@ def matrices(datasets: Sequence[Dataset]) -> list[Matrix]:
 
 
 @dataclass(frozen=True)
+class Held:
+    """Outputs that a CPU computed, against those that a GPU gave for the same inputs."""
+
+    gpu: str
+    rows: list[Row]
+
+    @property
+    def techniques(self) -> set[str]:
+        return {row["technique"] for row in self.rows}
+
+    @property
+    def failed(self) -> list[Row]:
+        return [row for row in self.rows if row["status"] != "passed"]
+
+    @property
+    def differing(self) -> float:
+        """The largest share of the elements of an O."""
+        return max(row["details"]["differing"] for row in self.rows)
+
+
+def held(datasets: Sequence[Dataset]) -> list[Held]:
+    """One per GPU that outputs are recorded of, from the newest runs of the checkout's kernels."""
+    found: dict[str, list[Row]] = {}
+    for data in datasets:
+        for row in data.newest:
+            if (row["kind"], row.get("experiment")) == ("probe", "outputs") and scorecard.is_current(row, data.hashes):
+                found.setdefault(row["mode"], []).append(row)
+    return [Held(gpu, rows) for gpu, rows in sorted(found.items())]
+
+
+@dataclass(frozen=True)
 class Sanitized:
     """What one tool says of one twin, over the problems that it was run on."""
 

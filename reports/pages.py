@@ -201,6 +201,7 @@ def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
             if any((backend, tool) in found for _, found in sanitized)
         ],
         "planted": evidence.planted(datasets),
+        "held_outputs": evidence.held(datasets),
         "group_holes": group_holes,
     }
 

@@ -270,6 +270,7 @@ def test_report_fails_when_something_did_and_builds_the_site_all_the_same(
     monkeypatch.setattr("harness.cli.reporting.inspected", lambda cells: [])
     monkeypatch.setattr("harness.cli.reporting.run_file", lambda name: tmp_path / f"{name}.jsonl")
     monkeypatch.setattr("harness.structured_heads.row", lambda: {"kind": "probe", "status": "passed"})
+    monkeypatch.setattr("harness.outputs.held", lambda names, folder: [])
     monkeypatch.setattr("harness.runner.run", lambda experiment, **rest: [gate])
     monkeypatch.setattr("reports.build.build", lambda site: site / "index.html")
     code, output = invoke("report", "scalar")

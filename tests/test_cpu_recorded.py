@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 import torch
 
-from harness import counting, numerics, outputs, reference, results, techniques, variants
+from harness import counting, numerics, outputs, reference, results, scorecard, techniques, variants
 from harness.problem import Problem, Tile
 from harness.techniques import TECHNIQUES
 from harness.variants import Case
-from reports import agreement
+from reports import agreement, evidence
 from reports.counters import Counted
+from reports.dataset import Dataset
 
 FOLDER = Path(__file__).parents[1] / "reports" / "recorded"
 RECORDED = sorted(FOLDER.glob("*/outputs"))
@@ -58,6 +59,31 @@ def test_as_on_a_gpu(folder: Path | None, technique: str) -> None:
         assert verdict.passed, f"{problem.slug}: {verdict.reason}"
         compared += 1
     assert compared
+
+
+def test_a_report_holds_outputs_against_a_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of kernels that differ a little and a lot from what is in the folder; the page tells both."""
+    small = tuple(problem for problem in outputs.PROBLEMS if problem.dtype == "fp16")[:1]
+    monkeypatch.setattr(outputs, "PROBLEMS", small)
+    folder = tmp_path / "h200" / "outputs"
+    pairs = {"register_softmax": run("direct_rescale", small[0]), "direct_rescale": run("large_tile", small[0])}
+    for name, pair in pairs.items():
+        outputs.save(folder, case_of(name, small[0]), variants.source_sha256(case_of(name, small[0])), pair)
+    rows = list(outputs.held(["register_softmax", "direct_rescale", "xor_swizzle"], folder))
+    for row in rows:
+        results.check(row)
+    assert {row["technique"]: row["status"] for row in rows} == {
+        "register_softmax": "passed",
+        "direct_rescale": "wrong",
+    }
+    timed = [{**row, "time": "2030-01-02T00:00:00Z"} for row in rows]
+    (found,) = evidence.held([Dataset("a CPU", False, timed, scorecard.checkout_hashes())])
+    assert (found.gpu, len(found.techniques), [row["technique"] for row in found.failed]) == (
+        "h200",
+        2,
+        ["direct_rescale"],
+    )
+    assert 0.01 < found.differing < 1
 
 
 def counted_by_ncu() -> list[object]:

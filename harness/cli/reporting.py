@@ -27,7 +27,7 @@ def report(names: Names = None) -> None:
 
     With names, only these techniques are done anew. The site is built whatever failed; the exit code says that it did.
     """
-    from harness import environment, inspection, results, runner, structured_heads
+    from harness import environment, inspection, outputs, results, runner, structured_heads
     from reports import build as site
 
     place = where(None)
@@ -39,6 +39,7 @@ def report(names: Names = None) -> None:
         writer.write({"kind": "environment", "id": name, "on": "cpu", "details": description})
         survey = inspected([*inspection.survey(ladder), *inspection.counted(wanted)])
         survey.append(structured_heads.row())
+        survey += [row for folder in sorted(RECORDED.glob("*/outputs")) for row in outputs.held(wanted, folder)]
         for row in survey:
             writer.write({**row, "environment": name})
     code = [row for row in survey if row["kind"] == "code"]
