@@ -163,6 +163,7 @@ def test_wgmma(type_name: str, columns: int, swizzle: str, transpose: int, rs: i
         ("MISSING_WAIT", "copy_in_flight"),
         ("WRONG_PHASE", "copy_in_flight"),
         ("MISSING_FENCE", "missing_wgmma_fence"),
+        ("LATE_WRITE", "missing_wgmma_fence"),
         ("MISSING_INIT_FENCE", "missing_proxy_fence"),
         ("MISSING_COMMIT", "wgmma_in_flight"),
         ("EARLY_READ", "wgmma_accumulator_read"),
@@ -185,6 +186,10 @@ def test_wgmma_bug(bug: str, name: str) -> None:
     assert all(place.startswith("wgmma_product.cu") for place in places), said
     if name == "wgmma_accumulator_read":
         assert "in flight: wgmma_product.cu" in said
+
+
+def test_wgmma_of_a_fragment_written_after_the_fence() -> None:
+    assert "missing_wgmma_fence" in names(product(rs=1, bug="LATE_FRAGMENT")[0])
 
 
 @pytest.mark.parametrize("seed", SEEDS)

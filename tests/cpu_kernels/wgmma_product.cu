@@ -67,6 +67,8 @@ KERNEL(THREADS, 1) wgmma_product(const GRID_CONSTANT Params params) {
     }
   }
   if (BUG != MISSING_FENCE) wgmma_fence();
+  if (BUG == LATE_WRITE) d_regs[N / 2 - 1] = 1.f;
+  if (BUG == LATE_FRAGMENT) a_regs[1][3] ^= 0x80008000u;
   for (int step = 0; step < K / K_STEP; ++step) {
     const int byte = step * 32;
     const auto k_major = [&](uint32_t smem, int rows) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace cpu {
 
@@ -49,6 +50,10 @@ inline void* stack_record() {
 #error "The CPU runtime switches stacks on x86-64 and AArch64 only; add this processor to fiber.cpp"
 #endif
   return reinterpret_cast<void*>(stack_pointer & ~(STACK_BYTES - 1));
+}
+
+inline const std::byte* stack_end(const void* address_on_it) {
+  return reinterpret_cast<const std::byte*>((reinterpret_cast<uintptr_t>(address_on_it) | (STACK_BYTES - 1)) + 1);
 }
 
 }  // namespace cpu

@@ -236,33 +236,4 @@ void count_wait(const char* mnemonic, Where where, InFlight before, InFlight lef
   if (options().counters) self.cluster->counters.count_wait(self, mnemonic, where, before, left, whose);
 }
 
-Knowledge knowledge(const Thread& self) {
-  Knowledge all = self.warp->known;
-  if (const Knowledge* alone = learned_alone(self)) all.learn(*alone);
-  return all;
-}
-
-void learn(Thread& self, const Knowledge& told) {
-  Warp& warp = *self.warp;
-  if (learned_alone(self))
-    warp.learned[self.lane].learn(told);
-  else
-    warp.learned[self.lane] = told;
-  warp.learners |= 1u << self.lane;
-}
-
-void release(Thread& self, Knowledge& told) {
-  told.learn(self.warp->known);
-  if (const Knowledge* alone = learned_alone(self)) told.learn(*alone);
-  told.events[self.agent] = self.cluster->clocks[self.agent]++;
-}
-
-void order_warp(Warp& warp) {
-  const int first = warp.threads[0]->agent;
-  for (int lane = 0; lane < LANES; ++lane)
-    warp.known.events[first + lane] = warp.block->cluster->clocks[first + lane]++;
-  for (; warp.learners; warp.learners &= warp.learners - 1)
-    warp.known.learn(warp.learned[std::countr_zero(warp.learners)]);
-}
-
 }  // namespace cpu

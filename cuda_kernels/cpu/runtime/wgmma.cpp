@@ -121,6 +121,13 @@ void release_accumulator(Thread& self, WgmmaState& state, Accumulator& accumulat
   state.released.emplace_back(accumulator.registers[0], state.fences);
 }
 
+void check_fenced(const WgmmaState& state, Thread& self, int lane, const void* registers, size_t bytes,
+                  const char* what, const char* mnemonic, Where where) {
+  if (options().checks && state.fenced[lane].differ(registers, bytes))
+    report("missing_wgmma_fence", *self.warp->threads[lane], mnemonic, where,
+           std::string(what) + " were written after the last wgmma_fence");
+}
+
 WgmmaState& state_of(Thread& self) { return self.cluster->async->wgmmas[self.cluster_warp]; }
 
 }  // namespace
@@ -146,6 +153,8 @@ void wgmma(float* d, uint64_t a, const uint32_t* a_registers, uint64_t b, bool a
       if (state.fences <= fences_before)
         report("missing_wgmma_fence", self, mnemonic, where,
                "the accumulators were free for ordinary instructions, and no wgmma_fence came since");
+      for (int lane = 0; lane < LANES; ++lane)
+        check_fenced(state, self, lane, lanes[lane]->d, n / 2 * sizeof(float), "accumulators", mnemonic, where);
       accumulator = std::make_shared<Accumulator>();
       accumulator->count = n / 2;
       accumulator->values.resize(LANES * n / 2);
@@ -161,7 +170,10 @@ void wgmma(float* d, uint64_t a, const uint32_t* a_registers, uint64_t b, bool a
     accumulator->where = where;
     Wgmma op{accumulator, format, n, a_registers != nullptr, transpose_b, accumulate, {}, a, b, {}};
     if (a_registers)
-      for (int lane = 0; lane < LANES; ++lane) std::copy_n(lanes[lane]->a, 4, op.a_registers[lane].begin());
+      for (int lane = 0; lane < LANES; ++lane) {
+        std::copy_n(lanes[lane]->a, 4, op.a_registers[lane].begin());
+        check_fenced(state, self, lane, lanes[lane]->a, sizeof op.a_registers[lane], "registers of A", mnemonic, where);
+      }
     const auto before = state.open.empty() ? nullptr : state.open.back().issue.known;
     Knowledge known = knowledge(self);
     const bool same = before && before->events == known.events && before->fenced == known.fenced;
@@ -172,11 +184,14 @@ void wgmma(float* d, uint64_t a, const uint32_t* a_registers, uint64_t b, bool a
 }
 
 void wgmma_fence(const char* mnemonic, Where where) {
-  Warp* warp = gather(mnemonic, where, nullptr);
+  Warp* warp = gather(mnemonic, where, __builtin_frame_address(0));
   if (!warp) return;
   count_warp(*warp, mnemonic, where);
   in_step(*warp, mnemonic, where);
-  ++state_of(current()).fences;
+  WgmmaState& state = state_of(current());
+  ++state.fences;
+  if (options().checks)
+    for (int lane = 0; lane < LANES; ++lane) state.fenced[lane].save(warp->gathering.operands[lane]);
   complete(*warp);
 }
 

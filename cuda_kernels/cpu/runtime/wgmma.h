@@ -35,8 +35,27 @@ struct Wgmma {
   Issue issue;
 };
 
+// What a thread's stack held at its last fence: registers that differ were written since.
+struct Registers {
+  const std::byte* begin = nullptr;
+  std::vector<std::byte> bytes;
+
+  void save(const void* frame) {
+#ifndef __SANITIZE_ADDRESS__  // which forbids looking between variables
+    begin = static_cast<const std::byte*>(frame);
+    bytes.assign(begin, stack_end(begin));
+#endif
+  }
+  bool differ(const void* registers, size_t count) const {
+    const auto* first = static_cast<const std::byte*>(registers);
+    if (first < begin || first + count > begin + bytes.size()) return false;
+    return std::memcmp(first, bytes.data() + (first - begin), count) != 0;
+  }
+};
+
 struct WgmmaState {
   uint64_t fences = 0;
+  std::array<Registers, LANES> fenced;
   std::vector<Wgmma> open;
   std::deque<std::vector<Wgmma>> committed;
   std::vector<std::shared_ptr<Accumulator>> accumulators;
