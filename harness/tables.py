@@ -64,6 +64,8 @@ def counters(rows: Rows) -> list[Table]:
             "sectors": f"{totals['sectors']:,}",
             "least sectors": f"{totals['least_sectors']:,}",
         }
+        if any(site.get("bytes_in_flight") for site in row["details"]["sites"]):
+            columns |= {"bytes in flight": "", "bytes left": ""}  # the most at a wait: no sums
         table.add_column("line", justify="right")
         table.add_column("instruction")
         table.add_column("executed by warps", justify="right")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from typer.testing import CliRunner
@@ -152,5 +153,10 @@ def test_inspect_on_a_cpu_prints_every_instruction() -> None:
     assert done.exit_code == 0
     assert "ldmatrix_x2_trans" in done.output
     assert "bank conflicts" in done.output
+    assert "bytes in flight" not in done.output
+    waits = CliRunner(env={"COLUMNS": "200"}).invoke(
+        cli.app, ("inspect", "cp_async_pipeline", "--on", "cpu", "--problem", "b1-h1-n128-d128-fp16-full")
+    )
+    assert re.search(r"cp_async_wait_group .* 12,288 +0 *$", waits.output, re.MULTILINE)
     refused = CliRunner().invoke(cli.app, ("inspect", "mma_ldmatrix", "--on", "cpu", "--arch", "sm_80"))
     assert refused.exit_code == 2
