@@ -106,7 +106,11 @@ def run(cases: Sequence[Case], path: Path, *, deadline: float = 600.0) -> list[d
             else:
                 todo.append(case)
         if todo:
-            variants.prebuild(todo, lambda done, total, label: session.progress.step("compile", done, total, label))
+            variants.prebuild(
+                todo,
+                lambda done, total, label: session.progress.step("compile", done, total, label),
+                stop=lambda: session.interrupts.requested,
+            )
         needed = {case: variants.environment_of(case) if case.backend != "cuda" else None for case in todo}
         for number, (variables, members) in enumerate(groups.environments(todo, needed)):
             if session.interrupts.requested:

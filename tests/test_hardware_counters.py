@@ -114,7 +114,7 @@ def gpu_here(monkeypatch: pytest.MonkeyPatch) -> None:
     described = {"gpu": {"name": "NVIDIA H200", "capability": [9, 0]}, "peaks": None, "warnings": []}
     monkeypatch.setattr(environment, "describe", lambda: described)
     monkeypatch.setattr(variants, "available", lambda backend, on="gpu": None)
-    monkeypatch.setattr(variants, "prebuild", lambda cases, progress: None)
+    monkeypatch.setattr(variants, "prebuild", lambda cases, progress, stop: None)
 
 
 @pytest.mark.usefixtures("gpu_here")
