@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness import scorecard, techniques
+from harness import results, scorecard, techniques
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS, Ladder, Technique
 from reports import agreement, counters, evidence, figures, listing, machines, notes, resources, tuning
@@ -143,6 +143,7 @@ def technique(data: Dataset | None, datasets: Sequence[Dataset], which: Techniqu
     }
     tables = code_tables(datasets, which)
     context["code"] = {dim: [table for table in tables if table["head_dim"] == dim] for dim in _dims(tables)}
+    context["same_code"] = same_code(datasets, which)
     inspected = {backend for table in tables for backend in table["columns"]}
     context["uninspected"] = [backend for backend in ("cuda", "triton") if backend not in inspected]
     context["counters"] = counters_of(datasets, which, parent)
@@ -269,6 +270,15 @@ def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str,
         table["census"] = sorted(names, key=lambda n: (CENSUS_FIRST.index(n) if n in CENSUS_FIRST else 99, n))
     order = LADDERS[which.ladder].archs
     return sorted(tables.values(), key=lambda t: order.index(t["arch"]) if t["arch"] in order else 9)
+
+
+def same_code(datasets: Sequence[Dataset], which: Technique) -> list[bool]:
+    """Of the kernels that were compiled here as recorded ones were: whether the instructions are the same."""
+    rows: dict[bool, list[Row]] = {True: [], False: []}
+    for dataset in datasets:
+        for backend in TWINS:
+            rows[dataset.recorded] += dataset.codes(which.name, backend)
+    return [same for _, same in results.same_code(rows[False], rows[True])]
 
 
 def _dims(tables: Iterable[dict[str, Any]]) -> list[int]:

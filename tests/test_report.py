@@ -19,6 +19,7 @@ from harness.techniques import LADDERS, TECHNIQUES
 from reports import agreement, banks, build, counters, evidence, figures, notes, resources, tuning
 from reports.dataset import Dataset
 from reports.loading import load
+from reports.pages import same_code
 from tests import cpu_run
 from tests import synthetic_rows as synthetic
 
@@ -442,6 +443,16 @@ def test_burst_and_sustained_stand_side_by_side(pages: dict[str, str]) -> None:
     assert text.count('<th class="n">sustained</th>') == 3 * 4
     assert "Triton as shipped" in text
     assert text.count("Not recorded yet") >= 2  # L2 hit rates and the shared assembler
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_machine_code_that_was_compiled_here_is_held_against_the_recorded(same: bool) -> None:
+    code = next(row for row in synthetic.rows() if row["kind"] == "code" and row["technique"] == "scalar")
+    recorded = code | {"kind": "gate", "on": "gpu", "code": code["code"] | {"sass_sha256": "a"}}
+    computed = code | {"code": code["code"] | {"sass_sha256": "a" if same else "b"}}
+    both = [Dataset("a CPU", False, [computed], synthetic.hashes()), dataset([recorded])]
+    assert same_code(both, techniques.get("scalar")) == [same]
+    assert same_code(both[:1], techniques.get("scalar")) == []
 
 
 # Correctness
