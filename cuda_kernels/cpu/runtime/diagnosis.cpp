@@ -109,7 +109,7 @@ std::string state_of(const Thread& thread, std::string& name) {
   if (waiting.object == GLOBAL_MEMORY) {
     if (name == "deadlock" && thread.cluster->progress->left()) name = "blocks_not_resident";
     const auto* address = reinterpret_cast<const std::byte*>(waiting.detail);
-    return text(" (global address %p, which holds %u; ", static_cast<const void*>(address), thread.answer) +
+    return text(" (global address %p, which holds %u, ", static_cast<const void*>(address), thread.answer) +
            nearest_tensor(address) + ")";
   }
   const auto& mbarriers = thread.cluster->async->mbarriers;
@@ -161,9 +161,9 @@ void deadlocked(Cluster& cluster) {
     for (size_t i = 0; i < group.warps.size(); ++i) who += text("%s %d", i ? "," : "", group.warps[i]);
     who += group.block + ": " + group.what;
   }
-  if (const int left = cluster.progress->left(); name == "blocks_not_resident")
-    who += text("; %d blocks or clusters have not started, because here as many run at once as there are OS threads",
-                left);
+  if (name == "blocks_not_resident")
+    who += text("; not started: %d %s, because here as many run at once as there are OS threads",
+                cluster.progress->left(), cluster.blocks.size() > 1 ? "clusters" : "blocks");
   report(name.c_str(), *first, first->waiting.mnemonic, first->waiting.where, "nobody can go on: " + who);
 }
 
