@@ -290,10 +290,6 @@ def test_a_store_that_was_only_read_is_not_yet_written() -> None:
     assert told[:, 0].isnan().all()
 
 
-def test_return_with_cp_async_in_flight() -> None:
-    assert names(plain_copies(bug="MISSING_WAIT")[0]) == ["copy_in_flight"]
-
-
 def flags(blocks: int = 1, further: int = 0, **rest) -> tuple[str, list[float]]:
     out = torch.full((blocks,), torch.nan)
     tensors = [(torch.zeros(blocks, dtype=torch.int32), "scratch"), (torch.zeros(blocks), "scratch"), (out, "out")]

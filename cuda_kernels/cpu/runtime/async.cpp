@@ -19,7 +19,7 @@ void cp_async(uint32_t shared, const void* global, uint32_t bytes, const char* m
   if (bytes > CP_ASYNC_BYTES)
     fail("bad_operand", self, mnemonic, where, text("%u bytes of global memory: expected 0 to 16", bytes));
   copy_to_shared(shared, global, CP_ASYNC_BYTES, bytes, mnemonic, where);
-  self.cluster->async->copies[self.agent].open.push_back({shared - SHARED_BASE, global, bytes, mnemonic, where});
+  self.cluster->async->copies[self.agent].open.push_back({shared - SHARED_BASE, global, bytes});
 }
 
 void cp_async_commit_group(const char* mnemonic, Where where) {
@@ -98,9 +98,6 @@ void atomic_polled(Thread& self, const void* pointer, uint32_t value, const char
 void async_after_return(Thread& self) {
   Async& async = *self.cluster->async;
   bulk_after_return(self);
-  if (const Copy* copy = async.copies[self.agent].oldest())
-    report("copy_in_flight", self, copy->mnemonic, copy->where,
-           "the thread returned while its copy may still write shared memory: no commit or no wait has covered it");
   Warp& warp = *self.warp;
   if (warp.returned == ALL_LANES) wgmma_after_return(self, async.wgmmas[self.cluster_warp]);
   if (self.block->running) return;

@@ -50,8 +50,6 @@ struct Copy {
   uint32_t offset;  // in shared memory
   const void* source;
   uint32_t bytes;  // the rest of CP_ASYNC_BYTES becomes zero
-  const char* mnemonic;
-  Where where;
 };
 constexpr uint32_t CP_ASYNC_BYTES = 16;
 
@@ -85,7 +83,8 @@ bool land_one(Cluster& cluster);
 void atomic_changed(Thread& self);
 void atomic_polled(Thread& self, const void* pointer, uint32_t value, const char* mnemonic, Where where);
 
-// Nothing that this thread started may still be in flight.
+// Nothing that this thread started may still be in flight, but for cp.async: it ends with the thread, and who reads
+// what no wait has covered is told there.
 void async_after_return(Thread& self);
 
 }  // namespace cpu
