@@ -48,7 +48,7 @@ class Language:
     """The same at the committed best tile."""
     gain: Gain | None
     program: str | None
-    """The technique whose program it runs at the same tile: there is no lever."""
+    """The technique whose program it runs at the same tile, for want of a lever."""
     tile_alone: bool
     """It is the parent's program at another tile, for one head_dim at least."""
     lever: str
@@ -129,7 +129,8 @@ def lead(data: Dataset, experiment: str, verdicts: list[Verdict]) -> str:
     mask = "causal" if problem.causal else "full"
     triton = [v.languages["triton"] for v in verdicts]
     levers = sum(bool(language.program or (language.tile_alone and language.lever)) for language in triton)
-    missing = f" For {levers} of {len(verdicts)} rungs core Triton has no lever." if levers else ""
+    told = f"For {levers} of {len(verdicts)} rungs the Triton twin is the program of an older rung, for want of a lever"
+    missing = f" {told}; that there is none is not proven yet." if levers else ""
     return f"At head_dim {problem.head_dim}, {mask}, {problem.seq_q} tokens: {text}.{missing}"
 
 
@@ -198,8 +199,7 @@ def _gain(values: list[tuple[float, bool]]) -> Gain | None:
 def _told(language: Language) -> str:
     name = LABELS[language.backend]
     if language.program:
-        lever = f" ({language.lever})" if language.lever else f" (it runs {language.program}'s program)"
-        return f"{name} has no lever for it{lever}"
+        return f"{name} runs the program of {language.program}{_unproven(language)}"
     if language.gain is None:
         earlier = language.point.kind == "earlier"
         return f"in {name} {'only an earlier version was measured' if earlier else 'the step has no number'}"
@@ -212,8 +212,13 @@ def _told(language: Language) -> str:
     else:
         told = f"buys {value}" if gain.value > 1 else f"costs: {value}"
     if language.tile_alone and language.lever:
-        return f"{name} has no lever for it ({language.lever}), the other tile {told}"
+        return f"{name} runs the same program{_unproven(language)}, at the other tile it {told}"
     return f"in {name} {'the tile alone' if language.tile_alone else 'it'} {told}"
+
+
+def _unproven(language: Language) -> str:
+    """Which lever its twin's file misses: an opinion, until it is read from a compiled artefact."""
+    return f" (missing lever: {language.lever}; not proven yet)" if language.lever else ""
 
 
 def _is_parents_program(technique: Technique, backend: str, root: Path) -> bool:
