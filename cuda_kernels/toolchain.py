@@ -70,15 +70,7 @@ def toolchain() -> Toolchain:
     )
 
 
-def _read(home: Path) -> Toolchain | None:
-    """What is in this folder; None where a part is missing or does not run."""
-    if not (home / "include" / "cuda_runtime.h").is_file():
-        return None
-    nvcc, ptxas = (_release(home / "bin" / tool) for tool in ("nvcc", "ptxas"))
-    return Toolchain(home, nvcc, ptxas) if nvcc and ptxas else None
-
-
-def _release(tool: Path) -> str | None:
+def release(tool: Path) -> str | None:
     """13.0.88 from `tool --version`, None when it does not run."""
     try:
         said = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=30).stdout
@@ -86,3 +78,11 @@ def _release(tool: Path) -> str | None:
         return None
     match = re.search(r"\bV(\d+\.\d+\.\d+)", said)
     return match[1] if match else None
+
+
+def _read(home: Path) -> Toolchain | None:
+    """What is in this folder; None where a part is missing or does not run."""
+    if not (home / "include" / "cuda_runtime.h").is_file():
+        return None
+    nvcc, ptxas = (release(home / "bin" / tool) for tool in ("nvcc", "ptxas"))
+    return Toolchain(home, nvcc, ptxas) if nvcc and ptxas else None

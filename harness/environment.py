@@ -49,7 +49,7 @@ def describe(argv: list[str] | None = None) -> dict[str, Any]:
         "toolchain": {
             "nvcc": tools and tools.nvcc,
             "ptxas": tools and tools.ptxas,
-            "triton_ptxas": ptxas and _release(ptxas),
+            "triton_ptxas": ptxas and toolchain.release(ptxas),
         },
         "variables": {name: scrub(value) for name, value in sorted(os.environ.items()) if VARIABLES.fullmatch(name)},
         "system": {
@@ -177,16 +177,6 @@ def _triton_ptxas() -> Path | None:
     spec = importlib.util.find_spec("triton")  # found, not imported: Triton reads its settings when it is
     path = Path(spec.origin).parent / "backends/nvidia/bin/ptxas" if spec and spec.origin else None
     return path if path and path.exists() else None
-
-
-def _release(tool: Path) -> str | None:
-    """13.0.88 from `tool --version`, None when it does not run."""
-    try:
-        text = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=30).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = re.search(r"\bV(\d+\.\d+\.\d+)", text)
-    return found[1] if found else None
 
 
 def _cpu() -> str | None:
