@@ -56,8 +56,7 @@ def requirements(*extras: str) -> list[str]:
 
 
 def unmet(required: list[str]) -> list[str]:
-    """Those of `required` that this Python does not meet, and what it has instead: a name with bounds >=2.2, <3.10 and
-    exceptions !=3.7.*."""
+    """Those of `required` (a name with >= and < bounds) that this Python does not meet, and what it has instead."""
     problems = []
     for requirement in required:
         name, bounds = re.fullmatch(r"([\w.-]+)(.*)", requirement).groups()  # type: ignore[union-attr]
@@ -66,9 +65,8 @@ def unmet(required: list[str]) -> list[str]:
         except importlib.metadata.PackageNotFoundError:
             problems.append(f"{requirement} (not installed)")
             continue
-        for sign, bound in re.findall(r"(>=|<|!=)([\d.]+)", bounds):
-            limit = version(bound)
-            if not {">=": installed >= limit, "<": installed < limit, "!=": installed[: len(limit)] != limit}[sign]:
+        for sign, bound in re.findall(r"(>=|<)([\d.]+)", bounds):
+            if (installed >= version(bound)) != (sign == ">="):
                 problems.append(f"{requirement} (installed: {'.'.join(map(str, installed))})")
     return problems
 

@@ -143,6 +143,11 @@ _PLAIN = (_RAGGED, _HEAD_DIM, _POWER_OF_TWO)
 _MMA = (*_PLAIN, _ROWS, _COLUMNS, _ONE_STAGE)
 _BATCHED = (*_PLAIN, _TWO_M_TILES, _COLUMNS, _ONE_STAGE)
 _GENERAL = (_GENERAL_HEAD_DIM, _POWER_OF_TWO, _TWO_M_TILES, _COLUMNS)
+_TWO_WARPGROUPS = Limit(
+    "cuda",
+    "two consumer warpgroups: warps must be 8",
+    lambda problem, tile: tile.warps != 8,
+)
 _THREAD_MAP = Limit(
     "cuda",
     "the thread map is 8 x 16 threads: block_m 64, block_n 32 or 64, 4 warps",
@@ -357,7 +362,10 @@ TECHNIQUES = (
         "constant strides, keys walked backwards, masks in a loop of their own: nothing but what attention needs",
         builds_on=("longest_first",),
         tile={**_TALL, 256: Tile(64, 64)},
-        grid={"triton_native": _WGMMA},
+        grid={
+            "triton": (*_tiles((128,), (32, 64), (1, 2, 3), (4, 8)), Tile(64, 64, 2), Tile(64, 128)),
+            "triton_native": _WGMMA,
+        },
         limits=(*_GENERAL, _ONE_STAGE),
         general=True,
         constant_strides=True,
@@ -436,6 +444,14 @@ TECHNIQUES = (
         general=True,
     ),
     Technique(
+        "lazy_rescale",
+        "tma",
+        "O is rescaled only when a row's max outgrew the one in use by 2^8",
+        builds_on=("two_ctas_per_sm",),
+        limits=(*_GENERAL, _RING),
+        general=True,
+    ),
+    Technique(
         "setmaxnreg_consumers",
         "tma",
         "a producer warpgroup gives its registers to eight consumer warps, 32 query rows each",
@@ -445,8 +461,16 @@ TECHNIQUES = (
         limits=(
             *_GENERAL,
             _RING,
-            Limit("cuda", "two consumer warpgroups: warps must be 8", lambda problem, tile: tile.warps != 8),
+            _TWO_WARPGROUPS,
         ),
+        general=True,
+    ),
+    Technique(
+        "softmax_lock",
+        "tma",
+        "only one consumer warpgroup at a time is in its softmax; the other has the tensor cores",
+        builds_on=("setmaxnreg_consumers",),
+        limits=(*_GENERAL, _RING, _TWO_WARPGROUPS),
         general=True,
     ),
 )

@@ -79,7 +79,7 @@ def test_the_same_program_at_the_tile_of_the_rung_is_a_measurement_of_the_rung()
     ("name", "language", "before", "after"),
     [
         ("cp_async_pipeline", "cuda", "xor_swizzle", "cp_async_pipeline"),  # large_tile includes xor_swizzle
-        ("direct_rescale", "triton", "wmma", "direct_rescale"),
+        ("direct_rescale", "triton", "register_softmax", "direct_rescale"),
         ("exp2_softmax", "triton", "cp_async_pipeline", "exp2_softmax"),
         ("mma_ldmatrix", "triton", "wmma", "wmma"),
         ("xor_swizzle", "cuda", "direct_rescale", "xor_swizzle"),

@@ -196,7 +196,7 @@ def test_every_technique_is_checked_and_none_declines() -> None:
 
 
 def test_a_program_is_launched_once_for_all_its_names() -> None:
-    cases = sanitizer.cases(["scalar", "vectorized_loads", "xor_swizzle", "large_tile"], ["triton", "cuda"])
+    cases = sanitizer.cases(["wmma", "mma_ldmatrix", "xor_swizzle", "large_tile"], ["triton", "cuda"])
     groups = evidence.same_programs(cases)
     assert sum(map(len, groups.values())) + len(groups) == len(cases)
     for first, repeats in groups.items():
@@ -204,7 +204,7 @@ def test_a_program_is_launched_once_for_all_its_names() -> None:
             assert variants.same_program(twin) is not None
             assert twin.tile == first.tile
     names = {(case.technique, twin.technique) for case, twins in groups.items() for twin in twins}
-    assert ("scalar", "vectorized_loads") in names
+    assert ("wmma", "mma_ldmatrix") in names
     assert ("xor_swizzle", "large_tile") not in names  # another tile
 
 

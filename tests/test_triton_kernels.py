@@ -215,6 +215,16 @@ def products_and_exps(*names: str) -> dict:
     return found
 
 
+def warp_grids(*names: str) -> dict:
+    """Kernel -> the grids of warps, (along rows, along columns), of its products at 64x64 with head_dim 128."""
+    problem, found = Problem(1, 2, 2, 256, 256, 128, "bf16"), {}
+    for name in names:
+        tile = Tile(64, 64, 1, 8 if name == "split_warp_pairs" else 4)
+        ttgir = kernel(name).specialize(problem, None, tile, "sm_90a").compile().asm["ttgir"]
+        found[name] = sorted(set(re.findall(r"nvidia_mma<.*warpsPerCTA = \[(.*?)\]", ttgir)))
+    return found
+
+
 def jit_and_ahead(name: str) -> dict:
     """Triton's cache keys of what the JIT call compiles, under a driver that only names a GPU, and of `specialize`."""
     from triton.backends.compiler import GPUTarget
@@ -350,19 +360,42 @@ def test_every_technique_has_its_twin(name):
 def test_the_first_rungs_copy_through_the_registers(compiled):
     ampere = [name for name in DISTINCT if LADDER[name] == "ampere"]
     through = [name for name in ampere if not compiled[f"{name} sm_80"]["code"]["census"]["LDGSTS"]]
-    assert through == ["direct_rescale", "scalar", "wmma"]
+    first = ["direct_rescale", "register_softmax", "scalar", "split_warp_pairs", "vectorized_loads", "wmma"]
+    assert through == first
 
 
-def test_stages_count_buffers_and_one_buffer_of_each_overlaps_nothing():
+def test_only_vectorized_loads_takes_16_bytes_at_a_time(compiled):
+    one_by_one, vectorized = (compiled[f"{name} sm_90a"]["code"]["census"] for name in ("scalar", "vectorized_loads"))
+    assert one_by_one["LDG.16"] > 0
+    assert one_by_one["LDG.128"] == one_by_one["STG.128"] == 0
+    assert vectorized["LDG.128"] > 0
+    assert vectorized["STG.128"] > 0
+    assert "LDG.16" not in vectorized
+
+
+def test_warps_own_whole_rows_from_register_softmax_on():
+    """The warp grids of the products with 64 rows and head_dim 128, where one whole O would lay warps along columns."""
+    ampere = [name for name in DISTINCT if LADDER[name] == "ampere" and MMA[name] == "mma_sync"]
+    grids = worker("warp_grids", *ampere, DISABLE_MMA_V3="1")
+    assert grids.pop("wmma") == ["1, 4"]
+    assert grids.pop("split_warp_pairs") == ["2, 4"]
+    assert all(grid == ["4, 1"] for grid in grids.values()), grids
+
+
+def test_stages_count_buffers_and_v_is_under_way_during_q_k():
     one, two = (
         kernel("cp_async_pipeline").specialize(COMPILED, None, Tile(64, 64, stages), "sm_80").compile()
         for stages in (1, 2)
     )
     tile_bytes = 64 * COMPILED.head_dim * 2
     assert two.metadata.shared - one.metadata.shared == 2 * tile_bytes, "one more K and one more V"
-    # Copies that may be in flight during a step: none with one buffer each, a K and a V with two.
-    in_flight = [set(re.findall(r"async_wait %.*num = (\d+)", program.asm["ttgir"])) for program in (one, two)]
-    assert in_flight == [{"0"}, {"2"}]
+    # Copies that may be in flight in a step, during Q K^T and during P V: with one buffer of each the halves of V and
+    # nothing, with two the next K and halves of V besides.
+    in_flight = []
+    for program in (one, two):
+        main_loop = program.asm["ttgir"].partition("scf.for")[2]
+        in_flight.append(re.findall(r"async_wait %.*num = (\d+)", main_loop)[:2])
+    assert in_flight == [["2", "0"], ["5", "3"]]
 
 
 @pytest.mark.parametrize("name", ["direct_rescale", "lean_instructions", "two_ctas_per_sm"])

@@ -24,6 +24,8 @@ constexpr int O_TILES = HEAD_DIM / MMA_N;           // mma tiles across head_dim
 constexpr int M_TILES = BLOCK_M / (WARPS * MMA_M);  // m16 tiles of a warp
 constexpr int WARP_ROWS = M_TILES * MMA_M;
 static_assert(BLOCK_M == WARPS * WARP_ROWS);
+// A tile that every row sees whole needs no mask: it gets a loop of its own, where registers allow.
+constexpr bool TWO_LOOPS = HEAD_DIM == 64;
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
 static_assert(STAGES == 1, "one buffer for K, one for V");
 
@@ -152,7 +154,7 @@ KERNEL(THREADS, 1) lean_instructions(const AttentionArgs args) {
         }
       }
     }
-    if (MASKED) {
+    if (MASKED && j >= whole_tiles) {
 #pragma unroll
       for (int m = 0; m < M_TILES; ++m) {
         for (int i = 0; i < 4; ++i) {
@@ -211,8 +213,8 @@ KERNEL(THREADS, 1) lean_instructions(const AttentionArgs args) {
     }
   };
   int j = key_tiles - 1;
-  for (; j >= whole_tiles; --j) step.template operator()<true>(j);
-  for (; j >= 0; --j) step.template operator()<false>(j);
+  for (; j >= (TWO_LOOPS ? whole_tiles : 0); --j) step.template operator()<true>(j);
+  for (; TWO_LOOPS && j >= 0; --j) step.template operator()<false>(j);
 
   // epilogue: no copy is in flight, and a warp's rows of Q are its own
   const uint32_t o_lane = tile_address(q_smem, warp_row + group, quad * 2);

@@ -165,7 +165,7 @@ KERNEL(THREADS, 1) setmaxnreg_consumers(GRID_CONSTANT const TmaParams params) {
   if (key_tiles > 0) wait(q_full, 0);
 
   int stage = 0, phase = 0;  // of this step's buffers; phase flips when the ring begins anew
-  auto step = [&]<bool MASKED>(int j) {
+  for (int j = key_tiles - 1; j >= 0; --j) {
     uint32_t k_lane = k_first + stage * KV_BYTES, v_lane = v_first + stage * KV_BYTES;
     // Without the fences the compiler keeps every address below in a register of its own.
     register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
@@ -196,7 +196,7 @@ KERNEL(THREADS, 1) setmaxnreg_consumers(GRID_CONSTANT const TmaParams params) {
     fence_proxy_async_shared();
     bar_warp_sync();  // every lane has read K
     if (lane == 0) mbarrier_arrive(k_empty + stage * 8);
-    if (MASKED) {
+    if (j >= whole_tiles) {
 #pragma unroll
       for (int m = 0; m < M_TILES; ++m) {
         for (int i = 0; i < 4; ++i) {
@@ -218,7 +218,7 @@ KERNEL(THREADS, 1) setmaxnreg_consumers(GRID_CONSTANT const TmaParams params) {
         new_max = max_f32(new_max, max_f32(s_regs[m][n][half * 2], s_regs[m][n][half * 2 + 1]));
       new_max = max_f32(row_max[m][half], quad_reduce_max(new_max) * scale_log2);
       // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
-      const float new_base = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
+      const float new_base = new_max == -INFINITY_F32 ? 0.f : new_max;
       const float rescale = ex2_approx_ftz(row_max[m][half] - new_base);
       row_max[m][half] = new_max;
       row_sum[m][half] *= rescale;
@@ -254,10 +254,7 @@ KERNEL(THREADS, 1) setmaxnreg_consumers(GRID_CONSTANT const TmaParams params) {
     bar_warp_sync();  // every lane has read V
     if (lane == 0) mbarrier_arrive(v_empty + stage * 8);
     if (++stage == STAGES) stage = 0, phase ^= 1;
-  };
-  int j = key_tiles - 1;
-  for (; j >= whole_tiles; --j) step.template operator()<true>(j);
-  for (; j >= 0; --j) step.template operator()<false>(j);
+  }
 
   // epilogue: a warp's rows of Q are its own, and all its lanes have read them
   bar_warp_sync();

@@ -7,6 +7,7 @@ Tiles that the diagonal or the end of the sequence cuts come first, in a loop of
 nothing. Row strides of packed storage are compile-time constants, other strides take the general build. K and V are
 addressed by 32-bit offsets inside one head, formed in the step: pointers to them would fill the registers. The sum of a
 row stays in PIECES until the epilogue: summed into as many columns as a fragment of the mma has, it needs no shuffles.
+O is rescaled in every step: the branch of the rungs before, which parts the waits of one buffer, is left out.
 """
 
 import triton
@@ -28,16 +29,17 @@ PIECES = tl.constexpr(8)
 
 @triton.jit
 def _attend(
-    o, row_max, row_sum, q, k_ptr, v_ptr, k_stride_row, v_stride_row, scale_log2, last_key, seq_kv,
-    begin_tile, end_tile, HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    o_left, o_right, row_max, row_sum, q, k_ptr, v_ptr, k_stride_row, v_stride_row, scale_log2, last_key,
+    seq_kv, begin_tile, end_tile, HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     CAUSAL: tl.constexpr, RAGGED: tl.constexpr,
 ):  # fmt: skip
-    """Key tiles end_tile - 1 down to begin_tile into (o, row_max, row_sum).
+    """Key tiles end_tile - 1 down to begin_tile into both halves of O.
 
     CAUSAL: row i sees only the keys up to last_key[i]. RAGGED: keys from seq_kv on do not exist; the last one
     is read in their place.
     """
     dim = tl.arange(0, HEAD_DIM)
+    half = tl.arange(0, HEAD_DIM // 2)
     for step in tl.range(0, end_tile - begin_tile):
         key = (end_tile - 1 - step) * BLOCK_N + tl.arange(0, BLOCK_N)
         kv_row = tl.minimum(key, seq_kv - 1) if RAGGED else key
@@ -59,10 +61,14 @@ def _attend(
         row_max = new_max
 
         # O += P V
-        o = o * rescale[:, None]
-        v = tl.load(v_ptr + (kv_row[:, None] * v_stride_row + dim))
-        o = tl.dot(p.to(v.dtype), v, o)
-    return o, row_max, row_sum
+        o_left = o_left * rescale[:, None]
+        o_right = o_right * rescale[:, None]
+        v_left = tl.load(v_ptr + (kv_row[:, None] * v_stride_row + half))
+        v_right = tl.load(v_ptr + (kv_row[:, None] * v_stride_row + half + HEAD_DIM // 2))
+        p = p.to(v_left.dtype)
+        o_left = tl.dot(p, v_left, o_left)
+        o_right = tl.dot(p, v_right, o_right)
+    return o_left, o_right, row_max, row_sum
 
 
 @triton.jit
@@ -75,7 +81,8 @@ def lean_instructions(
 ):  # fmt: skip
     q_tiles = tl.cdiv(seq_q, BLOCK_M)
     heads_total = tl.num_programs(0) // q_tiles
-    section_heads = tl.maximum(SECTION_BYTES // (HEAD_DIM * 4) // seq_kv, 1)
+    section_heads = SECTION_BYTES // (HEAD_DIM * 4) // seq_kv
+    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 do not interpret maximum here
     first = tl.program_id(0) // (section_heads * q_tiles) * section_heads
     count = tl.minimum(section_heads, heads_total - first)
     rest = tl.program_id(0) - first * q_tiles
@@ -85,6 +92,7 @@ def lean_instructions(
     head = batch_head % heads
     row = q_tile * BLOCK_M + tl.arange(0, BLOCK_M)
     dim = tl.arange(0, HEAD_DIM)
+    half = tl.arange(0, HEAD_DIM // 2)
     k_ptr += batch * k_stride_batch + (head // group) * k_stride_head
     v_ptr += batch * v_stride_batch + (head // group) * v_stride_head
 
@@ -93,7 +101,8 @@ def lean_instructions(
     q_row = row if EVEN_M else tl.minimum(row, seq_q - 1)
     q = tl.load(q_ptr + (q_row[:, None] * q_stride_row + dim))
 
-    o = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
+    o_left = tl.zeros((BLOCK_M, HEAD_DIM // 2), tl.float32)
+    o_right = tl.zeros((BLOCK_M, HEAD_DIM // 2), tl.float32)
     row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
     row_sum = tl.zeros((BLOCK_M, PIECES), tl.float32)
     scale_log2 = scale * LOG2_E
@@ -106,23 +115,26 @@ def lean_instructions(
         full_tiles = tl.maximum(first_last_key + 1, 0) // BLOCK_N
         key_tiles = tl.cdiv(tl.minimum(tl.maximum(first_last_key + BLOCK_M, 0), seq_kv), BLOCK_N)
     if CAUSAL or not EVEN_N:
-        o, row_max, row_sum = _attend(
-            o, row_max, row_sum, q, k_ptr, v_ptr, k_stride_row, v_stride_row, scale_log2, last_key, seq_kv,
-            full_tiles, key_tiles, HEAD_DIM, BLOCK_M, BLOCK_N, CAUSAL, not EVEN_N,
+        o_left, o_right, row_max, row_sum = _attend(
+            o_left, o_right, row_max, row_sum, q, k_ptr, v_ptr, k_stride_row, v_stride_row, scale_log2, last_key,
+            seq_kv, full_tiles, key_tiles, HEAD_DIM, BLOCK_M, BLOCK_N, CAUSAL, not EVEN_N,
         )  # fmt: skip
-    o, row_max, row_sum = _attend(
-        o, row_max, row_sum, q, k_ptr, v_ptr, k_stride_row, v_stride_row, scale_log2, last_key, seq_kv,
-        0, full_tiles, HEAD_DIM, BLOCK_M, BLOCK_N, False, False,
+    o_left, o_right, row_max, row_sum = _attend(
+        o_left, o_right, row_max, row_sum, q, k_ptr, v_ptr, k_stride_row, v_stride_row, scale_log2, last_key,
+        seq_kv, 0, full_tiles, HEAD_DIM, BLOCK_M, BLOCK_N, False, False,
     )  # fmt: skip
 
     # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf
     row_sum = tl.sum(row_sum, 1)
     total = tl.where(row_sum == 0, 1.0, row_sum)
-    o = o * (1.0 / total)[:, None]
+    o_left = o_left * (1.0 / total)[:, None]
+    o_right = o_right * (1.0 / total)[:, None]
     o_ptr += batch * o_stride_batch + head * o_stride_head
-    o_ptrs = o_ptr + (row[:, None] * o_stride_row + dim)
+    o_ptrs = o_ptr + (row[:, None] * o_stride_row + half)
     exists = row < seq_q
-    tl.store(o_ptrs, o.to(o_ptr.dtype.element_ty), None if EVEN_M else exists[:, None])
+    o_exists = None if EVEN_M else exists[:, None]
+    tl.store(o_ptrs, o_left.to(o_ptr.dtype.element_ty), o_exists)
+    tl.store(o_ptrs + HEAD_DIM // 2, o_right.to(o_ptr.dtype.element_ty), o_exists)
     lse = tl.where(row_sum == 0, float("-inf"), (row_max + tl.math.log2(total)) * LN_2)
     tl.store(lse_ptr + batch_head * seq_q + row, lse, None if EVEN_M else exists)
 

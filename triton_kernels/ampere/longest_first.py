@@ -21,10 +21,10 @@ SECTION_BYTES = tl.constexpr(16 * 2**20)
 
 @triton.jit
 def _attend(
-    o, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale_log2, last_key, begin, end,
-    BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
+    o_left, o_right, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale_log2, last_key,
+    begin, end, HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Keys begin <= j < end into (o, row_max, row_sum). MASKED: row i sees only the keys up to last_key[i]."""
+    """Keys begin <= j < end into both halves of O. MASKED: row i sees only the keys up to last_key[i]."""
     for start in tl.range(begin, end, BLOCK_N):
         # S = Q K^T
         k = tl.load(k_ptrs + start * k_stride_row)
@@ -41,10 +41,15 @@ def _attend(
         row_max = new_max
 
         # O += P V
-        o = o * rescale[:, None]
-        v = tl.load(v_ptrs + start * v_stride_row)
-        o = tl.dot(p.to(v.dtype), v, o)
-    return o, row_max, row_sum
+        if start > 0:
+            o_left = o_left * rescale[:, None]
+            o_right = o_right * rescale[:, None]
+        v_left = tl.load(v_ptrs + start * v_stride_row)
+        v_right = tl.load(v_ptrs + start * v_stride_row + HEAD_DIM // 2)
+        p = p.to(v_left.dtype)
+        o_left = tl.dot(p, v_left, o_left)
+        o_right = tl.dot(p, v_right, o_right)
+    return o_left, o_right, row_max, row_sum
 
 
 @triton.jit
@@ -56,7 +61,8 @@ def longest_first(
 ):  # fmt: skip
     q_tiles = seq_q // BLOCK_M
     heads_total = tl.num_programs(0) // q_tiles
-    section_heads = tl.maximum(SECTION_BYTES // (HEAD_DIM * 4) // seq_kv, 1)
+    section_heads = SECTION_BYTES // (HEAD_DIM * 4) // seq_kv
+    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 do not interpret maximum here
     first = tl.program_id(0) // (section_heads * q_tiles) * section_heads
     count = tl.minimum(section_heads, heads_total - first)
     rest = tl.program_id(0) - first * q_tiles
@@ -67,13 +73,15 @@ def longest_first(
     row = q_tile * BLOCK_M + tl.arange(0, BLOCK_M)
     key = tl.arange(0, BLOCK_N)
     dim = tl.arange(0, HEAD_DIM)
+    half = tl.arange(0, HEAD_DIM // 2)
     k_ptrs = k_ptr + batch * k_stride_batch + (head // group) * k_stride_head + key[:, None] * k_stride_row + dim
-    v_ptrs = v_ptr + batch * v_stride_batch + (head // group) * v_stride_head + key[:, None] * v_stride_row + dim
+    v_ptrs = v_ptr + batch * v_stride_batch + (head // group) * v_stride_head + key[:, None] * v_stride_row + half
 
     # load Q
     q = tl.load(q_ptr + batch * q_stride_batch + head * q_stride_head + row[:, None] * q_stride_row + dim)
 
-    o = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
+    o_left = tl.zeros((BLOCK_M, HEAD_DIM // 2), tl.float32)
+    o_right = tl.zeros((BLOCK_M, HEAD_DIM // 2), tl.float32)
     row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
     row_sum = tl.zeros((BLOCK_M,), tl.float32)
     scale_log2 = scale * LOG2_E
@@ -83,21 +91,23 @@ def longest_first(
         # Tiles that every row sees whole need no mask; the last row ends the walk.
         first_last_key = q_tile * BLOCK_M + seq_kv - seq_q
         full_end = tl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
-    o, row_max, row_sum = _attend(
-        o, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale_log2, last_key, 0, full_end,
-        BLOCK_N, False,
+    o_left, o_right, row_max, row_sum = _attend(
+        o_left, o_right, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale_log2, last_key,
+        0, full_end, HEAD_DIM, BLOCK_N, False,
     )  # fmt: skip
     if CAUSAL:
-        o, row_max, row_sum = _attend(
-            o, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale_log2, last_key, full_end,
-            first_last_key + BLOCK_M, BLOCK_N, True,
+        o_left, o_right, row_max, row_sum = _attend(
+            o_left, o_right, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale_log2, last_key,
+            full_end, first_last_key + BLOCK_M, HEAD_DIM, BLOCK_N, True,
         )  # fmt: skip
 
     # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf
     total = tl.where(row_sum == 0, 1.0, row_sum)
-    o = o * (1.0 / total)[:, None]
-    o_ptrs = o_ptr + batch * o_stride_batch + head * o_stride_head + row[:, None] * o_stride_row + dim
-    tl.store(o_ptrs, o.to(o_ptr.dtype.element_ty))
+    o_left = o_left * (1.0 / total)[:, None]
+    o_right = o_right * (1.0 / total)[:, None]
+    o_ptrs = o_ptr + batch * o_stride_batch + head * o_stride_head + row[:, None] * o_stride_row + half
+    tl.store(o_ptrs, o_left.to(o_ptr.dtype.element_ty))
+    tl.store(o_ptrs + HEAD_DIM // 2, o_right.to(o_ptr.dtype.element_ty))
     lse = tl.where(row_sum == 0, float("-inf"), (row_max + tl.math.log2(total)) * LN_2)
     tl.store(lse_ptr + batch_head * seq_q + row, lse)
 

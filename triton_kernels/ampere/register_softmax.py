@@ -1,7 +1,120 @@
-"""Scores never leave registers: the same program as wmma.
+"""Scores never leave registers: O and V in two halves of head_dim, so that every warp owns whole rows of both products.
 
-Builds on mma_ldmatrix; changes nothing in core Triton. The missing lever is where a tensor lives: scores are values of
-the language, and the compiler alone decides whether they, their row max and their row sum pass through shared memory.
+Builds on mma_ldmatrix; changes O += P V from one product into two, over the left and the right columns of V.
+
+Core Triton has no word for where scores live; the shape of a product says it. For mma.sync, Triton 3.6 lays the warps
+of two chained products along the rows only where the second has at least as many rows as columns. With 64 rows and
+head_dim 128 one whole O lays them along the columns: row max, row sum and P then cross shared memory, as in wmma. Two
+halves of 64 columns keep them along the rows: each warp reduces its own rows by shuffles, and the fragments of S become
+those of P. With head_dim 64, more rows, or wgmma both forms keep scores in registers. Data moves as in wmma otherwise.
 """
 
-from triton_kernels.ampere.wmma import launch, specialize, workspace_bytes  # noqa: F401
+import triton
+import triton.language as tl
+
+from triton_kernels import specialization
+
+LOWEST = tl.constexpr(-3.0e38)
+"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+
+
+@triton.jit
+def _attend(
+    o_left, o_right, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale, last_key,
+    begin, end, HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """Keys begin <= j < end into both halves of O. MASKED: row i sees only the keys up to last_key[i]."""
+    for start in tl.range(begin, end, BLOCK_N):
+        # S = Q K^T
+        k = tl.load(k_ptrs + start * k_stride_row)
+        s = tl.dot(q, tl.trans(k)) * scale
+        if MASKED:
+            key = start + tl.arange(0, BLOCK_N)
+            s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
+
+        # online softmax: against the tile's own max first, then a second multiply
+        tile_max = tl.maximum(tl.max(s, 1), LOWEST)
+        p = tl.exp(s - tile_max[:, None])
+        new_max = tl.maximum(row_max, tile_max)
+        rescale = tl.exp(row_max - new_max)
+        p = p * tl.exp(tile_max - new_max)[:, None]
+        row_sum = row_sum * rescale + tl.sum(p, 1)
+        row_max = new_max
+
+        # O += P V
+        o_left = o_left * rescale[:, None]
+        o_right = o_right * rescale[:, None]
+        v_left = tl.load(v_ptrs + start * v_stride_row)
+        v_right = tl.load(v_ptrs + start * v_stride_row + HEAD_DIM // 2)
+        p = p.to(v_left.dtype)
+        o_left = tl.dot(p, v_left, o_left)
+        o_right = tl.dot(p, v_right, o_right)
+    return o_left, o_right, row_max, row_sum
+
+
+@triton.jit
+def register_softmax(
+    q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, scale, heads, group, seq_q, seq_kv,
+    q_stride_batch, q_stride_head, q_stride_row, k_stride_batch, k_stride_head, k_stride_row,
+    v_stride_batch, v_stride_head, v_stride_row, o_stride_batch, o_stride_head, o_stride_row,
+    HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
+):  # fmt: skip
+    batch = (tl.program_id(0) // heads).to(tl.int64)
+    head = (tl.program_id(0) % heads).to(tl.int64)
+    row = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    key = tl.arange(0, BLOCK_N)
+    dim = tl.arange(0, HEAD_DIM)
+    half = tl.arange(0, HEAD_DIM // 2)
+    k_ptrs = k_ptr + batch * k_stride_batch + (head // group) * k_stride_head + key[:, None] * k_stride_row + dim
+    v_ptrs = v_ptr + batch * v_stride_batch + (head // group) * v_stride_head + key[:, None] * v_stride_row + half
+
+    # load Q
+    q = tl.load(q_ptr + batch * q_stride_batch + head * q_stride_head + row[:, None] * q_stride_row + dim)
+
+    o_left = tl.zeros((BLOCK_M, HEAD_DIM // 2), tl.float32)
+    o_right = tl.zeros((BLOCK_M, HEAD_DIM // 2), tl.float32)
+    row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
+    row_sum = tl.zeros((BLOCK_M,), tl.float32)
+    last_key = row + seq_kv - seq_q
+    full_end = seq_kv
+    if CAUSAL:
+        # Tiles that every row sees whole need no mask; the last row ends the walk.
+        first_last_key = tl.program_id(1) * BLOCK_M + seq_kv - seq_q
+        full_end = tl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
+    o_left, o_right, row_max, row_sum = _attend(
+        o_left, o_right, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale, last_key,
+        0, full_end, HEAD_DIM, BLOCK_N, False,
+    )  # fmt: skip
+    if CAUSAL:
+        o_left, o_right, row_max, row_sum = _attend(
+            o_left, o_right, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale, last_key,
+            full_end, first_last_key + BLOCK_M, HEAD_DIM, BLOCK_N, True,
+        )  # fmt: skip
+
+    # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf
+    total = tl.where(row_sum == 0, 1.0, row_sum)
+    o_left = o_left * (1.0 / total)[:, None]
+    o_right = o_right * (1.0 / total)[:, None]
+    o_ptrs = o_ptr + batch * o_stride_batch + head * o_stride_head + row[:, None] * o_stride_row + half
+    tl.store(o_ptrs, o_left.to(o_ptr.dtype.element_ty))
+    tl.store(o_ptrs + HEAD_DIM // 2, o_right.to(o_ptr.dtype.element_ty))
+    lse = tl.where(row_sum == 0, float("-inf"), row_max + tl.log(total))
+    tl.store(lse_ptr + tl.program_id(0).to(tl.int64) * seq_q + row, lse)
+
+
+def _options(tile):
+    return specialization.options(tile, num_stages=1)
+
+
+def specialize(problem, strides, tile, arch):
+    return specialization.specialize(register_softmax, problem, strides, tile, arch, _options(tile))
+
+
+def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
+    return specialization.launch(
+        register_softmax, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=_options(tile)
+    )
+
+
+def workspace_bytes(problem):
+    return 0

@@ -2,10 +2,13 @@
 
 The ladder's first rung: builds on nothing.
 
+Elements are read and written one by one: the compiler would take 16 bytes a thread, and takes 2 because it may not use
+that pointers and strides are multiples of 16. The width of accesses to shared memory cannot be held down.
+
 One program holds BLOCK_M query rows and walks the keys, BLOCK_N at a time. Chunks of Q and K and whole V tiles go
 global -> registers (as fp32) -> shared memory -> registers; S stays in registers, P crosses shared memory to become
 an operand. `input_precision="ieee"` keeps fp32 dot products off the tensor cores. V is multiplied whole, because core
-Triton cannot take columns of P: with head_dim 128 the compiler runs out of registers at 64x64 with 4 warps.
+Triton cannot take columns of P: the compiler runs out of registers at 64x64 with 4 warps.
 """
 
 import triton
@@ -18,6 +21,13 @@ LOWEST = tl.constexpr(-3.0e38)
 
 CHUNK = tl.constexpr(32)
 """Columns of Q and K per step of Q K^T. A whole head_dim at once holds Q in registers: thousands of bytes spilled."""
+
+UNALIGNED = [
+    "q_ptr", "k_ptr", "v_ptr", "o_ptr",
+    "q_stride_batch", "q_stride_head", "q_stride_row", "k_stride_batch", "k_stride_head", "k_stride_row",
+    "v_stride_batch", "v_stride_head", "v_stride_row", "o_stride_batch", "o_stride_head", "o_stride_row",
+]  # fmt: skip
+"""Arguments whose divisibility by 16 the compiler may not use: it can then prove no access to be 16 bytes wide."""
 
 
 @triton.jit
@@ -54,7 +64,7 @@ def _attend(
     return o, row_max, row_sum
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=UNALIGNED)
 def scalar(
     q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, scale, heads, group, seq_q, seq_kv,
     q_stride_batch, q_stride_head, q_stride_row, k_stride_batch, k_stride_head, k_stride_row,

@@ -1,7 +1,115 @@
-"""16-byte accesses to global and shared memory: the same program as scalar.
+"""16-byte accesses to global memory: the compiler may use that pointers and strides are multiples of 16.
 
-Builds on scalar; changes nothing in core Triton. The missing lever is the width of an access: the compiler takes 16
-bytes per thread wherever contiguity and divisibility, which it reads off the arguments, allow it.
+Builds on scalar; changes the decorator only. The compiler takes the widest access that contiguity and divisibility
+allow, which its launcher reads off the arguments: 16 bytes a thread for Q, K, V and O. Data moves as in scalar.
 """
 
-from triton_kernels.ampere.scalar import launch, specialize, workspace_bytes  # noqa: F401
+import triton
+import triton.language as tl
+
+from triton_kernels import specialization
+
+LOWEST = tl.constexpr(-3.0e38)
+"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+
+CHUNK = tl.constexpr(32)
+"""Columns of Q and K per step of Q K^T. A whole head_dim at once holds Q in registers: thousands of bytes spilled."""
+
+
+@triton.jit
+def _attend(
+    o, row_max, row_sum, q_ptrs, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale, last_key, begin, end,
+    HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """Keys begin <= j < end into (o, row_max, row_sum). MASKED: row i sees only the keys up to last_key[i]."""
+    for start in tl.range(begin, end, BLOCK_N):
+        # S = Q K^T
+        s = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        for chunk in tl.range(0, HEAD_DIM, CHUNK):
+            q = tl.load(q_ptrs + chunk).to(tl.float32)
+            k = tl.load(k_ptrs + start * k_stride_row + chunk).to(tl.float32)
+            s = tl.dot(q, tl.trans(k), s, input_precision="ieee")
+        s = s * scale
+        if MASKED:
+            key = start + tl.arange(0, BLOCK_N)
+            s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
+
+        # online softmax: against the tile's own max first, then a second multiply
+        tile_max = tl.maximum(tl.max(s, 1), LOWEST)
+        p = tl.exp(s - tile_max[:, None])
+        new_max = tl.maximum(row_max, tile_max)
+        rescale = tl.exp(row_max - new_max)
+        p = p * tl.exp(tile_max - new_max)[:, None]
+        row_sum = row_sum * rescale + tl.sum(p, 1)
+        row_max = new_max
+
+        # O += P V
+        o = o * rescale[:, None]
+        v = tl.load(v_ptrs + start * v_stride_row).to(tl.float32)
+        o = tl.dot(p, v, o, input_precision="ieee")
+    return o, row_max, row_sum
+
+
+@triton.jit
+def vectorized_loads(
+    q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, scale, heads, group, seq_q, seq_kv,
+    q_stride_batch, q_stride_head, q_stride_row, k_stride_batch, k_stride_head, k_stride_row,
+    v_stride_batch, v_stride_head, v_stride_row, o_stride_batch, o_stride_head, o_stride_row,
+    HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
+):  # fmt: skip
+    batch = (tl.program_id(0) // heads).to(tl.int64)
+    head = (tl.program_id(0) % heads).to(tl.int64)
+    row = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    key = tl.arange(0, BLOCK_N)
+    dim = tl.arange(0, HEAD_DIM)
+    chunk = tl.arange(0, CHUNK)
+    k_ptrs = k_ptr + batch * k_stride_batch + (head // group) * k_stride_head + key[:, None] * k_stride_row + chunk
+    v_ptrs = v_ptr + batch * v_stride_batch + (head // group) * v_stride_head + key[:, None] * v_stride_row + dim
+
+    # load Q: by chunks, inside the walk
+    q_ptrs = q_ptr + batch * q_stride_batch + head * q_stride_head + row[:, None] * q_stride_row + chunk
+
+    o = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
+    row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
+    row_sum = tl.zeros((BLOCK_M,), tl.float32)
+    last_key = row + seq_kv - seq_q
+    full_end = seq_kv
+    if CAUSAL:
+        # Tiles that every row sees whole need no mask; the last row ends the walk.
+        first_last_key = tl.program_id(1) * BLOCK_M + seq_kv - seq_q
+        full_end = tl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
+    o, row_max, row_sum = _attend(
+        o, row_max, row_sum, q_ptrs, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale, last_key, 0, full_end,
+        HEAD_DIM, BLOCK_M, BLOCK_N, False,
+    )  # fmt: skip
+    if CAUSAL:
+        o, row_max, row_sum = _attend(
+            o, row_max, row_sum, q_ptrs, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale, last_key, full_end,
+            first_last_key + BLOCK_M, HEAD_DIM, BLOCK_M, BLOCK_N, True,
+        )  # fmt: skip
+
+    # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf
+    total = tl.where(row_sum == 0, 1.0, row_sum)
+    o = o * (1.0 / total)[:, None]
+    o_ptrs = o_ptr + batch * o_stride_batch + head * o_stride_head + row[:, None] * o_stride_row + dim
+    tl.store(o_ptrs, o.to(o_ptr.dtype.element_ty))
+    lse = tl.where(row_sum == 0, float("-inf"), row_max + tl.log(total))
+    tl.store(lse_ptr + tl.program_id(0).to(tl.int64) * seq_q + row, lse)
+
+
+def _options(tile):
+    return specialization.options(tile, num_stages=1)
+
+
+def specialize(problem, strides, tile, arch):
+    return specialization.specialize(vectorized_loads, problem, strides, tile, arch, _options(tile))
+
+
+def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
+    return specialization.launch(
+        vectorized_loads, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=_options(tile)
+    )
+
+
+def workspace_bytes(problem):
+    return 0

@@ -1,13 +1,15 @@
-"""Registers go where the math is: eight warps hold the scores of two tiles, and S = Q K^T runs under a softmax.
+"""Scores in flight: Q K^T of the next tile runs under the softmax of this one. No setmaxnreg, no consumer groups.
 
 Builds on two_ctas_per_sm and warp_specialized; changes what the tensor cores do during a softmax: not another block's
 work, but the block's own next Q K^T. General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
 
-Core Triton gives no warp a role or registers of its own: setmaxnreg comes only where the compiler specializes warps,
-which with mma.sync it does on sm_120a alone, and `maxnreg` holds for the whole launch. What it can say is how many
-scores a thread keeps. Q K^T of the next tile is issued before the softmax of this one and awaited after it. On sm_90a
-with wgmma that is a matter of order: the compiler leaves a product in flight when all that reads it comes after another
-wait, here that of O += P V in the next step. The diagonal and the end of the sequence have a loop of their own, with
+It is another technique than the CUDA twin's, for the same purpose: no softmax without a product beside it. Core Triton
+gives no warp a role or registers of its own: setmaxnreg comes only where the compiler specializes warps, which with
+mma.sync it does on sm_120a alone, and `maxnreg` holds for the whole launch. What it can say is how many scores a thread
+keeps: Q K^T of the next tile is issued before the softmax of this one and awaited after it. On sm_90a with wgmma that
+is a matter of order: the compiler leaves a product in flight when all that reads it comes after another wait, here that
+of O += P V in the next step. mma.sync has nothing to leave in flight: its results are awaited where they are used, and
+the second tile of scores only fills registers. The diagonal and the end of the sequence have a loop of their own, with
 nothing in flight.
 """
 
@@ -108,7 +110,8 @@ def setmaxnreg_consumers(
 ):  # fmt: skip
     q_tiles = tl.cdiv(seq_q, BLOCK_M)
     heads_total = tl.num_programs(0) // q_tiles
-    section_heads = tl.maximum(SECTION_BYTES // (HEAD_DIM * 4) // seq_kv, 1)
+    section_heads = SECTION_BYTES // (HEAD_DIM * 4) // seq_kv
+    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 do not interpret maximum here
     first = tl.program_id(0) // (section_heads * q_tiles) * section_heads
     count = tl.minimum(section_heads, heads_total - first)
     rest = tl.program_id(0) - first * q_tiles

@@ -1,12 +1,13 @@
 """K and V arrive by the tensor memory accelerator: one instruction per tile, completing on an mbarrier.
 
-Builds on ampere/exp2_softmax; changes the loads of K and V from pointers to tensor descriptors.
+Builds on ampere/exp2_softmax; changes the loads of K and V from pointers to tensor descriptors, with V, and so O, in
+one piece: a copy is one instruction for a whole tile. With fewer rows than head_dim P then crosses shared memory, as in
+wmma.
 
 K and V go global -> shared memory into tile.stages buffers each, every buffer with an mbarrier of its own on which all
 warps wait: V may still be on its way under Q K^T. There is no empty barrier: a barrier of the whole block frees a
 buffer before one thread refills it. The descriptors come from the host: built in the kernel they would cost every
-program a descriptor in workspace memory and a fence. Q is loaded once, by pointers: through a descriptor, a causal
-program, which has two loops, holds the fragments of Q in registers over both, and Triton 3.6 spills more of the rest.
+program a descriptor in workspace memory and a fence. Q is loaded once, by pointers.
 """
 
 import triton

@@ -4,9 +4,9 @@ Builds on ampere/lean_instructions; changes the loads of K and V, and the store 
 descriptors. General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
 
 Core Triton cannot ask for two blocks: how many fit follows from num_warps, num_stages and the registers that the
-assembler takes, and `maxnreg` in `tile.extra` caps the registers of every warp alike. With 4 warps and at most 113 KB
-of buffers two do. Descriptors bound K, V and O in the sequence: a ragged tile reads zeros and writes nothing behind it.
-Q comes by pointers, for the reason given in tma_loads.
+assembler takes. With 4 warps and at most 113 KB of buffers two do, at 255 registers a thread; with 8 warps they would
+need `maxnreg`, which caps every warp alike, at 128. Descriptors bound K, V and O in the sequence: a ragged tile reads
+zeros and writes nothing behind it. Q comes by pointers, as in tma_loads.
 """
 
 import triton
@@ -65,7 +65,8 @@ def two_ctas_per_sm(
 ):  # fmt: skip
     q_tiles = tl.cdiv(seq_q, BLOCK_M)
     heads_total = tl.num_programs(0) // q_tiles
-    section_heads = tl.maximum(SECTION_BYTES // (HEAD_DIM * 4) // seq_kv, 1)
+    section_heads = SECTION_BYTES // (HEAD_DIM * 4) // seq_kv
+    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 do not interpret maximum here
     first = tl.program_id(0) // (section_heads * q_tiles) * section_heads
     count = tl.minimum(section_heads, heads_total - first)
     rest = tl.program_id(0) - first * q_tiles

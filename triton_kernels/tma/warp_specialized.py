@@ -3,11 +3,10 @@
 Builds on mbarrier_ring; changes the walk over the keys to `tl.range(..., warp_specialize=True)`. Core Triton has no
 word for who does what: the hint asks for it, and how many warps and registers each role gets is the compiler's.
 
-Triton 3.6 follows the hint on sm_120a: warps that load come on top of tile.warps, K and V get tile.stages + 1 buffers
-each, and with head_dim 128 the math spills 200 to 300 bytes. On sm_90a with mma.sync it does not: with 8 warps the
-program is mbarrier_ring's, with 4 the hint also costs the pipeline, and every tile is awaited where it is loaded. With
-wgmma (without DISABLE_MMA_V3) 4 warps are a compile error in the pass NVGPUWarpSpecialization, and 8 warps are not
-specialized either.
+Triton 3.6 follows the hint on sm_120a: warps that load come on top of tile.warps, and K and V get tile.stages + 1
+buffers each. On sm_90a with mma.sync it does not: with 8 warps the program is mbarrier_ring's, with 4 the hint also
+costs the pipeline, and every tile is awaited where it is loaded. With wgmma (without DISABLE_MMA_V3) 4 warps are a
+compile error in the pass NVGPUWarpSpecialization, and 8 warps are not specialized either.
 """
 
 import triton
