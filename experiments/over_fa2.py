@@ -15,7 +15,7 @@ EXPERIMENT = Experiment(
         Problem.square(16384 // seq, 2048 // head_dim, seq, head_dim, dtype=dtype, causal=causal)
         for dtype, head_dim, causal, seq in product(("bf16", "fp16"), (128, 64), (False, True), (1024, 4096, 16384))
     ),
-    techniques=("lean_instructions", "two_ctas_per_sm", "setmaxnreg_consumers"),
+    techniques=("lean_instructions", "lazy_rescale", "lazy_consumers"),
     backends=("cuda",),
     tiles=("reference", "best"),
     peers=("sdpa_cudnn", "sdpa_flash"),

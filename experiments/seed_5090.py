@@ -18,8 +18,8 @@ ARTICLE = Article(
             Problem(1, 8, 8, 4096, 8192, 128, "bf16"),
             (
                 ("lean_instructions", Tile(128, 64)),
-                ("two_ctas_per_sm", Tile(128, 64, 2)),
-                ("setmaxnreg_consumers", Tile(256, 64, 3, 8)),
+                ("lazy_rescale", Tile(128, 64, 2)),
+                ("lazy_consumers", Tile(256, 64, 3, 8)),
             ),
             tflops=197.74,
             libraries={"sdpa_flash": 186.73, "sdpa_cudnn": 203.61, "fa2": 190.58},

@@ -9,8 +9,8 @@ from harness.problem import Problem, Tile
 
 SQUARE, RING = Tile(64, 64), Tile(64, 64, 2)
 LAST = ("warp_specialized", RING)
-BEST = (("lean_instructions", Tile(128, 64)), ("two_ctas_per_sm", Tile(128, 128, 2)))
-WIDE = ("setmaxnreg_consumers", Tile(256, 64, 3, 8))
+BEST = (("lean_instructions", Tile(128, 64)), ("lazy_rescale", Tile(128, 128, 2)))
+WIDE = ("lazy_consumers", Tile(256, 64, 3, 8))
 
 ARTICLE = Article(
     name="seed_blackflash",
@@ -27,7 +27,7 @@ ARTICLE = Article(
         Shape(Problem.square(4, 8, 1024, 64), (LAST, *BEST), tflops=29.8, own_code=112.0),
         Shape(
             Problem.square(2, 2, 512, 64),
-            (LAST, ("lean_instructions", SQUARE), ("two_ctas_per_sm", RING)),
+            (LAST, ("lean_instructions", SQUARE), ("lazy_rescale", RING)),
             tflops=4.54,
             own_code=20.0,
         ),

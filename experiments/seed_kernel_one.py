@@ -18,8 +18,8 @@ ARTICLE = Article(
             Problem.square(4, 16, 4096, 128, layout="bshd"),
             (
                 ("lean_instructions", Tile(128, 64)),
-                ("two_ctas_per_sm", Tile(128, 64, 2)),
-                ("setmaxnreg_consumers", Tile(256, 64, 3, 8)),
+                ("lazy_rescale", Tile(128, 64, 2)),
+                ("lazy_consumers", Tile(256, 64, 3, 8)),
             ),
             tflops=33.28,
             libraries={"sdpa_flash": 67.29},

@@ -18,8 +18,8 @@ ARTICLE = Article(
             Problem.square(16, 16, 8192, 128, dtype="fp16"),
             (
                 ("lean_instructions", TALL),
-                ("two_ctas_per_sm", Tile(128, 64, 2)),
-                ("setmaxnreg_consumers", Tile(256, 64, 3, 8)),
+                ("lazy_rescale", Tile(128, 64, 2)),
+                ("lazy_consumers", Tile(256, 64, 3, 8)),
             ),
             tflops=187.3,
             libraries={"sdpa_flash": 203.7},

@@ -15,7 +15,7 @@ EXPERIMENT = Experiment(
     problems=tuple(
         Problem.square(TOKENS // seq, HEADS, seq, 2048 // HEADS) for seq in (512, 1024, 2048, 4096, 8192, 16_384)
     ),
-    techniques=("cp_async_pipeline", "lean_instructions", "two_ctas_per_sm"),
+    techniques=("cp_async_pipeline", "lean_instructions", "lazy_consumers"),
     tiles=("reference", "best"),
     peers=("sdpa_cudnn", "sdpa_flash", "flex"),
 )

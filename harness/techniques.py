@@ -473,6 +473,14 @@ TECHNIQUES = (
         limits=(*_GENERAL, _RING, _TWO_WARPGROUPS),
         general=True,
     ),
+    Technique(
+        "lazy_consumers",
+        "tma",
+        "the lazy rescale in those eight consumer warps",
+        builds_on=("setmaxnreg_consumers", "lazy_rescale"),
+        limits=(*_GENERAL, _RING, _TWO_WARPGROUPS),
+        general=True,
+    ),
 )
 
 

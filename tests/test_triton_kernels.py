@@ -62,7 +62,7 @@ def program(name: str) -> str:
 
 
 DISTINCT = [name for name in LADDER if program(name) == name]
-GENERAL = [name for name in DISTINCT if name in ("lean_instructions", "two_ctas_per_sm", "setmaxnreg_consumers")]
+GENERAL = [name for name in DISTINCT if techniques.get(name).general]
 CELLS = [f"{name} {arch}" for name in DISTINCT for arch in ARCHS[LADDER[name]]]
 
 
