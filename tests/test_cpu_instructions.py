@@ -254,20 +254,34 @@ def test_barrier_of_the_block_with_its_count(seed: int) -> None:
     assert torch.equal(out, 2 * given)
 
 
-@pytest.mark.parametrize(("x", "y"), [(0, 0), (-2, 0), (-5, -3), (30, 9), (37, -8), (50, 0)])
-@pytest.mark.parametrize(("swizzle", "columns"), [("none", 32), ("bytes_32", 8), ("bytes_64", 16), ("bytes_128", 32)])
-def test_boxes_over_the_edges(x: int, y: int, swizzle: str, columns: int, device: str) -> None:
-    """Zeros are read and nothing is written outside the tensor, on every side."""
+def boxes(x: int, y: int, swizzle: str = "none", columns: int = 32, **rest) -> tuple[str, Tensor, Tensor, Tensor]:
     given = torch.arange(1.0, 1.0 + 12 * 40).reshape(12, 40)
     out, seen = torch.zeros(12, 40), torch.full((8, columns), torch.nan)
     tensors = [(given, "in"), (out, "scratch"), (seen, "out")]
-    swizzled = {"COLUMNS": columns, "SWIZZLE": f"Swizzle::{swizzle}"}
-    assert launch("tma_boxes", tensors, [x, y, 40, 12], device=device, **swizzled) == ""
+    said = launch("tma_boxes", tensors, [x, y, 40, 12], COLUMNS=columns, SWIZZLE=f"Swizzle::{swizzle}", **rest)
+    return said, given, out, seen
+
+
+@pytest.mark.parametrize(("x", "y"), [(0, 0), (-2, 0), (-5, -3), (30, 9), (37, -8), (50, 0)])
+@pytest.mark.parametrize(("swizzle", "columns"), [("none", 32), ("bytes_32", 8), ("bytes_64", 16), ("bytes_128", 32)])
+def test_boxes_over_the_edges(x: int, y: int, swizzle: str, columns: int, device: str) -> None:
+    """Zeros are read outside the tensor on every side; nothing is written beyond its end."""
+    said, given, out, seen = boxes(x, y, swizzle, columns, device=device)
+    assert said == ""
     around = torch.nn.functional.pad(given, (64, 64, 64, 64))
     assert torch.equal(seen, around[64 + y : 72 + y, 64 + x : 64 + x + columns])
     inside = torch.zeros_like(around)
-    inside[64 + y : 72 + y, 64 + x : 64 + x + columns] = seen
+    if x >= 0 and y >= 0:  # a store may not begin before the tensor's start
+        inside[64 + y : 72 + y, 64 + x : 64 + x + columns] = seen
     assert torch.equal(out, inside[64:76, 64:104])
+
+
+@pytest.mark.parametrize(("x", "y", "dimension"), [(-2, 0, 0), (0, -3, 1), (37, -8, 1)])
+def test_a_store_that_begins_before_the_tensor(x: int, y: int, dimension: int) -> None:
+    said, _, out, _ = boxes(x, y, bug="NEGATIVE_STORE")
+    assert names(said) == ["negative_coordinate"]
+    assert f"in dimension {dimension}" in said
+    assert not out.any()
 
 
 def plain_copies(**rest) -> tuple[str, Tensor, Tensor, Tensor]:

@@ -1,5 +1,5 @@
 // seen (8 x COLUMNS) = the box of `in` that begins at column x, row y, with zeros outside; the same box goes on to
-// `out`.
+// `out` where a store may begin there: at no negative coordinate.
 #include <arguments.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -35,7 +35,8 @@ KERNEL(32, 1) tma_boxes(const GRID_CONSTANT Params params) {
     const uint32_t address = plain ^ (plain >> 7 & ((1 << static_cast<int>(SWIZZLE)) - 1)) << 4;
     st_global(params.seen + i, ld_shared<float>(address));
   }
-  if (tid_x() == 0) {
+  const bool may_store = params.x >= 0 && params.y >= 0;
+  if (tid_x() == 0 && (may_store || BUG == NEGATIVE_STORE)) {
     cp_async_bulk_tensor_store(params.out, {params.x, params.y}, box);
     cp_async_bulk_commit_group();
     cp_async_bulk_wait_group<0>();

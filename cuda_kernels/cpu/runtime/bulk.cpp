@@ -56,6 +56,16 @@ void check_alignment(Thread& self, const BulkPlan& plan, const char* mnemonic, W
               static_cast<const void*>(plan.global)));
 }
 
+// A load's box may begin before the tensor. A store's may not: an H200 ends the kernel with an illegal instruction.
+void check_start(Thread& self, const BulkPlan& plan, const char* mnemonic, Where where) {
+  for (int d = 0; d < plan.map.rank; ++d)
+    if (plan.at[d] < 0)
+      fail("negative_coordinate", self, mnemonic, where,
+           text("the box begins at %d in dimension %d: a store may reach beyond the tensor's end, but not begin "
+                "before its start",
+                plan.at[d], d));
+}
+
 void count_bulk(const Thread& self, Path path, const BulkPlan& plan, const char* mnemonic, Where where) {
   if (options().counters)
     self.cluster->counters.count_lane(self, mnemonic, where, path, plan.bytes, plan.address, nullptr);
@@ -75,8 +85,8 @@ void read(Thread& self, BulkStore& store) {
 void write(Thread& self, BulkStore& store) {
   read(self, store);
   const std::byte* chunk = store.read.data();
-  for_each_chunk(store.plan, [&](uint32_t, uint32_t skipped, const std::byte* global, uint32_t bytes) {
-    const std::byte* source = chunk + skipped;
+  for_each_chunk(store.plan, [&](uint32_t, uint32_t, const std::byte* global, uint32_t bytes) {
+    const std::byte* source = chunk;
     chunk += CHUNK;
     if (!bytes) return;
     if (options().checks && !check_global(self, global, bytes, true, store.issue.mnemonic, store.issue.where)) return;
@@ -203,6 +213,7 @@ void bulk_store(const BulkPlan& plan, const char* mnemonic, Where where) {
   Thread& self = current();
   count_bulk(self, Path::shared_to_global, plan, mnemonic, where);
   check_alignment(self, plan, mnemonic, where);
+  if (plan.is_tensor) check_start(self, plan, mnemonic, where);
   locate_range(plan.address, plan.bytes, mnemonic, where);
   self.cluster->async->stores[self.agent].open.push_back(
       {plan,
