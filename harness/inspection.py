@@ -1,22 +1,14 @@
 """Compiles and reads many kernels at once: (case, architecture) -> the fields of a row of kind `code`; and runs CUDA
 twins on the CPU to count what their instructions do: (case, None) -> the fields of a row of kind `counters`.
-
-Compiling is work for processes: each needs the environment of its case before Triton is imported, and a compiler
-that crashes must cost one row only.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from itertools import groupby
 from typing import Any
 
-from harness import sources, techniques, variants
+from harness import processes, sources, techniques, variants
 from harness.environment import scrub
 from harness.problem import Experiment, Problem
 from harness.variants import Case
@@ -71,45 +63,18 @@ def counted(names: Iterable[str], problems: Sequence[Problem] = ()) -> list[Cell
     return found
 
 
-def inspect(
-    cells: Iterable[Cell], ptxas: str = "bundled", jobs: int | None = None
-) -> Iterator[tuple[Cell, dict[str, Any]]]:
+def inspect(cells: Iterable[Cell], ptxas: str = "bundled") -> Iterator[tuple[Cell, dict[str, Any]]]:
     """Each cell with its row's fields (status, reason, code, compiler, mma), in order of completion."""
 
     def environment(cell: Cell) -> list[tuple[str, str]]:
         return sorted((variants.environment_of(cell[0]) or {}).items())
 
-    jobs = jobs or len(os.sched_getaffinity(0))
     for variables, batch in groupby(sorted(cells, key=environment), key=environment):
-        crashed = yield from _in_one_pool(list(batch), dict(variables), ptxas, jobs)
-        for cell in crashed:  # each alone: who is guilty?
-            if (yield from _in_one_pool([cell], dict(variables), ptxas, 1)):
-                yield cell, {"status": "crashed", "reason": "the compiler ended its process"}
-
-
-def _in_one_pool(cells: list[Cell], environment: Mapping[str, str], ptxas: str, jobs: int) -> Any:
-    """Yields what completes; returns the cells that were lost because a process died."""
-    spawn = multiprocessing.get_context("spawn")
-    lost: list[Cell] = []
-    with ProcessPoolExecutor(min(jobs, len(cells)), spawn, initializer=_prepare, initargs=(environment,)) as pool:
-        futures: dict[Future[dict[str, Any]], Cell] = {pool.submit(inspect_one, *cell, ptxas): cell for cell in cells}
-        try:
-            for future in as_completed(futures):
-                try:
-                    yield futures[future], future.result()
-                except BrokenProcessPool:
-                    lost.append(futures[future])
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():
-                process.kill()
-            raise
-    return lost
-
-
-def _prepare(environment: Mapping[str, str]) -> None:
-    os.environ.update(environment)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it, and the compiler that it started, without a word
+        jobs = [(inspect_one, (case, arch, ptxas)) for case, arch in batch]
+        for (_, (case, arch, _)), fields in processes.answers(jobs, dict(variables)):
+            if isinstance(fields, processes.NoAnswer):
+                fields = {"status": "crashed", "reason": scrub(fields.reason)}
+            yield (case, arch), fields
 
 
 def inspect_one(case: Case, arch: str | None, ptxas: str) -> dict[str, Any]:

@@ -335,7 +335,7 @@ def test_a_declined_cell_says_why() -> None:
     problem = options.load_experiment("ladder").problems[0]
     good, bad = (techniques.reference_tile(techniques.get("scalar"), 128), techniques.Tile(48, 48))
     cells = [(Case("inspect", "scalar", "cuda", problem, tile), "sm_90a") for tile in (good, bad)]
-    rows = {cell: inspection.row(cell, fields) for cell, fields in inspection.inspect(cells, jobs=1)}
+    rows = {cell: inspection.row(cell, fields) for cell, fields in inspection.inspect(cells)}
     assert rows[cells[0]]["status"] == "passed"
     assert rows[cells[0]]["code"]["registers"] > 0
     assert rows[cells[1]]["status"] == "unsupported"

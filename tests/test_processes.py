@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from harness.variants import prebuilding
+from harness import processes
+from harness.processes import NoAnswer
 
 ENVIRONMENT = {"A_VARIABLE": "set before anything is imported"}
 
@@ -25,6 +25,10 @@ def fails() -> str:
 
 def crashes() -> str:
     os.abort()
+
+
+def leaves() -> str:
+    os._exit(3)
 
 
 def hangs(folder: Path) -> str:
@@ -50,17 +54,22 @@ def _runs(pid: str) -> bool:
 
 
 def test_each_failure_costs_its_own_kernel(tmp_path: Path) -> None:
-    good = [(compiles, (name,)) for name in "abcd"]
-    jobs = [(hangs, (tmp_path,)), (crashes, ()), *good, (fails, ())]
-    answers = list(prebuilding.in_processes(jobs, ENVIRONMENT, seconds=8, stop=lambda: False))
-    assert Counter(answers) == {None: 3, **{f"{name}, {ENVIRONMENT['A_VARIABLE']}": 1 for name in "abcd"}}
+    good = {(compiles, (name,)): f"{name}, {ENVIRONMENT['A_VARIABLE']}" for name in "abcd"}
+    bad = {
+        (hangs, (tmp_path,)): NoAnswer("no answer within 8 s"),
+        (crashes, ()): NoAnswer("the process ended: SIGABRT"),
+        (leaves, ()): NoAnswer("the process ended: exit code 3"),
+        (fails, ()): NoAnswer("RuntimeError: expected a ';'"),
+    }
+    found = list(processes.answers([*bad, *good], ENVIRONMENT, seconds=8))
+    assert len(found) == len(good) + len(bad)
+    assert dict(found) == good | bad
     assert gone(tmp_path)
 
 
 def test_a_request_to_stop_is_seen_while_a_compiler_hangs(tmp_path: Path) -> None:
     jobs = [(hangs, (tmp_path,))] * 3
-    answers = prebuilding.in_processes(jobs, ENVIRONMENT, seconds=600, stop=lambda: any(tmp_path.iterdir()))
-    assert list(answers) == []
+    assert list(processes.answers(jobs, ENVIRONMENT, stop=lambda: any(tmp_path.iterdir()))) == []
     assert gone(tmp_path)
 
 
@@ -73,5 +82,5 @@ def test_an_exception_leaves_no_compiler_behind(tmp_path: Path) -> None:
         return False
 
     with pytest.raises(KeyboardInterrupt):
-        list(prebuilding.in_processes(jobs, ENVIRONMENT, seconds=600, stop=interrupt))
+        list(processes.answers(jobs, ENVIRONMENT, stop=interrupt))
     assert gone(tmp_path)
