@@ -127,9 +127,7 @@ class Sanitized:
 
     @property
     def sees_all(self) -> bool:
-        """Racecheck watches loads and stores of threads, not what TMA writes to shared memory."""
-        first = self.rows[0]
-        return first["mode"] != "racecheck" or techniques.get(first["technique"]).ladder != "tma"
+        return _sees_copies(self.rows[0])
 
     @property
     def passed(self) -> int:
@@ -178,9 +176,8 @@ class Planted:
 
     @property
     def unseen_copy(self) -> bool:
-        """Racecheck was silent where TMA overwrites what is still read."""
-        tma = techniques.get(self.row["technique"]).ladder == "tma"
-        return self.row["mode"] == "racecheck" and tma and self.row["status"] == "wrong" and self.on_cpu == "race"
+        """The tool was silent where TMA overwrites what is still read."""
+        return not _sees_copies(self.row) and self.row["status"] == "wrong" and self.on_cpu == "race"
 
 
 def planted(datasets: Sequence[Dataset]) -> list[Planted]:
@@ -198,6 +195,11 @@ def planted(datasets: Sequence[Dataset]) -> list[Planted]:
 def findings(row: Row) -> list[str]:
     """What a sanitizer found, a line each."""
     return list((row.get("details") or {}).get("findings") or [])
+
+
+def _sees_copies(row: Row) -> bool:
+    """Racecheck watches loads and stores of threads, not what TMA writes to shared memory."""
+    return row["mode"] != "racecheck" or techniques.get(row["technique"]).ladder != "tma"
 
 
 def _planted(row: Row) -> str | None:
