@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from harness import cli, inspection, techniques
 from harness.cli import options
 from harness.inputs import DISTRIBUTIONS
-from harness.variants import Case
+from harness.variants import Case, Unsupported
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 NAMES = [technique.name for technique in techniques.TECHNIQUES]
@@ -94,12 +94,11 @@ def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str
     assert hint in output
 
 
-def test_a_gpu_asked_for_in_vain_is_bad_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     for arguments in (("check", "--on", "gpu"), ("run", "ladder", "--on", "gpu")):
-        code, output = invoke(*arguments)
-        assert code == 2
-        assert "--on: got gpu, but torch sees none; `twinkernels doctor`" in output
+        missing = "--on: got gpu, but torch sees none; `twinkernels doctor` says what is missing\n"
+        assert invoke(*arguments) == (2, missing)
 
 
 @pytest.mark.parametrize(
@@ -107,10 +106,21 @@ def test_a_gpu_asked_for_in_vain_is_bad_usage(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_a_command_that_needs_a_gpu_blames_no_option(monkeypatch: pytest.MonkeyPatch, arguments: tuple) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    code, output = invoke(*arguments)
-    assert code == 2
-    assert "this command needs a GPU, but torch sees none; `twinkernels doctor`" in output
-    assert "--on" not in output
+    missing = "this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing\n"
+    assert invoke(*arguments) == (2, missing)
+
+
+def test_tools_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_sanitizers() -> dict[str, str]:
+        raise Unsupported("sanitizers: got no libasan.so; install g++")
+
+    monkeypatch.setattr("harness.variants.sanitizer_environment", without_sanitizers)
+    missing = "--sanitize: sanitizers: got no libasan.so; install g++\n"
+    assert invoke("check", "scalar", "--on", "cpu", "--sanitize") == (2, missing)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("harness.doctor.nvcc", lambda: None)
+    missing = "ptxas: got shared without an nvcc; `twinkernels doctor` says how to get one\n"
+    assert invoke("run", "ladder", "--ptxas", "shared") == (2, missing)
 
 
 @pytest.mark.parametrize(

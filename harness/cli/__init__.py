@@ -42,7 +42,7 @@ for name, command in COMMANDS.items():
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs one command and exits: 0 fine, 1 something failed, 2 bad usage, 130 interrupted."""
+    """Runs one command and exits: 0 fine, 1 something failed, 2 bad usage or nothing to run it on, 130 interrupted."""
     for package in PACKAGES:
         spec = importlib.util.find_spec(package)
         folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []

@@ -25,6 +25,7 @@ from harness.cli.options import (
     chosen_backends,
     chosen_problems,
     load_experiment,
+    missing,
     part,
     require_gpu,
     require_known,
@@ -188,13 +189,13 @@ def correctness(place: str, names: Sequence[str], backends: Sequence[str]) -> Ex
 
 @contextmanager
 def sanitizers() -> Iterator[None]:
-    """Processes started meanwhile run the CUDA twins under the sanitizers. Bad usage where the compiler has none."""
+    """Processes started meanwhile run the CUDA twins under the sanitizers. Ends the command where g++ has none."""
     from harness import variants
 
     try:
         found = variants.sanitizer_environment()
     except variants.Unsupported as error:
-        raise typer.BadParameter(f"--sanitize: {error}") from None
+        missing(f"--sanitize: {error}")
     before = {name: os.environ.get(name) for name in found}
     os.environ.update(found)
     try:
@@ -215,5 +216,5 @@ def assembled_by_nvcc(experiment: Experiment) -> Experiment:
     try:
         os.environ.update(machine_code.shared_assembler())
     except FileNotFoundError as error:
-        raise typer.BadParameter(str(error)) from None
+        missing(str(error))
     return replace(experiment, name=f"{experiment.name}{SHARED_PTXAS}")

@@ -1,6 +1,7 @@
 """What the commands take: types of options, and names turned into techniques, backends, problems and experiments.
 
-A name that is not known is bad usage, answered with the nearest ones.
+A name that is not known is bad usage, answered with the nearest ones. What would do on another machine is no bad
+usage: what is missing on this one is said plainly.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import importlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -91,25 +92,29 @@ def _experiment_names() -> list[str]:
     return sorted(path.stem for path in (ROOT / "experiments").glob("*.py") if path.stem != "__init__")
 
 
+def missing(what: str) -> NoReturn:
+    """Ends a command that this machine lacks something for. `what` names that and the next step."""
+    typer.echo(what, err=True)
+    raise typer.Exit(2)
+
+
 def where(on: On | None) -> str:
-    """gpu or cpu: what was asked for, else gpu where torch sees one. Bad usage when a GPU is asked for in vain."""
+    """gpu or cpu: what was asked for, else gpu where torch sees one. Ends the command when there is none to ask for."""
     import torch
 
     if on is None:
         return "gpu" if torch.cuda.is_available() else "cpu"
     if on is On.gpu and not torch.cuda.is_available():
-        raise typer.BadParameter("--on: got gpu, but torch sees none; `twinkernels doctor` says what is missing")
+        missing("--on: got gpu, but torch sees none; `twinkernels doctor` says what is missing")
     return on.value
 
 
 def require_gpu() -> None:
-    """Bad usage of a command that launches kernels on a GPU, where there is none."""
+    """Ends a command that launches kernels on a GPU, where there is none."""
     import torch
 
     if not torch.cuda.is_available():
-        raise typer.BadParameter(
-            "this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing"
-        )
+        missing("this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing")
 
 
 def refuse(option: str, why: str, others: Mapping[str, object]) -> None:
