@@ -19,7 +19,7 @@ from harness import articles, scorecard
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS
 from reports import articles as article_pages
-from reports import drawing, figures, guide, listing, pages, resources
+from reports import drawing, figures, guide, listing, pages, resources, technique_page
 from reports.dataset import Dataset, tile_slug
 from reports.loading import load
 
@@ -64,7 +64,7 @@ def build(
         jobs.append((f"ladder/{ladder.name}.html", "ladder.html", partial(pages.ladder, main, asked, ladder, drawn)))
     for technique in TECHNIQUES:
         name = f"technique/{technique.name}.html"
-        jobs.append((name, "technique.html", partial(pages.technique, main, asked, technique)))
+        jobs.append((name, "technique.html", partial(technique_page.page, main, asked, technique)))
     jobs.append(("evidence/correctness.html", "correctness.html", partial(pages.correctness, datasets)))
     experiments: list[tuple[Dataset | None, str]] = [(data, name) for data in datasets for name in data.experiments()]
     measured = main.experiments() if main else []

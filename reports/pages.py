@@ -1,39 +1,25 @@
-"""What each page shows: the variables of its template, from datasets."""
+"""What most pages show: the variables of their templates, from datasets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
-from harness import results, scorecard, techniques
+from harness import scorecard, techniques
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS, Ladder, Technique
-from reports import agreement, counters, evidence, figures, listing, machines, notes, resources, tuning
+from reports import counters, evidence, figures, machines, resources
 from reports.dataset import Dataset, Point, Row, quartiles
 from reports.holes import group_holes
 from reports.questions import question
 from reports.scores import earlier, scored
-from reports.spills import spills
 from reports.verdict import lead, verdict
 
 LADDER = "ladder"
 LENGTHS = "sequence_length"
-CENSUS_FIRST = (
-    "instructions",
-    "HMMA",
-    "HGMMA",
-    "LDSM",
-    "LDSM.T",
-    "LDGSTS",
-    "UTMALDG",
-    "UTMASTG",
-    "SYNCS",
-    "USETMAXREG",
-    "MUFU.EX2",
-)
 
 
 @dataclass(frozen=True)
@@ -125,72 +111,6 @@ def ladder_table(data: Dataset, problem: Problem, rungs: Sequence[Technique]) ->
     }
 
 
-def technique(data: Dataset | None, datasets: Sequence[Dataset], which: Technique) -> dict[str, Any]:
-    """`datasets`: all of them, those of this machine first: what was computed here stands before what was recorded."""
-    parent = techniques.parent(which)
-    context: dict[str, Any] = {
-        "technique": which,
-        "parent": parent,
-        "children": [other for other in TECHNIQUES if techniques.parent(other) == which],
-        "listings": {language: listing.listing(which, language) for language in ("cuda", "triton")},
-        "diffs": {language: parent and listing.diff(parent, which, language) for language in ("cuda", "triton")},
-        "verdict": None,
-        "step": None,
-        "cells": [],
-        "note": None,
-        "machines": [],
-        "tuned": [],
-    }
-    tables = code_tables(datasets, which)
-    context["code"] = {dim: [table for table in tables if table["head_dim"] == dim] for dim in _dims(tables)}
-    context["same_code"] = same_code(datasets, which)
-    inspected = {backend for table in tables for backend in table["columns"]}
-    context["uninspected"] = [backend for backend in ("cuda", "triton") if backend not in inspected]
-    context["counters"] = counters_of(datasets, which, parent)
-    context["hit_rates"] = resources.hit_rates(datasets) if which.name in resources.L2_ORDERS else []
-    context["spills"] = spills(datasets, which)
-    context["sanitized"] = evidence.sanitized(datasets, which)
-    context["tools"] = evidence.TOOLS
-    context["numerics"] = [table for dataset in datasets if (table := numerics_table(dataset, which))]
-    if data is None:
-        return context
-    problems = data.problems(LADDER)
-    svg = figures.step(data, LADDER, problems, which)
-    cells = [
-        (problem, mode, backend, data.point(LADDER, problem, which.name, backend, mode, best=best))
-        for problem in problems
-        for mode in data.modes(LADDER)
-        for backend in TWINS
-        for best in (False, True)
-    ]
-    shown = [point.row for *_, point in cells if point.row]
-    context |= {
-        "tuned": tuning.tuned(data, LADDER, which),
-        "verdict": verdict(data, LADDER, which),
-        "step": svg and Figure(Markup(svg), data.provenance(shown), f"TFLOPS of {which.name} and of its parent"),
-        "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
-        "note": notes.render(which.name, data),
-        "machines": machines.machines(data.environments_of(shown)),
-    }
-    return context
-
-
-def counters_of(datasets: Sequence[Dataset], which: Technique, parent: Technique | None) -> dict[str, Any]:
-    """What the CUDA twin did on a CPU, beside its parent on the same problem, and ncu's rows."""
-    found = counters.counted(datasets, which.name)
-    before = parent and found and counters.counted(datasets, parent.name, Problem.from_dict(found.row["problem"]))
-    profiled = [line for backend in TWINS for line in counters.profiled(datasets, which.name, backend)]
-    return {
-        "counted": found,
-        "parent": before and parent,
-        "lines": counters.table(found, before or None) if found else [],
-        "pictures": counters.pictures(found) if found else [],
-        "ncu": profiled,
-        "held": agreement.held(found, [row for row, _ in profiled]),
-        "names": counters.NCU,
-    }
-
-
 def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
     return {
         "matrices": evidence.matrices(datasets),
@@ -253,60 +173,6 @@ def length_figures(data: Dataset) -> list[Figure]:
     return drawn
 
 
-def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str, Any]]:
-    """One table per architecture and head_dim: {arch, head_dim, where, columns: backend -> row, census: names}."""
-    tables: dict[tuple[str, int], dict[str, Any]] = {}
-    for dataset in datasets:
-        for backend in TWINS:
-            for row in dataset.codes(which.name, backend):
-                name = (row["arch"], row["problem"]["head_dim"])
-                table = tables.setdefault(name, {"arch": name[0], "head_dim": name[1], "columns": {}, "where": set()})
-                if backend not in table["columns"]:
-                    table["columns"][backend] = row
-                    table["where"].add(dataset.provenance([row]))
-    for table in tables.values():
-        counts = [row["code"].get("census") or {} for row in table["columns"].values()]
-        names = {name for count in counts for name in count if count[name]}
-        table["census"] = sorted(names, key=lambda n: (CENSUS_FIRST.index(n) if n in CENSUS_FIRST else 99, n))
-    order = LADDERS[which.ladder].archs
-    return sorted(tables.values(), key=lambda t: order.index(t["arch"]) if t["arch"] in order else 9)
-
-
-def same_code(datasets: Sequence[Dataset], which: Technique) -> list[bool]:
-    """Of the kernels that were compiled here as recorded ones were: whether the instructions are the same."""
-    rows: dict[bool, list[Row]] = {True: [], False: []}
-    for dataset in datasets:
-        for backend in TWINS:
-            rows[dataset.recorded] += dataset.codes(which.name, backend)
-    return [same for _, same in results.same_code(rows[False], rows[True])]
-
-
-def _dims(tables: Iterable[dict[str, Any]]) -> list[int]:
-    """Head dimensions that were compiled for: that of the headline first, then from the smallest."""
-    return sorted({table["head_dim"] for table in tables}, key=lambda dim: (dim != resources.HEAD_DIM, dim))
-
-
-def numerics_table(data: Dataset, which: Technique) -> dict[str, Any] | None:
-    """Per backend and distribution the worst figures over all problems gated, or None without a gate row."""
-    worst: dict[tuple[str, int], dict[str, Any]] = {}
-    rows = [row for backend in TWINS for row in data.gates(which.name, backend)]
-    for row in rows:
-        for distribution, numbers in (row.get("numerics") or {}).items():
-            name = (distribution, TWINS.index(row["backend"]))
-            if name not in worst or _used(numbers) > _used(worst[name]):
-                worst[name] = {**numbers, "backend": row["backend"], "status": row["status"]}
-    if not rows:
-        return None
-    passed = [row for row in rows if row["status"] == "passed"]
-    return {
-        "where": data.provenance(rows),
-        "lines": sorted(worst.items()),
-        "passed": len(passed),
-        "gated": len(rows),
-        "holes": group_holes(row for row in rows if row["status"] != "passed"),
-    }
-
-
 def rungs_of(which: Ladder) -> list[Technique]:
     return [technique for technique in TECHNIQUES if technique.ladder == which.name]
 
@@ -331,9 +197,3 @@ def spread(row: Row) -> str:
 
 def _measured(data: Dataset, which: Technique) -> bool:
     return any(row.get("technique") == which.name for row in data.timings(LADDER))
-
-
-def _used(numbers: dict[str, Any]) -> float:
-    """Share of the limit that was used, infinite where the error is not finite."""
-    used = [numbers.get("max_error_used"), numbers.get("rel_l2_used")]
-    return max(float("inf") if share is None else share for share in used)

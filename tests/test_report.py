@@ -19,7 +19,7 @@ from harness.techniques import LADDERS, TECHNIQUES
 from reports import agreement, banks, build, counters, evidence, figures, notes, resources, tuning
 from reports.dataset import Dataset
 from reports.loading import load
-from reports.pages import same_code
+from reports.technique_page import same_code
 from tests import cpu_run
 from tests import synthetic_rows as synthetic
 
