@@ -43,12 +43,15 @@ def _attend(
         # O += P V
         if start > 0:
             o_left = o_left * rescale[:, None]
-            o_right = o_right * rescale[:, None]
+            if HEAD_DIM > 64:
+                o_right = o_right * rescale[:, None]
         v_left = tl.load(v_ptrs + start * v_stride_row)
-        v_right = tl.load(v_ptrs + start * v_stride_row + HEAD_DIM // 2)
+        if HEAD_DIM > 64:
+            v_right = tl.load(v_ptrs + start * v_stride_row + HEAD_DIM // 2)
         p = p.to(v_left.dtype)
         o_left = tl.dot(p, v_left, o_left)
-        o_right = tl.dot(p, v_right, o_right)
+        if HEAD_DIM > 64:
+            o_right = tl.dot(p, v_right, o_right)
     return o_left, o_right, row_max, row_sum
 
 
@@ -64,15 +67,15 @@ def cp_async_pipeline(
     row = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     key = tl.arange(0, BLOCK_N)
     dim = tl.arange(0, HEAD_DIM)
-    half = tl.arange(0, HEAD_DIM // 2)
+    left = tl.arange(0, HEAD_DIM // 2 if HEAD_DIM > 64 else HEAD_DIM)
     k_ptrs = k_ptr + batch * k_stride_batch + (head // group) * k_stride_head + key[:, None] * k_stride_row + dim
-    v_ptrs = v_ptr + batch * v_stride_batch + (head // group) * v_stride_head + key[:, None] * v_stride_row + half
+    v_ptrs = v_ptr + batch * v_stride_batch + (head // group) * v_stride_head + key[:, None] * v_stride_row + left
 
     # load Q
     q = tl.load(q_ptr + batch * q_stride_batch + head * q_stride_head + row[:, None] * q_stride_row + dim)
 
-    o_left = tl.zeros((BLOCK_M, HEAD_DIM // 2), tl.float32)
-    o_right = tl.zeros((BLOCK_M, HEAD_DIM // 2), tl.float32)
+    o_left = tl.zeros((BLOCK_M, left.shape[0]), tl.float32)
+    o_right = o_left
     row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
     row_sum = tl.zeros((BLOCK_M,), tl.float32)
     last_key = row + seq_kv - seq_q
@@ -94,10 +97,11 @@ def cp_async_pipeline(
     # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf
     total = tl.where(row_sum == 0, 1.0, row_sum)
     o_left = o_left * (1.0 / total)[:, None]
-    o_right = o_right * (1.0 / total)[:, None]
-    o_ptrs = o_ptr + batch * o_stride_batch + head * o_stride_head + row[:, None] * o_stride_row + half
+    o_ptrs = o_ptr + batch * o_stride_batch + head * o_stride_head + row[:, None] * o_stride_row + left
     tl.store(o_ptrs, o_left.to(o_ptr.dtype.element_ty))
-    tl.store(o_ptrs + HEAD_DIM // 2, o_right.to(o_ptr.dtype.element_ty))
+    if HEAD_DIM > 64:
+        o_right = o_right * (1.0 / total)[:, None]
+        tl.store(o_ptrs + HEAD_DIM // 2, o_right.to(o_ptr.dtype.element_ty))
     lse = tl.where(row_sum == 0, float("-inf"), row_max + tl.log(total))
     tl.store(lse_ptr + tl.program_id(0).to(tl.int64) * seq_q + row, lse)
 

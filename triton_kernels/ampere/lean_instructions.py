@@ -39,7 +39,7 @@ def _attend(
     is read in their place.
     """
     dim = tl.arange(0, HEAD_DIM)
-    half = tl.arange(0, HEAD_DIM // 2)
+    left = tl.arange(0, HEAD_DIM // 2 if HEAD_DIM > 64 else HEAD_DIM)
     for step in tl.range(0, end_tile - begin_tile):
         key = (end_tile - 1 - step) * BLOCK_N + tl.arange(0, BLOCK_N)
         kv_row = tl.minimum(key, seq_kv - 1) if RAGGED else key
@@ -62,12 +62,14 @@ def _attend(
 
         # O += P V
         o_left = o_left * rescale[:, None]
-        o_right = o_right * rescale[:, None]
-        v_left = tl.load(v_ptr + (kv_row[:, None] * v_stride_row + half))
-        v_right = tl.load(v_ptr + (kv_row[:, None] * v_stride_row + half + HEAD_DIM // 2))
+        v_left = tl.load(v_ptr + (kv_row[:, None] * v_stride_row + left))
+        if HEAD_DIM > 64:
+            o_right = o_right * rescale[:, None]
+            v_right = tl.load(v_ptr + (kv_row[:, None] * v_stride_row + left + HEAD_DIM // 2))
         p = p.to(v_left.dtype)
         o_left = tl.dot(p, v_left, o_left)
-        o_right = tl.dot(p, v_right, o_right)
+        if HEAD_DIM > 64:
+            o_right = tl.dot(p, v_right, o_right)
     return o_left, o_right, row_max, row_sum
 
 
@@ -92,7 +94,7 @@ def lean_instructions(
     head = batch_head % heads
     row = q_tile * BLOCK_M + tl.arange(0, BLOCK_M)
     dim = tl.arange(0, HEAD_DIM)
-    half = tl.arange(0, HEAD_DIM // 2)
+    left = tl.arange(0, HEAD_DIM // 2 if HEAD_DIM > 64 else HEAD_DIM)
     k_ptr += batch * k_stride_batch + (head // group) * k_stride_head
     v_ptr += batch * v_stride_batch + (head // group) * v_stride_head
 
@@ -101,8 +103,8 @@ def lean_instructions(
     q_row = row if EVEN_M else tl.minimum(row, seq_q - 1)
     q = tl.load(q_ptr + (q_row[:, None] * q_stride_row + dim))
 
-    o_left = tl.zeros((BLOCK_M, HEAD_DIM // 2), tl.float32)
-    o_right = tl.zeros((BLOCK_M, HEAD_DIM // 2), tl.float32)
+    o_left = tl.zeros((BLOCK_M, left.shape[0]), tl.float32)
+    o_right = o_left
     row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
     row_sum = tl.zeros((BLOCK_M, PIECES), tl.float32)
     scale_log2 = scale * LOG2_E
@@ -128,13 +130,14 @@ def lean_instructions(
     row_sum = tl.sum(row_sum, 1)
     total = tl.where(row_sum == 0, 1.0, row_sum)
     o_left = o_left * (1.0 / total)[:, None]
-    o_right = o_right * (1.0 / total)[:, None]
     o_ptr += batch * o_stride_batch + head * o_stride_head
-    o_ptrs = o_ptr + (row[:, None] * o_stride_row + half)
+    o_ptrs = o_ptr + (row[:, None] * o_stride_row + left)
     exists = row < seq_q
     o_exists = None if EVEN_M else exists[:, None]
     tl.store(o_ptrs, o_left.to(o_ptr.dtype.element_ty), o_exists)
-    tl.store(o_ptrs + HEAD_DIM // 2, o_right.to(o_ptr.dtype.element_ty), o_exists)
+    if HEAD_DIM > 64:
+        o_right = o_right * (1.0 / total)[:, None]
+        tl.store(o_ptrs + HEAD_DIM // 2, o_right.to(o_ptr.dtype.element_ty), o_exists)
     lse = tl.where(row_sum == 0, float("-inf"), (row_max + tl.math.log2(total)) * LN_2)
     tl.store(lse_ptr + batch_head * seq_q + row, lse, None if EVEN_M else exists)
 
