@@ -304,10 +304,10 @@ def test_a_store_that_was_only_read_is_not_yet_written() -> None:
     assert told[:, 0].isnan().all()
 
 
-def flags(blocks: int = 1, further: int = 0, **rest) -> tuple[str, list[float]]:
+def flags(blocks: int = 1, further: int = 0, plain: int = 0, **rest) -> tuple[str, list[float]]:
     out = torch.full((blocks,), torch.nan)
     tensors = [(torch.zeros(blocks, dtype=torch.int32), "scratch"), (torch.zeros(blocks), "scratch"), (out, "out")]
-    return launch("global_flags", tensors, [blocks, further], **rest), out.tolist()
+    return launch("global_flags", tensors, [blocks, further, plain], **rest), out.tolist()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -316,14 +316,26 @@ def test_wait_for_a_flag_in_global_memory(seed: int, device: str) -> None:
     assert flags(blocks=2, further=1, seed=seed, os_threads=2, device=device) == ("", [2, 1])
 
 
-def test_deadlock_at_a_flag_names_its_address() -> None:
-    said, _ = flags(bug="NOTHING_SET", os_threads=2, blocks=2)
+@pytest.mark.timeout(60, method="thread")  # a hang in the runtime sees no signal
+@pytest.mark.parametrize("seed", SEEDS)
+def test_wait_for_a_flag_by_plain_loads(seed: int) -> None:
+    assert flags(plain=1, seed=seed) == ("", [1])
+    assert flags(plain=1, blocks=2, further=1, seed=seed, os_threads=2) == ("", [2, 1])
+
+
+@pytest.mark.timeout(60, method="thread")  # a hang in the runtime sees no signal
+@pytest.mark.parametrize(("plain", "mnemonic"), [(0, "atom_add"), (1, "ld_global")])
+def test_deadlock_at_a_flag_names_its_address(plain: int, mnemonic: str) -> None:
+    said, _ = flags(plain=plain, bug="NOTHING_SET", os_threads=2, blocks=2)
     assert set(names(said)) == {"deadlock"}
-    assert re.search(r"atom_add \(global address 0x\w+, which holds 0, element [01] from the start of tensor 0", said)
+    where = rf"\(global address 0x\w+, which holds 0, element [01] from the start of tensor [0{plain}]"
+    assert re.search(f"{mnemonic} {where}", said)
 
 
-def test_blocks_that_wait_for_later_ones_are_refused() -> None:
-    said, _ = flags(blocks=2, further=1, os_threads=1)
+@pytest.mark.timeout(60, method="thread")  # a hang in the runtime sees no signal
+@pytest.mark.parametrize("plain", [0, 1])
+def test_blocks_that_wait_for_later_ones_are_refused(plain: int) -> None:
+    said, _ = flags(plain=plain, blocks=2, further=1, os_threads=1)
     assert names(said) == ["blocks_not_resident"]
     assert "not started: 1 blocks" in said
 

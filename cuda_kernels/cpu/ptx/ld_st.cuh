@@ -15,6 +15,7 @@ DEVICE void st_shared(uint32_t address, const T& value, Where where = Where::cur
   cpu::shared_store(address, &value, sizeof(T), "st_shared", where);
 }
 
+// Here a loop of loads sees a flag that another warp sets; on a GPU only atomics promise that.
 template <class T>
 DEVICE T ld_global(const void* pointer, Where where = Where::current()) {
   cpu::global_load(pointer, sizeof(T), "ld_global", where);
@@ -24,6 +25,5 @@ DEVICE T ld_global(const void* pointer, Where where = Where::current()) {
 template <class T>
 DEVICE void st_global(void* pointer, const T& value, Where where = Where::current()) {
   cpu::check_accumulated(value, "st_global", where);
-  cpu::global_store(pointer, sizeof(T), "st_global", where);
-  cpu::store(pointer, value);
+  cpu::global_store(pointer, &value, sizeof(T), "st_global", where);
 }

@@ -78,10 +78,12 @@ void cp_async_wait_group(int pending, const char* mnemonic, Where where);
 
 // When nobody can run: lands a bulk load that somebody waits for, or lets those who poll ask again. False: a deadlock.
 bool land_one(Cluster& cluster);
-// An atomic operation on global memory changed it; or did not, so that its thread may be asking for what another will
-// write: it goes on when the others have gone as far as they can.
-void atomic_changed(Thread& self);
+// A thread changed global memory: others may be asking for it.
+void global_changed(Thread& self);
+// An atomic operation left global memory as it was, or a load is about to read: a thread that finds there what it found
+// before may be asking for what another will write. It goes on when the others have gone as far as they can.
 void atomic_polled(Thread& self, const void* pointer, uint32_t value, const char* mnemonic, Where where);
+void load_polled(Thread& self, const void* pointer, uint32_t bytes, const char* mnemonic, Where where);
 
 // Nothing that this thread started may still be in flight, but for cp.async: it ends with the thread, and who reads
 // what no wait has covered is told there.

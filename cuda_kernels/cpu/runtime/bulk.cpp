@@ -92,6 +92,7 @@ void write(Thread& self, BulkStore& store) {
     if (options().checks && !check_global(self, global, bytes, true, store.issue.mnemonic, store.issue.where)) return;
     std::memcpy(const_cast<std::byte*>(global), source, bytes);
   });
+  global_changed(self);
 }
 
 // Writes what a wait for reading has let out of shared memory.

@@ -42,6 +42,14 @@ struct Waiting {
 };
 constexpr uint32_t NO_BARRIER = ~0u, GLOBAL_MEMORY = ~1u;
 
+// What an instruction found in global memory, when a thread last executed it.
+struct Finding {
+  Site site = 0;
+  uint32_t times = 0;  // in a row
+  const void* pointer = nullptr;
+  std::array<std::byte, 16> value = {};
+};
+
 // The record at the foot of a fiber's stack.
 struct Thread {
   Fiber fiber;
@@ -52,7 +60,9 @@ struct Thread {
   int agent;         // number in the cluster, for clocks.h
   int cluster_warp;  // number of its warp in the cluster
   Waiting waiting;
-  uint32_t answer;  // that it last got from global memory
+  uint32_t answer;                  // that it last got from global memory
+  std::array<Finding, 8> findings;  // the newest: a loop may ask for several things
+  uint32_t oldest_finding;
   bool has_returned;
 };
 

@@ -96,6 +96,7 @@ void copy_to_shared(uint32_t address, const void* source, uint32_t bytes, uint32
 void global_load(const void* pointer, uint32_t bytes, const char* mnemonic, Where where) {
   touch_global(pointer, bytes, bytes, false, mnemonic, where);
   count(Path::global_to_registers, bytes, 0, pointer, mnemonic, where);
+  load_polled(current(), pointer, bytes, mnemonic, where);
 }
 
 void begin_atomic(uint32_t* counter, const char* mnemonic, Where where) {
@@ -104,12 +105,17 @@ void begin_atomic(uint32_t* counter, const char* mnemonic, Where where) {
 }
 
 void end_atomic(uint32_t* counter, bool changed, uint32_t before, const char* mnemonic, Where where) {
-  changed ? atomic_changed(current()) : atomic_polled(current(), counter, before, mnemonic, where);
+  Thread& self = current();
+  if (!changed) return atomic_polled(self, counter, before, mnemonic, where);
+  global_changed(self);
+  maybe_yield(self);
 }
 
-void global_store(void* pointer, uint32_t bytes, const char* mnemonic, Where where) {
+void global_store(void* pointer, const void* value, uint32_t bytes, const char* mnemonic, Where where) {
   touch_global(pointer, bytes, bytes, true, mnemonic, where);
   count(Path::registers_to_global, bytes, 0, pointer, mnemonic, where);
+  std::memcpy(pointer, value, bytes);
+  global_changed(current());
 }
 
 }  // namespace cpu

@@ -29,8 +29,8 @@ Place locate_range(uint32_t address, uint32_t bytes, const char* mnemonic, Where
 // Ordinary loads and stores of one lane.
 const std::byte* shared_load(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
 void shared_store(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where);
-void global_load(const void* pointer, uint32_t bytes, const char* mnemonic, Where where);
-void global_store(void* pointer, uint32_t bytes, const char* mnemonic, Where where);
+void global_load(const void* pointer, uint32_t bytes, const char* mnemonic, Where where);  // before it is read
+void global_store(void* pointer, const void* value, uint32_t bytes, const char* mnemonic, Where where);
 // A lane's part of an instruction that counts itself, such as ldmatrix.
 const std::byte* shared_read(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
 void shared_write(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where);

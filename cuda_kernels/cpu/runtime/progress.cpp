@@ -18,7 +18,10 @@ int Progress::left() {
   return clusters_ - next_;
 }
 
+// Who asks sets asked_ and then reads memory; who writes memory then reads asked_: one of the two sees the other.
 void Progress::changed() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!asked_.load(std::memory_order_relaxed)) return;
   const std::lock_guard lock(mutex_);
   ++changes_;
   waiting_.clear();
@@ -29,6 +32,8 @@ bool Progress::stands_still(const Cluster& cluster, uint64_t& seen) {
   if (seen == changes_) waiting_.insert(&cluster);
   seen = changes_;
   is_over_ |= static_cast<int>(waiting_.size()) == running_;
+  asked_.store(true, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   return is_over_;
 }
 

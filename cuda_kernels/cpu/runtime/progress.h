@@ -2,6 +2,7 @@
 // to global memory can still hope.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <set>
@@ -17,7 +18,7 @@ class Progress {
   int take();
   // Clusters that have not started.
   int left();
-  // Global memory holds something new.
+  // Global memory holds something new; costs little while nobody waits for it.
   void changed();
   // `cluster` has asked for a while, and nothing that it asks for has changed. `seen` is its own, 0 at first. True when
   // all that run are in this state, and have asked since the last change.
@@ -29,6 +30,7 @@ class Progress {
   uint64_t changes_ = 1;
   std::set<const Cluster*> waiting_;  // since the last change
   bool is_over_ = false;
+  std::atomic<bool> asked_ = false;  // has any cluster asked for a while?
 };
 
 }  // namespace cpu
