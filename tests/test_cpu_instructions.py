@@ -304,6 +304,22 @@ def test_a_store_that_was_only_read_is_not_yet_written() -> None:
     assert told[:, 0].isnan().all()
 
 
+def interleaved_bytes(**rest) -> tuple[str, list[int]]:
+    out = torch.zeros(64, dtype=torch.uint8)
+    return launch("interleaved_bytes", [(out, "out")], **rest), out.tolist()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bytes_of_one_word_by_two_warps(seed: int, device: str) -> None:
+    assert interleaved_bytes(seed=seed, device=device) == ("", [*range(32, 64), *range(32)])
+
+
+@pytest.mark.parametrize("bug", ["MISSING_BARRIER", "WRONG_STRIDE", "EARLY_REUSE"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bytes_of_one_word_by_two_warps_bug(bug: str, seed: int) -> None:
+    assert "race" in names(interleaved_bytes(bug=bug, seed=seed)[0])
+
+
 def flags(blocks: int = 1, further: int = 0, plain: int = 0, **rest) -> tuple[str, list[float]]:
     out = torch.full((blocks,), torch.nan)
     tensors = [(torch.zeros(blocks, dtype=torch.int32), "scratch"), (torch.zeros(blocks), "scratch"), (out, "out")]

@@ -1,5 +1,8 @@
 #include <runtime/shadow.h>
 
+#include <algorithm>
+#include <type_traits>
+
 #include <runtime/diagnosis.h>
 #include <runtime/memory.h>
 
@@ -21,8 +24,6 @@ std::string at(Site site) {
   return place("", where);
 }
 
-std::string bytes_at(uint32_t cell) { return text("shared address 0x%x", SHARED_BASE + cell * Shadow::CELL); }
-
 bool knows(const Thread& self, int agent, Clock clock) {
   return agent == self.agent || known_event(self, agent) >= clock;
 }
@@ -30,15 +31,36 @@ bool knows(const Thread& self, int agent, Clock clock) {
 }  // namespace
 
 void Shadow::reset(uint32_t bytes, int warps) {
-  const size_t cells = (bytes + CELL - 1) / CELL;
+  const size_t cells = cell(bytes + cell_bytes() - 1);
   writes_.assign(cells, {});
   write_sites_.resize(cells);
   reads_.resize(warps);
   async_reads_.resize(warps);
 }
 
+void Shadow::refine() {
+  const auto twice = [](auto& cells) {
+    std::remove_reference_t<decltype(cells)> refined(2 * cells.size());
+    for (size_t i = 0; i < refined.size(); ++i) refined[i] = cells[i / 2];
+    cells = std::move(refined);
+  };
+  cell_shift_ = 0;
+  twice(writes_);
+  twice(write_sites_);
+  for (auto* all : {&reads_, &async_reads_})
+    for (Reads& of_warp : *all) {
+      twice(of_warp.reads);
+      twice(of_warp.lanes);
+    }
+}
+
+std::string Shadow::bytes_at(uint32_t cell) const {
+  return text("shared address 0x%x", SHARED_BASE + cell * cell_bytes());
+}
+
 void Shadow::load(Thread& self, uint32_t offset, uint32_t bytes, const char* mnemonic, Where where) {
-  const uint32_t first = offset / CELL, last = (offset + bytes - 1) / CELL;
+  if (bytes < cell_bytes()) refine();
+  const uint32_t first = cell(offset), last = cell(offset + bytes - 1);
   Write accepted;
   for (uint32_t cell = first; cell <= last; ++cell) {
     const Write& write = writes_[cell];
@@ -49,7 +71,7 @@ void Shadow::load(Thread& self, uint32_t offset, uint32_t bytes, const char* mne
       report("copy_in_flight", self, mnemonic, where,
              bytes_at(cell) + " is read while the copy of " + agent_name(*self.cluster, write.agent) + " at " +
                  at(write_sites_[cell]) + " is in flight: no wait has covered it");
-    } else if (bytes > 1 && !knows(self, write.agent, write.clock)) {
+    } else if (!knows(self, write.agent, write.clock)) {
       report("race", self, mnemonic, where,
              bytes_at(cell) + " is read, and written by " + agent_name(*self.cluster, write.agent) + " at " +
                  at(write_sites_[cell]) + ", with no barrier between");
@@ -73,7 +95,7 @@ void Shadow::record(Reads& of_warp, uint32_t first, uint32_t last, Clock clock, 
 
 void Shadow::check_writable(Thread& self, uint32_t offset, uint32_t bytes, Proxy proxy, bool same_value,
                             const char* mnemonic, Where where) {
-  const uint32_t first = offset / CELL, last = (offset + bytes - 1) / CELL;
+  const uint32_t first = cell(offset), last = cell(offset + bytes - 1);
   Write accepted;
   for (uint32_t cell = first; cell <= last; ++cell) {
     const Write& write = writes_[cell];
@@ -84,7 +106,7 @@ void Shadow::check_writable(Thread& self, uint32_t offset, uint32_t bytes, Proxy
                  at(write_sites_[cell]) + " is in flight: no wait has covered it");
     } else if (same_value && write.agent / LANES == self.agent / LANES && write_sites_[cell] == pack(where)) {
       // the same instruction of the warp
-    } else if (bytes > 1 && !knows(self, write.agent, write.clock)) {
+    } else if (!knows(self, write.agent, write.clock)) {
       report("race", self, mnemonic, where,
              bytes_at(cell) + " is written, and also by " + agent_name(*self.cluster, write.agent) + " at " +
                  at(write_sites_[cell]) + ", with no barrier between");
@@ -96,7 +118,6 @@ void Shadow::check_writable(Thread& self, uint32_t offset, uint32_t bytes, Proxy
     }
     accepted = write;
   }
-  if (bytes == 1) return;
   const auto check = [&](const std::vector<Reads>& all, bool is_async) {
     for (int warp = 0; warp < static_cast<int>(all.size()); ++warp) {
       if (all[warp].reads.empty()) continue;
@@ -125,27 +146,28 @@ void Shadow::check_writable(Thread& self, uint32_t offset, uint32_t bytes, Proxy
 }
 
 void Shadow::store(Thread& self, uint32_t offset, uint32_t bytes, bool same_value, const char* mnemonic, Where where) {
+  if (bytes < cell_bytes()) refine();
   check_writable(self, offset, bytes, Proxy::generic, same_value, mnemonic, where);
   land(offset, bytes, static_cast<uint16_t>(self.agent), self.cluster->clocks[self.agent], Proxy::generic);
   const Site site = pack(where);
-  for (uint32_t cell = offset / CELL; cell <= (offset + bytes - 1) / CELL; ++cell) write_sites_[cell] = site;
+  std::fill(&write_sites_[cell(offset)], &write_sites_[cell(offset + bytes - 1)] + 1, site);
 }
 
 void Shadow::take_off(Thread& self, uint32_t offset, uint32_t bytes, Proxy proxy, const char* mnemonic, Where where) {
   check_writable(self, offset, bytes, proxy, false, mnemonic, where);
   land(offset, bytes, static_cast<uint16_t>(self.agent), self.cluster->clocks[self.agent], Proxy::in_flight);
   const Site site = pack(where);
-  for (uint32_t cell = offset / CELL; cell <= (offset + bytes - 1) / CELL; ++cell) write_sites_[cell] = site;
+  std::fill(&write_sites_[cell(offset)], &write_sites_[cell(offset + bytes - 1)] + 1, site);
 }
 
 void Shadow::land(uint32_t offset, uint32_t bytes, uint16_t agent, Clock clock, Proxy proxy) {
   const Write write{clock, agent, proxy, true};
-  for (uint32_t cell = offset / CELL; cell <= (offset + bytes - 1) / CELL; ++cell) writes_[cell] = write;
+  std::fill(&writes_[cell(offset)], &writes_[cell(offset + bytes - 1)] + 1, write);
 }
 
 void Shadow::load_async(Thread& self, const Issue& issue, uint32_t offset, uint32_t bytes, bool by_tensor_cores) {
   const auto& [known, issuer, clock, mnemonic, where] = issue;
-  const uint32_t first = offset / CELL, last = (offset + bytes - 1) / CELL;
+  const uint32_t first = cell(offset), last = cell(offset + bytes - 1);
   Write accepted;
   for (uint32_t cell = first; cell <= last; ++cell) {
     const Write& write = writes_[cell];

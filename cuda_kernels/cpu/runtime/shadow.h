@@ -1,10 +1,11 @@
-// What is known of every two bytes of a block's shared memory: who wrote them last, who read them, whether a copy to
-// them is in flight. Finds reads of what was never written, accesses that no barrier separates, and accesses of two
-// proxies that no proxy fence separates.
+// What is known of a block's shared memory, cell by cell: who wrote it last, who read it, whether a copy to it is in
+// flight. Finds reads of what was never written, accesses that no barrier separates, and accesses of two proxies that
+// no proxy fence separates.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <runtime/clocks.h>
@@ -39,8 +40,6 @@ struct Issue {
 
 class Shadow {
  public:
-  static constexpr uint32_t CELL = 2;  // bytes; one-byte accesses are not checked for races
-
   // Nothing is written yet. Clocks never run backwards, so old reads need no forgetting.
   void reset(uint32_t bytes, int warps);
   void load(Thread& self, uint32_t offset, uint32_t bytes, const char* mnemonic, Where where);
@@ -65,10 +64,16 @@ class Shadow {
   };
   static constexpr uint8_t TENSOR_CORES = 32;
 
+  // A cell has two bytes, and one from the first access of one byte on: most kernels make none, and cells have a cost.
+  void refine();
+  uint32_t cell_bytes() const { return 1u << cell_shift_; }
+  uint32_t cell(uint32_t offset) const { return offset >> cell_shift_; }
+  std::string bytes_at(uint32_t cell) const;
   void check_writable(Thread& self, uint32_t offset, uint32_t bytes, Proxy proxy, bool same_value, const char* mnemonic,
                       Where where);
   void record(Reads& reads, uint32_t first, uint32_t last, Clock clock, int lane, Where where);
 
+  int cell_shift_ = 1;
   std::vector<Write> writes_;      // by cell
   std::vector<Site> write_sites_;  // by cell
   std::vector<Reads> reads_;       // by ordinary instructions: by warp of the cluster
