@@ -154,7 +154,7 @@ KERNEL(THREADS, 2) lazy_rescale(GRID_CONSTANT const TmaParams params) {
   if (key_tiles > 0) wait(q_full, 0);
 
   int stage = 0, phase = 0;  // of this step's buffers; phase flips when the ring begins anew
-  for (int j = key_tiles - 1; j >= 0; --j) {
+  auto step = [&]<bool MASKED>(int j) {
     uint32_t k_lane = k_first + stage * KV_BYTES, v_lane = v_first + stage * KV_BYTES;
     // Without the fences the compiler keeps every address below in a register of its own.
     register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
@@ -197,7 +197,7 @@ KERNEL(THREADS, 2) lazy_rescale(GRID_CONSTANT const TmaParams params) {
       wait(v_empty + before * 8, before_phase);
       load_v(refill, before);
     }
-    if (j >= whole_tiles) {
+    if (MASKED) {
 #pragma unroll
       for (int m = 0; m < M_TILES; ++m) {
         for (int i = 0; i < 4; ++i) {
@@ -237,7 +237,7 @@ KERNEL(THREADS, 2) lazy_rescale(GRID_CONSTANT const TmaParams params) {
 #pragma unroll
     for (int row = 0; row < M_TILES * 2; ++row) {
       const int m = row / 2, half = row % 2;
-      const float base = row_max[m][half] == -INFINITY_F32 ? 0.f : row_max[m][half];
+      const float base = MASKED && row_max[m][half] == -INFINITY_F32 ? 0.f : row_max[m][half];
 #pragma unroll
       for (int n = 0; n < S_TILES; ++n) {
         for (int i = half * 2; i < half * 2 + 2; ++i) {
@@ -268,7 +268,10 @@ KERNEL(THREADS, 2) lazy_rescale(GRID_CONSTANT const TmaParams params) {
     bar_warp_sync();  // every lane has read V
     if (lane == 0) mbarrier_arrive(v_empty + stage * 8);
     if (++stage == STAGES) stage = 0, phase ^= 1;
-  }
+  };
+  int j = key_tiles - 1;
+  for (; j >= whole_tiles; --j) step.template operator()<true>(j);
+  for (; j >= 0; --j) step.template operator()<false>(j);
 
   // epilogue: a warp's rows of Q are its own, and all its lanes have read them
   bar_warp_sync();
