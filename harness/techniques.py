@@ -446,7 +446,7 @@ TECHNIQUES = (
     Technique(
         "lazy_rescale",
         "tma",
-        "O is rescaled only when a row's max outgrew the one in use by 2^8",
+        "O is rescaled only when a row's max outgrew the one in use by 2^2",
         builds_on=("two_ctas_per_sm",),
         limits=(*_GENERAL, _RING),
         general=True,

@@ -44,11 +44,12 @@ def run(
     counters: bool = False,
     root: Path = cpu_build.HERE,
     sanitize: bool = False,
+    distribution: str = "normal",
 ) -> Run:
     """Builds and launches technique `name` once, with all checks and every tensor watched."""
     library = build(name, problem, root, sanitize)
     library.configure(seed=seed, counters=counters)
-    given = inputs.make(problem, "normal", 0, "cpu", padded=True)
+    given = inputs.make(problem, distribution, 0, "cpu", padded=True)
     outputs = inputs.make_outputs(problem, "cpu", padded=True)
     tensors = {"q": given.q, "k": given.k, "v": given.v, "o": outputs.o, "lse": outputs.lse}
     workspace = torch.zeros(workspace_bytes(library.handle, problem), dtype=torch.uint8)

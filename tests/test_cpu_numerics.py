@@ -7,21 +7,26 @@ marker `full`.
 from __future__ import annotations
 
 import resource
+import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, cycle, product
 from os import cpu_count
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from cuda_kernels import cpu_build
 from harness import numerics, techniques, variants
 from harness.inputs import DISTRIBUTIONS
 from harness.problem import DTYPES, LAYOUTS, Problem
+from harness.reference import expect
 from harness.techniques import TECHNIQUES, Technique
+from tests import cpu_run
 
 HEAD_DIMS = (64, 128)
 SEEDS = tuple(range(6))
@@ -228,3 +233,17 @@ def test_cover_holds_every_pair() -> None:
             assert {((i, a), (j, b)) for a, b in product(first, second)} <= found, technique.name
     assert not [cell for build, cell in cells if declined(build, cell.lengths)]
     assert {cell.distribution for _, cell in cells} == set(DISTRIBUTIONS)
+
+
+@pytest.mark.parametrize(("slack", "status"), [("2.f", "passed"), ("8.f", "wrong")])
+def test_how_lazy_a_rescale_may_be(slack: str, status: str, tmp_path: Path) -> None:
+    """Where one key dominates a row its P must not be rounded; with a slack of 2^8 it is, as a GPU showed."""
+    root, problem = tmp_path / "cuda_kernels", Problem(2, 4, 4, 512, 512, 64, "fp16", True)
+    shutil.copytree(cpu_build.HERE, root, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    kernel = root / "tma" / "lazy_rescale.cu"
+    source = kernel.read_text()
+    assert "SLACK = 2.f;" in source
+    kernel.write_text(source.replace("SLACK = 2.f;", f"SLACK = {slack};"))
+    result = cpu_run.run("lazy_rescale", problem, root=root, distribution="outliers")
+    assert result.diagnosis == ""
+    assert numerics.judge(result.o, result.lse, expect(problem, "outliers", 0, "cpu")).status == status

@@ -1,4 +1,4 @@
-// The consumer warps rescale O only when a row's max has outgrown the one in use by 2^8 or more.
+// The consumer warps rescale O only when a row's max has outgrown the one in use by 2^2 or more.
 // Builds on setmaxnreg_consumers and lazy_rescale; changes the online softmax. Takes any lengths and strides.
 //
 // Neither change is new here; together they show whether one still pays beside the other. With one block on a
@@ -30,7 +30,7 @@ constexpr int M_TILES = BLOCK_M / (WARPS * MMA_M);  // m16 tiles of a warp
 constexpr int WARP_ROWS = M_TILES * MMA_M;
 static_assert(BLOCK_M == WARPS * WARP_ROWS);
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
-constexpr float SLACK = 8.f;  // as a power of two: P stays below 256, which both formats hold
+constexpr float SLACK = 2.f;  // powers of two
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
 
 constexpr int CHUNK = 16 / ELEMENT_BYTES;  // elements of a 16-byte access

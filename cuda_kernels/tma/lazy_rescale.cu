@@ -1,10 +1,11 @@
-// O is rescaled only when a row's max has outgrown the one in use by 2^8 or more: seldom, after the first steps.
+// O is rescaled only when a row's max has outgrown the one in use by 2^2 or more: seldom, after the first steps.
 // Builds on two_ctas_per_sm; changes the online softmax. Takes any lengths and strides.
 //
-// The exponentials of a row may be relative to any value near its max: the sum is relative to the same one, and P has
-// as many bits at 256 as at 1. So a step compares, lane by lane, and a warp votes; as long as no row has outgrown its
-// max there is no shuffle, no factor and no multiply of O. FlashAttention-4 does this, and so puts its rescale into
-// warps of their own.
+// The exponentials of a row may be relative to any value near its max, as long as the sum is relative to the same one.
+// So a step compares, lane by lane, and a warp votes; as long as no row has outgrown its max there is no shuffle, no
+// factor and no multiply of O. FlashAttention-4 does this, with a slack of 2^8, and puts its rescale into warps of
+// their own. Here it is 2^2, for the sake of rows that one key dominates: that key's P is 1 when it is relative to the
+// max, and has no rounding; relative to an older max it is rounded like any other, and O with it.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -27,7 +28,7 @@ constexpr int M_TILES = BLOCK_M / (WARPS * MMA_M);  // m16 tiles of a warp
 constexpr int WARP_ROWS = M_TILES * MMA_M;
 static_assert(BLOCK_M == WARPS * WARP_ROWS);
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
-constexpr float SLACK = 8.f;  // as a power of two: P stays below 256, which both formats hold
+constexpr float SLACK = 2.f;  // powers of two
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
 
 constexpr int CHUNK = 16 / ELEMENT_BYTES;  // elements of a 16-byte access

@@ -1,4 +1,4 @@
-"""The program with scores in flight rescales O only when a row's max has outgrown the one in use by 2^8 or more.
+"""The program with scores in flight rescales O only when a row's max has outgrown the one in use by 2^2 or more.
 
 Builds on setmaxnreg_consumers and lazy_rescale; changes the online softmax. General: any lengths, strides, grouped
 heads and head_dim 64, 128 and 256.
@@ -23,7 +23,7 @@ SECTION_BYTES = tl.constexpr(16 * 2**20)
 PIECES = tl.constexpr(8)
 """Partial sums of a row: the columns of an mma fragment, two to a lane."""
 
-SLACK = tl.constexpr(8.0)
+SLACK = tl.constexpr(2.0)
 """Powers of two by which a score may exceed the row max that it is taken relative to."""
 
 

@@ -1,11 +1,11 @@
-"""O is rescaled only when a row's max has outgrown the one in use by 2^8 or more: seldom, after the first steps.
+"""O is rescaled only when a row's max has outgrown the one in use by 2^2 or more: seldom, after the first steps.
 
 Builds on two_ctas_per_sm; changes the online softmax. General: any lengths, strides, grouped heads and head_dim 64, 128
 and 256.
 
-The exponentials of a row may be relative to any value near its max: the sum is relative to the same one, and P has as
-many bits at 256 as at 1. Core Triton has one branch for a whole program, where CUDA has one for a warp: all rows of the
-block vote, through shared memory.
+The exponentials of a row may be relative to any value near its max, as long as the sum is relative to the same one.
+But only a P that is 1 has no rounding, so the slack is small. Core Triton has one branch for a whole program, where
+CUDA has one for a warp: all rows of the block vote, through shared memory.
 """
 
 import triton
@@ -24,7 +24,7 @@ SECTION_BYTES = tl.constexpr(16 * 2**20)
 PIECES = tl.constexpr(8)
 """Partial sums of a row: the columns of an mma fragment, two to a lane."""
 
-SLACK = tl.constexpr(8.0)
+SLACK = tl.constexpr(2.0)
 """Powers of two by which a score may exceed the row max that it is taken relative to."""
 
 
