@@ -9,9 +9,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness import articles
+from harness import articles, scorecard
 from harness.articles import Article, Shape, Step
-from harness.problem import Problem
+from harness.problem import Problem, Tile
 from reports import heads, pages, resources
 from reports.dataset import Dataset, Point, Ratio, fastest
 from reports.drawing import COLORS, LABELS, MARKERS, MUTED, WIDTH, new_grid, to_svg
@@ -132,16 +132,15 @@ def shape_line(data: Dataset, article: Article, shape: Shape) -> ShapeLine:
 
 
 def _best(data: Dataset, article: Article, problem: Problem, backend: str) -> Point:
-    """The fastest cell of the article's experiment on one problem."""
+    """The fastest of all cells that the article's experiment has timed on one problem: those that it asks for, and
+    those that it asked for before."""
     return fastest(_points(data, article, problem, backend))
 
 
 def _points(data: Dataset, article: Article, problem: Problem, backend: str) -> Iterator[Point]:
-    cells = [(step.technique, step.tile) for step in article.steps] if problem == article.problem else []
-    for shape in article.shapes:
-        if shape.problem == problem:
-            cells += shape.rungs
-    for technique, tile in dict.fromkeys(cells):
+    timed = [row for row in data.timings(article.name) if row["backend"] == backend and row.get("technique")]
+    here = [row for row in timed if scorecard.slug(row) == problem.slug]
+    for technique, tile in dict.fromkeys((row["technique"], Tile.from_dict(row["tile"])) for row in here):
         yield data.point(article.name, problem, technique, backend, tile=tile)
 
 

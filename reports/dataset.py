@@ -75,11 +75,14 @@ def why(row: Row) -> str:
 
 def fastest(points: Iterable[Point]) -> Point:
     """Of the points that count the fastest, from a final group where there is one: its samples did not choose it.
-    A hole where there is none, or where one that did not converge was faster."""
+    A hole where there is none, which says whether an earlier version was measured, or where one that did not converge
+    was faster."""
     points = list(points)
     counting = [point for point in points if point.counts and point.row]
     finals = [point for point in counting if point.row and scorecard.is_final(point.row)]
-    best = max(finals or counting, key=lambda point: point.tflops or 0, default=Point("hole", reason="not measured"))
+    earlier = any(point.kind == "earlier" for point in points)
+    hole = Point("hole", reason="measured in an earlier version only" if earlier else "not measured")
+    best = max(finals or counting, key=lambda point: point.tflops or 0, default=hole)
     faster = max(points, key=lambda point: point.unsettled or 0, default=best)
     return faster if not finals and (faster.unsettled or 0) > (best.tflops or 0) else best
 
@@ -278,13 +281,14 @@ class Dataset:
             and scorecard.is_current(row, self.hashes)
         ]
 
-    def tuned(self, technique: str, backend: str) -> int:
-        """How many tiles `tune` has tried."""
+    def tuned(self, technique: str, backend: str, *, earlier: bool = False) -> int:
+        """How many tiles `tune` has tried on this checkout's twin, or on earlier versions."""
         return len(
             {
                 tile_slug(row)
                 for row in self.newest
                 if (row["kind"], row.get("technique"), row["backend"]) == ("tune", technique, backend)
+                and scorecard.is_current(row, self.hashes) is not earlier
             }
         )
 

@@ -23,7 +23,7 @@ from reports.resources import ARCH, DRAM_READ
 ROOT = Path(__file__).resolve().parent / "notes"
 EXPERIMENT = "ladder"
 NOT_MEASURED = "*not measured*"
-EARLIER = "*of an earlier version*"
+EARLIER = "*not measured in this version*"
 
 
 def render(name: str, data: Dataset, root: Path = ROOT) -> Markup | None:
@@ -47,9 +47,7 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
         if technique:
             techniques.get(technique)
         point = data.point(EXPERIMENT, Problem.parse(problem), technique, backend, mode)
-        if point.tflops is None:
-            return NOT_MEASURED
-        return f"{point.tflops:.0f} TFLOPS" + ("" if point.counts else " (earlier version)")
+        return f"{point.tflops:.0f} TFLOPS" if point.counts else _missing(point)
 
     def gain(technique: str, backend: str, problem: str) -> str:
         """Over the parent, in the same language."""
@@ -85,14 +83,17 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
         techniques.get(technique)
         point = data.point(EXPERIMENT, Problem.parse(problem), technique, backend, best=True)
         if not point.counts or not point.row:
-            return NOT_MEASURED
+            return _missing(point)
         return f"{point.tflops:.0f} TFLOPS at {tile_slug(point.row)}"
 
     def tried(technique: str, backend: str, problem: str, tile: str) -> str:
-        """Median TFLOPS at a tile, in the run of `tune` that tried it."""
+        """Median TFLOPS at a tile, in the run of `tune` that tried it: on this checkout's kernel, else it says so."""
         rows = _cells(data, technique, backend, problem, tile)
         timed = [row for row in rows if row["kind"] == "tune" and row.get("samples_ms")]
-        return f"{scorecard.tflops(timed[-1]):.0f} TFLOPS" if timed else NOT_MEASURED
+        current = [row for row in timed if scorecard.is_current(row, data.hashes)]
+        if not timed:
+            return NOT_MEASURED
+        return f"{scorecard.tflops((current or timed)[-1]):.0f} TFLOPS" + ("" if current else " (earlier version)")
 
     def gain_at(technique: str, backend: str, problem: str, tile: str, experiment: str) -> str:
         """Over the parent at the same tile, in an experiment that has both."""
@@ -144,4 +145,8 @@ def _cells(data: Dataset, technique: str, backend: str, problem: str, tile: str)
 def _ratio(ratio: Ratio | None, points: Iterable[Point]) -> str:
     if ratio:
         return f"{ratio.value:.2f}×"
+    return _missing(*points)
+
+
+def _missing(*points: Point) -> str:
     return EARLIER if any(point.kind == "earlier" for point in points) else NOT_MEASURED

@@ -47,6 +47,7 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique) ->
         "note": None,
         "machines": [],
         "tuned": [],
+        "tuned_earlier": False,
     }
     tables = code_tables(datasets, which)
     context["code"] = {dim: [table for table in tables if table["head_dim"] == dim] for dim in _dims(tables)}
@@ -73,6 +74,7 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique) ->
     shown = [point.row for *_, point in cells if point.row]
     context |= {
         "tuned": tuning.tuned(data, LADDER, which),
+        "tuned_earlier": any(data.tuned(which.name, backend, earlier=True) for backend in TWINS),
         "verdict": verdict(data, LADDER, which),
         "step": svg and Figure(Markup(svg), data.provenance(shown), f"TFLOPS of {which.name} and of its parent"),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],

@@ -577,6 +577,8 @@ def test_a_note_tells_tiles_gates_and_counters(tmp_path: Path, data: Dataset) ->
     tuned = ("cp_async_pipeline", "triton", problem.slug)
     assert functions["best"](*tuned).endswith(" TFLOPS at 128x64-s3-w8")
     assert functions["best"](*kernel) == notes.NOT_MEASURED
+    earlier = ("xor_swizzle", "cuda", synthetic.PROBLEMS[2].slug)
+    assert {functions[name](*earlier) for name in ("tflops", "gain")} == {notes.EARLIER}
     assert functions["tried"](*tuned, "128x32-s2-w8") == "274 TFLOPS"
     with pytest.raises(ValueError, match="expected a slug"):
         functions["tried"](*tuned, "128-32-2-8")

@@ -100,6 +100,19 @@ def test_the_best_rung_and_its_ratios() -> None:
     assert flash.value == pytest.approx(fastest / peer)
 
 
+def test_the_best_rung_is_the_fastest_that_counts_of_all_that_were_timed() -> None:
+    article = articles.load("seed_raw_ptx")
+    rows = synthetic_articles.rows(article.name)
+    asked = max((row for row in rows if row.get("backend") == "cuda"), key=synthetic_articles.tflops_of)
+    (shape,) = article.shapes
+    assert "warp_specialized" not in dict(shape.rungs), "the experiment does not ask for it any more"
+    faster = {**asked, "samples_ms": [ms * 0.9 for ms in asked["samples_ms"]], "technique": "warp_specialized"}
+    faster["source_sha256"] = synthetic.sha("warp_specialized", "cuda")
+    assert article_pages.shape_line(dataset([*rows, faster]), article, shape).best["cuda"].row == faster
+    earlier = {**faster, "source_sha256": "0"}
+    assert article_pages.shape_line(dataset([*rows, earlier]), article, shape).best["cuda"].row == asked
+
+
 def test_the_quoted_number_of_one_gpu_is_no_measure_for_another() -> None:
     article = articles.load("seed_raw_ptx")
     data = dataset(synthetic_articles.rows(article.name), gpu="NVIDIA H100")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from harness.problem import Tile
 from reports import machines
 from reports.dataset import Dataset, Point, fastest, why
 from reports.loading import load
@@ -45,7 +46,18 @@ def test_the_fastest_is_no_number_where_one_that_did_not_converge_was_faster() -
     assert fastest([slow, Point("hole", reason="x", unsettled=1.0)]) is slow
     final = Point("measured", row=timing(4.0, details={"final": True}))
     assert fastest([fast, unsettled, final]) is final
-    assert fastest([]).kind == "hole"
+    assert (fastest([]).kind, fastest([]).reason) == ("hole", "not measured")
+    earlier = Point("earlier", row=timing(1.0))
+    assert fastest([slow, earlier]) is slow
+    assert (fastest([earlier]).kind, fastest([earlier]).reason) == ("hole", "measured in an earlier version only")
+
+
+def test_tiles_that_were_tried_on_an_earlier_version_are_not_of_this_one() -> None:
+    row = timing(4.0, kind="tune", technique="scalar", time="1", source_sha256=synthetic.sha("scalar", "cuda"))
+    earlier = {**row, "source_sha256": "0", "tile": Tile(64, 64).to_dict()}
+    data = dataset([{**row, "tile": Tile(64, 32).to_dict()}, earlier])
+    assert (data.tuned("scalar", "cuda"), data.tuned("scalar", "cuda", earlier=True)) == (1, 1)
+    assert data.tuned("scalar", "triton") == 0
 
 
 def test_what_did_not_converge_is_told_with_its_number_and_its_uncertainty() -> None:
