@@ -281,6 +281,14 @@ class Dataset:
             and scorecard.is_current(row, self.hashes)
         ]
 
+    def wrong(self, technique: str, backend: str, point: Point) -> Iterator[Row]:
+        """Gate rows that found the version wrong that a point of an earlier one is of."""
+        if point.kind == "earlier" and point.row:
+            for row in self.newest:
+                named = (row["kind"], row.get("technique"), row["backend"]) == ("gate", technique, backend)
+                if named and row["status"] == "wrong" and row.get("source_sha256") == point.row.get("source_sha256"):
+                    yield row
+
     def tuned(self, technique: str, backend: str, *, earlier: bool = False) -> int:
         """How many tiles `tune` has tried on this checkout's twin, or on earlier versions."""
         return len(

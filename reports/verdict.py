@@ -11,7 +11,7 @@ import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness import sources, techniques
+from harness import scorecard, sources, techniques
 from harness.problem import Problem
 from harness.techniques import TWINS, Technique
 from reports.dataset import Dataset, Point, fastest, geometric_mean
@@ -57,6 +57,8 @@ class Language:
     lines_of_code: int | None = None
     compile_s: float | None = None
     tuned: int = 0
+    wrong: int = 0
+    """Problems on which the gate found the earlier version wrong that `point` is of."""
     launcher_us: float | None = None
     graph_us: float | None = None
 
@@ -159,6 +161,7 @@ def _language(
         _is_parents_program(technique, backend, root) and not _same_tiles(technique),
         missing_lever(technique, backend, root),
         tuned=data.tuned(technique.name, backend),
+        wrong=len({scorecard.slug(row) for row in data.wrong(technique.name, backend, points[0])}) if points else 0,
     )
     cells: dict[str, list[str]] = {}
     for problem, point in zip(problems, points, strict=True):
@@ -201,8 +204,11 @@ def _told(language: Language) -> str:
     if language.program:
         return f"{name} runs the program of {language.program}{_unproven(language)}"
     if language.gain is None:
-        earlier = language.point.kind == "earlier"
-        return f"in {name} {'only an earlier version was measured' if earlier else 'the step has no number'}"
+        if language.point.kind != "earlier":
+            return f"in {name} the step has no number"
+        problems = f"{language.wrong} problem{'s' if language.wrong != 1 else ''}"
+        found = f", which the gate found wrong on {problems}" if language.wrong else ""
+        return f"in {name} only an earlier version was measured{found}"
     gain = language.gain
     value = f"{gain.value:.2f}×"
     if gain.mixed:

@@ -179,3 +179,17 @@ def test_a_library_that_was_timed_again_leaves_no_hole() -> None:
     after = before | {"time": "2030-01-09T00:00:00Z"}
     holes = [len(dataset([*rows, *more]).holes()) for more in ([], [before], [after])]
     assert holes == [holes[0], holes[0], holes[0] + 1]
+
+
+def test_an_earlier_version_that_the_gate_found_wrong_is_told_as_such() -> None:
+    rows, technique = synthetic.rows(), techniques.get("cp_async_pipeline")
+    for row in rows:
+        if (row.get("technique"), row.get("backend"), row["kind"]) == (technique.name, "cuda", "timing"):
+            row["source_sha256"] = "0"
+    earlier = "In CUDA only an earlier version was measured"
+    assert verdict(dataset(rows), "ladder", technique).sentence.startswith(f"{earlier};")
+    (timing, *_) = causal_timings(rows, "cuda", technique.name)
+    gate = {**timing, "kind": "gate", "status": "wrong", "check": "max_error", "mode": None}
+    of_another = {**gate, "source_sha256": "1", "problem": FULL.to_dict()}
+    told = verdict(dataset([*rows, gate, of_another]), "ladder", technique).sentence
+    assert told.startswith(f"{earlier}, which the gate found wrong on 1 problem;")
