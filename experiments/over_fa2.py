@@ -1,7 +1,7 @@
 """How far can mma.sync go on Hopper: past FlashAttention-2?
 
-FlashAttention-2 is the fastest mma.sync kernel that most people have. The best rungs of the ampere and tma ladders
-meet it (as SDPA flash) and cuDNN at short, middle and long sequences: 16384 tokens, 2048 columns of heads.
+FlashAttention-2 is the mma.sync kernel that most people have. The last rungs of the ampere and tma ladders meet it (as
+SDPA flash) and cuDNN at short, middle and long sequences: 16384 tokens, 2048 columns of heads.
 """
 
 from itertools import product
