@@ -17,7 +17,6 @@ ROOT = Path(__file__).resolve().parents[1]
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"]+)[>\"]", re.MULTILINE)
 _CPP_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_NOT_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
 
 
 def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> Path:
@@ -50,27 +49,39 @@ def files(backend: str, technique_path: str, root: Path | None = None) -> list[P
 
 
 def source_sha256(backend: str, technique_path: str, root: Path | None = None) -> str:
-    """Hash over the names and contents of `files`. triton and triton_native are one source, so one hash."""
+    """Hash over the names of `files` and the code in them: what is measured stays so when a comment is mended.
+
+    triton and triton_native are one source, so one hash.
+    """
     root = root or ROOT
     digest = hashlib.sha256()
     for path in files(backend, technique_path, root):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
-        digest.update(content)
+        digest.update(f"{path.relative_to(root).as_posix()}\0{code(path)}\0".encode())
     return digest.hexdigest()
+
+
+def code(path: Path) -> str:
+    """The text without comments, docstrings and blank lines; all of it for Python that does not parse."""
+    text = path.read_text()
+    if path.suffix != ".py":
+        lines = _without_comments(text).splitlines()
+    elif (tree := parse(path)).body:
+        lines = text.splitlines()
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                row, column = token.start
+                lines[row - 1] = lines[row - 1][:column]
+        docstrings = _docstring_lines(tree)
+        lines = [line for number, line in enumerate(lines, 1) if number not in docstrings]
+    else:
+        lines = text.splitlines()
+    return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
 def lines_of_code(path: Path) -> int:
     """Lines that hold code: no blank lines, no comments, no docstrings. 0 for Python that does not parse."""
-    text = path.read_text()
-    if path.suffix != ".py":
-        return sum(bool(line.strip()) for line in _without_comments(text).splitlines())
-    tree = parse(path)
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline) if tree.body else ():
-        if token.type not in _NOT_CODE and token.string:
-            lines.update(range(token.start[0], token.end[0] + 1))
-    return len(lines - _docstring_lines(tree))
+    parses = path.suffix != ".py" or parse(path).body
+    return len(code(path).splitlines()) if parses else 0
 
 
 def parse(path: Path) -> ast.Module:

@@ -63,8 +63,18 @@ def test_files_follow_includes_and_imports(tree: Path) -> None:
 def test_hash_changes_with_every_file_it_rests_on(tree: Path, backend: str, file: str) -> None:
     before = sources.source_sha256(backend, "ampere/second", tree)
     assert before == sources.source_sha256(backend, "ampere/second", tree)
-    (tree / file).write_text((tree / file).read_text() + "\n")
+    comment, statement = ("// why\n", "int more;\n") if backend == "cuda" else ("# why\n\n", "more = 1\n")
+    (tree / file).write_text((tree / file).read_text() + comment)
+    assert sources.source_sha256(backend, "ampere/second", tree) == before
+    (tree / file).write_text((tree / file).read_text() + statement)
     assert sources.source_sha256(backend, "ampere/second", tree) != before
+
+
+def test_hash_ignores_docstrings(tree: Path) -> None:
+    path = tree / "triton_kernels/ampere/first.py"
+    before = sources.source_sha256("triton", "ampere/first", tree)
+    path.write_text('"""Another opening."""\n' + path.read_text().partition('"""\n')[2])
+    assert sources.source_sha256("triton", "ampere/first", tree) == before
 
 
 def test_hash_ignores_unused_headers(tree: Path) -> None:
