@@ -19,13 +19,14 @@ struct Strides {
   int64_t batch, head, seq;
 };
 
-// harness/variants.py fills this struct through ctypes: same fields, same order.
+// harness/variants/cuda.py fills this struct through ctypes: same fields, same order.
 struct AttentionArgs {
   const void* q;
   const void* k;
   const void* v;
   void* o;
   float* lse;  // natural log of sum(exp(scale * q.k)), contiguous
+  // Zeroed; its size in bytes is what an exported workspace_bytes(const AttentionArgs*) tells from the lengths.
   void* workspace;
   Strides q_stride, k_stride, v_stride, o_stride;
   int32_t batch, heads, heads_kv, seq_q, seq_kv;

@@ -49,7 +49,7 @@ FIELDS = {
     "tile": "Tile.to_dict()",
     "arch": "sm_80, sm_90a, sm_120a",
     "mma": "instruction class: fma, mma_sync, wgmma",
-    "source_sha256": "kernel file and everything it includes",
+    "source_sha256": "code of the kernel file and of everything it includes",
     "compiler": "{front_end, ptxas, flags}",
     "status": ", ".join(STATUSES),
     "reason": "why, when the status is not passed",

@@ -359,7 +359,7 @@ TECHNIQUES = (
     Technique(
         "lean_instructions",
         "ampere",
-        "constant strides, keys walked backwards, masks in a loop of their own: nothing but what attention needs",
+        "constant strides, keys walked backwards, masks for the first tiles only: nothing but what attention needs",
         builds_on=("longest_first",),
         tile={**_TALL, 256: Tile(64, 64)},
         grid={
@@ -446,7 +446,7 @@ TECHNIQUES = (
     Technique(
         "lazy_rescale",
         "tma",
-        "O is rescaled only when a row's max outgrew the one in use by 2^2",
+        "O is rescaled only when a row's max outgrew the one in use more than fourfold",
         builds_on=("two_ctas_per_sm",),
         limits=(*_GENERAL, _RING),
         general=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -202,6 +203,19 @@ def test_a_process_of_the_wrong_environment_is_refused(monkeypatch: pytest.Monke
     monkeypatch.delenv("DISABLE_MMA_V3", raising=False)
     with pytest.raises(RuntimeError, match="DISABLE_MMA_V3: got None, expected '1'"):
         machine_code.inspect(case("triton"), "sm_90a")
+
+
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_the_softmax_lock_encloses_the_softmax(nvcc: str, head_dim: int) -> None:
+    """ptxas may move arithmetic across a barrier: the exponentials must stand between the wait and the arrival."""
+    tile = techniques.reference_tile(techniques.get("softmax_lock"), head_dim)
+    one = Case("test", "softmax_lock", "cuda", Problem.square(2, 2, 256, head_dim), tile)
+    library = variants.build_cuda(one, "sm_90a").library
+    sass = subprocess.run([machine_code.disassembler(), "-sass", library], capture_output=True, text=True).stdout
+    softmax = re.search(r"BAR\.SYNC\S* R\d+, 0x100(.*?)BAR\.ARV", sass, re.DOTALL)
+    assert softmax
+    assert softmax[1].count("MUFU.EX2") == sass.count("MUFU.EX2")
+    assert "HMMA" not in softmax[1]
 
 
 def test_an_unknown_assembler_is_refused() -> None:

@@ -3,9 +3,9 @@
 // Builds on longest_first; changes what a step executes, not how data moves.
 //
 // Row strides are compile-time constants when tensors are packed, so that a copy is one instruction with an immediate
-// offset. Keys are walked backwards: the tiles that the diagonal or the end of the sequence cuts come first, in a
-// loop of their own, and the main loop knows no mask. The first mma of a step takes zero as its accumulator. The sum
-// of a row stays in four pieces, one a lane, until the epilogue.
+// offset. Keys are walked backwards: the tiles that the diagonal or the end of the sequence cuts come first, at
+// head_dim 64 in a loop of their own, so that the main loop knows no mask. The first mma of a step takes zero as its
+// accumulator. The sum of a row stays in four pieces, one a lane, until the epilogue.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cp_async.cuh>

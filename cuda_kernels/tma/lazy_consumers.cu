@@ -1,4 +1,4 @@
-// The consumer warps rescale O only when a row's max has outgrown the one in use by 2^2 or more.
+// The consumer warps rescale O only when a row's max has outgrown the one in use more than fourfold.
 // Builds on setmaxnreg_consumers and lazy_rescale; changes the online softmax. Takes any lengths and strides.
 //
 // Neither change is new here; together they show whether one still pays beside the other. With one block on a
@@ -206,7 +206,7 @@ KERNEL(THREADS, 1) lazy_consumers(GRID_CONSTANT const TmaParams params) {
       }
     }
 
-    // online softmax: exponentials are relative to row_max, which lags behind the true max by less than SLACK
+    // online softmax: exponentials are relative to row_max, which lags behind the true max by at most SLACK
     float tile_max[M_TILES * 2];
     bool outgrown = false;
 #pragma unroll

@@ -1,4 +1,4 @@
-// O is rescaled only when a row's max has outgrown the one in use by 2^2 or more: seldom, after the first steps.
+// O is rescaled only when a row's max has outgrown the one in use more than fourfold: seldom, after the first steps.
 // Builds on two_ctas_per_sm; changes the online softmax. Takes any lengths and strides.
 //
 // The exponentials of a row may be relative to any value near its max, as long as the sum is relative to the same one.
@@ -210,7 +210,7 @@ KERNEL(THREADS, 2) lazy_rescale(GRID_CONSTANT const TmaParams params) {
       }
     }
 
-    // online softmax: exponentials are relative to row_max, which lags behind the true max by less than SLACK
+    // online softmax: exponentials are relative to row_max, which lags behind the true max by at most SLACK
     float tile_max[M_TILES * 2];
     bool outgrown = false;
 #pragma unroll

@@ -2,8 +2,11 @@
 // Builds on setmaxnreg_consumers; changes the order of the consumers. Takes any lengths and strides.
 //
 // A warpgroup waits at its named barrier before a softmax and arrives at the other's behind it. FlashAttention-3 orders
-// warpgroups this way around wgmma, which runs by itself. An mma.sync is issued by the warp that waits for it, and the
-// scheduler mixes the two groups already: here the lock takes away more than it gives.
+// warpgroups this way around wgmma, which runs by itself; an mma.sync is issued by the warp that waits for it.
+//
+// A barrier orders accesses to memory, and a softmax is arithmetic on registers, which ptxas moves across: all that the
+// lock encloses hangs on it by its data. The scale is read from shared memory behind the wait, and which barrier the
+// arrival is for depends on the sums.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -50,7 +53,8 @@ struct SharedMemory {
   static constexpr int v_full = k_full + STAGES * 8;
   static constexpr int k_empty = v_full + STAGES * 8;
   static constexpr int v_empty = k_empty + STAGES * 8;
-  static constexpr int bytes = v_empty + STAGES * 8;
+  static constexpr int scale_log2 = v_empty + STAGES * 8;
+  static constexpr int bytes = scale_log2 + 8;
 };
 static_assert(SharedMemory::k % 1024 == 0 && KV_BYTES % 1024 == 0, "the swizzle pattern starts at each buffer");
 
@@ -120,6 +124,7 @@ KERNEL(THREADS, 1) softmax_lock(GRID_CONSTANT const TmaParams params) {
       mbarrier_init(k_empty + stage * 8, WARPS), mbarrier_init(v_empty + stage * 8, WARPS);
     }
     fence_mbarrier_init();
+    st_shared(smem + SharedMemory::scale_log2, args.scale * LOG2_E);
   }
   bar_sync();  // the barriers are there
 
@@ -152,7 +157,6 @@ KERNEL(THREADS, 1) softmax_lock(GRID_CONSTANT const TmaParams params) {
   // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and the next.
   const int group = lane / 4, quad = lane % 4;
 
-  const float scale_log2 = args.scale * LOG2_E;
   float o_regs[M_TILES][O_TILES][4] = {};
   float row_max[M_TILES][2], row_sum[M_TILES][2] = {};
   for (int m = 0; m < M_TILES; ++m) row_max[m][0] = row_max[m][1] = -INFINITY_F32;
@@ -213,6 +217,7 @@ KERNEL(THREADS, 1) softmax_lock(GRID_CONSTANT const TmaParams params) {
 
     // online softmax
     bar_sync(my_turn, CONSUMERS);
+    const float scale_log2 = ld_shared<float>(smem + SharedMemory::scale_log2);
 #pragma unroll
     for (int row = 0; row < M_TILES * 2; ++row) {
       const int m = row / 2, half = row % 2;
@@ -237,7 +242,10 @@ KERNEL(THREADS, 1) softmax_lock(GRID_CONSTANT const TmaParams params) {
       for (int d = 0; d < O_TILES; ++d) o_regs[m][d][half * 2] *= rescale, o_regs[m][d][half * 2 + 1] *= rescale;
     }
 
-    bar_arrive(others_turn, CONSUMERS);
+    bool negative = false;  // no sum is, but the compiler must have them all before it arrives
+#pragma unroll
+    for (int m = 0; m < M_TILES; ++m) negative |= row_sum[m][0] < 0.f || row_sum[m][1] < 0.f;
+    bar_arrive(others_turn + negative, CONSUMERS);
 
     // O += P V
     wait(v_full + stage * 8, phase);

@@ -1,7 +1,8 @@
 """Copies run under the math: K and V tiles arrive by cp.async while the tensor cores work on the tiles before them.
 
 Builds on large_tile; changes num_stages from 1 to tile.stages + 1, which allocates num_stages - 1 buffers of K and of
-V, so that tile.stages counts buffers as in the CUDA twin, and puts the rescale of O under a branch.
+V, so that tile.stages counts buffers as in the CUDA twin (with wgmma the compiler takes one more), and puts the rescale
+of O under a branch.
 
 K and V go global -> shared memory by cp.async, past the registers. The compiler decides when to copy and when to wait:
 it issues the next copies of a K and its V at the bottom of a step, and would await both at the top. The branch around

@@ -3,7 +3,7 @@
 Builds on register_softmax; changes the online softmax: exp(S - new_max) instead of exp(S - tile_max) times
 exp(tile_max - new_max).
 
-Data moves as in register_softmax: one K tile and two halves of a V tile at a time.
+Data moves as in register_softmax: one K tile and one V tile at a time, V in two halves at head_dim 128.
 """
 
 import triton

@@ -8,7 +8,7 @@ that pointers and strides are multiples of 16. The width of accesses to shared m
 One program holds BLOCK_M query rows and walks the keys, BLOCK_N at a time. Chunks of Q and K and whole V tiles go
 global -> registers (as fp32) -> shared memory -> registers; S stays in registers, P crosses shared memory to become
 an operand. `input_precision="ieee"` keeps fp32 dot products off the tensor cores. V is multiplied whole, because core
-Triton cannot take columns of P: the compiler runs out of registers at 64x64 with 4 warps.
+Triton cannot take columns of P: the compiler runs out of registers at 64x64 with 4 warps and head_dim 128.
 """
 
 import triton

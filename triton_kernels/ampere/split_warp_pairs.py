@@ -4,9 +4,9 @@ Builds on direct_rescale; changes S = Q K^T into the transpose of K Q^T, with O 
 
 Core Triton has no word for the warp grid. Triton 3.6 lays all warps along one dimension where one product feeds the
 other directly. Through a transposition it does not see the chain and takes a square-like grid: of 8 warps at 64x64,
-2 along the rows and 4 along the columns, where the CUDA twin has 4 x 2. Warps that share rows exchange row max and row
-sum through shared memory, by code of the compiler, and P crosses it on its way to the second product. K and V move as
-in wmma.
+S has 4 along its rows and 2 along the keys, as in the CUDA twin, and O has 2 along the rows and 4 along the columns.
+With wgmma each of two warpgroups computes all of S. Warps that share rows exchange row max and row sum through shared
+memory, by code of the compiler, and P crosses it on its way to the second product. K and V move as in wmma.
 """
 
 import triton

@@ -1,4 +1,4 @@
-"""The program with scores in flight rescales O only when a row's max has outgrown the one in use by 2^2 or more.
+"""The program with scores in flight rescales O only when a row's max has outgrown the one in use more than fourfold.
 
 Builds on setmaxnreg_consumers and lazy_rescale; changes the online softmax. General: any lengths, strides, grouped
 heads and head_dim 64, 128 and 256.
@@ -46,7 +46,7 @@ def _attend_masked(
         s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
         # online softmax: row_max and the exponents count in powers of two
-        # O is rescaled only where some row outgrew its max by more than 2^SLACK: P stays below 2^SLACK.
+        # O is rescaled only where some row outgrew its max by more than 2^SLACK: P is at most 2^SLACK.
         top = tl.max(s, 1) * scale_log2
         if tl.max(top - row_max, 0) > SLACK:
             new_max = tl.maximum(row_max, top)
