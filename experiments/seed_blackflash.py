@@ -10,7 +10,7 @@ from harness.problem import Problem, Tile
 SQUARE, RING = Tile(64, 64), Tile(64, 64, 2)
 LAST = ("warp_specialized", RING)
 BEST = (("lean_instructions", Tile(128, 64)), ("lazy_rescale", Tile(128, 128, 2)))
-WIDE = ("lazy_consumers", Tile(256, 96, 2, 8))
+WIDE = ("lazy_consumers", Tile(256, 64, 3, 8))
 
 ARTICLE = Article(
     name="seed_blackflash",
