@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from harness import cli, inspection, techniques
-from harness.cli import options
+from harness.cli import options, output
 from harness.inputs import DISTRIBUTIONS
 from harness.variants import Case, Unsupported
 
@@ -180,6 +180,12 @@ def test_shards_share_the_problems_and_write_files_of_their_own(
     assert sorted(p for experiment, _ in asked for p in experiment.problems) == sorted(problems)
     assert re.fullmatch(r"[\d-]+-ladder-1of3\.jsonl", one["path"].name)
     assert len({one["path"], two["path"], three["path"]}) == 3
+
+
+def test_two_runs_of_a_second_have_files_of_their_own() -> None:
+    one = output.run_file("bench")
+    time.sleep(0.002)
+    assert output.run_file("bench") > one
 
 
 def test_resume_finds_the_newest_run_of_its_own_shard_and_assembler(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,7 +26,10 @@ def run_name(experiment: str, shard: str | None = None) -> str:
 
 
 def run_file(name: str) -> Path:
-    return RUNS / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{name}.jsonl"
+    """Of this run alone, to the millisecond: its groups are named after it, and one process on each of several GPUs
+    may begin in the same second."""
+    begin = f"{datetime.now(UTC):%Y%m%d-%H%M%S%f}"[:-3]
+    return RUNS / f"{begin}-{name}.jsonl"
 
 
 def newest_run(name: str) -> Path | None:
