@@ -11,6 +11,7 @@ import hashlib
 import io
 import re
 import tokenize
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -62,20 +63,7 @@ def source_sha256(backend: str, technique_path: str, root: Path | None = None) -
 
 def code(path: Path) -> str:
     """The text without comments, docstrings and blank lines; all of it for Python that does not parse."""
-    text = path.read_text()
-    if path.suffix != ".py":
-        lines = _without_comments(text).splitlines()
-    elif (tree := parse(path)).body:
-        lines = text.splitlines()
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT:
-                row, column = token.start
-                lines[row - 1] = lines[row - 1][:column]
-        docstrings = _docstring_lines(tree)
-        lines = [line for number, line in enumerate(lines, 1) if number not in docstrings]
-    else:
-        lines = text.splitlines()
-    return "\n".join(line.rstrip() for line in lines if line.strip())
+    return _code(path.read_text(), path.suffix == ".py")
 
 
 def lines_of_code(path: Path) -> int:
@@ -86,10 +74,7 @@ def lines_of_code(path: Path) -> int:
 
 def parse(path: Path) -> ast.Module:
     """The syntax tree of a Python file; an empty one where it does not parse, which is for its compilation to say."""
-    try:
-        return ast.parse(path.read_text())
-    except SyntaxError:
-        return ast.Module(body=[], type_ignores=[])
+    return _parse(path.read_text())
 
 
 def same_program(technique_path: str, language: str, root: Path | None = None) -> str | None:
@@ -127,6 +112,28 @@ def _imports(path: Path, root: Path) -> list[Path]:
         elif isinstance(node, ast.Import):
             modules += [alias.name for alias in node.names]
     return [root / f"{name.replace('.', '/')}.py" for name in modules if name.startswith("triton_kernels.")]
+
+
+@cache
+def _parse(text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except SyntaxError:
+        return ast.Module(body=[], type_ignores=[])
+
+
+@cache
+def _code(text: str, is_python: bool) -> str:
+    """Kept: a header stands in most kernels."""
+    lines = (text if is_python else _without_comments(text)).splitlines()
+    if is_python and (tree := _parse(text)).body:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                row, column = token.start
+                lines[row - 1] = lines[row - 1][:column]
+        docstrings = _docstring_lines(tree)
+        lines = [line for number, line in enumerate(lines, 1) if number not in docstrings]
+    return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
 def _without_comments(text: str) -> str:
