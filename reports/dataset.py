@@ -274,31 +274,26 @@ class Dataset:
 
     def gates(self, technique: str, backend: str) -> list[Row]:
         """Gate rows of this checkout's twin."""
-        return [
-            row
-            for row in self.newest
-            if (row["kind"], row.get("technique"), row["backend"]) == ("gate", technique, backend)
-            and scorecard.is_current(row, self.hashes)
-        ]
+        return [row for row in self._of("gate", technique, backend) if scorecard.is_current(row, self.hashes)]
 
-    def wrong(self, technique: str, backend: str, point: Point) -> Iterator[Row]:
+    def wrong(self, point: Point) -> list[Row]:
         """Gate rows that found the version wrong that a point of an earlier one is of."""
-        if point.kind == "earlier" and point.row:
-            for row in self.newest:
-                named = (row["kind"], row.get("technique"), row["backend"]) == ("gate", technique, backend)
-                if named and row["status"] == "wrong" and row.get("source_sha256") == point.row.get("source_sha256"):
-                    yield row
+        if point.kind != "earlier" or not point.row:
+            return []
+        gates = self._of("gate", point.row["technique"], point.row["backend"])
+        sha256 = point.row.get("source_sha256")
+        return [row for row in gates if row["status"] == "wrong" and row.get("source_sha256") == sha256]
 
     def tuned(self, technique: str, backend: str, *, earlier: bool = False) -> int:
         """How many tiles `tune` has tried on this checkout's twin, or on earlier versions."""
-        return len(
-            {
-                tile_slug(row)
-                for row in self.newest
-                if (row["kind"], row.get("technique"), row["backend"]) == ("tune", technique, backend)
-                and scorecard.is_current(row, self.hashes) is not earlier
-            }
-        )
+        rows = self._of("tune", technique, backend)
+        return len({tile_slug(row) for row in rows if scorecard.is_current(row, self.hashes) is not earlier})
+
+    def _of(self, kind: str, technique: str, backend: str) -> Iterator[Row]:
+        """Rows of one kind about one twin, of any version."""
+        for row in self.newest:
+            if (row["kind"], row.get("technique"), row["backend"]) == (kind, technique, backend):
+                yield row
 
     def holes(self, experiment: str | None = None) -> list[Row]:
         """Rows of this checkout that are not a pass, but for those of a library that was timed again since."""

@@ -161,7 +161,7 @@ def _language(
         _is_parents_program(technique, backend, root) and not _same_tiles(technique),
         missing_lever(technique, backend, root),
         tuned=data.tuned(technique.name, backend),
-        wrong=len({scorecard.slug(row) for row in data.wrong(technique.name, backend, points[0])}) if points else 0,
+        wrong=len({scorecard.slug(row) for row in data.wrong(points[0])}) if points else 0,
     )
     cells: dict[str, list[str]] = {}
     for problem, point in zip(problems, points, strict=True):
