@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,12 @@ class Run:
     code: int
     diagnosis: str
     library: Library
+
+
+def copied(folder: Path) -> Path:
+    """A copy of the kernels' sources in `folder`, to be changed; the `root` of a run."""
+    ignored = shutil.ignore_patterns("*.py", "__pycache__")
+    return shutil.copytree(cpu_build.HERE, folder / "cuda_kernels", ignore=ignored)
 
 
 def build(name: str, problem: Problem, root: Path = cpu_build.HERE, sanitize: bool = False) -> Library:

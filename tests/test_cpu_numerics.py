@@ -7,7 +7,6 @@ marker `full`.
 from __future__ import annotations
 
 import resource
-import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -20,7 +19,6 @@ from typing import Any
 import pytest
 import torch
 
-from cuda_kernels import cpu_build
 from harness import numerics, techniques, variants
 from harness.inputs import DISTRIBUTIONS
 from harness.problem import DTYPES, LAYOUTS, Problem
@@ -238,8 +236,7 @@ def test_cover_holds_every_pair() -> None:
 @pytest.mark.parametrize(("slack", "status"), [("2.f", "passed"), ("8.f", "wrong")])
 def test_how_lazy_a_rescale_may_be(slack: str, status: str, tmp_path: Path) -> None:
     """Where one key dominates a row its P must not be rounded; with a slack of 2^8 it is, as a GPU showed."""
-    root, problem = tmp_path / "cuda_kernels", Problem(2, 4, 4, 512, 512, 64, "fp16", True)
-    shutil.copytree(cpu_build.HERE, root, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    root, problem = cpu_run.copied(tmp_path), Problem(2, 4, 4, 512, 512, 64, "fp16", True)
     kernel = root / "tma" / "lazy_rescale.cu"
     source = kernel.read_text()
     assert "SLACK = 2.f;" in source

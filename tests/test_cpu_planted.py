@@ -6,7 +6,6 @@ A patch opens with prose, then `technique:` and `diagnosis:`; git ignores what s
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from cuda_kernels import cpu_build
 from harness import planted, reference
 from harness.problem import Problem
-from tests.cpu_run import Run, run
+from tests.cpu_run import Run, copied, run
 
 PATCHES = [bug.path for bug in planted.bugs()]
 SEEDS = (0, 1, 2)
@@ -51,8 +50,7 @@ def names_unpatched(technique: str) -> set[str]:
 def test_planted_bug_is_named(patch: Path, tmp_path: Path) -> None:
     bug = planted.read(patch)
     technique, diagnosis = bug.technique, bug.diagnosis
-    root = tmp_path / "cuda_kernels"
-    shutil.copytree(cpu_build.HERE, root, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    root = copied(tmp_path)
     for check in (["--check"], []):
         applied = subprocess.run(
             ["git", "apply", "-p1", *check, str(patch)], cwd=tmp_path, capture_output=True, text=True
