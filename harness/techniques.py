@@ -143,11 +143,7 @@ _PLAIN = (_RAGGED, _HEAD_DIM, _POWER_OF_TWO)
 _MMA = (*_PLAIN, _ROWS, _COLUMNS, _ONE_STAGE)
 _BATCHED = (*_PLAIN, _TWO_M_TILES, _COLUMNS, _ONE_STAGE)
 _GENERAL = (_GENERAL_HEAD_DIM, _POWER_OF_TWO, _TWO_M_TILES, _COLUMNS)
-_TWO_WARPGROUPS = Limit(
-    "cuda",
-    "two consumer warpgroups: warps must be 8",
-    lambda problem, tile: tile.warps != 8,
-)
+_TWO_WARPGROUPS = Limit("cuda", "two consumer warpgroups: warps must be 8", lambda problem, tile: tile.warps != 8)
 _THREAD_MAP = Limit(
     "cuda",
     "the thread map is 8 x 16 threads: block_m 64, block_n 32 or 64, 4 warps",
@@ -458,11 +454,7 @@ TECHNIQUES = (
         builds_on=("two_ctas_per_sm", "warp_specialized"),
         tile={64: Tile(256, 64, 3, 8), 128: Tile(256, 64, 3, 8), 256: Tile(128, 32, 2, 8)},
         grid={"cuda": (*(Tile(256, n, 2, 8) for n in (64, 96, 128)), *(Tile(256, n, 3, 8) for n in (48, 64, 96)))},
-        limits=(
-            *_GENERAL,
-            _RING,
-            _TWO_WARPGROUPS,
-        ),
+        limits=(*_GENERAL, _RING, _TWO_WARPGROUPS),
         general=True,
     ),
     Technique(
