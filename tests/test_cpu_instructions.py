@@ -262,7 +262,7 @@ def boxes(x: int, y: int, swizzle: str = "none", columns: int = 32, **rest) -> t
     return said, given, out, seen
 
 
-@pytest.mark.parametrize(("x", "y"), [(0, 0), (-2, 0), (-5, -3), (30, 9), (37, -8), (50, 0)])
+@pytest.mark.parametrize(("x", "y"), [(0, 0), (-4, 0), (-8, -3), (28, 9), (36, -8), (52, 0)])
 @pytest.mark.parametrize(("swizzle", "columns"), [("none", 32), ("bytes_32", 8), ("bytes_64", 16), ("bytes_128", 32)])
 def test_boxes_over_the_edges(x: int, y: int, swizzle: str, columns: int, device: str) -> None:
     """Zeros are read outside the tensor on every side; nothing is written beyond its end."""
@@ -276,11 +276,19 @@ def test_boxes_over_the_edges(x: int, y: int, swizzle: str, columns: int, device
     assert torch.equal(out, inside[64:76, 64:104])
 
 
-@pytest.mark.parametrize(("x", "y", "dimension"), [(-2, 0, 0), (0, -3, 1), (37, -8, 1)])
+@pytest.mark.parametrize(("x", "y", "dimension"), [(-4, 0, 0), (0, -3, 1), (36, -8, 1)])
 def test_a_store_that_begins_before_the_tensor(x: int, y: int, dimension: int) -> None:
     said, _, out, _ = boxes(x, y, bug="NEGATIVE_STORE")
     assert names(said) == ["negative_coordinate"]
     assert f"in dimension {dimension}" in said
+    assert not out.any()
+
+
+@pytest.mark.parametrize("x", [-2, 1, 30])
+def test_a_box_that_begins_within_16_bytes(x: int) -> None:
+    said, _, out, _ = boxes(x, 0)
+    assert names(said)[0] == "misaligned_access"
+    assert f"begins at element {x}, of 4 bytes" in said
     assert not out.any()
 
 

@@ -14,12 +14,12 @@ namespace {
 
 constexpr uint32_t CHUNK = 16;  // what a swizzle moves
 
-// Calls f(address, skipped, global, bytes) for every 16 bytes of shared memory: after `skipped` of them come `bytes`
-// that lie inside the tensor, at `global`.
+// Calls f(address, global, bytes) for every 16 bytes of shared memory, of which the first `bytes` lie inside the
+// tensor, at `global`. A box begins at a multiple of 16 bytes, so a tensor begins with a chunk.
 template <class F>
 void for_each_chunk(const BulkPlan& plan, F f) {
   if (!plan.is_tensor) {
-    for (uint32_t done = 0; done < plan.bytes; done += CHUNK) f(plan.address + done, 0, plan.global + done, CHUNK);
+    for (uint32_t done = 0; done < plan.bytes; done += CHUNK) f(plan.address + done, plan.global + done, CHUNK);
     return;
   }
   const TensorMap& map = plan.map;
@@ -36,10 +36,8 @@ void for_each_chunk(const BulkPlan& plan, F f) {
     for (uint32_t byte = 0; byte < row_bytes; byte += CHUNK) {
       const int64_t first = static_cast<int64_t>(plan.at[0]) * map.element_bytes + byte;
       const int64_t end = static_cast<int64_t>(map.sizes[0]) * map.element_bytes;
-      const int64_t skipped = std::clamp<int64_t>(-first, 0, CHUNK);
-      const int64_t bytes = inside ? std::clamp<int64_t>(end - first, skipped, CHUNK) - skipped : 0;
-      f(swizzled(plan.address + done + byte, map.swizzle), static_cast<uint32_t>(skipped), row + first + skipped,
-        static_cast<uint32_t>(bytes));
+      const int64_t bytes = inside && first >= 0 ? std::clamp<int64_t>(end - first, 0, CHUNK) : 0;
+      f(swizzled(plan.address + done + byte, map.swizzle), row + first, static_cast<uint32_t>(bytes));
     }
     for (int d = 1; d < map.rank && ++index[d] == map.box[d]; ++d) index[d] = 0;
   }
@@ -50,13 +48,18 @@ void check_alignment(Thread& self, const BulkPlan& plan, const char* mnemonic, W
   if (plan.address % alignment)
     fail("misaligned_access", self, mnemonic, where,
          text("shared address 0x%x is not a multiple of %u", plan.address, alignment));
+  if (plan.is_tensor && plan.at[0] * static_cast<int64_t>(plan.map.element_bytes) % CHUNK)
+    fail("misaligned_access", self, mnemonic, where,
+         text("the box begins at element %d, of %u bytes, in the innermost dimension: expected a multiple of 16 bytes "
+              "(an H200 ends the kernel with an illegal instruction)",
+              plan.at[0], plan.map.element_bytes));
   if (plan.bytes % CHUNK || reinterpret_cast<uintptr_t>(plan.global) % CHUNK)
     fail("misaligned_access", self, mnemonic, where,
          text("%u bytes at global address %p: both must be multiples of 16", plan.bytes,
               static_cast<const void*>(plan.global)));
 }
 
-// A load's box may begin before the tensor. A store's may not: an H200 ends the kernel with an illegal instruction.
+// A load's box may begin before the tensor. A store's may not, says the CUDA programming guide.
 void check_start(Thread& self, const BulkPlan& plan, const char* mnemonic, Where where) {
   for (int d = 0; d < plan.map.rank; ++d)
     if (plan.at[d] < 0)
@@ -74,7 +77,7 @@ void count_bulk(const Thread& self, Path path, const BulkPlan& plan, const char*
 void read(Thread& self, BulkStore& store) {
   if (!store.read.empty()) return;
   store.read.reserve(store.plan.bytes);
-  for_each_chunk(store.plan, [&](uint32_t address, uint32_t, const std::byte*, uint32_t) {
+  for_each_chunk(store.plan, [&](uint32_t address, const std::byte*, uint32_t) {
     const uint32_t offset = address - SHARED_BASE;
     if (options().checks) self.block->shadow.load_async(self, store.issue, offset, CHUNK, false);
     const std::byte* chunk = self.block->shared.get() + offset;
@@ -85,7 +88,7 @@ void read(Thread& self, BulkStore& store) {
 void write(Thread& self, BulkStore& store) {
   read(self, store);
   const std::byte* chunk = store.read.data();
-  for_each_chunk(store.plan, [&](uint32_t, uint32_t, const std::byte* global, uint32_t bytes) {
+  for_each_chunk(store.plan, [&](uint32_t, const std::byte* global, uint32_t bytes) {
     const std::byte* source = chunk;
     chunk += CHUNK;
     if (!bytes) return;
@@ -193,12 +196,12 @@ void bulk_load_multicast(const BulkPlan& plan, uint32_t mbarrier, uint32_t block
 void land(Cluster& cluster, BulkLoad& load) {
   Mbarrier& mbarrier = *load.mbarrier;
   Thread& self = *load.issuer;
-  for_each_chunk(load.plan, [&](uint32_t address, uint32_t skipped, const std::byte* global, uint32_t bytes) {
+  for_each_chunk(load.plan, [&](uint32_t address, const std::byte* global, uint32_t bytes) {
     std::byte* destination = load.block->shared.get() + (address - SHARED_BASE);
     std::memset(destination, 0, CHUNK);
     if (!bytes) return;
     if (options().checks && !check_global(self, global, bytes, false, load.mnemonic, load.where)) return;
-    std::memcpy(destination + skipped, global, bytes);
+    std::memcpy(destination, global, bytes);
   });
   if (options().checks)
     load.block->shadow.land(load.plan.address - SHARED_BASE, load.plan.bytes, static_cast<uint16_t>(mbarrier.agent),
