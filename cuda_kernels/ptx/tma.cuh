@@ -1,7 +1,7 @@
 // Bulk copies between global and shared memory, by the tensor memory accelerator. PTX ISA 9.7.9.25: cp.async.bulk,
 // cp.async.bulk.tensor. One thread issues a copy. A load ends by completing its bytes on an mbarrier; a store belongs
-// to a group of its thread. Shared addresses are multiples of 128 (1024 where a 128-byte swizzle is to begin anew); a box
-// begins at a multiple of 16 bytes in the innermost dimension, or the kernel ends with an illegal instruction.
+// to a group of its thread. Shared addresses are multiples of 128 (1024 where a 128-byte swizzle is to begin anew); a
+// box begins at a multiple of 16 bytes in the innermost dimension, or the kernel ends with an illegal instruction.
 #pragma once
 
 #include <cstdint>
