@@ -114,6 +114,10 @@ def vertical_lines(axes: Axes, lines: dict[str, float], right: float) -> int:
     return sum(end > -right for end in taken)
 
 
+LETTER = 0.031
+"""Width of a letter of an end label, in widths of the axes."""
+
+
 def end_labels_below(axes: Axes, ends: dict[str, tuple[float, str]], rungs: int, right: float) -> None:
     """The languages' names under the last rung, where their lines end: {backend: (value, what to add)}."""
     order = sorted(ends, key=lambda backend: ends[backend])
@@ -121,7 +125,7 @@ def end_labels_below(axes: Axes, ends: dict[str, tuple[float, str]], rungs: int,
         value, more = ends[backend]
         align = "center" if len(order) == 1 else "right" if place == 0 else "left"
         text = f"{LABELS[backend]} {value:.0f}{more}"
-        close = place == 1 and len(order) == 3 and ends[order[2]][0] - value < (0.22 + 0.18 * bool(more)) * right
+        close = place == 1 and len(order) == 3 and ends[order[2]][0] - value < LETTER * len(text) * right
         axes.annotate(
             text,
             (value, rungs - 0.5),

@@ -140,6 +140,7 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "current": lambda row: scorecard.is_current(row, data.hashes),
         "name": name,
         "question": question(name),
+        "figures": length_figures(data) if name == LENGTHS else [],
         "groups": by_problem,
         "total": len(rows),
         "holes": group_holes(data.holes(name)),

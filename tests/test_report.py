@@ -6,17 +6,19 @@ import json
 import re
 import time
 from html.parser import HTMLParser
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from cuda_kernels.cpu_library import ncu_metrics, totals
 from harness import articles, techniques
 from harness.problem import Problem, Tile
 from harness.techniques import LADDERS, TECHNIQUES
-from reports import agreement, banks, build, counters, evidence, figures, notes, resources, tuning
+from reports import agreement, banks, build, counters, drawing, evidence, figures, notes, resources, tuning
 from reports.dataset import Dataset
 from reports.loading import load
 from reports.technique_page import same_code
@@ -131,6 +133,7 @@ def test_every_figure_says_where_its_rows_come_from(pages: dict[str, str]) -> No
         for caption in re.findall(r"<figcaption>(.*?)</figcaption>", text):
             assert caption in ("recorded on NVIDIA H200, 2030-01-02, commit 0123456", HERE)
     assert pages["index.html"].count("<svg") == 8  # four problems, four kinds of sequence lengths
+    assert pages["experiment/sequence_length.html"].count("<svg") == 4
 
 
 def test_every_hole_is_visible_with_its_reason(pages: dict[str, str]) -> None:
@@ -254,6 +257,19 @@ def test_equal_rows_give_equal_bytes(data: Dataset) -> None:
     for embed in (True, False):
         drawn = [figures.ladder(data, "ladder", problem, TECHNIQUES, embed=embed) for _ in range(2)]
         assert drawn[0] == drawn[1]
+
+
+@pytest.mark.parametrize("ends", [(144, 168, 444), (144, 168, 168), (144, 512, 382), (123, 309, 355)])
+def test_labels_at_the_ends_of_lines_do_not_overlap(ends: tuple[float, ...]) -> None:
+    figure, axes = drawing.new_axes(figures.WIDTH, 4.5)
+    axes.set_yticks(range(9), ["setmaxnreg_consumers"] * 9)
+    axes.set(xlim=(0, 1126), ylim=(8.5, -0.5))
+    backends = ("triton", "triton_native", "cuda")
+    drawing.end_labels_below(axes, {name: (end, "") for name, end in zip(backends, ends, strict=True)}, 9, 1126)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    boxes = [text.get_window_extent(renderer) for text in axes.texts]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
 
 def test_the_same_program_again_is_dashed(data: Dataset) -> None:
