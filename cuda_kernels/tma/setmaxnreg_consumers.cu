@@ -1,11 +1,11 @@
 // Registers go where the math is: a producer warpgroup gives them up, eight consumer warps take 240 each.
-// Builds on two_ctas_per_sm and warp_specialized; changes who loads and who holds the registers. Takes any lengths and
-// strides.
+// Builds on two_ctas_per_sm and warp_specialized; changes who loads and who holds the registers, and walks masked tiles
+// in the loop of the others. Takes any lengths and strides.
 //
 // One block of 384 threads has a multiprocessor to itself. setmaxnreg is executed by whole warpgroups and draws on the
 // pool that the block was launched with, so the producer is a warpgroup too, of which one thread works. Each scheduler
-// has two consumer warps of 32 query rows, and nothing orders them: whichever is ready issues, so that one's softmax
-// can run under the other's mma. A consumer waits for the producer alone.
+// has two consumer warps of 32 query rows (16 at head_dim 256), and nothing orders them: whichever is ready issues, so
+// that one's softmax can run under the other's mma. A consumer waits for the producer alone.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>

@@ -1,11 +1,11 @@
 // Two blocks on a multiprocessor: while one is in its softmax, the tensor cores work for the other.
-// Builds on ampere/lean_instructions, with the loads of mbarrier_ring; changes how K and V arrive. Takes any lengths
-// and strides.
+// Builds on ampere/lean_instructions, with the loads of mbarrier_ring; changes how K and V arrive, and gives masked
+// tiles a loop of their own at every head_dim. Takes any lengths and strides.
 //
-// A block has four math warps and leaves room for a second one: at most 113 KB of shared memory, 255 registers a
-// thread. One elected thread of warp 0 loads by TMA: Q once, K and V into rings of STAGES buffers each. Nobody meets at
-// a barrier of the whole block after the start, so warps drift apart and fill one another's gaps too. The tensor map
-// bounds the sequence: what lies beyond its end is read as zero, and masked.
+// A block has four math warps and leaves room for a second one, as its parent does: at most 113 KB of shared memory,
+// 255 registers a thread. One elected thread of warp 0 loads by TMA: Q once, K and V into rings of STAGES buffers each.
+// Nobody meets at a barrier of the whole block after the start, so warps drift apart and fill one another's gaps too.
+// The tensor map bounds the sequence: what lies beyond its end is read as zero, and masked.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>

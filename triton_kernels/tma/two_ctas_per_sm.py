@@ -1,7 +1,7 @@
 """Two blocks per SM: while one is in its softmax, the tensor cores work for the other.
 
 Builds on ampere/lean_instructions; changes the loads of K and V, and the store of O, from pointers to tensor
-descriptors. General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
+descriptors, with V, and so O, in one piece. General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
 
 Core Triton cannot ask for two blocks: how many fit follows from num_warps, num_stages and the registers that the
 assembler takes. With 4 warps and at most 113 KB of buffers two do, at 255 registers a thread; with 8 warps they would
