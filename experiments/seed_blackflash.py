@@ -9,7 +9,11 @@ from harness.problem import Problem, Tile
 
 SQUARE, RING = Tile(64, 64), Tile(64, 64, 2)
 LAST = ("warp_specialized", RING)
-BEST = (("lean_instructions", Tile(128, 64)), ("lazy_rescale", Tile(128, 128, 2)))
+BEST = (
+    ("lean_instructions", Tile(128, 64)),
+    ("two_ctas_per_sm", Tile(128, 128, 2)),
+    ("lazy_rescale", Tile(128, 128, 2)),
+)
 WIDE = ("lazy_consumers", Tile(256, 64, 3, 8))
 
 ARTICLE = Article(
@@ -74,6 +78,8 @@ ARTICLE = Article(
         "Its ratios to cuDNN (1.05, 0.73, 0.64, 0.62): its benchmark times cuDNN with a causal mask and its own kernel "
         "without one, and credits both with the FLOPs of no mask. Here both have no mask.",
         "Its TFLOPS: another card, with another ratio of tensor cores to memory. They are shown, not divided by.",
+        "Its own code to a few percent: it was measured apart from the rungs here, with cuDNN beside it at 427, 403, "
+        "312 and 23 TFLOPS. Where cuDNN has another number here, that much of the last column is the measurement's.",
     ),
 )
 

@@ -65,6 +65,7 @@ ARTICLE = Article(
         "TFLOPS: an RTX 3090 is another card, so the share of the reference is compared.",
         "The article names neither batch, heads, sequence length nor which of fp16 and bf16 its numbers are for. "
         "Here: 4 x 16 heads, 4096 tokens, bf16.",
+        "Its reference (67.29 TFLOPS) is taken to be FlashAttention-2; the article does not say what it is.",
         "Kernel 1 holds some of the later rungs here and lacks their predecessors, so no single rung is kernel 1.",
         "L2 hit rates: the article's are of cards with an L2 of 6 and 40 MB and of a problem that it does not name, so "
         "they stand beside ncu's of this card and are not divided.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness import articles, runner, techniques
+from harness import articles, results, runner, scorecard, sources, techniques
 from harness.articles import Article, Step
 from harness.inputs import DISTRIBUTIONS
 from harness.problem import Problem, Tile
@@ -44,6 +44,25 @@ def test_every_step_is_a_case_of_its_own_in_both_languages(article: Article) -> 
         for backend in ("cuda", "triton"):
             assert (article.problem, step.technique, step.tile, backend) in measured
     assert {case.problem for case in cases if case.backend == "sdpa_cudnn"} == {s.problem for s in article.shapes}
+
+
+def test_the_fastest_recorded_rung_is_one_that_the_experiment_asks_for(article: Article) -> None:
+    """Or a fresh run could not show what the page calls the best."""
+    rows = results.newest(results.read(sources.ROOT / f"reports/recorded/h200/{article.name}.jsonl"))
+    hashes = scorecard.checkout_hashes()
+    timed = {
+        (row["technique"], Tile.from_dict(row["tile"]), scorecard.slug(row)): scorecard.tflops(row)
+        for row in rows
+        if (row["kind"], row.get("backend")) == ("timing", "cuda")
+        and row.get("technique")
+        and scorecard.counts(row, hashes)
+    }
+    asked = {(name, tile, problem.slug) for problem, name, tile in experiment(article).cells}
+    for shape in article.shapes:
+        if any((*rung, shape.problem.slug) not in timed for rung in shape.rungs):
+            continue  # what is asked for is not recorded yet
+        best = max((cell for cell in timed if cell[2] == shape.problem.slug), key=timed.__getitem__)
+        assert best in asked
 
 
 def test_steps_have_names_and_something_before_them(article: Article) -> None:
