@@ -492,13 +492,12 @@ def parent(technique: Technique) -> Technique | None:
 
 
 def reference_tile(technique: Technique, head_dim: int) -> Tile:
-    """The registry's tile: the technique's own where the tile is the change, else its parent's."""
+    """The registry's tile: the technique's own where the tile is the change, else its parent's. A head_dim that none of
+    them names is declined by `limits` at whatever tile: it gets that of the largest that the first rung names."""
     if head_dim in technique.tile:
         return technique.tile[head_dim]
     ancestor = parent(technique)
-    if ancestor is None:
-        raise ValueError(f"head_dim: got {head_dim}, expected one of {sorted(technique.tile)} for {technique.name}")
-    return reference_tile(ancestor, head_dim)
+    return reference_tile(ancestor, head_dim) if ancestor else technique.tile[max(technique.tile)]
 
 
 def unsupported(technique: Technique, backend: str, problem: Problem, tile: Tile) -> str | None:

@@ -140,6 +140,19 @@ def test_inspect_refuses_options_that_it_would_ignore(arguments: tuple[str, ...]
     assert refused in output
 
 
+@pytest.mark.parametrize(
+    "arguments", [("check", "--on", "cpu"), ("inspect", "--arch", "sm_80"), ("inspect", "--on", "cpu")]
+)
+def test_a_head_dim_that_a_technique_has_not_is_declined_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(output, "RUNS", tmp_path)
+    code, printed = invoke(*arguments, "xor_swizzle", "--problem", "b1-h2-n128-d256-fp16-full")
+    assert code == 0
+    assert "declined: head_dim must be 64 or 128 (a rung marked general takes 256); got" in printed
+    assert "by xor_swizzle cuda" in printed
+
+
 def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {}
 
@@ -270,9 +283,9 @@ def test_a_file_of_anything_but_rows_is_bad_usage(tmp_path: Path, command: str) 
 
 
 @pytest.mark.parametrize(
-    ("status", "exit_code"), [("passed", 0), ("unsupported", 0), ("wrong", 1), ("not_converged", 1)]
+    ("status", "exit_code"), [("passed", 0), ("unsupported", 0), ("not_converged", 0), ("wrong", 1), ("crashed", 1)]
 )
-def test_report_fails_when_something_did_and_builds_the_site_all_the_same(
+def test_report_fails_when_a_kernel_did_and_builds_the_site_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str, exit_code: int
 ) -> None:
     gate = {
@@ -291,6 +304,7 @@ def test_report_fails_when_something_did_and_builds_the_site_all_the_same(
     monkeypatch.setattr("reports.build.build", lambda site: site / "index.html")
     code, output = invoke("report", "scalar")
     assert code == exit_code
+    assert (f"{status}: scalar cuda" in output) == (status not in ("passed", "unsupported"))
     assert output.endswith("reports/site/index.html\n")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 
 from harness import sources, tables, techniques
@@ -124,7 +124,7 @@ def inspect(
     if as_json:
         print(json.dumps(survey, indent=1))
     else:
-        console.print(*show(survey))
+        console.print(Group(*show(survey), *tables.declined(survey)))
         show_failures(survey)
     raise typer.Exit(tables.failed(survey))
 

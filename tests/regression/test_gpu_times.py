@@ -8,7 +8,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from experiments.ladder import EXPERIMENT
-from harness import runner, scorecard
+from harness import runner, scorecard, tables
 from harness.variants import Case
 from tests.regression.conftest import identity, replayed
 
@@ -45,8 +45,8 @@ def test_gpu_time(case: Case, rows: dict[str, dict[str, Any]], benchmark: Benchm
     if row is None:
         pytest.skip(f"no row in {replayed()}" if replayed() else "not timed")
     if row["status"] != "passed":
-        # Measured now, a failure is this checkout's; replayed, it is history and only leaves a hole.
-        outcome = pytest.skip if replayed() or row["status"] == "unsupported" else pytest.fail
+        # Measured now, a kernel's failure is this checkout's; replayed, it is history and only leaves a hole.
+        outcome = pytest.fail if tables.failed([row]) and not replayed() else pytest.skip
         outcome(f"{row['status']}: {row['reason']}")
     benchmark.group = case.problem.slug
     benchmark.extra_info |= {
