@@ -80,7 +80,7 @@ def main(base: Path, new: Path, accept: bool = False, console: Console | None = 
     try:
         verdicts = compare(results.read(base), results.read(new))
     except ValueError as refusal:  # a file that holds no rows, or rows that cannot be compared
-        console.print(Text(f"{INCOMPARABLE}: {refusal}", style="bold red"))
+        console.print(Text(f"{INCOMPARABLE}: {refusal}", style="bold red"), soft_wrap=True)
         return 2
     console.print(_table(verdicts))
     console.print(_summary(verdicts))

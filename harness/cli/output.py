@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +18,8 @@ from harness.sources import ROOT
 RUNS = ROOT / "reports" / "runs"
 
 console = Console()
+if not console.is_terminal and "COLUMNS" not in os.environ:
+    console.width = 160  # of a pipe or a file: a row of a table stays one line, for grep
 Row = dict[str, Any]
 
 

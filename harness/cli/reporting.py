@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 from rich import box
-from rich.table import Table
+from rich.table import Column, Table
 
 from harness import tables, techniques
 from harness.cli.inspecting import inspected
@@ -77,7 +77,9 @@ def scorecard(as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps(card, indent=1))
         return
-    table = Table("ratio", "GPU", "value", "worst cell", box=box.SIMPLE_HEAD)
+    table = Table(
+        *(Column(name, overflow="fold") for name in ("ratio", "GPU", "value", "worst cell")), box=box.SIMPLE_HEAD
+    )
     for entry in card["entries"]:
         value = f"{entry['value']:.3f}" if entry["value"] else f"incomplete: {entry['reason']}"
         name = f"{entry['name']} (theirs quoted)" if entry["quoted"] else entry["name"]
