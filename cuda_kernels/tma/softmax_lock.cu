@@ -4,9 +4,9 @@
 // A warpgroup waits at its named barrier before a softmax and arrives at the other's behind it. FlashAttention-3 orders
 // warpgroups this way around wgmma, which runs by itself; an mma.sync is issued by the warp that waits for it.
 //
-// A barrier orders accesses to memory, and a softmax is arithmetic on registers, which ptxas moves across: all that the
-// lock encloses hangs on it by its data. The scale is read from shared memory behind the wait, and which barrier the
-// arrival is for depends on the sums.
+// A barrier orders accesses to memory, and a softmax is arithmetic on registers, which ptxas moves across: here every
+// exponential hangs on the lock by its data. The scale is read from shared memory behind the wait, and which barrier
+// the arrival is for depends on the sums.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
