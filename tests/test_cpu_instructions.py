@@ -188,8 +188,19 @@ def test_wgmma_bug(bug: str, name: str) -> None:
         assert "in flight: wgmma_product.cu" in said
 
 
-def test_wgmma_of_a_fragment_written_after_the_fence() -> None:
-    assert "missing_wgmma_fence" in names(product(rs=1, bug="LATE_FRAGMENT")[0])
+@pytest.mark.parametrize(
+    ("bug", "name"), [("LATE_FRAGMENT", "missing_wgmma_fence"), ("EARLY_FRAGMENT", "wgmma_fragment_written")]
+)
+def test_wgmma_of_a_fragment_written_at_the_wrong_time(bug: str, name: str) -> None:
+    assert name in names(product(rs=1, bug=bug)[0])
+
+
+@pytest.mark.parametrize("rs", [0, 1])
+def test_wgmma_of_a_tile_inside_a_swizzle_pattern(rs: int) -> None:
+    """TMA and ldmatrix go by the address, but the hardware's wgmma would need a base offset in the descriptor."""
+    said = product(rs=rs, bug="MISALIGNED_TILE")[0]
+    assert names(said) == ["misaligned_access"]
+    assert "row 1 of its swizzle's pattern" in said
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -312,6 +323,10 @@ def test_a_store_that_was_only_read_is_not_yet_written() -> None:
     assert told[:, 0].isnan().all()
 
 
+def test_a_bulk_copy_of_nothing() -> None:
+    assert names(plain_copies(bug="TOO_FEW_BYTES")[0])[0] == "bad_operand"
+
+
 def interleaved_bytes(**rest) -> tuple[str, list[int]]:
     out = torch.zeros(64, dtype=torch.uint8)
     return launch("interleaved_bytes", [(out, "out")], **rest), out.tolist()
@@ -326,6 +341,17 @@ def test_bytes_of_one_word_by_two_warps(seed: int, device: str) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bytes_of_one_word_by_two_warps_bug(bug: str, seed: int) -> None:
     assert "race" in names(interleaved_bytes(bug=bug, seed=seed)[0])
+
+
+@pytest.mark.parametrize(
+    ("bug", "reason"),
+    [("TOO_MANY_THREADS", "96 threads, more than the launch bounds' 64"), ("TOO_TALL_A_GRID", "at most 65535 for y")],
+)
+def test_a_launch_that_a_gpu_refuses(bug: str, reason: str) -> None:
+    said, out = interleaved_bytes(bug=bug)
+    assert names(said) == ["bad_launch"]
+    assert reason in said
+    assert not any(out)
 
 
 def flags(blocks: int = 1, further: int = 0, plain: int = 0, **rest) -> tuple[str, list[float]]:
@@ -357,6 +383,16 @@ def test_deadlock_at_a_flag_names_its_address(plain: int, mnemonic: str) -> None
 
 
 @pytest.mark.timeout(60, method="thread")  # a hang in the runtime sees no signal
+@pytest.mark.parametrize("by_votes", [0, 1])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_wait_for_a_flag_in_shared_memory_is_a_race(by_votes: int, seed: int) -> None:
+    assert set(names(launch("shared_flag", [], [by_votes], seed=seed))) == {"race"}
+    said = launch("shared_flag", [], [by_votes], seed=seed, bug="NOTHING_SET")
+    assert names(said) == ["deadlock"]
+    assert re.search(r"ld_shared \(shared address 0x400, which holds 0\)", said)
+
+
+@pytest.mark.timeout(60, method="thread")  # a hang in the runtime sees no signal
 @pytest.mark.parametrize("plain", [0, 1])
 def test_blocks_that_wait_for_later_ones_are_refused(plain: int) -> None:
     said, _ = flags(plain=plain, blocks=2, further=1, os_threads=1)
@@ -380,6 +416,7 @@ def test_cluster(seed: int, device: str) -> None:
     ("bug", "name"),
     [
         ("MISSING_BARRIER", "mbarrier_not_initialized"),
+        ("MISSING_BARRIER", "cluster_block_not_started"),
         ("MISSING_ARRIVAL", "deadlock"),
         ("EARLY_RETURN", "cluster_block_returned"),
         ("MULTICAST_BEYOND", "bad_operand"),
@@ -419,15 +456,27 @@ def test_named_barriers_and_registers_bug(bug: str, blocks: int, name: str) -> N
     assert name in names(roles(blocks, bug=bug)[0])
 
 
-@pytest.mark.parametrize("type_name", ["__half", "__nv_bfloat16"])
-@pytest.mark.parametrize("column_major", [0, 1])
-def test_warp(type_name: str, column_major: int, device: str) -> None:
+def warp_product(type_name: str = "__half", column_major: int = 0, **rest) -> tuple[str, Tensor, Tensor, list[int]]:
     a, b = torch.randn(2, 16, 16, generator=torch.Generator().manual_seed(0)).to(TYPES[type_name])
     c, counters = torch.full((16, 16), torch.nan), torch.zeros(4, dtype=torch.int32)
     tensors = [(a, "in"), (b, "in"), (c, "out"), (counters, "scratch")]
-    assert launch("warp_product", tensors, [column_major], device=device, TYPE=type_name, seed=5) == ""
-    torch.testing.assert_close(c.double(), a.double() @ (b.T if column_major else b).double() + 1, atol=1e-5, rtol=1e-5)
-    assert counters.tolist() == [5, 0, 7, 0]
+    said = launch("warp_product", tensors, [column_major], TYPE=type_name, seed=5, **rest)
+    return said, c.double(), a.double() @ (b.T if column_major else b).double(), counters.tolist()
+
+
+@pytest.mark.parametrize("type_name", ["__half", "__nv_bfloat16"])
+@pytest.mark.parametrize("column_major", [0, 1])
+def test_warp(type_name: str, column_major: int, device: str) -> None:
+    said, c, product_of_both, counters = warp_product(type_name, column_major, device=device)
+    assert said == ""
+    torch.testing.assert_close(c, product_of_both + 1, atol=1e-5, rtol=1e-5)
+    assert counters == [5, 0, 7, 0]
+
+
+def test_wmma_of_rows_that_are_no_multiple_of_16_bytes() -> None:
+    said = warp_product(bug="WRONG_STRIDE")[0]
+    assert names(said) == ["misaligned_access"]
+    assert "rows of 40 bytes" in said
 
 
 def test_deadlock_says_who_waits() -> None:

@@ -22,5 +22,7 @@ KERNEL(THREADS, 1) interleaved_bytes(const Arguments arguments) {
 EXPORT int shared_memory_bytes() { return THREADS; }
 
 EXPORT int launch(const Arguments* arguments, void* stream) {
-  return launch_kernel<interleaved_bytes>({1, 1, 1}, THREADS, shared_memory_bytes(), stream, *arguments);
+  const int threads = BUG == TOO_MANY_THREADS ? THREADS + 32 : THREADS;
+  return launch_kernel<interleaved_bytes>({1, BUG == TOO_TALL_A_GRID ? 65536 : 1, 1}, threads, shared_memory_bytes(),
+                                          stream, *arguments);
 }

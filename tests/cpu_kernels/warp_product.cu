@@ -38,7 +38,7 @@ KERNEL(32, 1) warp_product(const Arguments arguments) {
   WmmaOperand<TYPE> a_regs, b_regs;
   WmmaAccumulator c_regs;
   for (float& value : c_regs.r) value = 1.f;
-  wmma_load_a_row(a_regs, a_smem, N);
+  wmma_load_a_row(a_regs, a_smem, BUG == WRONG_STRIDE ? N + 4 : N);
   if (arguments.values[0]) {
     wmma_load_b_col(b_regs, b_smem, N);
     wmma_mma_row_col(c_regs, a_regs, b_regs);

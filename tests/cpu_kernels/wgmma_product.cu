@@ -31,7 +31,8 @@ DEVICE void load(uint32_t smem, const TensorMap& map, int rows, int columns, uin
 
 KERNEL(THREADS, 1) wgmma_product(const GRID_CONSTANT Params params) {
   const uint32_t full = shared_base();
-  const uint32_t a_smem = shared_base() + 1024, b_smem = a_smem + M * K * BYTES, spare = b_smem + N * K * BYTES;
+  const uint32_t a_smem = shared_base() + 1024 + (BUG == MISALIGNED_TILE ? 128 : 0), b_smem = a_smem + M * K * BYTES,
+                 spare = b_smem + N * K * BYTES;
   const int warp = tid_x() / 32, lane = tid_x() % 32;
   if (tid_x() == 0) {
     mbarrier_init(full, 1);
@@ -89,6 +90,7 @@ KERNEL(THREADS, 1) wgmma_product(const GRID_CONSTANT Params params) {
   }
   if (BUG == EARLY_WRITE) d_regs[3] = 0.f;
   if (BUG == EARLY_SCALE) d_regs[3] *= 2.f;
+  if (BUG == EARLY_FRAGMENT) a_regs[1][3] ^= 0x80008000u;
   if (BUG != MISSING_COMMIT) wgmma_commit_group();
   if (BUG == EARLY_READ) st_global(params.d, ex2_approx_ftz(d_regs[0] * 2.f));
   if (BUG == EARLY_MAX) st_global(params.d, max_f32(-1.f, d_regs[0]));
@@ -110,7 +112,7 @@ KERNEL(THREADS, 1) wgmma_product(const GRID_CONSTANT Params params) {
 
 }  // namespace
 
-EXPORT int shared_memory_bytes() { return 1024 + (M + N) * K * BYTES + THREADS * 8; }
+EXPORT int shared_memory_bytes() { return 1024 + 128 + (M + N) * K * BYTES + THREADS * 8; }
 
 EXPORT int launch(const Arguments* arguments, void* stream) {
   Params params;

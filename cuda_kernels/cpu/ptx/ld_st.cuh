@@ -4,6 +4,7 @@
 #include <ptx/kernel.cuh>
 #include <runtime/wgmma.h>
 
+// A loop of loads that asks for what another warp stores comes to an end, and is a race.
 template <class T>
 DEVICE T ld_shared(uint32_t address, Where where = Where::current()) {
   return cpu::load<T>(cpu::shared_load(address, sizeof(T), "ld_shared", where));

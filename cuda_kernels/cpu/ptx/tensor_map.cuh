@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include <ptx/kernel.cuh>
-#include <runtime/bulk.h>
+#include <runtime/tensor_map.h>
 
 #define GRID_CONSTANT
 

@@ -100,8 +100,8 @@ uint32_t times_found(Thread& self, const void* pointer, const void* bytes, size_
   return 1;
 }
 
-void ask_again(Thread& self, const void* pointer, uint32_t answer, const char* mnemonic, Where where) {
-  self.waiting = {mnemonic, where, GLOBAL_MEMORY, static_cast<int64_t>(reinterpret_cast<intptr_t>(pointer))};
+void ask_again(Thread& self, uint32_t answer, const Waiting& waiting) {
+  self.waiting = waiting;
   self.answer = answer;
   self.cluster->async->pollers.push_back(&self);
   suspend(self);
@@ -109,16 +109,16 @@ void ask_again(Thread& self, const void* pointer, uint32_t answer, const char* m
 
 }  // namespace
 
-void atomic_polled(Thread& self, const void* pointer, uint32_t value, const char* mnemonic, Where where) {
-  times_found(self, pointer, &value, sizeof value, where);
-  ask_again(self, pointer, value, mnemonic, where);
+void atomic_polled(Thread& self, const void* pointer, uint32_t value, const Waiting& waiting) {
+  times_found(self, pointer, &value, sizeof value, waiting.where);
+  ask_again(self, value, waiting);
 }
 
-void load_polled(Thread& self, const void* pointer, uint32_t bytes, const char* mnemonic, Where where) {
-  if (times_found(self, pointer, pointer, bytes, where) % REREADS) return;
+void load_polled(Thread& self, const void* pointer, uint32_t bytes, const Waiting& waiting) {
+  if (times_found(self, pointer, pointer, bytes, waiting.where) % REREADS) return;
   uint32_t answer = 0;
   std::memcpy(&answer, pointer, std::min<size_t>(bytes, sizeof answer));
-  ask_again(self, pointer, answer, mnemonic, where);
+  ask_again(self, answer, waiting);
 }
 
 void async_after_return(Thread& self) {

@@ -81,9 +81,10 @@ bool land_one(Cluster& cluster);
 // A thread changed global memory: others may be asking for it.
 void global_changed(Thread& self);
 // An atomic operation left global memory as it was, or a load is about to read: a thread that finds there what it found
-// before may be asking for what another will write. It goes on when the others have gone as far as they can.
-void atomic_polled(Thread& self, const void* pointer, uint32_t value, const char* mnemonic, Where where);
-void load_polled(Thread& self, const void* pointer, uint32_t bytes, const char* mnemonic, Where where);
+// before may be asking for what another will write. It goes on when the others have gone as far as they can; `waiting`
+// is for the day when they cannot.
+void atomic_polled(Thread& self, const void* pointer, uint32_t value, const Waiting& waiting);
+void load_polled(Thread& self, const void* pointer, uint32_t bytes, const Waiting& waiting);
 
 // Nothing that this thread started may still be in flight, but for cp.async: it ends with the thread, and who reads
 // what no wait has covered is told there.

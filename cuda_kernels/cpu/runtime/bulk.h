@@ -1,30 +1,14 @@
 // Bulk copies: what the tensor memory accelerator does.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include <runtime/execution.h>
+#include <runtime/tensor_map.h>
 
 namespace cpu {
 
 struct Mbarrier;
-
-// 0 none; 1, 2, 3: 16-byte columns of rows of 32, 64, 128 bytes, XORed with the row.
-inline uint32_t swizzled(uint32_t address, int swizzle) {
-  return address ^ (address >> 7 & ((1u << swizzle) - 1)) << 4;
-}
-
-constexpr int MAX_RANK = 5;
-
-struct TensorMap {
-  const std::byte* base;
-  int rank, element_bytes, swizzle;
-  uint64_t sizes[MAX_RANK], strides[MAX_RANK];  // elements; bytes, the innermost included
-  uint32_t box[MAX_RANK];
-
-  uint32_t box_bytes() const;
-};
 
 // One copy's two ends; a plain copy has no map.
 struct BulkPlan {
@@ -50,9 +34,6 @@ struct BulkStore {
   Issue issue;
   std::vector<std::byte> read;  // from shared memory, not yet written; empty until then
 };
-
-// 0, or 1 when the driver would refuse this map; the next launch's diagnosis says why.
-int refuse_map(const TensorMap& map);
 
 BulkPlan plan_tensor(const TensorMap& map, const int* at, int rank, uint32_t address, const char* mnemonic,
                      Where where);

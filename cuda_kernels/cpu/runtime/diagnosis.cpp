@@ -112,6 +112,8 @@ std::string state_of(const Thread& thread, std::string& name) {
     return text(" (global address %p, which holds %u, ", static_cast<const void*>(address), thread.answer) +
            nearest_tensor(address) + ")";
   }
+  if (waiting.object == SHARED_MEMORY)
+    return text(" (shared address 0x%llx, which holds %u)", static_cast<long long>(waiting.detail), thread.answer);
   const auto& mbarriers = thread.cluster->async->mbarriers;
   const auto found = mbarriers.find({thread.block->rank, waiting.object - SHARED_BASE});
   if (found == mbarriers.end()) return "";

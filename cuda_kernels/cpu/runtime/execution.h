@@ -37,12 +37,12 @@ struct Dim {
 struct Waiting {
   const char* mnemonic = nullptr;  // null: it does not wait
   Where where;
-  uint32_t object = 0;  // number of a barrier, shared address of an mbarrier, GLOBAL_MEMORY or NO_BARRIER
+  uint32_t object = 0;  // number of a barrier, shared address of an mbarrier, or one of those below
   int64_t detail = 0;   // expected threads, parity, address, or registers
 };
-constexpr uint32_t NO_BARRIER = ~0u, GLOBAL_MEMORY = ~1u;
+constexpr uint32_t NO_BARRIER = ~0u, GLOBAL_MEMORY = ~1u, SHARED_MEMORY = ~2u;
 
-// What an instruction found in global memory, when a thread last executed it.
+// What an instruction found in memory, when a thread last executed it.
 struct Finding {
   Site site = 0;
   uint32_t times = 0;  // in a row
@@ -60,9 +60,10 @@ struct Thread {
   int agent;         // number in the cluster, for clocks.h
   int cluster_warp;  // number of its warp in the cluster
   Waiting waiting;
-  uint32_t answer;                  // that it last got from global memory
+  uint32_t answer;                  // that it last got from memory
   std::array<Finding, 8> findings;  // the newest: a loop may ask for several things
   uint32_t oldest_finding;
+  uint32_t shared_loads;  // since it last waited for others
   bool has_returned;
 };
 

@@ -28,30 +28,30 @@ std::vector<int> order_of(int count) {
   return order;
 }
 
+std::map<int, int>& bounds() {  // blocks by threads
+  static std::map<int, int> all;
+  return all;
+}
+
 // What a GPU of compute capability 9.0 would refuse; empty when nothing.
 std::string what_is_wrong(const Launch& launch) {
-  constexpr int MAX_THREADS = 1024, MAX_CLUSTER = 16;
+  constexpr int MAX_THREADS = 1024, MAX_CLUSTER = 16, MAX_GRID = 65535;
   constexpr uint32_t MAX_SHARED = 232448;
   const auto& [grid, cluster, threads, shared_bytes, kernel, params] = launch;
   if (threads < LANES || threads > MAX_THREADS || threads % LANES)
     return text("%d threads: expected a multiple of 32 from 32 to 1024", threads);
+  if (const auto& all = bounds(); !all.empty() && threads > all.rbegin()->first)
+    return text("%d threads, more than the launch bounds' %d", threads, all.rbegin()->first);
   if (shared_bytes > MAX_SHARED) return text("%u bytes of shared memory, more than %u", shared_bytes, MAX_SHARED);
   if (grid.x < 1 || grid.y < 1 || grid.z < 1) return text("an empty grid (%d, %d, %d)", grid.x, grid.y, grid.z);
+  if (std::max(grid.y, grid.z) > MAX_GRID)
+    return text("a grid of (%d, %d, %d): expected at most %d for y and z", grid.x, grid.y, grid.z, MAX_GRID);
   if (cluster.x < 1 || cluster.y < 1 || cluster.z < 1 || cluster.x * cluster.y * cluster.z > MAX_CLUSTER)
     return text("a cluster of (%d, %d, %d) blocks: expected 1 to 16", cluster.x, cluster.y, cluster.z);
   if (grid.x % cluster.x || grid.y % cluster.y || grid.z % cluster.z)
     return text("the grid (%d, %d, %d) is no multiple of the cluster (%d, %d, %d)", grid.x, grid.y, grid.z, cluster.x,
                 cluster.y, cluster.z);
   return "";
-}
-
-}  // namespace
-
-namespace {
-
-std::map<int, int>& bounds() {  // blocks by threads
-  static std::map<int, int> all;
-  return all;
 }
 
 }  // namespace

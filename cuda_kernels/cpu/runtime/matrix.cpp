@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include <runtime/diagnosis.h>
 #include <runtime/memory.h>
 #include <runtime/numbers.h>
 #include <runtime/options.h>
@@ -122,7 +123,11 @@ void stmatrix(const uint32_t* r, int matrices, bool transposed, uint32_t address
 namespace {
 
 // A fragment of 16 by 16 elements moves. Which lane moves what is not documented, so only its bytes count.
-void move_fragment(Path path, uint32_t element_bytes, const char* mnemonic, Where where) {
+void move_fragment(Path path, uint32_t element_bytes, uint32_t address, int stride, const char* mnemonic, Where where) {
+  const uint32_t row_bytes = stride * element_bytes;
+  if (address % 16 || row_bytes % 16)
+    fail("misaligned_access", current(), mnemonic, where,
+         text("rows of %u bytes at shared address 0x%x: both must be multiples of 16", row_bytes, address));
   if (Warp* warp = gather(mnemonic, where, nullptr)) {
     if (options().counters)
       warp->block->cluster->counters.count(mnemonic, where, path, 16 * 16 * element_bytes, {.mask = 1}, *warp);
@@ -133,7 +138,7 @@ void move_fragment(Path path, uint32_t element_bytes, const char* mnemonic, Wher
 }  // namespace
 
 void wmma_load(uint16_t* elements, bool column_major, uint32_t address, int stride, const char* mnemonic, Where where) {
-  move_fragment(Path::shared_to_registers, 2, mnemonic, where);
+  move_fragment(Path::shared_to_registers, 2, address, stride, mnemonic, where);
   const int row = current().lane / 2, column = current().lane % 2 * 8;
   for (int i = 0; i < 8; ++i) {
     const int at = column_major ? (column + i) * stride + row : row * stride + column + i;
@@ -142,14 +147,14 @@ void wmma_load(uint16_t* elements, bool column_major, uint32_t address, int stri
 }
 
 void wmma_load_f32(float* elements, uint32_t address, int stride, const char* mnemonic, Where where) {
-  move_fragment(Path::shared_to_registers, 4, mnemonic, where);
+  move_fragment(Path::shared_to_registers, 4, address, stride, mnemonic, where);
   const int row = current().lane / 2, column = current().lane % 2 * 8;
   for (int i = 0; i < 8; ++i)
     elements[i] = load<float>(shared_read(address + (row * stride + column + i) * 4, 4, mnemonic, where));
 }
 
 void wmma_store_f32(const float* elements, uint32_t address, int stride, const char* mnemonic, Where where) {
-  move_fragment(Path::registers_to_shared, 4, mnemonic, where);
+  move_fragment(Path::registers_to_shared, 4, address, stride, mnemonic, where);
   const int row = current().lane / 2, column = current().lane % 2 * 8;
   for (int i = 0; i < 8; ++i) shared_write(address + (row * stride + column + i) * 4, &elements[i], 4, mnemonic, where);
 }

@@ -7,6 +7,8 @@
 
 namespace cpu {
 
+constexpr uint32_t PATIENCE = 1 << 16;  // loads from shared memory without a wait: more may be a loop that asks
+
 Place locate_range(uint32_t address, uint32_t bytes, const char* mnemonic, Where where) {
   Thread& self = current();
   const uint32_t rank = (address & ~IN_CLUSTER) >> 24, offset = (address & 0xffffff) - SHARED_BASE;
@@ -24,6 +26,10 @@ Place locate_range(uint32_t address, uint32_t bytes, const char* mnemonic, Where
   if (!block->running)
     fail("cluster_block_returned", self, mnemonic, where,
          text("shared memory of block rank %d, which has returned", block->rank));
+  if (block != self.block && !self.cluster->barrier.phase)
+    report("cluster_block_not_started", self, mnemonic, where,
+           text("shared memory of block rank %d, which may not run yet: no barrier of the cluster came before",
+                block->rank));
   return {block, offset, block->shared.get() + offset};
 }
 
@@ -61,7 +67,13 @@ const std::byte* shared_read(uint32_t address, uint32_t bytes, const char* mnemo
 
 const std::byte* shared_load(uint32_t address, uint32_t bytes, const char* mnemonic, Where where) {
   count(Path::shared_to_registers, bytes, address, nullptr, mnemonic, where);
-  return shared_read(address, bytes, mnemonic, where);
+  const std::byte* found = shared_read(address, bytes, mnemonic, where);
+  Thread& self = current();
+  if (++self.shared_loads > PATIENCE) {
+    load_polled(self, found, bytes, {mnemonic, where, SHARED_MEMORY, address & 0xffffff});
+    self.shared_loads = PATIENCE;
+  }
+  return found;
 }
 
 void shared_write(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where) {
@@ -93,10 +105,18 @@ void copy_to_shared(uint32_t address, const void* source, uint32_t bytes, uint32
   take_off(address, bytes, Proxy::generic, mnemonic, where);
 }
 
+namespace {
+
+Waiting global_memory(const void* pointer, const char* mnemonic, Where where) {
+  return {mnemonic, where, GLOBAL_MEMORY, static_cast<int64_t>(reinterpret_cast<intptr_t>(pointer))};
+}
+
+}  // namespace
+
 void global_load(const void* pointer, uint32_t bytes, const char* mnemonic, Where where) {
   touch_global(pointer, bytes, bytes, false, mnemonic, where);
   count(Path::global_to_registers, bytes, 0, pointer, mnemonic, where);
-  load_polled(current(), pointer, bytes, mnemonic, where);
+  load_polled(current(), pointer, bytes, global_memory(pointer, mnemonic, where));
 }
 
 void begin_atomic(uint32_t* counter, const char* mnemonic, Where where) {
@@ -106,7 +126,7 @@ void begin_atomic(uint32_t* counter, const char* mnemonic, Where where) {
 
 void end_atomic(uint32_t* counter, bool changed, uint32_t before, const char* mnemonic, Where where) {
   Thread& self = current();
-  if (!changed) return atomic_polled(self, counter, before, mnemonic, where);
+  if (!changed) return atomic_polled(self, counter, before, global_memory(counter, mnemonic, where));
   global_changed(self);
   maybe_yield(self);
 }

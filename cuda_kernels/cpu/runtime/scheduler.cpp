@@ -168,6 +168,7 @@ void suspend(Thread& self) {
 
 void wake(Thread& thread) {
   thread.waiting.mnemonic = nullptr;
+  thread.shared_loads = 0;
   thread.warp->runnable |= 1u << thread.lane;
 }
 

@@ -5,6 +5,7 @@
 
 #include <runtime/async.h>
 #include <runtime/cluster.h>
+#include <runtime/descriptor.h>
 #include <runtime/diagnosis.h>
 #include <runtime/memory.h>
 #include <runtime/numbers.h>
@@ -14,37 +15,8 @@ namespace cpu {
 namespace {
 
 constexpr const char* MNEMONIC = "wgmma_mma_async";
-constexpr int ROWS = 16, ROWS_OF_CORE = 8, CHUNK = 16;
+constexpr int ROWS = 16, CHUNK = 16;
 constexpr int MAX_K = 32, MAX_N = 256;
-
-struct Operand {
-  uint32_t address, leading, stride;
-  int swizzle;
-  bool is_mn_major;
-
-  Operand(uint64_t descriptor, bool mn_major)
-      : address((descriptor & 0x3fff) << 4),
-        leading((descriptor >> 16 & 0x3fff) << 4),
-        stride((descriptor >> 32 & 0x3fff) << 4),
-        swizzle((4 - static_cast<int>(descriptor >> 62)) % 4),
-        is_mn_major(mn_major) {}
-
-  // Where 16 bytes lie that begin at (row of m or n, byte of k), or when MN-major at (byte of m or n, row of k).
-  uint32_t chunk(uint32_t outer, uint32_t byte) const {
-    uint32_t at = address;
-    if (!is_mn_major) {
-      const uint32_t width = CHUNK << swizzle;
-      at += outer / ROWS_OF_CORE * stride + outer % ROWS_OF_CORE * width;
-      at += swizzle ? byte : byte / CHUNK * leading;
-    } else if (swizzle) {
-      const uint32_t width = CHUNK << swizzle;
-      at += byte / width * leading + byte % width + outer / ROWS_OF_CORE * stride + outer % ROWS_OF_CORE * width;
-    } else {
-      at += byte / CHUNK * stride + outer / ROWS_OF_CORE * leading + outer % ROWS_OF_CORE * CHUNK;
-    }
-    return swizzled(at, swizzle);
-  }
-};
 
 float value(const std::byte* bytes, int i, Format format) {
   if (format == Format::e4m3) return from_e4m3(static_cast<uint8_t>(bytes[i]));
@@ -62,7 +34,10 @@ void execute(Thread& self, const Wgmma& op) {
   const int bits = op.format == Format::e4m3 ? 8 : 16, k_extent = 256 / bits, per_chunk = CHUNK * 8 / bits;
   static thread_local float a[ROWS * MAX_K], b[MAX_K * MAX_N], c[ROWS * MAX_N];
   if (op.a_in_registers) {
-    for (int lane = 0; lane < LANES; ++lane)
+    for (int lane = 0; lane < LANES; ++lane) {
+      if (std::memcmp(op.a_places[lane], op.a_registers[lane].data(), sizeof op.a_registers[lane]))
+        report("wgmma_fragment_written", *self.warp->threads[lane], op.issue.mnemonic, op.issue.where,
+               "registers of A were written between issue and wait");
       for (int i = 0; i < 4; ++i) {
         std::byte bytes[4];
         std::memcpy(bytes, &op.a_registers[lane][i], 4);
@@ -70,6 +45,7 @@ void execute(Thread& self, const Wgmma& op) {
         const int row = lane / 4 + i % 2 * 8, k = lane % 4 * per_register + i / 2 * k_extent / 2;
         for (int j = 0; j < per_register; ++j) a[row * k_extent + k + j] = value(bytes, j, op.format);
       }
+    }
   } else {
     const Operand operand(op.a, false);
     for (int row = 0; row < ROWS; ++row)
@@ -128,6 +104,13 @@ void check_fenced(const WgmmaState& state, Thread& self, int lane, const void* r
            std::string(what) + " were written after the last wgmma_fence");
 }
 
+void check_pattern(Thread& self, const Operand& operand, const char* mnemonic, Where where) {
+  if (const uint32_t row = operand.first_row())
+    report("misaligned_access", self, mnemonic, where,
+           text("the operand at shared address 0x%x begins in row %u of its swizzle's pattern: expected row 0",
+                operand.address, row));
+}
+
 WgmmaState& state_of(Thread& self) { return self.cluster->async->wgmmas[self.cluster_warp]; }
 
 }  // namespace
@@ -142,6 +125,8 @@ void wgmma(float* d, uint64_t a, const uint32_t* a_registers, uint64_t b, bool a
     count_warp(warp, mnemonic, where);
     in_step(warp, mnemonic, where, {a, b, static_cast<uint64_t>(accumulate)});
     Thread& self = current();
+    if (!a_registers) check_pattern(self, Operand(a, false), mnemonic, where);
+    check_pattern(self, Operand(b, transpose_b), mnemonic, where);
     WgmmaState& state = state_of(self);
     std::shared_ptr<Accumulator> accumulator;
     for (auto& one : state.accumulators)
@@ -168,9 +153,10 @@ void wgmma(float* d, uint64_t a, const uint32_t* a_registers, uint64_t b, bool a
     }
     ++accumulator->in_flight;
     accumulator->where = where;
-    Wgmma op{accumulator, format, n, a_registers != nullptr, transpose_b, accumulate, {}, a, b, {}};
+    Wgmma op{accumulator, format, n, a_registers != nullptr, transpose_b, accumulate, {}, {}, a, b, {}};
     if (a_registers)
       for (int lane = 0; lane < LANES; ++lane) {
+        op.a_places[lane] = lanes[lane]->a;
         std::copy_n(lanes[lane]->a, 4, op.a_registers[lane].begin());
         check_fenced(state, self, lane, lanes[lane]->a, sizeof op.a_registers[lane], "registers of A", mnemonic, where);
       }

@@ -30,8 +30,9 @@ struct Wgmma {
   Format format;
   int n;
   bool a_in_registers, transpose_b, accumulate;
-  std::array<std::array<uint32_t, 4>, LANES> a_registers;
-  uint64_t a, b;  // descriptors
+  std::array<const uint32_t*, LANES> a_places;
+  std::array<std::array<uint32_t, 4>, LANES> a_registers;  // what they held at issue
+  uint64_t a, b;                                           // descriptors
   Issue issue;
 };
 
