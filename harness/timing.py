@@ -149,8 +149,8 @@ def time_group(
 
     Every call is in every round until the last one is known: what is left out of a round would not have met the others.
     A median needs `min_samples`, or FEWEST where a round takes longer than SLOW_ROUND. `max_seconds` caps the whole
-    group (preloading apart), but a burst group may always take twice as long as its fewest rounds do, rests included;
-    what is still above `limit` by then is `not_converged`.
+    group (preloading apart), but FEWEST samples are always taken, and a burst group may take twice as long as those
+    do, rests included; what is still above `limit` by then is `not_converged`.
     `mode`: "burst" keeps the card cool, with a rest after each LONGEST_LOAD and each round of all calls; "sustained"
     first runs each call alone for `preload_seconds`, then samples it at the clock that this leaves. `queue`: launches
     queued ahead of the GPU at once (default: all calls; 1 tells for certain which call broke the device). `source`:
@@ -194,8 +194,10 @@ def time_group(
                 begin = stopwatch.now()
                 while stopwatch.now() - begin < preload_seconds:
                     stopwatch.measure([(name, calls[name]) for name in batch], notify)
-                begin = stopwatch.now()
-                while not settled(label) and stopwatch.now() - begin < max_seconds / len(calls):
+                begin, samples = stopwatch.now(), timings[label].samples_ms
+                while len(samples) < fewest or (
+                    not settled(label) and stopwatch.now() - begin < max_seconds / len(calls)
+                ):
                     _sample(timings, calls, batch, stopwatch, notify)
                 timings[label].clocks = sampler.summary(begin, stopwatch.now())
     for label, timing in timings.items():

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ import pytest
 from harness import environment, results, runner, tables, techniques, tiles, worker
 from harness.problem import Experiment, Problem, Tile
 from harness.techniques import Technique
+from harness.variants import Case
 from harness.worker import Deadlines, Worker
 
 PROBLEM = Problem(1, 2, 1, 64, 64, 64, "fp16", True)
@@ -112,6 +114,11 @@ def test_each_fault_has_its_own_status(gated: dict[str, dict], name: str) -> Non
     assert (row["problem"], row["tile"], row["on"]) == (PROBLEM.to_dict(), TILE.to_dict(), "cpu")
 
 
+def test_every_status_that_a_row_may_have_is_met_here() -> None:
+    elsewhere = {"implausible", "not_converged", "interrupted"}  # of the timer and of the user: tests of their own
+    assert {status for status, _ in GATE.values()} | elsewhere == set(results.STATUSES)
+
+
 def test_rows_tell_what_happened(gated: dict[str, dict]) -> None:
     assert gated["segfaults"]["reason"].endswith("SIGSEGV")
     assert "test" not in gated["segfaults"]["details"]["log"].split("Fatal")[0]
@@ -135,7 +142,12 @@ def test_a_re_exported_program_is_measured_once(gated: dict[str, dict]) -> None:
 @pytest.fixture(scope="module")
 def timed(fakes: None, tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
     path = tmp_path_factory.mktemp("time") / "time.jsonl"
-    return run(path, experiment(*TIMED, peers=("sdpa_flash",)), modes=("burst",))
+    return run(path, experiment("zeros", *TIMED, peers=("sdpa_flash",)), modes=("burst",))
+
+
+def test_what_fails_at_the_gate_is_not_timed(timed: list[dict]) -> None:
+    rows = [(row["kind"], row["status"]) for row in timed if row.get("technique") == "zeros"]
+    assert rows == [("gate", "wrong")]
 
 
 def test_a_failure_while_timing_costs_only_the_guilty(timed: list[dict]) -> None:
@@ -193,6 +205,28 @@ def test_a_group_has_an_anchor_and_an_a_a_pair(timed: list[dict]) -> None:
     again = rows["right"]["details"]["again"]
     assert again["of"] == label
     assert (again["limit"], again["flagged"]) == (QUICK["limit"], False)
+
+
+def test_each_mode_has_groups_and_rows_of_its_own(tmp_path: Path) -> None:
+    what = experiment("right", peers=("sdpa_flash",), modes=("burst", "sustained"))
+    rows = run(tmp_path / "run.jsonl", what, modes=what.modes, timing={**QUICK, "preload_seconds": 0.1})
+    timings = [row for row in rows if row["kind"] == "timing"]
+    names = [(row["mode"], row.get("technique"), row["status"]) for row in timings]
+    assert names == [(mode, name, "passed") for mode in what.modes for name in (None, "right")]
+    assert len({row["group"] for row in timings}) == 2
+
+
+@pytest.mark.parametrize(("slower", "status"), [(1.5, "passed"), (0.96, "passed"), (0.94, "implausible")])
+def test_a_time_that_no_gpu_can_reach_is_implausible(slower: float, status: str) -> None:
+    peaks = {"tensor_tflops": 1000.0, "fp32_tflops": 50.0, "bytes_per_s": 5e12}
+    session = SimpleNamespace(loader=None, on="gpu", peaks=peaks)
+    timed = runner._Run(session, [], "timing", ("burst",), {}, worker.Extra(), {})
+    case = Case("fakes", "right", "cuda", Problem.square(4, 16, 4096, 128), TILE)
+    timed.gated[case] = {"mma": "mma_sync"}
+    sample = case.problem.flops / 1e12 * slower
+    answer = {name: {"samples_ms": [sample], "status": "passed", "launch_hidden": True} for name in ("a", "a again")}
+    ((_, fields),) = timed.timing_fields({"a": case}, answer, runner._again(answer, 0.005, None))
+    assert (fields["status"], fields.get("check")) == (status, "roofline" if status == "implausible" else None)
 
 
 @pytest.mark.parametrize(("attempts", "status"), [(1, "passed"), (2, "not_converged")])
@@ -300,8 +334,9 @@ with t.registered():
     return [row for row in results.read(path) if row["kind"] == "gate"]
 
 
-def test_one_signal_finishes_the_case_in_progress(tmp_path: Path) -> None:
-    rows = interrupted_run(tmp_path / "run.jsonl", "slow", signal.SIGTERM)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_finishes_the_case_in_progress(tmp_path: Path, number: signal.Signals) -> None:
+    rows = interrupted_run(tmp_path / "run.jsonl", "slow", number)
     assert [(row["technique"], row["status"]) for row in rows] == [("slow", "passed")]
 
 

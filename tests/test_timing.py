@@ -147,16 +147,27 @@ def test_burst_waits_until_the_power_is_low() -> None:
     assert stopwatch.slept == pytest.approx(21 * timing.LONGEST_REST, rel=0.02), "never low: it goes on"
 
 
-def test_sustained_preloads_each_call_alone() -> None:
+def test_sustained_preloads_each_call_alone_for_two_seconds() -> None:
     stopwatch = Simulated(noise=0.01)
-    timings = timing.time_group(CALLS, stopwatch=stopwatch, mode="sustained", preload_seconds=0.5)
+    timings = timing.time_group(CALLS, stopwatch=stopwatch, mode="sustained")
+    assert {result.status for result in timings.values()} == {"passed"}
     assert stopwatch.slept == 0
     batches = stopwatch.batches[1:]
     assert all(len(set(batch)) == 1 for batch in batches)
     changes = [before[0] != after[0] for before, after in pairwise(batches)]
     assert sum(changes) == len(CALLS) - 1
     launched = Counter(label for batch in batches for label in batch)
-    assert launched["b 2.0"] - len(timings["b 2.0"].samples_ms) >= 0.5 / 0.002 * 0.9
+    for label, result in timings.items():
+        milliseconds = float(label.split()[1])
+        unkept = (launched[label] - len(result.samples_ms)) * milliseconds / 1e3
+        assert unkept == pytest.approx(2.0, abs=0.1)
+
+
+def test_sustained_takes_its_fewest_samples_of_a_long_kernel_too() -> None:
+    calls = {"a 400.0": nothing, **CALLS}
+    timings = timing.time_group(calls, stopwatch=Simulated(0.001), mode="sustained", max_seconds=4)
+    assert len(timings["a 400.0"].samples_ms) >= timing.FEWEST
+    assert {result.status for result in timings.values()} == {"passed"}
 
 
 def test_each_launch_is_announced_and_may_be_the_only_one_in_flight() -> None:

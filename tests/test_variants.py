@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness import inputs
 from harness.problem import Problem, Tile
-from harness.variants import Case, Unsupported, cuda
+from harness.variants import Case, CpuCudaVariant, PeerVariant, Unsupported, Variant, cuda, triton
 
 
 @pytest.mark.parametrize(("available", "fits"), [(166_912, True), (131_072, True), (101_376, False)])
@@ -30,3 +31,19 @@ def test_a_tile_that_this_gpu_has_no_shared_memory_for_is_declined(
     else:
         with pytest.raises(Unsupported, match="needs 131072 bytes of shared memory, a block on this GPU has 101376"):
             cuda.CudaVariant(case)
+
+
+@pytest.mark.parametrize("cls", [cuda.CudaVariant, CpuCudaVariant, triton.TritonVariant, PeerVariant])
+def test_bad_tensors_are_refused_before_any_language_sees_them(cls: type[Variant]) -> None:
+    problem = Problem.square(1, 2, 128, 64)
+    variant = cls.__new__(cls)  # nothing is built, and nothing needs to be
+    Variant.__init__(variant, Case("test", "xor_swizzle", "cuda", problem, Tile(64, 64)))
+    qkv, out = inputs.make(problem, "normal", 0, "cpu"), inputs.make_outputs(problem, "cpu")
+    tensors = {"q": qkv.q, "k": qkv.k, "v": qkv.v, "o": out.o, "lse": out.lse}
+    for wrong, error in (
+        ({"scale": float("nan")}, r"scale: got nan, expected finite and positive"),
+        ({"o": qkv.q}, r"o: got memory that overlaps q"),
+        ({"causal": True}, r"problem: got tensors of .*True\), expected .*False\) as compiled for"),
+    ):
+        with pytest.raises(ValueError, match=error):
+            variant.launch(**{**tensors, "scale": problem.scale, "causal": False, **wrong})
