@@ -218,7 +218,8 @@ def _quoted_cell(
     """Our best, from the newest final group where there is one, over a number that has no samples."""
     newest = results.newest(row for row in rows if slug(row) == shape.problem.slug)
     finals = [row for row in newest if row["backend"] == promise.ours and is_final(row) and counts(row, hashes)]
-    ours, why = _best(promise.ours, finals or newest, hashes)
+    chosen = max(finals, key=lambda row: row["time"], default=None)
+    ours, why = (chosen, None) if chosen else _best(promise.ours, newest, hashes)
     if ours is None or shape.own_code is None:
         return {"problem": shape.problem.slug, "reason": why}
     return {

@@ -450,7 +450,7 @@ TECHNIQUES = (
     Technique(
         "setmaxnreg_consumers",
         "tma",
-        "a producer warpgroup gives its registers to eight consumer warps, 32 query rows each",
+        "a producer warpgroup gives its registers to eight consumer warps",
         builds_on=("two_ctas_per_sm", "warp_specialized"),
         tile={64: Tile(256, 64, 3, 8), 128: Tile(256, 64, 3, 8), 256: Tile(128, 32, 2, 8)},
         grid={"cuda": (*(Tile(256, n, 2, 8) for n in (64, 96, 128)), *(Tile(256, n, 3, 8) for n in (48, 64, 96)))},

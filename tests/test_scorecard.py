@@ -174,6 +174,17 @@ def test_the_articles_own_code_is_quoted_and_says_so() -> None:
     assert quoted["value"] == pytest.approx(cell["value"])
 
 
+def test_the_newest_final_stands_against_the_articles_own_code_and_not_the_luckiest() -> None:
+    rows = synthetic_articles.rows("seed_raw_ptx")
+    mine = [row for row in rows if row["kind"] == "timing" and row["backend"] == "cuda"]
+    for row, speed, time in ((mine[0], 4, "2030-01-01T00:00:00Z"), (mine[-1], 1, "2030-01-02T00:00:00Z")):
+        samples = [sample / speed for sample in row["samples_ms"]]
+        rows.append(row | {"samples_ms": samples, "group": time, "time": time, "details": {"final": True}})
+    (cell,) = entries(rows)["seed_raw_ptx_over_article"]["cells"]
+    assert mine[-1]["technique"] in cell["ours_is"]
+    assert mine[0]["technique"] != mine[-1]["technique"]
+
+
 def test_an_article_is_scored_on_the_shapes_that_its_code_was_run_on_and_on_that_gpu_alone() -> None:
     rows = synthetic_articles.rows("seed_rtx5080")
     (cell,) = entries(rows)["seed_rtx5080_over_article"]["cells"]
