@@ -23,6 +23,10 @@ SELECTED = ("-k", "xor_swizzle and cuda and d128 and full")
 def run(tmp_path: Path, rows: list[dict[str, Any]], *options: str) -> subprocess.CompletedProcess[str]:
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return replay(file, *options)
+
+
+def replay(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "tests/regression", "-p", "no:cacheprovider", *options],
         cwd=CHECKOUT,
@@ -74,6 +78,12 @@ def test_a_hole_is_skipped_with_its_reason(tmp_path: Path) -> None:
     done = run(tmp_path, synthetic.rows(), "-rs", "-k", "large_tile and cuda and d128 and causal")
     assert done.returncode == 0, done.stdout
     assert "crashed: worker died with signal 11" in done.stdout
+
+
+def test_rows_that_are_not_there_are_bad_usage(tmp_path: Path) -> None:
+    done = replay(tmp_path / "no.jsonl", *SELECTED)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout
+    assert f"REGRESSION_ROWS: got {tmp_path / 'no.jsonl'}, expected a file or folder of rows" in done.stderr + done.stdout
 
 
 def test_without_pytest_benchmark_nothing_is_collected(tmp_path: Path) -> None:

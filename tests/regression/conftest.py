@@ -30,8 +30,10 @@ def pytest_ignore_collect(config: pytest.Config) -> bool | None:
 
 def replayed() -> Path | None:
     """Where rows are replayed from, None where they are measured."""
-    if "REGRESSION_ROWS" in os.environ:
-        return Path(os.environ["REGRESSION_ROWS"])
+    if given := os.environ.get("REGRESSION_ROWS"):
+        if not Path(given).exists():  # every case would be skipped, and the suite pass
+            pytest.exit(f"REGRESSION_ROWS: got {given}, expected a file or folder of rows", pytest.ExitCode.USAGE_ERROR)
+        return Path(given)
     return CHECKOUT / "reports" / "recorded" if why_no_gpu() else None
 
 
