@@ -83,7 +83,9 @@ def test_a_hole_is_skipped_with_its_reason(tmp_path: Path) -> None:
 def test_rows_that_are_not_there_are_bad_usage(tmp_path: Path) -> None:
     done = replay(tmp_path / "no.jsonl", *SELECTED)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout
-    assert f"REGRESSION_ROWS: got {tmp_path / 'no.jsonl'}, expected a file or folder of rows" in done.stderr + done.stdout
+    assert (
+        f"REGRESSION_ROWS: got {tmp_path / 'no.jsonl'}, expected a file or folder of rows" in done.stderr + done.stdout
+    )
 
 
 def test_without_pytest_benchmark_nothing_is_collected(tmp_path: Path) -> None:
