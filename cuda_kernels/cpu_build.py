@@ -60,7 +60,10 @@ def build(
 
 @functools.cache
 def compiler() -> str:
-    """$CXX, g++ or clang++. Raises ToolchainError when there is none, and where the runtime's fibers do not run."""
+    """$CXX, g++ or clang++.
+
+    Raises ToolchainError when there is none or clang is too old, and where the runtime's fibers do not run.
+    """
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
         raise ToolchainError(
             f"CPU: got {platform.system()} {platform.machine()}, expected Linux on x86_64 or aarch64, whose stacks the "
@@ -68,8 +71,14 @@ def compiler() -> str:
         )
     for name in (os.environ.get("CXX"), "g++", "clang++"):
         if name and (found := shutil.which(name)):
+            clang = re.search(r"clang version (\d+)", _said([found, "--version"]))
+            if clang and int(clang[1]) < 16:
+                raise ToolchainError(
+                    f"C++ compiler: got {found}, clang++ {clang[1]}, expected clang++ 16, as older ones tell the line of "
+                    "a wrapper and not the kernel's, or g++ 11; install it: apt install g++"
+                )
             return found
-    raise ToolchainError("C++ compiler: got none, expected g++ 11 or clang++ 15 on PATH; install it: apt install g++")
+    raise ToolchainError("C++ compiler: got none, expected g++ 11 or clang++ 16 on PATH; install it: apt install g++")
 
 
 @functools.cache

@@ -148,3 +148,15 @@ def test_another_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     with pytest.raises(ToolchainError, match="got Linux riscv64, expected Linux on x86_64 or aarch64"):
         cpu_build.compiler.__wrapped__()
+
+
+def test_a_clang_that_loses_the_kernels_lines_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in (15, 16):
+        clang = tmp_path / f"clang++-{version}"
+        clang.write_text(f"#!/bin/sh\necho Debian clang version {version}.0.6\n")
+        clang.chmod(0o755)
+    monkeypatch.setenv("CXX", str(clang))
+    assert cpu_build.compiler.__wrapped__() == str(clang)
+    monkeypatch.setenv("CXX", str(tmp_path / "clang++-15"))
+    with pytest.raises(ToolchainError, match="clang[+][+] 15, expected clang[+][+] 16"):
+        cpu_build.compiler.__wrapped__()
