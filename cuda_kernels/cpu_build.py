@@ -74,8 +74,8 @@ def compiler() -> str:
             clang = re.search(r"clang version (\d+)", _said([found, "--version"]))
             if clang and int(clang[1]) < 16:
                 raise ToolchainError(
-                    f"C++ compiler: got {found}, clang++ {clang[1]}, expected clang++ 16, as older ones tell the line of "
-                    "a wrapper and not the kernel's, or g++ 11; install it: apt install g++"
+                    f"C++ compiler: got {found}, clang++ {clang[1]}, which tells the line of a wrapper, not the kernel's; "
+                    "expected clang++ 16 or g++ 11; install it: apt install g++"
                 )
             return found
     raise ToolchainError("C++ compiler: got none, expected g++ 11 or clang++ 16 on PATH; install it: apt install g++")
