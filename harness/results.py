@@ -91,7 +91,8 @@ def check(row: Mapping[str, Any]) -> None:
 
 
 class Writer:
-    """Appends rows to a JSON-lines file; each row is on disk before `write` returns.
+    """Appends rows to a JSON-lines file; each row is on disk before `write` returns. A torn last line, which a killed
+    run left, is cut off first: the next row would be a part of it.
 
     Raises ValueError on a row that is not of this format, NaN included.
     """
@@ -99,6 +100,8 @@ class Writer:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def write(self, row: Mapping[str, Any]) -> dict[str, Any]:

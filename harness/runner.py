@@ -80,8 +80,8 @@ def run(
     numerics.gate, `extra` to the worker's gate, `timing` are options of timing.time_group. Raises SystemExit after
     Ctrl-C (130) or SIGTERM (143): the first finishes the case in progress, the second marks it interrupted.
     """
-    earlier = results.read(path) if resume and path.exists() else []
     with results.Writer(path) as writer, Interrupts() as interrupts, Progress() as progress:
+        earlier = results.read(path) if resume else []
         session = Session(
             experiment.name,
             on,

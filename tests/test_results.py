@@ -51,6 +51,9 @@ def test_a_torn_last_line_is_dropped_and_any_other_is_an_error(path: Path) -> No
     whole = path.read_text()
     path.write_text(whole[:-20])
     assert len(results.read(path)) == 1
+    with results.Writer(path) as writer:
+        writer.write(GATE)
+    assert len(results.read(path)) == 2
     path.write_text("{torn\n" + whole)
     with pytest.raises(ValueError, match=r"run\.jsonl:1: not JSON"):
         results.read(path)
