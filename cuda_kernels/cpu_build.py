@@ -74,7 +74,7 @@ def compiler() -> str:
             clang = re.search(r"clang version (\d+)", _said([found, "--version"]))
             if clang and int(clang[1]) < 16:
                 raise ToolchainError(
-                    f"C++ compiler: got {found}, clang++ {clang[1]}, which tells the line of a wrapper, not the kernel's; "
+                    f"C++ compiler: got {found}, clang++ {clang[1]}, which tells a wrapper's line, not the kernel's; "
                     "expected clang++ 16 or g++ 11; install it: apt install g++"
                 )
             return found

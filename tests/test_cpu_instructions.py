@@ -485,6 +485,10 @@ def test_deadlock_says_who_waits() -> None:
     assert "4 of 4 arrivals" in said
 
 
+def test_a_store_left_in_flight_names_its_source() -> None:
+    assert re.search(r"^copy_in_flight: .* 4096 bytes at shared address 0x\w+", ring(bug="MISSING_COMMIT")[0], re.M)
+
+
 def test_missing_fence_names_both_accesses() -> None:
     """That of the reader, and the copy's that overwrites what was read."""
     said = ring(bug="MISSING_READ_FENCE")[0]

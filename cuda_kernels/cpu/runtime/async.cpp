@@ -131,7 +131,9 @@ void async_after_return(Thread& self) {
   for (const BulkLoad& load : async.loads)
     if (load.block == self.block)
       report("copy_in_flight", self, load.mnemonic, load.where,
-             "the block returned while this load may still write its shared memory: nobody waited for it");
+             text("the block returned while this load may still write %u bytes at shared address 0x%x: nobody waited "
+                  "for it",
+                  load.plan.bytes, load.plan.address));
 }
 
 }  // namespace cpu

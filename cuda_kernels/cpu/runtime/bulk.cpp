@@ -216,7 +216,9 @@ void bulk_after_return(Thread& self) {
   write_what_was_read(self, stores);
   if (const BulkStore* store = stores.oldest())
     report("copy_in_flight", self, store->issue.mnemonic, store->issue.where,
-           "the thread returned while its store may still read shared memory: no commit or no wait has covered it");
+           text("the thread returned while its store may still read %u bytes at shared address 0x%x: no commit or no "
+                "wait has covered it",
+                store->plan.bytes, store->plan.address));
 }
 
 }  // namespace cpu
