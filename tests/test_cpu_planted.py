@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cuda_kernels import cpu_build
-from harness import planted, reference
+from harness import planted, reference, techniques
 from harness.problem import Problem
 from tests.cpu_run import Run, copied, run
 
@@ -58,3 +58,9 @@ def test_planted_bug_is_named(patch: Path, tmp_path: Path) -> None:
         assert applied.returncode == 0, f"{patch.name} does not apply, renew it:\n{applied.stderr}"
     assert names_unpatched(technique) == set()
     assert diagnosis in names(technique, root, until=diagnosis)
+
+
+def test_half_of_the_bugs_are_on_the_later_ladders() -> None:
+    ladders = [techniques.get(bug.technique).ladder for bug in planted.bugs()]
+    assert len(ladders) >= 20
+    assert 2 * ladders.count("ampere") <= len(ladders)
