@@ -153,6 +153,19 @@ def test_a_head_dim_that_a_technique_has_not_is_declined_and_says_so(
     assert "by xor_swizzle cuda" in printed
 
 
+@pytest.mark.parametrize("options", [("--mode", "burst"), ("--max-seconds", "1"), ("--ptxas", "shared")])
+def test_run_refuses_options_of_timing_where_nothing_is_timed(options: tuple[str, str]) -> None:
+    code, printed = invoke("run", "correctness", "--on", "cpu", *options)
+    assert code == 2
+    assert f"{options[0]}: got it with --on cpu" in printed
+
+
+def test_a_series_that_a_cpu_cannot_check_is_refused() -> None:
+    code, printed = invoke("check", "scalar", "--on", "cpu", "--backend", "triton_native")
+    assert code == 2
+    assert "--backend: got 'triton_native', did you mean triton?" in printed
+
+
 def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {}
 

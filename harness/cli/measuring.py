@@ -27,6 +27,7 @@ from harness.cli.options import (
     load_experiment,
     missing,
     part,
+    refuse,
     require_gpu,
     require_known,
     where,
@@ -63,7 +64,7 @@ def check(
     from harness.worker import Extra
 
     place = where(on)
-    wanted = chosen_backends(backends, techniques.TWINS)
+    wanted = chosen_backends(backends, load_experiment("correctness", place).backends)
     if (seeds or sanitize) and place == "gpu":
         raise typer.BadParameter("--scheduler-seed, --sanitize: got a GPU, which obeys neither; add --on cpu")
     if sanitize or save_outputs or against:
@@ -158,6 +159,9 @@ def run(
         require_gpu()
     place = where(on or On.gpu)
     require_known("--mode", mode or (), timing.MODES)
+    if place == "cpu":
+        timed = {"--mode": mode, "--max-seconds": max_seconds, "--ptxas": ptxas is Ptxas.shared}
+        refuse("--on cpu", "there nothing is timed, nor assembled", timed)
     wanted = replace(wanted, problems=part(wanted.problems, shard), backends=chosen_backends(backends, wanted.backends))
     if ptxas is Ptxas.shared:
         wanted = assembled_by_nvcc(wanted)
