@@ -175,6 +175,7 @@ def test_wgmma(type_name: str, columns: int, swizzle: str, transpose: int, rs: i
         ("EARLY_SCALE", "wgmma_accumulator_written"),
         ("OTHER_DESCRIPTOR", "divergence"),
         ("OTHER_SCALE", "divergence"),
+        ("EARLY_RELEASE", "copy_in_flight"),
         ("UNORDERED_LANES", "race"),
         ("HIDDEN_READ", "missing_proxy_fence"),
     ],
@@ -506,6 +507,19 @@ def test_missing_fence_names_both_accesses() -> None:
 def test_a_tensor_map_that_the_driver_refuses() -> None:
     given, out = torch.zeros(64, 33)[:, 1:], torch.zeros(64, 32)
     assert names(launch("tma_ring", [(given, "in"), (out, "out")], [64])) == ["bad_tensor_map"]
+
+
+def test_tensor_maps_stay_in_the_parameters() -> None:
+    """On a GPU a copy of one on the stack is an illegal instruction; a CPU cannot tell."""
+    users = [
+        source
+        for path in [*build.HERE.glob("*/*.cu"), *KERNELS.glob("*.cu")]
+        if "cp_async_bulk_tensor_" in (source := path.read_text())
+    ]
+    kernels = [line for source in users for line in source.splitlines() if line.startswith("KERNEL(")]
+    assert len(kernels) >= len(users) > 10
+    assert [line for line in kernels if "GRID_CONSTANT" not in line] == []
+    assert not any(re.search(r"\bTensorMap \w+( =|\{|\()", source) for source in users)
 
 
 def test_every_wrapper_is_executed_somewhere() -> None:

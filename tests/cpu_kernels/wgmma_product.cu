@@ -97,8 +97,14 @@ KERNEL(THREADS, 1) wgmma_product(const GRID_CONSTANT Params params) {
   if (BUG == EARLY_SHUFFLE) st_global(params.d, shfl_bfly(d_regs[0], 1) > 0.f ? 1.f : 0.f);
   if (BUG == EARLY_STORE) st_global(params.d, d_regs[0]);
   if (BUG == EARLY_STAGING) st_shared(spare + tid_x() * 8, make_float2(0.f, d_regs[1]));
+  if (BUG == EARLY_RELEASE && tid_x() == 0) {
+    mbarrier_arrive_expect_tx(full, N * K * BYTES);
+    load(b_smem, params.b, N, K, full);
+  }
   if (BUG == UNORDERED_LANES) st_shared(spare + tid_x() * 8, tid_x());
   wgmma_wait_group<0>();
+  while (BUG == EARLY_RELEASE && !mbarrier_try_wait_parity(full, 1)) {
+  }
   if (BUG == UNORDERED_LANES) d_regs[0] += ld_shared<int>(spare + (tid_x() ^ 1) * 8);
   if (BUG == HIDDEN_READ) {
     bar_sync();
