@@ -70,8 +70,8 @@ DEVICE void cp_async_bulk_tensor_load_multicast(uint32_t shared, const TensorMap
         : "memory");
 }
 
-// The other way; elements beyond the tensor's end are not written. No coordinate may be negative, unlike a load's: the
-// kernel would end with an illegal instruction. The source may be reused after the wait on its group.
+// The other way; elements beyond the tensor's end are not written. No coordinate may be negative, unlike a load's, says
+// the CUDA programming guide. The source may be reused after the wait on its group.
 template <int RANK>
 DEVICE void cp_async_bulk_tensor_store(const TensorMap& map, const int (&at)[RANK], uint32_t shared) {
   if constexpr (RANK == 2)
