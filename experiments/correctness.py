@@ -37,6 +37,8 @@ WITHOUT_GPU = Experiment(
 )
 
 if __name__ == "__main__":
+    import sys
+
     from harness.cli import main
 
-    main(["check"])
+    main(["check", *sys.argv[1:]])

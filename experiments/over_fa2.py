@@ -22,6 +22,8 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
+    import sys
+
     from harness.cli import main
 
-    main(["run", EXPERIMENT.name])
+    main(["run", EXPERIMENT.name, *sys.argv[1:]])

@@ -81,6 +81,8 @@ EXPERIMENT = ARTICLE.experiment(
 )
 
 if __name__ == "__main__":
+    import sys
+
     from harness.cli import main
 
-    main(["run", EXPERIMENT.name])
+    main(["run", EXPERIMENT.name, *sys.argv[1:]])

@@ -393,9 +393,17 @@ def test_an_experiment_opens_with_its_question(name: str) -> None:
     assert 'if __name__ == "__main__":' in source
 
 
-def test_an_experiment_is_a_script_too() -> None:
+@pytest.mark.parametrize(
+    ("script", "options", "said"),
+    [
+        ("ladder", [], "this command needs a GPU"),
+        ("ladder", ["--on", "cpu", "--mode", "slow"], "--mode: got 'slow'"),
+        ("correctness", ["--backend", "slow"], "--backend: got 'slow'"),
+    ],
+)
+def test_an_experiment_is_a_script_too(script: str, options: list[str], said: str) -> None:
     done = subprocess.run(
-        [sys.executable, "experiments/ladder.py"],
+        [sys.executable, f"experiments/{script}.py", *options],
         cwd=CHECKOUT,
         env={**os.environ, "PYTHONPATH": str(CHECKOUT), "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
@@ -403,4 +411,4 @@ def test_an_experiment_is_a_script_too() -> None:
         timeout=60,
     )
     assert done.returncode == 2
-    assert "this command needs a GPU" in done.stderr
+    assert said in done.stderr
