@@ -397,7 +397,7 @@ def test_an_experiment_opens_with_its_question(name: str) -> None:
     ("script", "options", "said"),
     [
         ("ladder", [], "this command needs a GPU"),
-        ("ladder", ["--on", "cpu", "--mode", "slow"], "--mode: got 'slow'"),
+        ("ladder", ["--on", "cpu"], "--on: got cpu"),
         ("correctness", ["--backend", "slow"], "--backend: got 'slow'"),
     ],
 )
