@@ -229,7 +229,7 @@ def inspect(case: variants.Case, arch: str, ptxas: str = "bundled") -> dict[str,
         variants.require_environment(case)
         if ptxas == "shared":
             os.environ.update(shared_assembler())
-        compiled = variants.triton_specialization(case, arch).compile()
+        compiled = variants.compile_triton(case, arch)
         code, compiler = read_triton(compiled), triton_compiler(compiled)
     return {"code": code, "compiler": compiler, "mma": mma_class(code["census"])}
 

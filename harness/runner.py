@@ -167,9 +167,17 @@ class _Run:
         """Whether an earlier run has gated this case (with `tuning`: has its only row)."""
         if self.kind == "tune":
             return any(self.session.earlier(case, "tune", mode) for mode in (None, *self.modes))
-        if earlier := self.session.earlier(case, "gate"):
-            self.gated[case] = earlier
-        return earlier is not None
+        earlier = self.session.earlier(case, "gate")
+        if earlier is None or (earlier["status"] == "passed" and not self.covers(earlier)):
+            return False
+        self.gated[case] = earlier
+        return True
+
+    def covers(self, gate: Row) -> bool:
+        """Whether a passed gate saw all that this run's gates see: an experiment may have been told more since."""
+        seen = {name.partition(",")[0] for name in gate["numerics"]}
+        asked = self.gate_options["distributions"]
+        return seen >= set(asked) and len(gate["numerics"]) >= len(asked) * len(self.gate_options["seeds"])
 
     def declines(self, case: Case) -> str | None:
         """Why this case is not even tried."""
@@ -208,7 +216,10 @@ class _Run:
         """Writes the gate row. When tuning there is one row per cell: this one only if the cell will not be timed."""
         kind = "gate" if self.kind == "timing" else self.kind
         if kind == "gate" or fields["status"] != "passed":
-            fields = self.session.earlier(case, kind) or self.session.write(case, {**fields, "kind": kind})
+            earlier = self.session.earlier(case, kind)
+            if earlier is None or earlier["status"] == "passed":  # else it was declined before
+                earlier = self.session.write(case, {**fields, "kind": kind})
+            fields = earlier
         self.gated[case] = fields
 
     def screen(self) -> None:

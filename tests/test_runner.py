@@ -271,6 +271,15 @@ def test_resume_skips_what_is_final_and_repeats_what_was_interrupted(gate_run: P
     assert [row["kind"] for row in run(path, what, modes=("burst",), resume=True)] == ["environment"]
 
 
+def test_a_resumed_run_gates_again_what_saw_fewer_distributions(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    run(path, experiment("right", "declines"), modes=())
+    more = experiment("right", "declines", distributions=("normal", "outliers"))
+    gate = run(path, more, modes=(), resume=True)[1]
+    assert (gate["technique"], gate["status"], set(gate["numerics"])) == ("right", "passed", {"normal", "outliers"})
+    assert [row["kind"] for row in run(path, more, modes=(), resume=True)] == ["environment"]
+
+
 def test_declined_cases_are_rows_too(tmp_path: Path) -> None:
     ragged = replace(PROBLEM, seq_q=63)
     what = replace(experiment("cp_async_pipeline", peers=("fa3",)), problems=(ragged,))

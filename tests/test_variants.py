@@ -47,3 +47,22 @@ def test_bad_tensors_are_refused_before_any_language_sees_them(cls: type[Variant
     ):
         with pytest.raises(ValueError, match=error):
             variant.launch(**{**tensors, "scale": problem.scale, "causal": False, **wrong})
+
+
+def test_a_kernel_that_triton_had_knows_what_compiling_it_took(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two techniques of one program share a compiled kernel: the second one is not compiled, and no listener hears."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    case = Case("test", "exp2_softmax", "triton_native", Problem.square(1, 1, 128, 64), Tile(64, 64))
+    variants = []
+    for _ in range(2):
+        variant = triton.TritonVariant(case, "gpu")
+        variant.compiled = triton.compile_triton(case, "sm_90a")
+        variant.code()
+        variants.append(variant)
+    assert variants[0].compile_s == variants[1].compile_s
+    assert variants[0].compile_s is not None
+    assert variants[0].compile_s > 0.1
+    for note in tmp_path.rglob("compile_s"):
+        note.unlink()
+    variants[1].code()
+    assert variants[1].compile_s is None

@@ -23,7 +23,7 @@ from harness.variants.libraries import LIBRARIES
 from harness.variants.loading import available, load
 from harness.variants.peers import PEERS, PeerVariant
 from harness.variants.prebuilding import prebuild
-from harness.variants.triton import triton_specialization
+from harness.variants.triton import compile_triton
 from harness.variants.variant import Variant
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "Variant",
     "available",
     "build_cuda",
+    "compile_triton",
     "constants",
     "cuda_compiler",
     "cuda_defines",
@@ -53,5 +54,4 @@ __all__ = [
     "same_program",
     "sanitizer_environment",
     "source_sha256",
-    "triton_specialization",
 ]

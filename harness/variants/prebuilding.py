@@ -8,7 +8,7 @@ from typing import Any
 from harness import processes, techniques
 from harness.variants.case import Case, environment_of
 from harness.variants.cuda import build_cuda, constants, gpu_arch
-from harness.variants.triton import note_compile_time, triton_specialization
+from harness.variants.triton import compile_triton
 
 
 def prebuild(
@@ -55,9 +55,6 @@ def _build_library(case: Case, arch: str) -> None:
 
 def _compile_program(case: Case, arch: str) -> None:
     """Leaves the Triton program in Triton's cache, where the launcher finds it."""
-    from triton import knobs
-
     from harness import machine_code
 
-    knobs.compilation.listener = note_compile_time
-    machine_code.read_triton(triton_specialization(case, arch).compile())
+    machine_code.read_triton(compile_triton(case, arch))

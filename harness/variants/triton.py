@@ -35,7 +35,7 @@ class TritonVariant(Variant):
         if self.on == "gpu" and self.compiled is None:
             from triton import knobs
 
-            knobs.compilation.listener = self._compiled
+            knobs.compilation.listener = note_compile_time
 
         def call() -> tuple[Tensor, Tensor]:
             self.compiled = launch(q, k, v, o, lse, scale=scale, causal=causal, tile=tile, workspace=workspace)
@@ -43,22 +43,23 @@ class TritonVariant(Variant):
 
         return call
 
-    def _compiled(self, **heard: Any) -> None:
-        """Triton calls this when it has compiled a kernel or found it in its cache."""
-        self.compile_s = note_compile_time(**heard)
-
     def code(self) -> dict[str, Any] | None:
         from harness import machine_code
 
         if self.compiled is None:
             return None
         self.compiler = machine_code.triton_compiler(self.compiled)
+        self.compile_s = compile_seconds(self.compiled)
         return machine_code.read_triton(self.compiled)
 
 
-def triton_specialization(case: Case, arch: str) -> Any:
-    """What the Triton twin of a case is compiled from, for an architecture that need not be here."""
-    return _twin(case).specialize(case.problem, None, case.tile, arch)
+def compile_triton(case: Case, arch: str) -> Any:
+    """The Triton twin of a case compiled for an architecture that need not be here: a triton.compiler.CompiledKernel,
+    which Triton's cache keeps and the launcher finds there."""
+    from triton import knobs
+
+    knobs.compilation.listener = note_compile_time
+    return _twin(case).specialize(case.problem, None, case.tile, arch).compile()
 
 
 def _twin(case: Case) -> Any:
@@ -67,10 +68,18 @@ def _twin(case: Case) -> Any:
     return importlib.import_module(f"triton_kernels.{techniques.get(case.technique).path.replace('/', '.')}")
 
 
-def note_compile_time(*, metadata_group: dict[str, str], times: Any, cache_hit: bool, **_: Any) -> float | None:
-    """Seconds that Triton needed for the kernel in `metadata_group` (file -> path in its cache), noted beside it when
-    it was compiled. None when the cache holds a kernel without our note."""
-    note = Path(next(iter(metadata_group.values()))).parent / "compile_s"
+def note_compile_time(*, metadata_group: dict[str, str], times: Any, cache_hit: bool, **_: Any) -> None:
+    """Triton calls this when it has compiled a kernel or found it in its cache. What compiling took is kept there."""
     if not cache_hit:
-        note.write_text(str(times.total / 1e6))
+        _note(metadata_group).write_text(str(times.total / 1e6))
+
+
+def compile_seconds(compiled: Any) -> float | None:
+    """Seconds that Triton needed for a triton.compiler.CompiledKernel, in whichever process. None when it was compiled
+    without `note_compile_time`."""
+    note = _note(compiled.metadata_group)
     return float(note.read_text()) if note.is_file() else None
+
+
+def _note(metadata_group: dict[str, str]) -> Path:
+    return Path(next(iter(metadata_group.values()))).parent / "compile_s"
