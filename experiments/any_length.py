@@ -13,8 +13,9 @@ from harness.techniques import TECHNIQUES
 LENGTHS = (
     *((length, length) for length in (1, 2, 63, 64, 65, 113, 127, 128, 129, 203, 257, 1023, 1025)),
     *((1, 1025), (1025, 1), (113, 203), (203, 113), (128, 257), (257, 128)),
+    *((255, 255), (256, 256)),
 )
-"""(seq_q, seq_kv)."""
+"""(seq_q, seq_kv). New ones go last: number formats and storage orders are dealt out by position."""
 TURNS = tuple(product(DTYPES, LAYOUTS))
 
 
