@@ -366,6 +366,16 @@ def test_ctrl_c_exits_with_130_at_once(tmp_path: Path) -> None:
     assert time.monotonic() - start < 5
 
 
+def test_an_import_that_catches_everything_does_not_catch_ctrl_c(tmp_path: Path) -> None:
+    (tmp_path / "greedy.py").write_text(
+        "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\nexcept BaseException:\n    pass\n"
+    )
+    program = "import signal; from harness import cli; signal.signal(signal.SIGINT, cli._interrupt); import greedy"
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{CHECKOUT}"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, timeout=60)
+    assert done.returncode == 130
+
+
 def test_inspection_covers_both_twins_and_says_why_a_cell_has_no_code() -> None:
     cells = inspection.cells(["scalar"], techniques.TWINS, [options.load_experiment("ladder").problems[0]])
     series = {(case.backend, arch) for case, arch in cells}

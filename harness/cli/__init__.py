@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 
 import typer
 
@@ -54,7 +56,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
     os.environ.setdefault("TRITON_CACHE_DIR", str(ROOT / "build" / "triton"))
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(ROOT / "build" / "inductor"))
+    signal.signal(signal.SIGINT, _interrupt)
     try:
         app(arguments)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _interrupt(_: int, frame: FrameType | None) -> None:
+    """Ctrl-C. Within an import it ends the process here: numpy and torch have places that catch every exception, so
+    that the command would go on, or end with an error that is none."""
+    while frame:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            os._exit(130)
+        frame = frame.f_back
+    raise KeyboardInterrupt
