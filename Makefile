@@ -9,10 +9,10 @@ report:  ## compile, check and inspect every kernel, time them if there is a GPU
 	@$(RUN) -m harness report
 
 test: lint  ## lint and run the tests that need no GPU
-	@$(RUN) -m pytest -m "not gpu and not full"
+	@$(RUN) -m pytest -m "not gpu and not full" --benchmark-quiet
 
 test-full: lint  ## every test: the full products, and the GPU tests where there is a GPU
-	@$(RUN) -m pytest
+	@$(RUN) -m pytest --benchmark-quiet
 
 lint:  ## ruff, mypy, clang-format
 	@$(RUN) -m harness.lint
