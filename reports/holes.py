@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from harness import scorecard
-from reports.dataset import Row, tile_slug, why
+from harness import scorecard, sources
+from reports.dataset import Dataset, Row, tile_slug, why
 
 
 @dataclass
@@ -36,3 +37,15 @@ def group_holes(rows: Iterable[Row]) -> list[Hole]:
         cell = (row["backend"], row.get("technique") or "", " ".join(filter(None, where)))
         found.setdefault(what, Hole(*what, [])).cells.append(cell)
     return list(found.values())
+
+
+def unmeasured(data: Dataset, name: str) -> list[str]:
+    """The problems of an experiment on which no kernel of this checkout has a row; none for a run on a CPU, where the
+    problems are others."""
+    rows = [row for row in data.newest if row.get("experiment") == name]
+    name = name.removesuffix(scorecard.SHARED_PTXAS)
+    if not any(row["on"] == "gpu" for row in rows) or not (sources.ROOT / "experiments" / f"{name}.py").is_file():
+        return []
+    asked = importlib.import_module(f"experiments.{name}").EXPERIMENT.problems
+    met = {scorecard.slug(row) for row in rows if row.get("technique") and scorecard.is_current(row, data.hashes)}
+    return [problem.slug for problem in asked if problem.slug not in met]

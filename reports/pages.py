@@ -13,7 +13,7 @@ from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS, Ladder, Technique
 from reports import counters, evidence, figures, machines, resources
 from reports.dataset import Dataset, Point, Row, quartiles
-from reports.holes import group_holes
+from reports.holes import group_holes, unmeasured
 from reports.questions import question
 from reports.scores import earlier, scored
 from reports.verdict import lead, verdict
@@ -144,6 +144,7 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "groups": by_problem,
         "total": len(rows),
         "holes": group_holes(data.holes(name)),
+        "unmeasured": unmeasured(data, name),
         "earlier": [(backend, rung) for backend in TWINS for rung in earlier(data, name, backend)],
         "pairs": data.pairs(name),
         "machines": machines.machines(data.environments_of(rows)),

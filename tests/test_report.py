@@ -15,10 +15,12 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from cuda_kernels.cpu_library import ncu_metrics, totals
+from experiments import ladder
 from harness import articles, techniques
 from harness.problem import Problem, Tile
+from harness.scorecard import slug
 from harness.techniques import LADDERS, TECHNIQUES
-from reports import agreement, banks, build, counters, drawing, evidence, figures, notes, resources, tuning
+from reports import agreement, banks, build, counters, drawing, evidence, figures, holes, notes, resources, tuning
 from reports.dataset import Dataset
 from reports.loading import load
 from reports.technique_page import same_code
@@ -247,6 +249,15 @@ def test_the_richest_dataset_leads(tmp_path: Path) -> None:
     few = [row | {"details": {"gpu": {"name": "NVIDIA A100"}}} if row["kind"] == "environment" else row for row in few]
     write(tmp_path / "a100", few)
     assert [data.gpu for data in load(tmp_path, (), synthetic.hashes())] == ["NVIDIA H200", "NVIDIA A100"]
+
+
+def test_problems_that_were_not_measured_are_named() -> None:
+    asked = [problem.slug for problem in ladder.EXPERIMENT.problems]
+    rows = [row for row in synthetic.rows() if row["kind"] == "environment" or slug(row) != asked[0]]
+    assert holes.unmeasured(dataset(rows), "ladder") == [asked[0]]
+    old = [row if slug(row) != asked[1] else row | {"source_sha256": "old"} for row in rows if "problem" in row]
+    assert holes.unmeasured(dataset(old), "ladder") == asked[:2]
+    assert holes.unmeasured(dataset([row | {"on": "cpu"} for row in rows]), "ladder") == []
 
 
 # Figures
