@@ -37,8 +37,6 @@ WITHOUT_GPU = Experiment(
 )
 
 if __name__ == "__main__":
-    import sys
+    from harness.cli import script
 
-    from harness.cli import main
-
-    main(["check", *sys.argv[1:]])
+    script("check")

@@ -86,8 +86,6 @@ ARTICLE = Article(
 EXPERIMENT = ARTICLE.experiment("BlackFlash: what do seven steps to TMA and warp specialization buy at head_dim 64?")
 
 if __name__ == "__main__":
-    import sys
+    from harness.cli import script
 
-    from harness.cli import main
-
-    main(["run", EXPERIMENT.name, *sys.argv[1:]])
+    script("run", EXPERIMENT.name)

@@ -84,8 +84,6 @@ ARTICLE = Article(
 EXPERIMENT = ARTICLE.experiment("Flash attention from raw CUDA and PTX: which part of each of its seven steps pays?")
 
 if __name__ == "__main__":
-    import sys
+    from harness.cli import script
 
-    from harness.cli import main
-
-    main(["run", EXPERIMENT.name, *sys.argv[1:]])
+    script("run", EXPERIMENT.name)

@@ -21,8 +21,6 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    import sys
+    from harness.cli import script
 
-    from harness.cli import main
-
-    main(["run", EXPERIMENT.name, *sys.argv[1:]])
+    script("run", EXPERIMENT.name)

@@ -63,6 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
 
 
+def script(*command: str) -> None:
+    """What a file of experiments/ runs: this command, with the options that the file was called with."""
+    main([*command, *sys.argv[1:]])
+
+
 def _interrupt(_: int, frame: FrameType | None) -> None:
     """Ctrl-C. Within an import it ends the process here: numpy and torch have places that catch every exception, so
     that the command would go on, or end with an error that is none."""
