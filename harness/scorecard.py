@@ -217,9 +217,8 @@ def _quoted_cell(
 ) -> dict[str, Any]:
     """Our best, from the newest final group where there is one, over a number that has no samples."""
     newest = results.newest(row for row in rows if slug(row) == shape.problem.slug)
-    finals = [row for row in newest if row["backend"] == promise.ours and is_final(row) and counts(row, hashes)]
-    chosen = max(finals, key=lambda row: row["time"], default=None)
-    ours, why = (chosen, None) if chosen else _best(promise.ours, newest, hashes)
+    finals = _finals(promise.ours, newest, hashes)
+    ours, why = (finals[0], None) if finals else _best(promise.ours, newest, hashes)
     if ours is None or shape.own_code is None:
         return {"problem": shape.problem.slug, "reason": why}
     return {
@@ -235,12 +234,17 @@ def _quoted_cell(
 
 def _final(promise: Promise, here: list[Row], newest: Iterable[Row], hashes: Hashes) -> tuple[Row, Row] | None:
     """Both sides from the newest final group that has them: chosen before these samples were taken."""
-    ours = [row for row in newest if row["backend"] == promise.ours and is_final(row) and counts(row, hashes)]
-    for row in sorted(ours, key=lambda row: row["time"], reverse=True):
+    for row in _finals(promise.ours, newest, hashes):
         for other in here:
             if other["backend"] == promise.theirs and same_group(row, other) and counts(other, hashes):
                 return row, other
     return None
+
+
+def _finals(backend: str, rows: Iterable[Row], hashes: Hashes) -> list[Row]:
+    """A backend's rows in final groups, the newest first."""
+    finals = [row for row in rows if row["backend"] == backend and is_final(row) and counts(row, hashes)]
+    return sorted(finals, key=lambda row: row["time"], reverse=True)
 
 
 def _best(backend: str, rows: Iterable[Row], hashes: Hashes) -> tuple[Row | None, str | None]:

@@ -75,13 +75,10 @@ def counters(rows: Rows) -> list[Table]:
             table.add_column(name, total, justify="right", overflow="fold")
         for site in row["details"]["sites"]:
             figures = (site.get(name.replace(" ", "_")) for name in columns)
-            own = site["file"] == f"{row['technique']}.cu"
-            place, style = (
-                f"{'' if own else site['file']}:{site['line']}",
-                "red" if site.get("bank_conflicts") else None,
-            )
+            file = "" if site["file"] == f"{row['technique']}.cu" else site["file"]
+            style = "red" if site.get("bank_conflicts") else None
             cells = ("" if figure is None else f"{figure:,}" for figure in figures)
-            table.add_row(place, site["mnemonic"], f"{site['executions']:,}", *cells, style=style)
+            table.add_row(f"{file}:{site['line']}", site["mnemonic"], f"{site['executions']:,}", *cells, style=style)
         tables.append(table)
     return tables
 
