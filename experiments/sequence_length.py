@@ -17,7 +17,7 @@ EXPERIMENT = Experiment(
     ),
     techniques=("cp_async_pipeline", "lean_instructions", "lazy_consumers"),
     tiles=("reference", "best"),
-    peers=("sdpa_cudnn", "sdpa_flash", "flex"),
+    peers=("sdpa_cudnn", "sdpa_flash", "flex", "fa4"),
 )
 
 if __name__ == "__main__":
