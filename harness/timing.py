@@ -152,9 +152,11 @@ def time_group(
     group (preloading apart), but FEWEST samples are always taken, and a burst group may take twice as long as those
     do, rests included; what is still above `limit` by then is `not_converged`.
     `mode`: "burst" keeps the card cool, with a rest after each LONGEST_LOAD and each round of all calls; "sustained"
-    first runs each call alone for `preload_seconds`, then samples it at the clock that this leaves. `queue`: launches
-    queued ahead of the GPU at once (default: all calls; 1 tells for certain which call broke the device). `source`:
-    where clocks are read, if anywhere. Raises ValueError on an unknown mode, and whatever a call raises.
+    first runs each call alone for `preload_seconds`, then samples it at the clock that this leaves, for at least as
+    long: at the power cap the clock swings, and samples of one moment agree with each other, not with the next
+    moment's. `queue`: launches queued ahead of the GPU at once (default: all calls; 1 tells for certain which call
+    broke the device). `source`: where clocks are read, if anywhere. Raises ValueError on an unknown mode, and whatever
+    a call raises.
     """
     if mode not in MODES:
         raise ValueError(f"mode: got {mode!r}, expected one of {', '.join(MODES)}")
@@ -195,8 +197,9 @@ def time_group(
                 while stopwatch.now() - begin < preload_seconds:
                     stopwatch.measure([(name, calls[name]) for name in batch], notify)
                 begin, samples = stopwatch.now(), timings[label].samples_ms
+                at_most = max(preload_seconds, max_seconds / len(calls))
                 while len(samples) < fewest or (
-                    not settled(label) and stopwatch.now() - begin < max_seconds / len(calls)
+                    (spent := stopwatch.now() - begin) < preload_seconds or (not settled(label) and spent < at_most)
                 ):
                     _sample(timings, calls, batch, stopwatch, notify)
                 timings[label].clocks = sampler.summary(begin, stopwatch.now())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from harness import scorecard, techniques
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS, Ladder, Technique
 from reports import counters, evidence, figures, machines, resources
-from reports.dataset import Dataset, Point, Row, quartiles
+from reports.dataset import Dataset, Point, Row, quartiles, tile_slug
 from reports.holes import group_holes, unmeasured
 from reports.questions import question
 from reports.scores import earlier, scored
@@ -141,6 +141,7 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "name": name,
         "question": question(name),
         "figures": length_figures(data) if name == LENGTHS else [],
+        "loaded": loaded(row for row in rows if not row.get("technique") or scorecard.is_current(row, data.hashes)),
         "groups": by_problem,
         "total": len(rows),
         "holes": group_holes(data.holes(name)),
@@ -149,6 +150,16 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "pairs": data.pairs(name),
         "machines": machines.machines(data.environments_of(rows)),
     }
+
+
+def loaded(rows: Iterable[Row]) -> list[tuple[Row, Row]]:
+    """(burst, sustained): the newest timings of each kernel that was timed in both modes."""
+    found: dict[tuple[str, ...], dict[str, Row]] = {}
+    for row in sorted(rows, key=lambda row: row["time"]):
+        if row["kind"] == "timing" and row.get("samples_ms"):
+            kernel = (scorecard.slug(row), row["backend"], row.get("technique") or "", tile_slug(row))
+            found.setdefault(kernel, {})[row["mode"]] = row
+    return [(modes["burst"], modes["sustained"]) for _, modes in sorted(found.items()) if len(modes) == 2]
 
 
 def ladder_figures(data: Dataset, rungs: Sequence[Technique]) -> list[Figure]:

@@ -23,6 +23,7 @@ from harness.techniques import LADDERS, TECHNIQUES
 from reports import agreement, banks, build, counters, drawing, evidence, figures, holes, notes, resources, tuning
 from reports.dataset import Dataset
 from reports.loading import load
+from reports.pages import loaded
 from reports.technique_page import same_code
 from tests import cpu_run
 from tests import synthetic_rows as synthetic
@@ -472,6 +473,18 @@ def test_burst_and_sustained_stand_side_by_side(pages: dict[str, str]) -> None:
     assert text.count('<th class="n">sustained</th>') == 3 * 4
     assert "Triton as shipped" in text
     assert text.count("Not recorded yet") >= 2  # L2 hit rates and the shared assembler
+
+
+def test_an_experiment_shows_what_load_does_to_each_kernel() -> None:
+    rows = [row for row in synthetic.rows() if row.get("experiment") == "ladder"]
+    pairs = loaded(rows)
+    assert pairs
+    assert {(burst["mode"], sustained["mode"]) for burst, sustained in pairs} == {("burst", "sustained")}
+    assert all(one.get(name) == other.get(name) for one, other in pairs for name in ("problem", "backend", "tile"))
+    assert loaded(row for row in rows if row.get("mode") != "sustained") == []
+    timed = next(sustained for _, sustained in pairs if sustained["backend"] == "cuda")
+    slower = timed | {"time": "2031-01-01T00:00:00Z", "samples_ms": [9.0]}
+    assert slower in [sustained for _, sustained in loaded([*rows, slower])]
 
 
 @pytest.mark.parametrize("same", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 import subprocess
@@ -161,6 +162,22 @@ def test_sustained_preloads_each_call_alone_for_two_seconds() -> None:
         milliseconds = float(label.split()[1])
         unkept = (launched[label] - len(result.samples_ms)) * milliseconds / 1e3
         assert unkept == pytest.approx(2.0, abs=0.1)
+
+
+def test_sustained_sees_whole_swings_of_a_clock_at_its_power_cap() -> None:
+    """Two series of one kernel on an H200 once differed by 5%: each had sampled for 0.4 s."""
+
+    class Swinging(Simulated):
+        def measure(self, batch: Sequence[tuple[str, timing.Call]], notify: timing.Notify) -> list[float]:
+            begin = self.seconds
+            slower = 1 + 0.05 * math.sin(2 * math.pi * begin / 0.7)
+            samples = [slower * sample for sample in super().measure(batch, notify)]
+            self.seconds = begin + sum(samples) / 1e3
+            return samples
+
+    timings = timing.time_group({"a 1.0": nothing, "again 1.0": nothing}, stopwatch=Swinging(0.001), mode="sustained")
+    once, again = (statistics.median(result.samples_ms) for result in timings.values())
+    assert once == pytest.approx(again, rel=0.005)
 
 
 def test_sustained_takes_its_fewest_samples_of_a_long_kernel_too() -> None:
