@@ -83,13 +83,6 @@ def peaks(gpu: dict[str, Any] | None) -> dict[str, float | None] | None:
     }
 
 
-def gpu_slug(name: str) -> str:
-    """Folder name of a GPU: "NVIDIA H200" -> h200, "NVIDIA GeForce RTX 5090" -> rtx-5090."""
-    return "-".join(
-        word for word in re.findall(r"[a-z0-9]+", name.lower()) if word not in ("nvidia", "geforce", "tesla")
-    )
-
-
 def scrub(text: str) -> str:
     """`text` without folders, user and host of this machine: the checkout becomes ".", other paths their last name."""
     text = re.sub(rf"{re.escape(str(ROOT))}(?![\w-])", ".", text)

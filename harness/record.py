@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import environment, results
+from harness import results
 
 Row = Mapping[str, Any]
 
@@ -40,7 +40,7 @@ def record(run: Path, root: Path) -> list[Path]:
             raise Refused(
                 f"{run.name}: row of {_subject(row)} was made on a CPU, expected on a GPU: only those are recorded"
             )
-        by_file.setdefault(root / environment.gpu_slug(gpu["name"]) / f"{row['experiment']}.jsonl", []).append(row)
+        by_file.setdefault(root / results.gpu_slug(gpu["name"]) / f"{row['experiment']}.jsonl", []).append(row)
     for path, new in by_file.items():
         earlier = results.read(path) if path.exists() else []
         _write(path, _merge([*earlier, *described.values(), *new]))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -192,6 +193,13 @@ def _compilation(row: Mapping[str, Any]) -> str:
 def environment_id(description: Mapping[str, Any]) -> str:
     """Twelve hex digits that name a machine and its software."""
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def gpu_slug(name: str) -> str:
+    """Folder name of a GPU: "NVIDIA H200" -> h200, "NVIDIA GeForce RTX 5090" -> rtx-5090."""
+    return "-".join(
+        word for word in re.findall(r"[a-z0-9]+", name.lower()) if word not in ("nvidia", "geforce", "tesla")
+    )
 
 
 def iter_recorded(root: Path) -> Iterator[tuple[str, Path]]:

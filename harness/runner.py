@@ -92,7 +92,7 @@ def run(
             progress,
             interrupts,
         )
-        gpu = session.gpu and environment.gpu_slug(session.gpu["name"])
+        gpu = session.gpu and results.gpu_slug(session.gpu["name"])
         todo = list(selected) if selected is not None else cases(experiment, gpu)
         options = {
             "distributions": experiment.distributions,

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness import environment, results, runner, techniques, tiles, variants
+from harness import results, runner, techniques, tiles, variants
 from harness.problem import Experiment, Problem, Tile
 from harness.variants import Case
 
@@ -84,7 +84,7 @@ def tune(
     gpu = next(row["details"]["gpu"] for row in rows if row["kind"] == "environment")
     if gpu is None:
         return None
-    table = folder / f"{environment.gpu_slug(gpu['name'])}.toml"
+    table = folder / f"{results.gpu_slug(gpu['name'])}.toml"
     selections = fastest(rows, path.stem)
     tiles.update(table, [*selections, *inherited(selections, names, problems, same_program)])
     return table

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from harness import results, scorecard, techniques
+from harness import results, scorecard, techniques, tiles
 from harness.problem import Problem, Tile
 from harness.scorecard import Hashes
 from harness.techniques import Technique
@@ -192,10 +192,14 @@ class Dataset:
         tile: Tile | None = None,
     ) -> Point:
         """One rung (or peer, technique None) in one cell: at `tile`, or else at the registry's tile or at the
-        committed best one."""
+        committed best one, which may be the registry's. A hole where none is committed."""
+        if best and not tile:
+            tile = tiles.best_tile(technique, backend, problem, results.gpu_slug(self.gpu)) if technique else None
+            if tile is None:
+                return Point("hole", reason="not measured")
 
         def asked(row: Row) -> bool:
-            return tile_slug(row) == tile.slug if tile else scorecard.is_reference_tile(row) != best
+            return tile_slug(row) == tile.slug if tile else scorecard.is_reference_tile(row)
 
         name = (experiment, problem.slug, technique, backend)
         wanted = list(filter(asked, self._by_rung.get((*name, mode), [])))
@@ -205,7 +209,7 @@ class Dataset:
         if current:
             row = max(current, key=lambda row: row["time"])
             program = (row.get("details") or {}).get("same_program")
-            if program and not (tile or best) and not scorecard.is_reference_tile({**row, "technique": program}):
+            if program and not tile and not scorecard.is_reference_tile({**row, "technique": program}):
                 program = None  # its other tile is what this rung is about; the rung that it was timed for has another
             return Point("same_program" if program else "measured", row, program=program)
         failed = [row for row in wanted if row not in passed and scorecard.is_current(row, self.hashes)]

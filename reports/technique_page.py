@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import Any
 
 from markupsafe import Markup
@@ -64,13 +65,11 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique) ->
         return context
     problems = data.problems(LADDER)
     svg = figures.step(data, LADDER, problems, which)
-    cells = [
-        (problem, mode, backend, data.point(LADDER, problem, which.name, backend, mode, best=best))
-        for problem in problems
-        for mode in data.modes(LADDER)
-        for backend in TWINS
-        for best in (False, True)
-    ]
+    cells = []
+    for problem, mode, backend in product(problems, data.modes(LADDER), TWINS):
+        reference, best = (data.point(LADDER, problem, which.name, backend, mode, best=best) for best in (False, True))
+        points = [reference] if best.row is reference.row else [reference, best]
+        cells += [(problem, mode, backend, point) for point in points]
     shown = [point.row for *_, point in cells if point.row]
     context |= {
         "tuned": tuning.tuned(data, LADDER, which),

@@ -64,19 +64,6 @@ def test_peaks_follow_from_the_clocks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "slug"),
-    [
-        ("NVIDIA H200", "h200"),
-        ("NVIDIA GeForce RTX 5090", "rtx-5090"),
-        ("NVIDIA A100-SXM4-80GB", "a100-sxm4-80gb"),
-        ("Tesla V100", "v100"),
-    ],
-)
-def test_gpu_slug(name: str, slug: str) -> None:
-    assert environment.gpu_slug(name) == slug
-
-
-@pytest.mark.parametrize(
     ("text", "scrubbed"),
     [
         (f"{ROOT}/cuda_kernels/a.cu(12): error", "./cuda_kernels/a.cu(12): error"),

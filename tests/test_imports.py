@@ -65,7 +65,7 @@ TABLE = (
     Row(("harness/scorecard.py", "harness/compare.py"), (*DATA, "harness.scorecard", *TERMINAL)),
     Row(("harness/variants/*.py",), None, PLOTS),
     Row(("harness/*.py",), None, (*KERNELS, *PLOTS)),
-    Row(("reports/*.py",), (*DATA, "harness.scorecard", "reports", *PLOTS)),
+    Row(("reports/*.py",), (*DATA, "harness.scorecard", "harness.tiles", "reports", *PLOTS)),
     Row(("cuda_kernels/*.py",), ("torch", "cuda_kernels")),
     Row(("triton_kernels/*.py",), ("torch", "triton", "triton_kernels.specialization")),
 )

@@ -16,12 +16,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from cuda_kernels.cpu_library import ncu_metrics, totals
 from experiments import ladder
-from harness import articles, techniques
+from harness import articles, techniques, tiles
 from harness.problem import Problem, Tile
 from harness.scorecard import slug
 from harness.techniques import LADDERS, TECHNIQUES
 from reports import agreement, banks, build, counters, drawing, evidence, figures, holes, notes, resources, tuning
-from reports.dataset import Dataset
+from reports.dataset import Dataset, Point
 from reports.loading import load
 from reports.pages import loaded
 from reports.technique_page import same_code
@@ -468,6 +468,32 @@ def test_tiles_of_both_grids_and_of_the_own(data: Dataset) -> None:
     assert triton.backend == "triton"
 
 
+def commit(monkeypatch: pytest.MonkeyPatch, folder: Path, tile: Tile) -> None:
+    """A table in which this tile is chosen for cp_async_pipeline in Triton, at head_dim 128 and full."""
+    one = tiles.Selection("cp_async_pipeline", "triton", "d128-full", tile, 6, "a-tune")
+    tiles.update(folder / "h200.toml", [one])
+    monkeypatch.setattr(tiles, "FOLDER", folder)
+
+
+def test_the_best_tile_is_the_committed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not any other than the registry's: a tile chosen once leaves its rows behind."""
+    name, problem = "cp_async_pipeline", synthetic.PROBLEMS[0]
+    once, registered = Tile(128, 64, 3, 8), techniques.reference_tile(techniques.get(name), 128)
+
+    def best() -> Point:
+        return dataset(synthetic.rows()).point("ladder", problem, name, "triton", best=True)
+
+    commit(monkeypatch, tmp_path / "once", once)
+    assert (row := best().row)
+    assert row["tile"] == once.to_dict()
+    commit(monkeypatch, tmp_path / "now", registered)
+    assert best() == dataset(synthetic.rows()).point("ladder", problem, name, "triton")
+    commit(monkeypatch, tmp_path / "unmeasured", Tile(256, 16, 3, 8))
+    assert best().reason == "not measured"
+    monkeypatch.setattr(tiles, "FOLDER", tmp_path / "none")
+    assert best().reason == "not measured"
+
+
 def test_burst_and_sustained_stand_side_by_side(pages: dict[str, str]) -> None:
     text = pages["ladder/ampere.html"]
     assert text.count('<th class="n">sustained</th>') == 3 * 4
@@ -600,7 +626,8 @@ def test_every_note_renders(data: Dataset) -> None:
         assert "TFLOPS" in text or "not measured" in text
 
 
-def test_a_note_tells_tiles_gates_and_counters(tmp_path: Path, data: Dataset) -> None:
+def test_a_note_tells_tiles_gates_and_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit(monkeypatch, tmp_path, Tile(128, 64, 3, 8))
     problem, sha = synthetic.PROBLEMS[0], synthetic.sha("xor_swizzle", "cuda", "earlier")
     wrong = gate("xor_swizzle", problem, status="wrong", check="not_repeatable", source_sha256=sha)
     tile = techniques.reference_tile(techniques.get("xor_swizzle"), 128)

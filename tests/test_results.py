@@ -142,3 +142,16 @@ def test_machine_code_is_compared_where_it_was_compiled_from_the_same_by_the_sam
     for change in ({"source_sha256": "t"}, {"tile": {"block_m": 128}}, {"compiler": {"front_end": "nvcc 13.1"}}):
         assert results.same_code([computed], [row("a", **change)]) == []
     assert results.same_code([computed, {**GATE}], [{**GATE}]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA GeForce RTX 5090", "rtx-5090"),
+        ("NVIDIA A100-SXM4-80GB", "a100-sxm4-80gb"),
+        ("Tesla V100", "v100"),
+    ],
+)
+def test_gpu_slug(name: str, slug: str) -> None:
+    assert results.gpu_slug(name) == slug
