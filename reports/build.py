@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness import articles, scorecard
+from harness import articles, scorecard, tiles
 from harness.problem import Problem
 from harness.techniques import LADDERS, TECHNIQUES, TWINS
 from reports import articles as article_pages
@@ -39,16 +39,18 @@ def build(
     recorded: Path = ROOT / "recorded",
     runs: Iterable[Path] | None = None,
     hashes: scorecard.Hashes | None = None,
+    tables: Path = tiles.FOLDER,
     progress: Progress | None = None,
 ) -> Path:
     """Writes the site and returns the path of its index.html. The old site is replaced.
 
     `runs`: files of fresh rows, by default all of reports/runs. `progress(done, total, page)` follows each page.
-    `hashes`: of this checkout's kernels. Raises ValueError naming file and line when a row cannot be read.
+    `hashes`: of this checkout's kernels. `tables`: the folder of the tiles chosen for each GPU. Raises ValueError that
+    names file and line when a row cannot be read.
     """
     runs = sorted((ROOT / "runs").glob("*.jsonl")) if runs is None else runs
     progress = progress or _print_progress
-    datasets = load(recorded, runs, scorecard.checkout_hashes() if hashes is None else hashes)
+    datasets = load(recorded, runs, scorecard.checkout_hashes() if hashes is None else hashes, tables)
     timed = [data for data in datasets if any(data.timings())]
     main = timed[0] if timed else None
     asked = sorted(datasets, key=lambda data: (data.recorded, data is not main))

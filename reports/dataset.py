@@ -20,6 +20,8 @@ from harness.techniques import Technique
 
 Row = Mapping[str, Any]
 Kind = Literal["measured", "same_program", "earlier", "hole"]
+Chosen = Mapping[tuple[str, str, str], Tile]
+"""(technique, backend, cell of the tile table) -> the committed best tile."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ class Dataset:
     recorded: bool
     rows: Sequence[Row]
     hashes: Hashes
+    chosen: Chosen = field(default_factory=dict)
     environments: dict[str, Row] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -194,7 +197,7 @@ class Dataset:
         """One rung (or peer, technique None) in one cell: at `tile`, or else at the registry's tile or at the
         committed best one, which may be the registry's. A hole where none is committed."""
         if best and not tile:
-            tile = tiles.best_tile(technique, backend, problem, results.gpu_slug(self.gpu)) if technique else None
+            tile = self.chosen.get((technique or "", backend, tiles.cell(problem)))
             if tile is None:
                 return Point("hole", reason="not measured")
 
@@ -240,17 +243,21 @@ class Dataset:
         anchor = self._anchors.get((row.get("environment"), row.get("group")))
         return scorecard.ratio(row, anchor) if anchor else None
 
-    def gain(self, experiment: str, problem: Problem, technique: Technique, backend: str) -> Ratio | None:
-        """What the rung buys over its parent in the same language."""
+    def gain(
+        self, experiment: str, problem: Problem, technique: Technique, backend: str, best: bool = False
+    ) -> Ratio | None:
+        """What the rung buys over its parent in the same language; `best`: each at its committed best tile."""
         parent = techniques.parent(technique)
         if parent is None:
             return None
-        points = [self.point(experiment, problem, name, backend) for name in (technique.name, parent.name)]
+        points = [self.point(experiment, problem, name, backend, best=best) for name in (technique.name, parent.name)]
         return self.ratio(points[0], points[1])
 
-    def versus(self, experiment: str, problem: Problem, technique: Technique, ours: str, theirs: str) -> Ratio | None:
-        """The same rung in two languages; None across instruction classes."""
-        points = [self.point(experiment, problem, technique.name, backend) for backend in (ours, theirs)]
+    def versus(
+        self, experiment: str, problem: Problem, technique: Technique, ours: str, theirs: str, best: bool = False
+    ) -> Ratio | None:
+        """The same rung in two languages; None across instruction classes. `best`: each at its committed best tile."""
+        points = [self.point(experiment, problem, technique.name, backend, best=best) for backend in (ours, theirs)]
         if all(point.row for point in points) and len({point.row.get("mma") for point in points if point.row}) == 2:
             return None
         return self.ratio(points[0], points[1])

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from harness import results, scorecard
+from harness import results, scorecard, tiles
 from harness.scorecard import Hashes
-from reports.dataset import Dataset, Row
+from reports.dataset import Chosen, Dataset, Row
 
 
-def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes) -> list[Dataset]:
+def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes, tables: Path = tiles.FOLDER) -> list[Dataset]:
     """One dataset per recorded GPU and one per GPU (or CPU) that the fresh runs ran on; the one
     with most timings that count comes first, of equals the fresh one. A fresh row that has been recorded since, or
-    that a recorded one replaced, is left out."""
+    that a recorded one replaced, is left out. `tables`: the folder of the tiles chosen for each GPU."""
     rows: dict[tuple[str, bool], list[dict[str, Any]]] = {}
     replaced: dict[tuple[str, str], str] = {}
     for gpu, path in results.iter_recorded(recorded):
@@ -37,12 +37,18 @@ def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes) -> list[Dataset]
     datasets = []
     for (gpu, is_recorded), found in rows.items():
         names = [scorecard.gpu_name(row) for row in found if row["kind"] == "environment"]
-        datasets.append(Dataset(names[0] if names else gpu, is_recorded, found, hashes))
+        name = names[0] if names else gpu
+        datasets.append(Dataset(name, is_recorded, found, hashes, _chosen(tables, name)))
 
     def richness(data: Dataset) -> tuple[int, bool]:
         return sum(scorecard.counts(row, hashes) for row in data.timings()), not data.recorded
 
     return sorted(datasets, key=richness, reverse=True)
+
+
+def _chosen(tables: Path, gpu: str) -> Chosen:
+    table = tables / f"{results.gpu_slug(gpu)}.toml"
+    return {(one.technique, one.backend, one.cell): one.tile for one in tiles.read(table)} if table.is_file() else {}
 
 
 def _gpu_of(rows: Iterable[Row]) -> str:

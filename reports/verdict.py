@@ -8,17 +8,21 @@ from __future__ import annotations
 import ast
 import re
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import scorecard, sources, techniques
 from harness.problem import Problem
 from harness.techniques import TWINS, Technique
-from reports.dataset import Dataset, Point, fastest, geometric_mean
+from reports.dataset import Dataset, Point, Ratio, fastest, geometric_mean
 from reports.drawing import LABELS
 
 NOTHING = 0.02
 """A gain below 2% in either direction is told as "nothing": it is within what another tile or compiler moves."""
+ANOTHER = 0.1
+"""A gain at the best tiles is told beside the one at the reference tile where they are this far apart, or where one
+buys what the other costs."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,16 @@ class Gain:
         """It buys on one problem what it costs on another, as far as two decimals tell, and not nothing on all."""
         return round(self.low, 2) < 1 < round(self.high, 2) and max(1 - self.low, self.high - 1) > NOTHING
 
+    @property
+    def told(self) -> str:
+        """Buys, costs, changes nothing or is mixed, with the number."""
+        value = f"{self.value:.2f}×"
+        if self.mixed:
+            return f"is mixed: {value}, from {self.low:.2f}× to {self.high:.2f}×"
+        if abs(self.value - 1) <= NOTHING:
+            return f"changes nothing: {value}"
+        return f"buys {value}" if self.value > 1 else f"costs: {value}"
+
 
 @dataclass
 class Language:
@@ -47,6 +61,8 @@ class Language:
     best: Point
     """The same at the committed best tile."""
     gain: Gain | None
+    best_gain: Gain | None
+    """The gain where it and its parent are each at the committed best tile."""
     program: str | None
     """The technique whose program it runs at the same tile, for want of a lever."""
     tile_alone: bool
@@ -70,6 +86,8 @@ class Verdict:
     languages: dict[str, Language]
     versus: Gain | None
     """Triton over CUDA, the same instruction class."""
+    best_versus: Gain | None
+    """The same, each at its committed best tile."""
     sentence: str = ""
 
     @property
@@ -85,9 +103,11 @@ class Verdict:
 def verdict(data: Dataset, experiment: str, technique: Technique, root: Path = sources.ROOT) -> Verdict:
     problems = data.problems(experiment)
     languages = {backend: _language(data, experiment, problems, technique, backend, root) for backend in TWINS}
-    pairs = [data.versus(experiment, problem, technique, "triton", "cuda") for problem in problems]
-    versus = _gain([(pair.value, pair.linked) for pair in pairs if pair])
-    result = Verdict(technique, techniques.parent(technique), languages, versus)
+    versus, best_versus = (
+        _gain(data.versus(experiment, problem, technique, "triton", "cuda", best=best) for problem in problems)
+        for best in (False, True)
+    )
+    result = Verdict(technique, techniques.parent(technique), languages, versus, best_versus)
     result.sentence = sentence(result)
     return result
 
@@ -101,9 +121,11 @@ def sentence(result: Verdict) -> str:
         told = told[0].upper() + told[1:]
     if result.versus is None:
         return told
+    best = result.best_versus
+    tuned = f", at {best.value:.2f}× each at its best tile" if best and _apart(result.versus, best) else ""
     if abs(result.versus.value - 1) < NOTHING:
-        return f"{told} Both then run equally fast."
-    return f"{told} Triton then runs at {result.versus.value:.2f}× the speed of CUDA."
+        return f"{told} Both then run equally fast{tuned}."
+    return f"{told} Triton then runs at {result.versus.value:.2f}× the speed of CUDA{tuned}."
 
 
 def lead(data: Dataset, experiment: str, verdicts: list[Verdict]) -> str:
@@ -150,13 +172,17 @@ def _language(
     data: Dataset, experiment: str, problems: list[Problem], technique: Technique, backend: str, root: Path
 ) -> Language:
     points = [data.point(experiment, problem, technique.name, backend) for problem in problems]
-    gains = [data.gain(experiment, problem, technique, backend) for problem in problems]
+    gain, best_gain = (
+        _gain(data.gain(experiment, problem, technique, backend, best=best) for problem in problems)
+        for best in (False, True)
+    )
     rows = [point.row for point in points if point.counts and point.row]
     language = Language(
         backend,
         points[0] if points else Point("hole", reason="not measured"),
         _best(data, experiment, problems, technique, backend),
-        _gain([(gain.value, gain.linked) for gain in gains if gain]),
+        gain,
+        best_gain,
         next((point.program for point in points if point.program), None) or _repeated(technique, backend, root),
         _is_parents_program(technique, backend, root) and not _same_tiles(technique),
         missing_lever(technique, backend, root),
@@ -191,12 +217,20 @@ def _best(data: Dataset, experiment: str, problems: list[Problem], technique: Te
     return data.point(experiment, problems[0], technique.name, backend, best=True)
 
 
-def _gain(values: list[tuple[float, bool]]) -> Gain | None:
-    numbers = [value for value, _ in values]
+def _gain(ratios: Iterable[Ratio | None]) -> Gain | None:
+    known = [ratio for ratio in ratios if ratio]
+    numbers = [ratio.value for ratio in known]
     mean = geometric_mean(numbers)
     if mean is None:
         return None
-    return Gain(mean, len(numbers), min(numbers), max(numbers), any(linked for _, linked in values))
+    return Gain(mean, len(numbers), min(numbers), max(numbers), any(ratio.linked for ratio in known))
+
+
+def _apart(gain: Gain, best: Gain) -> bool:
+    """Whether the gain at the best tiles is worth a word beside that at the reference tile."""
+    differs = abs(best.value / gain.value - 1) > ANOTHER
+    opposed = min(gain.value, best.value) < 1 - NOTHING and max(gain.value, best.value) > 1 + NOTHING
+    return differs or opposed
 
 
 def _told(language: Language) -> str:
@@ -209,14 +243,9 @@ def _told(language: Language) -> str:
         problems = f"{language.wrong} problem{'s' if language.wrong != 1 else ''}"
         found = f", which the gate found wrong on {problems}" if language.wrong else ""
         return f"in {name} only an earlier version was measured{found}"
-    gain = language.gain
-    value = f"{gain.value:.2f}×"
-    if gain.mixed:
-        told = f"is mixed: {value}, from {gain.low:.2f}× to {gain.high:.2f}×"
-    elif abs(gain.value - 1) <= NOTHING:
-        told = f"changes nothing: {value}"
-    else:
-        told = f"buys {value}" if gain.value > 1 else f"costs: {value}"
+    told = language.gain.told
+    if language.best_gain and _apart(language.gain, language.best_gain):
+        told += f" ({language.best_gain.value:.2f}× each at its best tile)"
     if language.tile_alone and language.lever:
         return f"{name} runs the same program{_unproven(language)}, at the other tile it {told}"
     return f"in {name} {'the tile alone' if language.tile_alone else 'it'} {told}"

@@ -54,7 +54,10 @@ def site(recorded: Path, counted: list[Row], tmp_path_factory: pytest.TempPathFa
     fresh, output = folder / "fresh.jsonl", folder / "site"
     fresh.write_text("".join(json.dumps(row) + "\n" for row in counted))
     start = time.monotonic()
-    index = build.build(output, recorded=recorded, runs=[fresh], hashes=synthetic.hashes(), progress=lambda *_: None)
+    table = [tiles.Selection(*cell, tile, 6, "a-tune") for cell, tile in synthetic.CHOSEN.items()]
+    tiles.update(folder / "tables" / "h200.toml", table)
+    given = {"recorded": recorded, "runs": [fresh], "hashes": synthetic.hashes(), "tables": folder / "tables"}
+    index = build.build(output, **given, progress=lambda *_: None)
     assert time.monotonic() - start < 60
     assert index == output / "index.html"
     return output
@@ -71,7 +74,7 @@ def data() -> Dataset:
 
 
 def dataset(rows: list[Row]) -> Dataset:
-    return Dataset("NVIDIA H200", True, rows, synthetic.hashes())
+    return Dataset("NVIDIA H200", True, rows, synthetic.hashes(), synthetic.CHOSEN)
 
 
 class Page(HTMLParser):
@@ -468,30 +471,33 @@ def test_tiles_of_both_grids_and_of_the_own(data: Dataset) -> None:
     assert triton.backend == "triton"
 
 
-def commit(monkeypatch: pytest.MonkeyPatch, folder: Path, tile: Tile) -> None:
-    """A table in which this tile is chosen for cp_async_pipeline in Triton, at head_dim 128 and full."""
-    one = tiles.Selection("cp_async_pipeline", "triton", "d128-full", tile, 6, "a-tune")
-    tiles.update(folder / "h200.toml", [one])
-    monkeypatch.setattr(tiles, "FOLDER", folder)
-
-
-def test_the_best_tile_is_the_committed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not any other than the registry's: a tile chosen once leaves its rows behind."""
+def test_the_best_tile_is_the_committed_one() -> None:
+    """Not any other than the registry's: a tile that was chosen once leaves its rows behind."""
     name, problem = "cp_async_pipeline", synthetic.PROBLEMS[0]
-    once, registered = Tile(128, 64, 3, 8), techniques.reference_tile(techniques.get(name), 128)
+    once, registered = (
+        synthetic.CHOSEN[name, "triton", "d128-full"],
+        techniques.reference_tile(techniques.get(name), 128),
+    )
 
-    def best() -> Point:
-        return dataset(synthetic.rows()).point("ladder", problem, name, "triton", best=True)
+    def best(chosen: Tile | None) -> Point:
+        cells = {(name, "triton", "d128-full"): chosen} if chosen else {}
+        data = Dataset("NVIDIA H200", True, synthetic.rows(), synthetic.hashes(), cells)
+        return data.point("ladder", problem, name, "triton", best=True)
 
-    commit(monkeypatch, tmp_path / "once", once)
-    assert (row := best().row)
+    assert (row := best(once).row)
     assert row["tile"] == once.to_dict()
-    commit(monkeypatch, tmp_path / "now", registered)
-    assert best() == dataset(synthetic.rows()).point("ladder", problem, name, "triton")
-    commit(monkeypatch, tmp_path / "unmeasured", Tile(256, 16, 3, 8))
-    assert best().reason == "not measured"
-    monkeypatch.setattr(tiles, "FOLDER", tmp_path / "none")
-    assert best().reason == "not measured"
+    assert best(registered).row == dataset(synthetic.rows()).point("ladder", problem, name, "triton").row
+    assert best(Tile(256, 16, 3, 8)).reason == "not measured"
+    assert best(None).reason == "not measured"
+
+
+def test_the_table_of_the_gpu_says_which_tile_is_the_best(tmp_path: Path, recorded: Path) -> None:
+    selections = [tiles.Selection(*cell, tile, 6, "a-tune") for cell, tile in synthetic.CHOSEN.items()]
+    tiles.update(tmp_path / "h200.toml", selections)
+    (data,) = load(recorded, (), synthetic.hashes(), tmp_path)
+    assert data.chosen == synthetic.CHOSEN
+    (without,) = load(recorded, (), synthetic.hashes(), tmp_path / "none")
+    assert without.chosen == {}
 
 
 def test_burst_and_sustained_stand_side_by_side(pages: dict[str, str]) -> None:
@@ -626,8 +632,7 @@ def test_every_note_renders(data: Dataset) -> None:
         assert "TFLOPS" in text or "not measured" in text
 
 
-def test_a_note_tells_tiles_gates_and_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit(monkeypatch, tmp_path, Tile(128, 64, 3, 8))
+def test_a_note_tells_tiles_gates_and_counters(tmp_path: Path) -> None:
     problem, sha = synthetic.PROBLEMS[0], synthetic.sha("xor_swizzle", "cuda", "earlier")
     wrong = gate("xor_swizzle", problem, status="wrong", check="not_repeatable", source_sha256=sha)
     tile = techniques.reference_tile(techniques.get("xor_swizzle"), 128)

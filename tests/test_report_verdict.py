@@ -14,7 +14,7 @@ from reports.dataset import Dataset
 from reports.holes import group_holes
 from reports.questions import question
 from reports.spills import spills
-from reports.verdict import Gain, verdict
+from reports.verdict import Gain, Verdict, verdict
 from tests import synthetic_rows as synthetic
 
 Row = dict[str, Any]
@@ -37,6 +37,30 @@ def test_a_gain_on_one_problem_and_a_loss_on_another_is_mixed() -> None:
     for row in causal_timings(rows, "cuda", technique.name):
         row["samples_ms"] = [1.3 * ms for ms in row["samples_ms"]]
     assert verdict(dataset(rows), "ladder", technique).sentence.startswith("In CUDA it is mixed: 1.05×, from 0.88× to")
+
+
+def test_a_gain_is_also_told_with_each_rung_at_its_best_tile_where_that_is_another() -> None:
+    technique = techniques.get("cp_async_pipeline")
+    cell = ("cp_async_pipeline", "triton", "d128-full")
+    rows = synthetic.rows()
+
+    def told() -> Verdict:
+        return verdict(Dataset("NVIDIA H200", True, rows, synthetic.hashes(), synthetic.CHOSEN), "ladder", technique)
+
+    gain = told().languages["triton"].best_gain
+    assert gain
+    speeds = synthetic.SPEED["triton"]
+    assert (gain.value, gain.cells) == (
+        pytest.approx(1.04 * speeds[technique.name] / speeds["large_tile"], rel=0.01),
+        1,
+    )
+    assert told().languages["cuda"].best_gain is None
+    assert "each at its best tile" not in told().sentence
+    for row in {id(row): row for row in rows}.values():
+        if row["kind"] == "timing" and row.get("tile") == synthetic.CHOSEN[cell].to_dict():
+            row["samples_ms"] = [ms / 2 for ms in row["samples_ms"]]
+    assert "in Triton it buys 1.06× (2.20× each at its best tile)" in told().sentence
+    assert verdict(dataset(rows), "ladder", technique).languages["triton"].best_gain is None
 
 
 @pytest.mark.parametrize(
