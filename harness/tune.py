@@ -86,7 +86,7 @@ def tune(
         return None
     table = folder / f"{results.gpu_slug(gpu['name'])}.toml"
     selections = fastest(rows, path.stem)
-    tiles.update(table, [*selections, *inherited(selections, names, problems, same_program)])
+    tiles.update(table, [*selections, *inherited(selections, problems, same_program)])
     return table
 
 
@@ -114,20 +114,21 @@ def fastest(rows: Iterable[Mapping[str, Any]], run: str) -> list[tiles.Selection
 
 def inherited(
     selections: Iterable[tiles.Selection],
-    names: Iterable[str],
     problems: Iterable[Problem],
     same_program: variants.SameProgram = variants.same_program,
 ) -> list[tiles.Selection]:
-    """The selections of programs for the twins that are the same program under another name, where these take the
+    """The selections of programs for all twins that are the same program under another name, where these take the
     tile."""
-    names, by_cell = list(names), {tiles.cell(problem): problem for problem in problems}
+    by_cell = {tiles.cell(problem): problem for problem in problems}
     found = []
     for one in selections:
         if one.cell not in by_cell:  # of a run with more problems that was resumed
             continue
-        for name in set(names) - {one.technique}:
-            case = Case("tune", name, one.backend, by_cell[one.cell], one.tile)
-            declined = techniques.unsupported(techniques.get(name), one.backend, case.problem, one.tile)
-            if variants.origin(case, same_program) == one.technique and declined is None:
-                found.append(replace(one, technique=name))
+        case = Case("tune", one.technique, one.backend, by_cell[one.cell], one.tile)
+        program = variants.origin(case, same_program)
+        for twin in techniques.TECHNIQUES:
+            if twin.name == one.technique or techniques.unsupported(twin, one.backend, case.problem, one.tile):
+                continue
+            if variants.origin(replace(case, technique=twin.name), same_program) == program:
+                found.append(replace(one, technique=twin.name))
     return sorted(found)
