@@ -50,7 +50,8 @@ def cell_title(problem: Problem) -> str:
 
 
 def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Technique], *, embed: bool = True) -> str:
-    """TFLOPS per rung, top to bottom, one line per language; peers and the tensor-core peak as vertical lines.
+    """TFLOPS per rung at the reference tile, top to bottom, one line per language, with a thin line to the best tile
+    where that is faster; peers and the tensor-core peak as vertical lines.
 
     The version that stands alone (not `embed`) also has each rung's gain and where the rows come from.
     """
@@ -61,6 +62,9 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
     for backend in TWINS:
         points = [data.point(experiment, problem, rung.name, backend) for rung in rungs]
         _climb(axes, points, backend)
+        _tuned(
+            axes, points, [data.point(experiment, problem, rung.name, backend, best=True) for rung in rungs], backend
+        )
         for row, point in enumerate(points):
             if point.kind == "hole":
                 notes.setdefault(row, {}).setdefault(point.reason.partition(":")[0], []).append(LABELS[backend])
@@ -96,7 +100,8 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
     axes.set_title(title, loc="left", pad=8 + 12 * levels, **size_of)
     if not embed:
         linked = _gains(axes, data, experiment, problem, rungs)
-        note = "\n† between two interleaved groups, over the cuDNN of each" if linked else ""
+        note = "\nat the reference tile; a thin line ends at the best tile found"
+        note += "; † between two interleaved groups, over the cuDNN of each" if linked else ""
         where = data.provenance(data.counting(experiment, rungs))
         figure.supxlabel(f"{size[1:-1]}, {where}{note}", size=8, color=MUTED)
         figure.set_layout_engine("constrained", rect=(0.015, 0.02, 0.965, 0.96))
@@ -241,6 +246,15 @@ def _climb(axes: Axes, points: Sequence[Point], backend: str) -> None:
         whisker(axes, point, row, color)
         size, fill = (3.5, color) if point.kind == "same_program" else (6.5, color if point.counts else PAPER)
         axes.plot([point.tflops], [row], MARKERS[backend], ms=size, color=color, mfc=fill, mew=1.5, zorder=3)
+
+
+def _tuned(axes: Axes, points: Sequence[Point], best: Sequence[Point], backend: str) -> None:
+    """From each rung to its best tile, where that is faster and the program is this rung's own."""
+    for row, (point, other) in enumerate(zip(points, best, strict=True)):
+        if point.kind == "measured" and other.counts and (other.tflops or 0) > (point.tflops or 0):
+            ends = [point.tflops, other.tflops]
+            axes.plot(ends, [row, row], color=COLORS[backend], lw=1, alpha=0.6, zorder=1)
+            axes.plot(ends[1:], [row], "|", ms=7, mew=1.5, color=COLORS[backend], alpha=0.6, zorder=2)
 
 
 def _gains(axes: Axes, data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Technique]) -> bool:
