@@ -6,6 +6,7 @@ Shapes follow the twin contract: q and o are (batch, heads, seq_q, head_dim), k 
 
 from __future__ import annotations
 
+import importlib
 import math
 import re
 from collections.abc import Mapping
@@ -158,3 +159,9 @@ class Experiment:
     seeds: tuple[int, ...] = (0,)
     cells: tuple[tuple[Problem, str, Tile], ...] = ()
     padded: bool = False
+
+    @classmethod
+    def load(cls, name: str) -> Experiment:
+        """EXPERIMENT of experiments/<name>.py. Raises ModuleNotFoundError when there is no such file."""
+        found: Experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
+        return found

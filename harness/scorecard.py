@@ -7,7 +7,6 @@ measured separately, is quoted, and the entry says so. Rows of an earlier versio
 
 from __future__ import annotations
 
-import importlib
 import math
 import statistics
 from collections import defaultdict
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness import articles, results, sources, techniques
-from harness.problem import Problem, Tile
+from harness.problem import Experiment, Problem, Tile
 
 Row = Mapping[str, Any]
 Hashes = Mapping[tuple[str, str], str]
@@ -166,7 +165,7 @@ def _entry(promise: Promise, gpu: str, rows: list[Row], hashes: Hashes) -> dict[
         quoted = f"quoted: {article.own_code_is}, measured separately on an {articles.OWN_CODE_GPU}"
         cells = [_quoted_cell(promise, shape, quoted, rows, hashes) for shape in article.shapes if shape.own_code]
     else:
-        asked = importlib.import_module(f"experiments.{promise.experiment}").EXPERIMENT.problems
+        asked = Experiment.load(promise.experiment).problems
         cells = [_cell(promise, problem, rows, hashes) for problem in sorted(problem.slug for problem in asked)]
     holes = [cell for cell in cells if "reason" in cell]
     complete = not holes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any
 
 from harness import scorecard, techniques
 from harness.planted import bugs
-from harness.problem import Problem
+from harness.problem import Experiment, Problem
 from harness.techniques import TECHNIQUES, TWINS, Technique
 from reports.dataset import Dataset, Row
 
@@ -225,7 +224,7 @@ def _matrix(data: Dataset, experiment: str, backend: str, rows: Sequence[Row]) -
         one = whole.setdefault(row["technique"], Judged(earlier=not scorecard.is_current(row, data.hashes)))
         one.add(row)
         lengths[f"{problem.seq_q}×{problem.seq_kv}, heads {problem.heads}/{problem.heads_kv}"] = None
-    grid = importlib.import_module(f"experiments.{experiment}").EXPERIMENT
+    grid = Experiment.load(experiment)
     asked = {problem.slug for problem in grid.problems}
     return Matrix(
         experiment,

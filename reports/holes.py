@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from harness import scorecard, sources
+from harness.problem import Experiment
 from reports.dataset import Dataset, Row, tile_slug, why
 
 
@@ -46,6 +46,6 @@ def unmeasured(data: Dataset, name: str) -> list[str]:
     name = name.removesuffix(scorecard.SHARED_PTXAS)
     if not any(row["on"] == "gpu" for row in rows) or not (sources.ROOT / "experiments" / f"{name}.py").is_file():
         return []
-    asked = importlib.import_module(f"experiments.{name}").EXPERIMENT.problems
+    asked = Experiment.load(name).problems
     met = {scorecard.slug(row) for row in rows if row.get("technique") and scorecard.is_current(row, data.hashes)}
     return [problem.slug for problem in asked if problem.slug not in met]

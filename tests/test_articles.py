@@ -7,7 +7,7 @@ import pytest
 from harness import articles, results, runner, scorecard, sources, techniques
 from harness.articles import Article, Step
 from harness.inputs import DISTRIBUTIONS
-from harness.problem import Problem, Tile
+from harness.problem import Experiment, Problem, Tile
 
 ARTICLES = {name: articles.load(name) for name in articles.names()}
 
@@ -18,7 +18,7 @@ def article(request: pytest.FixtureRequest) -> Article:
 
 
 def experiment(article: Article):
-    return runner.importlib.import_module(f"experiments.{article.name}").EXPERIMENT
+    return Experiment.load(article.name)
 
 
 def test_there_are_five() -> None:
