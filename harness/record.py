@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import results
+from harness import results, scorecard
 
 Row = Mapping[str, Any]
 
@@ -45,6 +45,30 @@ def record(run: Path, root: Path) -> list[Path]:
         earlier = results.read(path) if path.exists() else []
         _write(path, _merge([*earlier, *described.values(), *new]))
     return sorted(by_file)
+
+
+def standing(
+    root: Path, experiment: str, description: Mapping[str, Any], hashes: Mapping[tuple[str, str], str]
+) -> list[dict[str, Any]]:
+    """Recorded rows that a run of this experiment need not measure again, and their environments: what passed, of this
+    checkout's kernels (`hashes`), on this kind of GPU with these compilers (`description`: environment.describe())."""
+    path = root / results.gpu_slug(description["gpu"]["name"]) / f"{experiment}.jsonl"
+    rows = results.read(path) if path.is_file() else []
+    environments = (row for row in rows if row["kind"] == "environment")
+    alike = {row["id"]: row for row in environments if _compilers(row["details"]) == _compilers(description)}
+    measured = (row for row in rows if row.get("environment") in alike)
+    return [
+        *alike.values(),
+        *(row for row in measured if row["status"] == "passed" and scorecard.is_current(row, hashes)),
+    ]
+
+
+def _compilers(description: Mapping[str, Any]) -> dict[str, Any]:
+    software = description["software"]
+    return {
+        **description["toolchain"],
+        **{name: software[name] for name in ("torch", "cuda_runtime", "cudnn", "triton")},
+    }
 
 
 def _merge(rows: Sequence[Row]) -> list[Row]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import environment, groups, results, techniques, tiles
-from harness.problem import Experiment, Tile
+from harness.problem import Experiment, Problem, Tile
 from harness.progress import Interrupts, Progress
 from harness.scorecard import is_final
 from harness.session import Session
@@ -63,6 +63,7 @@ def run(
     on: str = "gpu",
     path: Path,
     resume: bool = False,
+    standing: Sequence[Row] = (),
     modes: Sequence[str] | None = None,
     selected: Sequence[Case] | None = None,
     tuning: bool = False,
@@ -75,10 +76,11 @@ def run(
     """Runs an experiment and returns the rows that it appended to `path`.
 
     `modes`: of timing; by default the experiment's on a GPU and none on a CPU. `selected` replaces the experiment's
-    cases. `resume` skips what `path` already holds, unless it was interrupted. With `tuning` every cell gives one row,
-    of kind tune, and only the FINALISTS tiles of each kernel that were fastest at the gate are timed. `repeats` go to
-    numerics.gate, `extra` to the worker's gate, `timing` are options of timing.time_group. Raises SystemExit after
-    Ctrl-C (130) or SIGTERM (143): the first finishes the case in progress, the second marks it interrupted.
+    cases. `resume` skips what `path` already holds, unless it was interrupted; `standing` are rows of other files that
+    are as good. With `tuning` every cell gives one row, of kind tune, and only the FINALISTS tiles of each kernel that
+    were fastest at the gate are timed. `repeats` go to numerics.gate, `extra` to the worker's gate, `timing` are
+    options of timing.time_group. Raises SystemExit after Ctrl-C (130) or SIGTERM (143): the first finishes the case in
+    progress, the second marks it interrupted.
     """
     with results.Writer(path) as writer, Interrupts() as interrupts, Progress() as progress:
         earlier = results.read(path) if resume else []
@@ -91,6 +93,7 @@ def run(
             deadlines or Deadlines(),
             progress,
             interrupts,
+            standing,
         )
         gpu = session.gpu and results.gpu_slug(session.gpu["name"])
         todo = list(selected) if selected is not None else cases(experiment, gpu)
@@ -137,6 +140,7 @@ class _Run:
         self.gate_options, self.extra, self.timing_options = gate_options, extra, timing_options
         self.gated: dict[Case, Row] = {}
         self.timed: dict[tuple[Case, str], Row] = {}
+        self.moved: set[tuple[Problem, str]] = set()  # problems and modes of which this run has timed a group
 
     # The gate
 
@@ -146,13 +150,13 @@ class _Run:
         fresh = []
         for case in sorted(self.todo, key=lambda case: problems[case.problem]):
             if reason := self.declines(case):
-                self.settle(case, {"status": "unsupported", "reason": reason})
+                self.decline(case, reason)
             elif self.same_program(case) is None and not self.skips(case):
                 fresh.append(case)
         progress = self.session.progress
         if self.on == "gpu":
             self.loader.prebuild(
-                fresh,
+                self.may_be_loaded(fresh),
                 lambda done, total, label: progress.step("compile", done, total, label),
                 seconds=self.session.deadlines.load,
                 stop=lambda: self.session.interrupts.requested,
@@ -162,6 +166,15 @@ class _Run:
                 return
             self.settle(case, self.gate(case))
             progress.step("gate", number, len(fresh))
+
+    def may_be_loaded(self, fresh: Sequence[Case]) -> list[Case]:
+        """The programs of all problems on which something is left to do: rows from elsewhere come without binaries."""
+        passed = [case for case, gate in self.gated.items() if gate["status"] == "passed"]
+        untimed = [
+            case for case in passed if not all(self.session.earlier(case, self.kind, mode) for mode in self.modes)
+        ]
+        problems = {case.problem for case in (*fresh, *untimed)}
+        return [case for case in dict.fromkeys([*fresh, *passed]) if case.problem in problems]
 
     def skips(self, case: Case) -> bool:
         """Whether an earlier run has gated this case (with `tuning`: has its only row)."""
@@ -191,6 +204,14 @@ class _Run:
         if case.tile is None:
             return "no tile is selected for this GPU yet: `twinkernels tune` selects"
         return techniques.unsupported(technique, case.backend, case.problem, case.tile)
+
+    def decline(self, case: Case, reason: str) -> None:
+        """Writes the row of a case that cannot be run here; but what was measured elsewhere stands."""
+        fields = {"status": "unsupported", "reason": reason}
+        if self.kind == "timing" and self.session.stands(case, "gate"):
+            self.gated[case] = fields
+        else:
+            self.settle(case, fields)
 
     def gate(self, case: Case) -> Row:
         """The fields of the case's gate row."""
@@ -266,9 +287,10 @@ class _Run:
         """Times the fastest of each series once more, together, where they were chosen or met no other before."""
         timed = {case: row for case in cases if (row := self.timed.get((case, mode))) and row["status"] == "passed"}
 
+        chosen = (cases[0].problem, mode) not in self.moved  # only a run that has timed something new chooses again
+
         def rank(case: Case) -> float:
-            final = is_final(timed[case])  # a resumed run does not choose again
-            return 0.0 if final else statistics.median(timed[case]["samples_ms"])
+            return 0.0 if chosen and is_final(timed[case]) else statistics.median(timed[case]["samples_ms"])
 
         milliseconds = {case: rank(case) for case in timed}
         variables = {case: self.loader.environment_of(case, self.on) for case in cases}
@@ -289,6 +311,8 @@ class _Run:
         self.timed |= {(case, mode): row for case, row in earlier.items()}
         if len(earlier) == len(group) or self.session.interrupts.requested:
             return
+        if not final:
+            self.moved.add((group[0].problem, mode))
         members = [case for case in group if case not in earlier or earlier[case]["status"] in MEASURED]
         common = {"kind": self.kind, "mode": mode, "group": self.session.new_group()}
         options = {**({"target": FINAL_TARGET} if final else {}), **self.timing_options, "mode": mode}

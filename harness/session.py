@@ -15,8 +15,9 @@ from harness.worker import Deadlines, Worker
 
 
 class Session:
-    """Opens a run with its environment row. `earlier` are rows that `--resume` found in the same file; `loader` is
-    harness.variants or a module with the same functions."""
+    """Opens a run with its environment row. `earlier` are rows that `--resume` found in the same file, `standing` those
+    of other files that this run builds on, with their environments; `loader` is harness.variants or a module with the
+    same functions."""
 
     def __init__(
         self,
@@ -28,6 +29,7 @@ class Session:
         deadlines: Deadlines,
         progress: Progress,
         interrupts: Interrupts,
+        standing: Iterable[Mapping[str, Any]] = (),
     ) -> None:
         self.experiment, self.on, self.loader, self.deadlines = experiment, on, loader, deadlines
         self.progress, self.interrupts = progress, interrupts
@@ -36,6 +38,9 @@ class Session:
         self._log = writer.path.with_suffix(".log")
         self._workers: dict[tuple[tuple[str, str], ...], Worker] = {}
         self._earlier = {results.key(row): dict(row) for row in earlier if row.get("status") != "interrupted"}
+        elsewhere = sorted(standing, key=lambda row: row["time"])
+        self._standing = {results.key(row): dict(row) for row in elsewhere if row["kind"] != "environment"}
+        self._environments = {row["id"]: row for row in elsewhere if row["kind"] == "environment"}
         self._groups = len({row["group"] for row in self._earlier.values() if "group" in row})
         self.source_sha256 = cache(self._source_sha256)
 
@@ -46,6 +51,7 @@ class Session:
             major = self.gpu["capability"][0]
             self.arch = next((arch for arch, known in techniques.CAPABILITY.items() if known[0] == major), None)
         self._environment = results.environment_id(description)
+        self._environments.pop(self._environment, None)
         row = {"kind": "environment", "id": self._environment, "on": on, "details": description}
         self.rows.append(writer.write(row))
         for warning in description["warnings"]:
@@ -75,8 +81,13 @@ class Session:
         return f"{self._writer.path.stem}-{self._groups:02d}"
 
     def earlier(self, case: Case, kind: str, mode: str | None = None) -> dict[str, Any] | None:
-        """The final row that an earlier run of this file has for the case."""
-        return self._earlier.get(results.key({**self.identity(case), "kind": kind, "mode": mode}))
+        """The final row that an earlier run of this file has for the case, or a row that stands."""
+        key = results.key({**self.identity(case), "kind": kind, "mode": mode})
+        return self._earlier.get(key) or self._standing.get(key)
+
+    def stands(self, case: Case, kind: str) -> bool:
+        """Whether a row of another file, which this run builds on, is about the case."""
+        return results.key({**self.identity(case), "kind": kind, "mode": None}) in self._standing
 
     def identity(self, case: Case) -> dict[str, Any]:
         return {
@@ -94,6 +105,8 @@ class Session:
     def write(self, case: Case, fields: Mapping[str, Any]) -> dict[str, Any]:
         """One row about `case`, on disk and on the terminal."""
         row = {name: value for name, value in {**self.identity(case), **fields}.items() if value is not None}
+        if origin := self._environments.pop(row["environment"], None):  # of a row that was repeated from elsewhere
+            self.rows.append(self._writer.write(origin))
         row = self._writer.write(_finite(row))
         self.rows.append(row)
         outcome = row["status"] if row["status"] == "passed" else f"{row['status']}: {row['reason']}"

@@ -237,6 +237,21 @@ def test_resume_finds_the_newest_run_of_its_own_shard_and_assembler(
     ]
 
 
+def test_missing_builds_on_the_recorded_rows_of_this_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {}
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("harness.runner.run", lambda experiment, **rest: asked.update(rest) or [])
+    monkeypatch.setattr("harness.environment.describe", lambda: {"gpu": {"name": "NVIDIA H200"}})
+    monkeypatch.setattr("harness.record.standing", lambda root, name, *rest: [{"kind": "gate", "experiment": name}])
+    assert invoke("run", "ladder")[0] == 0
+    assert asked["standing"] == []
+    assert invoke("run", "ladder", "--missing")[0] == 0
+    assert asked["standing"] == [{"kind": "gate", "experiment": "ladder"}]
+    code, output = invoke("run", "correctness", "--on", "cpu", "--missing")
+    assert code == 2
+    assert "--missing: got it with --on cpu" in " ".join(output.replace("│", " ").split())
+
+
 def test_one_assembler_for_both_languages_has_rows_of_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {}
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +121,28 @@ def test_a_run_of_unknown_origin_is_refused_as_a_whole(
     with pytest.raises(record.Refused, match=message):
         record.record(run_file(tmp_path, "1", *good, *rows), root)
     assert not root.exists()
+
+
+def test_what_stands_is_of_these_kernels_this_gpu_and_these_compilers(root: Path) -> None:
+    software = {"torch": "2.11", "cuda_runtime": "13.0", "cudnn": 9, "triton": "3.6.0", "numpy": "2.3"}
+    here = {"gpu": {"name": "NVIDIA H200"}, "software": software, "toolchain": {"nvcc": "13.0"}}
+    other = here | {"software": software | {"triton": "3.7.0"}}
+    environments = [
+        {"kind": "environment", "id": name, "time": "1", "details": details}
+        for name, details in (("alike", here | {"software": software | {"numpy": "2.4"}}), ("other", other))
+    ]
+    stands = timing("scalar", "alike", source_sha256="now", time="2")
+    peer = {name: value for name, value in stands.items() if name not in ("technique", "tile", "source_sha256")}
+    peer["backend"] = "sdpa_flash"
+    others = [
+        stands | {"environment": "other", "mode": "sustained"},
+        stands | {"source_sha256": "before"},
+        stands | {"status": "not_converged", "reason": "it moves", "backend": "triton"},
+    ]
+    root.joinpath("h200").mkdir(parents=True)
+    rows = [*environments, stands, peer, *others]
+    (root / "h200/ladder.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    hashes = {("scalar", backend): "now" for backend in ("cuda", "triton")}
+    assert record.standing(root, "ladder", here, hashes) == [environments[0], stands, peer]
+    assert record.standing(root, "sequence_length", here, hashes) == []
+    assert record.standing(root, "ladder", here | {"gpu": {"name": "NVIDIA A100"}}, hashes) == []

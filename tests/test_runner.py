@@ -415,3 +415,42 @@ def test_a_small_ladder_is_gated_timed_and_inspected(tmp_path: Path) -> None:
     )
     assert cuda["group"] == triton["group"]
     assert (cuda["mma"], triton["mma"]) == ("mma_sync", "mma_sync")
+
+
+def test_a_run_builds_on_rows_of_other_files(tmp_path: Path) -> None:
+    """What they hold is not measured again; a kernel that is new is timed with its group, and the best are chosen
+    anew."""
+
+    def after(name: str, *names: str) -> list[dict]:
+        what = experiment(*names, peers=("sdpa_flash",))
+        return run(tmp_path / f"{name}.jsonl", what, modes=("burst",), standing=standing)
+
+    standing: list[dict] = []
+    standing = after("before", "right")
+    assert [row["kind"] for row in after("nothing", "right")] == ["environment"]
+
+    rows = after("twin", "right", "right_again")
+    repeated = [row for row in rows if row["kind"] != "environment"]
+    assert [(row["kind"], row["technique"]) for row in repeated] == [("gate", "right_again"), ("timing", "right_again")]
+    known = {row["id"] for row in rows if row["kind"] == "environment"}
+    assert {row["environment"] for row in repeated} <= known, "a repeated row brings its environment"
+
+    rows = after("more", "right", "right_too")
+    assert [row.get("technique") for row in rows if row["kind"] == "gate"] == ["right_too"]
+    timings = [row for row in rows if row["kind"] == "timing"]
+    assert {row.get("technique") for row in timings[:3]} == {None, "right", "right_too"}
+    assert [row["details"].get("final", False) for row in timings] == [False, False, False, True, True]
+    standing += rows
+    assert [row["kind"] for row in after("last", "right", "right_too")] == ["environment"]
+
+
+def test_what_was_measured_elsewhere_stands_where_it_cannot_run(gate_run: Path, tmp_path: Path) -> None:
+    declined = next(row for row in results.read(gate_run) if row.get("technique") == "right")
+    environment_row = results.read(gate_run)[0]
+    elsewhere = {name: value for name, value in declined.items() if name not in ("technique", "tile", "source_sha256")}
+    elsewhere["backend"] = "fa3"
+    what = experiment("right", peers=("fa3",))
+    rows = run(tmp_path / "without.jsonl", what)
+    assert [row["status"] for row in rows if row.get("backend") == "fa3"] == ["unsupported"]
+    rows = run(tmp_path / "with.jsonl", what, standing=[environment_row, elsewhere])
+    assert [row for row in rows if row.get("backend") == "fa3"] == []

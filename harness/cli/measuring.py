@@ -32,7 +32,7 @@ from harness.cli.options import (
     require_known,
     where,
 )
-from harness.cli.output import conclude, console, newest_run, run_file, run_name
+from harness.cli.output import RECORDED, Row, conclude, console, newest_run, run_file, run_name
 from harness.problem import Experiment, Problem
 
 SCHEDULER_SEEDS = (0, 1, 2)
@@ -150,9 +150,13 @@ def run(
         typer.Option(min=0.1, help="Cap on timing one group of kernels; slow ones need their fewest rounds."),
     ] = None,
     resume: Annotated[bool, typer.Option(help="Continue the newest run of this experiment and shard.")] = False,
+    only_missing: Annotated[
+        bool, typer.Option("--missing", help="Only what the recorded rows of this GPU lack: new, changed or unsettled.")
+    ] = False,
 ) -> None:
     """Run an experiment: gate every kernel, time what passed, write rows to reports/runs/."""
-    from harness import runner, timing
+    from harness import environment, runner, scorecard, timing
+    from harness import record as recorded
 
     wanted = load_experiment(experiment, (on or On.gpu).value)
     if on is None:
@@ -162,6 +166,7 @@ def run(
     if place == "cpu":
         timed = {"--mode": mode, "--max-seconds": max_seconds, "--ptxas": ptxas is Ptxas.shared}
         refuse("--on cpu", "there nothing is timed, nor assembled", timed)
+        refuse("--on cpu", "recorded rows are of GPUs", {"--missing": only_missing})
     wanted = replace(wanted, problems=part(wanted.problems, shard), backends=chosen_backends(backends, wanted.backends))
     if ptxas is Ptxas.shared:
         wanted = assembled_by_nvcc(wanted)
@@ -169,7 +174,10 @@ def run(
     path = (resume and newest_run(name)) or run_file(name)
     console.print(wanted.question)
     limits = {"max_seconds": max_seconds} if max_seconds else {}
-    rows = runner.run(wanted, on=place, path=path, resume=resume, modes=mode, timing=limits)
+    standing: list[Row] = []
+    if only_missing:
+        standing = recorded.standing(RECORDED, wanted.name, environment.describe(), scorecard.checkout_hashes())
+    rows = runner.run(wanted, on=place, path=path, resume=resume, standing=standing, modes=mode, timing=limits)
     conclude(rows, tables.timings, path=path)
 
 

@@ -16,6 +16,7 @@ from harness import tables
 from harness.sources import ROOT
 
 RUNS = ROOT / "reports" / "runs"
+RECORDED = ROOT / "reports" / "recorded"
 
 console = Console()
 if not console.is_terminal and "COLUMNS" not in os.environ:

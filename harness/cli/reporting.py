@@ -15,10 +15,9 @@ from harness import tables, techniques
 from harness.cli.inspecting import inspected
 from harness.cli.measuring import correctness
 from harness.cli.options import AsJson, Names, chosen, load_experiment, where
-from harness.cli.output import RUNS, console, run_file, show_failures
+from harness.cli.output import RECORDED, RUNS, console, run_file, show_failures
 from harness.sources import ROOT
 
-RECORDED = ROOT / "reports" / "recorded"
 SITE = ROOT / "reports" / "site"
 
 
