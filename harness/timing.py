@@ -30,6 +30,8 @@ LONGEST_LOAD = 20.0
 kernel of 23 ms took up to 28 ms behind 50 ms of others, and 23.0 ms in every round that it opened."""
 LONGEST_REST = 1.0
 """Seconds after which a rest has been long enough, whatever came before."""
+LONGEST_PRELOAD = 5
+"""Times `preload_seconds` after which a call is sampled though its time still moves."""
 
 
 @dataclass
@@ -152,11 +154,11 @@ def time_group(
     group (preloading apart), but FEWEST samples are always taken, and a burst group may take twice as long as those
     do, rests included; what is still above `limit` by then is `not_converged`.
     `mode`: "burst" keeps the card cool, with a rest after each LONGEST_LOAD and each round of all calls; "sustained"
-    first runs each call alone for `preload_seconds`, then samples it at the clock that this leaves, for at least as
-    long: at the power cap the clock swings, and samples of one moment agree with each other, not with the next
-    moment's. `queue`: launches queued ahead of the GPU at once (default: all calls; 1 tells for certain which call
-    broke the device). `source`: where clocks are read, if anywhere. Raises ValueError on an unknown mode, and whatever
-    a call raises.
+    first runs each call alone for `preload_seconds`, and on while its time still moves, then samples it at the clock
+    that this leaves, for at least as long: at the power cap the clock swings, and samples of one moment agree with each
+    other, not with the next moment's. `queue`: launches queued ahead of the GPU at once (default: all calls; 1 tells
+    for certain which call broke the device). `source`: where clocks are read, if anywhere. Raises ValueError on an
+    unknown mode, and whatever a call raises.
     """
     if mode not in MODES:
         raise ValueError(f"mode: got {mode!r}, expected one of {', '.join(MODES)}")
@@ -193,9 +195,10 @@ def time_group(
         else:
             for label in _shuffle(calls, shuffled):
                 batch = [label] * (queue or 8)
-                begin = stopwatch.now()
-                while stopwatch.now() - begin < preload_seconds:
-                    stopwatch.measure([(name, calls[name]) for name in batch], notify)
+                begin, loaded = stopwatch.now(), list[tuple[float, float]]()
+                while not _is_loaded(loaded, stopwatch.now() - begin, preload_seconds, limit):
+                    milliseconds = stopwatch.measure([(name, calls[name]) for name in batch], notify)
+                    loaded += ((stopwatch.now() - begin, sample) for sample in milliseconds)
                 begin, samples = stopwatch.now(), timings[label].samples_ms
                 at_most = max(preload_seconds, max_seconds / len(calls))
                 while len(samples) < fewest or (
@@ -213,6 +216,16 @@ def time_group(
                 f"{seconds:.3g} s for the group, expected at most {limit:.2%} and {fewest} samples or more"
             )
     return timings
+
+
+def _is_loaded(samples: Sequence[tuple[float, float]], seconds: float, least: float, limit: float) -> bool:
+    """Whether a call has run alone for `least` seconds and its time no longer moves: of its samples (second, ms) the
+    last `least` seconds' are as long in their second half as in their first. It began at the clock that the call before
+    had left."""
+    recent = [sample for second, sample in samples if second > seconds - least]
+    half = len(recent) // 2
+    steady = half == 0 or abs(statistics.median(recent[:half]) / statistics.median(recent[half:]) - 1) < limit
+    return seconds >= least and (steady or seconds >= LONGEST_PRELOAD * least)
 
 
 def _shuffle(calls: Mapping[str, Call], generator: random.Random) -> list[str]:

@@ -180,6 +180,26 @@ def test_sustained_sees_whole_swings_of_a_clock_at_its_power_cap() -> None:
     assert once == pytest.approx(again, rel=0.005)
 
 
+def test_sustained_waits_until_the_clock_has_recovered_from_the_call_before() -> None:
+    """A hot kernel leaves a low clock to the one behind it, for longer than two seconds."""
+
+    class Recovering(Simulated):
+        hot = 0.0
+
+        def measure(self, batch: Sequence[tuple[str, timing.Call]], notify: timing.Notify) -> list[float]:
+            slower = 1 + 0.1 * math.exp(-(self.seconds - self.hot) / 2)
+            samples = [slower * sample for sample in super().measure(batch, notify)]
+            if batch[0][0].startswith("hot"):
+                self.hot = self.seconds
+            return samples
+
+    calls = {"a 1.0": nothing, "hot 1.0": nothing, "again 1.0": nothing}
+    for seed in range(6):
+        timings = timing.time_group(calls, stopwatch=Recovering(0.001), mode="sustained", seed=seed)
+        medians = {label: statistics.median(result.samples_ms) for label, result in timings.items()}
+        assert medians["a 1.0"] == pytest.approx(medians["again 1.0"], rel=0.01)
+
+
 def test_sustained_takes_its_fewest_samples_of_a_long_kernel_too() -> None:
     calls = {"a 400.0": nothing, **CALLS}
     timings = timing.time_group(calls, stopwatch=Simulated(0.001), mode="sustained", max_seconds=4)
