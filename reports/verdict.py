@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -103,9 +103,8 @@ class Verdict:
 def verdict(data: Dataset, experiment: str, technique: Technique, root: Path = sources.ROOT) -> Verdict:
     problems = data.problems(experiment)
     languages = {backend: _language(data, experiment, problems, technique, backend, root) for backend in TWINS}
-    versus, best_versus = (
-        _gain(data.versus(experiment, problem, technique, "triton", "cuda", best=best) for problem in problems)
-        for best in (False, True)
+    versus, best_versus = _both(
+        lambda problem, best: data.versus(experiment, problem, technique, "triton", "cuda", best=best), problems
     )
     result = Verdict(technique, techniques.parent(technique), languages, versus, best_versus)
     result.sentence = sentence(result)
@@ -172,9 +171,8 @@ def _language(
     data: Dataset, experiment: str, problems: list[Problem], technique: Technique, backend: str, root: Path
 ) -> Language:
     points = [data.point(experiment, problem, technique.name, backend) for problem in problems]
-    gain, best_gain = (
-        _gain(data.gain(experiment, problem, technique, backend, best=best) for problem in problems)
-        for best in (False, True)
+    gain, best_gain = _both(
+        lambda problem, best: data.gain(experiment, problem, technique, backend, best=best), problems
     )
     rows = [point.row for point in points if point.counts and point.row]
     language = Language(
@@ -215,6 +213,15 @@ def _best(data: Dataset, experiment: str, problems: list[Problem], technique: Te
     if not problems:
         return Point("hole", reason="not measured")
     return data.point(experiment, problems[0], technique.name, backend, best=True)
+
+
+def _both(
+    ratio: Callable[[Problem, bool], Ratio | None], problems: Iterable[Problem]
+) -> tuple[Gain | None, Gain | None]:
+    """The gain at the reference tile, and at the best ones where it is known on as many problems."""
+    reference, best = (_gain(ratio(problem, best) for problem in problems) for best in (False, True))
+    comparable = best and (reference is None or best.cells >= reference.cells)
+    return reference, best if comparable else None
 
 
 def _gain(ratios: Iterable[Ratio | None]) -> Gain | None:

@@ -43,8 +43,9 @@ PROGRAMS = {
 """Twins that re-export another's program at its tile: the runner repeats that one's rows under their name."""
 
 CHOSEN = {
-    ("cp_async_pipeline", "triton", "d128-full"): Tile(128, 64, 3, 8),
-    ("large_tile", "triton", "d128-full"): Tile(64, 128),
+    (name, "triton", cell): tile
+    for cell in ("d128-full", "d128-causal", "d64-full", "d64-causal")
+    for name, tile in (("cp_async_pipeline", Tile(128, 64, 3, 8)), ("large_tile", Tile(64, 128)))
 }
 """The committed table: another tile for one rung, the registry's for its parent."""
 
