@@ -165,7 +165,7 @@ def test_sustained_preloads_each_call_alone_for_two_seconds() -> None:
 
 
 def test_sustained_sees_whole_swings_of_a_clock_at_its_power_cap() -> None:
-    """Two series of one kernel on an H200 once differed by 5%: each had sampled for 0.4 s."""
+    """Two series of one kernel on an H200 once differed by 5%: each had 24 samples in a row."""
 
     class Swinging(Simulated):
         def measure(self, batch: Sequence[tuple[str, timing.Call]], notify: timing.Notify) -> list[float]:
