@@ -222,10 +222,12 @@ def _is_loaded(samples: Sequence[tuple[float, float]], seconds: float, least: fl
     """Whether a call has run alone for `least` seconds and its time no longer moves: of its samples (second, ms) the
     last `least` seconds' are as long in their second half as in their first. It began at the clock that the call before
     had left."""
+    if seconds < least:
+        return False  # at once: the GPU has nothing to do meanwhile
     recent = [sample for second, sample in samples if second > seconds - least]
     half = len(recent) // 2
     steady = half == 0 or abs(statistics.median(recent[:half]) / statistics.median(recent[half:]) - 1) < limit
-    return seconds >= least and (steady or seconds >= LONGEST_PRELOAD * least)
+    return steady or seconds >= LONGEST_PRELOAD * least
 
 
 def _shuffle(calls: Mapping[str, Call], generator: random.Random) -> list[str]:
