@@ -7,7 +7,7 @@ Triton's interpreter, which computes bf16 wrongly without a word, so there every
 from itertools import product
 
 from harness.problem import Experiment, Problem
-from harness.techniques import TECHNIQUES
+from harness.techniques import SERIES, TECHNIQUES
 
 EXPERIMENT = Experiment(
     name="correctness",
@@ -18,6 +18,7 @@ EXPERIMENT = Experiment(
         for heads, heads_kv, seq_q, seq_kv in ((4, 4, 512, 512), (4, 2, 256, 512), (4, 1, 512, 256))
     ),
     techniques=tuple(technique.name for technique in TECHNIQUES),
+    backends=SERIES,
     peers=("sdpa_cudnn", "sdpa_flash", "sdpa_math"),
     modes=(),
 )

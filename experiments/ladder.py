@@ -1,12 +1,12 @@
 """What does each step buy, in each language?
 
-Every rung of every ladder in CUDA and in Triton, at its reference tile and at the tile tuned for it, on long
-self-attention that fills the GPU: the two head dimensions that most models use, with and without a causal mask. The
-library peers show how far the top is.
+Every rung of every ladder in CUDA and in Triton, and in Gluon where core Triton has no lever and Gluon has, at its
+reference tile and at the tile tuned for it, on long self-attention that fills the GPU: the two head dimensions that
+most models use, with and without a causal mask. The library peers show how far the top is.
 """
 
 from harness.problem import Experiment, Problem
-from harness.techniques import TECHNIQUES
+from harness.techniques import SERIES, TECHNIQUES
 
 EXPERIMENT = Experiment(
     name="ladder",
@@ -15,7 +15,7 @@ EXPERIMENT = Experiment(
         Problem.square(4, 16, 4096, head_dim, causal=causal) for head_dim in (128, 64) for causal in (False, True)
     ),
     techniques=tuple(technique.name for technique in TECHNIQUES),
-    backends=("cuda", "triton", "triton_native"),
+    backends=SERIES,
     peers=("sdpa_cudnn", "sdpa_flash", "flex", "fa2", "fa3", "fa4"),
     tiles=("reference", "best"),
 )

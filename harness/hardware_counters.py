@@ -19,10 +19,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness import articles, counting, cuda_tools, evidence, groups, machine_code, single_launch, techniques, variants
+from harness import (
+    articles,
+    counting,
+    cuda_tools,
+    evidence,
+    groups,
+    machine_code,
+    single_launch,
+    sources,
+    techniques,
+    variants,
+)
 from harness.environment import scrub
 from harness.problem import Problem
-from harness.sources import ROOT
 from harness.variants import Case
 
 METRICS = (
@@ -77,6 +87,7 @@ def cases(names: Sequence[str], backends: Sequence[str], problems: Sequence[Prob
     found = []
     article = articles.load(L2_ARTICLE)
     for name in names:
+        stated = [backend for backend in backends if sources.is_stated(backend, techniques.get(name).path)]
         chosen = list(problems) or [counting.PROBLEM, LARGE]
         if not problems and name in BANK_CONFLICTS:
             chosen.append(replace(counting.PROBLEM, head_dim=64))
@@ -84,10 +95,10 @@ def cases(names: Sequence[str], backends: Sequence[str], problems: Sequence[Prob
             chosen.append(replace(LARGE, causal=True))
         for problem in chosen:
             tile = techniques.reference_tile(techniques.get(name), problem.head_dim)
-            found += [Case("ncu", name, backend, problem, tile) for backend in backends]
+            found += [Case("ncu", name, backend, problem, tile) for backend in stated]
         if not problems and name in L2_ORDERS:
             tiles = [step.tile for step in article.steps if step.technique == name]
-            found += [Case("ncu", name, backend, article.problem, tile) for tile in tiles for backend in backends]
+            found += [Case("ncu", name, backend, article.problem, tile) for tile in tiles for backend in stated]
     return found
 
 
@@ -150,7 +161,7 @@ def profile(
         *("--export", str(report), "--force-overwrite"),
         *(sys.executable, "-m", "harness.hardware_counters", str(request), str(result)),
     ]
-    late = cuda_tools.run(command, ROOT, variables, log, deadline) is None
+    late = cuda_tools.run(command, sources.ROOT, variables, log, deadline) is None
     said = scrub(log.read_text(errors="replace"))
     outcomes = [json.loads(line) for line in result.read_text().splitlines()] if result.is_file() else []
     launches = raw_page(tool, report.with_suffix(".ncu-rep"))

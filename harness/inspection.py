@@ -43,7 +43,7 @@ def cells(
         technique = techniques.get(name)
         for arch in archs or techniques.LADDERS[technique.ladder].archs:
             for backend in backends:
-                if backend == "triton_native" and arch != MEASURED:
+                if (backend == "triton_native" and arch != MEASURED) or not sources.is_stated(backend, technique.path):
                     continue
                 for problem in problems:
                     tile = techniques.reference_tile(technique, problem.head_dim)

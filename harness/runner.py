@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness import environment, groups, results, techniques, tiles
+from harness import environment, groups, results, sources, techniques, tiles
 from harness.problem import Experiment, Problem, Tile
 from harness.progress import Interrupts, Progress
 from harness.scorecard import is_final
@@ -43,6 +43,8 @@ def cases(experiment: Experiment, gpu: str | None = None) -> list[Case]:
             found[Case(experiment.name, None, peer, problem, None)] = None
         for name in experiment.techniques:
             for backend in experiment.backends:
+                if not sources.is_stated(backend, techniques.get(name).path):
+                    continue
                 for choice in experiment.tiles:
                     tile: Tile | None = techniques.reference_tile(techniques.get(name), problem.head_dim)
                     if choice == "best":

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from harness import cuda_tools, evidence, single_launch, techniques, variants
+from harness import cuda_tools, evidence, single_launch, sources, techniques, variants
 from harness import planted as bugs
 from harness.environment import scrub
 from harness.problem import Problem
@@ -79,9 +79,10 @@ def cases(names: Iterable[str], backends: Sequence[str]) -> list[Case]:
     """Every technique at its reference tiles, on PROBLEMS, and where it is general on RAGGED."""
     found = []
     for technique in map(techniques.get, names):
+        stated = [backend for backend in backends if sources.is_stated(backend, technique.path)]
         for problem in (*PROBLEMS, *(RAGGED if technique.general else ())):
             tile = techniques.reference_tile(technique, problem.head_dim)
-            found += [Case("sanitizer", technique.name, backend, problem, tile) for backend in backends]
+            found += [Case("sanitizer", technique.name, backend, problem, tile) for backend in stated]
     return found
 
 

@@ -57,7 +57,7 @@ def checkout_hashes() -> dict[tuple[str, str], str]:
     """Hashes of every twin that has a file here."""
     hashes = {}
     for technique in techniques.TECHNIQUES:
-        for backend in techniques.TWINS:
+        for backend in techniques.SERIES:
             if sources.kernel_file(backend, technique.path).is_file():
                 hashes[technique.name, backend] = sources.source_sha256(backend, technique.path)
     return hashes

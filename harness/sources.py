@@ -1,7 +1,8 @@
 """What a kernel is made of: its source files, their hash, their size, and whether it is another's program again.
 
 Standard library only, so that a report can be made without torch. A kernel is named by `technique_path`, which is
-`ladder/name`: cuda_kernels/ladder/name.cu and triton_kernels/ladder/name.py.
+`ladder/name`: cuda_kernels/ladder/name.cu, triton_kernels/ladder/name.py and, where there is one,
+triton_kernels/gluon/name.py.
 """
 
 from __future__ import annotations
@@ -27,7 +28,17 @@ def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> 
         return root / "cuda_kernels" / f"{technique_path}.cu"
     if backend in ("triton", "triton_native"):
         return root / "triton_kernels" / f"{technique_path}.py"
-    raise ValueError(f"backend: got {backend!r}, expected cuda, triton or triton_native (peers have no file here)")
+    if backend == "gluon":
+        return root / "triton_kernels" / "gluon" / f"{technique_path.rpartition('/')[2]}.py"
+    raise ValueError(
+        f"backend: got {backend!r}, expected cuda, triton, triton_native or gluon (peers have no file here)"
+    )
+
+
+def is_stated(backend: str, technique_path: str, root: Path | None = None) -> bool:
+    """Whether this backend is a series of the technique. Twins always are, so that one without a file is an error;
+    Gluon is where it has a kernel."""
+    return backend != "gluon" or kernel_file(backend, technique_path, root).is_file()
 
 
 def files(backend: str, technique_path: str, root: Path | None = None) -> list[Path]:
@@ -81,7 +92,7 @@ def same_program(technique_path: str, language: str, root: Path | None = None) -
     """Name of the technique whose program this twin is, when the file does nothing but re-export it; else None.
 
     In Python that is a single `from triton_kernels.ladder.name import ...`, in CUDA a single
-    `#include <ladder/name.cu>`. `language` is cuda, triton or triton_native.
+    `#include <ladder/name.cu>`. `language` is cuda, triton, triton_native or gluon.
     """
     path = kernel_file(language, technique_path, root)
     if not path.is_file():

@@ -15,6 +15,9 @@ from harness.problem import Problem, Tile
 TWINS = ("cuda", "triton", "triton_native")
 """Series of one technique. triton_native is the Triton source without DISABLE_MMA_V3, so that it may use wgmma."""
 
+SERIES = (*TWINS, "gluon")
+"""The same, and Gluon's, which is there where core Triton has no lever: triton_kernels/gluon/<name>.py."""
+
 CAPABILITY = {"sm_80": (8, 0), "sm_90a": (9, 0), "sm_120a": (12, 0)}
 """Compute capability of each architecture that the project compiles for."""
 
@@ -23,7 +26,7 @@ CAPABILITY = {"sm_80": (8, 0), "sm_90a": (9, 0), "sm_120a": (12, 0)}
 class Limit:
     """Why a backend declines a cell: `applies(problem, tile)` true means status unsupported with this reason.
 
-    `backend` "triton" holds for triton_native too, "*" for all.
+    `backend` "triton" holds for triton_native and gluon too, "*" for all.
     """
 
     backend: str
@@ -139,8 +142,14 @@ _POWER_OF_TWO = Limit(
     "Triton's tensors have powers of two for sizes: block_m and block_n must be such",
     lambda problem, tile: bool(tile.block_m & tile.block_m - 1 or tile.block_n & tile.block_n - 1),
 )
+_GLUON_ROWS = Limit(
+    "gluon",
+    "each warp owns one or more m16 tiles: block_m must be a multiple of 16 * warps",
+    lambda problem, tile: bool(tile.block_m % (16 * tile.warps)),
+)
+_GLUON_STAGE = Limit("gluon", _ONE_STAGE.reason, _ONE_STAGE.applies)
 _PLAIN = (_RAGGED, _HEAD_DIM, _POWER_OF_TWO)
-_MMA = (*_PLAIN, _ROWS, _COLUMNS, _ONE_STAGE)
+_MMA = (*_PLAIN, _ROWS, _COLUMNS, _ONE_STAGE, _GLUON_ROWS, _GLUON_STAGE)
 _BATCHED = (*_PLAIN, _TWO_M_TILES, _COLUMNS, _ONE_STAGE)
 _GENERAL = (_GENERAL_HEAD_DIM, _POWER_OF_TWO, _TWO_M_TILES, _COLUMNS)
 _TWO_WARPGROUPS = Limit("cuda", "two consumer warpgroups: warps must be 8", lambda problem, tile: tile.warps != 8)
@@ -217,6 +226,7 @@ TECHNIQUES = (
         "ampere",
         "the new row max comes first, so exp(S - new_max) needs no second multiply",
         builds_on=("register_softmax",),
+        grid={"gluon": _tiles((64, 128), (32, 64, 128), (1,), (4, 8))},
         limits=_MMA,
         seeds=("000", "001", "003 v9"),
     ),
@@ -502,7 +512,7 @@ def reference_tile(technique: Technique, head_dim: int) -> Tile:
 
 def unsupported(technique: Technique, backend: str, problem: Problem, tile: Tile) -> str | None:
     """The reason why `backend` declines this cell, or None when it takes it."""
-    language = "triton" if backend.startswith("triton") else backend
+    language = "cuda" if backend == "cuda" else "triton"
     for limit in technique.limits:
         if limit.backend in ("*", language, backend) and limit.applies(problem, tile):
             return f"{limit.reason}; got tile {tile.slug}, problem {problem.slug}"

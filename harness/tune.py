@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness import results, runner, techniques, tiles, variants
+from harness import results, runner, sources, techniques, tiles, variants
 from harness.problem import Experiment, Problem, Tile
 from harness.variants import Case
 
@@ -38,7 +38,8 @@ def cases(
         for backend in backends
         for tile in techniques.grid(techniques.get(name), backend, problem)
         for case in [Case("tune", name, backend, problem, tile)]
-        if variants.origin(case, same_program) not in set(names) - {name}
+        if sources.is_stated(backend, techniques.get(name).path)
+        and variants.origin(case, same_program) not in set(names) - {name}
     ]
 
 
@@ -127,7 +128,9 @@ def inherited(
         case = Case("tune", one.technique, one.backend, by_cell[one.cell], one.tile)
         program = variants.origin(case, same_program)
         for twin in techniques.TECHNIQUES:
-            if twin.name == one.technique or techniques.unsupported(twin, one.backend, case.problem, one.tile):
+            if twin.name == one.technique or not sources.is_stated(one.backend, twin.path):
+                continue
+            if techniques.unsupported(twin, one.backend, case.problem, one.tile):
                 continue
             if variants.origin(replace(case, technique=twin.name), same_program) == program:
                 found.append(replace(one, technique=twin.name))

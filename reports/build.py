@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from harness import articles, scorecard, tiles
 from harness.problem import Problem
-from harness.techniques import LADDERS, TECHNIQUES, TWINS
+from harness.techniques import LADDERS, SERIES, TECHNIQUES
 from reports import articles as article_pages
 from reports import drawing, figures, guide, listing, pages, resources, technique_page
 from reports.dataset import Dataset, tile_slug
@@ -118,7 +118,7 @@ def _environment(main: Dataset | None) -> Environment:
         "published": [article for article in published if article.l2_hit_rates],
         "l2_orders": resources.L2_ORDERS,
         "zip": zip,
-        "twins": TWINS,
+        "series": SERIES,
         "label": drawing.label,
         "cell_title": figures.cell_title,
         "recorded_on": main.provenance() if main else "nothing recorded yet",

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from reports.dataset import Point, quartiles
 
 INK, MUTED, GRID, PAPER = "#1b1f24", "#66707c", "#e3e7ec", "#ffffff"
-COLORS = {"cuda": "#1a8754", "triton": "#2456d6", "triton_native": "#6a9fe0"}
-MARKERS = {"cuda": "o", "triton": "s", "triton_native": "D"}
+COLORS = {"cuda": "#1a8754", "triton": "#2456d6", "triton_native": "#6a9fe0", "gluon": "#9a3fb5"}
+MARKERS = {"cuda": "o", "triton": "s", "triton_native": "D", "gluon": "^"}
 LABELS = {
     "cuda": "CUDA",
     "triton": "Triton",

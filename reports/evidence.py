@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from harness import scorecard, techniques
+from harness import scorecard, sources, techniques
 from harness.planted import bugs
 from harness.problem import Experiment, Problem
-from harness.techniques import TECHNIQUES, TWINS, Technique
+from harness.techniques import SERIES, TECHNIQUES, Technique
 from reports.dataset import Dataset, Row
 
 EXPERIMENTS = ("correctness", "any_length")
@@ -78,7 +78,7 @@ def matrices(datasets: Sequence[Dataset]) -> list[Matrix]:
     found = []
     for data in datasets:
         gates = [row for row in data.newest if row["kind"] == "gate"]
-        for experiment, backend in product(EXPERIMENTS, TWINS):
+        for experiment, backend in product(EXPERIMENTS, SERIES):
             rows = [row for row in gates if (row.get("experiment"), row["backend"]) == (experiment, backend)]
             if rows:
                 found.append(_matrix(data, experiment, backend, _current_or_earlier(rows, data)))
@@ -226,6 +226,7 @@ def _matrix(data: Dataset, experiment: str, backend: str, rows: Sequence[Row]) -
         lengths[f"{problem.seq_q}×{problem.seq_kv}, heads {problem.heads}/{problem.heads_kv}"] = None
     grid = Experiment.load(experiment)
     asked = {problem.slug for problem in grid.problems}
+    stated = [name for name in grid.techniques if sources.is_stated(backend, techniques.get(name).path)]
     return Matrix(
         experiment,
         data.provenance(rows),
@@ -239,7 +240,7 @@ def _matrix(data: Dataset, experiment: str, backend: str, rows: Sequence[Row]) -
         sorted({name for one in whole.values() for name in one.distributions}),
         sorted(lengths),
         sum(scorecard.is_current(row, data.hashes) and scorecard.slug(row) in asked for row in rows),
-        len(grid.problems) * len(grid.techniques) if all(row["on"] == "gpu" for row in rows) else None,
+        len(grid.problems) * len(stated) if all(row["on"] == "gpu" for row in rows) else None,
     )
 
 

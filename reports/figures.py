@@ -15,9 +15,9 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
-from harness import results, techniques
+from harness import results, sources, techniques
 from harness.problem import Problem
-from harness.techniques import TWINS, Technique
+from harness.techniques import SERIES, TWINS, Technique
 from reports.dataset import Dataset, Point
 from reports.drawing import (
     COLORS,
@@ -59,14 +59,14 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
     peak = data.speed_of_light()
     ends: dict[str, tuple[float, str]] = {}
     notes: dict[int, dict[str, list[str]]] = {}
-    for backend in TWINS:
+    for backend in SERIES:
         points = [data.point(experiment, problem, rung.name, backend) for rung in rungs]
         _climb(axes, points, backend)
         _tuned(
             axes, points, [data.point(experiment, problem, rung.name, backend, best=True) for rung in rungs], backend
         )
         for row, point in enumerate(points):
-            if point.kind == "hole":
+            if point.kind == "hole" and sources.is_stated(backend, rungs[row].path):
                 notes.setdefault(row, {}).setdefault(point.reason.partition(":")[0], []).append(LABELS[backend])
         drawn = [point for point in points if point.tflops]
         last = next((point for point in reversed(drawn) if point.counts), drawn[-1] if drawn else None)
@@ -84,7 +84,8 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
     for row, reasons in notes.items():
         place = (peak or right) * 0.985
         told = ", ".join(
-            what if len(where) == len(TWINS) else f"{' and '.join(where)}: {what}" for what, where in reasons.items()
+            what if set(where) >= {LABELS[twin] for twin in TWINS} else f"{' and '.join(where)}: {what}"
+            for what, where in reasons.items()
         )
         text = axes.text(place, row, f"× {told}", color=MUTED, size=7.5, ha="right", va="center")
         text.set_bbox({"facecolor": PAPER, "edgecolor": "none", "pad": 1})
@@ -113,7 +114,7 @@ def step(data: Dataset, experiment: str, problems: Sequence[Problem], technique:
     parent = techniques.parent(technique)
     lines: list[tuple[str, str, Point, Point | None]] = []
     for problem in problems:
-        for backend in TWINS:
+        for backend in SERIES:
             point = data.point(experiment, problem, technique.name, backend)
             before = data.point(experiment, problem, parent.name, backend) if parent else None
             if point.tflops:

@@ -8,9 +8,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness import scorecard, techniques
+from harness import scorecard, sources, techniques
 from harness.problem import Problem
-from harness.techniques import LADDERS, TECHNIQUES, TWINS, Ladder, Technique
+from harness.techniques import LADDERS, SERIES, TECHNIQUES, Ladder, Technique
 from reports import counters, evidence, figures, machines, resources
 from reports.dataset import Dataset, Point, Row, quartiles, tile_slug
 from reports.holes import group_holes, unmeasured
@@ -64,11 +64,12 @@ def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder, dra
     return {
         "ladder": which,
         "rungs": rungs,
+        "series": series(rungs),
         "parents": {rung.name: parent for rung, parent in parents_elsewhere(rungs)},
         "figures": drawn(which.name),
         "tables": [ladder_table(data, problem, rungs) for problem in data.problems(LADDER)] if data else [],
         "holes": group_holes(r for r in data.holes(LADDER) if r.get("technique") in (None, *names)) if data else [],
-        "earlier": [(backend, name) for backend in TWINS for name in earlier(data, LADDER, backend) if name in names]
+        "earlier": [(backend, name) for backend in SERIES for name in earlier(data, LADDER, backend) if name in names]
         if data
         else [],
         "steps": counters.conflict_steps(datasets),
@@ -90,14 +91,14 @@ def ladder_table(data: Dataset, problem: Problem, rungs: Sequence[Technique]) ->
     def points(name: str | None, backends: Sequence[str], mode: str = "burst", best: bool = False) -> dict[str, Point]:
         return {backend: data.point(LADDER, problem, name, backend, mode, best=best) for backend in backends}
 
-    peers = peers_of(data, LADDER)
+    peers, shown = peers_of(data, LADDER), series(rungs)
     lines: list[dict[str, Any]] = [
         {
             "rung": rung,
-            "burst": points(rung.name, TWINS),
-            "sustained": points(rung.name, TWINS, "sustained"),
-            "best": points(rung.name, TWINS, best=True),
-            "gains": {backend: data.gain(LADDER, problem, rung, backend) for backend in TWINS},
+            "burst": points(rung.name, shown),
+            "sustained": points(rung.name, shown, "sustained"),
+            "best": points(rung.name, shown, best=True),
+            "gains": {backend: data.gain(LADDER, problem, rung, backend) for backend in shown},
         }
         for rung in rungs
     ]
@@ -117,7 +118,7 @@ def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "sanitized": (sanitized := evidence.sanitizer_table(datasets)),
         "ran": [
             (backend, tool)
-            for backend in TWINS
+            for backend in SERIES
             for tool in evidence.TOOLS
             if any((backend, tool) in found for _, found in sanitized)
         ],
@@ -146,7 +147,7 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "total": len(rows),
         "holes": group_holes(data.holes(name)),
         "unmeasured": unmeasured(data, name),
-        "earlier": [(backend, rung) for backend in TWINS for rung in earlier(data, name, backend)],
+        "earlier": [(backend, rung) for backend in SERIES for rung in earlier(data, name, backend)],
         "pairs": data.pairs(name),
         "machines": machines.machines(data.environments_of(rows)),
     }
@@ -188,6 +189,11 @@ def length_figures(data: Dataset) -> list[Figure]:
 
 def rungs_of(which: Ladder) -> list[Technique]:
     return [technique for technique in TECHNIQUES if technique.ladder == which.name]
+
+
+def series(rungs: Sequence[Technique]) -> tuple[str, ...]:
+    """What stands beside each other in the tables of a ladder: Gluon only where a rung is stated in it."""
+    return tuple(name for name in SERIES if any(sources.is_stated(name, rung.path) for rung in rungs))
 
 
 def parents_elsewhere(rungs: Sequence[Technique]) -> list[tuple[Technique, Technique]]:

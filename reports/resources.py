@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness import scorecard
 from harness.problem import Problem
-from harness.techniques import TWINS, Technique
+from harness.techniques import SERIES, Technique
 from reports import counters
 from reports.dataset import Dataset, Point, Ratio, Row, geometric_mean, tile_slug
 
@@ -65,7 +65,7 @@ def taken(datasets: Sequence[Dataset], rungs: Sequence[Technique]) -> list[Taken
     """Rungs whose machine code is known; what was computed here before what was recorded."""
     found = []
     for rung in rungs:
-        read = {backend: rows for backend in TWINS if (rows := _cells(datasets, rung, backend))}
+        read = {backend: rows for backend in SERIES if (rows := _cells(datasets, rung, backend))}
         codes = {name: rows[0] for name, rows in read.items() if rows[0]["problem"]["head_dim"] == HEAD_DIM}
         profiled = [row for row, _ in counters.profiled(datasets, rung.name) if scorecard.is_reference_tile(row)]
         largest = max(
@@ -127,7 +127,7 @@ def assembled(data: Dataset, experiment: str, rungs: Sequence[Technique]) -> lis
     problems = data.problems(shared_experiment)
     found = []
     for rung in rungs:
-        for backend in ("triton", "triton_native"):
+        for backend in ("triton", "triton_native", "gluon"):
             pairs = [
                 (data.point(experiment, problem, rung.name, backend), point)
                 for problem in problems

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness import scorecard
-from harness.techniques import LADDERS, TWINS, Technique
+from harness.techniques import LADDERS, SERIES, Technique
 from reports.dataset import Dataset, Row, tile_slug
 
 
@@ -43,7 +43,7 @@ def spills(datasets: Sequence[Dataset], technique: Technique) -> list[Spill]:
     return sorted(
         found,
         key=lambda one: (
-            TWINS.index(one.backend),
+            SERIES.index(one.backend),
             archs.index(one.arch),
             not one.reference,
             -one.head_dim,

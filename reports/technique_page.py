@@ -8,9 +8,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness import results, techniques
+from harness import results, sources, techniques
 from harness.problem import Problem
-from harness.techniques import LADDERS, TECHNIQUES, TWINS, Technique
+from harness.techniques import LADDERS, SERIES, TECHNIQUES, Technique
 from reports import agreement, counters, evidence, figures, listing, machines, notes, resources, tuning
 from reports.dataset import Dataset, Row
 from reports.holes import group_holes
@@ -36,12 +36,13 @@ CENSUS_FIRST = (
 def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique) -> dict[str, Any]:
     """`datasets`: all of them, those of this machine first: what was computed here stands before what was recorded."""
     parent = techniques.parent(which)
+    written = [language for language in ("cuda", "triton", "gluon") if sources.is_stated(language, which.path)]
     context: dict[str, Any] = {
         "technique": which,
         "parent": parent,
         "children": [other for other in TECHNIQUES if techniques.parent(other) == which],
-        "listings": {language: listing.listing(which, language) for language in ("cuda", "triton")},
-        "diffs": {language: parent and listing.diff(parent, which, language) for language in ("cuda", "triton")},
+        "listings": {language: listing.listing(which, language) for language in written},
+        "diffs": {language: parent and listing.diff(parent, which, language) for language in written},
         "verdict": None,
         "step": None,
         "cells": [],
@@ -54,7 +55,7 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique) ->
     context["code"] = {dim: [table for table in tables if table["head_dim"] == dim] for dim in _dims(tables)}
     context["same_code"] = same_code(datasets, which)
     inspected = {backend for table in tables for backend in table["columns"]}
-    context["uninspected"] = [backend for backend in ("cuda", "triton") if backend not in inspected]
+    context["uninspected"] = [backend for backend in written if backend not in inspected]
     context["counters"] = counters_of(datasets, which, parent)
     context["hit_rates"] = resources.hit_rates(datasets) if which.name in resources.L2_ORDERS else []
     context["spills"] = spills(datasets, which)
@@ -66,14 +67,14 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique) ->
     problems = data.problems(LADDER)
     svg = figures.step(data, LADDER, problems, which)
     cells = []
-    for problem, mode, backend in product(problems, data.modes(LADDER), TWINS):
+    for problem, mode, backend in product(problems, data.modes(LADDER), SERIES):
         reference, best = (data.point(LADDER, problem, which.name, backend, mode, best=best) for best in (False, True))
         points = [reference] if best.row is reference.row else [reference, best]
         cells += [(problem, mode, backend, point) for point in points]
     shown = [point.row for *_, point in cells if point.row]
     context |= {
         "tuned": tuning.tuned(data, LADDER, which),
-        "tuned_earlier": any(data.tuned(which.name, backend, earlier=True) for backend in TWINS),
+        "tuned_earlier": any(data.tuned(which.name, backend, earlier=True) for backend in SERIES),
         "verdict": verdict(data, LADDER, which),
         "step": svg and Figure(Markup(svg), data.provenance(shown), f"TFLOPS of {which.name} and of its parent"),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
@@ -87,7 +88,7 @@ def counters_of(datasets: Sequence[Dataset], which: Technique, parent: Technique
     """What the CUDA twin did on a CPU, beside its parent on the same problem, and ncu's rows."""
     found = counters.counted(datasets, which.name)
     before = parent and found and counters.counted(datasets, parent.name, Problem.from_dict(found.row["problem"]))
-    profiled = [line for backend in TWINS for line in counters.profiled(datasets, which.name, backend)]
+    profiled = [line for backend in SERIES for line in counters.profiled(datasets, which.name, backend)]
     return {
         "counted": found,
         "parent": before and parent,
@@ -103,7 +104,7 @@ def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str,
     """One table per architecture and head_dim: {arch, head_dim, where, columns: backend -> row, census: names}."""
     tables: dict[tuple[str, int], dict[str, Any]] = {}
     for dataset in datasets:
-        for backend in TWINS:
+        for backend in SERIES:
             for row in dataset.codes(which.name, backend):
                 name = (row["arch"], row["problem"]["head_dim"])
                 table = tables.setdefault(name, {"arch": name[0], "head_dim": name[1], "columns": {}, "where": set()})
@@ -122,7 +123,7 @@ def same_code(datasets: Sequence[Dataset], which: Technique) -> list[bool]:
     """Of the kernels that were compiled here as recorded ones were: whether the instructions are the same."""
     rows: dict[bool, list[Row]] = {True: [], False: []}
     for dataset in datasets:
-        for backend in TWINS:
+        for backend in SERIES:
             rows[dataset.recorded] += dataset.codes(which.name, backend)
     return [same for _, same in results.same_code(rows[False], rows[True])]
 
@@ -135,10 +136,10 @@ def _dims(tables: Iterable[dict[str, Any]]) -> list[int]:
 def numerics_table(data: Dataset, which: Technique) -> dict[str, Any] | None:
     """Per backend and distribution the worst figures over all problems gated, or None without a gate row."""
     worst: dict[tuple[str, int], dict[str, Any]] = {}
-    rows = [row for backend in TWINS for row in data.gates(which.name, backend)]
+    rows = [row for backend in SERIES for row in data.gates(which.name, backend)]
     for row in rows:
         for distribution, numbers in (row.get("numerics") or {}).items():
-            name = (distribution, TWINS.index(row["backend"]))
+            name = (distribution, SERIES.index(row["backend"]))
             if name not in worst or _used(numbers) > _used(worst[name]):
                 worst[name] = {**numbers, "backend": row["backend"], "status": row["status"]}
     if not rows:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from harness import scorecard, techniques
 from harness.problem import Problem, Tile
-from harness.techniques import TWINS, Technique
+from harness.techniques import SERIES, Technique
 from reports.dataset import Dataset, Point, Row
 
 
@@ -47,7 +47,7 @@ def tuned(data: Dataset, experiment: str, technique: Technique) -> list[Tuned]:
     found = []
     for problem in dict.fromkeys(Problem.from_dict(row["problem"]) for row in rows):
         both = _expressible(technique, problem)
-        for backend in TWINS:
+        for backend in SERIES:
             here = [row for row in rows if (row["backend"], scorecard.slug(row)) == (backend, problem.slug)]
             ranked = sorted(filter(_timed, here), key=scorecard.median_ms)
             if ranked:
@@ -56,7 +56,7 @@ def tuned(data: Dataset, experiment: str, technique: Technique) -> list[Tuned]:
                 reference = data.point(experiment, problem, technique.name, backend)
                 rest = [row for row in here if not _timed(row)]
                 found.append(Tuned(problem, backend, reference, common, choose[0], [*ranked, *rest]))
-    return sorted(found, key=lambda one: (-one.problem.head_dim, one.problem.causal, TWINS.index(one.backend)))
+    return sorted(found, key=lambda one: (-one.problem.head_dim, one.problem.causal, SERIES.index(one.backend)))
 
 
 def _expressible(technique: Technique, problem: Problem) -> set[Tile]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from harness import scorecard, sources, techniques
 from harness.problem import Problem
-from harness.techniques import TWINS, Technique
+from harness.techniques import SERIES, TWINS, Technique
 from reports.dataset import Dataset, Point, Ratio, fastest, geometric_mean
 from reports.drawing import LABELS
 
@@ -102,7 +102,8 @@ class Verdict:
 
 def verdict(data: Dataset, experiment: str, technique: Technique, root: Path = sources.ROOT) -> Verdict:
     problems = data.problems(experiment)
-    languages = {backend: _language(data, experiment, problems, technique, backend, root) for backend in TWINS}
+    stated = [backend for backend in SERIES if sources.is_stated(backend, technique.path, root)]
+    languages = {backend: _language(data, experiment, problems, technique, backend, root) for backend in stated}
     versus, best_versus = _both(
         lambda problem, best: data.versus(experiment, problem, technique, "triton", "cuda", best=best), problems
     )
@@ -116,7 +117,8 @@ def sentence(result: Verdict) -> str:
     if result.parent is None:
         told = "The ladder starts here."
     else:
-        told = "; ".join(_told(result.languages[backend]) for backend in ("cuda", "triton")) + "."
+        languages = [one for one in result.languages.values() if one.backend != "triton_native" and _has_step(one)]
+        told = "; ".join(map(_told, languages)) + "."
         told = told[0].upper() + told[1:]
     if result.versus is None:
         return told
@@ -256,6 +258,11 @@ def _told(language: Language) -> str:
     if language.tile_alone and language.lever:
         return f"{name} runs the same program{_unproven(language)}, at the other tile it {told}"
     return f"in {name} {'the tile alone' if language.tile_alone else 'it'} {told}"
+
+
+def _has_step(language: Language) -> bool:
+    """Gluon's ladder starts at its first kernel."""
+    return language.backend != "gluon" or language.gain is not None
 
 
 def _unproven(language: Language) -> str:

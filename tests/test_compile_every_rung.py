@@ -1,4 +1,4 @@
-"""Every rung compiles in both languages: every head_dim and mask for the recorded GPU, one problem for the others."""
+"""Every rung compiles in each of its languages: all dims and masks for the recorded GPU, one problem for the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.problem import Problem
 pytestmark = pytest.mark.timeout(1800)  # the first test compiles for all, minutes from an empty build folder
 
 NAMES = [technique.name for technique in techniques.TECHNIQUES]
-LANGUAGES = ("cuda", "triton")
+LANGUAGES = ("cuda", "triton", "gluon")
 PROBLEMS = [Problem.square(4, 16, 4096, d, dtype="bf16", causal=mask) for d, mask in product((64, 128), (False, True))]
 ELSEWHERE = Problem.square(4, 16, 4096, 128, dtype="bf16")
 

@@ -67,7 +67,10 @@ TABLE = (
     Row(("harness/*.py",), None, (*KERNELS, *PLOTS)),
     Row(("reports/*.py",), (*DATA, "harness.scorecard", "harness.tiles", "reports", *PLOTS)),
     Row(("cuda_kernels/*.py",), ("torch", "cuda_kernels")),
-    Row(("triton_kernels/*.py",), ("torch", "triton", "triton_kernels.specialization")),
+    Row(
+        ("triton_kernels/*.py",),
+        ("torch", "triton", "triton_kernels.specialization", "triton_kernels.gluon_specialization"),
+    ),
 )
 
 

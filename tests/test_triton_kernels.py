@@ -19,7 +19,9 @@ from harness.techniques import LADDERS
 from triton_kernels import specialization
 
 ROOT = Path(__file__).parent.parent
-LADDER = {path.stem: path.parent.name for path in sorted((ROOT / "triton_kernels").glob("*/[!_]*.py"))}
+LADDER = {
+    path.stem: ladder for ladder in LADDERS for path in sorted((ROOT / "triton_kernels" / ladder).glob("[!_]*.py"))
+}
 """Name of a kernel -> its ladder: what exists, whether or not the registry has it already."""
 
 ARCHS = {"tma": ("sm_90a", "sm_120a")} | {ladder.name: ladder.archs for ladder in LADDERS.values()}

@@ -41,9 +41,9 @@ def list_techniques(as_json: AsJson = False) -> None:
     rows: list[dict[str, Any]] = []
     for technique in techniques.TECHNIQUES:
         parent = techniques.parent(technique)
-        twins = {
+        files = {
             language: str(path.relative_to(ROOT)) if path.exists() else None
-            for language in ("cuda", "triton")
+            for language in ("cuda", "triton", "gluon")
             for path in [sources.kernel_file(language, technique.path)]
         }
         rows.append(
@@ -53,18 +53,20 @@ def list_techniques(as_json: AsJson = False) -> None:
                 "idea": technique.idea,
                 "builds_on": parent.name if parent else None,
                 "mma": technique.mma,
-                **twins,
+                **files,
             }
         )
     if as_json:
         print(json.dumps({"techniques": rows, "experiments": experiments()}, indent=1))
         return
     for ladder in techniques.LADDERS.values():
-        table = Table("technique", "idea", "instructions", "CUDA", "Triton", title=ladder.title, title_justify="left")
+        table = Table(
+            "technique", "idea", "instructions", "CUDA", "Triton", "Gluon", title=ladder.title, title_justify="left"
+        )
         for row in rows:
             if row["ladder"] == ladder.name:
                 present = ["yes" if row[language] else "[red]no[/]" for language in ("cuda", "triton")]
-                table.add_row(row["name"], row["idea"], row["mma"], *present)
+                table.add_row(row["name"], row["idea"], row["mma"], *present, "yes" if row["gluon"] else "")
         console.print(table)
     table = Table("experiment", "question")
     for name, question in experiments().items():
@@ -84,7 +86,7 @@ def build(names: Names = None, arch: Arch = None) -> None:
     from harness import inspection
 
     problems = load_experiment("ladder").problems
-    survey = inspected(inspection.cells(chosen(names), techniques.TWINS, problems, chosen_archs(arch)))
+    survey = inspected(inspection.cells(chosen(names), techniques.SERIES, problems, chosen_archs(arch)))
     show_failures(survey)
     passed = sum(row["status"] == "passed" for row in survey)
     console.print(f"{passed} of {len(survey)} compiled")
@@ -118,7 +120,7 @@ def inspect(
         cells, show = inspection.counted(chosen(names), chosen_problems(problem, ())), tables.counters
     else:
         problems = chosen_problems(problem, [Problem.square(4, 16, 4096, 128)])
-        twins = chosen_backends(backends, techniques.TWINS)
+        twins = chosen_backends(backends, techniques.SERIES)
         cells, show = inspection.cells(chosen(names), twins, problems, chosen_archs(arch)), tables.code
     survey = inspected(cells, (ptxas or Ptxas.bundled).value)
     if as_json:
@@ -148,7 +150,7 @@ def counted_by_ncu(names: Sequence[str], backends: Sequence[str], slugs: list[st
     from harness import hardware_counters
 
     require_gpu()
-    twins = chosen_backends(list(backends), techniques.TWINS)
+    twins = chosen_backends(list(backends), techniques.SERIES)
     path = run_file("ncu")
     rows = hardware_counters.run(hardware_counters.cases(names, twins, chosen_problems(slugs, ())), path)[1:]
     conclude(rows, tables.hardware_counters, as_json=as_json, path=path)

@@ -103,7 +103,7 @@ def sanitize(
     if planted:
         experiment, checks = "sanitizer_planted", sanitizer.planted(tools)
     else:
-        twins = chosen_backends(backends or ["cuda", "triton"], techniques.TWINS)
+        twins = chosen_backends(backends or ["cuda", "triton"], techniques.SERIES)
         cases = sanitizer.cases(chosen(names), twins)
         experiment, checks = "sanitizer", [sanitizer.Check(case, name) for name in tools for case in cases]
     path = run_file(experiment)
@@ -128,7 +128,7 @@ def bench(
         question="How fast are these, now?",
         problems=chosen_problems(problem, [Problem.square(4, 16, 4096, 128)]),
         techniques=chosen(names),
-        backends=chosen_backends(backends, techniques.TWINS),
+        backends=chosen_backends(backends, techniques.SERIES),
         peers=chosen_backends(peers, variants.PEERS, "--peer") if peers else ("sdpa_cudnn", "sdpa_flash"),
         modes=(mode,),
     )
@@ -188,7 +188,7 @@ def tune(names: Names = None, backends: Backends = None, problem: Problems = Non
     problems = part(chosen_problems(problem, load_experiment("ladder").problems), shard)
     require_gpu()
     path = run_file(run_name("tune", shard))
-    table = tuning.tune(chosen(names), chosen_backends(backends, techniques.TWINS), problems, path)
+    table = tuning.tune(chosen(names), chosen_backends(backends, techniques.SERIES), problems, path)
     console.print(f"selected tiles are in {table}", soft_wrap=True)
 
 

@@ -24,7 +24,9 @@ def available(backend: str, on: str = "gpu") -> str | None:
         return "library peers are timed on a GPU only"
     if backend in LIBRARIES:
         return LIBRARIES[backend].fault()
-    if (backend.startswith("triton") or backend == "flex") and importlib.util.find_spec("triton") is None:
+    if on == "cpu" and backend == "gluon":
+        return "Triton's interpreter does not run Gluon: its kernels are compiled here, and run on a GPU"
+    if (backend.startswith("triton") or backend in ("gluon", "flex")) and importlib.util.find_spec("triton") is None:
         return "triton is not installed: pip install triton"
     if backend == "cuda":
         from cuda_kernels import cpu_build, toolchain
@@ -56,6 +58,6 @@ def load(case: Case, on: str = "gpu") -> Variant:
             raise Unsupported(f"the {ladder.name} ladder is built for {', '.join(ladder.archs)}; this GPU is {arch}")
     if case.backend == "cuda":
         return CudaVariant(case) if on == "gpu" else CpuCudaVariant(case)
-    if case.backend in ("triton", "triton_native"):
+    if case.backend in ("triton", "triton_native", "gluon"):
         return TritonVariant(case, on)
-    raise Unsupported(f"backend: got {case.backend!r}, expected one of {', '.join((*techniques.TWINS, *PEERS))}")
+    raise Unsupported(f"backend: got {case.backend!r}, expected one of {', '.join((*techniques.SERIES, *PEERS))}")

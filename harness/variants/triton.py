@@ -1,4 +1,4 @@
-"""Triton twins: on the GPU here, in Triton's interpreter, or compiled for a GPU that is not here."""
+"""Triton and Gluon kernels: on the GPU here, in Triton's interpreter, or compiled for a GPU that is not here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import techniques
+from harness import sources, techniques
 from harness.variants.case import Case, Unsupported, require_environment
 from harness.variants.variant import Call, Variant
 
@@ -65,7 +65,8 @@ def compile_triton(case: Case, arch: str) -> Any:
 def _twin(case: Case) -> Any:
     """The twin's module. Raises what importing it raises."""
     assert case.technique is not None
-    return importlib.import_module(f"triton_kernels.{techniques.get(case.technique).path.replace('/', '.')}")
+    path = sources.kernel_file(case.backend, techniques.get(case.technique).path)
+    return importlib.import_module(".".join(path.relative_to(sources.ROOT).with_suffix("").parts))
 
 
 def note_compile_time(*, metadata_group: dict[str, str], times: Any, cache_hit: bool, **_: Any) -> None:

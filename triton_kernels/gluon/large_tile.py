@@ -1,0 +1,6 @@
+"""128 keys a step instead of 64, the tile only: the same program as xor_swizzle.
+
+Builds on xor_swizzle; changes nothing but the tile.
+"""
+
+from triton_kernels.gluon.xor_swizzle import launch, specialize, workspace_bytes  # noqa: F401
