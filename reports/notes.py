@@ -40,7 +40,8 @@ def render(name: str, data: Dataset, root: Path = ROOT) -> Markup | None:
 
 
 def references(data: Dataset) -> dict[str, Callable[..., str]]:
-    """The functions that a note may call. `backend` is cuda, triton, triton_native or a peer (technique None)."""
+    """The functions that a note may call. `backend` is cuda, triton, triton_native, gluon or a peer
+    (technique None)."""
 
     def tflops(technique: str | None, backend: str, problem: str, mode: str = "burst") -> str:
         """Median TFLOPS at the reference tile."""

@@ -37,7 +37,7 @@ def explained(spill: Spill, note: str) -> bool:
     spill is there."""
     for item in explanations(note):
         heads = re.findall(
-            r"((?:CUDA|Triton native|Triton)(?: and (?:Triton native|Triton))?), head_dim ([\d, and]+)", item
+            r"((?:CUDA|Gluon|Triton native|Triton)(?: and (?:Triton native|Triton))?), head_dim ([\d, and]+)", item
         )
         about = any(
             LABELS[spill.backend] in languages.split(" and ") and str(spill.head_dim) in re.findall(r"\d+", dims)
