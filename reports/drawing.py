@@ -141,6 +141,21 @@ def end_labels_below(axes: Axes, ends: dict[str, tuple[float, str]], rungs: int,
     axes.tick_params(axis="x", pad=26 if len(order) > 1 else 14)
 
 
+def end_label_beside(axes: Axes, backend: str, value: float, row: int) -> None:
+    """A series' name at a rung that is not the last: below the point, to its left."""
+    axes.annotate(
+        LABELS[backend],
+        (value, row),
+        xytext=(-12, -9),
+        textcoords="offset points",
+        color=COLORS[backend],
+        weight="bold",
+        size=10,
+        ha="right",
+        va="center",
+    )
+
+
 def apart(heights: dict[str, float], gap: float) -> dict[str, float]:
     """The heights, pushed upwards as little as it takes to be `gap` apart."""
     placed: dict[str, float] = {}

@@ -166,6 +166,25 @@ def test_a_series_that_a_cpu_cannot_check_is_refused() -> None:
     assert "--backend: got 'triton_native', did you mean triton?" in printed
 
 
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        (
+            ("inspect", "scalar", "wmma"),
+            "--backend: got 'gluon', which has no kernel of scalar, wmma, but of direct_rescale",
+        ),
+        (
+            ("check", "xor_swizzle", "--on", "cpu"),
+            "--backend: got gluon with --on cpu, but Triton's interpreter does not",
+        ),
+    ],
+)
+def test_gluon_is_refused_where_it_has_nothing_or_cannot_run(arguments: tuple[str, ...], refused: str) -> None:
+    code, printed = invoke(*arguments, "--backend", "gluon")
+    assert code == 2
+    assert refused in printed
+
+
 def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {}
 

@@ -120,7 +120,7 @@ def inspect(
         cells, show = inspection.counted(chosen(names), chosen_problems(problem, ())), tables.counters
     else:
         problems = chosen_problems(problem, [Problem.square(4, 16, 4096, 128)])
-        twins = chosen_backends(backends, techniques.SERIES)
+        twins = chosen_backends(backends, techniques.SERIES, of=chosen(names))
         cells, show = inspection.cells(chosen(names), twins, problems, chosen_archs(arch)), tables.code
     survey = inspected(cells, (ptxas or Ptxas.bundled).value)
     if as_json:
@@ -150,7 +150,7 @@ def counted_by_ncu(names: Sequence[str], backends: Sequence[str], slugs: list[st
     from harness import hardware_counters
 
     require_gpu()
-    twins = chosen_backends(list(backends), techniques.SERIES)
+    twins = chosen_backends(list(backends), techniques.SERIES, of=names)
     path = run_file("ncu")
     rows = hardware_counters.run(hardware_counters.cases(names, twins, chosen_problems(slugs, ())), path)[1:]
     conclude(rows, tables.hardware_counters, as_json=as_json, path=path)

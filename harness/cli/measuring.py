@@ -64,7 +64,12 @@ def check(
     from harness.worker import Extra
 
     place = where(on)
-    wanted = chosen_backends(backends, load_experiment("correctness", place).backends)
+    if place == "cpu" and "gluon" in (backends or ()):
+        raise typer.BadParameter(
+            "--backend: got gluon with --on cpu, but Triton's interpreter does not run Gluon; leave it out, or "
+            "compile it here with `twinkernels inspect --backend gluon`"
+        )
+    wanted = chosen_backends(backends, load_experiment("correctness", place).backends, of=chosen(names))
     if (seeds or sanitize) and place == "gpu":
         raise typer.BadParameter("--scheduler-seed, --sanitize: got a GPU, which obeys neither; add --on cpu")
     if sanitize or save_outputs or against:
@@ -103,7 +108,7 @@ def sanitize(
     if planted:
         experiment, checks = "sanitizer_planted", sanitizer.planted(tools)
     else:
-        twins = chosen_backends(backends or ["cuda", "triton"], techniques.SERIES)
+        twins = chosen_backends(backends or ["cuda", "triton"], techniques.SERIES, of=chosen(names))
         cases = sanitizer.cases(chosen(names), twins)
         experiment, checks = "sanitizer", [sanitizer.Check(case, name) for name in tools for case in cases]
     path = run_file(experiment)
@@ -128,7 +133,7 @@ def bench(
         question="How fast are these, now?",
         problems=chosen_problems(problem, [Problem.square(4, 16, 4096, 128)]),
         techniques=chosen(names),
-        backends=chosen_backends(backends, techniques.SERIES),
+        backends=chosen_backends(backends, techniques.SERIES, of=chosen(names)),
         peers=chosen_backends(peers, variants.PEERS, "--peer") if peers else ("sdpa_cudnn", "sdpa_flash"),
         modes=(mode,),
     )
@@ -167,7 +172,11 @@ def run(
         timed = {"--mode": mode, "--max-seconds": max_seconds, "--ptxas": ptxas is Ptxas.shared}
         refuse("--on cpu", "there nothing is timed, nor assembled", timed)
         refuse("--on cpu", "recorded rows are of GPUs", {"--missing": only_missing})
-    wanted = replace(wanted, problems=part(wanted.problems, shard), backends=chosen_backends(backends, wanted.backends))
+    wanted = replace(
+        wanted,
+        problems=part(wanted.problems, shard),
+        backends=chosen_backends(backends, wanted.backends, of=wanted.techniques),
+    )
     if ptxas is Ptxas.shared:
         wanted = assembled_by_nvcc(wanted)
     name = run_name(wanted.name, shard)
@@ -188,7 +197,7 @@ def tune(names: Names = None, backends: Backends = None, problem: Problems = Non
     problems = part(chosen_problems(problem, load_experiment("ladder").problems), shard)
     require_gpu()
     path = run_file(run_name("tune", shard))
-    table = tuning.tune(chosen(names), chosen_backends(backends, techniques.SERIES), problems, path)
+    table = tuning.tune(chosen(names), chosen_backends(backends, techniques.SERIES, of=chosen(names)), problems, path)
     console.print(f"selected tiles are in {table}", soft_wrap=True)
 
 

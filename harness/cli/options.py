@@ -15,7 +15,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from harness import techniques
+from harness import sources, techniques
 from harness.problem import Experiment, Problem
 from harness.sources import ROOT
 
@@ -59,9 +59,18 @@ def chosen(names: list[str] | None) -> tuple[str, ...]:
     return tuple(name for name in known if not names or name in names)
 
 
-def chosen_backends(names: list[str] | None, known: Sequence[str], option: str = "--backend") -> tuple[str, ...]:
-    require_known(option, names or (), known)
-    return tuple(names or known)
+def chosen_backends(
+    asked: list[str] | None, known: Sequence[str], option: str = "--backend", of: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The backends asked for, or all that are known. Bad usage for one that has no kernel of the techniques `of`."""
+    require_known(option, asked or (), known)
+    for backend in asked or ():
+        if of and not any(sources.is_stated(backend, techniques.get(name).path) for name in of):
+            stated = [each.name for each in techniques.TECHNIQUES if sources.is_stated(backend, each.path)]
+            raise typer.BadParameter(
+                f"{option}: got {backend!r}, which has no kernel of {', '.join(of)}, but of {', '.join(stated)}"
+            )
+    return tuple(asked or known)
 
 
 def chosen_problems(slugs: list[str] | None, default: Sequence[Problem]) -> tuple[Problem, ...]:
