@@ -91,7 +91,7 @@ def ladder_table(data: Dataset, problem: Problem, rungs: Sequence[Technique]) ->
     def points(name: str | None, backends: Sequence[str], mode: str = "burst", best: bool = False) -> dict[str, Point]:
         return {backend: data.point(LADDER, problem, name, backend, mode, best=best) for backend in backends}
 
-    peers, shown = peers_of(data, LADDER), series(rungs)
+    peers = peers_of(data, LADDER)
     lines: list[dict[str, Any]] = [
         {
             "rung": rung,
@@ -101,6 +101,7 @@ def ladder_table(data: Dataset, problem: Problem, rungs: Sequence[Technique]) ->
             "gains": {backend: data.gain(LADDER, problem, rung, backend) for backend in shown},
         }
         for rung in rungs
+        for shown in [series([rung])]
     ]
     return {
         "problem": problem,
