@@ -111,10 +111,14 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
         said = {f"{row['status']} ({row['check']})" if row.get("check") else row["status"] for row in asked}
         return " and ".join(sorted(said)) or NOT_MEASURED
 
-    def ncu(technique: str, problem: str, what: str) -> str:
-        """Of the CUDA twin at the reference tile under ncu: hit_rate of L2 in percent, read from DRAM in MB."""
-        metric, form = {"hit_rate": (counters.HIT_RATE, "{:.0f}%"), "read": (DRAM_READ, "{:,.0f} MB")}[what]
-        for row, _ in counters.profiled([data], techniques.get(technique).name):
+    def ncu(technique: str, problem: str, what: str, backend: str = "cuda") -> str:
+        """At the reference tile under ncu: hit_rate of L2 in percent, read from DRAM in MB, bank conflicts."""
+        metric, form = {
+            "hit_rate": (counters.HIT_RATE, "{:.0f}%"),
+            "read": (DRAM_READ, "{:,.0f} MB"),
+            "conflicts": (counters.CONFLICTS, "{:,.0f}"),
+        }[what]
+        for row, _ in counters.profiled([data], techniques.get(technique).name, backend):
             if scorecard.slug(row) == problem and scorecard.is_reference_tile(row):
                 value = counters.metric(row, metric) or 0
                 return form.format(value / 1e6 if what == "read" else value)

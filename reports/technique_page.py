@@ -8,11 +8,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness import results, sources, techniques
+from harness import results, scorecard, sources, techniques
 from harness.problem import Problem
 from harness.techniques import LADDERS, SERIES, TECHNIQUES, Technique
 from reports import agreement, counters, evidence, figures, listing, machines, notes, resources, tuning
-from reports.dataset import Dataset, Row
+from reports.dataset import Dataset, Row, tile_slug
 from reports.holes import group_holes
 from reports.pages import LADDER, Figure
 from reports.spills import spills
@@ -94,10 +94,24 @@ def counters_of(datasets: Sequence[Dataset], which: Technique, parent: Technique
         "parent": before and parent,
         "lines": counters.table(found, before or None) if found else [],
         "pictures": counters.pictures(found) if found else [],
-        "ncu": profiled,
+        "ncu": side_by_side(profiled),
         "held": agreement.held(found, [row for row, _ in profiled]),
         "names": counters.NCU,
     }
+
+
+def side_by_side(profiled: Sequence[tuple[Row, str]]) -> list[dict[str, Any]]:
+    """One table per problem and tile, the largest problem first: {slug, tile, where, columns: backend -> metrics,
+    names}."""
+    tables: dict[tuple[str, str], dict[str, Any]] = {}
+    for row, where in sorted(profiled, key=lambda one: -Problem.from_dict(one[0]["problem"]).flops):
+        slug, tile = scorecard.slug(row), tile_slug(row)
+        table = tables.setdefault((slug, tile), {"slug": slug, "tile": tile, "where": set(), "columns": {}})
+        table["where"].add(where)
+        table["columns"].setdefault(row["backend"], row["details"]["metrics"])
+    for table in tables.values():
+        table["names"] = list(dict.fromkeys(name for metrics in table["columns"].values() for name in metrics))
+    return list(tables.values())
 
 
 def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str, Any]]:

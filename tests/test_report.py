@@ -24,7 +24,7 @@ from reports import agreement, banks, build, counters, drawing, evidence, figure
 from reports.dataset import Dataset, Point
 from reports.loading import load
 from reports.pages import loaded
-from reports.technique_page import same_code
+from reports.technique_page import same_code, side_by_side
 from tests import cpu_run
 from tests import synthetic_rows as synthetic
 
@@ -392,6 +392,22 @@ def test_ncu_stands_beside_the_count(counted: list[Row]) -> None:
     assert steps[1]["ncu"] is None
     ((technique, _, rate, _),) = counters.hit_rates([gpu], ["mma_ldmatrix", "xor_swizzle"])
     assert (technique.name, rate) == ("mma_ldmatrix", 71.0)
+
+
+def test_ncus_counts_of_each_language_stand_side_by_side() -> None:
+    """One table a problem, the largest first; a counter that one of them lacks is a hole, not another's number."""
+    big, small = synthetic.PROBLEMS[0], Problem.square(1, 1, 512, 128)
+    tile = techniques.reference_tile(techniques.get("xor_swizzle"), 128).to_dict()
+
+    def row(backend: str, problem: Problem, **metrics: float) -> tuple[Row, str]:
+        return by_ncu("xor_swizzle", problem, **metrics) | {"backend": backend, "tile": tile}, f"by {backend}"
+
+    first, second = side_by_side([row("cuda", small, a=1), row("cuda", big, a=2, b=3), row("gluon", big, a=4, c=5)])
+    assert (first["slug"], second["slug"]) == (big.slug, small.slug)
+    assert first["columns"] == {"cuda": {"a": 2, "b": 3}, "gluon": {"a": 4, "c": 5}}
+    assert first["names"] == ["a", "b", "c"]
+    assert first["where"] == {"by cuda", "by gluon"}
+    assert second["columns"] == {"cuda": {"a": 1}}
 
 
 def test_counts_are_held_against_ncu(counted: list[Row]) -> None:
