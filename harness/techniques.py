@@ -18,6 +18,9 @@ TWINS = ("cuda", "triton", "triton_native")
 SERIES = (*TWINS, "gluon")
 """The same, and Gluon's, which is there where core Triton has no lever: triton_kernels/gluon/<name>.py."""
 
+LANGUAGES = ("cuda", "triton", "gluon")
+"""One series of each: what a tool looks at that does not ask which instructions a source may become."""
+
 CAPABILITY = {"sm_80": (8, 0), "sm_90a": (9, 0), "sm_120a": (12, 0)}
 """Compute capability of each architecture that the project compiles for."""
 

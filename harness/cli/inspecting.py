@@ -43,7 +43,7 @@ def list_techniques(as_json: AsJson = False) -> None:
         parent = techniques.parent(technique)
         files = {
             language: str(path.relative_to(ROOT)) if path.exists() else None
-            for language in ("cuda", "triton", "gluon")
+            for language in techniques.LANGUAGES
             for path in [sources.kernel_file(language, technique.path)]
         }
         rows.append(
@@ -112,7 +112,7 @@ def inspect(
 
     if ncu:
         refuse("--ncu", "ncu counts what this GPU runs", {"--arch": arch, "--ptxas": ptxas, "--on": on})
-        counted_by_ncu(chosen(names), backends or ("cuda", "triton"), problem, as_json)
+        counted_by_ncu(chosen(names), backends, problem, as_json)
     if on is On.cpu:
         other = set(backends or ()) - {"cuda"}
         why = "there g++ compiles the CUDA twins, for this processor"
@@ -145,12 +145,12 @@ def inspected(cells: Sequence[inspection.Cell], ptxas: str = "bundled") -> list[
     return [rows[cell] for cell in cells]
 
 
-def counted_by_ncu(names: Sequence[str], backends: Sequence[str], slugs: list[str] | None, as_json: bool) -> None:
+def counted_by_ncu(names: Sequence[str], backends: list[str] | None, slugs: list[str] | None, as_json: bool) -> None:
     """Launches the twins under ncu and exits."""
     from harness import hardware_counters
 
     require_gpu()
-    twins = chosen_backends(list(backends), techniques.SERIES, of=names)
+    twins = chosen_backends(backends, techniques.SERIES, of=names, default=techniques.LANGUAGES)
     path = run_file("ncu")
     rows = hardware_counters.run(hardware_counters.cases(names, twins, chosen_problems(slugs, ())), path)[1:]
     conclude(rows, tables.hardware_counters, as_json=as_json, path=path)

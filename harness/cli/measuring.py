@@ -108,7 +108,7 @@ def sanitize(
     if planted:
         experiment, checks = "sanitizer_planted", sanitizer.planted(tools)
     else:
-        twins = chosen_backends(backends or ["cuda", "triton"], techniques.SERIES, of=chosen(names))
+        twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), default=techniques.LANGUAGES)
         cases = sanitizer.cases(chosen(names), twins)
         experiment, checks = "sanitizer", [sanitizer.Check(case, name) for name in tools for case in cases]
     path = run_file(experiment)

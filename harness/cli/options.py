@@ -60,9 +60,14 @@ def chosen(names: list[str] | None) -> tuple[str, ...]:
 
 
 def chosen_backends(
-    asked: list[str] | None, known: Sequence[str], option: str = "--backend", of: Sequence[str] = ()
+    asked: list[str] | None,
+    known: Sequence[str],
+    option: str = "--backend",
+    of: Sequence[str] = (),
+    default: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """The backends asked for, or all that are known. Bad usage for one that has no kernel of the techniques `of`."""
+    """The backends asked for, else the default or all that are known. Bad usage for one that was asked for and has no
+    kernel of the techniques `of`."""
     require_known(option, asked or (), known)
     for backend in asked or ():
         if of and not any(sources.is_stated(backend, techniques.get(name).path) for name in of):
@@ -70,7 +75,7 @@ def chosen_backends(
             raise typer.BadParameter(
                 f"{option}: got {backend!r}, which has no kernel of {', '.join(of)}, but of {', '.join(stated)}"
             )
-    return tuple(asked or known)
+    return tuple(asked or default or known)
 
 
 def chosen_problems(slugs: list[str] | None, default: Sequence[Problem]) -> tuple[Problem, ...]:
