@@ -1,7 +1,7 @@
 """cp.async: V loads under Q K^T, the next K loads under P V, and neither passes through registers.
 
-Builds on large_tile (xor_swizzle); changes how Q, K and V reach shared memory and when. The schedule of the CUDA twin,
-which core Triton cannot state: there the compiler places copies and waits, and issues copies after the last product.
+Builds on large_tile (xor_swizzle); changes how Q, K and V reach shared memory and when. The schedule is that of the
+CUDA twin. In core Triton the compiler places copies and waits, and issues the next copies after the last product.
 
 K and V have one buffer each. A step finds K there, starts V, multiplies Q K^T, waits for V, starts the next K into the
 buffer that Q K^T has left, and multiplies P V. The compiler puts a barrier behind each wait.

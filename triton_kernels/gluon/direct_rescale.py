@@ -1,8 +1,8 @@
 """Rows of K and V straight below each other in shared memory, as CUDA leaves them: ldmatrix meets its bank conflicts.
 
 The arithmetic of direct_rescale in Gluon, where the layouts of shared memory, copies and fragments are written down.
-Core Triton swizzles every operand of a dot product and cannot run this rung; the rungs that cure the conflicts build
-on it.
+Core Triton swizzles every operand of a dot product, so that its twin of this rung meets none; here the rungs that cure
+them build on this one.
 
 K and V go global -> registers -> shared memory, 16 bytes a lane, both before the first product of a step. Each warp
 owns whole rows, so that P passes from accumulator to operand in its registers. Which ldmatrix reads a fragment, and
