@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -83,8 +84,16 @@ def worker(job: str, *arguments: str, **environment: str) -> dict:
     return json.loads(result.stdout.splitlines()[-1])
 
 
-def interpret() -> dict:
-    """Errors of every distinct program on every problem and tile, against attention in fp64.
+def in_parallel(job: str, arguments: list[str], **environment: str) -> dict:
+    """One process for each core, with every nth argument; what they found together."""
+    count = min(len(arguments), os.cpu_count() or 1, 8)
+    with ThreadPoolExecutor(count) as pool:
+        found = pool.map(lambda first: worker(job, *arguments[first::count], **environment), range(count))
+        return {name: value for part in found for name, value in part.items()}
+
+
+def interpret(*names: str) -> dict:
+    """Errors of these programs on every problem and tile, against attention in fp64.
 
     NaN lies behind every sequence. A kernel that writes there gets the error inf.
     """
@@ -116,7 +125,8 @@ def interpret() -> dict:
         q = strided((p.batch, p.heads, p.seq_q, p.head_dim), p.layout)
         k, v = (strided((p.batch, p.heads_kv, p.seq_kv, p.head_dim), p.layout) for _ in range(2))
         expected, expected_lse = truth(q, k, v, p)
-        for name, tile in itertools.product(DISTINCT if problem in PROBLEMS else GENERAL, tiles(p)):
+        takers = [name for name in names if problem in PROBLEMS or name in GENERAL]
+        for name, tile in itertools.product(takers, tiles(p)):
             o_and_guards = guarded(q.shape, p.layout)
             o, guards = o_and_guards.split([p.seq_q, 8], 2)
             lse = torch.full((p.batch, p.heads, p.seq_q), float("nan"))
@@ -126,7 +136,8 @@ def interpret() -> dict:
             difference += float("inf") if guards.isfinite().any() else 0
             errors[f"{name} {p.slug} {tile.slug}"] = [difference.item(), gap.abs().max().item()]
         if problem is PROBLEMS[0]:  # once more with three heads a section: sections of 3, 3 and 2
-            for name in (name for name in DISTINCT if hasattr(kernel(name), "SECTION_BYTES")):
+            for name in (name for name in names if hasattr(kernel(name), "SECTION_BYTES")):
+                lse = torch.full((p.batch, p.heads, p.seq_q), float("nan"))
                 section, kernel(name).SECTION_BYTES = kernel(name).SECTION_BYTES, 3 * 4 * p.seq_kv * p.head_dim
                 o = torch.full_like(q, float("nan"))
                 kernel(name).launch(q, k, v, o, lse, scale=p.scale, causal=p.causal, tile=TILES[0], workspace=None)
@@ -252,7 +263,7 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def errors():
-    return worker("interpret", TRITON_INTERPRET="1")
+    return in_parallel("interpret", DISTINCT, TRITON_INTERPRET="1")
 
 
 @pytest.mark.parametrize(
@@ -278,7 +289,7 @@ def test_bf16_is_refused_in_the_interpreter(errors):
 
 @pytest.fixture(scope="module")
 def compiled():
-    return worker("compile_cells", *CELLS, DISABLE_MMA_V3="1")
+    return in_parallel("compile_cells", CELLS, DISABLE_MMA_V3="1")
 
 
 @pytest.mark.parametrize("cell", CELLS)
