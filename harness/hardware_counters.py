@@ -87,7 +87,7 @@ def cases(names: Sequence[str], backends: Sequence[str], problems: Sequence[Prob
     found = []
     article = articles.load(L2_ARTICLE)
     for name in names:
-        stated = [backend for backend in backends if sources.is_stated(backend, techniques.get(name).path)]
+        stated = sources.stated(backends, techniques.get(name).path)
         chosen = list(problems) or [counting.PROBLEM, LARGE]
         if not problems and name in BANK_CONFLICTS:
             chosen.append(replace(counting.PROBLEM, head_dim=64))

@@ -42,8 +42,8 @@ def cells(
     for name in names:
         technique = techniques.get(name)
         for arch in archs or techniques.LADDERS[technique.ladder].archs:
-            for backend in backends:
-                if (backend == "triton_native" and arch != MEASURED) or not sources.is_stated(backend, technique.path):
+            for backend in sources.stated(backends, technique.path):
+                if backend == "triton_native" and arch != MEASURED:
                     continue
                 for problem in problems:
                     tile = techniques.reference_tile(technique, problem.head_dim)

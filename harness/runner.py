@@ -42,9 +42,7 @@ def cases(experiment: Experiment, gpu: str | None = None) -> list[Case]:
         for peer in experiment.peers:
             found[Case(experiment.name, None, peer, problem, None)] = None
         for name in experiment.techniques:
-            for backend in experiment.backends:
-                if not sources.is_stated(backend, techniques.get(name).path):
-                    continue
+            for backend in sources.stated(experiment.backends, techniques.get(name).path):
                 for choice in experiment.tiles:
                     tile: Tile | None = techniques.reference_tile(techniques.get(name), problem.head_dim)
                     if choice == "best":

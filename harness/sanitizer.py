@@ -79,7 +79,7 @@ def cases(names: Iterable[str], backends: Sequence[str]) -> list[Case]:
     """Every technique at its reference tiles, on PROBLEMS, and where it is general on RAGGED."""
     found = []
     for technique in map(techniques.get, names):
-        stated = [backend for backend in backends if sources.is_stated(backend, technique.path)]
+        stated = sources.stated(backends, technique.path)
         for problem in (*PROBLEMS, *(RAGGED if technique.general else ())):
             tile = techniques.reference_tile(technique, problem.head_dim)
             found += [Case("sanitizer", technique.name, backend, problem, tile) for backend in stated]

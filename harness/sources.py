@@ -12,6 +12,7 @@ import hashlib
 import io
 import re
 import tokenize
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -35,10 +36,15 @@ def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> 
     )
 
 
+def stated(backends: Iterable[str], technique_path: str, root: Path | None = None) -> list[str]:
+    """Those of the backends that are a series of the technique. Twins always are, so that one without a file is an
+    error; Gluon is where it has a kernel."""
+    return [name for name in backends if name != "gluon" or kernel_file(name, technique_path, root).is_file()]
+
+
 def is_stated(backend: str, technique_path: str, root: Path | None = None) -> bool:
-    """Whether this backend is a series of the technique. Twins always are, so that one without a file is an error;
-    Gluon is where it has a kernel."""
-    return backend != "gluon" or kernel_file(backend, technique_path, root).is_file()
+    """Whether this backend is a series of the technique."""
+    return bool(stated([backend], technique_path, root))
 
 
 def files(backend: str, technique_path: str, root: Path | None = None) -> list[Path]:

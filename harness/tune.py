@@ -35,11 +35,10 @@ def cases(
         case
         for problem in problems
         for name in names
-        for backend in backends
+        for backend in sources.stated(backends, techniques.get(name).path)
         for tile in techniques.grid(techniques.get(name), backend, problem)
         for case in [Case("tune", name, backend, problem, tile)]
-        if sources.is_stated(backend, techniques.get(name).path)
-        and variants.origin(case, same_program) not in set(names) - {name}
+        if variants.origin(case, same_program) not in set(names) - {name}
     ]
 
 

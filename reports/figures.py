@@ -71,10 +71,11 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
                 notes.setdefault(row, {}).setdefault(point.reason.partition(":")[0], []).append(LABELS[backend])
         drawn = [point for point in points if point.tflops]
         last = next((point for point in reversed(drawn) if point.counts), drawn[-1] if drawn else None)
-        if last and last.tflops and backend in TWINS:
-            ends[backend] = (last.tflops, "" if last.counts else " (earlier)")
-        elif last and last.tflops:  # on its way down it ends where its kernels do
-            end_label_beside(axes, backend, last.tflops, points.index(last))
+        if last and last.tflops:
+            if backend in TWINS:
+                ends[backend] = (last.tflops, "" if last.counts else " (earlier)")
+            else:  # it ends where its kernels do
+                end_label_beside(axes, backend, last.tflops, points.index(last))
     peers = {
         name: point.tflops
         for name in sorted({row["backend"] for row in data.timings(experiment) if not row.get("technique")})

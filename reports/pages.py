@@ -92,17 +92,18 @@ def ladder_table(data: Dataset, problem: Problem, rungs: Sequence[Technique]) ->
         return {backend: data.point(LADDER, problem, name, backend, mode, best=best) for backend in backends}
 
     peers = peers_of(data, LADDER)
-    lines: list[dict[str, Any]] = [
-        {
-            "rung": rung,
-            "burst": points(rung.name, shown),
-            "sustained": points(rung.name, shown, "sustained"),
-            "best": points(rung.name, shown, best=True),
-            "gains": {backend: data.gain(LADDER, problem, rung, backend) for backend in shown},
-        }
-        for rung in rungs
-        for shown in [series([rung])]
-    ]
+    lines: list[dict[str, Any]] = []
+    for rung in rungs:
+        shown = sources.stated(SERIES, rung.path)
+        lines.append(
+            {
+                "rung": rung,
+                "burst": points(rung.name, shown),
+                "sustained": points(rung.name, shown, "sustained"),
+                "best": points(rung.name, shown, best=True),
+                "gains": {backend: data.gain(LADDER, problem, rung, backend) for backend in shown},
+            }
+        )
     return {
         "problem": problem,
         "lines": lines,

@@ -36,7 +36,7 @@ CENSUS_FIRST = (
 def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique) -> dict[str, Any]:
     """`datasets`: all of them, those of this machine first: what was computed here stands before what was recorded."""
     parent = techniques.parent(which)
-    written = [language for language in techniques.LANGUAGES if sources.is_stated(language, which.path)]
+    written = sources.stated(techniques.LANGUAGES, which.path)
     context: dict[str, Any] = {
         "technique": which,
         "parent": parent,

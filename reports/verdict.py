@@ -102,7 +102,7 @@ class Verdict:
 
 def verdict(data: Dataset, experiment: str, technique: Technique, root: Path = sources.ROOT) -> Verdict:
     problems = data.problems(experiment)
-    stated = [backend for backend in SERIES if sources.is_stated(backend, technique.path, root)]
+    stated = sources.stated(SERIES, technique.path, root)
     languages = {backend: _language(data, experiment, problems, technique, backend, root) for backend in stated}
     versus, best_versus = _both(
         lambda problem, best: data.versus(experiment, problem, technique, "triton", "cuda", best=best), problems

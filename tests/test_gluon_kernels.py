@@ -9,6 +9,7 @@ import difflib
 import importlib
 from functools import cache
 from itertools import combinations
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -17,6 +18,7 @@ from harness import inspection, machine_code, sources, techniques, tune, variant
 from harness.problem import Experiment, Problem, Tile
 from harness.runner import cases
 from harness.techniques import Technique
+from tests.test_triton_kernels import normalized
 
 STATED = [technique for technique in techniques.TECHNIQUES if sources.is_stated("gluon", technique.path)]
 OWN = [technique for technique in STATED if not sources.same_program(technique.path, "gluon")]
@@ -76,7 +78,17 @@ def test_the_step_from_the_parent_is_small(technique: Technique) -> None:
 
 @pytest.mark.parametrize(("a", "b"), list(combinations([technique.name for technique in OWN], 2)))
 def test_two_programs_are_not_secretly_one(a: str, b: str) -> None:
-    assert compiled(a).asm["ttgir"] != compiled(b).asm["ttgir"]
+    assert normalized(compiled(a).asm["ttgir"]) != normalized(compiled(b).asm["ttgir"])
+
+
+def test_a_renamed_copy_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = sources.kernel_file("gluon", "ampere/xor_swizzle").read_text()
+    (tmp_path / "gluon_copy.py").write_text(
+        source.replace("xor_swizzle", "another_name").replace("new_max", "larger_max")
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    copy = importlib.import_module("gluon_copy").specialize(PROBLEM, None, TILE, "sm_90a").compile()
+    assert normalized(copy.asm["ttgir"]) == normalized(compiled("xor_swizzle").asm["ttgir"])
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120a"])

@@ -60,14 +60,14 @@ def check(
     Launches take the scheduler seeds in turn, 0, 1 and 2 by default; 0 is the plain order. --save-outputs and --against
     take CUDA twins through the same few problems on every machine.
     """
-    from harness import outputs, runner
+    from harness import outputs, runner, variants
     from harness.worker import Extra
 
     place = where(on)
     if place == "cpu" and "gluon" in (backends or ()):
         raise typer.BadParameter(
-            "--backend: got gluon with --on cpu, but Triton's interpreter does not run Gluon; leave it out, or "
-            "compile it here with `twinkernels inspect --backend gluon`"
+            f"--backend: got gluon with --on cpu, but {variants.available('gluon', 'cpu')}; "
+            "leave it out, or compile it with `twinkernels inspect --backend gluon`"
         )
     wanted = chosen_backends(backends, load_experiment("correctness", place).backends, of=chosen(names))
     if (seeds or sanitize) and place == "gpu":
