@@ -1,6 +1,8 @@
-# Each target sets up what it needs on first use: harness/bootstrap.py.
+# Each target sets up what it needs on first use: harness/setup/bootstrap.py.
 PYTHON ?= python3
-RUN := $(PYTHON) -m harness.bootstrap
+RUN := $(PYTHON) -m harness.setup.bootstrap
+# One process for each core. A file's tests stay together, where it is not marked `spread`.
+PARALLEL := --numprocesses auto --maxprocesses 16 --dist loadgroup -p no:benchmark
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -8,20 +10,25 @@ help:  ## list the targets
 report:  ## compile, check and inspect every kernel, time them if there is a GPU, and build the site
 	@$(RUN) -m harness report
 
-test: lint  ## lint and run the tests that need no GPU
-	@$(RUN) -m pytest -m "not gpu and not full" --benchmark-quiet
+test-fast: lint  ## lint, types and the quick unit tests: a minute
+	@$(RUN) -m pytest $(PARALLEL) -m "not gpu and not full and not slow" tests/unit
 
-test-full: lint  ## every test: the full products, and the GPU tests where there is a GPU
-	@$(RUN) -m pytest --benchmark-quiet
+test: lint  ## lint and what needs no GPU and no recorded row proves: CI runs this
+	@$(RUN) -m pytest $(PARALLEL) -m "not gpu and not full" tests/unit tests/kernels
+
+test-full: lint  ## everything anew: what rows prove, the full products, and the GPU tests where there is a GPU
+	@$(RUN) -m pytest $(PARALLEL) -m "not gpu" tests/unit tests/kernels
+	@$(RUN) -m pytest --benchmark-quiet -m gpu tests/unit tests/kernels
+	@$(RUN) -m pytest --benchmark-quiet tests/regression
 
 lint:  ## ruff, mypy, clang-format
-	@$(RUN) -m harness.lint
+	@$(RUN) -m harness.setup.lint
 
 format:  ## let the same tools rewrite the files
-	@$(RUN) -m harness.lint --fix
+	@$(RUN) -m harness.setup.lint --fix
 
 clean:  ## remove builds, fresh runs, the site and .venv; recorded rows stay
 	rm -rf .venv build reports/runs reports/site .pytest_cache .mypy_cache .ruff_cache .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help report test test-full lint format clean
+.PHONY: help report test-fast test test-full lint format clean

@@ -4,8 +4,9 @@ With a CUDA build of torch this is `torch.utils.cpp_extension.load_inline` on th
 no torch header is seen by nvcc, so a kernel builds in seconds. Without one (load_inline refuses to run there) nvcc
 is called directly on the same line with the same flags, so that the machine code can be read on any machine.
 
-Builds land in build/cuda/<name>-<hash> inside the checkout, where the hash covers the kernel, everything that it
-includes, the flags and the compiler. A lock that the operating system releases guards each folder.
+Builds land in build/cuda/<name>-<hash> inside the checkout, or in $TWINKERNELS_CACHE/cuda, where the hash covers the
+kernel, everything that it includes, the flags and the compiler. A lock that the operating system releases guards each
+folder.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from cuda_kernels import includes
 from cuda_kernels.toolchain import Toolchain, toolchain
 
 HERE = Path(__file__).resolve().parent
-BUILD = HERE.parent / "build" / "cuda"
+CACHE = Path(os.environ.get("TWINKERNELS_CACHE") or HERE.parent / "build").absolute()
+"""What is built, by the hash of what it is built from: checkouts can share it. As in harness/catalog/sources.py."""
+BUILD = CACHE / "cuda"
 HALF_SWITCHES = ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_CONVERSIONS", "HALF2_OPERATORS")
 """torch forces these __CUDA_NO_x__ on every extension; given here too, they hold for every compiler that we call."""
 
@@ -51,12 +55,7 @@ class Built:
 
 def sources(technique: str) -> list[Path]:
     """The kernel file `ladder/name` and every file of this folder that it includes, the kernel first."""
-    found = [HERE / f"{technique}.cu"]
-    for path in found:
-        for name in re.findall(r"^#include <([^>]+)>", path.read_text(), re.MULTILINE):
-            if (HERE / name).is_file() and HERE / name not in found:
-                found.append(HERE / name)
-    return found
+    return includes.closure([HERE / f"{technique}.cu"], [HERE])
 
 
 def flags(arch: str, defines: Mapping[str, int]) -> tuple[str, ...]:

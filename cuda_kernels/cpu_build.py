@@ -3,8 +3,8 @@
 `-Icuda_kernels/cpu` comes before `-Icuda_kernels`, so `<ptx/...>` is the CPU twin of each header. The runtime (fibers,
 checks, counters) is compiled once and linked into every library, hidden, so that each library has its own.
 
-Builds land in build/cpu/<name>-<hash>, where the hash covers the kernel, everything that it includes, the runtime, the
-flags and the compiler. Standard library only.
+Builds land in build/cpu/<name>-<hash>, or in $TWINKERNELS_CACHE/cpu, where the hash covers the kernel, everything that
+it includes, the runtime, the flags and the compiler. Standard library only.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from cuda_kernels.build import HALF_SWITCHES, CompileError
+from cuda_kernels import includes
+from cuda_kernels.build import CACHE, HALF_SWITCHES, CompileError
 from cuda_kernels.toolchain import ToolchainError, homes
 
 HERE = Path(__file__).resolve().parent
-BUILD = HERE.parent / "build" / "cpu"
-_INCLUDE = re.compile(r"^#include <([^>]+)>", re.MULTILINE)
+BUILD = CACHE / "cpu"
 
 
 def build(
@@ -54,7 +53,7 @@ def build(
     kernel = ["-x", "c++", *_prefix(root, options), "-include", str(path), os.devnull]
     command = [compiler(), *options, *search, *constants, "-O2", *kernel]
     link = ["-x", "none", str(runtime), "-shared", "-Wl,-z,defs"]
-    made_from = [path, *_included([path], root, *include), runtime]
+    made_from = [*includes.closure([path], [root / "cpu", root, *include]), runtime]
     return _made(path.stem, "so", made_from, [*options, *constants], lambda out: [*command, *link, "-o", str(out)])
 
 
@@ -151,42 +150,27 @@ def _prefix(root: Path, options: tuple[str, ...]) -> tuple[str, ...]:
         lambda out: [compiler(), *options, "-O2", "-x", "c++-header", str(header), "-o", str(out)],
     )
     plain = precompiled.with_suffix("")
-    if not plain.is_file():
-        plain.write_bytes(header.read_bytes())
+    with _locked(precompiled):
+        if not plain.is_file():
+            shutil.copyfile(header, partial := plain.with_suffix(".partial"))
+            partial.replace(plain)
     return "-include", str(plain)
 
 
 @functools.cache
 def _runtime(root: Path, options: tuple[str, ...], level: str) -> Path:
-    """The runtime as one relocatable object. Under sanitizers it is compiled more often than it runs."""
-
-    def compiled(unit: Path) -> Path:
-        made_from = [unit, *_included([unit], root)]
-        return _made(
-            f"runtime_{unit.stem}",
-            "o",
-            made_from,
-            (*options, level),
-            lambda out: [compiler(), *options, level, "-c", str(unit), "-o", str(out)],
-        )
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = list(pool.map(compiled, sorted((root / "cpu" / "runtime").glob("*.cpp"))))
+    """The runtime as one object, and one unit: compiled file by file it takes three times as long, most of it on the
+    headers. Under sanitizers it is compiled more often than it runs."""
+    units = sorted((root / "cpu" / "runtime").glob("*.cpp"))
+    together = [word for unit in units for word in ("-include", str(unit))]
+    source = ["-x", "c++", *_prefix(root, options), *together, "-c", os.devnull]
     return _made(
-        "runtime", "o", objects, (), lambda out: [compiler(), "-r", "-nostdlib", *map(str, objects), "-o", str(out)]
+        "runtime",
+        "o",
+        includes.closure(units, [root / "cpu", root]),
+        (*options, level),
+        lambda out: [compiler(), *options, level, *source, "-o", str(out)],
     )
-
-
-def _included(found: list[Path], root: Path, *more: Path) -> list[Path]:
-    """Every file of these folders that these include, directly or not, as the include path resolves it."""
-    found = list(found)
-    given = len(found)
-    for path in found:
-        for name in _INCLUDE.findall(path.read_text()):
-            place = next((folder / name for folder in (root / "cpu", root, *more) if (folder / name).is_file()), None)
-            if place and place not in found:
-                found.append(place)
-    return found[given:]
 
 
 def _made(

@@ -7,8 +7,8 @@ meets every head dimension and mask.
 
 from itertools import product
 
-from harness.problem import DTYPES, LAYOUTS, Experiment, Problem
-from harness.techniques import TECHNIQUES
+from harness.catalog.problem import DTYPES, LAYOUTS, Experiment, Problem
+from harness.catalog.techniques import TECHNIQUES
 
 LENGTHS = (
     *((length, length) for length in (1, 2, 63, 64, 65, 113, 127, 128, 129, 203, 257, 1023, 1025)),
@@ -39,6 +39,6 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.cli import script
+    from harness.catalog.script import become
 
-    script("run", EXPERIMENT.name)
+    become("run", EXPERIMENT.name)

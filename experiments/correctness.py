@@ -6,8 +6,8 @@ Triton's interpreter, which computes bf16 wrongly without a word, so there every
 
 from itertools import product
 
-from harness.problem import Experiment, Problem
-from harness.techniques import SERIES, TECHNIQUES
+from harness.catalog.problem import Experiment, Problem
+from harness.catalog.techniques import SERIES, TECHNIQUES
 
 EXPERIMENT = Experiment(
     name="correctness",
@@ -38,6 +38,6 @@ WITHOUT_GPU = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.cli import script
+    from harness.catalog.script import become
 
-    script("check")
+    become("check")

@@ -5,8 +5,8 @@ reference tile and at the tile tuned for it, on long self-attention that fills t
 most models use, with and without a causal mask. The library peers show how far the top is.
 """
 
-from harness.problem import Experiment, Problem
-from harness.techniques import SERIES, TECHNIQUES
+from harness.catalog.problem import Experiment, Problem
+from harness.catalog.techniques import SERIES, TECHNIQUES
 
 EXPERIMENT = Experiment(
     name="ladder",
@@ -21,6 +21,6 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.cli import script
+    from harness.catalog.script import become
 
-    script("run", EXPERIMENT.name)
+    become("run", EXPERIMENT.name)

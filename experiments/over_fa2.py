@@ -6,7 +6,7 @@ SDPA flash) and cuDNN at short, middle and long sequences: 16384 tokens, 2048 co
 
 from itertools import product
 
-from harness.problem import Experiment, Problem
+from harness.catalog.problem import Experiment, Problem
 
 EXPERIMENT = Experiment(
     name="over_fa2",
@@ -22,6 +22,6 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.cli import script
+    from harness.catalog.script import become
 
-    script("run", EXPERIMENT.name)
+    become("run", EXPERIMENT.name)

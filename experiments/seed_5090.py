@@ -4,8 +4,8 @@ The article has bf16, no mask, head_dim 128, 8 heads, 4096 queries and 8192 keys
 it links uses a different one in nearly every step. Here a change of the tile is a step of its own.
 """
 
-from harness.articles import Article, Shape, Step
-from harness.problem import Problem, Tile
+from harness.catalog.articles import Article, Shape, Step
+from harness.catalog.problem import Problem, Tile
 
 NARROW, SQUARE = Tile(64, 32), Tile(64, 64)
 
@@ -68,6 +68,6 @@ EXPERIMENT = ARTICLE.experiment(
 )
 
 if __name__ == "__main__":
-    from harness.cli import script
+    from harness.catalog.script import become
 
-    script("run", EXPERIMENT.name)
+    become("run", EXPERIMENT.name)

@@ -4,8 +4,8 @@ The article is a kernel for an RTX 5060 Laptop: bf16, no mask, four shapes, 64x6
 producer warp and eight consumer warps. It names its steps and gives no number to them, only to the last.
 """
 
-from harness.articles import Article, Shape, Step
-from harness.problem import Problem, Tile
+from harness.catalog.articles import Article, Shape, Step
+from harness.catalog.problem import Problem, Tile
 
 SQUARE, RING = Tile(64, 64), Tile(64, 64, 2)
 LAST = ("warp_specialized", RING)
@@ -86,6 +86,6 @@ ARTICLE = Article(
 EXPERIMENT = ARTICLE.experiment("BlackFlash: what do seven steps to TMA and warp specialization buy at head_dim 64?")
 
 if __name__ == "__main__":
-    from harness.cli import script
+    from harness.catalog.script import become
 
-    script("run", EXPERIMENT.name)
+    become("run", EXPERIMENT.name)

@@ -4,8 +4,8 @@ The article assembles a first kernel for an RTX 3090: 64x64 tiles, 4 warps, head
 seq, heads, dim). Both orders of the grid are timed; the later kernels that it names follow.
 """
 
-from harness.articles import Article, Shape, Step
-from harness.problem import Problem, Tile
+from harness.catalog.articles import Article, Shape, Step
+from harness.catalog.problem import Problem, Tile
 
 SQUARE = Tile(64, 64)
 
@@ -81,6 +81,6 @@ EXPERIMENT = ARTICLE.experiment(
 )
 
 if __name__ == "__main__":
-    from harness.cli import script
+    from harness.catalog.script import become
 
-    script("run", EXPERIMENT.name)
+    become("run", EXPERIMENT.name)

@@ -4,8 +4,8 @@ The article climbs from 29.5 to 187.3 TFLOPS on an A100 (fp16, no mask, head_dim
 of its steps change the tile together with something else; here each change stands alone.
 """
 
-from harness.articles import Article, Shape, Step
-from harness.problem import Problem, Tile
+from harness.catalog.articles import Article, Shape, Step
+from harness.catalog.problem import Problem, Tile
 
 SMALL, SQUARE, LONG, TALL = Tile(64, 32), Tile(64, 64), Tile(64, 128), Tile(128, 64)
 
@@ -84,6 +84,6 @@ ARTICLE = Article(
 EXPERIMENT = ARTICLE.experiment("Flash attention from raw CUDA and PTX: which part of each of its seven steps pays?")
 
 if __name__ == "__main__":
-    from harness.cli import script
+    from harness.catalog.script import become
 
-    script("run", EXPERIMENT.name)
+    become("run", EXPERIMENT.name)

@@ -4,8 +4,8 @@ The article has fp16, a causal mask and head_dim 64 on an RTX 5080, and climbs f
 heads and 2048 tokens; four more shapes have the last kernel's number. Structured heads show where a kernel attends.
 """
 
-from harness.articles import Article, Shape, Step
-from harness.problem import Problem, Tile
+from harness.catalog.articles import Article, Shape, Step
+from harness.catalog.problem import Problem, Tile
 
 SQUARE, RING, PAIRS = Tile(64, 64), Tile(64, 64, 2), Tile(64, 64, 1, 8)
 LAST = (("direct_rescale", SQUARE), ("padded_rows", SQUARE), ("split_warp_pairs", PAIRS))
@@ -66,6 +66,6 @@ EXPERIMENT = ARTICLE.experiment(
 )
 
 if __name__ == "__main__":
-    from harness.cli import script
+    from harness.catalog.script import become
 
-    script("run", EXPERIMENT.name)
+    become("run", EXPERIMENT.name)

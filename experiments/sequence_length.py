@@ -4,7 +4,7 @@ The number of tokens and the model width stay the same (batch * seq = 16384, hea
 sequence means more work per query and fewer, longer rows of blocks. Three rungs and the peers.
 """
 
-from harness.problem import Experiment, Problem
+from harness.catalog.problem import Experiment, Problem
 
 TOKENS = 16_384
 HEADS = 16
@@ -21,6 +21,6 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.cli import script
+    from harness.catalog.script import become
 
-    script("run", EXPERIMENT.name)
+    become("run", EXPERIMENT.name)

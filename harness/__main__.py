@@ -5,7 +5,9 @@ import sys
 try:
     from harness.cli import main
 except ModuleNotFoundError as error:
-    sys.exit(f"{error.name} is missing here. `make report` sets up; `python3 -m harness.doctor` says what is missing.")
+    sys.exit(
+        f"{error.name} is missing here. `make report` sets up; `python3 -m harness.setup.doctor` says what is missing."
+    )
 
 if __name__ == "__main__":
     main()

@@ -15,13 +15,20 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness import articles, scorecard, tiles
-from harness.problem import Problem
-from harness.techniques import LADDERS, SERIES, TECHNIQUES
-from reports import articles as article_pages
-from reports import drawing, figures, guide, listing, pages, resources, technique_page
-from reports.dataset import Dataset, tile_slug
-from reports.loading import load
+from harness.catalog import experiments as catalog
+from harness.catalog import tiles
+from harness.catalog.problem import Problem
+from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
+from harness.rows import reading
+from reports.data.dataset import Dataset, tile_slug
+from reports.data.loading import load, probes
+from reports.data.names import cell_title, label, score_title
+from reports.data.questions import question
+from reports.data.titles import title
+from reports.facts import resources
+from reports.pages import article as article_pages
+from reports.pages import common, downloads, guide, index, listing, overview
+from reports.pages import technique as technique_page
 
 ROOT = Path(__file__).resolve().parent
 GUIDE: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
@@ -29,6 +36,26 @@ GUIDE: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     "cpu": ("Run the kernels on a CPU", guide.cpu),
 }
 """Page -> its title and what makes its variables."""
+
+MENU = {
+    "index.html": "Answer",
+    "techniques.html": "Techniques",
+    "published.html": "Published ladders",
+    "evidence/correctness.html": "Is it right?",
+    "regressions.html": "Regressions",
+    "guide/reading.html": "Method",
+    "data.html": "Data",
+}
+SECTIONS = {
+    "technique/": "techniques.html",
+    "ladder/": "data.html",
+    "expressibility": "techniques.html",
+    "experiment/seed_": "published.html",
+    "experiment/": "data.html",
+    "guide/": "guide/reading.html",
+}
+"""How a page's path begins -> the entry of the menu that it belongs to."""
+SUMMARY = "What can Triton not express of FlashAttention, and what does it cost? Every optimization twice, measured."
 
 Progress = Callable[[int, int, str], None]
 
@@ -38,50 +65,65 @@ def build(
     *,
     recorded: Path = ROOT / "recorded",
     runs: Iterable[Path] | None = None,
-    hashes: scorecard.Hashes | None = None,
+    hashes: reading.Hashes | None = None,
     tables: Path = tiles.FOLDER,
     progress: Progress | None = None,
+    only: Iterable[str] | None = None,
 ) -> Path:
     """Writes the site and returns the path of its index.html. The old site is replaced.
 
     `runs`: files of fresh rows, by default all of reports/runs. `progress(done, total, page)` follows each page.
+    `only`: the paths of the pages to make, all by default.
     `hashes`: of this checkout's kernels. `tables`: the folder of the tiles chosen for each GPU. Raises ValueError that
     names file and line when a row cannot be read.
     """
     runs = sorted((ROOT / "runs").glob("*.jsonl")) if runs is None else runs
     progress = progress or _print_progress
-    datasets = load(recorded, runs, scorecard.checkout_hashes() if hashes is None else hashes, tables)
+    runs = list(runs)
+    datasets = load(recorded, runs, reading.checkout_hashes() if hashes is None else hashes, tables)
+    compiled = probes(recorded, runs)
     timed = [data for data in datasets if any(data.timings())]
     main = timed[0] if timed else None
     asked = sorted(datasets, key=lambda data: (data.recorded, data is not main))
 
     @cache
-    def drawn(ladder: str) -> list[pages.Figure]:
-        return pages.ladder_figures(main, pages.rungs_of(LADDERS[ladder])) if main else []
+    def drawn(ladder: str) -> list[common.Figure]:
+        return common.ladder_figures(main, common.rungs_of(LADDERS[ladder])) if main else []
+
+    @cache
+    def first() -> dict[str, Any]:
+        return index.page(main, datasets, compiled)
 
     jobs: list[tuple[str, str, Callable[[], dict[str, Any]]]] = [
-        ("index.html", "index.html", lambda: {**pages.index(main, drawn), "others": timed[1:]}),
+        ("index.html", "index.html", first),
+        ("techniques.html", "techniques.html", partial(overview.techniques_page, main, compiled)),
+        ("expressibility.html", "expressibility.html", partial(overview.expressibility, compiled)),
+        ("published.html", "published.html", partial(overview.published, main)),
+        ("regressions.html", "regressions.html", partial(overview.regressions, main)),
     ]
     for ladder in LADDERS.values():
-        jobs.append((f"ladder/{ladder.name}.html", "ladder.html", partial(pages.ladder, main, asked, ladder, drawn)))
+        jobs.append((f"ladder/{ladder.name}.html", "ladder.html", partial(common.ladder, main, asked, ladder, drawn)))
     for technique in TECHNIQUES:
         name = f"technique/{technique.name}.html"
-        jobs.append((name, "technique.html", partial(technique_page.page, main, asked, technique)))
-    jobs.append(("evidence/correctness.html", "correctness.html", partial(pages.correctness, datasets)))
+        jobs.append((name, "technique.html", partial(technique_page.page, main, asked, technique, compiled)))
+    jobs.append(("evidence/correctness.html", "correctness.html", partial(common.correctness, datasets)))
     experiments: list[tuple[Dataset | None, str]] = [(data, name) for data in datasets for name in data.experiments()]
     measured = main.experiments() if main else []
-    experiments += [(main, name) for name in articles.names() if name not in measured]
+    experiments += [(main, name) for name in catalog.about_articles() if name not in measured]
     for data, name in experiments:
         path = experiment_path(data, name, main)
-        if data is None or (data is main and name in articles.names()):
+        if data is None or (data is main and name in catalog.about_articles()):
             jobs.append((path, "article.html", partial(article_pages.page, datasets, main, name)))
         else:
-            jobs.append((path, "experiment.html", partial(pages.experiment, data, name)))
+            jobs.append((path, "experiment.html", partial(common.experiment, data, name)))
     for name, (_, context) in GUIDE.items():
         jobs.append((f"guide/{name}.html", f"guide_{name}.html", context))
+    jobs.append(("data.html", "data.html", partial(overview.data_page, main, timed[1:])))
 
     environment = _environment(main)
     environment.globals["experiments"] = [(experiment_path(d, n, main), n, d) for d, n in experiments]
+    chosen = set(only or ())
+    jobs = [job for job in jobs if not chosen or job[0] in chosen]
     shutil.rmtree(output, ignore_errors=True)
     for done, (path, template, context) in enumerate(jobs, 1):
         progress(done, len(jobs), path)
@@ -89,7 +131,15 @@ def build(
         target.parent.mkdir(parents=True, exist_ok=True)
         variables = {"page": path, "up": "../" * path.count("/"), "data": main, **context()}
         target.write_text(environment.get_template(template).render(variables))
+    for path, text in downloads.files(main, first()) if main else ():
+        (output / path).parent.mkdir(parents=True, exist_ok=True)
+        (output / path).write_text(text)
     return output / "index.html"
+
+
+def section(page: str) -> str:
+    """The entry of the menu that is current on a page."""
+    return page if page in MENU else next((to for start, to in SECTIONS.items() if page.startswith(start)), "data.html")
 
 
 def experiment_path(data: Dataset | None, name: str, main: Dataset | None) -> str:
@@ -111,26 +161,33 @@ def _environment(main: Dataset | None) -> Environment:
     style = (ROOT / "templates" / "style.css").read_text() + listing.style()
     environment.globals |= {
         "style": Markup(style),
+        "script": Markup((ROOT / "templates" / "script.js").read_text()),
+        "menu": MENU,
+        "section": section,
+        "summary": SUMMARY,
+        "title_of": title,
+        "question_of": question,
+        "score_of": score_title,
         "techniques": TECHNIQUES,
         "ladders": LADDERS,
         "guide": {name: title for name, (title, _) in GUIDE.items()},
-        "articles": (published := [articles.load(name) for name in articles.names()]),
+        "articles": (published := [catalog.article(name) for name in catalog.about_articles()]),
         "published": [article for article in published if article.l2_hit_rates],
         "l2_orders": resources.L2_ORDERS,
         "zip": zip,
         "series": SERIES,
-        "label": drawing.label,
-        "cell_title": figures.cell_title,
+        "label": label,
+        "cell_title": cell_title,
         "recorded_on": main.provenance() if main else "nothing recorded yet",
     }
     environment.filters |= {
-        "spread": pages.spread,
+        "spread": common.spread,
         "tile": tile_slug,
-        "slug": scorecard.slug,
+        "slug": reading.slug,
         "problem": lambda row: Problem.from_dict(row["problem"]),
-        "tflops": scorecard.tflops,
-        "median_ms": scorecard.median_ms,
-        "reference": scorecard.is_reference_tile,
+        "tflops": reading.tflops,
+        "median_ms": reading.median_ms,
+        "reference": reading.is_reference_tile,
     }
     return environment
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -12,9 +13,13 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-# Before anything imports triton or torch, here and in every process that a test starts.
-os.environ.setdefault("TRITON_CACHE_DIR", str(CHECKOUT / "build" / "triton"))
-os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(CHECKOUT / "build" / "inductor"))
+# Before anything imports triton or torch, here and in every process that a test starts: one cache for all of them, also
+# for those that run a copy of the checkout; and one thread each, for the tests are what runs in parallel.
+CACHE = os.environ.setdefault("TWINKERNELS_CACHE", str(CHECKOUT / "build"))
+os.environ.setdefault("TRITON_CACHE_DIR", f"{CACHE}/triton")
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{CACHE}/inductor")
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
 
 _seconds: Counter[str] = Counter()
 
@@ -33,6 +38,13 @@ def why_no_gpu() -> str | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shard", metavar="I/N", help="Every Nth test from the Ith: N processes or machines share a run.")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A file's tests run in one process, for the fixtures that they share."""
+    if item.config.pluginmanager.hasplugin("xdist") and not item.get_closest_marker("spread"):
+        item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 @pytest.hookimpl(trylast=True)  # after -m and -k
@@ -61,3 +73,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("where the time went")
     for name, seconds in slow:
         terminalreporter.line(f"{seconds:7.1f} s  {name}")
+    if slow:
+        spent = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        seconds = sum(usage.ru_utime + usage.ru_stime for usage in spent)
+        terminalreporter.line(f"{seconds:7.1f} s  of processors, in all")

@@ -129,6 +129,50 @@ def describe(arguments: dict[str, Any], blocks: Mapping[str, str]) -> dict[str, 
     return described
 
 
+DESCRIPTORS_BYTES = 1024
+"""At least what a program takes of the workspace for the descriptors that it makes of q, k, v and o."""
+
+
+def lend(workspace: torch.Tensor | None) -> None:
+    """Gives Triton's launcher, which asks for memory at every launch of a kernel that makes descriptors, the workspace.
+
+    Raises ValueError at the launch when it is too small. None leaves what was set: the interpreter asks for nothing.
+    """
+    if workspace is None:
+        return
+
+    def allocate(size: int, alignment: int, stream: int | None) -> torch.Tensor:
+        if size > workspace.numel() or workspace.data_ptr() % alignment:
+            raise ValueError(
+                f"workspace: got {workspace.numel()} bytes at {workspace.data_ptr():#x}, expected {size} bytes aligned "
+                f"to {alignment} for this launch's descriptors; allocate workspace_bytes(problem) with torch.zeros"
+            )
+        return workspace
+
+    triton.set_allocator(allocate)
+
+
+COUNTER_BYTES = 16
+"""What a counter takes of the workspace."""
+
+
+def counters(workspace: torch.Tensor | None) -> torch.Tensor:
+    """The workspace as int32 counters, which a launch finds zero and leaves zero; without one, meta counters to
+    specialize on."""
+    if workspace is None:
+        return torch.empty(COUNTER_BYTES // 4, dtype=torch.int32, device="meta")
+    return workspace.view(torch.int32)
+
+
+MULTIPROCESSORS_ELSEWHERE = 3
+"""Taken for the multiprocessors where there is no GPU: few, so that a program there meets several tiles."""
+
+
+def multiprocessors(q: torch.Tensor) -> int:
+    """Those of the GPU that q is on."""
+    return torch.cuda.get_device_properties(q.device).multi_processor_count if q.is_cuda else MULTIPROCESSORS_ELSEWHERE
+
+
 def plain_grid(q: torch.Tensor, tile: Any) -> tuple[int, ...]:
     """(batch * heads, query blocks), the first running fastest: neighbours share no K and V, as in the CUDA twins."""
     return q.shape[0] * q.shape[1], triton.cdiv(q.shape[2], tile.block_m)

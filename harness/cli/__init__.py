@@ -12,8 +12,9 @@ from types import FrameType
 
 import typer
 
-from harness.cli import inspecting, measuring, reporting
-from harness.sources import ROOT
+from harness.catalog.sources import CACHE, ROOT
+from harness.cli import inspecting, measuring, recording, reporting
+from harness.cli.expressibility import expressibility
 
 PACKAGES = ("cuda_kernels", "triton_kernels", "harness", "experiments", "reports")
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -21,15 +22,17 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": inspecting.doctor,
     "build": inspecting.build,
     "inspect": inspecting.inspect,
+    "expressibility": expressibility,
     "check": measuring.check,
     "sanitize": measuring.sanitize,
     "bench": measuring.bench,
     "run": measuring.run,
     "report": reporting.report,
-    "record": reporting.record,
+    "record": recording.record,
     "tune": measuring.tune,
     "scorecard": reporting.scorecard,
     "compare": reporting.compare,
+    "history": reporting.history,
 }
 """In the order in which `--help` names them."""
 
@@ -54,18 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f"Another distribution has a package of this name, or another checkout is installed here. "
                 f"Run `python -m pip install -e {ROOT}` in a virtual environment of its own, or `make report`."
             )
-    os.environ.setdefault("TRITON_CACHE_DIR", str(ROOT / "build" / "triton"))
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(ROOT / "build" / "inductor"))
+    os.environ.setdefault("TRITON_CACHE_DIR", str(CACHE / "triton"))
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(CACHE / "inductor"))
     signal.signal(signal.SIGINT, _interrupt)
     try:
         app(arguments)
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def script(*command: str) -> None:
-    """What a file of experiments/ runs: this command, with the options that the file was called with."""
-    main([*command, *sys.argv[1:]])
 
 
 def _interrupt(_: int, frame: FrameType | None) -> None:

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console, Group
-from rich.table import Table
+from rich.console import Group
+from rich.table import Column, Table
 
-from harness import sources, tables, techniques
+from harness.catalog import sources, techniques
+from harness.catalog.problem import Problem
+from harness.catalog.sources import ROOT
 from harness.cli.options import (
     Arch,
     AsJson,
@@ -29,11 +31,11 @@ from harness.cli.options import (
     require_gpu,
 )
 from harness.cli.output import conclude, console, run_file, show_failures
-from harness.problem import Problem
-from harness.sources import ROOT
+from harness.machine.progress import Progress
+from harness.rows import tables
 
 if TYPE_CHECKING:
-    from harness import inspection
+    from harness.inspection import survey
 
 
 def list_techniques(as_json: AsJson = False) -> None:
@@ -50,7 +52,7 @@ def list_techniques(as_json: AsJson = False) -> None:
             {
                 "name": technique.name,
                 "ladder": technique.ladder,
-                "idea": technique.idea,
+                "idea": technique.change,
                 "builds_on": parent.name if parent else None,
                 "mma": technique.mma,
                 **files,
@@ -60,37 +62,36 @@ def list_techniques(as_json: AsJson = False) -> None:
         print(json.dumps({"techniques": rows, "experiments": experiments()}, indent=1))
         return
     for ladder in techniques.LADDERS.values():
-        table = Table(
-            "technique", "idea", "instructions", "CUDA", "Triton", "Gluon", title=ladder.title, title_justify="left"
-        )
+        name = Column("technique", no_wrap=True)
+        table = Table(name, "idea", "instructions", "CUDA", "Triton", "Gluon", title=ladder.title, title_justify="left")
         for row in rows:
             if row["ladder"] == ladder.name:
                 present = ["yes" if row[language] else "[red]no[/]" for language in ("cuda", "triton")]
                 table.add_row(row["name"], row["idea"], row["mma"], *present, "yes" if row["gluon"] else "")
         console.print(table)
-    table = Table("experiment", "question")
-    for name, question in experiments().items():
-        table.add_row(name, question)
+    table = Table(Column("experiment", no_wrap=True), "question")
+    for experiment, question in experiments().items():
+        table.add_row(experiment, question)
     console.print(table)
 
 
 def doctor(as_json: AsJson = False) -> None:
     """What is here, what is missing, what it is for, how to get it."""
-    from harness import doctor as examination
+    from harness.setup import doctor as examination
 
     raise typer.Exit(examination.main(as_json))
 
 
 def build(names: Names = None, arch: Arch = None) -> None:
     """Compile both twins ahead of time, in parallel. A broken kernel gives its compiler's message and exit code 1."""
-    from harness import inspection
+    from harness.inspection import survey
 
     problems = load_experiment("ladder").problems
-    survey = inspected(inspection.cells(chosen(names), techniques.SERIES, problems, chosen_archs(arch)))
-    show_failures(survey)
-    passed = sum(row["status"] == "passed" for row in survey)
-    console.print(f"{passed} of {len(survey)} compiled")
-    raise typer.Exit(tables.failed(survey))
+    rows = inspected(survey.cells(chosen(names), techniques.SERIES, problems, chosen_archs(arch)))
+    show_failures(rows)
+    passed = sum(row["status"] == "passed" for row in rows)
+    console.print(f"{passed} of {len(rows)} compiled")
+    raise typer.Exit(tables.failed(rows))
 
 
 def inspect(
@@ -108,7 +109,7 @@ def inspect(
     With --on cpu: bank conflicts, sectors, bytes and executions of every instruction of the CUDA twins, as they run.
     With --ncu: bank conflicts, cache hit rates, occupancy and registers by the counters of the GPU.
     """
-    from harness import inspection
+    from harness.inspection import survey
 
     if ncu:
         refuse("--ncu", "ncu counts what this GPU runs", {"--arch": arch, "--ptxas": ptxas, "--on": on})
@@ -117,37 +118,36 @@ def inspect(
         other = set(backends or ()) - {"cuda"}
         why = "there g++ compiles the CUDA twins, for this processor"
         refuse("--on cpu", why, {"--arch": arch, "--ptxas": ptxas, "--backend": other})
-        cells, show = inspection.counted(chosen(names), chosen_problems(problem, ())), tables.counters
+        cells, show = survey.on_cpu(chosen(names), chosen_problems(problem, ())), tables.memory
     else:
         problems = chosen_problems(problem, [Problem.square(4, 16, 4096, 128)])
         twins = chosen_backends(backends, techniques.SERIES, of=chosen(names))
-        cells, show = inspection.cells(chosen(names), twins, problems, chosen_archs(arch)), tables.code
-    survey = inspected(cells, (ptxas or Ptxas.bundled).value)
+        cells, show = survey.cells(chosen(names), twins, problems, chosen_archs(arch)), tables.code
+    rows = inspected(cells, (ptxas or Ptxas.bundled).value)
     if as_json:
-        print(json.dumps(survey, indent=1))
+        print(json.dumps(rows, indent=1))
     else:
-        console.print(Group(*show(survey), *tables.declined(survey)))
-        show_failures(survey)
-    raise typer.Exit(tables.failed(survey))
+        console.print(Group(*show(rows), *tables.declined(rows)))
+        show_failures(rows)
+    raise typer.Exit(tables.failed(rows))
 
 
-def inspected(cells: Sequence[inspection.Cell], ptxas: str = "bundled") -> list[dict[str, Any]]:
-    """Rows of kind code and counters, made in parallel under a progress bar, in the order of `cells`."""
-    from rich.progress import track
+def inspected(cells: Sequence[survey.Cell], ptxas: str = "bundled") -> list[dict[str, Any]]:
+    """Rows of kind code and memory, made in parallel, in the order of `cells`; a bar or lines say how far that is."""
+    from harness.inspection import survey
 
-    from harness import inspection
-
-    stderr = Console(stderr=True)
-    if not stderr.is_terminal:
-        stderr.print(f"compiling {len(cells)} kernels; a second time they come from build/")
-    found = track(inspection.inspect(cells, ptxas), "compiling", len(cells), console=stderr, transient=True)
-    rows = {cell: inspection.row(cell, fields) for cell, fields in found}
+    rows = {}
+    with Progress() as progress:
+        progress.say(f"compiling {len(cells)} kernels; a second time they come from build/")
+        for cell, fields in survey.inspect(cells, ptxas):
+            rows[cell] = survey.row(cell, fields)
+            progress.count("compile", len(rows), len(cells), f"{cell[0]} {cell[1] or 'on this CPU'}")
     return [rows[cell] for cell in cells]
 
 
 def counted_by_ncu(names: Sequence[str], backends: list[str] | None, slugs: list[str] | None, as_json: bool) -> None:
     """Launches the twins under ncu and exits."""
-    from harness import hardware_counters
+    from harness.inspection import hardware_counters
 
     require_gpu()
     twins = chosen_backends(backends, techniques.SERIES, of=names, default=techniques.LANGUAGES)

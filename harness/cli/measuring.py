@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from harness import tables, techniques
+from harness.catalog import techniques
+from harness.catalog.problem import PEERS, Experiment, Problem
 from harness.cli.options import (
     AsJson,
     Backends,
@@ -33,7 +34,7 @@ from harness.cli.options import (
     where,
 )
 from harness.cli.output import RECORDED, Row, conclude, console, newest_run, run_file, run_name
-from harness.problem import Experiment, Problem
+from harness.rows import tables
 
 SCHEDULER_SEEDS = (0, 1, 2)
 """Orders of warps that launches on a CPU take in turn: the plain one and two others."""
@@ -60,8 +61,8 @@ def check(
     Launches take the scheduler seeds in turn, 0, 1 and 2 by default; 0 is the plain order. --save-outputs and --against
     take CUDA twins through the same few problems on every machine.
     """
-    from harness import outputs, runner, variants
-    from harness.worker import Extra
+    from harness import variants
+    from harness.measure import outputs, runner
 
     place = where(on)
     if place == "cpu" and "gluon" in (backends or ()):
@@ -84,9 +85,13 @@ def check(
         experiment = replace(experiment, problems=outputs.PROBLEMS, peers=())
     experiment = replace(experiment, problems=part(chosen_problems(problem, experiment.problems), shard))
     orders = tuple(seeds or SCHEDULER_SEEDS) if place == "cpu" else ()
-    extra = Extra(orders, save_outputs and save_outputs.resolve(), against and against.resolve())
+    gate = {
+        "scheduler_seeds": orders,
+        "save": save_outputs and save_outputs.resolve(),
+        "against": against and against.resolve(),
+    }
     with sanitizers() if sanitize else nullcontext():
-        rows = runner.run(experiment, on=place, path=run_file(run_name(experiment.name, shard)), extra=extra)
+        rows = runner.run(experiment, on=place, path=run_file(run_name(experiment.name, shard)), gate=gate)
     gates = [row for row in rows if row["kind"] == "gate"]
     conclude(gates, tables.gates, as_json=as_json)
 
@@ -100,7 +105,7 @@ def sanitize(
     as_json: AsJson = False,
 ) -> None:
     """Launch every twin on a GPU under the tools of NVIDIA's compute-sanitizer, in many processes at once."""
-    from harness import sanitizer
+    from harness.inspection import sanitizer
 
     require_known("--tool", tool or (), sanitizer.OPTIONS)
     require_gpu()
@@ -124,7 +129,8 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Time a few techniques on a GPU, now. `run` does whole experiments."""
-    from harness import runner, timing, variants
+    from harness import variants
+    from harness.measure import runner, timing
 
     require_known("--mode", [mode], timing.MODES)
     require_gpu()
@@ -134,7 +140,7 @@ def bench(
         problems=chosen_problems(problem, [Problem.square(4, 16, 4096, 128)]),
         techniques=chosen(names),
         backends=chosen_backends(backends, techniques.SERIES, of=chosen(names)),
-        peers=chosen_backends(peers, variants.PEERS, "--peer") if peers else ("sdpa_cudnn", "sdpa_flash"),
+        peers=chosen_backends(peers, variants.PEERS, "--peer") if peers else PEERS,
         modes=(mode,),
     )
     rows = runner.run(experiment, on="gpu", path=run_file("bench"))
@@ -147,21 +153,25 @@ def run(
     mode: Annotated[list[str] | None, typer.Option(help="burst, sustained; the experiment's by default.")] = None,
     backends: Annotated[list[str] | None, typer.Option("--backend", help="The experiment's by default.")] = None,
     shard: Shard = None,
-    ptxas: Annotated[
-        Ptxas, typer.Option(help="shared: nvcc's assembles Triton too; rows of EXPERIMENT_shared_ptxas.")
-    ] = Ptxas.bundled,
+    ptxas: Annotated[Ptxas, typer.Option(help="shared: nvcc's assembles Triton too; its rows say so.")] = Ptxas.bundled,
     max_seconds: Annotated[
         float | None,
         typer.Option(min=0.1, help="Cap on timing one group of kernels; slow ones need their fewest rounds."),
     ] = None,
+    replicates: Annotated[
+        int,
+        typer.Option(min=1, help="Processes that time the fastest of each series, on several boards if there are."),
+    ] = 1,
     resume: Annotated[bool, typer.Option(help="Continue the newest run of this experiment and shard.")] = False,
     only_missing: Annotated[
         bool, typer.Option("--missing", help="Only what the recorded rows of this GPU lack: new, changed or unsettled.")
     ] = False,
 ) -> None:
     """Run an experiment: gate every kernel, time what passed, write rows to reports/runs/."""
-    from harness import environment, runner, scorecard, timing
-    from harness import record as recorded
+    from harness.machine import environment
+    from harness.measure import runner, timing
+    from harness.rows import reading
+    from harness.rows import record as recorded
 
     wanted = load_experiment(experiment, (on or On.gpu).value)
     if on is None:
@@ -169,7 +179,8 @@ def run(
     place = where(on or On.gpu)
     require_known("--mode", mode or (), timing.MODES)
     if place == "cpu":
-        timed = {"--mode": mode, "--max-seconds": max_seconds, "--ptxas": ptxas is Ptxas.shared}
+        timed = {"--mode": mode, "--max-seconds": max_seconds, "--replicates": replicates > 1}
+        timed |= {"--ptxas": ptxas is Ptxas.shared}
         refuse("--on cpu", "there nothing is timed, nor assembled", timed)
         refuse("--on cpu", "recorded rows are of GPUs", {"--missing": only_missing})
     wanted = replace(
@@ -179,20 +190,29 @@ def run(
     )
     if ptxas is Ptxas.shared:
         wanted = assembled_by_nvcc(wanted)
-    name = run_name(wanted.name, shard)
+    name = run_name(wanted.name + ("-shared" if wanted.assembler else ""), shard)
     path = (resume and newest_run(name)) or run_file(name)
     console.print(wanted.question)
     limits = {"max_seconds": max_seconds} if max_seconds else {}
     standing: list[Row] = []
     if only_missing:
-        standing = recorded.standing(RECORDED, wanted.name, environment.describe(), scorecard.checkout_hashes())
-    rows = runner.run(wanted, on=place, path=path, resume=resume, standing=standing, modes=mode, timing=limits)
+        standing = recorded.standing(RECORDED, wanted.name, environment.describe(), reading.checkout_hashes())
+    rows = runner.run(
+        wanted,
+        on=place,
+        path=path,
+        resume=resume,
+        standing=standing,
+        modes=mode,
+        replicates=replicates,
+        timing=limits,
+    )
     conclude(rows, tables.timings, path=path)
 
 
 def tune(names: Names = None, backends: Backends = None, problem: Problems = None, shard: Shard = None) -> None:
-    """Time every tile of every technique on this GPU and write harness/tiles/<gpu>.toml."""
-    from harness import tune as tuning
+    """Time every tile of every technique on this GPU and write harness/catalog/tiles/<gpu>.toml."""
+    from harness.measure import tune as tuning
 
     problems = part(chosen_problems(problem, load_experiment("ladder").problems), shard)
     require_gpu()
@@ -227,15 +247,14 @@ def sanitizers() -> Iterator[None]:
 
 
 def assembled_by_nvcc(experiment: Experiment) -> Experiment:
-    """The experiment under a name of its own, and this process and its workers with one assembler for both languages.
+    """The experiment, this process and its workers with one assembler for both languages.
 
-    All its series run, so that every ratio has its pair among rows of this name; a CUDA kernel is built as ever.
+    All its series run, so that every ratio has its pair among rows of this assembler; a CUDA kernel is built as ever.
     """
-    from harness import machine_code
-    from harness.scorecard import SHARED_PTXAS
+    from harness.variants import compiling
 
     try:
-        os.environ.update(machine_code.shared_assembler())
+        os.environ.update(compiling.shared_assembler())
     except FileNotFoundError as error:
         missing(str(error))
-    return replace(experiment, name=f"{experiment.name}{SHARED_PTXAS}")
+    return replace(experiment, assembler=Ptxas.shared.value)

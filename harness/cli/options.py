@@ -7,7 +7,6 @@ usage: what is missing on this one is said plainly.
 from __future__ import annotations
 
 import difflib
-import importlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -15,9 +14,9 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from harness import sources, techniques
-from harness.problem import Experiment, Problem
-from harness.sources import ROOT
+from harness.catalog import architectures, sources, techniques
+from harness.catalog import experiments as catalog
+from harness.catalog.problem import Experiment, Problem
 
 
 class On(StrEnum):
@@ -70,10 +69,10 @@ def chosen_backends(
     kernel of the techniques `of`."""
     require_known(option, asked or (), known)
     for backend in asked or ():
-        if of and not any(sources.is_stated(backend, techniques.get(name).path) for name in of):
-            stated = [each.name for each in techniques.TECHNIQUES if sources.is_stated(backend, each.path)]
+        if of and not any(sources.has_series(backend, techniques.get(name).path) for name in of):
+            having = [each.name for each in techniques.TECHNIQUES if sources.has_series(backend, each.path)]
             raise typer.BadParameter(
-                f"{option}: got {backend!r}, which has no kernel of {', '.join(of)}, but of {', '.join(stated)}"
+                f"{option}: got {backend!r}, which has no kernel of {', '.join(of)}, but of {', '.join(having)}"
             )
     return tuple(asked or default or known)
 
@@ -87,23 +86,20 @@ def chosen_problems(slugs: list[str] | None, default: Sequence[Problem]) -> tupl
 
 def experiments() -> dict[str, str]:
     """Name of each experiment -> the question it asks. Read from the files' docstrings."""
-    return {name: load_experiment(name).question for name in _experiment_names()}
+    return {name: catalog.load(name).question for name in catalog.names()}
 
 
 def load_experiment(name: str, place: str = "gpu") -> Experiment:
     """For a CPU it is the small one that the file names WITHOUT_GPU. Bad usage where there is none."""
-    require_known("experiment", [name], _experiment_names())
-    module = importlib.import_module(f"experiments.{name}")
-    if place == "cpu" and not hasattr(module, "WITHOUT_GPU"):
+    require_known("experiment", [name], catalog.names())
+    if place == "gpu":
+        return catalog.load(name)
+    if (small := catalog.without_gpu(name)) is None:
         raise typer.BadParameter(
             f"--on: got cpu, but {name} is for a GPU: thread by thread its problems take hours; "
             "`twinkernels check --on cpu` has small ones"
         )
-    return module.WITHOUT_GPU if place == "cpu" else module.EXPERIMENT
-
-
-def _experiment_names() -> list[str]:
-    return sorted(path.stem for path in (ROOT / "experiments").glob("*.py") if path.stem != "__init__")
+    return small
 
 
 def missing(what: str) -> NoReturn:
@@ -141,7 +137,7 @@ def chosen_archs(arch: str | None) -> tuple[str, ...] | None:
     """The one named; None stands for all that a technique's ladder names."""
     if arch is None:
         return None
-    require_known("--arch", [arch], techniques.CAPABILITY)
+    require_known("--arch", [arch], architectures.CAPABILITY)
     return (arch,)
 
 

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 import typer
 from rich.console import Console, RenderableType
 
-from harness import tables
-from harness.sources import ROOT
+from harness.catalog.sources import ROOT
+from harness.rows import tables
 
 RUNS = ROOT / "reports" / "runs"
 RECORDED = ROOT / "reports" / "recorded"

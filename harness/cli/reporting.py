@@ -1,22 +1,26 @@
-"""report, record, scorecard, compare: what the rows say."""
+"""report, scorecard, compare: what the rows say."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich import box
+from rich.console import Console
 from rich.table import Column, Table
 
-from harness import tables, techniques
+from harness.catalog import techniques
+from harness.catalog.sources import ROOT
 from harness.cli.inspecting import inspected
 from harness.cli.measuring import correctness
 from harness.cli.options import AsJson, Names, chosen, load_experiment, where
 from harness.cli.output import RECORDED, RUNS, console, run_file, show_failures
-from harness.sources import ROOT
+from harness.machine.progress import Progress
+from harness.rows import tables
 
 SITE = ROOT / "reports" / "site"
 
@@ -24,52 +28,57 @@ SITE = ROOT / "reports" / "site"
 def report(names: Names = None) -> None:
     """The main job: compile, check and inspect both twins, time them if there is a GPU, build the site.
 
+    The site stands within a minute or so, from recorded rows, and is built anew when all is compiled, and at the end.
     With names, only these techniques are done anew. The site is built whatever failed; the exit code says that it did.
     """
-    from harness import environment, inspection, outputs, results, runner, structured_heads
-    from reports import build as site
+    from harness.inspection import structured_heads, survey
+    from harness.machine import environment
+    from harness.measure import outputs, runner
+    from harness.rows import making, record, results
+    from harness.rows.reading import checkout_hashes
 
     place = where(None)
     wanted = chosen(names)
+    console.print(f"{drawn()} shows recorded rows; what is computed here joins them", soft_wrap=True)
     ladder = replace(load_experiment("ladder"), techniques=wanted)
-    description = environment.describe()
-    name = results.environment_id(description)
     with results.Writer(run_file("inspect")) as writer:
-        writer.write({"kind": "environment", "id": name, "on": "cpu", "details": description})
-        survey = inspected([*inspection.survey(ladder), *inspection.counted(wanted)])
-        survey.append(structured_heads.row())
-        survey += [row for folder in sorted(RECORDED.glob("*/outputs")) for row in outputs.held(wanted, folder)]
-        for row in survey:
+        name = writer.write(making.environment(environment.describe(), "cpu"))["id"]
+        read = inspected([*survey.survey(ladder), *survey.on_cpu(wanted)])
+        read.append(structured_heads.row())
+        with Progress() as progress:
+            for folder in sorted(RECORDED.glob("*/outputs")):
+                read += outputs.compared(wanted, folder, partial(progress.count, "outputs"))
+        for row in read:
             writer.write({**row, "environment": name})
-    code = [row for row in survey if row["kind"] == "code"]
+    drawn()
+    code = [row for row in read if row["kind"] == "code"]
     console.print(f"{sum(row['status'] == 'passed' for row in code)} of {len(code)} kernels compiled")
     experiment = ladder if place == "gpu" else correctness(place, wanted, techniques.TWINS)
-    rows = [*survey, *runner.run(experiment, on=place, path=run_file(experiment.name))]
+    rows = [*read, *runner.run(experiment, on=place, path=run_file(experiment.name))]
     console.print(tables.gates(row for row in rows if row["kind"] == "gate"))
     show_failures(rows)
-    print(site.build(SITE))
+    if waiting := record.due(RECORDED, checkout_hashes()):
+        console.print(
+            f"{waiting} recorded rows are of earlier sources and were not compared with these: "
+            "`twinkernels record --renew` keeps those whose machine code is the same",
+            soft_wrap=True,
+        )
+    print(drawn())
     raise typer.Exit(tables.failed(rows))
 
 
-def record(
-    runs: Annotated[list[Path], typer.Argument(metavar="FILE...", exists=True, dir_okay=False)],
-) -> None:
-    """Merge runs into reports/recorded/, from which machines without a GPU report, and redraw README's figures."""
-    from harness import record as recorded
-    from reports import figures
+def drawn() -> Path:
+    """Builds the site from all rows that there are, and returns the path of its first page."""
+    from reports import build as site
 
-    try:
-        files = dict.fromkeys(path for run in runs for path in recorded.record(run, RECORDED))
-    except ValueError as refusal:  # a file that holds no rows, or rows that are not recorded
-        raise typer.BadParameter(str(refusal)) from None
-    for path in [*files, *figures.readme(ROOT / "reports" / "figures")]:
-        console.print(f"wrote {path.relative_to(ROOT)}", soft_wrap=True)
+    with Progress() as progress:
+        return site.build(SITE, progress=partial(progress.count, "pages"))
 
 
 def scorecard(as_json: AsJson = False) -> None:
     """The promised ratios, from recorded rows and from fresh ones."""
-    from harness import results
-    from harness.scorecard import scorecard as compute
+    from harness.rows import results
+    from harness.rows.scorecard import scorecard as compute
 
     files = [path for _, path in results.iter_recorded(RECORDED)] + sorted(RUNS.glob("*.jsonl"))
     card = compute(row for path in files for row in results.read(path))
@@ -77,21 +86,106 @@ def scorecard(as_json: AsJson = False) -> None:
         print(json.dumps(card, indent=1))
         return
     table = Table(
-        *(Column(name, overflow="fold") for name in ("ratio", "GPU", "value", "worst cell")), box=box.SIMPLE_HEAD
+        *(Column(name, overflow="fold") for name in ("ratio", "GPU", "value", "95% interval", "worst cell")),
+        box=box.SIMPLE_HEAD,
     )
     for entry in card["entries"]:
         value = f"{entry['value']:.3f}" if entry["value"] else f"incomplete: {entry['reason']}"
         name = f"{entry['name']} (theirs quoted)" if entry["quoted"] else entry["name"]
-        table.add_row(name, entry["gpu"], value, entry["worst_cell"] or "")
+        table.add_row(name, entry["gpu"], value, between(entry["interval"]), entry["worst_cell"] or "")
     console.print(table)
 
 
-def compare(
-    base: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows of the baseline.")],
-    new: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows to judge.")],
-    accept: Annotated[bool, typer.Option("--accept", help="Let NEW take the baseline's place.")] = False,
-) -> None:
-    """SAME, FASTER, SLOWER, AMBIGUOUS, MISSING per case; exit 1 on SLOWER or MISSING, 2 when not comparable."""
-    from harness import compare as comparison
+def between(interval: dict[str, Any] | None) -> str:
+    """An interval of the scorecard in words: what it is, or why there is none."""
+    if interval is None:
+        return ""
+    if interval["low"] is None:
+        return f"none: {interval['reason']}"
+    no_change = "no change: " if interval["low"] <= 1 <= interval["high"] else ""
+    return f"{no_change}{interval['low']:.3f} to {interval['high']:.3f} ({interval['processes']} processes)"
 
-    raise typer.Exit(comparison.main(base, new, accept, console))
+
+def compare(
+    base: Annotated[Path, typer.Argument(exists=True, help="Rows of the baseline: a file or a folder.")],
+    new: Annotated[Path, typer.Argument(exists=True, help="Rows to judge.")],
+    names: Annotated[list[str] | None, typer.Option("--technique", help="Only its cases; repeat for several.")] = None,
+    only_changed: Annotated[
+        bool, typer.Option("--only-changed", help="Only cases whose kernel, compiler or library is another in NEW.")
+    ] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Merge NEW into the baseline; refused where a case would be lost.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """SAME, FASTER, SLOWER, AMBIGUOUS, MISSING per case; exit 1 on SLOWER or MISSING, 2 when not comparable.
+
+    Judged are the time and the ratio to the library peers of the same interleaved group; what both may move by though
+    nothing changed comes from recorded replicates, on one board or on two. What is SAME is only counted.
+    """
+    from harness.rows import compare as comparison
+
+    raise typer.Exit(
+        comparison.main(
+            base,
+            new,
+            RECORDED,
+            accept=accept,
+            as_json=as_json,
+            techniques=chosen(names) if names else (),
+            only_changed=only_changed,
+            console=console,
+        )
+    )
+
+
+def history(
+    words: Annotated[
+        list[str], typer.Argument(metavar="CELL...", help="Backend, technique, problem, tile: as many as tell it.")
+    ],
+    experiment: Annotated[str, typer.Option(help="Whose recorded rows.")] = "ladder",
+    gpu: Annotated[str, typer.Option(help="A folder of reports/recorded.")] = "h200",
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for change-point tools; of one cell.")] = False,
+    plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw it: an .svg file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """One cell over the commits at which it was recorded: time, ratio to its group's anchor, board."""
+    from rich.progress import Progress
+
+    from harness.rows import history as past
+
+    try:
+        stderr = Console(stderr=True)
+        if not stderr.is_terminal:
+            typer.echo(f"reading {experiment} at every commit that changed it", err=True)
+        with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
+            task = bar.add_task("commits", total=None)
+            rows = past.recorded(
+                RECORDED / gpu, experiment, lambda done, total: bar.update(task, completed=done, total=total)
+            )
+    except ValueError as unknown:
+        raise typer.BadParameter(str(unknown)) from None
+    found = past.points(rows, [word for each in words for word in each.split()])
+    if not found:
+        raise typer.BadParameter(f"CELL: got {' '.join(words)!r}, but no recorded row of {experiment} has these words")
+    if len(found) > 1 and (as_csv or plot):
+        raise typer.BadParameter(f"CELL: got {' '.join(words)!r}, expected one cell of: {'; '.join(found)}")
+    if as_csv:
+        print(past.to_csv(next(iter(found.values()))), end="")
+    elif as_json:
+        print(json.dumps({name: [asdict(point) for point in points] for name, points in found.items()}, indent=1))
+    else:
+        for name, points in found.items():
+            table = Table("time", "commit", "board", "source", "ms", "TFLOPS", "ratio", "", title=name)
+            slowest = max(point.ms for point in points)
+            for point in points:
+                numbers = (f"{point.ms:.4f}", f"{point.tflops:.1f}", f"{point.ratio:.3f}" if point.ratio else "")
+                names = (point.time, point.commit or "", point.board or "", point.source or "")
+                table.add_row(*names, *numbers, "█" * round(30 * point.ms / slowest))
+            console.print(table)
+    if plot:
+        from reports.draw import history as drawing
+
+        name, points = next(iter(found.items()))
+        plot.write_text(drawing.draw(name, points))
+        console.print(f"wrote {plot}", soft_wrap=True)

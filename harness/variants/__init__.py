@@ -4,26 +4,16 @@ A twin is found by its path: cuda_kernels/<ladder>/<name>.cu, triton_kernels/<la
 backends without a technique. Bad tensors are refused by `validate` before either language sees them.
 """
 
-from harness.variants.case import (
-    Case,
-    CompileError,
-    Diagnosed,
-    LaunchError,
-    SameProgram,
-    Unsupported,
-    environment_of,
-    origin,
-    require_environment,
-    same_program,
-    source_sha256,
-)
+from harness.catalog.cases import Case, same_program, source_sha256
+from harness.variants.compiling import prebuild
 from harness.variants.cuda import AttentionArgs, build_cuda, constants, cuda_compiler, cuda_defines, gpu_arch
 from harness.variants.cuda_on_cpu import CpuCudaVariant, sanitizer_environment
+from harness.variants.errors import CompileError, Diagnosed, LaunchError, Unsupported
 from harness.variants.libraries import LIBRARIES
 from harness.variants.loading import available, load
 from harness.variants.peers import PEERS, PeerVariant
-from harness.variants.prebuilding import prebuild
 from harness.variants.triton import compile_triton
+from harness.variants.variables import environment_of, require_environment
 from harness.variants.variant import Variant
 
 __all__ = [
@@ -36,7 +26,6 @@ __all__ = [
     "Diagnosed",
     "LaunchError",
     "PeerVariant",
-    "SameProgram",
     "Unsupported",
     "Variant",
     "available",
@@ -48,7 +37,6 @@ __all__ = [
     "environment_of",
     "gpu_arch",
     "load",
-    "origin",
     "prebuild",
     "require_environment",
     "same_program",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from harness import techniques
-from harness.problem import Problem, Tile
-from harness.variants.case import Case, CompileError, LaunchError, Unsupported
+from harness.catalog import architectures, techniques
+from harness.catalog.cases import Case
+from harness.catalog.problem import Problem, Tile
+from harness.variants import machine_code
+from harness.variants.errors import CompileError, LaunchError, Unsupported
 from harness.variants.variant import Call, Variant
 
 if TYPE_CHECKING:
@@ -15,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def gpu_arch() -> str:
-    """The architecture that kernels are compiled for on this GPU: sm_80 code runs on 8.x, the others on their own."""
+    """The architecture that kernels are compiled for on this GPU."""
     import torch
 
     major, _ = torch.cuda.get_device_capability()
-    return {8: "sm_80", 9: "sm_90a", 12: "sm_120a"}.get(major, f"sm_{major}0a")
+    return architectures.of_capability(major) or f"sm_{major}0a"
 
 
 def shared_memory_of_gpu() -> int:
@@ -45,8 +47,8 @@ def cuda_defines(problem: Problem, tile: Tile) -> dict[str, int]:
 
 def row_strides(problem: Problem) -> tuple[int, int]:
     """Elements between rows of q and o, and of k and v, when the tensors are packed."""
-    rows = (problem.heads, problem.heads_kv) if problem.layout == "bshd" else (1, 1)
-    return rows[0] * problem.head_dim, rows[1] * problem.head_dim
+    q, kv = (problem.heads, problem.seq_q), (problem.heads_kv, problem.seq_kv)
+    return problem.packed_strides(*q)[2], problem.packed_strides(*kv)[2]
 
 
 def constants(case: Case, *, packed: bool = True) -> dict[str, int]:
@@ -139,7 +141,7 @@ class CudaVariant(Variant):
         super().__init__(case)
         self.arch = gpu_arch()
         built = build_cuda(case, self.arch)
-        self.library = built.library
+        self.library, self.build_log = built.library, built.log
         self.compile_s = built.seconds
         self.compiler = cuda_compiler(built)
         handle = ctypes.CDLL(str(built.library))
@@ -172,9 +174,7 @@ class CudaVariant(Variant):
         return call
 
     def code(self) -> dict[str, Any]:
-        from harness import machine_code
-
-        return machine_code.read(self.library, smem_bytes=self.shared_memory_bytes)
+        return machine_code.read(self.library, smem_bytes=self.shared_memory_bytes, log=self.build_log)
 
 
 def _entry(handle: ctypes.CDLL) -> Any:

@@ -6,9 +6,10 @@ import ctypes
 import time
 from typing import TYPE_CHECKING, Any
 
-from harness import techniques
-from harness.variants.case import Case, CompileError, Diagnosed, Unsupported
+from harness.catalog import techniques
+from harness.catalog.cases import Case
 from harness.variants.cuda import attention_args, constants, fits, workspace_bytes
+from harness.variants.errors import CompileError, Diagnosed, Unsupported
 from harness.variants.variant import Call, Variant
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class CpuCudaVariant(Variant):
         self._options = {"seed": seed}
 
     def counters(self, inputs: Any, outputs: Any) -> dict[str, Any]:
-        """The `details` of a row of kind `counters`, from one launch on packed tensors: `sites` as
+        """The `details` of a row of kind `memory`, from one launch on packed tensors: `sites` as
         cpu_library.Library.counters returns them, their `totals`, and what `ncu` should count."""
         from cuda_kernels import cpu_library
 

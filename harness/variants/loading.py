@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 
-from harness import techniques
-from harness.variants.case import Case, Unsupported
+from harness.catalog import techniques
+from harness.catalog.cases import Case
 from harness.variants.cuda import CudaVariant, gpu_arch
 from harness.variants.cuda_on_cpu import CpuCudaVariant
+from harness.variants.errors import Unsupported
 from harness.variants.libraries import LIBRARIES
 from harness.variants.peers import PEERS, PeerVariant
 from harness.variants.triton import TritonVariant

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from harness.variants.case import Case, Unsupported
+from harness.catalog.cases import Case
+from harness.variants import fa3_library
+from harness.variants.errors import Unsupported
 from harness.variants.variant import Call, Variant
 
 if TYPE_CHECKING:
@@ -22,6 +24,13 @@ class PeerVariant(Variant):
     def __init__(self, case: Case) -> None:
         super().__init__(case)
         p = case.problem
+        self.library = None
+        if case.backend == "fa3" and fa3_library.path():
+            if p.dtype != "bf16" or p.head_dim not in fa3_library.HEAD_DIMS:
+                raise Unsupported(f"the library that {fa3_library.VARIABLE} names takes bf16 and head_dim 64, 128, 256")
+            self.library = fa3_library
+            self.compiler = {"front_end": fa3_library.build_info(), "ptxas": "unknown", "flags": ""}
+            return
         start = time.perf_counter()
         if case.backend.startswith("sdpa") and p.causal and p.seq_q != p.seq_kv:
             raise Unsupported("SDPA aligns its causal mask top-left when the lengths differ; ours is bottom-right")
@@ -36,6 +45,8 @@ class PeerVariant(Variant):
 
     def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
         self._check(q, k, v, o, lse, scale, causal)
+        if self.library:
+            return self.library.bind(q, k, v, o, lse, scale=scale, causal=causal)
         return functools.partial(self.attend, q, k, v, scale)
 
     def _sdpa_flash(self) -> Callable[..., Any]:

@@ -6,8 +6,11 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import sources, techniques
-from harness.variants.case import Case, Unsupported, require_environment
+from harness.catalog import sources, techniques
+from harness.catalog.cases import Case
+from harness.variants import machine_code
+from harness.variants.errors import Unsupported
+from harness.variants.variables import require_environment
 from harness.variants.variant import Call, Variant
 
 if TYPE_CHECKING:
@@ -44,8 +47,6 @@ class TritonVariant(Variant):
         return call
 
     def code(self) -> dict[str, Any] | None:
-        from harness import machine_code
-
         if self.compiled is None:
             return None
         self.compiler = machine_code.triton_compiler(self.compiled)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from harness import techniques
-from harness.variants.case import Case, source_sha256
+from harness.catalog import techniques
+from harness.catalog.cases import Case, source_sha256
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,11 +41,11 @@ class Variant:
         """Orders warps, lanes and blocks of the launches to come, where the CPU runs them; 0 is the plain order."""
 
     def code(self) -> dict[str, Any] | None:
-        """The loaded binary: registers, spill_bytes, smem_bytes, census, sass_sha256. None for peers."""
+        """The `code` of a row (variants.machine_code.read). None for peers."""
         return None
 
     def _check(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, scale: float, causal: bool) -> None:
-        from harness.validate import validate
+        from harness.attention.validate import validate
 
         capability = None
         if q.is_cuda:

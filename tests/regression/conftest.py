@@ -2,24 +2,33 @@
 
     pytest tests/regression --benchmark-autosave
     pytest tests/regression --benchmark-compare --benchmark-compare-fail=median:5%
+    pytest tests/regression --benchmark-histogram
 
 REGRESSION_ROWS names a file or folder of rows to replay instead of measuring or of reports/recorded. Verdicts that know
-of clocks, missing cases and other GPUs come from `twinkernels compare`.
+of anchors, boards, missing cases and other GPUs come from `twinkernels compare`.
 """
 
 from __future__ import annotations
 
 import os
+import statistics
+from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness import results, runner
-from harness.variants import Case
+from experiments.ladder import EXPERIMENT
+from harness.catalog.cases import Case, of_experiment
+from harness.catalog.problem import ANCHOR
+from harness.measure import runner
+from harness.rows import noise, reading, results
+from harness.rows.reading import gpu_name
 from tests.conftest import CHECKOUT, why_no_gpu
 
 MODE = "burst"
+COLUMNS = ["median", "iqr"]
 Row = dict[str, Any]
 
 
@@ -28,37 +37,95 @@ def pytest_ignore_collect(config: pytest.Config) -> bool | None:
     return None if config.pluginmanager.hasplugin("benchmark") else True
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """The columns that say something of a GPU's times, unless others are asked for. Rows that are not there are bad
+    usage: every case would be skipped, and the suite pass."""
+    given = os.environ.get("REGRESSION_ROWS")
+    if given and not Path(given).exists():
+        raise pytest.UsageError(f"REGRESSION_ROWS: got {given}, expected a file or folder of rows")
+    if config.pluginmanager.hasplugin("benchmark") and not config.getoption("benchmark_columns"):
+        config.option.benchmark_columns = COLUMNS
+        if config.getoption("benchmark_sort") == "min":  # the plugin's default, a column that is not shown
+            config.option.benchmark_sort = "median"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Generator[None, None, None]:
+    """Names what failed after everything else. pytest-benchmark raises from inside the summary, and a traceback would
+    be the last that is read."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ != "PerformanceRegression":
+            raise
+        terminalreporter._session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    session = getattr(terminalreporter.config, "_benchmarksession", None)
+    slower = [f"{name}  {by}" for name, by in session.performance_regressions] if session else []
+    failed = [report.nodeid for report in terminalreporter.getreports("failed")]
+    if slower or failed:
+        terminalreporter.section("failing cases")
+        for line in (*failed, *slower):
+            terminalreporter.line(line)
+
+
 def replayed() -> Path | None:
     """Where rows are replayed from, None where they are measured."""
     if given := os.environ.get("REGRESSION_ROWS"):
-        if not Path(given).exists():  # every case would be skipped, and the suite pass
-            pytest.exit(f"REGRESSION_ROWS: got {given}, expected a file or folder of rows", pytest.ExitCode.USAGE_ERROR)
         return Path(given)
     return CHECKOUT / "reports" / "recorded" if why_no_gpu() else None
 
 
+@cache
 def read(path: Path) -> list[Row]:
-    files = [path] if path.is_file() else sorted(path.rglob("*.jsonl"))
+    """The rows of a file, of a folder, or of the experiment's files where the folder is that of all recorded rows."""
+    mine = f"*/{EXPERIMENT.name}.jsonl" if path == CHECKOUT / "reports" / "recorded" else "*.jsonl"
+    files = [path] if path.is_file() else sorted(path.rglob(mine))
     return [row for file in files for row in results.read(file)]
+
+
+@cache
+def gpu() -> str | None:
+    """The name of the GPU here, or of the newest rows that are replayed: its tuned tiles are cases too."""
+    path = replayed()
+    if path is None:
+        import torch
+
+        return torch.cuda.get_device_name()
+    origins = [row for row in read(path) if row["kind"] == "environment"]
+    return gpu_name(max(origins, key=lambda row: row["time"])) if origins else None
+
+
+def cases() -> list[Case]:
+    """Every cell of the ladder, at its reference tile and at the one tuned for this GPU."""
+    return of_experiment(EXPERIMENT, results.gpu_slug(gpu() or ""))
 
 
 @pytest.fixture(scope="session")
 def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
-    """Timing rows by identity. On a GPU the selected cases are gated and timed together first, by the runner."""
+    """Timing rows by identity, with `board` and `anchor_ms`, the median of the anchor of their group. On a GPU the
+    selected cases are gated and timed together first, by the runner."""
     path = replayed()
     if path is None:
-        from experiments.ladder import EXPERIMENT
-
         selected = [item.callspec.params["case"] for item in request.session.items if hasattr(item, "callspec")]
         selected = [case for case in selected if isinstance(case, Case)]
         path = tmp_path_factory.mktemp("regression") / "run.jsonl"
         runner.run(EXPERIMENT, on="gpu", path=path, modes=(MODE,), selected=selected)
+    everything = read(path)
+    here = {row["id"] for row in everything if row["kind"] == "environment" and gpu_name(row) == gpu()}
+    mine = [row for row in everything if row.get("environment", row.get("id")) in here]
+    timings = noise.Timings(mine)
+    anchors = {
+        noise.group(row): statistics.median(row["samples_ms"]) for row in timings.rows if row["backend"] == ANCHOR
+    }
     found: dict[str, Row] = {}
-    for row in sorted(results.newest(read(path)), key=lambda row: row["time"]):
+    shipped = (row for row in results.newest(mine) if reading.is_as_shipped(row))
+    for row in sorted(shipped, key=lambda row: row["time"]):
         if row["kind"] == "gate" and row["status"] != "passed":
             found.setdefault(identity(row), row)
         elif row["kind"] == "timing" and row.get("mode") == MODE:
-            found[identity(row)] = row
+            context = {"board": timings.board(row), "anchor_ms": anchors.get(noise.group(row))}
+            found[identity(row)] = row | context
     return found
 
 
@@ -72,18 +139,18 @@ def pytest_benchmark_update_machine_info(machine_info: dict[str, Any]) -> None:
     """Whose times these are: GPU, driver and compilers instead of the CPU that replays them."""
     path = replayed()
     if path is None:
-        from harness import environment
+        from harness.machine import environment
 
         details = environment.describe()
     else:
         found = [row for row in read(path) if row["kind"] == "environment"]
         details = max(found, key=lambda row: row["time"])["details"] if found else {}
-    gpu = details.get("gpu") or {}
+    board = details.get("gpu") or {}
     machine_info.clear()
     machine_info.update(
         node="",
-        gpu=gpu.get("name"),
-        driver=gpu.get("driver"),
+        gpu=board.get("name"),
+        driver=board.get("driver"),
         software=details.get("software"),
         compiler=details.get("toolchain"),
         commit=(details.get("git") or {}).get("sha"),

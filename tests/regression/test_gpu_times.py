@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from experiments.ladder import EXPERIMENT
-from harness import runner, scorecard, tables
-from harness.variants import Case
-from tests.regression.conftest import identity, replayed
+from harness.catalog.cases import Case
+from harness.rows import reading, tables
+from tests.regression.conftest import cases, identity, replayed
 
 
 class GpuClock:
@@ -31,7 +30,7 @@ class GpuClock:
 clock = GpuClock()
 
 
-@pytest.mark.parametrize("case", runner.cases(EXPERIMENT), ids=str)
+@pytest.mark.parametrize("case", cases(), ids=str)
 @pytest.mark.benchmark(timer=clock)
 def test_gpu_time(case: Case, rows: dict[str, dict[str, Any]], benchmark: BenchmarkFixture) -> None:
     wanted = {
@@ -50,7 +49,9 @@ def test_gpu_time(case: Case, rows: dict[str, dict[str, Any]], benchmark: Benchm
         outcome(f"{row['status']}: {row['reason']}")
     benchmark.group = case.problem.slug
     benchmark.extra_info |= {
-        "tflops": round(scorecard.tflops(row), 1),
+        "tflops": round(reading.tflops(row), 1),
+        "anchor_ms": row["anchor_ms"],
+        "board": row["board"],
         "clocks": row.get("clocks"),
         "compiler": row.get("compiler"),
         "source_sha256": row.get("source_sha256"),

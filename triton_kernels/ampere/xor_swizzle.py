@@ -1,7 +1,8 @@
 """Shared-memory columns permuted by XOR with the row: the same program as direct_rescale.
 
 Builds on direct_rescale; changes nothing in core Triton. The missing lever is the layout of shared memory: the compiler
-swizzles every tile that feeds a dot product, and there is no switch to turn that off or to choose another permutation.
+swizzles every tile that pointers bring to shared memory, and no word of the language turns that off or chooses another
+permutation.
 """
 
 from triton_kernels.ampere.direct_rescale import launch, specialize, workspace_bytes  # noqa: F401

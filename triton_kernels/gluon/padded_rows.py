@@ -1,7 +1,7 @@
 """Rows of shared memory padded by 16 bytes, so that eight rows of a column start in different banks.
 
 Builds on direct_rescale; changes the layout of shared memory. Core Triton has no such layout to ask for. Gluon has, but
-the compiler derives ldmatrix from swizzled layouts alone: fragments of a padded tile are read element by element.
+the compiler derives ldmatrix from every layout but padded ones: a padded tile's fragments are read element by element.
 
 Data moves as in direct_rescale.
 """

@@ -2,7 +2,7 @@
 
 Builds on tma_swizzle; changes the tile only, which comes from the registry: tile.stages counts the buffers of K and of
 V. The missing lever is the barrier: the compiler makes the full ones by itself, and frees a buffer by a barrier of the
-whole block, so that warps cannot drift apart by more than a step.
+whole block, so that warps cannot drift apart by more than a step; but for where it specializes warps.
 """
 
 from triton_kernels.tma.tma_loads import launch, specialize, workspace_bytes  # noqa: F401

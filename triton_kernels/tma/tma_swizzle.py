@@ -1,7 +1,7 @@
 """128-byte swizzle by the hardware, followed by the addresses of ldmatrix: the same program as tma_loads.
 
 Builds on tma_loads; changes nothing in core Triton. The missing lever is the layout of shared memory: the compiler
-always picks the widest swizzle that a row of the tile fills, and an unswizzled box cannot be asked for.
+picks the widest swizzle that a row of a box fills. The width of the box is the only say: rows of 16 bytes have none.
 """
 
 from triton_kernels.tma.tma_loads import launch, specialize, workspace_bytes  # noqa: F401

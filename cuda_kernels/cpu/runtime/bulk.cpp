@@ -12,14 +12,14 @@
 namespace cpu {
 namespace {
 
-constexpr uint32_t CHUNK = 16;  // what a swizzle moves
+constexpr uint32_t SWIZZLED = 16;  // what a swizzle moves
 
 // Calls f(address, global, bytes) for every 16 bytes of shared memory, of which the first `bytes` lie inside the
 // tensor, at `global`. A box begins at a multiple of 16 bytes, so a tensor begins with a chunk.
 template <class F>
 void for_each_chunk(const BulkPlan& plan, F f) {
   if (!plan.is_tensor) {
-    for (uint32_t done = 0; done < plan.bytes; done += CHUNK) f(plan.address + done, plan.global + done, CHUNK);
+    for (uint32_t done = 0; done < plan.bytes; done += SWIZZLED) f(plan.address + done, plan.global + done, SWIZZLED);
     return;
   }
   const TensorMap& map = plan.map;
@@ -33,10 +33,10 @@ void for_each_chunk(const BulkPlan& plan, F f) {
       inside = inside && at >= 0 && at < static_cast<int64_t>(map.sizes[d]);
       row += at * static_cast<int64_t>(map.strides[d]);
     }
-    for (uint32_t byte = 0; byte < row_bytes; byte += CHUNK) {
+    for (uint32_t byte = 0; byte < row_bytes; byte += SWIZZLED) {
       const int64_t first = static_cast<int64_t>(plan.at[0]) * map.element_bytes + byte;
       const int64_t end = static_cast<int64_t>(map.sizes[0]) * map.element_bytes;
-      const int64_t bytes = inside && first >= 0 ? std::clamp<int64_t>(end - first, 0, CHUNK) : 0;
+      const int64_t bytes = inside && first >= 0 ? std::clamp<int64_t>(end - first, 0, SWIZZLED) : 0;
       f(swizzled(plan.address + done + byte, map.swizzle), row + first, static_cast<uint32_t>(bytes));
     }
     for (int d = 1; d < map.rank && ++index[d] == map.box[d]; ++d) index[d] = 0;
@@ -44,17 +44,17 @@ void for_each_chunk(const BulkPlan& plan, F f) {
 }
 
 void check_alignment(Thread& self, const BulkPlan& plan, const char* mnemonic, Where where) {
-  const uint32_t alignment = plan.is_tensor ? 128 : CHUNK;
+  const uint32_t alignment = plan.is_tensor ? 128 : SWIZZLED;
   if (plan.address % alignment)
     fail("misaligned_access", self, mnemonic, where,
          text("shared address 0x%x is not a multiple of %u", plan.address, alignment));
-  if (plan.is_tensor && plan.at[0] * static_cast<int64_t>(plan.map.element_bytes) % CHUNK)
+  if (plan.is_tensor && plan.at[0] * static_cast<int64_t>(plan.map.element_bytes) % SWIZZLED)
     fail("misaligned_access", self, mnemonic, where,
          text("the box begins at element %d, of %u bytes, in the innermost dimension: expected a multiple of 16 bytes "
               "(an H200 ends the kernel with an illegal instruction)",
               plan.at[0], plan.map.element_bytes));
   if (!plan.bytes) fail("bad_operand", self, mnemonic, where, "a copy of 0 bytes: expected a multiple of 16");
-  if (plan.bytes % CHUNK || reinterpret_cast<uintptr_t>(plan.global) % CHUNK)
+  if (plan.bytes % SWIZZLED || reinterpret_cast<uintptr_t>(plan.global) % SWIZZLED)
     fail("misaligned_access", self, mnemonic, where,
          text("%u bytes at global address %p: both must be multiples of 16", plan.bytes,
               static_cast<const void*>(plan.global)));
@@ -80,9 +80,9 @@ void read(Thread& self, BulkStore& store) {
   store.read.reserve(store.plan.bytes);
   for_each_chunk(store.plan, [&](uint32_t address, const std::byte*, uint32_t) {
     const uint32_t offset = address - SHARED_BASE;
-    if (options().checks) self.block->shadow.load_async(self, store.issue, offset, CHUNK, false);
+    if (options().checks) self.block->shadow.load_async(self, store.issue, offset, SWIZZLED, false);
     const std::byte* chunk = self.block->shared.get() + offset;
-    store.read.insert(store.read.end(), chunk, chunk + CHUNK);
+    store.read.insert(store.read.end(), chunk, chunk + SWIZZLED);
   });
 }
 
@@ -91,7 +91,7 @@ void write(Thread& self, BulkStore& store) {
   const std::byte* chunk = store.read.data();
   for_each_chunk(store.plan, [&](uint32_t, const std::byte* global, uint32_t bytes) {
     const std::byte* source = chunk;
-    chunk += CHUNK;
+    chunk += SWIZZLED;
     if (!bytes) return;
     if (options().checks && !check_global(self, global, bytes, true, store.issue.mnemonic, store.issue.where)) return;
     std::memcpy(const_cast<std::byte*>(global), source, bytes);
@@ -164,7 +164,7 @@ void land(Cluster& cluster, BulkLoad& load) {
   Thread& self = *load.issuer;
   for_each_chunk(load.plan, [&](uint32_t address, const std::byte* global, uint32_t bytes) {
     std::byte* destination = load.block->shared.get() + (address - SHARED_BASE);
-    std::memset(destination, 0, CHUNK);
+    std::memset(destination, 0, SWIZZLED);
     if (!bytes) return;
     if (options().checks && !check_global(self, global, bytes, false, load.mnemonic, load.where)) return;
     std::memcpy(destination, global, bytes);

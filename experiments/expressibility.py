@@ -1,0 +1,22 @@
+"""What can each language say, and who decides: the source, the compiler, or nobody?
+
+Answered by compiling, not by measuring: harness/expressibility names a grade for every technique and language, and the
+programs that prove it.
+"""
+
+from harness.catalog.problem import Experiment
+
+EXPERIMENT = Experiment(
+    name="expressibility",
+    question="What can each language say, and who decides: the source, the compiler, or nobody?",
+    problems=(),
+    techniques=(),
+    backends=(),
+    peers=(),
+    modes=(),
+)
+
+if __name__ == "__main__":
+    from harness.catalog.script import become
+
+    become("expressibility")

@@ -1,0 +1,24 @@
+"""How far does each step with wgmma carry, from short sequences to long ones?
+
+The ladder of wgmma at its reference tiles and at those tuned for a length, in both languages, between the fastest
+attention libraries for this GPU. The number of tokens and the model width stay the same (batch * seq = 16384,
+heads * head_dim = 2048).
+"""
+
+from harness.catalog.ladders.hopper import TECHNIQUES
+from harness.catalog.problem import Experiment, Problem
+
+EXPERIMENT = Experiment(
+    name="hopper",
+    question="How far does each step with wgmma carry, from short sequences to long ones?",
+    problems=Problem.comparison_grid((1024, 4096, 16_384)),
+    techniques=tuple(technique.name for technique in TECHNIQUES),
+    backends=("cuda", "triton", "gluon"),
+    peers=("sdpa_cudnn", "fa3", "fa4"),
+    tiles=("reference", "best"),
+)
+
+if __name__ == "__main__":
+    from harness.catalog.script import become
+
+    become("run", EXPERIMENT.name)

@@ -1,0 +1,23 @@
+"""Is there a faster attention forward on this GPU?
+
+The flagship in both languages against cuDNN, FlashAttention-3 and flash-attn 4, at every point of the grid on which
+these are compared elsewhere: batch * seq = 16384, heads * head_dim = 2048, from 512 tokens to 16384.
+"""
+
+from harness.catalog.ladders.hopper import TECHNIQUES
+from harness.catalog.problem import Experiment, Problem
+
+EXPERIMENT = Experiment(
+    name="hopper_grid",
+    question="Is there a faster attention forward on this GPU?",
+    problems=Problem.comparison_grid((512, 1024, 2048, 4096, 8192, 16_384)),
+    techniques=tuple(technique.name for technique in TECHNIQUES if technique.name == "flagship"),
+    backends=("cuda", "triton"),
+    peers=("sdpa_cudnn", "fa3", "fa4"),
+    tiles=("reference", "best"),
+)
+
+if __name__ == "__main__":
+    from harness.catalog.script import become
+
+    become("run", EXPERIMENT.name)

@@ -1,0 +1,24 @@
+"""And what is left of it when the power limit holds?
+
+The long sequences of hopper_grid, each kernel launched without pause until its time no longer moves: TFLOPS, clock and
+watts of a GPU under load.
+"""
+
+from harness.catalog.ladders.hopper import TECHNIQUES
+from harness.catalog.problem import Experiment, Problem
+
+EXPERIMENT = Experiment(
+    name="hopper_sustained",
+    question="And what is left of it when the power limit holds?",
+    problems=Problem.comparison_grid((8192, 16_384)),
+    techniques=tuple(technique.name for technique in TECHNIQUES if technique.name == "flagship"),
+    backends=("cuda", "triton"),
+    peers=("sdpa_cudnn", "fa3", "fa4"),
+    tiles=("reference", "best"),
+    modes=("sustained",),
+)
+
+if __name__ == "__main__":
+    from harness.catalog.script import become
+
+    become("run", EXPERIMENT.name)

@@ -1,0 +1,31 @@
+"""Is core Triton right when it specializes warps, with every number of stages?
+
+The same source at two and at three stages, each through the gate, not timed: what compiles may be wrong without a word.
+"""
+
+from harness.catalog.problem import Experiment, Problem, Tile
+
+PROBLEMS = tuple(
+    Problem.square(1, 16, 1024, head_dim, dtype=dtype) for head_dim in (64, 128) for dtype in ("fp16", "bf16")
+)
+
+EXPERIMENT = Experiment(
+    name="warp_specialize_stages",
+    question="Is core Triton right when it specializes warps, with every number of stages?",
+    problems=PROBLEMS,
+    techniques=(),
+    backends=("triton",),
+    peers=("sdpa_cudnn",),
+    modes=(),
+    cells=tuple(
+        (problem, "producer_consumer", Tile(128, block_n, stages, 8))
+        for problem in PROBLEMS
+        for block_n in (64, 128)
+        for stages in (2, 3)
+    ),
+)
+
+if __name__ == "__main__":
+    from harness.catalog.script import become
+
+    become("run", EXPERIMENT.name)

@@ -1,0 +1,102 @@
+"""What one measurement is of, and how many make a run: every list of cases is made here. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from harness.catalog import sources, techniques, tiles
+from harness.catalog.problem import Experiment, Problem, Tile
+
+
+@dataclass(frozen=True)
+class Case:
+    """What one measurement is of. `technique` and `tile` are None for library peers."""
+
+    experiment: str
+    technique: str | None
+    backend: str
+    problem: Problem
+    tile: Tile | None
+
+    def __str__(self) -> str:
+        parts = (self.technique, self.backend, self.problem.slug, self.tile and self.tile.slug)
+        return " ".join(part for part in parts if part)
+
+
+def source_sha256(case: Case) -> str | None:
+    """Hash of the kernel's files; None for peers. Raises FileNotFoundError where the kernel has no file."""
+    return case.technique and sources.source_sha256(case.backend, techniques.get(case.technique).path)
+
+
+def same_program(case: Case) -> str | None:
+    """The technique whose program this twin is again, or None."""
+    return case.technique and sources.same_program(techniques.get(case.technique).path, case.backend)
+
+
+SameProgram = Callable[[Case], str | None]
+"""What same_program is, for those who take another loader's."""
+
+
+def origin(case: Case, same_program: SameProgram = same_program) -> str:
+    """The technique whose program this case runs in the end: often its own."""
+    assert case.technique is not None
+    while (name := same_program(case)) is not None:
+        case = replace(case, technique=name)
+    assert case.technique is not None
+    return case.technique
+
+
+def of_experiment(experiment: Experiment, gpu: str | None = None) -> list[Case]:
+    """Every cell of the experiment, problem by problem.
+
+    Where `tune` has chosen no tile on `gpu` (a slug such as h200) yet, the reference tile is alone; in an experiment
+    without reference tiles the case has no tile."""
+    found: dict[Case, None] = {}
+    for problem in experiment.problems:
+        for peer in experiment.peers:
+            found[Case(experiment.name, None, peer, problem, None)] = None
+        for name in experiment.techniques:
+            for backend in sources.series(experiment.backends, techniques.get(name).path):
+                for choice in experiment.tiles:
+                    tile: Tile | None = techniques.reference_tile(techniques.get(name), problem.head_dim)
+                    if choice == "best":
+                        tile = tiles.best_tile(name, backend, problem, gpu)
+                        if tile is None and "reference" in experiment.tiles:
+                            continue
+                    found[Case(experiment.name, name, backend, problem, tile)] = None
+        for where, name, tile in experiment.cells:
+            if where == problem:
+                for backend in experiment.backends:
+                    found[Case(experiment.name, name, backend, problem, tile)] = None
+    return list(found)
+
+
+def at_reference_tiles(
+    experiment: str, names: Iterable[str], backends: Sequence[str], problems: Sequence[Problem]
+) -> list[Case]:
+    """Every technique at its reference tile, in those of the languages that have it."""
+    return [
+        Case(experiment, name, backend, problem, techniques.reference_tile(techniques.get(name), problem.head_dim))
+        for name in names
+        for backend in sources.series(backends, techniques.get(name).path)
+        for problem in problems
+    ]
+
+
+def of_grids(
+    names: Sequence[str],
+    backends: Sequence[str],
+    problems: Iterable[Problem],
+    same_program: SameProgram = same_program,
+) -> list[Case]:
+    """Every tile that a backend's grid holds for a technique and problem, of programs that are no other's."""
+    return [
+        case
+        for problem in problems
+        for name in names
+        for backend in sources.series(backends, techniques.get(name).path)
+        for tile in techniques.grid(techniques.get(name), backend, problem)
+        for case in [Case("tune", name, backend, problem, tile)]
+        if origin(case, same_program) not in set(names) - {name}
+    ]

@@ -1,0 +1,70 @@
+"""What an entry of the registry says: types alone, standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from harness.catalog.problem import Problem, Tile
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Why a backend declines a cell: `applies(problem, tile)` true means status unsupported with this reason.
+
+    `backend` "triton" holds for triton_native and gluon too, "core_triton" for triton and triton_native, "*" for all.
+    """
+
+    backend: str
+    reason: str
+    applies: Callable[[Problem, Tile], bool]
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Techniques that share an instruction set. `archs`: what both twins are compiled for and inspected on."""
+
+    name: str
+    title: str
+    archs: tuple[str, ...]
+    capabilities: tuple[int, ...]
+    """Major compute capabilities that run it."""
+
+
+@dataclass(frozen=True)
+class Technique:
+    """One rung.
+
+    `builds_on` is the ladder's parent followed by older ancestors, nearest first: the first one that exists here is
+    the parent (a rung may land before its parent). `tile` is given per head_dim where the tile is the change, and
+    inherited otherwise. `mma` is the instruction class, the same for both twins: fma, mma_sync or wgmma.
+    """
+
+    name: str
+    ladder: str
+    idea: str
+    builds_on: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    """What else changes with the idea: "tile"."""
+    mma: str = "mma_sync"
+    tile: dict[int, Tile] = field(default_factory=dict)
+    grid: dict[str, tuple[Tile, ...]] = field(default_factory=dict)
+    """Tiles that `tune` tries beside the reference tile, by language; a grid not given is inherited. "triton_native"
+    has what this series tries beyond those of "triton"."""
+    limits: tuple[Limit, ...] = ()
+    general: bool = False
+    """Takes any length, stride and head_dim 64, 128 and 256."""
+    constant_strides: bool = False
+    """The CUDA kernel is built for the row strides of packed tensors; others take a build of their own."""
+    seeds: tuple[str, ...] = ()
+    """Articles and steps that describe it."""
+
+    @property
+    def change(self) -> str:
+        """The idea, and what else changes with it."""
+        return "".join([self.idea, *(f" (the {what} too)" for what in self.also)])
+
+    @property
+    def path(self) -> str:
+        """ladder/name: the stem of both twins below cuda_kernels/ and triton_kernels/."""
+        return f"{self.ladder}/{self.name}"

@@ -1,0 +1,44 @@
+"""Experiments and articles by name: the only place that imports experiments/<name>.py. Standard library only."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from harness.catalog.articles import Article
+from harness.catalog.problem import Experiment
+from harness.catalog.sources import ROOT
+
+FOLDER = ROOT / "experiments"
+
+
+def names() -> list[str]:
+    """Every experiment that has a file."""
+    return sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+
+
+def load(name: str) -> Experiment:
+    """EXPERIMENT of experiments/<name>.py. Raises ModuleNotFoundError when there is no such file."""
+    experiment: Experiment = _module(name).EXPERIMENT
+    return experiment
+
+
+def without_gpu(name: str) -> Experiment | None:
+    """The small one that the file names WITHOUT_GPU; None where thread by thread its problems would take hours."""
+    experiment: Experiment | None = getattr(_module(name), "WITHOUT_GPU", None)
+    return experiment
+
+
+def about_articles() -> list[str]:
+    """Experiments that are about an article."""
+    return [name for name in names() if name.startswith("seed_")]
+
+
+def article(name: str) -> Article:
+    """ARTICLE of experiments/<name>.py."""
+    found: Article = _module(name).ARTICLE
+    return found
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"experiments.{name}")

@@ -1,0 +1,225 @@
+"""The ladder `hopper`: wgmma, and what keeps it fed. Plain data, standard library only.
+
+Its rungs take any lengths: few of their tiles divide one.
+"""
+
+from __future__ import annotations
+
+from harness.catalog.entries import Ladder, Limit, Technique
+from harness.catalog.limits import GENERAL_HEAD_DIM, RING
+from harness.catalog.problem import Problem, Tile
+
+LADDER = Ladder(
+    "hopper",
+    "Hopper: wgmma, registers moved between warpgroups, named barriers",
+    archs=("sm_90a",),
+    capabilities=(9,),
+)
+
+SHARED_MEMORY_BYTES = 227 * 1024
+"""Bytes that a block can ask for on compute capability 9.0."""
+
+
+def _buffers(problem: Problem, tile: Tile) -> int:
+    """Bytes of Q and of the rings of K and V, 1024 for their barriers and where the buffer must start."""
+    return 2 * problem.head_dim * (tile.block_m + 2 * tile.stages * tile.block_n) + 1024
+
+
+WARPGROUPS = Limit(
+    "*",
+    "one, two or three math warpgroups: warps must be 4, 8 or 12",
+    lambda problem, tile: tile.warps not in (4, 8, 12),
+)
+WARPGROUP_ROWS = Limit(
+    "cuda",
+    "each math warpgroup owns 64 query rows: block_m must be 16 * warps",
+    lambda problem, tile: tile.block_m != 16 * tile.warps,
+)
+WGMMA_COLUMNS = Limit(
+    "cuda",
+    "one wgmma spans the keys of a step: block_n must be a multiple of 16, at most 256",
+    lambda problem, tile: bool(tile.block_n % 16) or tile.block_n > 256,
+)
+SHARED_MEMORY = Limit(
+    "cuda",
+    f"Q and the rings of K and V must fit the {SHARED_MEMORY_BYTES} bytes of shared memory of a block",
+    lambda problem, tile: _buffers(problem, tile) > SHARED_MEMORY_BYTES,
+)
+CORE_POWERS_OF_TWO = Limit(
+    "core_triton",
+    "core Triton's tensors and warps come in powers of two: block_m, block_n and warps must be such",
+    lambda problem, tile: any(size & size - 1 for size in (tile.block_m, tile.block_n, tile.warps)),
+)
+GLUON_WARPGROUP_ROWS = Limit(
+    "gluon",
+    "each math warpgroup owns 64 query rows, of which any number makes a block: block_m must be 16 * warps",
+    lambda problem, tile: tile.block_m != 16 * tile.warps,
+)
+GLUON_COLUMNS = Limit(
+    "gluon",
+    "Gluon's tensors have powers of two for sizes: block_n must be such",
+    lambda problem, tile: bool(tile.block_n & tile.block_n - 1),
+)
+TRITON_ROLES = Limit(
+    "core_triton",
+    "Triton gives roles to two warpgroups that share 128 rows or more: warps must be 8, block_m 128 or more",
+    lambda problem, tile: tile.warps != 8 or tile.block_m < 128,
+)
+LIMITS = (
+    GENERAL_HEAD_DIM,
+    WARPGROUPS,
+    WARPGROUP_ROWS,
+    WGMMA_COLUMNS,
+    RING,
+    SHARED_MEMORY,
+    CORE_POWERS_OF_TWO,
+    GLUON_WARPGROUP_ROWS,
+    GLUON_COLUMNS,
+)
+
+TILES = tuple(
+    Tile(16 * warps, block_n, stages, warps)
+    for warps, columns in ((4, (128, 160, 176)), (8, (64, 80, 96, 112, 128, 160, 176)), (12, (80, 96, 112, 128)))
+    for block_n in columns
+    for stages in (2, 3)
+)
+TRITON_TILES = (
+    *Tile.grid((64,), (64, 128, 256), (1, 2, 3), (4,)),
+    *Tile.grid((128,), (64, 128), (1, 2, 3), (4, 8)),
+    *Tile.grid((128,), (32,), (2, 3), (8,)),
+    Tile(256, 64, 2, 8),
+)
+
+TECHNIQUES = (
+    Technique(
+        "wgmma",
+        "hopper",
+        "wgmma: K and V come from shared memory by descriptor, P from registers; every product is waited for",
+        builds_on=("mbarrier_ring",),
+        also=("tile",),
+        mma="wgmma",
+        tile={64: Tile(128, 128, 2, 8), 128: Tile(128, 128, 2, 8), 256: Tile(128, 64, 2, 8)},
+        grid={"cuda": TILES, "triton": TRITON_TILES},
+        limits=LIMITS,
+        general=True,
+    ),
+    Technique(
+        "producer_consumer",
+        "hopper",
+        "a producer warpgroup of which one warp works gives its registers to the math warpgroups",
+        builds_on=("wgmma",),
+        mma="wgmma",
+        limits=(*LIMITS, TRITON_ROLES),
+        general=True,
+    ),
+    Technique(
+        "three_warpgroups",
+        "hopper",
+        "the tile only: 192 query rows, a third math warpgroup",
+        builds_on=("producer_consumer",),
+        mma="wgmma",
+        tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 128, 2, 12)},
+        limits=(*LIMITS, TRITON_ROLES),
+        general=True,
+    ),
+    Technique(
+        "exp_lock",
+        "hopper",
+        "named barriers: one warpgroup at a time is in its exponentials, the others have the tensor cores",
+        builds_on=("producer_consumer",),
+        mma="wgmma",
+        limits=(*LIMITS, TRITON_ROLES),
+        general=True,
+    ),
+    Technique(
+        "overlapped_softmax",
+        "hopper",
+        "inside a warpgroup the next Q K^T is issued with this P V, and the softmax stands between their waits",
+        builds_on=("producer_consumer",),
+        mma="wgmma",
+        limits=LIMITS,
+        general=True,
+    ),
+    Technique(
+        "held_overlap",
+        "hopper",
+        "the same program with the exponentials held before the wait for P V in the binary too",
+        builds_on=("overlapped_softmax",),
+        mma="wgmma",
+        limits=LIMITS,
+        general=True,
+    ),
+    Technique(
+        "pingpong",
+        "hopper",
+        "named barriers: the math warpgroups take turns at issuing their products",
+        builds_on=("overlapped_softmax",),
+        mma="wgmma",
+        limits=LIMITS,
+        general=True,
+    ),
+    Technique(
+        "wide_tile",
+        "hopper",
+        "the tile only: as many keys or query rows as registers hold, no power of two",
+        builds_on=("pingpong",),
+        mma="wgmma",
+        tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 80, 2, 12), 256: Tile(128, 80, 2, 8)},
+        limits=LIMITS,
+        general=True,
+    ),
+    Technique(
+        "pinned_maxima",
+        "hopper",
+        "K's release hangs on the row maxima, so they stay before the wait for P V; K is loaded before the V of before",
+        builds_on=("wide_tile", "pingpong"),
+        mma="wgmma",
+        limits=LIMITS,
+        general=True,
+    ),
+    Technique(
+        "persistent",
+        "hopper",
+        "one block a multiprocessor takes tile after tile from a counter; Q has two buffers",
+        builds_on=("pinned_maxima",),
+        mma="wgmma",
+        limits=LIMITS,
+        general=True,
+    ),
+    Technique(
+        "own_diagonal",
+        "hopper",
+        "each math warpgroup stops at its own diagonal block",
+        builds_on=("persistent",),
+        mma="wgmma",
+        limits=LIMITS,
+        general=True,
+    ),
+    Technique(
+        "lazy_rescale_wgmma",
+        "hopper",
+        "O is rescaled only when a row's max outgrew the one in use more than fourfold",
+        builds_on=("persistent",),
+        mma="wgmma",
+        limits=LIMITS,
+        general=True,
+    ),
+    Technique(
+        "integer_max",
+        "hopper",
+        "three-input integer maxima of the rows, with a voted fallback where all scores of a row are negative",
+        builds_on=("persistent",),
+        mma="wgmma",
+        limits=LIMITS,
+        general=True,
+    ),
+    Technique(
+        "tma_store",
+        "hopper",
+        "O leaves by TMA: each warp stages its rows by stmatrix and goes on to its next tile",
+        builds_on=("persistent",),
+        mma="wgmma",
+        limits=LIMITS,
+        general=True,
+    ),
+)

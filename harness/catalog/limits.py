@@ -1,0 +1,67 @@
+"""Why a backend declines a cell: the limits that several techniques share. Standard library only."""
+
+from __future__ import annotations
+
+from harness.catalog.entries import Limit
+
+RAGGED = Limit(
+    "*",
+    "lengths must be multiples of the tile (a rung marked general takes any length)",
+    lambda problem, tile: bool(problem.seq_q % tile.block_m or problem.seq_kv % tile.block_n),
+)
+HEAD_DIM = Limit(
+    "*",
+    "head_dim must be 64 or 128 (a rung marked general takes 256)",
+    lambda problem, tile: problem.head_dim not in (64, 128),
+)
+GENERAL_HEAD_DIM = Limit(
+    "*",
+    "head_dim must be 64, 128 or 256",
+    lambda problem, tile: problem.head_dim not in (64, 128, 256),
+)
+ROWS = Limit(
+    "cuda",
+    "each warp owns 16 query rows: block_m must be 16 * warps",
+    lambda problem, tile: tile.block_m != 16 * tile.warps,
+)
+TWO_M_TILES = Limit(
+    "cuda",
+    "each warp owns one or two m16 tiles: block_m must be 16 or 32 * warps",
+    lambda problem, tile: tile.block_m not in (16 * tile.warps, 32 * tile.warps),
+)
+COLUMNS = Limit(
+    "cuda",
+    "block_n must be a multiple of 16, at most 128",
+    lambda problem, tile: bool(tile.block_n % 16) or tile.block_n > 128,
+)
+ONE_STAGE = Limit(
+    "cuda",
+    "K and V have one buffer each: stages must be 1",
+    lambda problem, tile: tile.stages != 1,
+)
+RING = Limit(
+    "cuda",
+    "K and V have a ring of buffers each: stages must be 2 or more",
+    lambda problem, tile: tile.stages < 2,
+)
+POWER_OF_TWO = Limit(
+    "triton",
+    "Triton's tensors have powers of two for sizes: block_m and block_n must be such",
+    lambda problem, tile: bool(tile.block_m & tile.block_m - 1 or tile.block_n & tile.block_n - 1),
+)
+GLUON_ROWS = Limit(
+    "gluon",
+    "each warp owns one or more m16 tiles: block_m must be a multiple of 16 * warps",
+    lambda problem, tile: bool(tile.block_m % (16 * tile.warps)),
+)
+GLUON_STAGE = Limit("gluon", ONE_STAGE.reason, ONE_STAGE.applies)
+PLAIN = (RAGGED, HEAD_DIM, POWER_OF_TWO)
+MMA = (*PLAIN, ROWS, COLUMNS, ONE_STAGE, GLUON_ROWS, GLUON_STAGE)
+BATCHED = (*PLAIN, TWO_M_TILES, COLUMNS, ONE_STAGE)
+GENERAL = (GENERAL_HEAD_DIM, POWER_OF_TWO, TWO_M_TILES, COLUMNS)
+TWO_WARPGROUPS = Limit("cuda", "two consumer warpgroups: warps must be 8", lambda problem, tile: tile.warps != 8)
+THREAD_MAP = Limit(
+    "cuda",
+    "the thread map is 8 x 16 threads: block_m 64, block_n 32 or 64, 4 warps",
+    lambda problem, tile: (tile.block_m, tile.warps) != (64, 4) or tile.block_n not in (32, 64),
+)

@@ -1,0 +1,192 @@
+"""What is computed: problem, tile and experiment, as plain data (standard library only).
+
+Shapes follow the twin contract: q and o are (batch, heads, seq_q, head_dim), k and v are
+(batch, heads_kv, seq_kv, head_dim), lse is (batch, heads, seq_q) in fp32.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import product
+from typing import Any
+
+DTYPES = ("fp16", "bf16")
+LAYOUTS = ("bhsd", "bshd")
+ANCHOR = "sdpa_cudnn"
+"""The peer that every interleaved group contains."""
+PEERS = (ANCHOR, "sdpa_flash")
+"""Who is timed beside the twins where an experiment names no others: cuDNN and FlashAttention-2, as torch has them."""
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One attention forward problem. Lengths are in tokens; `layout` is the storage order of q, k, v and o.
+
+    Causal masks are aligned bottom-right: query i sees key j when j <= i + seq_kv - seq_q.
+    """
+
+    batch: int
+    heads: int
+    heads_kv: int
+    seq_q: int
+    seq_kv: int
+    head_dim: int
+    dtype: str = "bf16"
+    causal: bool = False
+    layout: str = "bhsd"
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "heads", "heads_kv", "seq_q", "seq_kv", "head_dim"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"problem.{name}: got {value!r}, expected a positive integer")
+        if self.heads % self.heads_kv:
+            raise ValueError(f"problem.heads: got {self.heads}, expected a multiple of heads_kv={self.heads_kv}")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"problem.dtype: got {self.dtype!r}, expected one of {', '.join(DTYPES)}")
+        if self.layout not in LAYOUTS:
+            raise ValueError(f"problem.layout: got {self.layout!r}, expected one of {', '.join(LAYOUTS)}")
+
+    @classmethod
+    def square(cls, batch: int, heads: int, seq: int, head_dim: int, **rest: Any) -> Problem:
+        """Self-attention: seq_q = seq_kv and heads_kv = heads."""
+        return cls(batch, heads, heads, seq, seq, head_dim, **rest)
+
+    @classmethod
+    def comparison_grid(cls, lengths: Iterable[int], head_dims: Iterable[int] = (64, 128, 256)) -> tuple[Problem, ...]:
+        """Self-attention of 16384 tokens and a model width of 2048, full and causal: the points at which attention
+        kernels are commonly compared."""
+        return tuple(
+            cls.square(16_384 // seq, 2048 // head_dim, seq, head_dim, causal=causal)
+            for head_dim in head_dims
+            for causal in (False, True)
+            for seq in lengths
+        )
+
+    @property
+    def scale(self) -> float:
+        """The factor on q.k before the softmax: 1 / sqrt(head_dim)."""
+        return 1.0 / math.sqrt(self.head_dim)
+
+    @property
+    def flops(self) -> int:
+        """4 * batch * heads * seq_q * seq_kv * head_dim, halved for causal. Softmax is not counted."""
+        full = 4 * self.batch * self.heads * self.seq_q * self.seq_kv * self.head_dim
+        return full // 2 if self.causal else full
+
+    @property
+    def bytes(self) -> int:
+        """Least traffic with device memory: q, k, v read once, o and the fp32 log-sum-exp written once."""
+        q = self.batch * self.heads * self.seq_q * self.head_dim
+        kv = self.batch * self.heads_kv * self.seq_kv * self.head_dim
+        return 2 * (2 * q + 2 * kv) + 4 * self.batch * self.heads * self.seq_q
+
+    def packed_strides(self, heads: int, rows: int) -> tuple[int, int, int]:
+        """Elements between the batches, heads and rows of a tensor of so many heads and rows that fills its storage
+        without gaps, in the order of `layout`."""
+        if self.layout == "bshd":
+            return rows * heads * self.head_dim, self.head_dim, heads * self.head_dim
+        return heads * rows * self.head_dim, rows * self.head_dim, self.head_dim
+
+    def tflops(self, milliseconds: float) -> float:
+        return self.flops / milliseconds / 1e9
+
+    @property
+    def slug(self) -> str:
+        """A name safe for files and URLs, and readable: b4-h16-n4096-d128-bf16-causal."""
+        heads = f"h{self.heads}" if self.heads == self.heads_kv else f"h{self.heads}k{self.heads_kv}"
+        length = f"n{self.seq_q}" if self.seq_q == self.seq_kv else f"q{self.seq_q}k{self.seq_kv}"
+        mask = "causal" if self.causal else "full"
+        layout = "" if self.layout == "bhsd" else f"-{self.layout}"
+        return f"b{self.batch}-{heads}-{length}-d{self.head_dim}-{self.dtype}-{mask}{layout}"
+
+    @classmethod
+    def parse(cls, slug: str) -> Problem:
+        """The problem that a slug names. Raises ValueError on anything else."""
+        pattern = r"b(\d+)-h(\d+)(?:k(\d+))?-(?:n(\d+)|q(\d+)k(\d+))-d(\d+)-(fp16|bf16)-(causal|full)(?:-(bhsd|bshd))?"
+        match = re.fullmatch(pattern, slug)
+        if not match:
+            raise ValueError(f"problem: got {slug!r}, expected a slug such as b4-h16-n4096-d128-bf16-causal")
+        b, h, hk, n, sq, skv, d, dtype, mask, layout = match.groups()
+        return cls(
+            int(b), int(h), int(hk or h), int(n or sq), int(n or skv), int(d), dtype, mask == "causal", layout or "bhsd"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Problem:
+        return cls(**data)
+
+
+@dataclass(frozen=True, order=True)
+class Tile:
+    """How a kernel cuts the work: query rows and keys per step, shared-memory stages of K/V, warps that do math.
+
+    `extra` holds levers that only one language has (num_ctas, warp_specialize, maxnreg), as sorted pairs.
+    """
+
+    block_m: int
+    block_n: int
+    stages: int = 1
+    warps: int = 4
+    extra: tuple[tuple[str, int], ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        for name in ("block_m", "block_n", "stages", "warps"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"tile.{name}: got {value!r}, expected a positive integer")
+        object.__setattr__(self, "extra", tuple(sorted((str(k), int(v)) for k, v in self.extra)))
+
+    @classmethod
+    def grid(
+        cls, block_m: Iterable[int], block_n: Iterable[int], stages: Iterable[int], warps: Iterable[int]
+    ) -> tuple[Tile, ...]:
+        """Every combination, in the order of the arguments."""
+        return tuple(cls(*cell) for cell in product(block_m, block_n, stages, warps))
+
+    @property
+    def slug(self) -> str:
+        """64x128-s2-w4, followed by any extra levers."""
+        return f"{self.block_m}x{self.block_n}-s{self.stages}-w{self.warps}" + "".join(
+            f"-{name}{value}" for name, value in self.extra
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "extra": dict(self.extra)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Tile:
+        return cls(**{**data, "extra": tuple(dict(data.get("extra") or {}).items())})
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One question and the grid of measurements that answers it.
+
+    `name` is the file's stem; `question` is what the experiment asks, in one sentence. `backends` are timed for
+    every technique, `peers` once per problem. `tiles` is "reference" (the registry's) and/or "best" (the committed
+    table's). `modes` are timing modes: "burst" and/or "sustained". `distributions` are the inputs of the gate.
+    `cells` are (problem, technique, tile) beside that grid: on one of `problems`, at a tile of their own. `padded`: at
+    the gate rows of NaN lie behind every sequence, for techniques that take any stride. `assembler` is "shared" where
+    nvcc's ptxas assembles Triton's programs too.
+    """
+
+    name: str
+    question: str
+    problems: tuple[Problem, ...]
+    techniques: tuple[str, ...]
+    backends: tuple[str, ...] = ("cuda", "triton", "triton_native")
+    peers: tuple[str, ...] = PEERS
+    tiles: tuple[str, ...] = ("reference",)
+    modes: tuple[str, ...] = ("burst",)
+    distributions: tuple[str, ...] = ("normal", "shifted", "outliers", "large_logits", "constant_rows")
+    seeds: tuple[int, ...] = (0,)
+    cells: tuple[tuple[Problem, str, Tile], ...] = ()
+    padded: bool = False
+    assembler: str | None = None

@@ -1,0 +1,199 @@
+"""What a kernel is made of: its source files, their hash, their size, and whether it is another's program again.
+
+Standard library only, so that a report can be made without torch. A kernel is named by `technique_path`, which is
+`ladder/name`: cuda_kernels/ladder/name.cu, triton_kernels/ladder/name.py and, where there is one,
+triton_kernels/gluon/name.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import os
+import re
+import tokenize
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = Path(os.environ.get("TWINKERNELS_CACHE") or ROOT / "build").absolute()
+"""What compilers and disassemblers made, by the hash of what they made it from: checkouts can share it."""
+
+
+def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> Path:
+    """The twin's file, whether or not it exists. Raises ValueError for a backend that has no kernel file here."""
+    root = root or ROOT
+    if backend == "cuda":
+        return root / "cuda_kernels" / f"{technique_path}.cu"
+    if backend in ("triton", "triton_native"):
+        return root / "triton_kernels" / f"{technique_path}.py"
+    if backend == "gluon":
+        return root / "triton_kernels" / "gluon" / f"{technique_path.rpartition('/')[2]}.py"
+    raise ValueError(
+        f"backend: got {backend!r}, expected cuda, triton, triton_native or gluon (peers have no file here)"
+    )
+
+
+def series(backends: Iterable[str], technique_path: str, root: Path | None = None) -> list[str]:
+    """The backends, of those given, in which the technique is measured. CUDA and Triton always are, so that a missing
+    file is an error. Gluon is where it has a kernel; triton_native is not on the ladder of wgmma, where Triton is
+    native already."""
+    without = {"triton_native"} if technique_path.startswith("hopper/") else set()
+    if not kernel_file("gluon", technique_path, root).is_file():
+        without.add("gluon")
+    return [name for name in backends if name not in without]
+
+
+def has_series(backend: str, technique_path: str, root: Path | None = None) -> bool:
+    """Whether the technique is measured in this backend."""
+    return bool(series([backend], technique_path, root))
+
+
+def files(backend: str, technique_path: str, root: Path | None = None) -> list[Path]:
+    """The kernel's file first, then everything of this checkout that it includes or imports, sorted.
+
+    Raises FileNotFoundError when the kernel has no file, ValueError for a backend without kernel files.
+    """
+    root = root or ROOT
+    return closure(_existing(backend, technique_path, root), root)
+
+
+def closure(top: Path, root: Path) -> list[Path]:
+    """A kernel's file first, then everything below `root` that it includes or imports, sorted."""
+    found, todo = {top}, [top]
+    while todo:
+        path = todo.pop()
+        for used in _imports(path, root) if path.suffix == ".py" else _includes(path, root):
+            if used.is_file() and used not in found:
+                found.add(used)
+                todo.append(used)
+    return [top, *sorted(found - {top})]
+
+
+def source_sha256(backend: str, technique_path: str, root: Path | None = None) -> str:
+    """Hash over the names of `files` and the code in them: what is measured stays so when a comment is mended.
+
+    triton and triton_native are one source, so one hash.
+    """
+    root = root or ROOT
+    return sha256_of(_existing(backend, technique_path, root), root)
+
+
+def sha256_of(top: Path, root: Path) -> str:
+    """`source_sha256` of a kernel's file."""
+    digest = hashlib.sha256()
+    for path in closure(top, root):
+        digest.update(f"{path.relative_to(root).as_posix()}\0{code(path)}\0".encode())
+    return digest.hexdigest()
+
+
+def code(path: Path) -> str:
+    """The text without comments, docstrings and blank lines; all of it for Python that does not parse."""
+    return _code(path.read_text(), path.suffix == ".py")
+
+
+def lines_of_code(path: Path) -> int:
+    """Lines that hold code: no blank lines, no comments, no docstrings. 0 for Python that does not parse."""
+    parses = path.suffix != ".py" or parse(path).body
+    return len(code(path).splitlines()) if parses else 0
+
+
+def parse(path: Path) -> ast.Module:
+    """The syntax tree of a Python file; an empty one where it does not parse, which is for its compilation to say."""
+    return _parse(path.read_text())
+
+
+def same_program(technique_path: str, language: str, root: Path | None = None) -> str | None:
+    """Name of the technique whose program this twin is, when the file does nothing but re-export it; else None.
+
+    In Python that is a single `from triton_kernels.ladder.name import ...`, in CUDA a single
+    `#include <ladder/name.cu>`. `language` is cuda, triton, triton_native or gluon.
+    """
+    path = kernel_file(language, technique_path, root)
+    if not path.is_file():
+        return None
+    if language == "cuda":
+        code = [line.strip() for line in _without_comments(path.read_text()).splitlines() if line.strip()]
+        match = re.fullmatch(r"#\s*include\s*<\w+(?:/\w+)*/(\w+)\.cu>", code[0]) if len(code) == 1 else None
+        return match[1] if match else None
+    body = [node for node in parse(path).body if not _is_plumbing(node)]
+    if len(body) == 1 and isinstance(body[0], ast.ImportFrom):
+        match = re.fullmatch(r"triton_kernels\.(?:\w+\.)+(\w+)", body[0].module or "")
+        return match[1] if match else None
+    return None
+
+
+def _existing(backend: str, technique_path: str, root: Path) -> Path:
+    path = kernel_file(backend, technique_path, root)
+    if not path.is_file():
+        raise FileNotFoundError(f"{backend} twin of {technique_path}: no file {path.relative_to(root)}; add it")
+    return path
+
+
+def _includes(path: Path, root: Path) -> list[Path]:
+    """Files of cuda_kernels/ that `path` includes; system headers are not there and drop out."""
+    from cuda_kernels import includes
+
+    folders = (root / "cuda_kernels", path.parent)
+    return [place / name for name in includes.names(path.read_text()) for place in folders]
+
+
+def _imports(path: Path, root: Path) -> list[Path]:
+    """Files of triton_kernels/ that `path` imports by their full name."""
+    modules: list[str] = []
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            modules += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+    return [root / f"{name.replace('.', '/')}.py" for name in modules if name.startswith("triton_kernels.")]
+
+
+@cache
+def _parse(text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except SyntaxError:
+        return ast.Module(body=[], type_ignores=[])
+
+
+@cache
+def _code(text: str, is_python: bool) -> str:
+    """Kept: a header stands in most kernels."""
+    lines = (text if is_python else _without_comments(text)).splitlines()
+    if is_python and (tree := _parse(text)).body:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                row, column = token.start
+                lines[row - 1] = lines[row - 1][:column]
+        docstrings = _docstring_lines(tree)
+        lines = [line for number, line in enumerate(lines, 1) if number not in docstrings]
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+def _without_comments(text: str) -> str:
+    from cuda_kernels import includes  # not before the command line has seen whose package this is
+
+    return includes.without_comments(text)
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _is_plumbing(node: ast.stmt) -> bool:
+    """A docstring, `from __future__ import ...` or `__all__ = ...`: says nothing about the program."""
+    if isinstance(node, ast.Assign):
+        return any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
+    return _is_docstring(node) or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
+
+
+def _docstring_lines(tree: ast.Module) -> set[int]:
+    """Lines of every bare string statement, docstrings first among them."""
+    lines: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and _is_docstring(node):
+            lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return lines

@@ -1,0 +1,71 @@
+"""The registry: every ladder and every technique, in order, and what is asked about them. Standard library only.
+
+Adding a technique touches three files: cuda_kernels/<ladder>/<name>.cu, triton_kernels/<ladder>/<name>.py and one
+entry in ladders/<ladder>.py. The name is the file stem, the kernel symbol and the label in every plot.
+"""
+
+from __future__ import annotations
+
+from harness.catalog.entries import Technique
+from harness.catalog.ladders import ampere, hopper, tma
+from harness.catalog.problem import Problem, Tile
+
+TWINS = ("cuda", "triton", "triton_native")
+"""Series of one technique. triton_native is the Triton source without DISABLE_MMA_V3, so that it may use wgmma."""
+
+SERIES = (*TWINS, "gluon")
+"""The same, and Gluon's, which is there where core Triton has no lever: triton_kernels/gluon/<name>.py."""
+
+LANGUAGES = ("cuda", "triton", "gluon")
+"""One series of each: what a tool looks at that does not ask which instructions a source may become."""
+
+LADDERS = {ladder.LADDER.name: ladder.LADDER for ladder in (ampere, tma, hopper)}
+TECHNIQUES = (*ampere.TECHNIQUES, *tma.TECHNIQUES, *hopper.TECHNIQUES)
+
+
+def get(name: str) -> Technique:
+    """The technique called `name`. Raises KeyError that lists the known names."""
+    for technique in TECHNIQUES:
+        if technique.name == name:
+            return technique
+    known = ", ".join(technique.name for technique in TECHNIQUES)
+    raise KeyError(f"technique: got {name!r}, expected one of {known} (`twinkernels list` shows them)")
+
+
+def parent(technique: Technique) -> Technique | None:
+    """The nearest ancestor that exists here, or None for the first rung."""
+    names = {other.name for other in TECHNIQUES}
+    return next((get(name) for name in technique.builds_on if name in names), None)
+
+
+def reference_tile(technique: Technique, head_dim: int) -> Tile:
+    """The registry's tile: the technique's own where the tile is the change, else its parent's. A head_dim that none of
+    them names is declined by `limits` at whatever tile: it gets that of the largest that the first rung names."""
+    if head_dim in technique.tile:
+        return technique.tile[head_dim]
+    ancestor = parent(technique)
+    return reference_tile(ancestor, head_dim) if ancestor else technique.tile[max(technique.tile)]
+
+
+def unsupported(technique: Technique, backend: str, problem: Problem, tile: Tile) -> str | None:
+    """The reason why `backend` declines this cell, or None when it takes it."""
+    names = {"*", backend}
+    if backend != "cuda":
+        names |= {"triton"} if backend == "gluon" else {"triton", "core_triton"}
+    for limit in technique.limits:
+        if limit.backend in names and limit.applies(problem, tile):
+            return f"{limit.reason}; got tile {tile.slug}, problem {problem.slug}"
+    return None
+
+
+def grid(technique: Technique, backend: str, problem: Problem) -> tuple[Tile, ...]:
+    """The tiles that `tune` tries on this cell: the reference tile and the technique's own grid or an ancestor's,
+    without declined ones."""
+    languages = ("triton", "triton_native") if backend == "triton_native" else (backend,)
+    tiles = [reference_tile(technique, problem.head_dim)]
+    for language in languages:
+        source: Technique | None = technique
+        while source is not None and language not in source.grid:
+            source = parent(source)
+        tiles += source.grid[language] if source is not None else ()
+    return tuple(tile for tile in dict.fromkeys(tiles) if unsupported(technique, backend, problem, tile) is None)

@@ -1,0 +1,125 @@
+"""The selected tile per GPU, technique, backend, head_dim and mask, and where a tile was looked for at several lengths
+per class of length too: one TOML file per GPU, made by `tune`.
+
+[cp_async_pipeline.cuda]
+d128-causal = { block_m = 64, block_n = 64, stages = 1, warps = 4, tried = 6, run = "20261121-101500-tune" }
+d128-causal-short = { block_m = 64, block_n = 32, stages = 1, warps = 4, tried = 6, run = "20261121-101500-tune" }
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from harness.catalog.problem import Problem, Tile
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True, order=True)
+class Selection:
+    """The fastest of `tried` tiles, measured in `run`, the stem of its file. `cell` is d<head_dim>-<mask>, for lengths
+    that have no entry of their own, or that and -short, -middle or -long."""
+
+    technique: str
+    backend: str
+    cell: str
+    tile: Tile
+    tried: int
+    run: str
+
+
+def cell(problem: Problem) -> str:
+    return f"d{problem.head_dim}-{'causal' if problem.causal else 'full'}"
+
+
+def length_class(problem: Problem) -> str:
+    """short below 2048 keys, middle below 8192, long from there on."""
+    return "short" if problem.seq_kv < 2048 else "middle" if problem.seq_kv < 8192 else "long"
+
+
+def cell_of_length(problem: Problem) -> str:
+    return f"{cell(problem)}-{length_class(problem)}"
+
+
+def pick(by_cell: Mapping[tuple[str, str, str], Tile], technique: str, backend: str, problem: Problem) -> Tile | None:
+    """The tile for the problem's class of length, else the one for all lengths, else None. `by_cell`: (technique,
+    backend, cell) -> tile."""
+    names = ((technique, backend, name) for name in (cell_of_length(problem), cell(problem)))
+    return next((by_cell[name] for name in names if name in by_cell), None)
+
+
+def best_tile(technique: str, backend: str, problem: Problem, gpu: str | None) -> Tile | None:
+    """The tile selected for `gpu` (a slug such as h200), None when nothing was tuned for this cell yet."""
+    path = FOLDER / f"{gpu}.toml"
+    if gpu is None or not path.exists():
+        return None
+    return pick(_by_cell(path, path.stat().st_mtime_ns), technique, backend, problem)
+
+
+def read(path: Path) -> list[Selection]:
+    """All selections of a file. Raises ValueError naming the file and the entry that cannot be read."""
+    found = []
+    for technique, backends in tomllib.loads(path.read_text()).items():
+        for backend, cells in backends.items():
+            for name, entry in cells.items():
+                try:
+                    tried, run = entry.pop("tried"), entry.pop("run")
+                    found.append(Selection(technique, backend, name, Tile.from_dict(entry), tried, run))
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    raise ValueError(
+                        f"{path.name}: {technique}.{backend}.{name}: got {entry!r}, expected block_m, block_n, stages, "
+                        f"warps, tried and run ({error}); `twinkernels tune` writes it anew"
+                    ) from None
+    return found
+
+
+def update(path: Path, selections: Iterable[Selection]) -> None:
+    """Puts `selections` into the file, in place of what it had for the same cells; atomically, in sorted order.
+
+    Processes that tune on several GPUs of a host take turns.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        _write(path, [*(read(path) if path.exists() else []), *selections])
+    finally:
+        os.close(folder)
+
+
+def rename(path: Path, old: str, new: str) -> None:
+    """Gives a technique another name in a file."""
+    found = read(path)
+    _write(path, [replace(one, technique=new) if one.technique == old else one for one in found])
+
+
+def _write(path: Path, selections: Iterable[Selection]) -> None:
+    """The last selection of each cell, in sorted order."""
+    merged = {(one.technique, one.backend, one.cell): one for one in selections}
+    lines = [f"# The fastest tiles on {path.stem}, selected by `twinkernels tune`."]
+    table = None
+    for _, one in sorted(merged.items()):
+        if table != (table := f"[{one.technique}.{one.backend}]"):
+            lines += ["", table]
+        lines.append(f"{one.cell} = {_inline(one)}")
+    temporary = path.with_suffix(".new")
+    temporary.write_text("\n".join(lines) + "\n")
+    os.replace(temporary, path)
+
+
+def _inline(selection: Selection) -> str:
+    tile = selection.tile.to_dict()
+    extra = ", ".join(f"{name} = {value}" for name, value in tile.pop("extra").items())
+    entries = [f"{name} = {value}" for name, value in tile.items()] + ([f"extra = {{ {extra} }}"] if extra else [])
+    return "{ " + ", ".join([*entries, f"tried = {selection.tried}", f'run = "{selection.run}"']) + " }"
+
+
+@cache
+def _by_cell(path: Path, changed_ns: int) -> dict[tuple[str, str, str], Tile]:
+    return {(one.technique, one.backend, one.cell): one.tile for one in read(path)}

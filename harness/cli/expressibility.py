@@ -1,0 +1,232 @@
+"""expressibility: what each language can say, shown by compiling. No GPU needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.cli.options import AsJson, missing, require_known
+from harness.cli.output import RECORDED, console, run_file
+from harness.rows import results
+
+if TYPE_CHECKING:
+    from harness.expressibility import matrix
+    from harness.expressibility.survey import Todo
+    from harness.expressibility.verdicts import Verdict
+
+CHANGED = 3
+"""Exit code of --newest when a claim does not hold in the newest Triton."""
+SIGNS = {"proven": "[green]✓[/]", "refuted": "[red]✗[/]", "broken": "[yellow]![/]", "not run": "·", "no claim": " "}
+
+Name = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="A technique, a probe or a proof; all of them by default.")
+]
+
+
+def expressibility(
+    name: Name = None,
+    triton: Annotated[
+        list[str] | None, typer.Option(help="Compile with this Triton; repeat for several. The installed by default.")
+    ] = None,
+    install: Annotated[bool, typer.Option("--install", help="Download the Tritons that are not here.")] = False,
+    diff: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="OLD NEW", help="What changed between two Tritons, from rows.")
+    ] = None,
+    newest: Annotated[
+        bool, typer.Option("--newest", help="Try every claim in the newest Triton of the package index.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What core Triton, Gluon, TLX and CUDA can say of each technique, proven by compiling. Needs no GPU.
+
+    With a NAME: what was compiled, what was seen, and what was seen in the control. Without: the whole matrix.
+    """
+    from harness.expressibility import environments, matrix, survey
+    from harness.expressibility.cells import CLAIMS
+
+    if diff:
+        show_changes(matrix.cells(known_rows()), *diff)
+        raise typer.Exit
+    if newest:
+        try_newest(install)
+    versions = triton or [environments.installed() or matrix.VERSIONS["triton"][0]]
+    require_known("--triton", versions, matrix.VERSIONS["triton"])
+    claims = [claim for claim in CLAIMS if name is None or concerns(claim, name)]
+    if name is not None and not claims:
+        known = {proof.name for claim in CLAIMS for proof in claim.proofs} | {claim.technique for claim in CLAIMS}
+        require_known("name", [name], sorted(known | probes()))
+    asked = survey.todo(claims, (*versions, ""))
+    if name is not None:
+        exact = [each for each in asked if each[1].name == name]
+        asked = exact or asked
+    found = judged(asked, install)
+    rows = written(found) if name is None else [survey.row(*each) for each in found]
+    if as_json:
+        print(json.dumps(rows, indent=1))
+    elif name is None:
+        cells = matrix.cells([*known_rows(), *rows])
+        console.print(table(cells))
+        done, every = matrix.proven(cells)
+        console.print(f"{done} of {every} cells are proven in every version of their column")
+    else:
+        for each in found:
+            console.print(*explained(*each), sep="\n", soft_wrap=True, markup=False, highlight=False)
+    raise typer.Exit(any(row["status"] != "passed" for row in rows))
+
+
+def concerns(claim: Any, name: str) -> bool:
+    """Whether a claim is about the technique, the probe or the proof of this name."""
+    programs = [program for proof in claim.proofs for program in (proof.subject, proof.control)]
+    return name in {claim.technique, *(proof.name for proof in claim.proofs)} or any(
+        name == getattr(program, "name", None) for program in programs
+    )
+
+
+def probes() -> set[str]:
+    from harness.catalog.sources import ROOT
+
+    return {path.stem for path in (ROOT / "triton_kernels" / "probes").glob("[a-z]*.py")}
+
+
+def known_rows() -> list[dict[str, Any]]:
+    path = RECORDED / results.COMPILERS / "expressibility.jsonl"
+    return results.read(path) if path.is_file() else []
+
+
+def judged(asked: Sequence[Todo], install: bool) -> list[tuple[Todo, Verdict]]:
+    """Verdicts in the order of `asked`, under a progress bar. Installs what lacks, or ends with what to do."""
+    from rich.progress import track
+
+    from harness.expressibility import environments, survey
+
+    lacking = sorted({(version, claim.dialect) for claim, _, version in asked if version} | needed_by_controls(asked))
+    for version, dialect in lacking:
+        if not environments.is_here(version, dialect):
+            if not install:
+                try:
+                    environments.variables(version, dialect)
+                except environments.MissingTriton as error:
+                    missing(str(error))
+            size = environments.MEGABYTES.get(version)
+            console.print(f"installing triton {version}" + (f", {size} MB" if size else ""))
+            environments.install(version, dialect)
+    stderr = Console(stderr=True)
+    if not stderr.is_terminal:
+        stderr.print(f"compiling for {len(asked)} proofs; a second time they come from build/")
+    found = dict(track(survey.run(asked), "compiling", len(asked), console=stderr, transient=True))
+    return [(each, found[each]) for each in dict.fromkeys(asked)]
+
+
+def needed_by_controls(asked: Sequence[Todo]) -> set[tuple[str, str]]:
+    """Versions of Triton that a program of a proof names for itself."""
+    programs = [program for _, proof, _ in asked for program in (proof.subject, proof.control)]
+    return {
+        (version, getattr(program, "dialect", None) or "triton")
+        for program in programs
+        if (version := getattr(program, "version", None))
+    }
+
+
+def written(found: Iterable[tuple[Todo, Verdict]]) -> list[dict[str, Any]]:
+    """The rows of a whole run, on disk in reports/runs/."""
+    from harness.expressibility import survey
+    from harness.machine import environment
+
+    path = run_file("expressibility")
+    description = environment.describe()
+    identity = results.environment_id(description)
+    with results.Writer(path) as writer:
+        writer.write({"kind": "environment", "id": identity, "on": "cpu", "details": description})
+        rows = [writer.write({**survey.row(*each), "environment": identity}) for each in found]
+    console.print(f"`twinkernels record {path.relative_to(RECORDED.parents[1])}` keeps it", soft_wrap=True)
+    return rows
+
+
+def table(cells: Iterable[matrix.Cell]) -> Table:
+    """Technique by dialect: the grade of the newest version, its fault, and a sign for each version."""
+    from harness.expressibility.claims import DIALECTS, VERSIONS
+
+    heads = [f"{title}\n{' '.join(VERSIONS[dialect])}".strip() for dialect, title in DIALECTS.items()]
+    shown = Table("technique", *heads, title="What each language can say", title_justify="left")
+    by_technique: dict[str, list[matrix.Cell]] = {}
+    for cell in cells:
+        by_technique.setdefault(cell.technique, []).append(cell)
+    for technique, row in by_technique.items():
+        shown.add_row(technique, *(said(cell) for cell in row))
+    return shown
+
+
+def said(cell: matrix.Cell) -> Text:
+    grades = dict.fromkeys(
+        " ".join(filter(None, (mark.grade, mark.fault and f"({mark.fault})")))
+        for mark in cell.marks.values()
+        if mark.grade
+    )
+    signs = " ".join(SIGNS[mark.state] for mark in cell.marks.values())
+    return Text.from_markup(f"{' / '.join(grades)} {signs}")
+
+
+def explained(each: Todo, verdict: Verdict) -> list[str]:
+    """One proof as lines of text."""
+    from harness.expressibility import matrix
+
+    claim, proof, version = each
+    fault = f", {claim.fault}" if claim.fault else ""
+    shown = matrix.Shown(proof, version, verdict.state, verdict.reason, (), (), None)
+    return [
+        "",
+        f"{proof.name}: {proof.shows}",
+        f"  {claim.technique} in {matrix.backend(claim.dialect, version)}: {claim.grade}{fault}. {claim.says}",
+        f"  source   {shown.file}  ({proof.subject.label})",
+        f"  control  {shown.control_file}  ({proof.control.label})",
+        f"  looked   in {proof.detector.text} for {proof.detector.pattern}",
+        *(f"  subject  {line}" for line in verdict.lines or ["nothing found"]),
+        *(f"  control  {line}" for line in verdict.control_lines or ["nothing found"]),
+        f"  again    {shown.command}",
+        *([f"  alone    {shown.alone}"] if shown.alone else []),
+        f"  verdict  {verdict.state}" + (f": {verdict.reason}" if verdict.reason else ""),
+    ]
+
+
+def show_changes(cells: Iterable[matrix.Cell], old: str, new: str) -> None:
+    """What the rows say changed from one Triton to another."""
+    from harness.expressibility import matrix
+
+    require_known("--diff", (old, new), matrix.VERSIONS["triton"])
+    shown = Table("technique", "dialect", old, new, title=f"Triton {old} to {new}", title_justify="left")
+    for cell in cells:
+        if old in cell.marks and new in cell.marks:
+            before, after = (
+                " ".join(filter(None, (mark.grade or mark.state, mark.fault, f"({mark.state})")))
+                for mark in (cell.marks[old], cell.marks[new])
+            )
+            if before != after:
+                shown.add_row(cell.technique, cell.dialect, before, after)
+    console.print(shown)
+
+
+def try_newest(install: bool) -> None:
+    """Every claim of the newest known version, in the newest of the package index; exits 3 when one does not hold."""
+    from harness.expressibility import environments, matrix, survey
+    from harness.expressibility.cells import CLAIMS
+
+    try:
+        version = environments.newest()
+    except RuntimeError as error:
+        missing(f"--newest: the package index did not answer ({error}); try again with a network")
+    known = matrix.VERSIONS["triton"][-1]
+    newer = None if version in matrix.VERSIONS["triton"] else version
+    asked = [each for each in survey.todo(CLAIMS, (version,), newer) if each[2] == version]
+    found = judged(asked, install)
+    console.print(f"triton {version}, held against what is claimed of {known if newer else version}")
+    news = [each for each in found if each[1].state != "proven"]
+    for each in news:
+        console.print(*explained(*each), sep="\n", soft_wrap=True, markup=False, highlight=False)
+    console.print(f"{len(found) - len(news)} of {len(found)} proofs hold")
+    raise typer.Exit(CHANGED if news else 0)

@@ -1,0 +1,109 @@
+"""record: runs are kept, and recorded rows stay true when sources move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.catalog import techniques
+from harness.catalog.sources import ROOT
+from harness.cli.options import chosen
+from harness.cli.output import RECORDED, console
+
+
+def record(
+    runs: Annotated[list[Path] | None, typer.Argument(metavar="FILE...", exists=True, dir_okay=False)] = None,
+    renew: Annotated[
+        bool,
+        typer.Option(
+            "--renew", help="Compile, here, what rows of earlier sources measured: of equal machine code, they count."
+        ),
+    ] = False,
+    names: Annotated[list[str] | None, typer.Option("--technique", help="With --renew: only its rows.")] = None,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OLD=NEW", help="A rung's rows, tiles, outputs and notes take its new name."),
+    ] = None,
+) -> None:
+    """Merge runs into reports/recorded/, from which machines without a GPU report, and redraw README's figures.
+
+    --renew needs no GPU. A commit's kernels are compiled anew where no row tells what machine code was measured. Rename
+    the kernel's files and its entry in the registry first, then --rename its rows, and --renew them.
+    """
+    from harness.rows import record as recorded
+    from reports.draw import readme
+
+    if not (runs or renew or rename):
+        raise typer.BadParameter("FILE: got none, expected runs of reports/runs/, --renew or --rename")
+    try:
+        files = dict.fromkeys(path for names in rename or () for path in renamed(names))
+        files |= dict.fromkeys(path for run in runs or () for path in recorded.record(run, RECORDED))
+    except ValueError as refusal:  # a file that holds no rows, or rows that are not recorded
+        raise typer.BadParameter(str(refusal)) from None
+    if renew:
+        files |= dict.fromkeys(renewed(chosen(names)))
+    for path in [*files, *readme.write_all(ROOT / "reports" / "figures")]:
+        console.print(f"wrote {path.relative_to(ROOT)}", soft_wrap=True)
+
+
+def renamed(names: str) -> list[Path]:
+    """OLD=NEW: moves what is recorded about a technique and returns the files that changed."""
+    from harness.catalog import tiles
+    from harness.measure import outputs
+    from harness.rows import record as recorded
+    from harness.rows.rename import rename_in_note
+
+    old, _, new = names.partition("=")
+    known = [technique.name for technique in techniques.TECHNIQUES]
+    if new not in known or old in known or not old:
+        raise typer.BadParameter(
+            f"--rename: got {names!r}, expected OLD=NEW with NEW in the registry and OLD not; rename the files and the "
+            "entry of the kernel first"
+        )
+    files, count = recorded.rename(RECORDED, old, new)
+    console.print(f"{count} rows of {old} are {new}'s")
+    for table in sorted(tiles.FOLDER.glob("*.toml")):
+        tiles.rename(table, old, new)
+    for folder in sorted(RECORDED.glob("*/outputs")):
+        outputs.rename(folder, old, new)
+    for note in sorted((ROOT / "reports" / "notes").glob("*.md")):
+        text = rename_in_note(note.read_text(), old, new)
+        if text != note.read_text() or note.stem == old:
+            path = note.with_stem(new) if note.stem == old else note
+            note.rename(path).write_text(text)
+            files.append(path)
+    return files
+
+
+def renewed(names: Sequence[str]) -> list[Path]:
+    """Compares recorded rows of earlier sources with this checkout, says what became of them, and returns the files
+    that changed."""
+    from harness.machine.progress import Interrupts, Progress
+    from harness.measure import outputs
+    from harness.rows import record as recorded
+    from harness.rows import renew
+    from harness.rows.reading import checkout_hashes
+    from harness.variants.recompiling import compile_all
+
+    with Interrupts() as interrupts, Progress() as progress:
+
+        def compile(programs: Sequence[renew.Program]) -> Iterator[tuple[renew.Program, str | renew.Unknown]]:
+            progress.say(f"{len(programs)} programs of recorded rows and of this checkout are compared")
+            yield from compile_all(
+                programs,
+                lambda done, total, label: progress.count("compile", done, total, label),
+                stop=lambda: interrupts.requested,
+            )
+            if interrupts.requested:  # what was compiled is kept, and the next call goes on
+                raise typer.Exit(interrupts.exit_code)
+
+        files, outcome = recorded.renew(RECORDED, checkout_hashes(), compile, names)
+    for folder in sorted(RECORDED.glob("*/outputs")):
+        outputs.renew(folder, outcome.sources)
+    console.print(f"{outcome.renewed} rows renewed; {outcome.different} are of other machine code")
+    for reason, count in outcome.unknown.most_common():
+        console.print(f"{count} rows not compared: {reason}", markup=False, soft_wrap=True)
+    return files

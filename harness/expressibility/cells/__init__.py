@@ -1,0 +1,39 @@
+"""All claims, and what the matrix has rows for beside the rungs of the registry."""
+
+from dataclasses import replace
+
+from harness.expressibility.cells import copies, cuda, plain, products, roles, shared_memory, tlx
+
+SAME = {
+    "producer_consumer": "warp_specialized",
+    "exp_lock": "softmax_lock",
+    "pingpong": "softmax_lock",
+}
+"""Rung -> the one that asks the same of a language."""
+
+_OWN = (*plain.CLAIMS, *shared_memory.CLAIMS, *products.CLAIMS, *copies.CLAIMS, *roles.CLAIMS)
+_IN_TLX = (*tlx.OWN, *tlx.inherited(_OWN))
+_AGAIN = tuple(
+    replace(claim, technique=rung)
+    for rung, asked in SAME.items()
+    for claim in (*_OWN, *_IN_TLX)
+    if claim.technique == asked
+)
+
+CLAIMS = (*_OWN, *_IN_TLX, *_AGAIN, *cuda.CLAIMS)
+
+EXTRA = {
+    "unswizzled_rows": "a tile in shared memory as it lies in global memory: no swizzle, no padding",
+    "shared_memory_reuse": "two tiles at the same bytes of shared memory",
+    "mma_choice": "which tensor-core instruction multiplies: mma.sync or wgmma",
+    "wgmma_width": "how many columns a wgmma has",
+    "role_branch": "code of some warps alone",
+    "named_barriers": "barriers of some warps of a block, by number",
+    "warp_specialized_sm120": "roles for warps on sm_120",
+    "cluster_multicast": "one TMA load into the shared memory of several blocks",
+    "two_cta_mma": "one product of two blocks, on sm_100",
+    "clusters": "a cluster of two blocks runs an attention loop",
+    "tma_store": "O by a TMA store from shared memory",
+    "l2_policy": "which lines L2 keeps: an eviction policy",
+}
+"""Technique without a rung -> its idea."""

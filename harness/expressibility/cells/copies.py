@@ -1,0 +1,322 @@
+"""Copies to shared memory: cp.async, TMA, and when they are awaited."""
+
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
+
+LOOP = (r"scf\.for", r"^    [}]")
+COPIES_AND_PRODUCTS = r"tt\.dot\b|ttg\.async_copy_global_to_local|ttg\.async_wait"
+COPY_BEFORE_PRODUCT = Detector(
+    "ttgir", r"async_copy_global_to_local.*\.dot\b", within=LOOP, order=r"\w+\.dot\b|async_copy_global_to_local"
+)
+MULTICAST = Detector("ptx", r"cp\.async\.bulk\.tensor\S*multicast\S*")
+TWO_BLOCKS = Detector("ptx", r"tcgen05\.mma\.cta_group::2\S*")
+
+CLAIMS = (
+    Claim(
+        "cp_async_pipeline",
+        "triton",
+        "hint",
+        "num_stages asks for cp.async and says how deep; where the copies stand and which are awaited is the "
+        "compiler's: behind the last product, whatever the order of the source.",
+        (
+            Proof(
+                "cp_async_order copies",
+                "K and V come by cp.async",
+                Probe("cp_async_order", "plain"),
+                Probe("words", "plain"),
+                Detector("sass", r"LDGSTS\S*"),
+            ),
+            *(
+                Proof(
+                    f"cp_async_order {form}",
+                    "no copy of the loop stands before a product",
+                    Probe("cp_async_order", form),
+                    Twin("cp_async_pipeline", "gluon", arch="sm_80"),
+                    COPY_BEFORE_PRODUCT,
+                    seen=False,
+                )
+                for form in ("plain", "rotated", "branched")
+            ),
+        ),
+        word="num_stages",
+    ),
+    Claim(
+        "cluster_multicast",
+        "triton",
+        "inexpressible",
+        "num_ctas=2 asks for clusters; no load goes to both blocks, and inline PTX has no address of shared memory.",
+        (
+            *(
+                Proof(
+                    f"clusters sm_{arch}",
+                    "two blocks, and every TMA load is each block's own",
+                    Probe("clusters", f"{arch} two"),
+                    Probe("multicast_gluon", "multicast", version="3.9.0"),
+                    MULTICAST,
+                    seen=False,
+                )
+                for arch in (90, 100)
+            ),
+            Proof(
+                "smem_asm",
+                "inline PTX that names the compiler's shared memory does not assemble",
+                Probe("smem_asm", "symbol"),
+                Probe("smem_asm", "plain"),
+                Detector("words", r"PTXAS error"),
+            ),
+        ),
+    ),
+    Claim(
+        "cluster_multicast",
+        "gluon",
+        "inexpressible",
+        "A load has no such argument.",
+        (
+            Proof(
+                "multicast_gluon argument",
+                "multicast=True is refused",
+                Probe("multicast_gluon", "multicast"),
+                Probe("multicast_gluon", "each"),
+                Detector("words", r"unexpected keyword argument 'multicast'"),
+            ),
+            Proof(
+                "multicast_gluon each",
+                "a layout that puts the tile into both blocks gives each a load of its own",
+                Probe("multicast_gluon", "each"),
+                Probe("multicast_gluon", "multicast", version="3.9.0"),
+                MULTICAST,
+                seen=False,
+            ),
+            Proof(
+                "smem_asm gluon",
+                "inline PTX, element by element, has no address of shared memory",
+                Probe("smem_asm", "symbol"),
+                Probe("smem_asm", "plain"),
+                Detector("words", r"PTXAS error"),
+            ),
+        ),
+        versions=("3.6.0",),
+    ),
+    Claim(
+        "cluster_multicast",
+        "gluon",
+        "direct",
+        "A TMA load takes multicast=True.",
+        (
+            Proof(
+                "multicast_gluon",
+                "one load for both blocks",
+                Probe("multicast_gluon", "multicast"),
+                Probe("multicast_gluon", "each"),
+                MULTICAST,
+            ),
+        ),
+        versions=("3.7.1", "3.8.0", "3.9.0"),
+        word="multicast=True",
+    ),
+    Claim(
+        "two_cta_mma",
+        "triton",
+        "hint",
+        "num_ctas=2 makes one product of two blocks on sm_100.",
+        (
+            Proof(
+                "two_cta_mma",
+                "tcgen05.mma of a group of two blocks",
+                Probe("clusters", "100 two"),
+                Probe("clusters", "100 one"),
+                TWO_BLOCKS,
+            ),
+        ),
+        versions=("3.6.0",),
+        word="num_ctas",
+    ),
+    Claim(
+        "two_cta_mma",
+        "triton",
+        "hint",
+        "num_ctas=2 no longer makes one product of two blocks: each has its own.",
+        (
+            Proof(
+                "two_cta_mma dropped",
+                "no tcgen05.mma of a group of two blocks",
+                Probe("clusters", "100 two"),
+                Probe("clusters", "100 two", version="3.6.0"),
+                TWO_BLOCKS,
+                seen=False,
+            ),
+        ),
+        fault="dropped",
+        versions=("3.7.1", "3.8.0", "3.9.0"),
+        word="num_ctas",
+    ),
+    Claim(
+        "clusters",
+        "triton",
+        "hint",
+        "num_ctas=2 fails where one product feeds another.",
+        (
+            Proof(
+                "clusters attention fails",
+                "an attention loop does not compile for two blocks",
+                Probe("clusters", "90 attention two"),
+                Probe("clusters", "90 attention one"),
+                Detector("words", r"PassManager::run failed"),
+            ),
+        ),
+        fault="fails",
+        versions=("3.6.0", "3.7.1", "3.8.0"),
+        word="num_ctas",
+    ),
+    Claim(
+        "clusters",
+        "triton",
+        "hint",
+        "num_ctas=2 makes a cluster of two blocks of an attention loop.",
+        (
+            Proof(
+                "clusters attention",
+                "an attention loop of two blocks, which wait for each other",
+                Probe("clusters", "90 attention two"),
+                Probe("clusters", "90 attention one"),
+                Detector("ptx", r"barrier\.cluster\S*"),
+            ),
+        ),
+        versions=("3.9.0",),
+        word="num_ctas",
+    ),
+    Claim(
+        "tma_store",
+        "triton",
+        "direct",
+        "desc.store is a TMA store from shared memory.",
+        (
+            Proof(
+                "epilogue descriptor",
+                "stmatrix, then a TMA store",
+                Probe("epilogue", "descriptor"),
+                Probe("epilogue", "pointers"),
+                Detector("sass", r"UTMASTG\S*"),
+            ),
+        ),
+        word=r"\.store\(\[",
+    ),
+    Claim(
+        "staged_epilogue",
+        "triton",
+        "automatic",
+        "tl.store of a product goes through shared memory; 16 bytes a lane where alignment is known.",
+        (
+            Proof(
+                "epilogue pointers",
+                "stores of 16 bytes",
+                Probe("epilogue", "pointers"),
+                Probe("epilogue", "unaligned"),
+                Detector("sass", r"STG\.E\.128"),
+            ),
+            *(
+                Proof(
+                    f"epilogue {form} staged",
+                    "the tile passes through shared memory",
+                    Probe("epilogue", form),
+                    Probe("words", "plain"),
+                    Detector("sass", r"\bSTSM?\b\S*"),
+                )
+                for form in ("pointers", "scattered", "unaligned")
+            ),
+        ),
+    ),
+    Claim(
+        "l2_policy",
+        "triton",
+        "direct",
+        "tl.load takes an eviction policy; a descriptor's load takes none.",
+        (
+            Proof(
+                "l2_policy pointer",
+                "evict_last becomes a policy of the load",
+                Probe("l2_policy", "pointer"),
+                Probe("l2_policy", "pointer plain"),
+                Detector("ptx", r"createpolicy\S*"),
+            ),
+            Proof(
+                "l2_policy descriptor",
+                "a descriptor's load refuses the argument",
+                Probe("l2_policy", "descriptor"),
+                Probe("l2_policy", "descriptor plain"),
+                Detector("words", r"unexpected keyword argument 'eviction_policy'"),
+            ),
+        ),
+        word="eviction_policy",
+    ),
+    Claim(
+        "l2_policy",
+        "gluon",
+        "direct",
+        "gl.load takes an eviction policy.",
+        (
+            Proof(
+                "l2_gluon pointer",
+                "evict_last becomes a policy of the load",
+                Probe("l2_gluon", "pointer"),
+                Probe("l2_gluon", "plain"),
+                Detector("ptx", r"createpolicy\S*"),
+            ),
+        ),
+        word="eviction_policy",
+    ),
+    Claim(
+        "two_ctas_per_sm",
+        "triton",
+        "hatch",
+        "maxnreg bounds the registers; a least number of blocks per SM has no word, and unknown options are dropped. A "
+        "hook adds the line to the PTX.",
+        (
+            Proof(
+                "options maxnreg",
+                "maxnreg is in the PTX",
+                Probe("options", "maxnreg"),
+                Probe("options", "plain"),
+                Detector("ptx", r"\.maxnreg \d+"),
+            ),
+            Proof(
+                "options minctasm",
+                "an unknown option is dropped without a word",
+                Probe("options", "minctasm"),
+                Probe("options", "hook"),
+                Detector("ptx", r"\.minnctapersm \d+"),
+                seen=False,
+            ),
+            Proof(
+                "options asm",
+                "inline PTX cannot say it: it is no statement",
+                Probe("options", "asm"),
+                Probe("options", "plain"),
+                Detector("words", r"PTXAS error"),
+            ),
+            Proof(
+                "options hook",
+                "a hook on the stage ptx can",
+                Probe("options", "hook"),
+                Probe("options", "plain"),
+                Detector("ptx", r"\.minnctapersm \d+"),
+            ),
+        ),
+        word="add_stages_inspection_hook|inline_asm|minctasm|maxnreg",
+    ),
+    Claim(
+        "cp_async_pipeline",
+        "gluon",
+        "direct",
+        "Copies, groups and waits are calls: they stand where the source has them.",
+        (
+            Proof(
+                "cp_async_order in Gluon",
+                "the next K is on its way before P V",
+                Twin("cp_async_pipeline", "gluon", arch="sm_80"),
+                Probe("cp_async_order", "plain"),
+                COPY_BEFORE_PRODUCT,
+            ),
+        ),
+        word=r"wait_group\(0\)",
+    ),
+)

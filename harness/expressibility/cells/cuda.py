@@ -1,0 +1,69 @@
+"""CUDA says everything: each rung beside the one without it, in the machine code that nvcc makes of both."""
+
+from harness.expressibility.claims import Claim, Detector, Proof, Twin
+
+WGMMA = r"\bHGMMA\S*"
+
+
+def _rung(
+    technique: str, says: str, control: str, detector: Detector, seen: bool = True, subject: str | None = None
+) -> Claim:
+    """A claim by one proof: the CUDA kernel of the technique (or `subject`) beside that of `control`."""
+    proof = Proof(
+        f"{technique} in CUDA",
+        says,
+        Twin(subject or technique, "cuda"),
+        Twin(control, "cuda"),
+        detector,
+        seen,
+        obtained=True,
+    )
+    return Claim(technique, "cuda", "direct", says, (proof,))
+
+
+def _sass(pattern: str, least: int = 1) -> Detector:
+    return Detector("sass", pattern, least)
+
+
+def _ptx(pattern: str, least: int = 1) -> Detector:
+    return Detector("ptx", pattern, least)
+
+
+CLAIMS = (
+    _rung("scalar", "no product of tensor cores", "mma_ldmatrix", _sass(r"\bHMMA\S*"), seen=False),
+    _rung("vectorized_loads", "loads of 16 bytes a lane", "scalar", _sass(r"\bLDG\.E\.128")),
+    _rung("wmma", "wmma.mma", "mma_ldmatrix", _ptx(r"wmma\.mma\S*")),
+    _rung("mma_ldmatrix", "ldmatrix for the operands", "wmma", _ptx(r"ldmatrix\.sync\S*")),
+    _rung("register_softmax", "scores are not stored", "mma_ldmatrix", _sass(r"\bSTS\b", 30), seen=False),
+    _rung("direct_rescale", "fewer multiplications", "register_softmax", _sass(r"\bFMUL\b", 150), seen=False),
+    _rung("split_warp_pairs", "barriers between pairs of warps", "direct_rescale", _sass(r"BAR\.SYNC", 4)),
+    _rung("xor_swizzle", "addresses by exclusive or", "direct_rescale", _ptx(r"xor\.b32")),
+    _rung("unswizzled_rows", "plain addresses", "xor_swizzle", _ptx(r"xor\.b32"), False, "direct_rescale"),
+    _rung("large_tile", "twice the products a step", "xor_swizzle", _sass(r"\bHMMA", 100)),
+    _rung("cp_async_pipeline", "copies past the registers", "large_tile", _sass(r"LDGSTS\S*")),
+    _rung("ldmatrix_x4", "four matrices at a time", "cp_async_pipeline", _ptx(r"ldmatrix\S*\.x4", 60)),
+    _rung("exp2_softmax", "one FFMA, no multiplication", "ldmatrix_x4", _sass(r"\bFMUL\b", 150), seen=False),
+    _rung("batched_m_tiles", "fewer ldmatrix for as many products", "exp2_softmax", _sass(r"\bLDSM", 60), seen=False),
+    _rung("longest_first", "one index of blocks, from the end", "l2_grid_order", _ptx(r"%ctaid\.y"), seen=False),
+    _rung("staged_epilogue", "stores of 16 bytes a lane", "l2_grid_order", _sass(r"STG\.E\.128")),
+    _rung("conditional_rescale", "a vote of the warp", "longest_first", _sass(r"\bVOTE\S*")),
+    _rung("lean_instructions", "a loop without masks beside the one with them", "longest_first", _sass(r"\bHMMA", 200)),
+    _rung("tma_loads", "TMA loads", "exp2_softmax", _sass(r"UTMALDG\S*")),
+    _rung("tma_swizzle", "ldmatrix addresses follow the swizzle", "tma_loads", _ptx(r"xor\.b32")),
+    _rung("mbarrier_ring", "no barrier of the block in the loop", "tma_swizzle", _sass(r"BAR\.SYNC", 2), seen=False),
+    _rung("lazy_rescale", "a vote of the warp", "two_ctas_per_sm", _sass(r"\bVOTE\S*", 2)),
+    _rung("setmaxnreg_consumers", "setmaxnreg on both sides", "two_ctas_per_sm", _sass(r"USETMAXREG\S*")),
+    _rung("softmax_lock", "barriers reached without waiting", "setmaxnreg_consumers", _sass(r"BAR\.ARV\S*")),
+    _rung("lazy_consumers", "a vote of the warp", "setmaxnreg_consumers", _sass(r"\bVOTE\S*", 3)),
+    _rung("named_barriers", "barriers by number", "setmaxnreg_consumers", _sass(r"BAR\.ARV\S*"), True, "softmax_lock"),
+    _rung("wgmma", "wgmma", "mbarrier_ring", _sass(r"\bHGMMA\S*")),
+    _rung("producer_consumer", "setmaxnreg on both sides", "wgmma", _sass(r"USETMAXREG\S*")),
+    _rung("warp_specialized", "288 threads: a producer warp beside eight", "mbarrier_ring", _ptx(r"\.maxntid 288")),
+    _rung("exp_lock", "barriers reached without waiting", "producer_consumer", _sass(r"BAR\.ARV\S*")),
+    _rung("pingpong", "barriers reached without waiting", "overlapped_softmax", _sass(r"BAR\.ARV\S*")),
+    _rung("mma_choice", "wgmma where it is written", "mbarrier_ring", _sass(r"\bHGMMA\S*"), True, "wgmma"),
+    _rung(
+        "role_branch", "a producer warp beside eight", "mbarrier_ring", _ptx(r"\.maxntid 288"), True, "warp_specialized"
+    ),
+    _rung("three_warpgroups", "512 threads: three groups multiply", "producer_consumer", _ptx(r"\.maxntid 512")),
+)

@@ -1,0 +1,164 @@
+"""TLX: its own words, and for everything else those of core Triton, compiled with the plugin loaded."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from harness.expressibility.claims import Claim, Detector, Probe, Program, Proof, Twin
+
+VERSION = "3.8.0"
+
+
+def _tlx(form: str) -> Probe:
+    return Probe("tlx", form, dialect="tlx")
+
+
+def _layout(form: str) -> Probe:
+    return Probe("tlx_layouts", form, dialect="tlx")
+
+
+def _claim(technique: str, grade: str, says: str, word: str, *proofs: Proof, fault: str | None = None) -> Claim:
+    return Claim(technique, "tlx", grade, says, proofs, fault=fault, word=word)
+
+
+ROLES = Proof(
+    "tlx roles",
+    "a producer warp, two groups of four by `replicate`, four more: sixteen warps are launched",
+    _tlx("roles"),
+    _tlx("plain"),
+    Detector("facts", r"warps 16"),
+)
+REGISTERS = Proof(
+    "tlx registers",
+    "232 registers for one task, 24 for the other",
+    _tlx("roles"),
+    _tlx("plain"),
+    Detector("ptx", r"setmaxnreg\S+\s+(?:232|24)\b"),
+)
+NAMED = Proof(
+    "tlx named barriers",
+    "barrier 9 is reached, barrier 10 awaited",
+    _tlx("barriers"),
+    _tlx("plain"),
+    Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x[9a], 0x100"),
+)
+OWN = (
+    _claim("named_barriers", "direct", "A barrier has a number and a count of threads.", "named_barrier_wait", NAMED),
+    _claim(
+        "softmax_lock",
+        "direct",
+        "A barrier of some warps has a word: a lock is two of them.",
+        "named_barrier_wait",
+        replace(NAMED, name="tlx lock"),
+    ),
+    _claim("role_branch", "direct", "A task is code of its warps alone.", r"async_task\(", ROLES),
+    _claim("warp_specialized", "direct", "Tasks have their warps and registers.", r"async_task\(", ROLES),
+    _claim("three_warpgroups", "direct", "Tasks are as many as are written.", r"async_task\(", ROLES),
+    _claim("setmaxnreg_consumers", "direct", "A task takes a number of registers.", r"registers=232", REGISTERS),
+    _claim(
+        "mbarrier_ring",
+        "direct",
+        "mbarriers are allocated, awaited and reached by calls.",
+        "barrier_arrive",
+        Proof(
+            "tlx mbarriers",
+            "a task arrives on an mbarrier",
+            _tlx("roles"),
+            _tlx("plain"),
+            Detector("ptx", r"mbarrier\.arrive\S*"),
+        ),
+    ),
+    _claim(
+        "overlapped_softmax",
+        "direct",
+        "A wait takes the number of products that may stay in flight.",
+        "async_dot_wait",
+        Proof(
+            "tlx wait",
+            "one product stays in flight over the exponentials",
+            _tlx("wait one"),
+            _tlx("wait all"),
+            Detector("ptx", r"wgmma\.wait_group\S+\s+1"),
+        ),
+    ),
+    _claim(
+        "shared_memory_reuse",
+        "direct",
+        "A tile may lie on another's bytes.",
+        "reuse=",
+        Proof(
+            "tlx reuse",
+            "two tiles of 8192 bytes in 8192 bytes",
+            _tlx("reuse"),
+            _tlx("apart"),
+            Detector("facts", r"shared 8192"),
+        ),
+    ),
+    _claim(
+        "padded_rows",
+        "direct",
+        "A padded layout is an argument.",
+        "padded_shared_layout_encoding",
+        Proof(
+            "tlx padded",
+            "rows 16 bytes further apart",
+            _layout("padded"),
+            _layout("plain"),
+            Detector("ttgir", r"padded_shared<"),
+        ),
+    ),
+    _claim(
+        "xor_swizzle",
+        "direct",
+        "Any exclusive or by its bases is an argument.",
+        "shared_linear_layout_encoding",
+        Proof(
+            "tlx xor",
+            "an exclusive or of one's own",
+            _layout("xor"),
+            _layout("plain"),
+            Detector("ttgir", r"\[1, 8\], \[2, 16\], \[4, 32\]"),
+        ),
+    ),
+    _claim(
+        "unswizzled_rows",
+        "direct",
+        "The identity by its bases is an argument; swizzled_layout(0, 0, 0) is accepted and ignored.",
+        "shared_linear_layout_encoding",
+        Proof(
+            "tlx plain",
+            "rows as they come",
+            _layout("plain"),
+            _layout("xor"),
+            Detector("ttgir", r"\[1, 0\], \[2, 0\], \[4, 0\]"),
+        ),
+        Proof(
+            "tlx none asked",
+            "swizzled_layout(0, 0, 0) becomes a swizzle of 128 bytes",
+            _layout("none asked"),
+            _layout("plain"),
+            Detector("ttgir", r"swizzlingByteWidth = 128"),
+            obtained=False,
+        ),
+    ),
+)
+
+
+def inherited(claims: Iterable[Claim]) -> tuple[Claim, ...]:
+    """TLX has every word of core Triton: its claims for this release, compiled with the plugin, where it has no own."""
+    own = {claim.technique for claim in OWN}
+    of_triton = (claim for claim in claims if claim.dialect == "triton" and VERSION in claim.holds_for)
+    return tuple(
+        replace(claim, dialect="tlx", versions=(), proofs=tuple(_with_plugin(proof) for proof in claim.proofs))
+        for claim in of_triton
+        if claim.technique not in own
+    )
+
+
+def _with_plugin(proof: Proof) -> Proof:
+    return replace(
+        proof, name=f"{proof.name}, with TLX", subject=_loaded(proof.subject), control=_loaded(proof.control)
+    )
+
+
+def _loaded(program: Program) -> Program:
+    return replace(program, dialect="tlx") if isinstance(program, Probe | Twin) and program.version is None else program

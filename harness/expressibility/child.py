@@ -1,0 +1,95 @@
+"""Runs in a Python that has the Triton in question, as a script: compiles one file's forms and writes their texts.
+
+    python child.py REQUEST ANSWER
+
+REQUEST is a JSON file: {"file", "forms"} for a probe, {"module", "problem", "tile", "arch"} for a kernel of the
+ladders. ANSWER gets one JSON line a form, as soon as it is there: an MLIR assertion ends the process. A line with the
+form's name goes to stderr before each, so that what the compiler says there finds its form. Standard library and
+Triton only.
+"""
+
+import json
+import os
+import re
+import runpy
+import site
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+BEGIN = "form: "
+"""What a line of stderr that opens a form starts with."""
+
+
+def main(request, answer):
+    for place in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
+        site.addsitedir(place)  # runs the .pth files there: a plugin of Triton's registers itself by one
+    with open(answer, "a") as file:
+        for form, build in programs(json.loads(Path(request).read_text())):
+            print(f"{BEGIN}{form}", file=sys.stderr, flush=True)
+            file.write(json.dumps({"form": form, **texts(build)}) + "\n")
+            file.flush()
+
+
+def programs(request):
+    """(form, function that compiles it and returns a triton.compiler.CompiledKernel), one after the other."""
+    if "file" in request:
+        probe = runpy.run_path(request["file"])
+        for form in request["forms"]:
+            yield form, lambda form=form: probe["build"](form)
+    else:
+        sys.path.append(request["root"])
+        yield "", lambda: twin(request)
+
+
+def twin(request):
+    from importlib import import_module
+
+    problem, tile = SimpleNamespace(**request["problem"]), SimpleNamespace(**request["tile"])
+    tile.extra = tuple(tile.extra.items())
+    return import_module(request["module"]).specialize(problem, None, tile, request["arch"]).compile()
+
+
+def texts(build):
+    """The texts of a form that compiles; what Python says of one that does not."""
+    try:
+        kernel = build()
+    except Exception as error:
+        return {"words": f"{type(error).__name__}: {error}"}
+    sass, usage = disassembled(kernel.asm["cubin"])
+    registers, stack = re.findall(r"REG:(\d+) STACK:(\d+)", usage)[0]
+    facts = {
+        "shared": kernel.metadata.shared,
+        "warps": kernel.metadata.num_warps,
+        "registers": registers,
+        "stack": stack,
+    }
+    return {
+        "ttgir": kernel.asm["ttgir"],
+        "ptx": kernel.asm["ptx"],
+        "sass": sass,
+        "facts": "\n".join(f"{name} {value}" for name, value in facts.items()),
+    }
+
+
+def disassembled(cubin):
+    """The machine code and the resource usage, by the disassembler of this Triton: another may not know the format."""
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin", delete=False) as file:
+        file.write(cubin)
+    try:
+        said = [
+            subprocess.run([tool, option, file.name], capture_output=True, text=True, check=True).stdout
+            for option in ("-sass", "-res-usage")
+        ]
+    finally:
+        os.unlink(file.name)
+    return said
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,186 @@
+"""What a claim of the expressibility matrix is: a grade, and the compilations that prove it. Standard library only.
+
+A cell is a technique in a dialect. It has one claim, or several that hold in different versions. A claim names proofs;
+each compiles two programs, the subject and its control, and looks for one thing in both: it must be in one and not in
+the other. So a proof of absence has a control in which the same detector finds the thing, and a proof of presence one
+in which it does not; exchanged, they refute the claim.
+
+    swizzle_box       the box's row width chooses the swizzle         subject: found     control: not found
+    swizzle_pointers  no operand of a product is ever unswizzled      subject: not found control: found
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GRADES = {
+    "direct": "the source says it",
+    "hint": "the source asks, the compiler decides",
+    "automatic": "the compiler does it unasked and offers no off switch",
+    "hatch": "only past the language: inline PTX, an edited IR, a hook on the compiler's stages, a variable of its own",
+    "inexpressible": "no form that was tried compiles to it",
+}
+FAULTS = {
+    "fails": "the source says it, and this compiler errors or aborts",
+    "dropped": "accepted and ignored",
+    "wrong": "runs, with a wrong result",
+}
+"""Beside a grade: a bug of a compiler is no limit of its language."""
+
+RELEASES = ("3.6.0", "3.7.1", "3.8.0", "3.9.0")
+"""The Tritons that are tried, oldest first."""
+
+VERSIONS = {"triton": RELEASES, "gluon": RELEASES, "tlx": ("3.8.0",), "cuda": ("",)}
+"""Dialect -> the versions of its column. CUDA's compiler is the one installed: its version is in the row."""
+
+DIALECTS = {"triton": "core Triton", "gluon": "Gluon", "tlx": "TLX", "cuda": "CUDA"}
+"""Dialect, as in a row's backend -> the head of its column. TLX: Meta's extensions, a plugin for the stock Triton 3.8.0
+(`pip install triton-utlx`)."""
+
+TEXTS = {
+    "ttgir": "Triton's IR after its passes for the GPU",
+    "ptx": "PTX",
+    "sass": "machine code",
+    "words": "what the compiler said, its error included",
+    "source": "the program itself",
+    "facts": "lines such as `shared 8192`: shared memory in bytes, warps, registers and stack bytes of a thread",
+}
+"""What a detector reads."""
+
+
+HATCHES = r"inline_asm|ir_override|add_stages_inspection_hook|DISABLE_MMA_V3"
+"""How a source reaches past its language, when `word` is one of them."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """triton_kernels/probes/<name>.py, compiled in one of its forms."""
+
+    name: str
+    form: str = "plain"
+    version: str | None = None
+    """A Triton of its own; None for the one under examination."""
+    dialect: str | None = None
+    """tlx where the plugin must be loaded; None elsewhere."""
+
+    @property
+    def file(self) -> str:
+        return f"triton_kernels/probes/{self.name}.py"
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}:{self.form}" + (f"@{self.version}" if self.version else "")
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A kernel of the ladders at `tile` (a slug such as 64x64-s2-w4), or at its reference tile; bf16, no mask.
+
+    `backend`: cuda, triton, triton_native or gluon. `version` and `dialect` as in a Probe.
+    """
+
+    technique: str
+    backend: str
+    head_dim: int = 64
+    tile: str | None = None
+    arch: str = "sm_90a"
+    version: str | None = None
+    dialect: str | None = None
+
+    @property
+    def label(self) -> str:
+        tile = f" {self.tile}" if self.tile else ""
+        version = f"@{self.version}" if self.version else ""
+        return f"{self.backend}{version} {self.technique} d{self.head_dim}{tile} {self.arch}"
+
+
+@dataclass(frozen=True)
+class CudaProbe:
+    """cuda_kernels/probes/<name>.cu, compiled for `arch`."""
+
+    name: str
+    arch: str = "sm_90a"
+
+    @property
+    def file(self) -> str:
+        return f"cuda_kernels/probes/{self.name}.cu"
+
+    @property
+    def label(self) -> str:
+        return f"cuda {self.name} {self.arch}"
+
+
+Program = Probe | Twin | CudaProbe
+
+
+@dataclass(frozen=True)
+class Detector:
+    """Finds a thing in one text of a compiled program: `pattern`, a regular expression, `least` times or more.
+
+    `within`: only between a line that matches the first of two patterns and the next that matches the second; looked
+    at pair by pair, and the fullest counts. `in_loop`: only in the loops of machine code, in the order of an iteration
+    from the target of the branch back to the branch: an assembler rotates loops, and a text read from top to bottom
+    misleads. `order`: the text is first reduced to the matches of this expression, one space apart, so that `pattern`
+    speaks of what comes after what.
+    """
+
+    text: str
+    pattern: str
+    least: int = 1
+    within: tuple[str, str] | None = None
+    in_loop: bool = False
+    order: str | None = None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """`detector` finds the thing in the subject and not in the control, or, with `seen` False, the reverse."""
+
+    name: str
+    """Of its own among all proofs: what a row is called and what a reader asks for."""
+    shows: str
+    """One sentence: what is seen, in the words of the field."""
+    subject: Program
+    control: Program
+    detector: Detector
+    seen: bool = True
+    obtained: bool | None = None
+    """Whether this subject gets what the claim is about. By default: when something is seen that is no error."""
+
+    @property
+    def obtains(self) -> bool:
+        return self.seen and self.detector.text != "words" if self.obtained is None else self.obtained
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One grade of a technique in a dialect, for `versions` (all of its column's where none are named)."""
+
+    technique: str
+    """A rung of the registry, or a name of `techniques.EXTRA`."""
+    dialect: str
+    grade: str
+    says: str
+    proofs: tuple[Proof, ...]
+    fault: str | None = None
+    versions: tuple[str, ...] = ()
+    word: str = ""
+    """What the source says to get it (a regular expression): in every subject that gets it. Empty for automatic."""
+
+    def __post_init__(self) -> None:
+        if self.dialect not in DIALECTS:
+            raise ValueError(f"dialect: got {self.dialect!r}, expected one of {', '.join(DIALECTS)}")
+        if self.grade not in GRADES:
+            raise ValueError(f"grade: got {self.grade!r}, expected one of {', '.join(GRADES)}")
+        if self.fault is not None and self.fault not in FAULTS:
+            raise ValueError(f"fault: got {self.fault!r}, expected one of {', '.join(FAULTS)}")
+        if unknown := set(self.versions) - set(VERSIONS[self.dialect]):
+            raise ValueError(f"versions: got {sorted(unknown)}, expected some of {VERSIONS[self.dialect]}")
+
+    @property
+    def holds_for(self) -> tuple[str, ...]:
+        return self.versions or VERSIONS[self.dialect]
+
+    @property
+    def cell(self) -> tuple[str, str]:
+        return self.technique, self.dialect

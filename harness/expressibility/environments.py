@@ -1,0 +1,88 @@
+"""A Triton of each version beside the installed one: build/triton/<version>, without torch, for compiling alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from harness.catalog import sources
+
+FOLDER = sources.ROOT / "build" / "triton"
+PLUGIN = "triton-utlx==3.8.0.post16"
+"""TLX, Meta's extensions: 5 MB of plugin for the stock Triton 3.8.0."""
+MEGABYTES = {"3.6.0": 667, "3.7.1": 691, "3.8.0": 897, "3.9.0": 999}
+"""On disk."""
+
+
+class MissingTriton(RuntimeError):
+    """The version that was asked for is not here; the message says how to get it."""
+
+
+def installed() -> str | None:
+    """The version of this Python's own Triton."""
+    try:
+        return metadata.version("triton")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def folder(version: str) -> Path:
+    return FOLDER / version
+
+
+def plugin() -> Path:
+    return FOLDER / "utlx"
+
+
+def is_here(version: str, dialect: str = "triton") -> bool:
+    here = version == installed() or (folder(version) / "triton" / "__init__.py").is_file()
+    return here and (dialect != "tlx" or (plugin() / "utlx_plugin" / "libutlx.so").is_file())
+
+
+def variables(version: str, dialect: str = "triton") -> dict[str, str]:
+    """The environment of a process that compiles with this version. Raises MissingTriton."""
+    if not is_here(version, dialect):
+        size = f" ({MEGABYTES[version]} MB)" if version in MEGABYTES else ""
+        raise MissingTriton(
+            f"triton {version}{' with TLX' if dialect == 'tlx' else ''}: not in build/triton, expected there{size}; "
+            f"`twinkernels expressibility --triton {version} --install` installs it"
+        )
+    inherited = {name: value for name, value in os.environ.items() if not re.match(r"TRITON_|DISABLE_MMA", name)}
+    path = [] if version == installed() else [str(folder(version))]
+    added = {"TRITON_CACHE_DIR": str(sources.ROOT / "build" / "expressibility" / "triton")}
+    if dialect == "tlx":
+        path.append(str(plugin()))
+    return {**inherited, **added, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def install(version: str, dialect: str = "triton") -> None:
+    """Downloads and unpacks a version, and the plugin for TLX. Raises RuntimeError with pip's words."""
+    todo = [] if is_here(version) else [(f"triton=={version}", folder(version))]
+    if dialect == "tlx" and not is_here(version, dialect):
+        todo.append((PLUGIN, plugin()))
+    for package, target in todo:
+        part = target.with_name(f"{target.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(part), package],
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            raise RuntimeError(f"pip install {package}: {done.stderr.strip()[-400:]}")
+        shutil.rmtree(target, ignore_errors=True)
+        part.rename(target)
+
+
+def newest() -> str:
+    """The newest release of Triton that the package index has. Raises RuntimeError with pip's words."""
+    done = subprocess.run([sys.executable, "-m", "pip", "index", "versions", "triton"], capture_output=True, text=True)
+    found = re.search(r"Available versions: ([\w.]+)", done.stdout)
+    if done.returncode or not found:
+        raise RuntimeError(f"pip index versions triton: {done.stderr.strip()[-400:] or 'named no version'}")
+    return found[1]

@@ -1,0 +1,168 @@
+"""The matrix as a page reads it: cells with their grade, fault, versions and proofs, from rows of kind `probe`.
+
+    for cell in matrix.cells(rows):                # rows: dicts as in reports/recorded/compilers/expressibility.jsonl
+        cell.technique, cell.dialect               # "tma_swizzle", "triton"; one for every row and column of the matrix
+        cell.marks["3.9.0"].state                  # proven | refuted | broken | not run | no claim
+        cell.marks["3.9.0"].grade, .fault, .says   # the claim that holds for this version
+        for shown in cell.marks["3.9.0"].proofs:   # what was compiled, and what was seen
+            shown.lines, shown.control_lines, shown.file, shown.command
+
+A mark is proven only when all of its claim's proofs have a current row that passed: of the checkout's probes
+(`source_sha256`) and of that version. A version without rows is "not run", never "holds". Standard library only.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from harness.catalog import techniques
+from harness.expressibility import verdicts
+from harness.expressibility.cells import CLAIMS, EXTRA
+from harness.expressibility.claims import DIALECTS, VERSIONS, Claim, Proof, Twin
+
+NOT_RUN, NO_CLAIM = "not run", "no claim"
+ORDER = (verdicts.REFUTED, verdicts.BROKEN, NOT_RUN, verdicts.PROVEN)
+"""Of several proofs, the first of these that one of them is."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One proof in one version. `lines` and `control_lines` are what the detector matched; one of the two is empty."""
+
+    proof: Proof
+    version: str
+    state: str
+    reason: str
+    lines: tuple[str, ...]
+    control_lines: tuple[str, ...]
+    row: Mapping[str, Any] | None
+
+    @property
+    def file(self) -> str:
+        """The subject's file in this repository."""
+        return verdicts.file_of(self.proof.subject)
+
+    @property
+    def control_file(self) -> str:
+        return verdicts.file_of(self.proof.control)
+
+    @property
+    def command(self) -> str:
+        """What shows it again."""
+        version = f" --triton {self.version}" if self.version else ""
+        return f"twinkernels expressibility {shlex.quote(self.proof.name)}{version}"
+
+    @property
+    def alone(self) -> str | None:
+        """What shows it without this project; None where the subject is a kernel of the ladders or needs nvcc."""
+        subject = self.proof.subject
+        if not self.version or isinstance(subject, Twin):
+            return None
+        plugin = " triton-utlx" if getattr(subject, "dialect", None) == "tlx" else ""
+        return f"pip install triton=={self.version}{plugin} && python {verdicts.file_of(subject).rpartition('/')[2]}"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A cell in one version."""
+
+    state: str
+    claim: Claim | None
+    proofs: tuple[Shown, ...]
+
+    @property
+    def grade(self) -> str | None:
+        return self.claim.grade if self.claim else None
+
+    @property
+    def fault(self) -> str | None:
+        return self.claim.fault if self.claim else None
+
+    @property
+    def says(self) -> str:
+        return self.claim.says if self.claim else ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A technique in a dialect: a mark for every version of the column, oldest first."""
+
+    technique: str
+    idea: str
+    dialect: str
+    marks: dict[str, Mark]
+
+    @property
+    def newest(self) -> Mark:
+        """What the cell says at a glance: the mark of the newest version."""
+        return self.marks[VERSIONS[self.dialect][-1]]
+
+    @property
+    def changes(self) -> bool:
+        """Whether the versions differ in grade or fault."""
+        return len({(mark.grade, mark.fault) for mark in self.marks.values()}) > 1
+
+
+def techniques_of_matrix() -> dict[str, str]:
+    """Name -> idea of every row of the matrix: all rungs of the registry, in order, then what has no rung."""
+    rungs = {each.name: each.change for each in techniques.TECHNIQUES}
+    return rungs | {name: idea for name, idea in EXTRA.items() if name not in rungs}
+
+
+def cells(rows: Iterable[Mapping[str, Any]], claims: Iterable[Claim] = CLAIMS) -> list[Cell]:
+    """Every cell of the matrix, technique by technique, each in the order of DIALECTS."""
+    newest: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+    probes = (row for row in rows if row["kind"] == "probe")
+    for row in sorted(probes, key=lambda row: str(row.get("time"))):
+        newest[row["proof"], row["backend"], row["technique"]] = row
+    by_cell: dict[tuple[str, str, str], Claim] = {}
+    for claim in claims:
+        by_cell |= {(*claim.cell, version): claim for version in claim.holds_for}
+    return [
+        Cell(name, idea, dialect, {v: _mark(by_cell.get((name, dialect, v)), v, newest) for v in VERSIONS[dialect]})
+        for name, idea in techniques_of_matrix().items()
+        for dialect in DIALECTS
+    ]
+
+
+def proven(found: Iterable[Cell]) -> tuple[int, int]:
+    """How many cells are proven in every version of their column, and how many there are."""
+    found = list(found)
+    return sum(all(mark.state == verdicts.PROVEN for mark in cell.marks.values()) for cell in found), len(found)
+
+
+def backend(dialect: str, version: str) -> str:
+    """A row's `backend`: triton@3.9.0; cuda."""
+    return f"{dialect}@{version}" if version else dialect
+
+
+def _mark(claim: Claim | None, version: str, rows: Mapping[tuple[str, str, str], Mapping[str, Any]]) -> Mark:
+    if claim is None:
+        return Mark(NO_CLAIM, None, ())
+    shown = tuple(
+        _shown(proof, version, rows.get((proof.name, backend(claim.dialect, version), claim.technique)))
+        for proof in claim.proofs
+    )
+    states = {each.state for each in shown}
+    return Mark(next(state for state in ORDER if state in states), claim, shown)
+
+
+def _shown(proof: Proof, version: str, row: Mapping[str, Any] | None) -> Shown:
+    if row is None or row.get("source_sha256") != _sha256(proof):
+        reason = "no row" if row is None else "the row is of an earlier version of this proof"
+        return Shown(proof, version, NOT_RUN, reason, (), (), None)
+    details = row["details"]
+    lines, control_lines = (tuple(details.get(name, ())) for name in ("lines", "control_lines"))
+    return Shown(proof, version, details["verdict"], row.get("reason", ""), lines, control_lines, row)
+
+
+@cache
+def _sha256(proof: Proof) -> str | None:
+    try:
+        return verdicts.source_sha256(proof)
+    except FileNotFoundError:
+        return None

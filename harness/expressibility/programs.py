@@ -1,0 +1,189 @@
+"""Compiles the programs of claims, each file in a process of its own with the Triton in question; keeps their texts.
+
+Nothing is launched: no GPU is needed. What was compiled is kept in build/expressibility by the hash of the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from harness import variants
+from harness.catalog import sources, techniques
+from harness.catalog.problem import Problem, Tile
+from harness.expressibility import child, environments, verdicts
+from harness.expressibility.claims import CudaProbe, Probe, Program, Twin
+from harness.machine.environment import scrub
+from harness.variants import Case, assembly
+
+KEPT = sources.ROOT / "build" / "expressibility"
+SECONDS = 240
+"""That the forms of one file may take together."""
+LONGEST_WORDS = 20_000
+"""Characters kept of what a compiler says: an error of MLIR prints the whole module."""
+
+Texts = dict[str, str]
+Job = tuple[Program, str]
+"""A program and the version of Triton that compiles it; "" for CUDA."""
+
+
+def at(program: Program, version: str) -> Job:
+    """The program with the version that compiles it when `version` is the one under examination."""
+    if isinstance(program, CudaProbe) or (isinstance(program, Twin) and program.backend == "cuda"):
+        return program, ""
+    return program, program.version or version or environments.installed() or ""
+
+
+def compiled(jobs: Iterable[Job], keep: Path = KEPT) -> Iterator[tuple[Job, Texts]]:
+    """Each program with its texts (of claims.TEXTS), in order of completion. One that does not compile has `words` and
+    `source` alone. Raises environments.MissingTriton before anything is compiled."""
+    batches: dict[tuple[str, str, str], list[Job]] = defaultdict(list)
+    for program, version in dict.fromkeys(jobs):
+        kept = keep / f"{_key(program, version)}.json"
+        if kept.is_file():
+            yield (program, version), json.loads(kept.read_text())
+            continue
+        dialect = getattr(program, "dialect", None) or "triton"
+        if version:
+            environments.variables(version, dialect)
+        # The forms of one probe share a process; everything else has one of its own.
+        name = program.name if isinstance(program, Probe) else program.label
+        batches[name, version, dialect].append((program, version))
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for done in as_completed([pool.submit(_compile, batch) for batch in batches.values()]):
+            for (program, version), texts in done.result():
+                _write(keep / f"{_key(program, version)}.json", json.dumps(texts))
+                yield (program, version), texts
+
+
+def _key(program: Program, version: str) -> str:
+    parts = (verdicts.program_sha256(program), repr(program), version, sources.code(Path(child.__file__)))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False) as part:
+        part.write(text)
+    os.replace(part.name, path)
+
+
+def _compile(batch: list[Job]) -> list[tuple[Job, Texts]]:
+    program, version = batch[0]
+    source = {"source": (sources.ROOT / verdicts.file_of(program)).read_text()}
+    if not version:
+        return [((program, version), {**source, **_cuda(program)})]
+    forms = [each.form for each, _ in batch if isinstance(each, Probe)]
+    texts = _run(_request(program, forms), _variables(program, version), forms or [""])
+    return [(job, {**source, **texts[job[0].form if isinstance(job[0], Probe) else ""]}) for job in batch]
+
+
+def _variables(program: Program, version: str) -> dict[str, str]:
+    variables = environments.variables(version, getattr(program, "dialect", None) or "triton")
+    # As a kernel of the ladders is compiled for timing: mma.sync for the series triton.
+    if isinstance(program, Twin):
+        variables |= {"TRITON_DEFAULT_FP_FUSION": "1"} | (variants.environment_of(case_of(program)) or {})
+    return variables
+
+
+def case_of(program: Twin) -> Case:
+    """The case of a kernel of the ladders: bf16, no mask, packed."""
+    technique = techniques.get(program.technique)
+    problem = Problem.square(2, 4, 1024, program.head_dim)
+    if program.tile is None:
+        tile = techniques.reference_tile(technique, program.head_dim)
+    else:
+        rows, keys, stages, warps = map(int, re.findall(r"\d+", program.tile))
+        tile = Tile(rows, keys, stages, warps)
+    return Case("expressibility", technique.name, program.backend, problem, tile)
+
+
+def _request(program: Program, forms: list[str]) -> dict[str, object]:
+    if isinstance(program, Probe):
+        return {"file": str(sources.ROOT / program.file), "forms": forms}
+    assert isinstance(program, Twin)
+    case = case_of(program)
+    assert case.tile is not None
+    path = sources.kernel_file(program.backend, techniques.get(program.technique).path)
+    module = ".".join(path.relative_to(sources.ROOT).with_suffix("").parts)
+    described = {"problem": case.problem.to_dict(), "tile": case.tile.to_dict(), "arch": program.arch}
+    return {"root": str(sources.ROOT), "module": module, **described}
+
+
+def _run(request: dict[str, object], environment: dict[str, str], forms: list[str]) -> dict[str, Texts]:
+    """Form -> its texts. A form that ended its process takes those behind it along: they run again without it."""
+    found: dict[str, Texts] = {}
+    with tempfile.TemporaryDirectory() as place:
+        asked, answer, log = (Path(place) / name for name in ("request.json", "answer.jsonl", "stderr"))
+        while todo := [form for form in forms if form not in found]:
+            asked.write_text(json.dumps({**request, "forms": todo}))
+            answer.write_text("")
+            ended = _process([sys.executable, child.__file__, str(asked), str(answer)], environment, log, Path(place))
+            said = _by_form(log.read_text(errors="replace"))
+            for line in answer.read_text().splitlines():
+                texts = json.loads(line)
+                form = texts.pop("form")
+                found[form] = {**texts, "words": _words(texts.get("words", ""), said.get(form, ""))}
+            if ended:
+                died = next((form for form in todo if form not in found), None)
+                if died is not None:
+                    found[died] = {"words": _words(said.get(died, said.get(None, "")), f"the process ended: {ended}")}
+    return found
+
+
+def _words(*parts: str) -> str:
+    """A compiler's words without this machine's folders: their beginning and, in what follows, lines that tell."""
+    text = scrub("\n".join(part.strip() for part in parts if part.strip()))
+    rest = [line[:400] for line in text[LONGEST_WORDS:].splitlines() if re.search(r"error:|Assertion|Error:", line)]
+    return "\n".join([text[:LONGEST_WORDS], *rest])
+
+
+def _process(command: list[str], environment: dict[str, str], log: Path, place: Path) -> str | None:
+    """Runs to the end or to SECONDS; how it ended when not well."""
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            command, env=environment, stdout=stderr, stderr=stderr, cwd=place, start_new_session=True
+        )
+    try:
+        code = process.wait(SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"not done within {SECONDS} s"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if code < 0:
+        return signal.Signals(-code).name
+    return f"exit code {code}" if code else None
+
+
+def _by_form(stderr: str) -> dict[str | None, str]:
+    """What was said for each form; under None what was said before any."""
+    head, *rest = re.split(rf"^{child.BEGIN}", stderr, flags=re.MULTILINE)
+    parts = {part.partition("\n")[0]: part.partition("\n")[2] for part in rest}
+    return {None: head, **parts}
+
+
+def _cuda(program: Program) -> Texts:
+    """The texts of a CUDA program: PTX, machine code and resources."""
+    try:
+        if isinstance(program, Twin):
+            texts = assembly.twin(case_of(program), techniques.get(program.technique).path, program.arch)
+        else:
+            assert isinstance(program, CudaProbe)
+            texts = assembly.texts(f"probes/{program.name}", {}, program.arch)
+    except variants.CompileError as error:
+        return {"words": _words(str(error))}
+    registers, stack, shared = re.findall(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)", texts.pop("usage"))[0]
+    return {**texts, "facts": f"shared {shared}\nregisters {registers}\nstack {stack}", "words": ""}

@@ -1,0 +1,80 @@
+"""Runs the proofs of claims: compiles what they name and judges it, and says so in rows of kind `probe`.
+
+A row is about compilers: it was made on no GPU, and holds on every machine. It is recorded in
+reports/recorded/compilers/. `technique` and `backend` (triton@3.9.0) are the cell, `proof` which proof; `details` hold
+the verdict, what was seen in the subject and in the control, and how to see it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from harness.expressibility import matrix, programs, verdicts
+from harness.expressibility.claims import Claim, Proof
+from harness.expressibility.verdicts import Verdict
+
+STATUSES = {verdicts.PROVEN: "passed", verdicts.REFUTED: "wrong", verdicts.BROKEN: "wrong"}
+CHECKS = {verdicts.REFUTED: "subject", verdicts.BROKEN: "control"}
+Todo = tuple[Claim, Proof, str]
+"""A proof of a claim, in one version."""
+
+
+def todo(claims: Iterable[Claim], versions: Iterable[str], newer: str | None = None) -> list[Todo]:
+    """Every proof of the claims in every one of `versions` for which the claim is made. A `newer` version, for which no
+    claim is made yet, is held against those of the newest known."""
+    versions = set(versions)
+    found: list[Todo] = []
+    for claim in claims:
+        held = [version for version in claim.holds_for if version in versions]
+        newest = matrix.VERSIONS[claim.dialect][-1]
+        if newer and claim.dialect in ("triton", "gluon") and newest in claim.holds_for:
+            held.append(newer)
+        found += [(claim, proof, version) for version in held for proof in claim.proofs]
+    return found
+
+
+def run(asked: Iterable[Todo]) -> Iterator[tuple[Todo, Verdict]]:
+    """Each proof with its verdict, as soon as both of its programs are compiled. Raises environments.MissingTriton."""
+    waiting = {
+        each: (programs.at(each[1].subject, each[2]), programs.at(each[1].control, each[2]))
+        for each in dict.fromkeys(asked)
+    }
+    known: dict[programs.Job, programs.Texts] = {}
+    for job, texts in programs.compiled(job for pair in waiting.values() for job in pair):
+        known[job] = texts
+        ready = [each for each, pair in waiting.items() if job in pair and all(other in known for other in pair)]
+        for each in ready:
+            subject, control = waiting.pop(each)
+            yield each, verdicts.judge(each[1], known[subject], known[control])
+
+
+def row(each: Todo, verdict: Verdict) -> dict[str, Any]:
+    """The whole row, but for its environment."""
+    claim, proof, version = each
+    shown = matrix.Shown(proof, version, verdict.state, verdict.reason, (), (), None)
+    return {
+        "kind": "probe",
+        "on": "cpu",
+        "experiment": "expressibility",
+        "technique": claim.technique,
+        "backend": matrix.backend(claim.dialect, version),
+        "proof": proof.name,
+        "source_sha256": verdicts.source_sha256(proof),
+        "status": STATUSES[verdict.state],
+        **({"reason": verdict.reason, "check": CHECKS[verdict.state]} if verdict.reason else {}),
+        "details": {
+            "verdict": verdict.state,
+            "grade": claim.grade,
+            **({"fault": claim.fault} if claim.fault else {}),
+            "shows": proof.shows,
+            "subject": proof.subject.label,
+            "control": proof.control.label,
+            "detector": {name: value for name, value in asdict(proof.detector).items() if value},
+            "seen": proof.seen,
+            "lines": verdict.lines,
+            "control_lines": verdict.control_lines,
+            "command": shown.command,
+        },
+    }

@@ -1,0 +1,27 @@
+"""What the instructions of a CUDA twin cost in shared and global memory, counted while it runs on a CPU.
+
+The addresses are those of the running kernel. The problem is small, so that a report has the counts of every twin in
+seconds, and long enough that every phase occurs: first, inner and diagonal tiles, and rings of buffers that wrap.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness import variants
+from harness.attention import inputs
+from harness.catalog.problem import Problem
+
+PROBLEM = Problem.square(1, 1, 512, 128, causal=True)
+
+
+def count(case: variants.Case) -> dict[str, Any]:
+    """Runs a CUDA twin once and returns its row's `compiler` and `details`: {"sites": ..., "totals": ...}.
+
+    Raises variants.Unsupported, CompileError and Diagnosed.
+    """
+    variant = variants.load(case, on="cpu")
+    assert isinstance(variant, variants.CpuCudaVariant), f"{case}: only CUDA twins run thread by thread"
+    given = inputs.make(case.problem, "normal", 0, "cpu")
+    details = variant.counters(given, inputs.make_outputs(case.problem, "cpu"))
+    return {"compiler": variant.compiler, "details": details}

@@ -1,0 +1,248 @@
+"""compute-sanitizer over every kernel: rows of kind `sanitizer`, one process per kernel, problem and tool.
+
+A row passes when the kernel ran under the tool and the tool found nothing. That the tools find something where there
+is something is shown by planted bugs (tests/planted): those rows pass when the bug was found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from harness import variants
+from harness.catalog import planted as bugs
+from harness.catalog import techniques
+from harness.catalog.cases import Case, at_reference_tiles
+from harness.catalog.problem import Problem
+from harness.catalog.sources import ROOT
+from harness.inspection import single_launch, tool_session
+from harness.machine import cuda_tools
+from harness.machine.environment import scrub
+
+OPTIONS: dict[str, tuple[str, ...]] = {
+    # Room behind every allocation, so that an access a whole tile too far is in no other tensor.
+    "memcheck": ("--padding", "131072", "--report-api-errors", "no"),
+    "synccheck": (),
+    "racecheck": (),
+    "initcheck": (),
+}
+"""The tools, and what each is told beyond what all are told."""
+
+PROBLEMS = (
+    Problem(1, 2, 1, 256, 384, 64, "fp16", True),
+    Problem(1, 2, 2, 256, 384, 128, "bf16", False),
+)
+"""Small, so that a launch takes seconds under a tool; long enough that rings of buffers wrap."""
+RAGGED = (
+    Problem(1, 4, 2, 203, 113, 128, "bf16", True, "bshd"),  # queries that see no key
+    Problem(1, 2, 1, 113, 203, 256, "fp16", False),
+)
+"""For the techniques marked general."""
+
+BUGS: dict[str, tuple[str, ...]] = {
+    "memcheck": ("one_key_tile_too_many", "rows_padded_by_four_bytes"),
+    "synccheck": ("barrier_in_divergent_code", "barrier_skipped_by_a_warp"),
+    "racecheck": ("barrier_missing_after_load", "barrier_missing_after_wait", "buffer_barrier_missing"),
+    "initcheck": ("last_columns_unwritten",),
+}
+"""Planted bugs for each tool, of which it must find one; how many it finds says what its silence is worth."""
+
+FOUND = 86
+"""Exit code by which compute-sanitizer says that it found something."""
+KEPT, WORDS = 5, 400
+"""Findings that a row quotes, and characters of each."""
+
+
+class OutdatedPatch(RuntimeError):
+    """A planted bug does not fit the kernel that it is for any more."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One launch under one tool; `planted` names the patch that the kernel carries."""
+
+    case: Case
+    tool: str
+    planted: str | None = None
+
+
+def cases(names: Iterable[str], backends: Sequence[str]) -> list[Case]:
+    """Every technique at its reference tiles, on PROBLEMS, and where it is general on RAGGED."""
+    found = []
+    for technique in map(techniques.get, names):
+        problems = (*PROBLEMS, *(RAGGED if technique.general else ()))
+        found += at_reference_tiles("sanitizer", [technique.name], backends, problems)
+    return found
+
+
+def planted(tools: Iterable[str]) -> list[Check]:
+    """The planted bugs of these tools."""
+    checks = []
+    for tool in tools:
+        for number, name in enumerate(BUGS[tool]):
+            bug = bugs.find(name)
+            problem = PROBLEMS[number % len(PROBLEMS)]  # two bugs of one kernel are two rows
+            tile = techniques.reference_tile(techniques.get(bug.technique), problem.head_dim)
+            checks.append(Check(Case("sanitizer_planted", bug.technique, "cuda", problem, tile), tool, name))
+    return checks
+
+
+def run(
+    checks: Sequence[Check], experiment: str, path: Path, *, jobs: int | None = None, deadline: float = 120.0
+) -> list[dict[str, Any]]:
+    """Runs the checks in `jobs` processes at once and returns the rows that it appended to `path`.
+
+    `deadline` in seconds is for one process, the build of its kernel included.
+    """
+    todo = {(check.case, check.tool): check for check in checks}
+    with tool_session.session(experiment, path) as session, tempfile.TemporaryDirectory() as scratch:
+        arch = session.arch or "no GPU"
+        repeats = {
+            tool: tool_session.same_programs(case for case, other in todo if other == tool)
+            for tool in dict.fromkeys(tool for _, tool in todo)
+        }
+        distinct = [(case, tool) for tool, groups in repeats.items() for case in groups]
+        with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
+            futures = {
+                pool.submit(fields, todo[key], arch, number, Path(scratch), deadline): key
+                for number, key in enumerate(distinct)
+            }
+            for done, future in enumerate(as_completed(futures), 1):
+                case, tool = futures[future]
+                row = {"kind": "sanitizer", "tool": tool, **future.result()}
+                tool_session.write(session, case, repeats[tool][case], row)
+                session.progress.step("check", done, len(futures))
+                if session.interrupts.requested:
+                    pool.shutdown(cancel_futures=True)
+                    break
+    return session.rows
+
+
+def fields(check: Check, arch: str, number: int, scratch: Path, deadline: float) -> dict[str, Any]:
+    """Runs one check: status, reason and details of its row. `number` is unique among the checks of a run."""
+    if reason := variants.available(check.case.backend):
+        return {"status": "unsupported", "reason": reason}
+    try:
+        tool = cuda_tools.find("compute-sanitizer")
+        with kernels(check.planted, scratch) as root:
+            answer = launch(check, tool, arch, root, scratch / f"{number}", number, deadline)
+    except FileNotFoundError as error:  # a tool is missing, and the message says how to get it
+        return {"status": "unsupported", "reason": str(error)}
+    except OutdatedPatch as error:
+        return {"status": "crashed", "reason": str(error), "details": {"planted": check.planted}}
+    details = {**answer.pop("details"), "tool_version": cuda_tools.version(tool)}
+    if check.planted:
+        details["planted"] = check.planted
+        if answer["status"] == "wrong":  # the tool did what it is for
+            answer = {"status": "passed"}
+        elif answer["status"] == "passed":
+            answer = {"status": "wrong", "reason": f"{check.tool} found nothing, but {check.planted} is planted"}
+    return {**answer, "details": details}
+
+
+@contextlib.contextmanager
+def kernels(patch: str | None, scratch: Path) -> Iterator[Path]:
+    """The folder that holds cuda_kernels/ and harness/: the checkout, or a copy of it with a patch applied.
+
+    Raises OutdatedPatch.
+    """
+    if patch is None:
+        yield ROOT
+        return
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        for package in ("cuda_kernels", "harness"):
+            shutil.copytree(ROOT / package, Path(folder) / package, ignore=shutil.ignore_patterns("__pycache__"))
+        apply = ["git", "apply", "-p1", str(bugs.find(patch).path)]
+        done = subprocess.run(apply, cwd=folder, capture_output=True, text=True)
+        if done.returncode:
+            raise OutdatedPatch(f"{patch}.patch does not apply, renew it: {done.stderr.strip()}")
+        yield Path(folder)
+
+
+def launch(
+    check: Check, tool: Path, arch: str, root: Path, folder: Path, number: int, deadline: float
+) -> dict[str, Any]:
+    """One process under the tool, with the packages of `root`; its files are in `folder`."""
+    folder.mkdir()
+    request, result, report, log = (folder / name for name in ("request", "result", "report.xml", "log"))
+    request.write_text(json.dumps({"case": single_launch.to_dict(check.case), "arch": arch}))
+    program = [sys.executable, "-m", "harness.inspection.single_launch", str(request)]
+    command = [
+        *(str(tool), "--tool", check.tool, *OPTIONS[check.tool]),
+        *("--xml", "--save", str(report), "--error-exitcode", str(FOUND), "--show-backtrace", "device"),
+        *("--target-processes", "application-only", "--launch-timeout", "0"),
+        *("--port", str(49152 + 10 * (number % 1600))),  # each finds its process on ports of its own
+        *(*program, str(result)),
+    ]
+    variables = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # torch's cache would place tensors side by side
+    if check.case.backend != "cuda":
+        variables |= variants.environment_of(check.case) or {}
+    start = time.monotonic()
+    if check.case.backend == "cuda":  # compilers are not for the tool to watch
+        cuda_tools.run(program, root, variables, log, deadline)
+    exit_code = cuda_tools.run(command, root, variables, log, deadline)
+    said = scrub(log.read_text(errors="replace"))
+    if exit_code is None:
+        found = findings(report)
+        details = {"found": len(found), "findings": found[:KEPT], "deadline_s": deadline, "log": said[-2000:]}
+        return {"status": "timeout", "reason": f"{check.tool}: not done within {deadline:g} s", "details": details}
+    outcome = json.loads(result.read_text()) if result.is_file() else None
+    answer = verdict(findings(report), exit_code, outcome, said)
+    answer["details"]["seconds"] = round(time.monotonic() - start, 1)
+    return answer
+
+
+def findings(report: Path) -> list[str]:
+    """What compute-sanitizer wrote to its XML file, one line for each finding; none where the file is missing or torn,
+    of which the exit code tells."""
+    try:
+        records = ElementTree.parse(report).iter("record")
+    except (FileNotFoundError, ElementTree.ParseError):
+        return []
+    return [_line(record) for record in records if record.findtext("level") != "Info"]
+
+
+def _line(record: ElementTree.Element) -> str:
+    """The tool's words, then the places in the source that it names, the innermost first."""
+    words = record.findtext("what/text") or " ".join(text.strip() for text in record.itertext() if text.strip())
+    places = [f"{element.findtext('path')}:{element.findtext('line')}" for element in record.iter()]
+    named = dict.fromkeys(Path(place).name for place in places if not place.startswith("None"))
+    thread = [record.findtext(f"who/threadIdx/{axis}") for axis in "xyz"]
+    who = f" by thread ({', '.join(map(str, thread))})" if thread[0] else ""
+    return scrub(f"{' '.join(words.split())[:WORDS]}{who}{' at ' if named else ''}{', '.join(named)}")
+
+
+def verdict(found: list[str], exit_code: int, outcome: dict[str, str] | None, log: str) -> dict[str, Any]:
+    """Status, reason and details. `outcome` is what the process said of its launch, None when it said nothing.
+
+    Nothing found is not enough to pass: the launch must have worked, and the tool must say that it counted none.
+    """
+    details: dict[str, Any] = {"found": len(found), "findings": found[:KEPT]}
+    if found or exit_code == FOUND:
+        if not found:
+            details["log"] = log[-2000:]
+        return {"status": "wrong", "reason": found[0] if found else _last_line(log), "details": details}
+    if outcome and outcome["status"] == "passed" and exit_code == 0 and "SUMMARY: 0 " in log:
+        return {"status": "passed", "details": details}
+    details["log"] = log[-2000:]
+    if outcome and outcome["status"] != "passed":
+        return {**outcome, "details": details}
+    reason = f"compute-sanitizer ended with exit code {exit_code} and no summary: {_last_line(log)}"
+    return {"status": "crashed", "reason": reason, "details": details}
+
+
+def _last_line(log: str) -> str:
+    lines = [line.strip("= \t") for line in log.splitlines()]
+    return next((line for line in reversed(lines) if line), "it said nothing")

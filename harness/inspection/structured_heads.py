@@ -1,0 +1,129 @@
+"""Where a CUDA twin attends, and where it errs: four heads of a known structure, run on a CPU.
+
+Queries and keys are made so that the attention of each head has a shape that one can see. With V = a block of the
+identity, O is the kernel's own P, normalized and rounded as the kernel does it; nothing is recomputed from its inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from harness import variants
+from harness.attention import inputs, reference
+from harness.catalog.problem import Problem, Tile
+from harness.rows import making
+
+SEQ, DIM = 256, 64
+BIN = 4
+"""Positions that a row's arrays take together."""
+PERIOD = BLOCK = 32
+ANCHORS = 8
+HEADS = ("local", "strided", "global anchor", "block")
+CASE = variants.Case(
+    "inspect",
+    "direct_rescale",
+    "cuda",
+    Problem.square(SEQ // DIM + 1, len(HEADS), SEQ, DIM, dtype="fp16", causal=True),
+    Tile(64, 64),
+)
+"""Batch i < 4 has columns 64 i to 64 i + 63 of the identity as V, the last one random values."""
+
+
+def structured(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Q and K in fp16, (heads, SEQ, DIM), in the order of HEADS.
+
+    local and strided: waves whose phase is the position, so that q.k depends on the distance alone: near, or near a
+    multiple of PERIOD. global anchor: all queries point where the first ANCHORS keys do. block: a direction for every
+    BLOCK positions. Some noise on top.
+    """
+    chance = torch.Generator().manual_seed(seed)
+    position = torch.arange(SEQ, dtype=torch.float64)
+    short = torch.logspace(-1.5, 0, DIM // 2, dtype=torch.float64)  # no distance at which all are in phase again
+    harmonics = 2 * math.pi / PERIOD * torch.arange(1, DIM // 2 + 1, dtype=torch.float64).remainder(PERIOD // 2)
+    local, strided = (
+        torch.cat([f(position[:, None] * waves) for f in (torch.cos, torch.sin)], dim=1) for waves in (short, harmonics)
+    )
+    directions = torch.randn(SEQ // BLOCK, DIM, generator=chance, dtype=torch.float64)
+    directions /= directions.norm(dim=1, keepdim=True)
+    block = directions[torch.arange(SEQ) // BLOCK]
+    anchor_q = directions[:1].expand(SEQ, DIM)
+    anchor_k = directions[:1] * (torch.arange(SEQ) < ANCHORS)[:, None]
+    q = torch.stack([1.2 * local, 1.0 * strided, 6.0 * anchor_q, 6.0 * block])
+    k = torch.stack([1.2 * local, 1.0 * strided, 6.0 * anchor_k, 6.0 * block])
+    noise = 0.25 * torch.randn(2, *q.shape, generator=chance, dtype=torch.float64)
+    return (q + noise[0]).half(), (k + noise[1]).half()
+
+
+def probe(case: variants.Case = CASE) -> dict[str, Any]:
+    """Fields of a row of kind heads: its status, and `details` {"seq", "bin", "heads": [one per head of HEADS]}.
+
+    A head has `attention`: the largest P of each BIN x BIN positions, a row per query bin, as 255 * sqrt(P);
+    `row_sums`, the least and the largest sum of P over the keys; `error_max` and `error_median` of |O - truth| per
+    query bin, with random V; `max_abs` and `median_abs` over all positions, and `rounding`, the largest error of
+    attention with only the roundings that no 16-bit kernel avoids.
+    """
+    try:
+        variant = variants.load(case, on="cpu")
+        q, k, v, o = _run(variant)
+    except variants.Unsupported as problem:
+        return {"status": "unsupported", "reason": str(problem)}
+    except variants.CompileError as problem:
+        return {"status": "compile_error", "reason": str(problem)}
+    except variants.LaunchError as problem:
+        return {"status": "launch_error", "reason": str(problem)}
+    options: dict[str, Any] = {"scale": case.problem.scale, "causal": case.problem.causal}
+    truth = reference.truth(q, k, v, **options)[0]
+    rounded = reference.yardstick(q, k, v, **options)[0]
+    blocks = SEQ // DIM
+    attention = torch.cat([o[block].double() for block in range(blocks)], dim=2)
+    error = (o[blocks].double() - truth[blocks]).abs()
+    rounding = (rounded[blocks].double() - truth[blocks]).abs()
+    heads = []
+    for head, name in enumerate(HEADS):
+        largest = attention[head].unfold(0, BIN, BIN).unfold(1, BIN, BIN).amax((2, 3))
+        binned = error[head].reshape(SEQ // BIN, BIN * DIM)
+        heads.append(
+            {
+                "name": name,
+                "attention": (255 * largest.clamp(0, 1).sqrt()).round().int().tolist(),
+                "row_sums": [bound.item() for bound in attention[head].sum(1).aminmax()],
+                "error_max": _rounded(binned.amax(1)),
+                "error_median": _rounded(binned.median(1).values),
+                "max_abs": error[head].max().item(),
+                "median_abs": error[head].median().item(),
+                "rounding": rounding[head].max().item(),
+            }
+        )
+    return {
+        "status": "passed",
+        "source_sha256": variant.source_sha256,
+        "mma": variant.technique and variant.technique.mma,
+        "compiler": variant.compiler,
+        "details": {"seq": SEQ, "bin": BIN, "heads": heads},
+    }
+
+
+def row() -> dict[str, Any]:
+    """The whole row but for its environment."""
+    return making.about(CASE, on="cpu", kind="heads", **{"source_sha256": variants.source_sha256(CASE), **probe()})
+
+
+def _run(variant: variants.Variant) -> tuple[torch.Tensor, ...]:
+    problem = variant.problem
+    heads_q, heads_k = structured()
+    q, k = (heads.expand(problem.batch, -1, -1, -1).contiguous() for heads in (heads_q, heads_k))
+    identity = torch.eye(SEQ, dtype=torch.float16).reshape(SEQ, SEQ // DIM, DIM).permute(1, 0, 2)
+    v = torch.empty_like(k)
+    v[:-1] = identity[:, None]
+    v[-1] = torch.randn(v[-1].shape, generator=torch.Generator().manual_seed(1)).half()
+    outputs = inputs.make_outputs(problem, "cpu")
+    outputs.poison("nan")
+    variant.launch(q, k, v, outputs.o, outputs.lse, scale=problem.scale, causal=problem.causal)
+    return q, k, v, outputs.o
+
+
+def _rounded(values: torch.Tensor) -> list[float]:
+    return [float(f"{value:.3g}") for value in values.tolist()]

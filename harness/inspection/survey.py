@@ -1,0 +1,105 @@
+"""Compiles and reads many kernels at once: (case, architecture) -> the fields of a row of kind `code`; and runs CUDA
+twins on the CPU to count what their instructions do: (case, None) -> the fields of a row of kind `memory`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from harness import variants
+from harness.catalog import techniques
+from harness.catalog.cases import Case, at_reference_tiles, source_sha256
+from harness.catalog.problem import Experiment, Problem
+from harness.machine import processes
+from harness.machine.environment import scrub
+from harness.rows import making
+
+Cell = tuple[Case, str | None]
+"""A case and the architecture that it is compiled for; None for the CPU, on which it is run and counted."""
+
+MEASURED = "sm_90a"
+"""The architecture of the recorded rows."""
+
+
+def survey(experiment: Experiment) -> list[Cell]:
+    """What a report shows: every problem on the measured architecture, the first problem on the others too."""
+    names, backends, problems = experiment.techniques, experiment.backends, experiment.problems
+    everywhere = cells(names, backends, problems[:1], None, experiment.name)
+    return list(dict.fromkeys([*everywhere, *cells(names, backends, problems, (MEASURED,), experiment.name)]))
+
+
+def cells(
+    names: Iterable[str],
+    backends: Sequence[str],
+    problems: Sequence[Problem],
+    archs: Sequence[str] | None = None,
+    experiment: str = "inspect",
+) -> list[Cell]:
+    """Every technique at its reference tile, on `archs` or all that its ladder names.
+
+    triton_native is a series of its own on Hopper only: elsewhere it is the same program as triton.
+    """
+    found: list[Cell] = []
+    for name in names:
+        technique = techniques.get(name)
+        for arch in archs or techniques.LADDERS[technique.ladder].archs:
+            here = [backend for backend in backends if backend != "triton_native" or arch == MEASURED]
+            found += [(case, arch) for case in at_reference_tiles(experiment, [name], here, problems)]
+    return found
+
+
+def on_cpu(names: Iterable[str], problems: Sequence[Problem] = ()) -> list[Cell]:
+    """The CUDA twin of every technique on the CPU, at its reference tile; by default on memory's problem."""
+    from harness.inspection import memory
+
+    cases = at_reference_tiles("memory", names, ("cuda",), problems or (memory.PROBLEM,))
+    return [(case, None) for case in cases]
+
+
+def inspect(cells: Iterable[Cell], ptxas: str = "bundled") -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """Each cell with its row's fields (status, reason, code, compiler, mma), in order of completion."""
+
+    def environment(cell: Cell) -> list[tuple[str, str]]:
+        return sorted((variants.environment_of(cell[0]) or {}).items())
+
+    for variables, batch in groupby(sorted(cells, key=environment), key=environment):
+        jobs = [(inspect_one, (case, arch, ptxas)) for case, arch in batch]
+        for (_, (case, arch, _)), fields in processes.answers(jobs, dict(variables)):
+            if isinstance(fields, processes.NoAnswer):
+                fields = {"status": "crashed", "reason": scrub(fields.reason)}
+            yield (case, arch), fields
+
+
+def inspect_one(case: Case, arch: str | None, ptxas: str) -> dict[str, Any]:
+    """Runs in a process of its own environment."""
+    from harness.inspection import memory
+    from harness.variants import compiling
+
+    assert case.technique is not None
+    assert case.tile is not None
+    technique = techniques.get(case.technique)
+    if reason := techniques.unsupported(technique, case.backend, case.problem, case.tile):
+        return {"status": "unsupported", "reason": reason}
+    try:
+        fields = compiling.inspect(case, arch, ptxas) if arch else memory.count(case)
+    except variants.Unsupported as error:
+        return {"status": "unsupported", "reason": scrub(str(error))}
+    except variants.Diagnosed as error:
+        return {"status": "launch_error", "reason": error.lines[0], "details": {"diagnosis": error.lines}}
+    except Exception as error:  # whatever a compiler front end raises on a broken kernel
+        status = "import_error" if isinstance(error, (ImportError, FileNotFoundError)) else "compile_error"
+        return {"status": status, "reason": scrub(f"{type(error).__name__}: {error}".strip())}
+    return {"status": "passed", **fields}
+
+
+def row(cell: Cell, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole row of kind `code` or `memory`, but for its environment."""
+    case, arch = cell
+    try:
+        sha256 = source_sha256(case)
+    except FileNotFoundError:
+        sha256 = None
+    kind = "code" if arch else "memory"
+    return making.about(case, on="cpu", source_sha256=sha256, kind=kind, arch=arch, **fields)

@@ -1,0 +1,90 @@
+"""What a run shows while it goes on, and how Ctrl-C and SIGTERM end it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+
+class Progress:
+    """Bars on a terminal; elsewhere nothing but lines. All of it on stderr: stdout is for results."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._start = time.monotonic()
+        columns = (
+            TextColumn("{task.description:8}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self._bars = Bars(*columns, console=self._console) if self._console.is_terminal else None
+        self._tasks: dict[str, object] = {}
+        self._counts: dict[str, tuple[float, float]] = {}
+
+    def __enter__(self) -> Progress:
+        if self._bars:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bars:
+            self._bars.stop()
+
+    def say(self, text: str) -> None:
+        self._console.print(f"{time.monotonic() - self._start:7.1f} s  {text}", markup=False, soft_wrap=True)
+
+    def count(self, name: str, done: int, total: int, label: str, every: float = 20.0) -> None:
+        """`step` for many short steps: without bars, a line every so many seconds, with what is left at this pace."""
+        now = time.monotonic()
+        begin, last = self._counts.setdefault(name, (now, now))
+        due = self._bars is None and (now - last >= every or done == total)
+        if due:
+            self._counts[name] = begin, now
+            left = (now - begin) / done * (total - done)
+            label = f"{done} of {total}, about {left / 60:.0f} min left: {label}"
+        self.step(name, done, total, label if due else None)
+
+    def step(self, name: str, done: int, total: int, label: str | None = None) -> None:
+        """`done` of `total` of what is called `name`. Without bars, `label` (what was done last) is a line."""
+        if self._bars is None and label:
+            self.say(f"{name}  {label}")
+        if self._bars:
+            if name not in self._tasks:
+                self._tasks[name] = self._bars.add_task(name, total=total)
+            self._bars.update(self._tasks[name], completed=done, total=total)  # type: ignore[arg-type]
+
+
+class Interrupts:
+    """Ctrl-C and SIGTERM: the first asks to stop after the case in progress, the next raises KeyboardInterrupt at once.
+
+    `exit_code` is what a shell expects of a process that ended for this: 130 after Ctrl-C, 143 after SIGTERM.
+    """
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self.requested = False
+        self.exit_code = 0
+
+    def __enter__(self) -> Interrupts:
+        main = threading.current_thread() is threading.main_thread()
+        self._before = {number: signal.signal(number, self._interrupt) for number in self.SIGNALS if main}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _interrupt(self, number: int, _: object) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested, self.exit_code = True, 128 + number
+        print("\nfinishing the case in progress; once more stops at once", file=sys.stderr)

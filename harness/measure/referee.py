@@ -1,0 +1,224 @@
+"""A second clock, and a witness: what CUPTI saw a call do on the GPU, through torch.profiler.
+
+CUDA events see the time between two points of one stream. A call can keep work out of that interval: on another stream,
+launched before or left running after, or done once and kept. And a call that waits for the GPU is timed without its
+launches being queued ahead. CUPTI names each piece of work on the GPU, its stream and the host call that launched it,
+so each of these is found and named. Knows nothing of attention.
+
+`judge` reads a trace as torch.profiler exports it (the Chrome trace format; times in microseconds); `record` makes one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import statistics
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+AGREEMENT = 0.02
+"""Of the medians by CUPTI and by events. Events also see the gap between launches: of a kernel of few microseconds more
+than this."""
+CALL, MARK = "twinkernels call", "twinkernels mark"
+"""Names of what the harness does in a trace: a timed call, and its own work between two."""
+ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+ON_HOST = ("cuda_runtime", "cuda_driver")
+WAITS = re.compile(
+    r"cuda(Device|Stream|Event)Synchronize|cu(Ctx|Stream|Event)Synchronize(_v2|_ptsz)?"
+    r"|cudaMemcpy(2D|3D|ToSymbol|FromSymbol)?|cuMemcpy(HtoD|DtoH|DtoD|2D|3D)?(_v2)?"
+)
+"""Host calls that wait for the GPU."""
+
+FAULTS = {
+    "other_stream": "work on another stream than the timed one",
+    "begun_before": "work launched outside the timed call",
+    "left_after": "work that ended after the timed interval",
+    "kept_results": "a call with the same inputs did less than the first after they changed",
+    "synchronizes": "the call waits for the GPU",
+    "no_work": "no work on the GPU",
+}
+
+
+@dataclass(frozen=True)
+class Work:
+    """One piece of work on the GPU, in microseconds."""
+
+    name: str
+    stream: int
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`fault` is a key of FAULTS; `example` names the work or the host call that shows it, `calls` in how many."""
+
+    fault: str
+    example: str
+    calls: int
+
+    @property
+    def text(self) -> str:
+        return f"{FAULTS[self.fault]}: {self.example} (in {self.calls} calls)"
+
+
+@dataclass
+class Testimony:
+    """Of one label: milliseconds from the begin of a call's first work to the end of its last, and what was found."""
+
+    samples_ms: list[float] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def judge(events: Iterable[Mapping[str, Any]], fresh: Iterable[int] = (0,)) -> dict[str, Testimony]:
+    """Label -> testimony, from a trace's events.
+
+    A timed call is an annotation "twinkernels call NUMBER LABEL"; what the harness does itself is inside annotations
+    "twinkernels mark". `fresh` are the numbers of calls before which the inputs changed. Raises ValueError when the
+    trace holds no timed call, or no work on the GPU that the harness itself put there.
+    """
+    events = [event for event in events if event.get("ph") == "X"]
+    windows = sorted((_span(event), event["name"]) for event in events if _is_annotation(event))
+    launches = {event["args"]["correlation"]: event for event in events if _launches(event)}
+    work: dict[int, list[Work]] = {number: [] for number in range(len(windows))}
+    stray: list[tuple[Work, float | None]] = []  # and when the host launched it, if that was seen
+    for event in events:
+        if event.get("cat") in ON_GPU:
+            piece = Work(event["name"], int(event["args"].get("stream", -1)), *_span(event))
+            launch = launches.get(event["args"].get("correlation"))
+            moment = None if launch is None else _span(launch)[0]
+            window = None if moment is None else _window(windows, moment)
+            if window is None:
+                stray.append((piece, moment))
+            else:
+                work[window].append(piece)
+    calls = [number for number, (_, name) in enumerate(windows) if name.startswith(CALL)]
+    marks = {number: work[number] for number, (_, name) in enumerate(windows) if name == MARK and work[number]}
+    if not calls or not marks:
+        raise ValueError(f"trace: got {len(calls)} timed calls and {len(marks)} marks on the GPU, expected both")
+    ((timed_stream, _),) = Counter(piece.stream for pieces in marks.values() for piece in pieces).most_common(1)
+    found: dict[str, Testimony] = {}
+    seen: dict[str, dict[str, list[str]]] = {}
+    usual: dict[str, list[tuple[int, Counter[str]]]] = {}
+    changed, idle_since = set(fresh), -math.inf
+    for window in calls:
+        (begin, end), name = windows[window]
+        number, _, label = name.removeprefix(f"{CALL} ").partition(" ")
+        testimony, faults = found.setdefault(label, Testimony()), seen.setdefault(label, {})
+        mine = work[window]
+        usual.setdefault(label, []).append((int(number), Counter(piece.name for piece in mine)))
+        first, last = (min(p.begin for p in mine), max(p.end for p in mine)) if mine else (math.inf, -math.inf)
+        if mine:
+            testimony.samples_ms.append((last - first) / 1e3)
+        after = min((piece.begin for number in marks if number > window for piece in marks[number]), default=math.inf)
+        examples = {
+            "synchronizes": [event["name"] for event in events if _waits(event) and begin <= _span(event)[0] <= end],
+            "other_stream": [
+                f"{piece.name} on stream {piece.stream}" for piece in mine if piece.stream != timed_stream
+            ],
+            "left_after": [piece.name for piece in mine if piece.end > after],
+            "begun_before": [
+                piece.name
+                for piece, moment in stray
+                if (piece.begin < last and piece.end > first if moment is None else idle_since < moment < begin)
+            ],
+        }
+        for fault, pieces in examples.items():
+            if pieces:
+                faults.setdefault(fault, []).append(pieces[0])
+        idle_since = end
+    for label, testimony in found.items():
+        fault_lists = seen[label]
+        if not testimony.samples_ms:
+            fault_lists["no_work"] = ["nothing"] * len(usual[label])
+        full = [done for number, done in usual[label] if number in changed]
+        less = [full[0] - done for number, done in usual[label] if full and number not in changed and full[0] - done]
+        if less:
+            fault_lists["kept_results"] = [f"without {next(iter(missing))}" for missing in less]
+        testimony.findings = [
+            Finding(fault, shown[0], len(shown)) for fault in FAULTS if (shown := fault_lists.get(fault))
+        ]
+    return found
+
+
+def record(
+    calls: Mapping[str, Callable[[], object]], change: Callable[[], object], flush: Callable[[], object], rounds: int
+) -> tuple[list[dict[str, Any]], set[int]]:
+    """Calls each of `calls` `rounds` times under the profiler, each with a cold cache: the trace's events, and the
+    numbers of the calls for which `change` had just changed the inputs in place: the first of each label and its last
+    but one."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile, record_function
+
+    fresh: set[int] = set()
+    number = 0
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+        for turn in range(rounds):
+            changed = turn in (0, rounds - 2)
+            for position, (label, call) in enumerate(calls.items()):
+                with record_function(MARK):
+                    if changed and position == 0:
+                        change()
+                    flush()
+                if changed:
+                    fresh.add(number)
+                with record_function(f"{CALL} {number} {label}"):
+                    call()
+                number += 1
+        with record_function(MARK):
+            flush()
+        torch.cuda.synchronize()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        return json.loads(path.read_text())["traceEvents"], fresh
+
+
+def fields(testimony: Testimony, events_ms: Sequence[float]) -> dict[str, Any]:
+    """Of a row of kind referee: status, reason, check, samples_ms by CUPTI, and in the details both medians."""
+    details: dict[str, Any] = {"findings": [finding.text for finding in testimony.findings]}
+    row: dict[str, Any] = {"status": "passed", "details": details}
+    if testimony.samples_ms:
+        medians = statistics.median(testimony.samples_ms), statistics.median(events_ms)
+        difference = medians[0] / medians[1] - 1
+        details |= {"events_ms": medians[1], "cupti_ms": medians[0], "difference": difference}
+        row["samples_ms"] = testimony.samples_ms
+        if abs(difference) > AGREEMENT:
+            row |= {
+                "status": "implausible",
+                "check": "cupti",
+                "reason": f"{medians[0]:.4f} ms by CUPTI, {medians[1]:.4f} ms by events: {difference:+.1%}, "
+                f"expected at most {AGREEMENT:.0%}",
+            }
+    if testimony.findings:
+        first = testimony.findings[0]
+        row |= {"status": "implausible", "check": first.fault, "reason": first.text}
+    return row
+
+
+def _span(event: Mapping[str, Any]) -> tuple[float, float]:
+    begin = float(event["ts"])
+    return begin, begin + float(event.get("dur", 0))
+
+
+def _is_annotation(event: Mapping[str, Any]) -> bool:
+    return event.get("cat") == "user_annotation" and event["name"].startswith((CALL, MARK))
+
+
+def _launches(event: Mapping[str, Any]) -> bool:
+    return event.get("cat") in ON_HOST and "correlation" in event.get("args", {})
+
+
+def _waits(event: Mapping[str, Any]) -> bool:
+    return event.get("cat") in ON_HOST and WAITS.fullmatch(event["name"]) is not None
+
+
+def _window(windows: Sequence[tuple[tuple[float, float], str]], moment: float) -> int | None:
+    """Which annotation the host was in."""
+    return next((number for number, ((begin, end), _) in enumerate(windows) if begin <= moment <= end), None)

@@ -1,0 +1,494 @@
+"""The loop: gates every case, times what passed, writes one row for whatever happens."""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.catalog import techniques
+from harness.catalog.cases import Case, of_experiment
+from harness.catalog.problem import ANCHOR, Experiment, Problem
+from harness.machine import environment
+from harness.machine.progress import Interrupts, Progress
+from harness.measure import groups
+from harness.measure.session import Session
+from harness.measure.worker import Deadlines, Failed, GateOptions
+from harness.rows import results
+from harness.rows.reading import is_final
+
+AGAIN_LIMIT = 0.005
+"""Two timings of one kernel in one group agree within this (a run with a `limit` of its own: within that), or the group
+is timed once more, to a quarter of it, so that chance does not part them. If they still differ, nothing converged."""
+MEASURED = ("passed", "wrong", "implausible", "not_converged")
+"""Statuses of a case that did not end its worker."""
+FINAL_TARGET = 0.002
+"""Relative error of the medians of a final group: what its ratios are built on is known better than the rest."""
+REFEREE_ROUNDS = 20
+"""Calls of each member of a group that the referee sees."""
+FINALISTS = 3
+"""Tiles of one kernel that `tune` times properly."""
+
+Row = dict[str, Any]
+
+
+def run(
+    experiment: Experiment,
+    *,
+    on: str = "gpu",
+    path: Path,
+    resume: bool = False,
+    standing: Sequence[Row] = (),
+    modes: Sequence[str] | None = None,
+    selected: Sequence[Case] | None = None,
+    tuning: bool = False,
+    replicates: int = 1,
+    referee: bool | None = None,
+    gate: Mapping[str, Any] | None = None,
+    timing: Mapping[str, Any] | None = None,
+    loader: str = "harness.variants",
+    deadlines: Deadlines | None = None,
+) -> list[Row]:
+    """Runs an experiment and returns the rows that it appended to `path`.
+
+    `modes`: of timing; by default the experiment's on a GPU and none on a CPU. `selected` replaces the experiment's
+    cases. `resume` skips what `path` already holds, unless it was interrupted; `standing` are rows of other files that
+    are as good. With `tuning` every cell gives one row, of kind tune, and only the FINALISTS tiles of each kernel that
+    were fastest at the gate are timed. `replicates`: in so many processes the final groups of burst mode are timed, on
+    another board each where there are several; the second process also times them by CUPTI, where there is a GPU or
+    `referee` says so. `gate` are fields of GateOptions that the experiment does not name, `timing` options of
+    timing.time_group. Raises SystemExit after Ctrl-C (130) or SIGTERM (143): the first finishes the case in progress,
+    the second marks it interrupted.
+    """
+    with results.Writer(path) as writer, Interrupts() as interrupts, Progress() as progress:
+        earlier = results.read(path) if resume else []
+        session = Session(
+            experiment.name,
+            on,
+            writer,
+            earlier,
+            importlib.import_module(loader),
+            deadlines or Deadlines(),
+            progress,
+            interrupts,
+            standing,
+            experiment.assembler,
+        )
+        gpu = session.gpu and results.gpu_slug(session.gpu["name"])
+        todo = list(selected) if selected is not None else of_experiment(experiment, gpu)
+        options = GateOptions(experiment.distributions, experiment.seeds, padded=experiment.padded, **(gate or {}))
+        if modes is None:
+            modes = experiment.modes if on == "gpu" else ()
+        this = (_Tuning if tuning else _Run)(session, todo, modes, options, timing or {})
+        try:
+            this.gate_all()
+            this.screen()
+            session.release()  # the timing is done by processes of its own, with no other on the GPU
+            for mode in modes:
+                this.time_all(mode)
+            for number in range(2, replicates + 1) if "burst" in modes else ():
+                wanted = on == "gpu" if referee is None else referee
+                this.time_replicate(number, "burst", referee=wanted and number == 2)
+            this.repeat_same_programs()
+        finally:
+            session.release()
+    if interrupts.requested:
+        raise SystemExit(interrupts.exit_code)
+    return session.rows
+
+
+class _Run:
+    """Gates and times cases. `gated` and `timed` hold the newest row of each case, also of earlier runs."""
+
+    kind = "timing"
+    """Of the timed rows."""
+    together = staticmethod(groups.twins)
+    """Equal for cases that are interleaved with each other."""
+
+    def __init__(
+        self,
+        session: Session,
+        todo: list[Case],
+        modes: Sequence[str],
+        gate_options: GateOptions,
+        timing_options: Mapping[str, Any],
+    ) -> None:
+        self.session, self.loader, self.on = session, session.loader, session.on
+        self.modes = modes
+        self.todo = dict.fromkeys(todo)
+        self.gate_options, self.timing_options = gate_options, timing_options
+        self.gated: dict[Case, Row] = {}
+        self.timed: dict[tuple[Case, str], Row] = {}
+        self.moved: set[tuple[Problem, str]] = set()  # problems and modes of which this run has timed a group
+
+    # The gate
+
+    def gate_all(self) -> None:
+        """Gates every case, problem by problem, so that a worker computes the truth of each problem once."""
+        problems = {problem: number for number, problem in enumerate(dict.fromkeys(case.problem for case in self.todo))}
+        fresh = []
+        for case in sorted(self.todo, key=lambda case: problems[case.problem]):
+            if reason := self.declines(case):
+                self.decline(case, reason)
+            elif self.same_program(case) is None and not self.skips(case):
+                fresh.append(case)
+        progress = self.session.progress
+        if self.on == "gpu":
+            self.loader.prebuild(
+                self.may_be_loaded(fresh),
+                lambda done, total, label: progress.step("compile", done, total, label),
+                seconds=self.session.deadlines.load,
+                stop=lambda: self.session.interrupts.requested,
+            )
+        for number, case in enumerate(fresh, 1):
+            if self.session.interrupts.requested:
+                return
+            self.settle(case, self.gate(case))
+            progress.step("gate", number, len(fresh))
+
+    def may_be_loaded(self, fresh: Sequence[Case]) -> list[Case]:
+        """The programs of all problems on which something is left to do: rows from elsewhere come without binaries."""
+        passed = [case for case, gate in self.gated.items() if gate["status"] == "passed"]
+        untimed = [
+            case for case in passed if not all(self.session.earlier(case, self.kind, mode) for mode in self.modes)
+        ]
+        problems = {case.problem for case in (*fresh, *untimed)}
+        return [case for case in dict.fromkeys([*fresh, *passed]) if case.problem in problems]
+
+    def skips(self, case: Case) -> bool:
+        """Whether an earlier run has gated this case."""
+        earlier = self.session.earlier(case, "gate")
+        if earlier is None or (earlier["status"] == "passed" and not self.covers(earlier)):
+            return False
+        self.gated[case] = earlier
+        return True
+
+    def covers(self, gate: Row) -> bool:
+        """Whether a passed gate saw all that this run's gates see: an experiment may have been told more since."""
+        seen = {name.partition(",")[0] for name in gate["numerics"]}
+        asked = self.gate_options.distributions
+        return seen >= set(asked) and len(gate["numerics"]) >= len(asked) * len(self.gate_options.seeds)
+
+    def declines(self, case: Case) -> str | None:
+        """Why this case is not even tried."""
+        if reason := self.loader.available(case.backend, self.on):
+            return environment.scrub(reason)
+        if case.technique is None:
+            return None
+        technique = techniques.get(case.technique)
+        if self.session.source_sha256(case) is None:
+            return f"{technique.name} has no {case.backend} kernel here"
+        if case.tile is None:
+            return "no tile is selected for this GPU yet: `twinkernels tune` selects"
+        return techniques.unsupported(technique, case.backend, case.problem, case.tile)
+
+    def decline(self, case: Case, reason: str) -> None:
+        """Writes the row of a case that cannot be run here; but what was measured elsewhere stands."""
+        fields = {"status": "unsupported", "reason": reason}
+        if self.session.stands(case, "gate"):
+            self.gated[case] = fields
+        else:
+            self.settle(case, fields)
+
+    def gate(self, case: Case) -> Row:
+        """The fields of the case's gate row."""
+        worker = self.session.worker(self.loader.environment_of(case, self.on) or {})
+        try:
+            fields = worker.call("gate", case, str(case), self.gate_options)
+        except KeyboardInterrupt:
+            return {"status": "interrupted", "reason": "stopped during the gate"}
+        except Failed as failure:
+            return failure.fields
+        expected = techniques.get(case.technique).mma if case.technique else None
+        if fields["status"] != "passed":
+            worker.kill()  # who knows what else a wrong kernel wrote to
+        elif expected and case.backend != "triton_native" and fields["mma"] not in (None, expected):
+            fields |= {
+                "status": "wrong_instruction",
+                "check": "instruction_class",
+                "reason": f"the census says {fields['mma']}, the registry {expected}: not the same technique",
+            }
+        return fields
+
+    def settle(self, case: Case, fields: Row) -> None:
+        """Writes the row that says how the gate ended."""
+        self.gated[case] = self.write_outcome(case, "gate", fields)
+
+    def write_outcome(self, case: Case, kind: str, fields: Row) -> Row:
+        earlier = self.session.earlier(case, kind)
+        if earlier is None or earlier["status"] == "passed":  # else it was declined before
+            return self.session.write(case, {**fields, "kind": kind})
+        return earlier
+
+    def screen(self) -> None:
+        """Leaves out what need not be timed: nothing."""
+
+    def same_program(self, case: Case) -> Case | None:
+        """The case whose program this one is again, if that is run as well."""
+        name = self.loader.same_program(case)
+        twin = name and replace(case, technique=name)
+        return twin if twin in self.todo else None
+
+    # Timing
+
+    def time_all(self, mode: str) -> None:
+        """Times what passed, problem by problem, group by group."""
+        passed = [case for case, row in self.gated.items() if row["status"] == "passed"]
+        for problem in dict.fromkeys(case.problem for case in passed):
+            here = [case for case in passed if case.problem == problem]
+            anchor = anchor_of(here)
+            variables = {case: self.loader.environment_of(case, self.on) for case in here}
+            milliseconds = {case: self.gated[case]["details"]["launch_ms"] for case in here}
+            members = [case for case in here if case != anchor]
+            for needed, split in groups.environments(members, variables) or [({}, [])]:
+                for group in groups.groups(split, milliseconds, self.together) or [[]]:
+                    self.time_group([anchor, *group] if anchor else group, needed, mode)
+            self.time_finals(here, anchor, mode)
+
+    def time_finals(self, cases: list[Case], anchor: Case | None, mode: str) -> None:
+        """Times the fastest of each series once more, together, where they were chosen or met no other before."""
+        timed = {case: row for case in cases if (row := self.timed.get((case, mode))) and row["status"] == "passed"}
+
+        chosen = (cases[0].problem, mode) not in self.moved  # only a run that has timed something new chooses again
+
+        def rank(case: Case) -> float:
+            return 0.0 if chosen and is_final(timed[case]) else statistics.median(timed[case]["samples_ms"])
+
+        milliseconds = {case: rank(case) for case in timed}
+        variables = {case: self.loader.environment_of(case, self.on) for case in cases}
+        for needed, group in groups.finals(cases, variables, milliseconds):
+            others = [case for case in timed if case.technique and case not in group]
+            if others or len({timed[case]["group"] for case in group}) > 1:
+                self.time_group(sorted(group, key=lambda case: case != anchor), needed, mode, final=True)
+
+    def time_replicate(self, number: int, mode: str, *, referee: bool) -> None:
+        """Times the final groups of every problem in one more process. Its rows have an environment row of their own.
+
+        Where a problem needed no final group its fastest, which were in one group anyway, are timed again.
+        """
+        timed = {case: row for (case, timed), row in self.timed.items() if timed == mode and row["status"] == "passed"}
+        todo: list[tuple[dict[str, str], list[Case]]] = []
+        for problem in dict.fromkeys(case.problem for case in timed):
+            here = [case for case in timed if case.problem == problem]
+            milliseconds = {
+                case: 0.0 if is_final(timed[case]) else statistics.median(timed[case]["samples_ms"]) for case in here
+            }
+            variables = {case: self.loader.environment_of(case, self.on) for case in here}
+            anchor = anchor_of(here)
+            for needed, group in groups.finals(here, variables, milliseconds):
+                if not all(self.session.has_replicate(case, mode, number) for case in group):
+                    todo.append((needed, sorted(group, key=[anchor].__contains__, reverse=True)))
+        if not todo or self.session.interrupts.requested:
+            return
+        boards = environment.boards() if self.on == "gpu" else [{}]
+        board = boards[(number - 1) % len(boards)]
+        with self.session.process(number, board):
+            for needed, group in todo:
+                self.time_group(group, {**needed, **board}, mode, final=True, replicate=number)
+                if referee and not self.session.interrupts.requested:
+                    self.ask_referee(group, {**needed, **board}, number)
+
+    def ask_referee(self, group: list[Case], variables: Mapping[str, str], number: int) -> None:
+        """Times a group by CUPTI: rows of kind referee."""
+        members, common = list(group), {"kind": "referee", "mode": "burst", "group": self.session.new_group()}
+
+        def write(case: Case, fields: Mapping[str, Any]) -> None:
+            self.session.write(
+                case, {**common, **fields, "details": {**fields.get("details", {}), "replicate": number}}
+            )
+
+        while members:
+            labels = {str(case): case for case in members}
+            try:
+                answer = self.session.worker(variables).call("referee", labels, REFEREE_ROUNDS)
+            except KeyboardInterrupt:
+                for case in members:
+                    write(case, {"status": "interrupted", "reason": "stopped while CUPTI timed the group"})
+                return
+            except Failed as failure:
+                guilty = [labels[failure.label]] if failure.label in labels else list(members)
+                for case in guilty:
+                    write(case, failure.fields)
+                    members.remove(case)
+                continue
+            for name, case in labels.items():
+                write(case, answer[name])
+            return
+
+    def time_group(
+        self, group: list[Case], variables: Mapping[str, str], mode: str, *, final: bool = False, replicate: int = 0
+    ) -> None:
+        """One interleaved group. A case that ends the worker loses its place; the others are timed anew without it.
+
+        A resumed group that is not complete is timed again as a whole, or its rows would not have met each other.
+        Rows of a final group say so in their details, and which replicate they are of.
+        """
+        earlier = {
+            case: row for case in group if (row := self.session.earlier(case, self.kind, mode)) and not replicate
+        }
+        if final:
+            earlier = {case: row for case, row in earlier.items() if is_final(row)}
+        self.timed |= {(case, mode): row for case, row in earlier.items()}
+        if len(earlier) == len(group) or self.session.interrupts.requested:
+            return
+        if not final:
+            self.moved.add((group[0].problem, mode))
+        members = [case for case in group if case not in earlier or earlier[case]["status"] in MEASURED]
+        common = {"kind": self.kind, "mode": mode, "group": self.session.new_group()}
+        options = {**({"target": FINAL_TARGET} if final else {}), **self.timing_options, "mode": mode}
+
+        def write(case: Case, fields: Mapping[str, Any]) -> None:
+            if final:
+                which = {"final": True, **({"replicate": replicate} if replicate else {})}
+                fields = {**fields, "details": {**fields.get("details", {}), **which}}
+            row = self.session.write(case, {**common, **fields})
+            if not replicate:
+                self.timed[case, mode] = row
+
+        before: float | None = None
+        while members:
+            labels = {str(case): case for case in members}
+            try:
+                answer = self.session.worker(variables).call("time", labels, str(members[0]), options)
+            except KeyboardInterrupt:
+                for case in members:
+                    write(case, {"status": "interrupted", "reason": "stopped while the group was timed"})
+                return
+            except Failed as failure:
+                if not failure.partial:
+                    if failure.stage == "launch" and options.get("queue") != 1:
+                        # Several launches were under way, and a host that waits at one may wait for another.
+                        options["queue"] = 1
+                        continue
+                    guilty = [labels[failure.label]] if failure.label else list(members)
+                    for case in guilty:
+                        write(case, failure.fields)
+                        members.remove(case)
+                    continue
+                answer = failure.partial
+            limit = options.get("limit", AGAIN_LIMIT)
+            again = _again(answer, limit, before)
+            if again["flagged"] and before is None:
+                before, options["target"] = again["difference"], limit / 4
+                continue
+            for case, fields in self.timing_fields(labels, answer, again):
+                write(case, fields)
+            return
+
+    def timing_fields(
+        self, labels: Mapping[str, Case], answer: Mapping[str, Row], again: Row
+    ) -> list[tuple[Case, Row]]:
+        """The worker's answer, with what concerns the group as a whole and what only the runner can tell."""
+        first = next(iter(labels))
+        details: Row = {"again": again}
+        if note := self.note_on_anchor(labels[first]):
+            details["anchor"] = note
+        rows = []
+        for name, case in labels.items():
+            gate, fields = self.gated[case], dict(answer[name])
+            hidden = fields.pop("launch_hidden")
+            if fields["status"] in ("passed", "not_converged"):
+                fields |= self.implausible(case, gate.get("mma"), statistics.median(fields["samples_ms"]))
+            if fields["status"] == "passed" and again["flagged"]:
+                fields |= {
+                    "status": "not_converged",
+                    "reason": f"two series of {first} in this group differ by {again['difference']:.2%}, "
+                    f"expected at most {again['limit']:.2%}, and by {again['before']:.2%} when it was timed before",
+                }
+            fields |= {field: gate.get(field) for field in ("mma", "compiler", "compile_s")}
+            fields |= {"order": list(answer), "details": {**details, "launch_hidden": hidden}}
+            if label := gate.get("details", {}).get("label"):
+                fields["details"]["label"] = label
+            rows.append((case, fields))
+        return rows
+
+    def note_on_anchor(self, first: Case) -> str | None:
+        """What a row says of its group's first case where that is not the anchor."""
+        return None if first.backend == ANCHOR else f"no {ANCHOR} in this group: {first} takes its place"
+
+    def implausible(self, case: Case, mma: str | None, median_ms: float) -> Row:
+        """Status, check and reason when the time is below what the GPU can do, else nothing."""
+        bound = groups.roofline_ms(case.problem, mma, self.session.peaks) if self.on == "gpu" else None
+        if bound is None or median_ms >= groups.IMPOSSIBLE * bound:
+            return {}
+        reason = f"median {median_ms:.4f} ms, but this GPU needs at least {bound:.4f} ms for this problem"
+        return {"status": "implausible", "check": "roofline", "reason": reason}
+
+    # Twins that are another's program
+
+    def repeat_same_programs(self) -> None:
+        """Rows of a twin that re-exports another's program: that one's, measured once, under this name as well."""
+        for case in self.todo:
+            twin = self.same_program(case)
+            if twin is None or case in self.gated:  # its own program, or declined
+                continue
+            while (further := self.same_program(twin)) is not None:
+                twin = further
+            rows = [self.gated.get(twin), *(row for (timed, _), row in self.timed.items() if timed == twin)]
+            for row in rows:
+                if row is None or "kind" not in row:  # interrupted before, or the unwritten gate of a tuned cell
+                    continue
+                if self.session.earlier(case, row["kind"], row.get("mode")):
+                    continue
+                measured = {name: value for name, value in row.items() if name not in results.KEY or name == "mode"}
+                del measured["schema"], measured["time"]
+                details = {**row.get("details", {}), "same_program": twin.technique}
+                self.session.write(case, {**measured, "kind": row["kind"], "details": details})
+
+
+class _Tuning(_Run):
+    """Times the tiles of each kernel against each other. A cell has one row, of kind tune: how the gate ended where it
+    is not timed."""
+
+    kind = "tune"
+    together = staticmethod(groups.rivals)
+
+    def skips(self, case: Case) -> bool:
+        """Whether an earlier run has the cell's row."""
+        return any(self.session.earlier(case, "tune", mode) for mode in (None, *self.modes))
+
+    def decline(self, case: Case, reason: str) -> None:
+        self.settle(case, {"status": "unsupported", "reason": reason})
+
+    def settle(self, case: Case, fields: Row) -> None:
+        passed = fields["status"] == "passed"
+        self.gated[case] = fields if passed else self.write_outcome(case, "tune", fields)
+
+    def screen(self) -> None:
+        """Leaves the fastest tiles of each kernel for the timing; a row says of each other one that it was slower.
+
+        A launch at the gate, between two waits, is a rough measure, good enough to tell a tile that is far behind.
+        """
+        rivals: dict[object, list[Case]] = {}
+        for case, row in self.gated.items():
+            if row["status"] == "passed" and not self.session.interrupts.requested:
+                rivals.setdefault((groups.rivals(case), case.problem), []).append(case)
+        for cases in rivals.values():
+            cases.sort(key=lambda case: self.gated[case]["details"]["launch_ms"])
+            for case in cases[FINALISTS:]:
+                details = {**self.gated.pop(case)["details"], "screened": f"slower at the gate than {FINALISTS} others"}
+                self.session.write(case, {"kind": "tune", "status": "passed", "details": details})
+
+    def time_finals(self, cases: list[Case], anchor: Case | None, mode: str) -> None:
+        """There are none: a tile is chosen, not a kernel."""
+
+    def note_on_anchor(self, first: Case) -> str | None:
+        return None  # no peer is timed
+
+
+def anchor_of(cases: Sequence[Case]) -> Case | None:
+    """The peer that is in every group of these cases: ANCHOR, or the first where it is not among them."""
+    peers = {case.backend: case for case in cases if case.technique is None}
+    return peers.get(ANCHOR) or next(iter(peers.values()), None)
+
+
+def _again(answer: Mapping[str, Row], limit: float, before: float | None) -> Row:
+    """The A/A pair of a timed group. `before`: by how much it differed when the group was timed for the first time."""
+    first = next(iter(answer))
+    once, again = (statistics.median(answer[label]["samples_ms"]) for label in (first, f"{first} again"))
+    difference = abs(once / again - 1)
+    pair = {"of": first, "difference": difference, "limit": limit, "flagged": difference > limit}
+    return pair if before is None else {**pair, "before": before}

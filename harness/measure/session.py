@@ -1,0 +1,167 @@
+"""One run's rows and its worker processes."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from harness.catalog import architectures
+from harness.catalog.cases import Case
+from harness.machine import environment
+from harness.machine.progress import Interrupts, Progress
+from harness.measure.worker import Deadlines, Worker
+from harness.rows import making, results
+
+
+class Session:
+    """Opens a run with its environment row. `earlier` are rows that `--resume` found in the same file, `standing` those
+    of other files that this run builds on, with their environments; `loader` is harness.variants or a module with the
+    same functions."""
+
+    def __init__(
+        self,
+        experiment: str,
+        on: str,
+        writer: results.Writer,
+        earlier: Iterable[Mapping[str, Any]],
+        loader: Any,
+        deadlines: Deadlines,
+        progress: Progress,
+        interrupts: Interrupts,
+        standing: Iterable[Mapping[str, Any]] = (),
+        assembler: str | None = None,
+    ) -> None:
+        self.assembler = assembler
+        self.experiment, self.on, self.loader, self.deadlines = experiment, on, loader, deadlines
+        self.progress, self.interrupts = progress, interrupts
+        self.rows: list[dict[str, Any]] = []
+        self._writer = writer
+        self._log = writer.path.with_suffix(".log")
+        self._workers: dict[tuple[tuple[str, str], ...], Worker] = {}
+        earlier = [row for row in earlier if row.get("status") != "interrupted"]
+        self._earlier = {results.key(row): dict(row) for row in earlier if not _replicate(row)}
+        self._replicates = {(_cell(row), _replicate(row)) for row in earlier if _replicate(row)}
+        elsewhere = sorted(standing, key=lambda row: row["time"])
+        self._standing = {results.key(row): dict(row) for row in elsewhere if row["kind"] != "environment"}
+        self._environments = {row["id"]: row for row in elsewhere if row["kind"] == "environment"}
+        self._groups = len({row["group"] for row in earlier if "group" in row})
+        self.source_sha256 = cache(self._source_sha256)
+
+        description = environment.describe()
+        self.gpu, self.peaks = description["gpu"], description["peaks"]
+        self.arch = None
+        if self.gpu and on == "gpu":
+            self.arch = architectures.of_capability(self.gpu["capability"][0])
+        row = making.environment(description, on)
+        self._environment = row["id"]
+        self._environments.pop(self._environment, None)
+        self.rows.append(writer.write(row))
+        for warning in description["warnings"]:
+            progress.say(f"warning: {warning}")
+
+    # Workers
+
+    def worker(self, variables: Mapping[str, str]) -> Worker:
+        """The live process with these environment variables, started when there is none."""
+        name = tuple(sorted(variables.items()))
+        if name not in self._workers or not self._workers[name].alive:
+            self._workers[name] = Worker(variables, self.loader.__name__, self.on, self._log, self.deadlines)
+        return self._workers[name]
+
+    def release(self) -> None:
+        """Ends all workers: their memory on the GPU is free again."""
+        for worker in self._workers.values():
+            if worker.alive:
+                worker.kill()
+        self._workers.clear()
+
+    @contextmanager
+    def process(self, number: int, variables: Mapping[str, str]) -> Iterator[None]:
+        """All workers end; rows written meanwhile are of the environment that a fresh process with these variables
+        sees, its number among it: another board, perhaps, and another process in any case."""
+        self.release()
+        description = {**self.worker(variables).call("describe", list(sys.argv)), "process": number}
+        row = making.environment(description, self.on)
+        self.rows.append(self._writer.write(row))
+        before, self._environment = self._environment, row["id"]
+        try:
+            yield
+        finally:
+            self._environment = before
+            self.release()
+
+    # Rows
+
+    def has_replicate(self, case: Case, mode: str, number: int) -> bool:
+        """Whether an earlier run of this file timed the case in its process of this number."""
+        return (_cell({**self.identity(case), "mode": mode}), number) in self._replicates
+
+    def new_group(self) -> str:
+        """A name for an interleaved group, unique among all runs."""
+        self._groups += 1
+        return f"{self._writer.path.stem}-{self._groups:02d}"
+
+    def earlier(self, case: Case, kind: str, mode: str | None = None) -> dict[str, Any] | None:
+        """The final row that an earlier run of this file has for the case, or a row that stands."""
+        key = results.key({**self.identity(case), "kind": kind, "mode": mode})
+        return self._earlier.get(key) or self._standing.get(key)
+
+    def stands(self, case: Case, kind: str) -> bool:
+        """Whether a row of another file, which this run builds on, is about the case."""
+        return results.key({**self.identity(case), "kind": kind, "mode": None}) in self._standing
+
+    def identity(self, case: Case) -> dict[str, Any]:
+        return making.about(
+            replace(case, experiment=self.experiment),
+            on=self.on,
+            source_sha256=self.source_sha256(case),
+            arch=self.arch,
+            assembler=self.assembler,
+            environment=self._environment,
+        )
+
+    def write(self, case: Case, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """One row about `case`, on disk and on the terminal."""
+        row = {name: value for name, value in {**self.identity(case), **fields}.items() if value is not None}
+        if origin := self._environments.pop(row["environment"], None):  # of a row that was repeated from elsewhere
+            self.rows.append(self._writer.write(origin))
+        row = self._writer.write(_finite(row))
+        self.rows.append(row)
+        outcome = row["status"] if row["status"] == "passed" else f"{row['status']}: {row['reason']}"
+        if row.get("samples_ms"):
+            outcome = f"{statistics.median(row['samples_ms']):.4f} ms  {outcome}"
+        self.progress.say(f"{row['kind']:6}  {case}  {outcome}")
+        return row
+
+    def _source_sha256(self, case: Case) -> str | None:
+        try:
+            return self.loader.source_sha256(case)
+        except FileNotFoundError:
+            return None
+
+
+def _replicate(row: Mapping[str, Any]) -> int:
+    """Which process of a run timed the row: 0 for the first."""
+    return int((row.get("details") or {}).get("replicate", 0))
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    return json.dumps([row.get(name) for name in results.KEY if name not in ("kind", "environment")], sort_keys=True)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: null instead."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,312 @@
+"""Interleaved timing of a few calls on one GPU. Knows nothing of attention.
+
+Every timed launch starts with a cold L2 cache and with its launch cost hidden behind work queued before it. The calls
+of a group run in a freshly shuffled order per round, so that drift of clocks and temperature meets all of them alike.
+All samples are kept; statistics belong to whoever reads them.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from harness.machine import clocks
+
+Call = Callable[[], object]
+Notify = Callable[[str, str], None]
+MODES = ("burst", "sustained")
+FEWEST = 10
+"""Samples below which no median is believed."""
+SLOW_ROUND = 0.1
+"""Busy seconds of a round after which FEWEST samples are enough: a kernel of 100 ms varies by less than 0.1%."""
+LONGEST_LOAD = 20.0
+"""Milliseconds of launches that burst mode queues without a rest. On an H200 the power cap bites after about 30: a
+kernel of 23 ms took up to 28 ms behind 50 ms of others, and 23.0 ms in every round that it opened."""
+LONGEST_REST = 1.0
+"""Seconds after which a rest has been long enough, whatever came before."""
+LONGEST_PRELOAD = 5
+"""Times `preload_seconds` after which a call is sampled though its time still moves."""
+
+
+@dataclass
+class Timing:
+    """Samples of one call in milliseconds. `status` is passed or not_converged; `reason` says why it did not."""
+
+    samples_ms: list[float] = field(default_factory=list)
+    status: str = "passed"
+    reason: str | None = None
+    clocks: dict[str, Any] | None = None
+    launch_hidden: bool = True
+    """False when some launch was not queued ahead of the GPU, so that samples may include host time."""
+
+
+class Stopwatch(Protocol):
+    """Measures a batch of labelled calls. `measure` returns milliseconds per call and names each call to `notify`
+    before it is launched and before it is waited for, so that a crash or a hang has a name."""
+
+    exposed: set[str]
+
+    def measure(self, batch: Sequence[tuple[str, Call]], notify: Notify) -> list[float]: ...
+
+    def now(self) -> float: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class HostStopwatch:
+    """Wall-clock time of calls that run on the CPU, which needs no rest."""
+
+    def __init__(self) -> None:
+        self.exposed: set[str] = set()
+
+    def measure(self, batch: Sequence[tuple[str, Call]], notify: Notify) -> list[float]:
+        samples = []
+        for label, call in batch:
+            notify("launching", label)
+            start = time.perf_counter()
+            call()
+            samples.append((time.perf_counter() - start) * 1e3)
+        return samples
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        pass
+
+
+class CudaStopwatch:
+    """CUDA events around each launch on the current stream."""
+
+    LONGEST_SPIN = 40_000_000
+    """Clock cycles, about 20 ms: a call that is not queued by then synchronizes by itself."""
+
+    def __init__(self) -> None:
+        self.exposed: set[str] = set()
+        self._spin = 1_000_000
+        cache = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+        # Random data: zeros would compress, and draw less power than any kernel's own traffic.
+        self._flushed = torch.randint(-(2**31), 2**31 - 1, (2 * cache // 4,), dtype=torch.int32, device="cuda")
+
+    def measure(self, batch: Sequence[tuple[str, Call]], notify: Notify) -> list[float]:
+        while True:
+            events = [[torch.cuda.Event(enable_timing=True) for _ in "ab"] for _ in batch]
+            spun = torch.cuda.Event()
+            torch.cuda._sleep(self._spin)
+            spun.record()
+            for (label, call), (begin, end) in zip(batch, events, strict=True):
+                notify("launching", label)
+                self.flush()
+                begin.record()
+                call()
+                end.record()
+            queued_ahead = not spun.query()
+            for (label, _), (_, end) in zip(batch, events, strict=True):
+                notify("waiting for", label)
+                end.synchronize()
+            if queued_ahead or self._spin >= self.LONGEST_SPIN:
+                self.exposed.update(() if queued_ahead else (label for label, _ in batch))
+                return [begin.elapsed_time(end) for begin, end in events]
+            self._spin *= 2
+
+    def flush(self) -> None:
+        """Reads and writes twice the L2 cache."""
+        self._flushed.bitwise_not_()
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def relative_error(samples: Sequence[float]) -> float:
+    """Standard error of the median over the median: 1.2533 sigma / sqrt(n), with sigma = 1.4826 * the median absolute
+    deviation, which a few outliers do not move. Infinite below two samples."""
+    if len(samples) < 2:
+        return float("inf")
+    median = statistics.median(samples)
+    sigma = 1.4826 * statistics.median(abs(sample - median) for sample in samples)
+    return 1.2533 * sigma / len(samples) ** 0.5 / median if median else float("inf")
+
+
+def time_group(
+    calls: Mapping[str, Call],
+    *,
+    stopwatch: Stopwatch,
+    mode: str = "burst",
+    max_seconds: float = 8.0,
+    min_samples: int = 20,
+    target: float = 0.003,
+    limit: float = 0.005,
+    preload_seconds: float = 2.0,
+    queue: int | None = None,
+    seed: int = 0,
+    notify: Notify = lambda stage, label: None,
+    source: clocks.Device | None = None,
+) -> dict[str, Timing]:
+    """Times `calls` (label -> zero-argument closure) until the relative error of every median is below `target`.
+
+    Every call is in every round until the last one is known: what is left out of a round would not have met the others.
+    A median needs `min_samples`, or FEWEST where a round takes longer than SLOW_ROUND. `max_seconds` caps the whole
+    group (preloading apart), but FEWEST samples are always taken, and a burst group may take twice as long as those
+    do, rests included; what is still above `limit` by then is `not_converged`.
+    `mode`: "burst" keeps the card cool, with a rest after each LONGEST_LOAD and each round of all calls; "sustained"
+    first runs each call alone for `preload_seconds`, and on while its time still moves, then samples it at the clock
+    that this leaves, for at least as long: at the power cap the clock swings, and samples of one moment agree with each
+    other, not with the next moment's. `queue`: launches queued ahead of the GPU at once (default: all calls; 1 tells
+    for certain which call broke the device). `source`: where clocks are read, if anywhere. Raises ValueError on an
+    unknown mode, and whatever a call raises.
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode: got {mode!r}, expected one of {', '.join(MODES)}")
+    timings = {label: Timing() for label in calls}
+    fewest, seconds = min(FEWEST, min_samples), max_seconds
+
+    def settled(label: str, enough: int = min_samples) -> bool:
+        samples = timings[label].samples_ms
+        return len(samples) >= enough and relative_error(samples) < target
+
+    with clocks.Sampler(source, now=stopwatch.now) as sampler:
+        shuffled = random.Random(seed)
+        expected: dict[str, float] = {}
+        for batch in _batches(list(calls), queue or len(calls)):  # not kept: first launches load code
+            milliseconds = stopwatch.measure([(label, calls[label]) for label in batch], notify)
+            expected |= zip(batch, milliseconds, strict=True)
+        if mode == "burst":
+            _cool(sampler, stopwatch, busy=sum(expected.values()) / 1e3)
+            begin, enough = stopwatch.now(), min_samples
+            while not all(settled(label, enough) for label in calls) and stopwatch.now() - begin < seconds:
+                started, busy = stopwatch.now(), 0.0
+                for load in _loads(_shuffle(calls, shuffled), expected):
+                    woken = stopwatch.now()
+                    for batch in _batches(load, queue or len(calls)):
+                        _sample(timings, calls, batch, stopwatch, notify)
+                    worked = stopwatch.now() - woken
+                    _cool(sampler, stopwatch, busy=worked)
+                    busy += worked
+                enough = fewest if busy > SLOW_ROUND else min_samples
+                seconds = max(seconds, 2 * enough * (stopwatch.now() - started))
+            summary = sampler.summary(begin, stopwatch.now())
+            for timing in timings.values():
+                timing.clocks = summary
+        else:
+            for label in _shuffle(calls, shuffled):
+                batch = [label] * (queue or 8)
+                begin, loaded = stopwatch.now(), list[tuple[float, float]]()
+                while not _is_loaded(loaded, stopwatch.now() - begin, preload_seconds, limit):
+                    milliseconds = stopwatch.measure([(name, calls[name]) for name in batch], notify)
+                    loaded += ((stopwatch.now() - begin, sample) for sample in milliseconds)
+                begin, samples = stopwatch.now(), timings[label].samples_ms
+                at_most = max(preload_seconds, max_seconds / len(calls))
+                while len(samples) < fewest or (
+                    (spent := stopwatch.now() - begin) < preload_seconds or (not settled(label) and spent < at_most)
+                ):
+                    _sample(timings, calls, batch, stopwatch, notify)
+                timings[label].clocks = sampler.summary(begin, stopwatch.now())
+    for label, timing in timings.items():
+        timing.launch_hidden = label not in stopwatch.exposed
+        error = relative_error(timing.samples_ms)
+        if len(timing.samples_ms) < fewest or error > limit:
+            timing.status = "not_converged"
+            timing.reason = (
+                f"relative error of the median {error:.3%} after {len(timing.samples_ms)} samples and "
+                f"{seconds:.3g} s for the group, expected at most {limit:.2%} and {fewest} samples or more"
+            )
+    return timings
+
+
+def _is_loaded(samples: Sequence[tuple[float, float]], seconds: float, least: float, limit: float) -> bool:
+    """Whether a call has run alone for `least` seconds and its time no longer moves: of its samples (second, ms) the
+    last `least` seconds' are as long in their second half as in their first. It began at the clock that the call before
+    had left."""
+    if seconds < least:
+        return False  # at once: the GPU has nothing to do meanwhile
+    recent = [sample for second, sample in samples if second > seconds - least]
+    half = len(recent) // 2
+    steady = half == 0 or abs(statistics.median(recent[:half]) / statistics.median(recent[half:]) - 1) < limit
+    return steady or seconds >= LONGEST_PRELOAD * least
+
+
+def _shuffle(calls: Mapping[str, Call], generator: random.Random) -> list[str]:
+    return generator.sample(list(calls), len(calls))
+
+
+def _batches(labels: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (labels[first : first + size] for first in range(0, len(labels), size))
+
+
+def _loads(labels: Sequence[str], milliseconds: Mapping[str, float]) -> Iterator[list[str]]:
+    """The labels in their order, cut where more than LONGEST_LOAD would be queued."""
+    load: list[str] = []
+    for label in labels:
+        if load and sum(milliseconds[other] for other in [*load, label]) > LONGEST_LOAD:
+            yield load
+            load = []
+        load.append(label)
+    yield load
+
+
+def _sample(
+    timings: Mapping[str, Timing],
+    calls: Mapping[str, Call],
+    labels: Sequence[str],
+    stopwatch: Stopwatch,
+    notify: Notify,
+) -> None:
+    samples = stopwatch.measure([(label, calls[label]) for label in labels], notify)
+    for label, sample in zip(labels, samples, strict=True):
+        timings[label].samples_ms.append(sample)
+
+
+def _cool(sampler: clocks.Sampler, stopwatch: Stopwatch, *, busy: float) -> None:
+    """Rests three times as long as the card was busy, and on while it is near its power cap: at most LONGEST_REST for
+    the one and as long again for the other.
+
+    The rests are most of a group's time and are what keeps an H200 within one step of its highest clock, 1980 MHz.
+    NVML's power is an average over a second: busy a quarter of the time a card is seldom near its cap, so that the
+    second rest is mostly for what came before the group.
+    """
+    stopwatch.sleep(min(3 * busy, LONGEST_REST))
+    waited = 0.0
+    while sampler.near_power_cap() and waited < LONGEST_REST:
+        stopwatch.sleep(0.02)
+        waited += 0.02
+
+
+def launches_for(milliseconds: float) -> int:
+    """How many launches of a call of this length tell its host latency: 20, fewer where they would keep the GPU busy
+    for longer than 20 ms, 5 at least."""
+    return max(5, min(20, int(20 / max(milliseconds, 1e-3))))
+
+
+def host_latency(call: Call, *, synchronize: Call, launches: int = 20) -> float:
+    """Median host time of one call in microseconds. `launches` must be fewer than the GPU's queue is deep."""
+    synchronize()
+    samples = []
+    for _ in range(launches):
+        start = time.perf_counter()
+        call()
+        samples.append((time.perf_counter() - start) * 1e6)
+    synchronize()
+    return statistics.median(samples)
+
+
+def graph_latency(call: Call, *, launches: int = 20) -> float | None:
+    """Median host time in microseconds of replaying `call` as a CUDA graph, None when it cannot be captured."""
+    graph = torch.cuda.CUDAGraph()
+    stream = torch.cuda.current_stream()
+    try:
+        with torch.cuda.graph(graph):
+            call()
+    except RuntimeError:
+        return None
+    finally:
+        torch.cuda.set_stream(stream)  # a capture that fails leaves its own stream current
+    return host_latency(graph.replay, synchronize=torch.cuda.synchronize, launches=launches)

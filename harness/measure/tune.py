@@ -1,0 +1,138 @@
+"""Selects tiles, in two phases: gates every tile of every technique's grid, once, with a stopwatch around each launch;
+then times the few fastest of each kernel properly, interleaved with each other, and keeps the fastest per cell.
+
+This gate has one input distribution, normal: no tile counts for what happened here. The experiments that use the chosen
+ones gate these again, on all distributions, and time them anew.
+
+Only distinct programs are tuned. A twin that is another's program inherits its tile.
+"""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.catalog import sources, techniques, tiles
+from harness.catalog.cases import Case, SameProgram, of_grids, origin, same_program
+from harness.catalog.problem import Experiment, Problem, Tile
+from harness.measure import runner
+from harness.rows import results
+
+QUICK = {"min_samples": 10, "max_seconds": 3.0, "target": 0.005, "limit": 0.02}
+"""Options of timing.time_group: enough to tell tiles apart that matter."""
+
+
+def tune(
+    names: Sequence[str],
+    backends: Sequence[str],
+    problems: Sequence[Problem],
+    path: Path,
+    *,
+    on: str = "gpu",
+    resume: bool = False,
+    folder: Path = tiles.FOLDER,
+    **options: Any,
+) -> Path | None:
+    """Writes a row of kind tune per tile to `path` and the fastest tiles to `folder`/<gpu>.toml, which it returns.
+
+    None without a GPU, whose name the table would have. `options` go to runner.run.
+    """
+    experiment = Experiment(
+        name="tune",
+        question="Which tile is the fastest?",
+        problems=tuple(problems),
+        techniques=tuple(names),
+        backends=tuple(backends),
+        peers=(),
+        distributions=("normal",),
+    )
+    loader = importlib.import_module(options.get("loader", "harness.variants"))
+    selected = of_grids(names, backends, problems, loader.same_program)
+    timing = {**QUICK, **options.pop("timing", {})}
+    gate = {"repeats": 4, **options.pop("gate", {})}
+    runner.run(
+        experiment,
+        on=on,
+        path=path,
+        resume=resume,
+        selected=selected,
+        tuning=True,
+        gate=gate,
+        timing=timing,
+        **options,
+    )
+    rows = results.read(path)
+    gpu = next(row["details"]["gpu"] for row in rows if row["kind"] == "environment")
+    if gpu is None:
+        return None
+    table = folder / f"{results.gpu_slug(gpu['name'])}.toml"
+    selections = of_lengths(fastest(rows, path.stem), tiles.read(table) if table.exists() else [])
+    tiles.update(table, [*selections, *inherited(selections, problems, loader.same_program)])
+    return table
+
+
+def fastest(rows: Iterable[Mapping[str, Any]], run: str) -> list[tiles.Selection]:
+    """The tile with the lowest median of each technique, backend, head_dim and mask, and of each class of length among
+    them; where several problems share a cell, the lowest sum of medians over the tiles that passed on all of them."""
+    medians: dict[tuple[str, str, str], dict[Tile, dict[Problem, float]]] = {}
+    tried: dict[tuple[str, str, str], set[Tile]] = {}
+    for row in results.newest(rows):
+        if row["kind"] != "tune":
+            continue
+        problem, tile = Problem.from_dict(row["problem"]), Tile.from_dict(row["tile"])
+        for name in (tiles.cell(problem), tiles.cell_of_length(problem)):
+            cell = (row["technique"], row["backend"], name)
+            tried.setdefault(cell, set()).add(tile)
+            if row["status"] == "passed" and row.get("samples_ms"):
+                medians.setdefault(cell, {}).setdefault(tile, {})[problem] = statistics.median(row["samples_ms"])
+    found = []
+    for cell, by_tile in medians.items():
+        problems = max(len(times) for times in by_tile.values())
+        complete = {tile: sum(times.values()) for tile, times in by_tile.items() if len(times) == problems}
+        best = min(complete, key=lambda tile: (complete[tile], tile))
+        found.append(tiles.Selection(*cell, best, len(tried[cell]), run))
+    return sorted(found)
+
+
+def of_lengths(selections: Sequence[tiles.Selection], table: Iterable[tiles.Selection]) -> list[tiles.Selection]:
+    """Those that a table gets: of a run with problems of several classes of length, all; of a run with one, the entry
+    for all lengths, or for that class alone where the table tells classes apart already."""
+    told_apart = {(one.technique, one.backend, one.cell) for one in table}
+    groups: dict[tuple[str, str, str], list[tiles.Selection]] = {}
+    for one in selections:
+        groups.setdefault((one.technique, one.backend, "-".join(one.cell.split("-")[:2])), []).append(one)
+    found = []
+    for (*_, plain), group in groups.items():
+        if len(group) == 2:  # the entry for all lengths, and one class
+            known = [one for one in group if one.cell != plain and (one.technique, one.backend, one.cell) in told_apart]
+            group = known or [one for one in group if one.cell == plain]
+        found += group
+    return sorted(found)
+
+
+def inherited(
+    selections: Iterable[tiles.Selection],
+    problems: Iterable[Problem],
+    same_program: SameProgram = same_program,
+) -> list[tiles.Selection]:
+    """The selections of programs for all twins that are the same program under another name, where these take the
+    tile."""
+    by_cell = {name: one for one in problems for name in (tiles.cell(one), tiles.cell_of_length(one))}
+    found = []
+    for one in selections:
+        if one.cell not in by_cell:  # of a run with more problems that was resumed
+            continue
+        case = Case("tune", one.technique, one.backend, by_cell[one.cell], one.tile)
+        program = origin(case, same_program)
+        for twin in techniques.TECHNIQUES:
+            if twin.name == one.technique or not sources.has_series(one.backend, twin.path):
+                continue
+            if techniques.unsupported(twin, one.backend, case.problem, one.tile):
+                continue
+            if origin(replace(case, technique=twin.name), same_program) == program:
+                found.append(replace(one, technique=twin.name))
+    return sorted(found)

@@ -1,0 +1,473 @@
+"""The process that a bad kernel may kill, and the handle by which the runner holds it.
+
+The two talk over a private socket; what a kernel prints goes to the run's log. The process says which case it is about
+to load, launch or check; each such stage has a deadline of its own, and who exceeds it is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import importlib
+import itertools
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from harness.catalog.sources import ROOT
+from harness.machine.environment import scrub
+
+if TYPE_CHECKING:
+    from harness.attention.numerics import Verdict
+    from harness.catalog.cases import Case
+
+STICKY = frozenset((700, 702, 710, 714, 715, 716, 717, 718, 719))
+"""CUDA errors of a kernel that ran (illegal address, launch failure, ...): the context is lost with it."""
+HARMLESS = ("unsupported", "compile_error", "import_error")
+"""Failures after which the process is as good as before: nothing of the kernel ever ran in it."""
+LOG_TAIL = 4000
+"""Characters of compiler and kernel output that a row keeps; the log has all of it."""
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """Seconds that a worker may spend in one stage: starting; compiling and loading one case, which also holds for the
+    compilers that run ahead of it; one launch, in the first of which Triton compiles; computing and judging."""
+
+    start: float = 120.0
+    load: float = 300.0
+    launch: float = 120.0
+    check: float = 300.0
+
+
+@dataclass(frozen=True)
+class GateOptions:
+    """How a case is gated. The first four go to numerics.gate. `scheduler_seeds`: launches on a CPU take these orders
+    of warps in turn. `save`: a folder to which outputs.compute's result is added. `against`: such a folder, to compare
+    it with."""
+
+    distributions: tuple[str, ...] = ("normal",)
+    seeds: tuple[int, ...] = (0,)
+    repeats: int = 10
+    padded: bool = False
+    scheduler_seeds: tuple[int, ...] = ()
+    save: Path | None = None
+    against: Path | None = None
+
+
+class Failed(Exception):
+    """A case ended its worker. `fields` are the row's status, reason and details, `label` says which case it was (None
+    when it was none), `stage` what it was doing, `partial` what the worker had delivered before."""
+
+    def __init__(self, fields: dict[str, Any], label: str | None, stage: str, partial: dict[str, Any]) -> None:
+        super().__init__(fields["reason"])
+        self.fields = fields
+        self.label = label
+        self.stage = stage
+        self.partial = partial
+
+
+class Worker:
+    """A Python process with `environment` set before it imports anything.
+
+    `loader` is a module with `load(case, on)`, such as harness.variants; `log` is appended to. Raises RuntimeError when
+    the process does not start: that is nobody's kernel.
+    """
+
+    def __init__(self, environment: Mapping[str, str], loader: str, on: str, log: Path, deadlines: Deadlines) -> None:
+        ours, theirs = socket.socketpair()
+        self._log = log
+        self._deadlines = deadlines
+        with log.open("ab") as output, theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "harness.measure.worker", str(theirs.fileno()), loader, on],
+                env={**os.environ, **environment, "PYTHONPATH": _python_path()},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C in the terminal is the runner's to handle
+            )
+        self._connection = Connection(ours.detach())
+        try:
+            self._receive()
+        except Failed as failure:
+            self.kill()
+            raise RuntimeError(
+                f"worker: {failure.fields['reason']}; {failure.fields['details']['log']}; "
+                f"this is no kernel's fault, `twinkernels doctor` says what is missing"
+            ) from None
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Runs a method of `Service` in the process. Raises Failed; unless that was HARMLESS, the process is gone."""
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it died while idle: receiving says how
+                self._connection.send((method, arguments))
+            return self._receive()
+        except BaseException as error:  # Ctrl-C included: half an answer may be on its way
+            if not (isinstance(error, Failed) and error.fields["status"] in HARMLESS):
+                self.kill()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        return not self._connection.closed
+
+    def kill(self) -> None:
+        """Ends the process and all that it started (compilers)."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._connection.close()
+
+    def _receive(self) -> Any:
+        """The answer to the last call. Heartbeats on the way move the deadline."""
+        stage, label = "start", None
+        partial: dict[str, Any] = {}
+        log_start = self._log.stat().st_size
+        end = time.monotonic() + self._deadlines.start
+
+        def failed(status: str, reason: str, check: str | None = None, **details: Any) -> Failed:
+            with self._log.open("rb") as log:
+                log.seek(log_start)
+                output = log.read().decode(errors="replace")
+            details = {"stage": stage, **details}
+            if output.strip():
+                details["log"] = scrub(output.strip())[-LOG_TAIL:]
+            fields = {"status": status, "reason": reason, "details": details}
+            return Failed({**fields, "check": check} if check else fields, label, stage, partial)
+
+        while True:
+            try:
+                if not self._connection.poll(max(0.0, end - time.monotonic())):
+                    allowed = getattr(self._deadlines, stage)
+                    raise failed("timeout", f"no sign of life for {allowed:g} s (stage {stage})", deadline_s=allowed)
+                kind, *content = self._connection.recv()
+            except (EOFError, ConnectionResetError):
+                raise failed("crashed", f"the process ended (stage {stage}): {self._exit()}") from None
+            if kind == "now":
+                stage, label = content
+                end = time.monotonic() + getattr(self._deadlines, stage)
+            elif kind == "partial":
+                partial.update(content[0])
+            elif kind == "failed":
+                status, reason, more = content
+                raise failed(status, reason, **more)
+            else:
+                return content[0]
+
+    def _exit(self) -> str:
+        code = self._process.wait()
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+class Loader(Protocol):
+    """What the process needs of harness.variants."""
+
+    def load(self, case: Case, on: str) -> Any: ...
+    def source_sha256(self, case: Case) -> str | None: ...
+
+
+class Service:
+    """What the runner may ask for, run in the process."""
+
+    def __init__(self, connection: Connection, loader: Loader, on: str) -> None:
+        self._connection = connection
+        self._loader = loader
+        self._on = on
+        self._device = "cuda" if on == "gpu" else "cpu"
+        self._loaded: dict[Case, Any] = {}
+        self.stage = "start"
+
+    def now(self, stage: str, label: str | None) -> None:
+        self.stage = stage
+        self._connection.send(("now", stage, label))
+
+    def gate(self, case: Case, label: str, options: GateOptions) -> dict[str, Any]:
+        """Loads and judges one case: the fields of its gate row."""
+        from harness.attention import numerics
+        from harness.variants import machine_code
+
+        self.now("load", label)
+        variant = self._loader.load(case, self._on)
+        launches_ms: list[float] = []
+        seeds = itertools.cycle(options.scheduler_seeds)
+
+        def launch(*arguments: Any, **keywords: Any) -> None:
+            self.now("launch", label)
+            if options.scheduler_seeds:
+                variant.schedule(next(seeds))
+            start = time.perf_counter()
+            variant.launch(*arguments, **keywords)
+            self._synchronize()
+            launches_ms.append((time.perf_counter() - start) * 1e3)
+            self.now("check", label)
+
+        self.now("check", label)
+        verdict = numerics.gate(
+            launch,
+            case.problem,
+            distributions=options.distributions,
+            seeds=options.seeds,
+            device=self._device,
+            repeats=options.repeats,
+            padded=options.padded,
+            peer=case.technique is None,
+        )
+        details = {"label": variant.label, "launch_ms": min(launches_ms)}
+        if verdict.passed and (options.save or options.against):
+            verdict, details["outputs"] = self._exchange(case, launch, verdict, options)
+        code = variant.code()
+        return {
+            "status": "passed" if verdict.passed else "wrong",
+            "reason": verdict.reason,
+            "check": verdict.check,
+            "numerics": verdict.numerics,
+            "mma": code and machine_code.mma_class(code["census"]),
+            "code": code,
+            "compiler": variant.compiler,
+            "compile_s": variant.compile_s,
+            "details": details,
+        }
+
+    def _exchange(self, case: Case, launch: Any, verdict: Verdict, options: GateOptions) -> tuple[Verdict, Any]:
+        """Saves the output of the case, or compares it with a saved one: a verdict, and what the row says of it."""
+        from harness.attention import numerics, reference
+        from harness.measure import outputs
+
+        sha256 = self._loader.source_sha256(case)
+        assert sha256 is not None, f"{case}: a peer has no source to keep its output with"
+        pair = outputs.compute(launch, case.problem, self._device)
+        if options.save:
+            outputs.save(options.save, case, sha256, pair)
+            return verdict, "saved"
+        assert options.against is not None
+        other = outputs.load(options.against, case, sha256)
+        expected = reference.expect(case.problem, outputs.DISTRIBUTION, outputs.SEED, "cpu")
+        same = numerics.judge_same(*pair, *other, expected)
+        if not same.passed:
+            verdict = replace(verdict, passed=False, check=same.check, reason=same.reason)
+        return verdict, same.numerics
+
+    def describe(self, argv: list[str]) -> dict[str, Any]:
+        """What machine this process sees: environment.describe."""
+        from harness.machine import environment
+
+        self.now("check", None)
+        return environment.describe(argv)
+
+    def time(self, cases: Mapping[str, Case], repeated: str, options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """Times `cases` (label -> case, all of one problem) together, and `repeated` a second time as "... again".
+
+        The answer, label -> fields of the timing row, is also sent before the host latencies are measured, so that a
+        failure there costs nothing else. `options` go to timing.time_group. Inputs are normal, seed 0; outputs are
+        poisoned before the first timed launch and judged after the last.
+        """
+        from harness.attention import inputs, numerics
+        from harness.machine import clocks
+        from harness.measure import timing
+
+        problem = next(iter(cases.values())).problem
+        self.now("check", None)
+        tensors = inputs.make(problem, "normal", 0, self._device)
+        qkv = (tensors.q, tensors.k, tensors.v)
+        calls, outputs, written = {}, {}, {}
+        for label, case in cases.items():
+            self.now("load", label)
+            out = outputs[label] = inputs.make_outputs(problem, self._device)
+            variant = self._load(case)
+            bound = variant.bind(*qkv, out.o, out.lse, scale=problem.scale, causal=problem.causal)
+
+            def call(label: str = label, bound: Any = bound) -> None:
+                written[label] = bound()
+
+            self.now("launch", label)
+            for _ in range(2):
+                call()
+                self._synchronize()
+            calls[label] = call
+        for output in outputs.values():
+            output.poison()
+        on_gpu = self._device == "cuda"
+        timings = timing.time_group(
+            {**calls, f"{repeated} again": calls[repeated]},
+            stopwatch=timing.CudaStopwatch() if on_gpu else timing.HostStopwatch(),
+            notify=lambda stage, label: self.now("launch", label.removesuffix(" again")),
+            source=clocks.device(_uuid()) if on_gpu else None,
+            **options,
+        )
+        rows = {label: asdict(result) for label, result in timings.items()}
+        for label, case in cases.items():
+            self.now("check", label)
+            o, lse = written[label]
+            verdict = numerics.judge_timed(o, lse, tensors, problem, peer=case.technique is None)
+            if not verdict.passed:
+                reason = f"last timed output: {verdict.reason}"
+                rows[label] |= {"status": "wrong", "reason": reason, "check": verdict.check}
+        self._connection.send(("partial", rows))
+        if on_gpu:
+            for measure in ("launcher", "graph"):
+                for label, case in cases.items():
+                    if measure == "graph" and case.technique is None:
+                        continue
+                    self.now("launch", label)
+                    launches = timing.launches_for(statistics.median(timings[label].samples_ms))
+                    rows[label].setdefault("call_us", {})[measure] = (
+                        timing.host_latency(calls[label], synchronize=self._synchronize, launches=launches)
+                        if measure == "launcher"
+                        else timing.graph_latency(calls[label], launches=launches)
+                    )
+        return rows
+
+    def referee(self, cases: Mapping[str, Case], rounds: int) -> dict[str, dict[str, Any]]:
+        """Times `cases` (label -> case, all of one problem) by CUDA events, then by CUPTI: the fields of their rows of
+        kind referee. The inputs change twice meanwhile, and the last outputs must be of the last inputs."""
+        from harness.attention import inputs, numerics
+        from harness.measure import referee, timing
+
+        problem = next(iter(cases.values())).problem
+        self.now("check", None)
+        tensors = inputs.make(problem, "normal", 0, self._device)
+        last, middle, first = (inputs.sample(problem, "normal", seed, self._device) for seed in (0, 1, 2))
+        upcoming = iter((first, middle, last))
+
+        def change() -> None:
+            values = next(upcoming)
+            for name in ("q", "k", "v"):
+                getattr(tensors, name).copy_(getattr(values, name))
+
+        change()
+        calls, outputs, written = {}, {}, {}
+        for label, case in cases.items():
+            self.now("load", label)
+            out = outputs[label] = inputs.make_outputs(problem, self._device)
+            arguments = (tensors.q, tensors.k, tensors.v, out.o, out.lse)
+            bound = self._load(case).bind(*arguments, scale=problem.scale, causal=problem.causal)
+
+            def call(label: str = label, bound: Any = bound) -> None:
+                written[label] = bound()
+
+            self.now("launch", label)
+            for _ in range(2):
+                call()
+                self._synchronize()
+            calls[label] = call
+        for output in outputs.values():
+            output.poison()
+        self.now("launch", None)
+        stopwatch = timing.CudaStopwatch()
+        batch = list(calls.items())
+        events_ms = zip(*(stopwatch.measure(batch, self.now) for _ in range(rounds)), strict=True)
+        by_events = dict(zip(calls, events_ms, strict=True))
+        self.now("check", None)
+        trace, numbers = referee.record(calls, change, stopwatch.flush, rounds)
+        testimonies = referee.judge(trace, numbers)
+        rows = {}
+        for label, case in cases.items():
+            self.now("check", label)
+            rows[label] = referee.fields(testimonies[label], by_events[label])
+            o, lse = written[label]
+            verdict = numerics.judge_timed(o, lse, tensors, problem, peer=case.technique is None)
+            if not verdict.passed:
+                reason = f"{referee.FAULTS['kept_results']}, or another output: {verdict.reason}"
+                rows[label] |= {"status": "wrong", "reason": reason, "check": "kept_results"}
+        return rows
+
+    def _load(self, case: Case) -> Any:
+        """The variant of a case, loaded once for all groups of its problem: a peer may compile for seconds."""
+        if any(other.problem != case.problem for other in self._loaded):
+            self._loaded.clear()
+        if case not in self._loaded:
+            self._loaded[case] = self._loader.load(case, self._on)
+        return self._loaded[case]
+
+    def _synchronize(self) -> None:
+        if self._device == "cuda":
+            import torch
+
+            torch.cuda.synchronize()
+
+
+def status_of(error: BaseException, stage: str) -> str:
+    """The row's status for what a case raised while the worker was at `stage`.
+
+    Classes are known by name: those of harness.variants, and Triton's, which must not be imported for this.
+    """
+    import torch
+
+    names = {cls.__name__ for cls in type(error).__mro__}
+    # Triton's OutOfResources comes before the launch (the tile does not fit); Missing is of harness.measure.outputs.
+    if names & {"Unsupported", "OutOfResources", "Missing"}:
+        return "unsupported"
+    if isinstance(error, torch.OutOfMemoryError):
+        return "out_of_memory"
+    # Triton's own passes fail as a RuntimeError.
+    if names & {"CompileError", "CompilationError", "PTXASError"} or "PassManager::run failed" in str(error):
+        return "compile_error"
+    if "AcceleratorError" in names or "CUDA error" in str(error) or getattr(error, "code", None) in STICKY:
+        return "cuda_error"
+    if "LaunchError" in names:
+        return "launch_error"
+    return {"load": "import_error", "launch": "launch_error"}.get(stage, "crashed")
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of what went wrong; the whole is in the log."""
+    message = scrub(str(error)).strip().split("\n")[0]
+    if message and type(error).__module__.startswith("harness.variants."):  # the status says what its class would
+        return message
+    return f"{type(error).__name__}: {message}".removesuffix(": ")
+
+
+def _diagnosis(error: BaseException) -> dict[str, Any]:
+    """What the CPU runtime said, line by line, and the name of the first as the check that failed."""
+    lines = getattr(error, "lines", None)
+    return {"check": lines[0].partition(":")[0], "diagnosis": lines} if lines else {}
+
+
+def _python_path() -> str:
+    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+
+
+def _uuid() -> str | None:
+    import torch
+
+    return str(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", "")) or None
+
+
+def serve(descriptor: int, loader: str, on: str) -> None:
+    """Answers requests until the runner hangs up."""
+    os.set_inheritable(descriptor, False)  # a compiler that survives us must not keep the connection open
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: do not outlive the runner
+    faulthandler.enable()
+    connection = Connection(descriptor)
+    service = Service(connection, importlib.import_module(loader), on)
+    connection.send(("done", None))
+    while True:
+        try:
+            method, arguments = connection.recv()
+        except EOFError:
+            return
+        try:
+            answer = getattr(service, method)(*arguments)
+        except Exception as error:
+            traceback.print_exc()
+            sys.stderr.flush()
+            connection.send(("failed", status_of(error, service.stage), _reason(error), _diagnosis(error)))
+        else:
+            connection.send(("done", answer))
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), sys.argv[2], sys.argv[3])

@@ -1,0 +1,306 @@
+"""Is NEW slower than BASE? Verdicts over timing rows, a table, an exit code. No file changes unless told to accept.
+
+What is judged is a case's time and its ratio to the anchors of its own group; how far both may move though nothing
+changed is read from recorded replicates, on one board or on two: harness/rows/noise.py. A case that was timed in
+several processes counts with the mean over them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.catalog.problem import Problem, Tile
+from harness.rows import noise, record, results
+from harness.rows.reading import gpu_name
+
+Row = Mapping[str, Any]
+
+SAME, FASTER, SLOWER = "SAME", "FASTER", "SLOWER"
+AMBIGUOUS, MISSING, INCOMPARABLE = "AMBIGUOUS", "MISSING", "INCOMPARABLE"
+FAILING = (SLOWER, MISSING)
+VERDICTS = {0: SAME, 1: SLOWER, -1: FASTER, noise.AMBIGUOUS: AMBIGUOUS}
+STYLES = {FASTER: "green", SLOWER: "bold red", MISSING: "bold red", AMBIGUOUS: "yellow", INCOMPARABLE: "yellow"}
+
+IDENTITY = ("experiment", "assembler", "technique", "backend", "problem", "tile", "mode", "on", "arch")
+"""What makes two rows the same case: a row's key without the hash of its source, which is what changed."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One case. `change` is new / base - 1 of the median time, `ratio_change` what is left of it when its anchors'
+    change is taken off; positive is slower. `limit` is what the deciding one may reach though nothing changed.
+    `new_program`: its source, compiler or libraries are others in NEW."""
+
+    case: str
+    verdict: str
+    base_ms: float | None = None
+    new_ms: float | None = None
+    change: float | None = None
+    ratio_change: float | None = None
+    one_board: bool | None = None
+    limit: float | None = None
+    new_program: bool | None = None
+    reason: str = ""
+
+
+class Refused(ValueError):
+    """The two cannot be compared at all, or NEW must not be accepted."""
+
+
+def compare(
+    base: Iterable[Row],
+    new: Iterable[Row],
+    records: Iterable[Row] = (),
+    *,
+    techniques: Collection[str] = (),
+    only_changed: bool = False,
+) -> list[Verdict]:
+    """One verdict per case that BASE timed, of these `techniques` if any are named.
+
+    `records` are the recorded rows that the noise is taken from, those of other GPUs aside. `only_changed` leaves out
+    cases whose program (source, compiler, libraries) is the same in both. Raises Refused when the GPUs differ or no
+    case is in both.
+    """
+    base, new = list(base), list(new)
+    gpus = [sorted({gpu_name(row) for row in rows if row["kind"] == "environment"}) for rows in (base, new)]
+    if gpus[0] != gpus[1] or len(gpus[0]) != 1:
+        names = [", ".join(found) or "no environment row" for found in gpus]
+        raise Refused(f"BASE is from {names[0]}, NEW from {names[1]}: expected the same GPU")
+    before, after = _cases(base), _cases(new)
+    passed = {case: rows for case, rows in before.items() if rows[-1]["status"] == "passed"}
+    if not passed.keys() & after.keys():
+        raise Refused(f"BASE times {len(passed)} cases, NEW {len(after)}, none is in both: run the same experiment")
+    judge = _Judge(base, new, records, gpus[0][0])
+    several = len({rows[-1]["experiment"] for rows in before.values()}) > 1
+    return [
+        verdict
+        for case, rows in passed.items()
+        if not techniques or rows[-1].get("technique") in techniques
+        for verdict in [judge.verdict(_name(rows[-1], several), rows, after.get(case, []))]
+        if not only_changed or verdict.new_program is not False
+    ]
+
+
+def exit_code(verdicts: Iterable[Verdict]) -> int:
+    """1 when something got slower or disappeared, else 0."""
+    return int(any(verdict.verdict in FAILING for verdict in verdicts))
+
+
+def main(
+    base: Path,
+    new: Path,
+    records: Path,
+    *,
+    accept: bool = False,
+    as_json: bool = False,
+    techniques: Collection[str] = (),
+    only_changed: bool = False,
+    console: Console | None = None,
+) -> int:
+    """Compares two files or folders of rows, prints a table or JSON; returns 0, 1 (SLOWER or MISSING) or 2 (refused).
+
+    `records` is the folder of recorded rows. With `accept` NEW is merged into BASE, whatever is slower, as `record`
+    merges a run: what NEW did not time stays. Refused where a case that BASE timed would be lost.
+    """
+    console = console or Console()
+    try:
+        rows = _read(base), _read(new)
+        found = compare(*rows, _recorded(records, rows), techniques=techniques, only_changed=only_changed)
+        if accept:
+            _accept(base, *rows)
+    except ValueError as refusal:  # no rows, rows that cannot be compared, a case that would be lost
+        if as_json:
+            print(json.dumps({"verdict": INCOMPARABLE, "reason": str(refusal)}))
+        else:
+            console.print(Text(f"{INCOMPARABLE}: {refusal}", style="bold red"), soft_wrap=True)
+        return 2
+    if as_json:
+        print(json.dumps({"tally": tally(found), "verdicts": [asdict(verdict) for verdict in found]}, indent=1))
+    else:
+        if any(verdict.verdict != SAME for verdict in found):
+            console.print(_table(found))
+        console.print(Text(", ".join(f"{count} {kind}" for kind, count in tally(found).items()) or "no case"))
+        if accept:
+            console.print(Text(f"accepted: {base} now holds {new}"), soft_wrap=True)
+    return 0 if accept else exit_code(found)
+
+
+def tally(verdicts: Iterable[Verdict]) -> dict[str, int]:
+    """Verdict -> how many, the failing ones first; none that is 0."""
+    told = [verdict.verdict for verdict in verdicts]
+    return {kind: told.count(kind) for kind in (SLOWER, MISSING, FASTER, AMBIGUOUS, SAME) if kind in told}
+
+
+class _Judge:
+    """Holds both sides' groups, and the noise once a case asks for it."""
+
+    def __init__(self, base: Sequence[Row], new: Sequence[Row], records: Iterable[Row], gpu: str) -> None:
+        self._before, self._after = noise.Timings(base), noise.Timings(new)
+        self._records, self._gpu = records, gpu
+        self._found: dict[bool, noise.Noise] | None = None
+
+    def verdict(self, case: str, base: Sequence[Row], new: Sequence[Row]) -> Verdict:
+        base_ms = _median_ms(base)
+        if not new:
+            return Verdict(case, MISSING, base_ms, reason="no row in NEW")
+        if new[-1]["status"] != "passed":
+            return Verdict(case, MISSING, base_ms, reason=f"{new[-1]['status']}: {new[-1].get('reason')}")
+        earlier = [noise.timed(row, self._before) for row in base]
+        later = [noise.timed(row, self._after) for row in new]
+        shifts = [noise.shift(*pair) for pair in product(earlier, later)]
+        time = statistics.fmean(shift.time for shift in shifts)
+        ratios = [shift.ratio for shift in shifts if shift.ratio is not None]
+        ratio = statistics.fmean(ratios) if ratios else None
+        one_board = all(shift.one_board for shift in shifts)
+        changed = self._before.program(base[-1]) != self._after.program(new[-1])
+        told, limit, reason = self._judge(time, ratio, one_board, shifts[0].is_anchor)
+        return Verdict(
+            case,
+            told,
+            base_ms,
+            _median_ms(new),
+            math.expm1(time),
+            None if ratio is None else math.expm1(ratio),
+            one_board,
+            limit,
+            changed,
+            reason,
+        )
+
+    def _judge(
+        self, time: float, ratio: float | None, one_board: bool, is_anchor: bool
+    ) -> tuple[str, float | None, str]:
+        """The verdict, the limit of what decided, and what else a reader should know."""
+        if time == 0 and not ratio:
+            return SAME, None, ""
+        limit = self._limits()[one_board]
+        if limit.time is None or limit.both is None or limit.anchors is None:
+            known = f"{limit.pairs} pairs of replicates among the recorded rows of this GPU"
+            return AMBIGUOUS, None, f"{known}, expected at least {noise.FEWEST}: its noise is not known"
+        anchors = math.nan if ratio is None else time - ratio
+        told = VERDICTS[int(noise.judge(time, anchors, is_anchor, limit))]
+        if ratio is None:
+            alone = limit.anchor if is_anchor and limit.anchor else limit.time
+            return told, alone, "no library peer in both groups: judged by its time alone"
+        if abs(anchors) > limit.anchors:
+            moved = f"its anchors moved by {math.expm1(anchors):+.1%}, more than they do by chance"
+            return told, limit.ratio, f"{moved}: judged by the ratio alone"
+        if told == AMBIGUOUS:
+            which = "its time, not its ratio to the anchors," if abs(time) > limit.time else "its ratio, not its time,"
+            return told, limit.both, f"{which} moved by more than chance"
+        return told, limit.both, ""
+
+    def _limits(self) -> dict[bool, noise.Noise]:
+        """Noise of the records of this GPU, without the pairs that are being judged."""
+        if self._found is None:
+            records = list(self._records)
+            here = {row["id"] for row in records if row["kind"] == "environment" and gpu_name(row) == self._gpu}
+            timings = noise.Timings(row for row in records if row.get("environment", row.get("id")) in here)
+            pairs = noise.replicates(timings)
+            base, new = ({row.get("environment") for row in side.rows} for side in (self._before, self._after))
+            left, right = (list(only) for only in (base - new, new - base))
+            first, second = pairs.environments.T
+            judged = (np.isin(first, left) & np.isin(second, right)) | (np.isin(first, right) & np.isin(second, left))
+            self._found = noise.limits(pairs.where(~judged))
+        return self._found
+
+
+def _cases(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Identity of a case -> its newest row, after those of the same program that were timed before it and passed."""
+    newest = results.newest(rows)
+    timings = noise.Timings(newest)
+    found: dict[str, list[Row]] = {}
+    for row in sorted(newest, key=lambda row: row["time"]):
+        if row["kind"] == "timing":
+            found.setdefault(json.dumps([row.get(name) for name in IDENTITY], sort_keys=True), []).append(row)
+    return {
+        case: [
+            row
+            for row in rows
+            if row is rows[-1] or (row["status"] == "passed" and timings.program(row) == timings.program(rows[-1]))
+        ]
+        for case, rows in found.items()
+    }
+
+
+def _name(row: Row, with_experiment: bool) -> str:
+    tile = Tile.from_dict(row["tile"]).slug if row.get("tile") else ""
+    parts = (row["backend"], row.get("technique"), Problem.from_dict(row["problem"]).slug, tile, row.get("mode"))
+    return " ".join(part for part in (row["experiment"] if with_experiment else "", *parts) if part)
+
+
+def _median_ms(rows: Sequence[Row]) -> float:
+    return math.exp(statistics.fmean(noise.log_ms(row) for row in rows))
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file, or of all files of a folder."""
+    files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+    if not files:
+        raise Refused(f"{path}: got a folder without .jsonl files, expected rows")
+    return [row for file in files for row in results.read(file)]
+
+
+def _recorded(root: Path, sides: Iterable[Iterable[Row]]) -> Iterable[Row]:
+    """Rows recorded on the GPUs of both sides, read when they are asked for."""
+    names = {gpu_name(row) for rows in sides for row in rows if row["kind"] == "environment"}
+    folders = {results.gpu_slug(name) for name in names}
+    for gpu, path in results.iter_recorded(root):
+        if gpu in folders:
+            yield from results.read(path)
+
+
+def _accept(base: Path, before: Sequence[Row], new: Sequence[Row]) -> None:
+    """Merges NEW into BASE: into the file, or in a folder into the file that holds the experiment."""
+    lost = _lost(before, record.merge([*before, *new]))
+    if lost:
+        raise Refused(
+            f"--accept would lose {len(lost)} cases that BASE timed: {'; '.join(lost)}; {base} stays as it is"
+        )
+    if not base.is_dir():
+        record.write(base, record.merge([*before, *new]))
+        return
+    files = {row.get("experiment"): path for path in sorted(base.rglob("*.jsonl")) for row in results.read(path)}
+    for experiment in sorted({row["experiment"] for row in new if row["kind"] != "environment"}):
+        path = files.get(experiment, base / f"{experiment}.jsonl")
+        kept = results.read(path) if path.exists() else []
+        mine = [row for row in new if row["kind"] == "environment" or row["experiment"] == experiment]
+        record.write(path, record.merge([*kept, *mine]))
+
+
+def _lost(before: Sequence[Row], merged: Sequence[Row]) -> list[str]:
+    """Cases that passed before and do not now, with the reason."""
+    now = _cases(merged)
+    lost = []
+    for case, rows in _cases(before).items():
+        newest = now.get(case, rows)[-1]
+        if rows[-1]["status"] == "passed" != newest["status"]:
+            lost.append(f"{_name(rows[-1], False)} ({newest['status']}: {newest.get('reason')})")
+    return lost
+
+
+def _table(verdicts: Sequence[Verdict]) -> Table:
+    """Every verdict but SAME, the failing ones first."""
+    columns = ("verdict", "case", "base ms", "new ms", "time", "ratio", "by chance", "boards", "reason")
+    table = Table(*columns, title="BASE -> NEW (more is slower)")
+    shown = [item for item in verdicts if item.verdict != SAME]
+    for item in sorted(shown, key=lambda item: (item.verdict not in FAILING, item.case)):
+        times = [f"{ms:.4f}" if ms is not None else "-" for ms in (item.base_ms, item.new_ms)]
+        changes = [f"{change:+.1%}" if change is not None else "-" for change in (item.change, item.ratio_change)]
+        limit = f"{item.limit:.1%}" if item.limit is not None else "-"
+        boards = {True: "one", False: "two", None: "-"}[item.one_board]
+        texts = (item.case, *times, *changes, limit, boards, item.reason)
+        table.add_row(Text(item.verdict, style=STYLES.get(item.verdict, "")), *(Text(text) for text in texts))
+    return table

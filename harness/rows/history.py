@@ -1,0 +1,120 @@
+"""How long one cell took over the commits at which it was recorded: from the recorded rows of every commit that changed
+them.
+
+A point is one timing row: when and at which commit it was measured, on which board, its median and its anchor's. The
+rows are read from git, so that what a newer row replaced is a point too. Change-point tools read `csv`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.catalog.problem import ANCHOR, Problem, Tile
+from harness.rows import noise, results
+
+Row = Mapping[str, Any]
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True, order=True)
+class Point:
+    """One measurement. `time` is UTC, ISO 8601; `ms` and `anchor_ms` are medians, `ratio` is ms / anchor_ms, None where
+    the group had no anchor; `source` are the first digits of the kernel's hash."""
+
+    time: str
+    commit: str | None
+    board: str | None
+    source: str | None
+    ms: float
+    tflops: float
+    anchor_ms: float | None
+    ratio: float | None
+
+
+class Unknown(ValueError):
+    """No recorded row is of the cell, or git has no history of them."""
+
+
+def cell(row: Row) -> str:
+    """The name of the cell: backend, technique, problem and tile, as `compare` prints them."""
+    tile = Tile.from_dict(row["tile"]).slug if row.get("tile") else None
+    parts = (row["backend"], row.get("technique"), Problem.from_dict(row["problem"]).slug, tile)
+    return " ".join(part for part in parts if part)
+
+
+def points(rows: Iterable[Row], words: Sequence[str], mode: str = "burst") -> dict[str, list[Point]]:
+    """Cell -> its points, oldest first, of the cells whose names have all of these words."""
+    rows = list(rows)
+    timings = noise.Timings(rows)
+    anchors = {
+        noise.group(row): statistics.median(row["samples_ms"]) for row in timings.rows if row["backend"] == ANCHOR
+    }
+    found: dict[str, dict[Any, Point]] = {}
+    for row in timings.rows:
+        name = cell(row)
+        if row["kind"] != "timing" or row.get("mode") != mode or not set(words) <= set(name.split()):
+            continue
+        ms, anchor = statistics.median(row["samples_ms"]), anchors.get(noise.group(row))
+        commit = (timings.environments.get(row.get("environment", ""), {}).get("git") or {}).get("sha")
+        point = Point(
+            row["time"],
+            commit and commit[:12],
+            timings.board(row),
+            row.get("source_sha256") and row["source_sha256"][:12],
+            ms,
+            Problem.from_dict(row["problem"]).tflops(ms),
+            anchor,
+            anchor and ms / anchor,
+        )
+        # A measurement whose source has another hash by now, with the same machine code, is one point: its newest row.
+        found.setdefault(name, {}).setdefault((row["time"], noise.group(row)), point)
+    return {name: sorted(some.values(), key=lambda point: point.time) for name, some in sorted(found.items())}
+
+
+def recorded(folder: Path, experiment: str, progress: Progress = lambda done, total: None) -> list[dict[str, Any]]:
+    """The rows of an experiment of one GPU (a folder of reports/recorded): those of the working tree, then those of
+    every commit that changed them, the newest first, each once. Raises Unknown where there is no such file."""
+    path = folder / f"{experiment}.jsonl"
+    if not path.is_file():
+        known = ", ".join(sorted(file.stem for file in folder.glob("*.jsonl"))) or "nothing"
+        raise Unknown(f"{folder.name}: got experiment {experiment!r}, but recorded there is {known}")
+    commits = _git(folder, "log", "--format=%H", "--", path.name).split()
+    found: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        for done, commit in enumerate([None, *commits], 1):
+            file = path if commit is None else Path(temporary) / f"{path.stem}-{commit[:12]}.jsonl"
+            if commit is not None:
+                file.write_text(_git(folder, "show", f"{commit}:./{path.name}"))
+            for row in results.read(file):
+                if row["kind"] in ("environment", "timing"):
+                    found.setdefault(json.dumps([row.get(name) for name in ("id", "time", "group", *results.KEY)]), row)
+            progress(done, len(commits) + 1)
+    return list(found.values())
+
+
+def to_csv(points: Iterable[Point]) -> str:
+    """One line per point, with a header; the first column is the time."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(Point.__dataclass_fields__), lineterminator="\n")
+    writer.writeheader()
+    for point in points:
+        writer.writerow({name: "" if value is None else value for name, value in asdict(point).items()})
+    return text.getvalue()
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """Git's answer; empty where there is no git or no history: then the working tree's rows are all there is."""
+    try:
+        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=120)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""

@@ -1,0 +1,178 @@
+"""How certain a ratio is: a hierarchical bootstrap over boards, over processes on a board, over samples of a process.
+
+The samples of one process agree with each other to a fraction of a percent and with the next process's not so well, so
+an interval from one process's samples would be a false one. Each draw takes boards with replacement, for each of them
+processes with replacement, and for each of those samples with replacement; its value is the mean of the logarithms of
+the medians' ratios, over processes, then over boards (the cluster bootstrap; Davison and Hinkley 1997, section 3.8).
+Quantiles of the draws of a few boards are too near to each other (of three boards one in four has all its draws on one
+side of the truth), so that their distance from the mean is stretched as far as Student's t is wider than the normal
+distribution, after Hesterberg 2015, section 5.3. What was timed in at least FEWEST processes has an interval, the rest
+says how many there were.
+
+Processes of one pair of programs count wherever they were timed: the same machine code, compilers, libraries and
+driver, in one interleaved group, whatever the experiment. The generator is seeded: the same rows give the same
+interval.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.rows import noise
+
+Row = Mapping[str, Any]
+Array = Any
+"""A numpy array."""
+
+LEVEL = 0.95
+FEWEST = 3
+"""Processes below which there is no interval."""
+DRAWS = 1000
+NO_CHANGE = "no change"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Of a ratio of TFLOPS, ours over theirs. `low` and `high` are None where fewer than FEWEST processes timed both;
+    `rests_on` says in words how many there are."""
+
+    low: float | None
+    high: float | None
+    processes: int
+    boards: int
+
+    @property
+    def rests_on(self) -> str:
+        processes = f"{self.processes} process{'es' * (self.processes != 1)}"
+        return f"{processes} on {self.boards} board{'s' * (self.boards != 1)}"
+
+    @property
+    def is_no_change(self) -> bool:
+        """Whether the interval holds 1: what it is of is called no change."""
+        return self.low is not None and self.high is not None and self.low <= 1 <= self.high
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; `reason` says why there is no interval."""
+        reason = None if self.low is not None else f"timed in {self.rests_on}, expected at least {FEWEST} processes"
+        return {
+            "low": self.low,
+            "high": self.high,
+            "processes": self.processes,
+            "boards": self.boards,
+            "reason": reason,
+        }
+
+
+class Intervals:
+    """Intervals of ratios between rows, from all rows of a GPU. Draws are kept: a ratio is asked for more than once."""
+
+    def __init__(self, timings: noise.Timings, draws: int = DRAWS) -> None:
+        self._timings, self._draws = timings, draws
+        self._rows: dict[str, dict[Any, Row]] = defaultdict(dict)
+        for row in timings.rows:
+            self._rows[timings.program(row)][noise.group(row)] = row
+        self._known: dict[tuple[str, str], tuple[Array | None, Interval]] = {}
+
+    def of(self, ours: Row, theirs: Row) -> Interval:
+        """Of how many times the TFLOPS of `theirs` the program of `ours` reaches, on the problem of both."""
+        return self._ratio(ours, theirs)[1]
+
+    def mean(self, pairs: Iterable[tuple[Row, Row]]) -> Interval:
+        """Of the geometric mean of several cells' ratios. Cells are drawn independently: most were timed in processes
+        of their own. None where one of them has none."""
+        found = [self._ratio(*pair) for pair in pairs]
+        processes = min((interval.processes for _, interval in found), default=0)
+        boards = min((interval.boards for _, interval in found), default=0)
+        draws = [drawn for drawn, _ in found if drawn is not None]
+        if not draws or len(draws) < len(found):
+            return Interval(None, None, processes, boards)
+        # Each cell's draws came from one seed: shuffled, they do not move together.
+        shuffled = [np.random.default_rng(number).permutation(drawn) for number, drawn in enumerate(draws)]
+        return Interval(*_between(np.mean(shuffled, axis=0), _clusters(processes, boards)), processes, boards)
+
+    def _ratio(self, ours: Row, theirs: Row) -> tuple[Array | None, Interval]:
+        pair = self._timings.program(ours), self._timings.program(theirs)
+        if pair not in self._known:
+            self._known[pair] = self._computed(*pair)
+        return self._known[pair]
+
+    def _computed(self, ours: str, theirs: str) -> tuple[Array | None, Interval]:
+        boards: dict[str | None, dict[Any, list[tuple[Row, Row]]]] = defaultdict(lambda: defaultdict(list))
+        together = self._rows[ours].keys() & self._rows[theirs].keys()
+        for group in sorted(together, key=str):
+            row, other = self._rows[ours][group], self._rows[theirs][group]
+            boards[self._timings.board(row)][process(row)].append((row, other))
+        processes = sum(len(found) for found in boards.values())
+        if processes < FEWEST:
+            return None, Interval(None, None, processes, len(boards))
+        chance = np.random.default_rng(0)
+        sampled = [
+            np.array([_medians(groups, chance, self._draws) for groups in found.values()]) for found in boards.values()
+        ]
+        drawn = _resampled(sampled, chance)
+        return drawn, Interval(*_between(drawn, _clusters(processes, len(boards))), processes, len(boards))
+
+
+def process(row: Row) -> tuple[Any, Any]:
+    """The process that timed a row: its environment, and the run that its group is named after."""
+    return row.get("environment"), str(row.get("group")).rpartition("-")[0]
+
+
+def told(value: float, interval: Interval) -> str:
+    """A gain in words: 1.07 (1.05 to 1.09); "no change" where its interval holds 1."""
+    if interval.low is None or interval.high is None:
+        return f"{value:.3f} ({interval.rests_on})"
+    between = f"({interval.low:.3f} to {interval.high:.3f}, {interval.rests_on})"
+    return f"{NO_CHANGE} {between}" if interval.is_no_change else f"{value:.3f} {between}"
+
+
+def _medians(groups: Sequence[tuple[Row, Row]], chance: np.random.Generator, draws: int) -> Array:
+    """Logarithm of the ratio of one process, its samples resampled `draws` times; the mean over its groups."""
+
+    def resampled(row: Row) -> Array:
+        samples = np.asarray(row["samples_ms"])
+        return np.median(samples[chance.integers(0, len(samples), (draws, len(samples)))], axis=1)
+
+    return np.mean([np.log(resampled(theirs) / resampled(ours)) for ours, theirs in groups], axis=0)
+
+
+def _resampled(boards: Sequence[Array], chance: np.random.Generator) -> Array:
+    """One value per draw, of boards and of processes on a board taken with replacement. `boards` hold, per board, an
+    array (processes, draws)."""
+    draws = boards[0].shape[1]
+    chosen = chance.integers(0, len(boards), (draws, len(boards)))
+    total = np.zeros(draws)
+    for column in chosen.T:
+        for number, values in enumerate(boards):
+            here = np.nonzero(column == number)[0]
+            picked = chance.integers(0, len(values), (len(here), len(values)))
+            total[here] += values[picked, here[:, None]].mean(axis=1)
+    return total / len(boards)
+
+
+def _clusters(processes: int, boards: int) -> int:
+    """How many independent measurements there are: boards, or processes where fewer than FEWEST boards had them all."""
+    return boards if boards >= FEWEST else processes
+
+
+def _between(drawn: Array, clusters: int) -> tuple[float, float]:
+    normal = statistics.NormalDist().inv_cdf((1 + LEVEL) / 2)
+    stretched = math.sqrt(clusters / (clusters - 1)) * _students_t((1 + LEVEL) / 2, clusters - 1) / normal
+    mean = float(np.mean(drawn))
+    low, high = (float(np.quantile(drawn, share)) - mean for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    return math.exp(mean + stretched * low), math.exp(mean + stretched * high)
+
+
+def _students_t(share: float, freedom: int) -> float:
+    """The quantile of Student's t distribution, by adding up its density."""
+    x = np.linspace(0, 100, 200_001)
+    density = (1 + x**2 / freedom) ** (-(freedom + 1) / 2)
+    density *= math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
+    return float(np.interp(share - 0.5, np.cumsum(density) * (x[1] - x[0]), x))

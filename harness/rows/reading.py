@@ -1,0 +1,108 @@
+"""What the fields of a row say: the words in which scorecard, comparison and report speak of rows. Standard library
+only.
+
+Rows of an earlier version of a kernel (`source_sha256` is not the checkout's) do not count.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from harness.catalog import sources, techniques
+from harness.catalog.problem import Problem, Tile
+
+Row = Mapping[str, Any]
+Hashes = Mapping[tuple[str, str], str]
+"""(technique, backend) -> `source_sha256` of the checkout."""
+SHARED_PTXAS = "_shared_ptxas"
+"""How pages and notes name the rows of an experiment whose Triton programs nvcc's ptxas assembled: beside the headline,
+never in it."""
+
+
+def checkout_hashes() -> dict[tuple[str, str], str]:
+    """Hashes of every twin that has a file here."""
+    hashes = {}
+    for technique in techniques.TECHNIQUES:
+        for backend in techniques.SERIES:
+            if sources.kernel_file(backend, technique.path).is_file():
+                hashes[technique.name, backend] = sources.source_sha256(backend, technique.path)
+    return hashes
+
+
+def slug(row: Row) -> str:
+    return Problem.from_dict(row["problem"]).slug
+
+
+def median_ms(row: Row) -> float:
+    return statistics.median(row["samples_ms"])
+
+
+def tflops(row: Row) -> float:
+    """Median TFLOPS by the harness's FLOP count."""
+    return Problem.from_dict(row["problem"]).tflops(median_ms(row))
+
+
+def is_current(row: Row, hashes: Hashes) -> bool:
+    """Whether the row measured this checkout's kernel. Library peers always count."""
+    technique = row.get("technique")
+    return technique is None or hashes.get((technique, row["backend"])) == row.get("source_sha256")
+
+
+def counts(row: Row, hashes: Hashes) -> bool:
+    """Whether the row is a number to rely on: passed, with samples, of this checkout's kernel."""
+    return row["status"] == "passed" and bool(row.get("samples_ms")) and is_current(row, hashes)
+
+
+def is_unsettled(row: Row, hashes: Hashes) -> bool:
+    """Whether the row has samples of this checkout's kernel whose median is not certain enough."""
+    return row["status"] == "not_converged" and bool(row.get("samples_ms")) and is_current(row, hashes)
+
+
+def is_final(row: Row) -> bool:
+    """Whether the row is from a problem's final group, in which the fastest of each series met once more."""
+    return bool((row.get("details") or {}).get("final"))
+
+
+def is_as_shipped(row: Row) -> bool:
+    """Whether each language was assembled by its own ptxas."""
+    return not row.get("assembler")
+
+
+def page(row: Row) -> str | None:
+    """The experiment under whose name pages and notes speak of the row."""
+    experiment: str | None = row.get("experiment")
+    return experiment if experiment is None or is_as_shipped(row) else f"{experiment}{SHARED_PTXAS}"
+
+
+def is_reference_tile(row: Row) -> bool:
+    """Whether the row's tile is the registry's. Peers have no tile and count as reference."""
+    if row.get("technique") is None or row.get("tile") is None:
+        return True
+    technique = techniques.get(row["technique"])
+    return Tile.from_dict(row["tile"]) == techniques.reference_tile(technique, row["problem"]["head_dim"])
+
+
+def pick(rows: Iterable[Row]) -> Row | None:
+    """Of one cell's rows, the newest at the committed ("best") tile if there is one, else at the reference tile."""
+    ordered = sorted(rows, key=lambda row: (not is_reference_tile(row), row["time"]))
+    return ordered[-1] if ordered else None
+
+
+def same_group(ours: Row, theirs: Row) -> bool:
+    """Whether the two were interleaved in one process."""
+    return ours.get("group") is not None and (ours["group"], ours.get("environment")) == (
+        theirs.get("group"),
+        theirs.get("environment"),
+    )
+
+
+def ratio(ours: Row, theirs: Row) -> float | None:
+    """TFLOPS of ours over theirs, or None when they were not interleaved with each other."""
+    return tflops(ours) / tflops(theirs) if same_group(ours, theirs) else None
+
+
+def gpu_name(environment: Row) -> str:
+    """The GPU of an environment row, "a CPU" where there was none."""
+    return ((environment.get("details") or {}).get("gpu") or {}).get("name") or "a CPU"

@@ -1,0 +1,157 @@
+"""Merges a run into the recorded rows, which a machine without a GPU makes its report from."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.rows import reading, results
+from harness.rows import renew as renewing
+from harness.rows.rename import rename_rows
+
+Row = Mapping[str, Any]
+
+
+class Refused(ValueError):
+    """The run does not say where it comes from, or does not come from a GPU."""
+
+
+def record(run: Path, root: Path) -> list[Path]:
+    """Merges the run file into `root`/<gpu>/<experiment>.jsonl; the newest row per key wins. Returns the files written.
+
+    Environment rows that no kept row refers to are dropped. The same rows give the same bytes, in whatever order the
+    runs were recorded. Raises Refused when a row has no environment row or was not measured on a GPU.
+    """
+    rows = results.read(run)
+    described = {row["id"]: row for row in rows if row["kind"] == "environment"}
+    measured = [row for row in rows if row["kind"] != "environment"]
+    if not measured:
+        raise Refused(f"{run.name}: got no measured row, expected a finished run")
+    by_file: dict[Path, list[Row]] = {}
+    for row in measured:
+        origin = described.get(row.get("environment", ""))
+        if origin is None:
+            raise Refused(
+                f"{run.name}: row of {_subject(row)} has no environment row; measure it anew with this checkout"
+            )
+        if row["kind"] == "probe":
+            by_file.setdefault(root / results.COMPILERS / f"{row['experiment']}.jsonl", []).append(row)
+            continue
+        gpu = origin["details"]["gpu"]
+        if row["on"] != "gpu" or gpu is None:
+            raise Refused(
+                f"{run.name}: row of {_subject(row)} was made on a CPU, expected on a GPU: only those are recorded"
+            )
+        by_file.setdefault(root / results.gpu_slug(gpu["name"]) / f"{row['experiment']}.jsonl", []).append(row)
+    for path, new in by_file.items():
+        earlier = results.read(path) if path.exists() else []
+        write(path, merge([*earlier, *described.values(), *new]))
+    return sorted(by_file)
+
+
+def renew(
+    root: Path, hashes: renewing.Hashes, compile: renewing.Compile, names: Collection[str]
+) -> tuple[list[Path], renewing.Renewal]:
+    """Compares the recorded rows of earlier sources of these techniques with this checkout (rows.renew). Returns the
+    files that changed, and what became of the rows."""
+    files = {path: results.read(path) for _, path in results.iter_recorded(root)}
+    before = {path: [_line(row) for row in rows] for path, rows in files.items()}
+    all_rows = [row for rows in files.values() for row in rows]
+    outcome = renewing.renew(all_rows, hashes, compile, lambda row: row["technique"] in names)
+    changed = [path for path, rows in files.items() if [_line(row) for row in rows] != before[path]]
+    for path in changed:
+        write(path, merge(files[path]))
+    return changed, outcome
+
+
+def due(root: Path, hashes: renewing.Hashes) -> int:
+    """How many recorded rows `renew` would look at."""
+    return sum(len(renewing.due(results.read(path), hashes)) for _, path in results.iter_recorded(root))
+
+
+def rename(root: Path, old: str, new: str) -> tuple[list[Path], int]:
+    """Gives a technique another name in all recorded rows. Returns the files that changed, and how many rows are about
+    it. Raises Refused when there are none, or rows of the new name."""
+    files = {path: results.read(path) for _, path in results.iter_recorded(root)}
+    named = Counter(row.get("technique") for rows in files.values() for row in rows)
+    if not named[old] or named[new]:
+        raise Refused(
+            f"--rename: got {old}={new}, but there are {named[old]} rows of {old} and {named[new]} of {new}; expected "
+            "rows of the first alone"
+        )
+    changed, count = [], 0
+    for path, rows in files.items():
+        before = [_line(row) for row in rows]
+        count += rename_rows(rows, old, new)
+        if [_line(row) for row in rows] != before:
+            write(path, merge(rows))
+            changed.append(path)
+    return changed, count
+
+
+def standing(
+    root: Path, experiment: str, description: Mapping[str, Any], hashes: Mapping[tuple[str, str], str]
+) -> list[dict[str, Any]]:
+    """Recorded rows that a run of this experiment need not measure again, and their environments: what passed, of this
+    checkout's kernels (`hashes`), on this kind of GPU with these compilers (`description`: environment.describe())."""
+    path = root / results.gpu_slug(description["gpu"]["name"]) / f"{experiment}.jsonl"
+    rows = results.read(path) if path.is_file() else []
+    environments = (row for row in rows if row["kind"] == "environment")
+    alike = {row["id"]: row for row in environments if _compilers(row["details"]) == _compilers(description)}
+    measured = (row for row in rows if row.get("environment") in alike)
+    return [
+        *alike.values(),
+        *(row for row in measured if row["status"] == "passed" and reading.is_current(row, hashes)),
+    ]
+
+
+def _compilers(description: Mapping[str, Any]) -> dict[str, Any]:
+    software = description["software"]
+    return {
+        **description["toolchain"],
+        **{name: software[name] for name in ("torch", "cuda_runtime", "cudnn", "triton")},
+    }
+
+
+def merge(rows: Sequence[Row]) -> list[Row]:
+    """Environment rows first, then one row per key, each part sorted."""
+    final = {results.key(row) for row in rows if row["kind"] != "environment" and row["status"] != "interrupted"}
+    # An interrupted row says why there is a hole; where there is none, it says nothing.
+    kept = [row for row in rows if row.get("status") != "interrupted" or results.key(row) not in final]
+    newest = results.newest(kept)
+    rest = (row for row in newest if row["kind"] != "environment")
+    measured = sorted(rest, key=lambda row: (results.key(row), row.get("group", "")))
+    used = {row["environment"] for row in measured}
+    described = (row for row in newest if row["kind"] == "environment" and row["id"] in used)
+    return [*sorted(described, key=lambda row: row["id"]), *measured]
+
+
+def write(path: Path, rows: Iterable[Row]) -> None:
+    """Replaces the file in one step, on disk before this returns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".new")
+    with temporary.open("w") as file:
+        file.writelines(f"{_line(row)}\n" for row in rows)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _line(row: Row) -> str:
+    """A row as JSON, fields in the order of results.FIELDS."""
+    order = {name: position for position, name in enumerate(results.FIELDS)}
+    fields = sorted(row.items(), key=lambda field: (order.get(field[0], len(order)), field[0]))
+    return json.dumps(dict(fields), allow_nan=False, separators=(",", ":"))
+
+
+def _subject(row: Row) -> str:
+    return " ".join(filter(None, (row["kind"], row.get("technique"), row.get("backend"))))

@@ -1,0 +1,192 @@
+"""Rows outlive what does not change the machine code: a row of an earlier source counts again where that source and
+this checkout's compile to the same instructions. Standard library only; whoever calls brings the compiler.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from harness.catalog import techniques
+from harness.catalog.problem import Problem, Tile
+
+Row = dict[str, Any]
+Hashes = Mapping[tuple[str, str], str]
+"""(technique, backend) -> `source_sha256` of the checkout."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is compiled to learn its machine code. `commit` holds the sources of `source_sha256`; None is this checkout.
+    `compiler` is (front end, ptxas), such as ("nvcc 13.0.88", "13.0.88"): with another one the answer means nothing."""
+
+    technique: str
+    backend: str
+    problem: Problem
+    tile: Tile
+    arch: str
+    source_sha256: str
+    compiler: tuple[str, str]
+    commit: str | None = None
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """In place of a hash of machine code: why there is none."""
+
+    reason: str
+
+
+Compile = Callable[[Sequence[Program]], Iterable[tuple[Program, str | Unknown]]]
+"""Each program with the SHA-256 of its instructions, in any order."""
+
+
+@dataclass
+class Renewal:
+    """What became of the rows of earlier sources."""
+
+    renewed: int = 0
+    """Same machine code: they count as this checkout's."""
+    different: int = 0
+    unknown: Counter[str] = field(default_factory=Counter)
+    """Reason -> rows whose machine code, or this checkout's, could not be learnt."""
+    sources: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    """(*program, earlier source) -> this checkout's, of renewed rows: what else belongs to a program follows."""
+
+
+def due(rows: Iterable[Row], hashes: Hashes) -> list[Row]:
+    """Rows of earlier sources whose machine code was not yet compared with this checkout's."""
+    found = []
+    for row in rows:
+        now = hashes.get((row.get("technique", ""), row.get("backend", "")))
+        if row.get("source_sha256") and now not in (None, row["source_sha256"], row.get("differs_from")):
+            found.append(row)
+    return found
+
+
+def renew(
+    rows: Sequence[Row], hashes: Hashes, compile: Compile, chosen: Callable[[Row], bool] | None = None
+) -> Renewal:
+    """Compares every row that is due (and `chosen`) with this checkout, and changes it in place. `rows` are all
+    recorded ones, with their environments.
+
+    Machine code that a row of the same program, source and compiler tells is not compiled again. What no row tells is:
+    this checkout's sources, and those of the commit that the row's environment names. A row of the same machine code
+    gets this checkout's `source_sha256`, and `renewed_from`, the source that was measured. Another one gets
+    `differs_from` and stays of an earlier version.
+    """
+    known = take_machine_code(rows)
+    environments = _environments(rows)
+    outcome = Renewal()
+    pairs: list[tuple[Row, str | Program, str | Program]] = []
+    for row in due(rows, hashes):
+        if chosen and not chosen(row):
+            continue
+        environment = environments.get(row.get("environment", ""), {})
+        compiler = _compiler(row, environment)
+        if compiler is None or not row.get("tile"):
+            outcome.unknown["the row names no compiler or no tile"] += 1
+            continue
+        now = hashes[row["technique"], row["backend"]]
+        here = Program(
+            technique=row["technique"],
+            backend=row["backend"],
+            problem=Problem.from_dict(row["problem"]),
+            tile=Tile.from_dict(row["tile"]),
+            arch=row["arch"],
+            source_sha256=now,
+            compiler=compiler,
+        )
+        commit = (environment.get("git") or {}).get("sha")
+        then = replace(here, source_sha256=measured_source(row), commit=commit)
+        pairs.append((row, machine_code(row) or then, known.get(_name(row, now, compiler)) or here))
+    wanted = [side for _, *sides in pairs for side in sides if isinstance(side, Program)]
+    answers = dict(compile(list(dict.fromkeys(wanted)))) if wanted else {}
+    for row, *sides in pairs:
+        was, now_is = (side if isinstance(side, str) else answers.get(side, Unknown("not compiled")) for side in sides)
+        if isinstance(was, Unknown) or isinstance(now_is, Unknown):
+            outcome.unknown[next(side.reason for side in (was, now_is) if isinstance(side, Unknown))] += 1
+            continue
+        if machine_code(row) is None:
+            row["sass_sha256"] = was
+        now = hashes[row["technique"], row["backend"]]
+        if was == now_is:
+            outcome.sources[*program(row), row["source_sha256"]] = now
+            row["renewed_from"] = measured_source(row)
+            row["source_sha256"] = now
+            row.pop("differs_from", None)
+            outcome.renewed += 1
+        else:
+            row["differs_from"] = now
+            outcome.different += 1
+    return outcome
+
+
+def measured_source(row: Mapping[str, Any]) -> str:
+    """Hash of the sources that were measured, whatever the row was renewed to since."""
+    return str(row.get("renewed_from") or row["source_sha256"])
+
+
+def machine_code(row: Mapping[str, Any]) -> str | None:
+    """SHA-256 of the instructions that the row measured, None where it does not say."""
+    found = (row.get("code") or {}).get("sass_sha256") or row.get("sass_sha256")
+    return str(found) if found else None
+
+
+def take_machine_code(rows: Sequence[Row]) -> dict[str, str]:
+    """Gives every row without a hash of its machine code that of a row of the same program, source and compiler.
+    Returns what is known of all: _name -> hash."""
+    environments = _environments(rows)
+    known: dict[str, set[str]] = {}
+    asked: list[tuple[Row, str]] = []
+    for row in rows:
+        compiler = _compiler(row, environments.get(row.get("environment", ""), {}))
+        if not row.get("source_sha256") or not row.get("tile") or compiler is None:
+            continue
+        if found := machine_code(row):
+            for source in {row["source_sha256"], measured_source(row)}:
+                known.setdefault(_name(row, source, compiler), set()).add(found)
+        else:
+            asked.append((row, _name(row, measured_source(row), compiler)))
+    agreed = {name: found.pop() for name, found in known.items() if len(found) == 1}
+    for row, name in asked:
+        if name in agreed:
+            row["sass_sha256"] = agreed[name]
+    return agreed
+
+
+def _environments(rows: Iterable[Row]) -> dict[str, Any]:
+    return {row["id"]: row["details"] for row in rows if row["kind"] == "environment"}
+
+
+def _name(row: Mapping[str, Any], source: str, compiler: tuple[str, str]) -> str:
+    return json.dumps([program(row), row.get("arch"), source, compiler])
+
+
+def program(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What decides what is compiled, but for architecture, sources and compiler. Lengths are no constants of a CUDA
+    kernel, and row strides only of some."""
+    problem = Problem.from_dict(row["problem"])
+    what = (row["technique"], row["backend"], Tile.from_dict(row["tile"]).slug)
+    if row["backend"] != "cuda":
+        return *what, problem.slug
+    known = {technique.name: technique for technique in techniques.TECHNIQUES}.get(row["technique"])
+    strides: list[int] = []
+    if (known is None or known.constant_strides) and problem.layout == "bshd":
+        strides = [problem.heads, problem.heads_kv]
+    return *what, problem.dtype, problem.head_dim, problem.causal, *strides
+
+
+def _compiler(row: Mapping[str, Any], environment: Mapping[str, Any]) -> tuple[str, str] | None:
+    """(front end, ptxas) of the row, or what its environment had: a sanitizer's rows do not say."""
+    if said := row.get("compiler"):
+        return said["front_end"], said["ptxas"]
+    tools, software = environment.get("toolchain") or {}, environment.get("software") or {}
+    if row.get("backend") == "cuda":
+        front_end, ptxas = tools.get("nvcc") and f"nvcc {tools['nvcc']}", tools.get("ptxas")
+    else:
+        front_end, ptxas = software.get("triton") and f"triton {software['triton']}", tools.get("triton_ptxas")
+    return (front_end, ptxas) if front_end and ptxas else None

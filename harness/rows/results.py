@@ -1,0 +1,262 @@
+"""Result rows: append-only JSON lines, one fsync per row, read back without loss. Standard library only.
+
+A row is a plain dict with the fields of `FIELDS`; a field that does not apply is absent. Statistics are computed
+when a report is made, never stored. The first row of a run has kind "environment" and describes the machine.
+
+A row of kind "memory" says what each instruction of a CUDA twin did to memory in one run on a CPU: `details` are
+{"sites": [{file, line, column, mnemonic, path, width, executions, lanes, bytes, wavefronts, bank_conflicts,
+example_addresses, sectors, least_sectors, ...}], "totals": {...}, "ncu": {metric: what ncu should count}} as
+cuda_kernels/cpu_library.py describes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 2
+COMPILERS = "compilers"
+"""Folder of reports/recorded for what holds on every machine: rows of kind probe, about compilers alone."""
+KINDS = {
+    "environment": "the machine of the rows that follow",
+    "gate": "whether an output is right",
+    "timing": "how long a kernel takes",
+    "referee": "how long it takes by CUPTI, and what that saw",
+    "tune": "the same of one tile among others",
+    "code": "what the compilers made",
+    "counters": "what ncu counted",
+    "memory": "what the CPU runtime counted",
+    "outputs": "whether a CPU computes what a GPU did",
+    "heads": "the errors of structured heads",
+    "sanitizer": "what compute-sanitizer found",
+    "probe": "what a proof of expressibility showed",
+}
+STATUSES = (
+    "passed",
+    "wrong",
+    "wrong_instruction",
+    "compile_error",
+    "import_error",
+    "launch_error",
+    "cuda_error",
+    "crashed",
+    "timeout",
+    "out_of_memory",
+    "unsupported",
+    "implausible",
+    "not_converged",
+    "interrupted",
+)
+KEY = (
+    *("kind", "experiment", "assembler", "technique", "backend", "problem", "tile", "mode", "tool", "proof", "gpu"),
+    *("on", "arch", "source_sha256"),
+)
+FIELDS = {
+    "schema": "version of this format",
+    "kind": "what the row is: " + "; ".join(f"{name}: {what}" for name, what in KINDS.items()),
+    "on": "gpu or cpu",
+    "experiment": "name of the experiment",
+    "assembler": "shared where nvcc's ptxas assembled Triton's programs too; absent where each language has its own",
+    "technique": "name in the registry; absent for library peers",
+    "backend": "cuda, triton, triton_native, gluon, sdpa_flash, sdpa_cudnn, sdpa_math, flex, fa2, fa3, fa4",
+    "problem": "Problem.to_dict()",
+    "tile": "Tile.to_dict()",
+    "arch": "sm_80, sm_90a, sm_120a",
+    "mma": "instruction class: fma, mma_sync, wgmma",
+    "source_sha256": "code of the kernel file and of everything it includes",
+    "renewed_from": "source_sha256 that was measured, where this checkout's has the same machine code (rows.renew)",
+    "differs_from": "the last source_sha256 that was compared: its machine code is another (rows.renew)",
+    "compiler": "{front_end, ptxas, flags}",
+    "status": ", ".join(STATUSES),
+    "reason": "why, when the status is not passed",
+    "check": "which check failed",
+    "numerics": "distribution -> {max_abs, rel_l2, yardstick, lse_max_abs, ...}",
+    "samples_ms": "every sample, milliseconds",
+    "mode": "how a timing row was timed: burst or sustained",
+    "tool": "of a sanitizer row: memcheck, synccheck, racecheck, initcheck",
+    "proof": "of a probe: which proof of the claim",
+    "gpu": "of outputs that a CPU computed: the GPU that they are compared with",
+    "group": "id of the interleaved group",
+    "order": "what it was interleaved with, in order",
+    "clocks": "{sm_mhz, power_w, throttle}",
+    "code": "{registers, spill_bytes, smem_bytes, census, sass_sha256, main_loop, setmaxnreg, remarks}",
+    "sass_sha256": "machine code of a row that has no `code` of its own (rows.renew)",
+    "compile_s": "seconds to build this specialization from nothing",
+    "call_us": "host latency of one call: {launcher, graph}, microseconds",
+    "environment": "id of the run's environment row",
+    "time": "UTC, ISO 8601",
+}
+
+
+def utc_now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def key(row: Mapping[str, Any]) -> str:
+    """What makes two rows the same measurement; the newest row per key wins."""
+    return json.dumps([row.get(name) for name in KEY], sort_keys=True)
+
+
+def check(row: Mapping[str, Any]) -> None:
+    """Raises ValueError naming the field when a row is not of this format."""
+    unknown = sorted(set(row) - set(FIELDS) - {"id", "details"})
+    if unknown:
+        raise ValueError(f"row: got unknown fields {unknown}, expected {sorted(FIELDS)}")
+    if row.get("kind") not in KINDS:
+        raise ValueError(f"row.kind: got {row.get('kind')!r}, expected one of {tuple(KINDS)}")
+    if row["kind"] != "environment" and row.get("status") not in STATUSES:
+        raise ValueError(f"row.status: got {row.get('status')!r}, expected one of {STATUSES}")
+    if row.get("status", "passed") != "passed" and not row.get("reason"):
+        raise ValueError(f"row.reason: got nothing, expected why the status is {row['status']!r}")
+
+
+class Writer:
+    """Appends rows to a JSON-lines file; each row is on disk before `write` returns. A torn last line, which a killed
+    run left, is cut off first: the next row would be a part of it.
+
+    Raises ValueError on a row that is not of this format, NaN included.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def write(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        complete = {"schema": SCHEMA, "time": utc_now(), **row}
+        check(complete)
+        line = json.dumps(complete, allow_nan=False, separators=(",", ":")) + "\n"
+        os.write(self._fd, line.encode())
+        os.fsync(self._fd)
+        return complete
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """All rows of a file. A torn last line (a killed run) is dropped. Raises ValueError for anything else that is not
+    a row, with its line."""
+    rows = []
+    lines = path.read_text(errors="replace").split("\n")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            if number == len(lines) and line.startswith("{"):
+                continue
+            raise ValueError(
+                f"{path}:{number}: not JSON ({error}), expected a row of reports/runs/*.jsonl; give another file, "
+                "restore this one from git or delete the line"
+            ) from None
+        if not isinstance(row, dict) or row.get("kind") not in KINDS:
+            raise ValueError(
+                f"{path}:{number}: got {line[:40]!r}, expected a row of reports/runs/*.jsonl: an object of a kind such "
+                "as timing"
+            )
+        if row.get("schema", 0) > SCHEMA:
+            raise ValueError(f"{path}:{number}: schema {row['schema']}, this checkout reads up to {SCHEMA}; update it")
+        rows.append(upgrade(row))
+    return rows
+
+
+def upgrade(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of an earlier schema in the words of this one; other rows as they are.
+
+    Schema 1 had the assembler in the experiment's name, the tool, the proof or the GPU as `mode`, outputs and heads as
+    probes, and what a CPU counted as counters.
+    """
+    if row.get("schema", SCHEMA) >= SCHEMA:
+        return row
+    row = {**row, "schema": SCHEMA}
+    kind, experiment = row["kind"], row.get("experiment") or ""
+    if experiment.endswith("_shared_ptxas"):
+        row |= {"experiment": experiment.removesuffix("_shared_ptxas"), "assembler": "shared"}
+    if kind == "sanitizer":
+        row["tool"] = row.pop("mode", None)
+    elif kind == "counters" and row["on"] == "cpu":
+        row |= {"kind": "memory", "experiment": "memory"}
+    elif kind == "probe" and experiment == "outputs":
+        row |= {"kind": "outputs", "gpu": row.pop("mode", None)}
+    elif kind == "probe" and experiment == "expressibility":
+        row["proof"] = row.pop("mode", None)
+    elif kind == "probe":
+        row["kind"] = "heads"
+    return row
+
+
+def newest(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The newest row per key, in the order in which the keys first appeared. Environment rows are all kept.
+
+    A library peer is in several interleaved groups, and ratios between two groups go over its rows in both: it is
+    kept once per group that another kept row is in, and once where there is no such group. Replicates, which further
+    processes of a run timed, are each kept.
+    """
+    latest: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if row["kind"] == "environment":
+            name = f"environment {row['id']}"
+        else:
+            name = key(row) if row.get("technique") else f"{key(row)} {row.get('group')}"
+            if replicate := (row.get("details") or {}).get("replicate"):
+                name += f" replicate {replicate}"
+        if name not in latest or row["time"] >= latest[name]["time"]:
+            latest[name] = dict(row)
+    groups = {row.get("group") for row in latest.values() if row.get("technique")} - {None}
+    freshest = {key(row): name for name, row in sorted(latest.items(), key=lambda item: item[1]["time"])}
+    return [
+        row
+        for name, row in latest.items()
+        if row["kind"] == "environment" or freshest[key(row)] == name or row.get("group") in groups
+    ]
+
+
+def same_code(computed: Iterable[Mapping[str, Any]], recorded: Iterable[Mapping[str, Any]]) -> list[tuple[str, bool]]:
+    """Of the rows in `computed` that hold machine code, those whose code `recorded` holds too, compiled from the same
+    source by the same compiler for the same cell: the row's key, and whether the instructions are the same."""
+    known = {_compilation(row): row["code"]["sass_sha256"] for row in recorded if row.get("code")}
+    return [
+        (key(row), known[_compilation(row)] == row["code"]["sass_sha256"])
+        for row in computed
+        if row.get("code") and _compilation(row) in known
+    ]
+
+
+def _compilation(row: Mapping[str, Any]) -> str:
+    names = ("technique", "backend", "problem", "tile", "arch", "source_sha256", "compiler")
+    return json.dumps([row.get(name) for name in names], sort_keys=True)
+
+
+def environment_id(description: Mapping[str, Any]) -> str:
+    """Twelve hex digits that name a machine and its software."""
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def gpu_slug(name: str) -> str:
+    """Folder name of a GPU: "NVIDIA H200" -> h200, "NVIDIA GeForce RTX 5090" -> rtx-5090."""
+    return "-".join(
+        word for word in re.findall(r"[a-z0-9]+", name.lower()) if word not in ("nvidia", "geforce", "tesla")
+    )
+
+
+def iter_recorded(root: Path) -> Iterator[tuple[str, Path]]:
+    """(gpu, file) for every recorded experiment below reports/recorded. Not those of COMPILERS, which are of no GPU."""
+    for path in sorted(root.glob("*/*.jsonl")):
+        if path.parent.name != COMPILERS:
+            yield path.parent.name, path

@@ -1,0 +1,276 @@
+"""The promised ratios, from rows. Standard library only.
+
+A ratio compares two samples of one interleaved group and nothing else, but for the articles' own code: that was
+measured separately, is quoted, and the entry says so. Rows of an earlier version of a kernel
+(`source_sha256` is not the checkout's) do not count.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.catalog import articles, experiments, techniques
+from harness.catalog.problem import Problem, Tile
+from harness.rows import intervals, noise, results
+from harness.rows.reading import (
+    Hashes,
+    Row,
+    checkout_hashes,
+    counts,
+    gpu_name,
+    is_as_shipped,
+    is_final,
+    is_reference_tile,
+    is_unsettled,
+    pick,
+    ratio,
+    same_group,
+    slug,
+    tflops,
+)
+
+SCHEMA = 1
+"""Of what `scorecard` returns."""
+ARTICLE = "article"
+"""In place of a backend: the article's own code as quoted in the experiment, measured separately on one kind of GPU."""
+
+
+FASTEST = "fastest"
+"""In place of a backend: the fastest of RIVALS, which must all be in the group."""
+RIVALS = ("sdpa_cudnn", "fa3", "fa4")
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A ratio that is followed over time: TFLOPS of `ours` over TFLOPS of `theirs`, both the best rung they have.
+
+    `rung`: the one technique that counts for CUDA, in place of the best. `problem`: the one problem of the experiment
+    that is asked about. `mode`: the timing mode where it is not the scorecard's. `ladder`: GPUs that run this ladder
+    have an entry, incomplete while the experiment has no row of theirs.
+    """
+
+    name: str
+    ours: str
+    theirs: str
+    experiment: str = "ladder"
+    rung: str | None = None
+    problem: Problem | None = None
+    mode: str | None = None
+    ladder: str | None = None
+
+    def counts(self, row: Row) -> bool:
+        """Whether this row of its experiment can stand on one of its sides."""
+        return self.rung is None or row["backend"] != "cuda" or row.get("technique") == self.rung
+
+
+def _flagship(name: str, ours: str, theirs: str, experiment: str = "hopper_grid", **rest: Any) -> Promise:
+    return Promise(name, ours, theirs, experiment, rung="flagship", ladder="hopper", **rest)
+
+
+PROMISES = (
+    Promise("cuda_over_fa2", "cuda", "sdpa_flash"),
+    Promise("cuda_over_cudnn", "cuda", "sdpa_cudnn"),
+    Promise("triton_over_cuda", "triton", "cuda"),
+    Promise("triton_native_over_flex", "triton_native", "flex"),
+    Promise("mma_sync_cuda_over_fa2", "cuda", "sdpa_flash", experiment="over_fa2"),
+    Promise("mma_sync_cuda_over_fa2_seed001", "cuda", "sdpa_flash", experiment="seed_raw_ptx"),
+    _flagship("flagship_over_fastest", "cuda", FASTEST),
+    _flagship("flagship_over_cudnn", "cuda", "sdpa_cudnn"),
+    _flagship("flagship_over_fa3", "cuda", "fa3"),
+    _flagship("flagship_over_fa4", "cuda", "fa4"),
+    _flagship("flagship_over_fastest_sustained", "cuda", FASTEST, "hopper_sustained", mode="sustained"),
+    _flagship("triton_over_flagship", "triton", "cuda"),
+    _flagship("triton_over_cudnn", "triton", "sdpa_cudnn", problem=Problem.square(2, 16, 8192, 128)),
+    *(Promise(f"{name}_over_article", "cuda", ARTICLE, experiment=name) for name in experiments.about_articles()),
+)
+
+
+def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None, mode: str = "burst") -> dict[str, Any]:
+    """One entry per promise and GPU that ran its experiment: {name, experiment, ours, gpu, quoted, status, reason,
+    value, interval, worst_cell, cells}.
+
+    `value` is the geometric mean over the experiment's problems of ours / theirs, None while the entry is incomplete.
+    `quoted` says what theirs is where it was not measured with ours, else it is None. A cell is {problem, value,
+    interval, ours, theirs (TFLOPS), ours_is, theirs_is, run} or {problem, reason}. `interval` is what
+    intervals.Interval.to_dict makes, over every process that timed both; None where theirs is quoted.
+    """
+    hashes = checkout_hashes() if hashes is None else hashes
+    all_rows = list(rows)
+    gpus = {row["id"]: gpu_name(row) for row in all_rows if row["kind"] == "environment"}
+    majors = {gpu_name(row): _major(row) for row in all_rows if row["kind"] == "environment"}
+    timing: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in all_rows:
+        if row["kind"] == "timing" and is_as_shipped(row):
+            gpu = gpus.get(row.get("environment"), "unknown GPU")
+            timing[gpu, row["experiment"], row.get("mode") or mode].append(row)
+    known = intervals.Intervals(noise.Timings(all_rows))
+    entries = []
+    for gpu in sorted({gpu for gpu, *_ in timing}):
+        for promise in PROMISES:
+            place = (gpu, promise.experiment, promise.mode or mode)
+            runs = promise.ladder and majors.get(gpu) in techniques.LADDERS[promise.ladder].capabilities
+            if (runs or place in timing) and (promise.theirs != ARTICLE or gpu == articles.OWN_CODE_GPU):
+                entries.append(_entry(promise, gpu, timing.get(place, []), hashes, known))
+    return {"schema": SCHEMA, "mode": mode, "entries": entries}
+
+
+def _major(environment: Row) -> int | None:
+    """The major compute capability of an environment row's GPU."""
+    capability = ((environment.get("details") or {}).get("gpu") or {}).get("capability")
+    return capability[0] if capability else None
+
+
+def _entry(promise: Promise, gpu: str, rows: list[Row], hashes: Hashes, known: intervals.Intervals) -> dict[str, Any]:
+    quoted = interval = None
+    if promise.theirs == ARTICLE:
+        article = experiments.article(promise.experiment)
+        quoted = f"quoted: {article.own_code_is}, measured separately on an {articles.OWN_CODE_GPU}"
+        cells = [_quoted_cell(promise, shape, quoted, rows, hashes) for shape in article.shapes if shape.own_code]
+    else:
+        asked = [promise.problem] if promise.problem else experiments.load(promise.experiment).problems
+        cells, pairs = [], []
+        for problem in sorted(problem.slug for problem in asked):
+            cell, pair = (_fastest_cell if promise.theirs == FASTEST else _cell)(promise, problem, rows, hashes)
+            cells.append(cell)
+            if pair:
+                pairs.append(pair)
+                cell["interval"] = known.of(*pair).to_dict()
+        if len(pairs) == len(cells):
+            interval = known.mean(pairs).to_dict()
+    holes = [cell for cell in cells if "reason" in cell]
+    complete = not holes
+    reason = "; ".join(f"{cell['problem']}: {cell['reason']}" for cell in holes) or None
+    if not rows:
+        reason = f"{promise.experiment} was not run on this GPU: `twinkernels run {promise.experiment}`"
+    return {
+        "name": promise.name,
+        "experiment": promise.experiment,
+        "ours": promise.ours,
+        "gpu": gpu,
+        "quoted": quoted,
+        "status": "complete" if complete else "incomplete",
+        "reason": reason,
+        "value": math.exp(statistics.fmean(math.log(cell["value"]) for cell in cells)) if complete else None,
+        "interval": interval,
+        "worst_cell": min(cells, key=lambda cell: cell["value"])["problem"] if complete else None,
+        "cells": cells,
+    }
+
+
+def _cell(
+    promise: Promise, problem: str, rows: list[Row], hashes: Hashes
+) -> tuple[dict[str, Any], tuple[Row, Row] | None]:
+    """The cell, and the two rows that it is of."""
+    here = [row for row in rows if slug(row) == problem and promise.counts(row)]
+    newest = results.newest(here)
+    ours, why_ours = _best(promise.ours, newest, hashes)
+    theirs, why_theirs = _best(promise.theirs, newest, hashes)
+    if final := _final(promise, here, newest, hashes):
+        ours, theirs = final
+    if ours is None or theirs is None:
+        return {"problem": problem, "reason": why_ours or why_theirs}, None
+    if not theirs.get("technique"):  # a peer may be in several groups, and its newest row in another one
+        of_group = [row for row in here if row["backend"] == promise.theirs and same_group(ours, row)]
+        theirs = next((row for row in of_group if counts(row, hashes)), theirs)
+    if theirs.get("technique") and ours.get("mma") != theirs.get("mma"):
+        why = f"different instruction classes: {ours.get('mma')}, {theirs.get('mma')}"
+        return {"problem": problem, "reason": why}, None
+    value = ratio(ours, theirs)
+    if value is None:
+        why = f"{_name(ours)} and {_name(theirs)} were not timed in one group"
+        return {"problem": problem, "reason": why}, None
+    cell = {
+        "problem": problem,
+        "value": value,
+        "ours": tflops(ours),
+        "theirs": tflops(theirs),
+        "ours_is": _name(ours),
+        "theirs_is": _name(theirs),
+        "run": ours.get("environment"),
+    }
+    return cell, (ours, theirs)
+
+
+def _fastest_cell(
+    promise: Promise, problem: str, rows: list[Row], hashes: Hashes
+) -> tuple[dict[str, Any], tuple[Row, Row] | None]:
+    """The cell of the rival that is fastest. Without all of them beside the same samples of ours nobody is."""
+    found = [_cell(replace(promise, theirs=rival), problem, rows, hashes) for rival in RIVALS]
+    if hole := next((cell for cell, pair in found if pair is None), None):
+        return hole, None
+    if len({json.dumps(pair[0], sort_keys=True) for _, pair in found if pair}) > 1:
+        return {"problem": problem, "reason": f"{', '.join(RIVALS)} were not timed in one group"}, None
+    return min(found, key=lambda one: one[0]["value"])
+
+
+def _quoted_cell(
+    promise: Promise, shape: articles.Shape, quoted: str, rows: list[Row], hashes: Hashes
+) -> dict[str, Any]:
+    """Our best, from the newest final group where there is one, over a number that has no samples."""
+    newest = results.newest(row for row in rows if slug(row) == shape.problem.slug)
+    finals = _finals(promise.ours, newest, hashes)
+    ours, why = (finals[0], None) if finals else _best(promise.ours, newest, hashes)
+    if ours is None or shape.own_code is None:
+        return {"problem": shape.problem.slug, "reason": why}
+    return {
+        "problem": shape.problem.slug,
+        "value": tflops(ours) / shape.own_code,
+        "ours": tflops(ours),
+        "theirs": shape.own_code,
+        "interval": None,
+        "ours_is": _name(ours),
+        "theirs_is": quoted,
+        "run": ours.get("environment"),
+    }
+
+
+def _final(promise: Promise, here: list[Row], newest: Iterable[Row], hashes: Hashes) -> tuple[Row, Row] | None:
+    """Both sides from the newest final group that has them: chosen before these samples were taken."""
+    for row in _finals(promise.ours, newest, hashes):
+        for other in here:
+            if other["backend"] == promise.theirs and same_group(row, other) and counts(other, hashes):
+                return row, other
+    return None
+
+
+def _finals(backend: str, rows: Iterable[Row], hashes: Hashes) -> list[Row]:
+    """A backend's rows in final groups, the newest first."""
+    finals = [row for row in rows if row["backend"] == backend and is_final(row) and counts(row, hashes)]
+    return sorted(finals, key=lambda row: row["time"], reverse=True)
+
+
+def _best(backend: str, rows: Iterable[Row], hashes: Hashes) -> tuple[Row | None, str | None]:
+    """The fastest rung of a backend on one problem, each at its picked tile; or None and why there is none. Where a
+    faster one did not converge, what is left is not the best."""
+    of_backend = [row for row in rows if row["backend"] == backend]
+    by_technique: dict[str | None, list[Row]] = defaultdict(list)
+    for row in of_backend:
+        if counts(row, hashes):
+            by_technique[row.get("technique")].append(row)
+    picked = [row for row in map(pick, by_technique.values()) if row is not None]
+    if picked:
+        best = max(picked, key=tflops)
+        faster = [row for row in of_backend if is_unsettled(row, hashes) and tflops(row) > tflops(best)]
+        if faster:
+            return None, f"{_name(max(faster, key=tflops))} was faster and did not converge"
+        return best, None
+    if not of_backend:
+        return None, f"{backend}: no row"
+    if any(row["status"] == "passed" for row in of_backend):
+        return None, f"{backend}: only rows of an earlier version of the kernel"
+    newest = max(of_backend, key=lambda row: row["time"])
+    return None, f"{backend}: {newest['status']}, {newest.get('reason')}"
+
+
+def _name(row: Row) -> str:
+    """cuda cp_async_pipeline 64x128-s1-w4 (reference tile); another tile is one of the experiment or of the table."""
+    if not row.get("technique"):
+        return str(row["backend"])
+    tile = Tile.from_dict(row["tile"]).slug if row.get("tile") else "?"
+    return f"{row['backend']} {row['technique']} {tile} ({'reference' if is_reference_tile(row) else 'another'} tile)"

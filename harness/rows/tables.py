@@ -1,0 +1,169 @@
+"""Rows as tables in a terminal."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from harness.catalog.problem import Problem, Tile
+from harness.rows import results
+
+FINE = ("passed", "unsupported")
+"""Statuses that are no failure: a backend may decline a cell."""
+Rows = Iterable[Mapping[str, Any]]
+
+
+def failed(rows: Rows) -> bool:
+    """Whether the command ends with exit code 1. A time that did not settle is named like a failure, but is none: the
+    kernel passed the gate."""
+    return any(row.get("status", "passed") not in (*FINE, "not_converged") for row in rows)
+
+
+def code(rows: Rows) -> list[Table]:
+    """Side by side: registers, memory and every instruction that occurs, one table per technique and problem."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        if row["status"] == "passed":
+            groups[row["technique"], _cell(row)].append(row)
+    tables = []
+    for (technique, cell), group in groups.items():
+        table = Table(title=f"{technique}  {cell}", title_justify="left", box=box.SIMPLE_HEAD)
+        table.add_column("")
+        for row in group:
+            table.add_column(f"{row['backend'].replace('_', ' ')}\n{row['arch']}", justify="right")
+        for name in ("registers", "spill_bytes", "smem_bytes"):
+            table.add_row(name.replace("_", " "), *(str(row["code"][name]) for row in group), style="bold")
+        for name in dict.fromkeys(name for row in group for name in row["code"]["census"]):
+            counts = [row["code"]["census"].get(name, 0) for row in group]
+            if any(counts):
+                table.add_row(name, *(str(count or "") for count in counts))
+        tables.append(table)
+    return tables
+
+
+def memory(rows: Rows) -> list[Table]:
+    """What each instruction of a kernel cost in memory, one table per row; the sums are in the last line."""
+    tables = []
+    for row in rows:
+        if row["status"] != "passed":
+            continue
+        title = f"{row['technique']}  {_slug(row)}  {Tile.from_dict(row['tile']).slug}"
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_footer=True)
+        totals = row["details"]["totals"]
+        columns = {
+            "bytes": f"{sum(totals['bytes'].values()):,}",
+            "wavefronts": f"{totals['wavefronts']:,}",
+            "bank conflicts": f"{totals['bank_conflicts']:,}",
+            "sectors": f"{totals['sectors']:,}",
+            "least sectors": f"{totals['least_sectors']:,}",
+        }
+        if any(site.get("bytes_in_flight") for site in row["details"]["sites"]):
+            columns |= {"bytes in flight": "", "bytes left": ""}  # the most at a wait: no sums
+        table.add_column("line", justify="right", overflow="fold")
+        table.add_column("instruction", overflow="fold")
+        table.add_column("executed by warps", justify="right", overflow="fold")
+        for name, total in columns.items():
+            table.add_column(name, total, justify="right", overflow="fold")
+        for site in row["details"]["sites"]:
+            figures = (site.get(name.replace(" ", "_")) for name in columns)
+            file = "" if site["file"] == f"{row['technique']}.cu" else site["file"]
+            style = "red" if site.get("bank_conflicts") else None
+            cells = ("" if figure is None else f"{figure:,}" for figure in figures)
+            table.add_row(f"{file}:{site['line']}", site["mnemonic"], f"{site['executions']:,}", *cells, style=style)
+        tables.append(table)
+    return tables
+
+
+def hardware_counters(rows: Rows) -> Table:
+    """What ncu counted of a launch: bank conflicts by address, then what the hardware says."""
+    columns = {
+        "wavefronts": "memory_l1_wavefronts_shared",
+        "registers": "launch__registers_per_thread",
+        "warps active %": "sm__warps_active.avg.pct_of_peak_sustained_active",
+        "L2 hits %": "lts__t_sector_hit_rate.pct",
+        "bytes from DRAM": "dram__bytes_read.sum",
+    }
+    table = Table("technique", "backend", "problem", "bank conflicts", *columns, box=box.SIMPLE_HEAD)
+    for row in rows:
+        if row["status"] == "passed":
+            metrics = row["details"]["metrics"]
+            conflicts = row["details"].get("totals", {}).get("bank_conflicts")
+            values = (conflicts, *(metrics.get(name) for name in columns.values()))
+            cells = ("" if value is None else f"{value:,.6g}" for value in values)
+            table.add_row(row["technique"], row["backend"], _slug(row), *cells)
+    return table
+
+
+def gates(rows: Rows) -> RenderableType:
+    """Per technique and backend: how many problems passed, failed, were declined; below, why."""
+    rows = list(rows)
+    tally: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for row in rows:
+        status = row["status"] if row["status"] in FINE else "failed"
+        tally[row.get("technique") or "", row["backend"]][status] += 1
+    table = Table("technique", "backend", "passed", "failed", "declined", box=box.SIMPLE_HEAD)
+    for key, counts in tally.items():
+        numbers = [str(counts[status] or "") for status in ("passed", "failed", "unsupported")]
+        table.add_row(*key, *numbers, style="red" if counts["failed"] else None)
+    return Group(table, *declined(rows))
+
+
+def declined(rows: Rows) -> list[Text]:
+    """Each reason why cells were declined, once, with whose they were."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        if row.get("status") == "unsupported":
+            reasons[row["reason"]].append(" ".join(filter(None, (row.get("technique"), row["backend"]))))
+    return [Text(f"declined: {reason}\n  by {', '.join(dict.fromkeys(who))}") for reason, who in reasons.items()]
+
+
+def timings(rows: Rows) -> Table:
+    """Median time and TFLOPS, fastest first within a problem; what was timed in a second group, from that one."""
+    table = Table("problem", "technique", "backend", "tile", "ms", "TFLOPS", "", box=box.SIMPLE_HEAD)
+    measured = {results.key(row): row for row in rows if row["kind"] == "timing"}.values()
+    for row in sorted(measured, key=lambda row: (_slug(row), statistics.median(row.get("samples_ms") or [1e9]))):
+        tile = Tile.from_dict(row["tile"]).slug if row.get("tile") else ""
+        names = (_slug(row), row.get("technique") or "", row["backend"], tile)
+        if not row.get("samples_ms"):
+            table.add_row(*names, "", "", escape(f"{row['status']}: {row['reason']}"), style="red")
+            continue
+        median = statistics.median(row["samples_ms"])
+        tflops = Problem.from_dict(row["problem"]).tflops(median)
+        remark = "" if row["status"] == "passed" else f"{row['status']}: {row['reason']}"
+        table.add_row(*names, f"{median:.4f}", f"{tflops:.1f}", escape(remark))
+    return table
+
+
+def failures(rows: Rows) -> list[str]:
+    """What failed, with the compiler's, the gate's or the CPU runtime's words."""
+    return [
+        f"{row['status']}: {row.get('technique') or ''} {row['backend']} {row.get('arch') or ''} {_cell(row)}\n"
+        f"{_indented(row.get('details', {}).get('diagnosis') or [row['reason']])}"
+        for row in rows
+        if row.get("status", "passed") not in FINE
+    ]
+
+
+def _indented(lines: Iterable[str]) -> str:
+    """Each line below the other; the warps of a deadlock, and the place of a diagnosis, on lines of their own."""
+    return "\n".join("  " + re.sub(r"[:;] (?=warps? \d)| (?=\[[^\[\]]*lane \d+\]$)", "\n    ", line) for line in lines)
+
+
+def _slug(row: Mapping[str, Any]) -> str:
+    return Problem.from_dict(row["problem"]).slug
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    """d128 bf16 causal 64x64-s1-w4: what a kernel is compiled for."""
+    problem, tile = row["problem"], row.get("tile")
+    mask = "causal" if problem["causal"] else "full"
+    return f"d{problem['head_dim']} {problem['dtype']} {mask}" + (f" {Tile.from_dict(tile).slug}" if tile else "")

@@ -1,0 +1,230 @@
+"""What is here, what is missing, what for and how to get it. Runs on a bare Python: python3 -m harness.setup.doctor"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from harness.machine import cuda_tools
+from harness.setup import bootstrap
+from harness.variants.libraries import LIBRARIES
+
+SET_UP = "`make report` sets it up"
+PURPOSES = {
+    "torch": "tensors, truth, library peers",
+    "triton": "the Triton twins",
+    "numpy": "Triton's interpreter",
+    "ninja": "builds of the CUDA twins for a GPU",
+    "nvidia-ml-py": "clocks, power, throttle reasons",
+    "typer": "the command line",
+    "rich": "the command line",
+    "pandas": "the report",
+    "seaborn": "the report's figures",
+    "jinja2": "the report's pages",
+    "markdown-it-py": "the report's notes",
+}
+COMPILES = "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n__global__ void f(__half* x) { *x = __hadd(*x, *x); }\n"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`found` is a version or a path, or None when the thing is missing or does not work."""
+
+    name: str
+    found: str | None
+    purpose: str
+    remedy: str
+    required: bool = False
+    """`make report` without a GPU cannot run without it."""
+
+
+def examine() -> list[Finding]:
+    """Everything that the project can use."""
+    if sys.version_info < bootstrap.OLDEST_PYTHON:
+        remedy = f"got {platform.python_version()}, expected 3.11 or newer: {bootstrap.GET_PYTHON}"
+        return [Finding("Python", None, "everything", remedy, required=True)]
+    return [*_python(), *_compilers(), *_gpu(), *_peers()]
+
+
+def healthy(findings: list[Finding]) -> bool:
+    return all(finding.found for finding in findings if finding.required)
+
+
+def _installed(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        return False
+
+
+def _python() -> Iterator[Finding]:
+    yield Finding("Python", f"{platform.python_version()} at {sys.executable}", "everything", "", required=True)
+    for requirement in bootstrap.requirements():
+        name = re.split(r"[<>=]", requirement)[0]
+        problem = bootstrap.unmet([requirement])
+        yield Finding(
+            name, None if problem else _installed(name), PURPOSES[name], f"{requirement}: {SET_UP}", required=True
+        )
+    if triton := _installed("triton"):
+        fault = bootstrap.interpreter_fault()
+        yield Finding(
+            "Triton's interpreter",
+            None if fault else f"Triton {triton} with NumPy {_installed('numpy')}",
+            "checks of Triton twins without a GPU",
+            f"{fault}: pip install -c constraints.txt numpy",
+        )
+    for name, purpose in (("pytest", "make test"), ("pytest-benchmark", "tests/regression"), ("ruff", "make lint")):
+        yield Finding(name, _installed(name), purpose, f"pip install {name}")
+
+
+def nvcc() -> str | None:
+    """The compiler that builds the CUDA twins."""
+    from cuda_kernels import toolchain
+
+    tools = toolchain.find(toolchain.homes())
+    return str(tools.bin / "nvcc") if tools else None
+
+
+def _compilers() -> Iterator[Finding]:
+    yield Finding("g++", _release(shutil.which("g++")), "nvcc's host compiler", "apt install g++", required=True)
+    compiler = nvcc()
+    error = _compile_error(compiler) if compiler else None
+    yield Finding(
+        "nvcc",
+        f"{_release(compiler)} at {compiler}" if compiler and not error else None,
+        "the CUDA twins",
+        f"{error}: nvcc, crt, nvvm and cccl must be of one release, as in pip install -e '.[nvcc]'"
+        if error
+        else "CUDA toolkit 12.8 or newer on PATH or in $CUDA_HOME, or pip install -e '.[nvcc]'",
+        required=True,
+    )
+    ptxas = compiler and str(Path(compiler).resolve().with_name("ptxas"))
+    yield Finding("ptxas of nvcc", _release(ptxas), "assembling the CUDA twins", "comes with nvcc")
+    for tool, name, purpose in (
+        ("ptxas", "ptxas of Triton", "assembling the Triton twins"),
+        ("ptxas-blackwell", "ptxas of Triton, sm_100 and later", "assembling the Triton twins"),
+        ("cuobjdump", "cuobjdump", "reading machine code"),
+        ("nvdisasm", "nvdisasm", "reading machine code"),
+    ):
+        yield Finding(name, _release(_triton_tool(tool)), purpose, "comes with the triton package", required=True)
+
+
+def _triton_tool(name: str) -> str | None:
+    spec = importlib.util.find_spec("triton")
+    return str(Path(spec.origin).parent / "backends/nvidia/bin" / name) if spec and spec.origin else None
+
+
+def _release(tool: str | None) -> str | None:
+    """The version that a tool states, or None when it is missing or does not run."""
+    if tool is None:
+        return None
+    try:
+        said = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    numbers = re.search(r"\bV(\d+\.\d+\.\d+)", said) or re.search(r"(\d+\.\d+\.\d+)$", said.partition("\n")[0])
+    return numbers[1] if numbers else said.partition("\n")[0]
+
+
+def _compile_error(compiler: str) -> str | None:
+    """The first error of a three-line compile, or None when it works."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "doctor.cu"
+        source.write_text(COMPILES)
+        arch = "-gencode=arch=compute_120a,code=sm_120a"
+        command = [compiler, "-cubin", arch, "-o", str(source.with_suffix(".cubin")), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True)
+    said = [line.strip() for line in done.stderr.splitlines() + done.stdout.splitlines() if line.strip()]
+    if done.returncode == 0:
+        return None
+    return next((line for line in said if "error" in line or "fatal" in line), "nvcc failed without a word")
+
+
+def _gpu() -> Iterator[Finding]:
+    name, driver = _nvml()
+    yield Finding("GPU", name, "timing, and the gate on the real machine", "an NVIDIA GPU of capability 8.0 or newer")
+    yield Finding("driver", driver, "timing", "NVIDIA's driver; in a container, the NVIDIA container toolkit")
+    cuda = None
+    if _installed("torch"):
+        import torch
+
+        if torch.version.cuda:
+            cuda = f"CUDA {torch.version.cuda}, {'sees a GPU' if torch.cuda.is_available() else 'sees no GPU'}"
+    yield Finding("torch with CUDA", cuda, "timing", "with a GPU: `make clean report` installs it")
+    header = bootstrap.python_header()
+    found = str(header) if header.exists() else None
+    yield Finding(
+        "Python.h", found, "Triton's launcher, built on first use of a GPU", f"apt install {bootstrap.NAME}-dev"
+    )
+    for tool, purpose in (("ncu", "inspect --ncu"), ("compute-sanitizer", "sanitize")):
+        path = cuda_tools.locate(tool)
+        yield Finding(tool, str(path) if path else None, f"twinkernels {purpose}", cuda_tools.HOW_TO_GET[tool])
+
+
+def _nvml() -> tuple[str | None, str | None]:
+    """(GPU name and memory, driver version)."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        driver = pynvml.nvmlSystemGetDriverVersion()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle).total / 2**30
+        return f"{pynvml.nvmlDeviceGetName(handle)}, {memory:.0f} GiB", driver
+    except Exception:  # no package, no library, no device: each means that nothing can be timed here
+        return None, None
+
+
+def _peers() -> Iterator[Finding]:
+    torch = _installed("torch")
+    inside = f"in torch {torch}" if torch else None
+    yield Finding("SDPA flash, cuDNN, math", inside, "library peers (need a GPU)", SET_UP)
+    flex = inside if _importable("torch.nn.attention.flex_attention") else None
+    yield Finding("FlexAttention", flex, "library peer (needs a GPU)", SET_UP)
+    for library in LIBRARIES.values():
+        version, fault = _installed(library.distribution), library.fault()
+        remedy = (version and fault) or library.install
+        yield Finding(
+            library.name, None if fault else version or "version unknown", "library peer (needs a GPU)", remedy
+        )
+
+
+def main(as_json: bool) -> int:
+    """Prints what is here, then what is missing; 0 unless the main job cannot run here."""
+    findings = examine()
+    able = healthy(findings)
+    if as_json:
+        print(json.dumps({"healthy": able, "findings": [asdict(finding) for finding in findings]}, indent=1))
+        return 0 if able else 1
+    print("here")
+    for finding in findings:
+        if finding.found:
+            print(f"  {finding.name:34} {finding.found}")
+    print("\nmissing")
+    for finding in findings:
+        if not finding.found:
+            needed = ", needed" if finding.required else ""
+            print(f"  {finding.name:34} for {finding.purpose}{needed}\n  {'':34} get it: {finding.remedy}")
+    print(f"\n`make report` {'can' if able else 'cannot'} run here; it needs no GPU.")
+    return 0 if able else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main("--json" in sys.argv[1:]))

@@ -1,0 +1,39 @@
+"""What a CUDA kernel compiles to, as text, on a machine with nvcc and without a GPU."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Mapping
+
+from harness.catalog.cases import Case
+from harness.variants import machine_code
+from harness.variants.cuda import constants
+from harness.variants.errors import CompileError
+
+Texts = dict[str, str]
+
+
+def twin(case: Case, path: str, arch: str) -> Texts:
+    """`ptx`, `sass` and `usage` (cuobjdump's line of resources) of a CUDA twin. Raises CompileError, ToolchainError."""
+    return texts(path, constants(case), arch)
+
+
+def texts(path: str, defines: Mapping[str, int], arch: str) -> Texts:
+    """The same of cuda_kernels/<path>.cu."""
+    from cuda_kernels import assembly, build
+
+    try:
+        ptx, cubin = assembly.assemble(path, defines, arch)
+    except build.CompileError as error:
+        raise CompileError(str(error)) from None
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        sass, usage = (
+            subprocess.run(
+                [machine_code.disassembler(), option, file.name], capture_output=True, text=True, check=True
+            ).stdout
+            for option in ("-sass", "-res-usage")
+        )
+    return {"ptx": ptx, "sass": sass, "usage": usage}

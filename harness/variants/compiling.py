@@ -1,0 +1,94 @@
+"""Compiling without loading: many kernels ahead of a run, or one for an architecture that need not be here."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from harness.catalog import techniques
+from harness.catalog.cases import Case
+from harness.machine import processes
+from harness.variants import machine_code
+from harness.variants.cuda import build_cuda, constants, cuda_compiler, gpu_arch
+from harness.variants.triton import compile_triton
+from harness.variants.variables import environment_of, require_environment
+
+
+def prebuild(
+    cases: Iterable[Case],
+    progress: Callable[[int, int, str], None] | None = None,
+    *,
+    seconds: float = 300.0,
+    stop: Callable[[], bool] = lambda: False,
+) -> None:
+    """Compiles the kernels of all cases in parallel, as this GPU will load them, in processes that have their
+    environment. `progress(done, total, label)` follows each.
+
+    Who takes longer than `seconds` is ended, and all are as soon as `stop()`. A kernel that does not compile is left
+    for `load` and the first launch, which say so in its row.
+    """
+    arch = gpu_arch()
+    jobs: dict[tuple[tuple[str, str], ...], dict[Any, processes.Job]] = {}
+    for case in cases:
+        if case.technique is None or case.tile is None:
+            continue
+        technique = techniques.get(case.technique)
+        if techniques.unsupported(technique, case.backend, case.problem, case.tile):
+            continue
+        if case.backend == "cuda":
+            jobs.setdefault((), {})[technique.path, *sorted(constants(case).items())] = _build_library, (case, arch)
+        else:
+            environment = tuple(sorted((environment_of(case) or {}).items()))
+            program = technique.path, case.problem, case.tile
+            jobs.setdefault(environment, {})[program] = _compile_program, (case, arch)
+    done, total = 0, sum(map(len, jobs.values()))
+    for environment, group in jobs.items():
+        found = processes.answers(group.values(), dict(environment), seconds=seconds, stop=stop)
+        for (_, (case, _)), answer in found:
+            done += 1
+            if progress:
+                progress(done, total, f"{case} (failed)" if isinstance(answer, processes.NoAnswer) else str(case))
+
+
+def _build_library(case: Case, arch: str) -> None:
+    machine_code.disassemble(build_cuda(case, arch).library)  # the gate wants it: here it is read in parallel
+
+
+def _compile_program(case: Case, arch: str) -> None:
+    """Leaves the Triton program in Triton's cache, where the launcher finds it."""
+    machine_code.read_triton(compile_triton(case, arch))
+
+
+def inspect(case: Case, arch: str, ptxas: str = "bundled") -> dict[str, Any]:
+    """Compiles a case for `arch`, here or not, and returns its row's `code`, `compiler` and `mma`.
+
+    `ptxas` "shared" assembles Triton's PTX with nvcc's ptxas instead of Triton's own. Triton reads its environment
+    once, so a process needs variants.environment_of(case) from its start and keeps to one `ptxas`.
+    Raises RuntimeError when the environment differs, ValueError for another `ptxas`, and what the compilers raise.
+    """
+    if ptxas not in ("bundled", "shared"):
+        raise ValueError(f"ptxas: got {ptxas!r}, expected bundled (each language's own) or shared (nvcc's for both)")
+    if case.backend == "cuda":
+        built = build_cuda(case, arch)
+        shared_memory = ctypes.CDLL(str(built.library)).shared_memory_bytes()
+        code = machine_code.read(built.library, smem_bytes=shared_memory, log=built.log)
+        compiler = cuda_compiler(built)
+    else:
+        require_environment(case)
+        if ptxas == "shared":
+            os.environ.update(shared_assembler())
+        compiled = compile_triton(case, arch)
+        code, compiler = machine_code.read_triton(compiled), machine_code.triton_compiler(compiled)
+    return {"code": code, "compiler": compiler, "mma": machine_code.mma_class(code["census"])}
+
+
+def shared_assembler() -> dict[str, str]:
+    """Variables that make Triton assemble with nvcc's ptxas, for every architecture. Raises FileNotFoundError."""
+    from cuda_kernels import toolchain
+
+    if (tools := toolchain.find(toolchain.homes())) is None:
+        raise FileNotFoundError("ptxas: got shared without an nvcc; `twinkernels doctor` says how to get one")
+    path = str((tools.bin / "nvcc").resolve().with_name("ptxas"))
+    return {"TRITON_PTXAS_PATH": path, "TRITON_PTXAS_BLACKWELL_PATH": path}

@@ -1,0 +1,27 @@
+"""The ways in which loading or launching a case can fail."""
+
+from __future__ import annotations
+
+
+class Unsupported(Exception):
+    """A backend declines a cell; the message is the reason."""
+
+
+class LaunchError(RuntimeError):
+    """A launcher returned a CUDA error."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Diagnosed(LaunchError):
+    """The CPU runtime found a bug; `lines` name it, with the kernel's line, thread, barrier: `deadlock: nobody ...`."""
+
+    def __init__(self, lines: list[str], code: int) -> None:
+        super().__init__("\n".join(lines), code)
+        self.lines = lines
+
+
+class CompileError(RuntimeError):
+    """A kernel does not compile; the message names the technique and holds the compiler's words."""

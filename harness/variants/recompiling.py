@@ -1,0 +1,234 @@
+"""Machine code of many programs, of this checkout and of earlier commits: what `record --renew` compares.
+
+A commit's kernel packages are laid out in build/commits/<sha>; a program's source is found there by its hash, whatever
+the technique was called then. Programs in which the compiler sees no difference are compiled once. Answers are kept by
+content in build/machine_code.txt.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from harness.catalog import sources, techniques
+from harness.catalog.cases import Case
+from harness.catalog.sources import ROOT
+from harness.machine import environment, processes
+from harness.rows.renew import Program, Unknown
+from harness.variants import machine_code
+from harness.variants.compiling import shared_assembler
+from harness.variants.cuda import constants
+from harness.variants.variables import environment_of
+
+COMMITS = ROOT / "build" / "commits"
+KEPT = ROOT / "build" / "machine_code.txt"
+PACKAGES = ("cuda_kernels", "triton_kernels")
+
+Place = tuple[Path, str, tuple[tuple[str, str], ...]]
+"""Where a program is compiled: folder of the kernel packages, kernel file in it, variables of the process."""
+
+
+def compile_all(
+    programs: Sequence[Program],
+    progress: Callable[[int, int, str], None] | None = None,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[tuple[Program, str | Unknown]]:
+    """Each program with the SHA-256 of its instructions, or why there is none, as they end, in as many processes as
+    there are cores. `progress(done, total, label)` counts programs. Ends early once `stop()`."""
+    done = 0
+    kept = _Kept(KEPT)
+    jobs: dict[tuple[Place, Any], list[Program]] = defaultdict(list)
+    for program in programs:
+        place = locate(program)
+        if isinstance(place, Unknown):
+            done += 1
+            yield program, place
+            continue
+        if answer := kept.find(program, place):
+            done += 1
+            yield program, answer
+            continue
+        problem = program.problem
+        # One job for the problems of a kernel at one tile: many are the same program.
+        jobs[place, (program.arch, problem.dtype, problem.head_dim, problem.causal, program.tile)].append(program)
+    by_process: dict[tuple[Any, Path], list[processes.Job]] = defaultdict(list)
+    for ((root, kernel, variables), _), group in jobs.items():
+        by_process[variables, root].append((_compile, (str(root), kernel, group)))
+    for (variables, root), group_jobs in by_process.items():
+        for (_, (_, kernel, group)), answers in processes.answers(group_jobs, dict(variables), stop=stop):
+            for program in group:
+                if isinstance(answers, processes.NoAnswer):
+                    yield program, Unknown(environment.scrub(answers.reason).split("\n")[0])
+                else:
+                    kept.add(program, (root, kernel, variables), answers[program])
+                    yield program, answers[program]
+            done += len(group)
+            if progress:
+                progress(done, len(programs), f"{kernel} {group[0].tile.slug}")
+
+
+class _Kept:
+    """Answers of earlier calls, by what was compiled: sources, constants or flags, compiler. Each is appended to the
+    file as it is given, so that an interrupted call costs only what it had not finished."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        lines = path.read_text().splitlines() if path.is_file() else []
+        self._answers = dict(line.split() for line in lines if len(line) == 129)  # a torn last line is none
+
+    def find(self, program: Program, place: Place) -> str | None:
+        return self._answers.get(self._name(program, place))
+
+    def add(self, program: Program, place: Place, answer: str) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a") as file:
+            file.write(f"{self._name(program, place)} {answer}\n")
+
+    def _name(self, program: Program, place: Place) -> str:
+        _, kernel, variables = place
+        what: list[Any] = [program.source_sha256, kernel, program.arch, program.compiler, program.commit]
+        if program.backend == "cuda":
+            what.append(_flags(program))
+        else:
+            levers = [(name, value) for name, value in variables if "PTXAS" not in name]  # a path says nothing
+            what += [program.problem.slug, program.tile.slug, levers]
+        return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+
+
+def _flags(program: Program) -> tuple[str, ...]:
+    """nvcc's, by the build of whichever commit this process imports."""
+    from cuda_kernels import build
+
+    case = Case("renew", program.technique, program.backend, program.problem, program.tile)
+    return tuple(build.flags(program.arch, constants(case)))
+
+
+def locate(program: Program) -> Place | Unknown:
+    """Where a program is compiled, or why it cannot be."""
+    path = techniques.get(program.technique).path
+    if program.commit is None:
+        root, kernel = ROOT, sources.kernel_file(program.backend, path).relative_to(ROOT).as_posix()
+    else:
+        found = lay_out(program.commit)
+        if isinstance(found, Unknown):
+            return found
+        root = found
+        known = _kernels(root, program.backend).get(program.source_sha256)
+        if known is None:
+            return Unknown(f"commit {program.commit[:7]} does not hold the sources that were measured")
+        kernel = known
+    front_end, ptxas = program.compiler
+    variables: dict[str, str] = {}
+    if program.backend == "cuda":
+        here = _nvcc()
+    else:
+        case = Case("renew", program.technique, program.backend, program.problem, program.tile)
+        variables |= environment_of(case) or {}
+        here = _triton()
+        if here and here[1] != ptxas and (shared := _nvcc()) and shared[1] == ptxas:
+            here = (here[0], ptxas)
+            variables |= shared_assembler()
+    if here != program.compiler:
+        got = " with ptxas ".join(here) if here else "none"
+        return Unknown(f"compiled by {front_end} with ptxas {ptxas}; here is {got}")
+    return root, kernel, tuple(sorted(variables.items()))
+
+
+@functools.cache
+def lay_out(commit: str) -> Path | Unknown:
+    """The folder that holds the kernel packages of a commit."""
+    folder = COMMITS / commit
+    if folder.is_dir():
+        return folder
+    done = subprocess.run(["git", "archive", commit, "--", *PACKAGES], cwd=ROOT, capture_output=True)
+    if done.returncode:
+        return Unknown(f"commit {commit[:7]} is not in this repository: {done.stderr.decode().strip()}")
+    COMMITS.mkdir(parents=True, exist_ok=True)
+    partial = tempfile.mkdtemp(dir=COMMITS, suffix=".part")
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        archive.extractall(partial, filter="data")
+    os.replace(partial, folder)
+    return folder
+
+
+@functools.cache
+def _kernels(root: Path, backend: str) -> dict[str, str]:
+    """`source_sha256` -> kernel file of every kernel of this backend below `root`."""
+    files = sorted(root.glob("cuda_kernels/**/*.cu" if backend == "cuda" else "triton_kernels/**/*.py"))
+    return {sources.sha256_of(path, root): path.relative_to(root).as_posix() for path in files}
+
+
+@functools.cache
+def _nvcc() -> tuple[str, str] | None:
+    from cuda_kernels import toolchain
+
+    tools = toolchain.find(toolchain.homes())
+    return (f"nvcc {tools.nvcc}", tools.ptxas) if tools else None
+
+
+@functools.cache
+def _triton() -> tuple[str, str] | None:
+    """Triton and the ptxas that it brings."""
+    ptxas = environment.triton_ptxas()
+    return (f"triton {metadata.version('triton')}", ptxas) if ptxas else None
+
+
+def _compile(root: str, kernel: str, programs: Sequence[Program]) -> dict[Program, str]:
+    """Runs in a process of its own environment; all programs are of one kernel file."""
+    if sys.path[0] != root:  # the kernel packages of another commit than the last job's
+        sys.path.insert(0, root)
+        for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
+            del sys.modules[name]
+    compile_one = _compile_cuda if kernel.endswith(".cu") else _compile_triton
+    known: dict[str, str] = {}
+    return {program: compile_one(Path(root), kernel, program, known) for program in programs}
+
+
+def _compile_cuda(root: Path, kernel: str, program: Program, known: dict[str, str]) -> str:
+    """nvcc to a cubin: neither host code nor linking."""
+    from cuda_kernels import build
+
+    name = str(_flags(program))
+    if name not in known:
+        with tempfile.TemporaryDirectory() as folder:
+            source, cubin = Path(folder) / "kernel.cu", Path(folder) / "kernel.cubin"
+            source.write_text(f"#include <{kernel.removeprefix('cuda_kernels/')}>\n")
+            nvcc = build.toolchain().bin / "nvcc"
+            command = [
+                str(nvcc),
+                *_flags(program),
+                f"-I{root / 'cuda_kernels'}",
+                "-cubin",
+                "-o",
+                str(cubin),
+                str(source),
+            ]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(f"{kernel} does not compile for {program.tile.slug}: {done.stderr.strip()}")
+            known[name] = machine_code.disassemble(cubin).sass_sha256
+    return known[name]
+
+
+def _compile_triton(root: Path, kernel: str, program: Program, known: dict[str, str]) -> str:
+    """Triton's compiler, once for problems that it does not tell apart."""
+    module = importlib.import_module(".".join(Path(kernel).with_suffix("").parts))
+    specialized = module.specialize(program.problem, None, program.tile, program.arch)
+    name = repr((specialized.signature, specialized.constexprs, specialized.attrs, vars(specialized.options)))
+    if name not in known:
+        known[name] = machine_code.read_triton(specialized.compile())["sass_sha256"]
+    return known[name]

@@ -1,0 +1,70 @@
+"""Rows from files -> datasets: what this repository records, and what was computed here and is not recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from harness.catalog import tiles
+from harness.rows import reading, results
+from harness.rows.reading import Hashes
+from reports.data.dataset import Chosen, Dataset, Row
+
+
+def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes, tables: Path = tiles.FOLDER) -> list[Dataset]:
+    """One dataset per recorded GPU and one per GPU (or CPU) that the fresh runs ran on; the one
+    with most timings that count comes first, of equals the fresh one. A fresh row that has been recorded since, or
+    that a recorded one replaced, is left out. `tables`: the folder of the tiles chosen for each GPU."""
+    rows: dict[tuple[str, bool], list[dict[str, Any]]] = {}
+    replaced: dict[tuple[str, str], str] = {}
+    for gpu, path in results.iter_recorded(recorded):
+        found = results.read(path)
+        rows.setdefault((gpu, True), []).extend(found)
+        name = _gpu_of(found)
+        for row in found:
+            key = (name, results.key(row))
+            replaced[key] = max(row["time"], replaced.get(key, ""))
+    for path in fresh:
+        found = results.read(path)
+        gpu = _gpu_of(found)
+        new = [
+            row
+            for row in found
+            if row["kind"] != "environment" and row["time"] > replaced.get((gpu, results.key(row)), "")
+        ]
+        if new:
+            rows.setdefault((gpu, False), []).extend([row for row in found if row["kind"] == "environment"] + new)
+    datasets = []
+    for (gpu, is_recorded), found in rows.items():
+        names = [reading.gpu_name(row) for row in found if row["kind"] == "environment"]
+        name = names[0] if names else gpu
+        datasets.append(Dataset(name, is_recorded, found, hashes, _chosen(tables, name)))
+
+    def richness(data: Dataset) -> tuple[int, bool]:
+        return sum(reading.counts(row, hashes) for row in data.timings()), not data.recorded
+
+    return sorted(datasets, key=richness, reverse=True)
+
+
+def recorded_hashes(recorded: Path) -> dict[tuple[str, str], str]:
+    """Of the newest version of each kernel that was timed: with them, editing a kernel leaves recorded rows as they
+    count."""
+    rows = [row for _, path in results.iter_recorded(recorded) for row in results.read(path)]
+    timed = sorted((row for row in rows if row["kind"] == "timing"), key=lambda row: row["time"])
+    return {(row["technique"], row["backend"]): row["source_sha256"] for row in timed if row.get("technique")}
+
+
+def probes(recorded: Path, fresh: Iterable[Path]) -> list[Row]:
+    """Rows about compilers alone: those that are recorded, and those of fresh runs."""
+    files = [*sorted((recorded / results.COMPILERS).glob("*.jsonl")), *fresh]
+    return [row for path in files for row in results.read(path) if row["kind"] == "probe"]
+
+
+def _chosen(tables: Path, gpu: str) -> Chosen:
+    table = tables / f"{results.gpu_slug(gpu)}.toml"
+    return {(one.technique, one.backend, one.cell): one.tile for one in tiles.read(table)} if table.is_file() else {}
+
+
+def _gpu_of(rows: Iterable[Row]) -> str:
+    return next((reading.gpu_name(row) for row in rows if row["kind"] == "environment"), "unknown")

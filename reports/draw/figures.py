@@ -1,0 +1,233 @@
+"""The figures, from rows to SVG text. Equal rows give equal bytes.
+
+One colour per language everywhere; series are labelled at their ends, not in a legend. A whisker is the
+interquartile range of the samples. Open marker: an earlier version of the kernel. Dashed: the same program again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
+
+from harness.catalog import sources, techniques
+from harness.catalog.entries import Technique
+from harness.catalog.problem import Problem
+from harness.catalog.techniques import SERIES, TWINS
+from reports.data.dataset import Dataset, Point
+from reports.data.names import LABELS, SHORT, cell_title, label
+from reports.draw.style import (
+    COLORS,
+    MARKERS,
+    MUTED,
+    PAPER,
+    PEAK,
+    WIDTH,
+    apart,
+    end_label_beside,
+    end_labels_below,
+    new_axes,
+    to_svg,
+    vertical_lines,
+    whisker,
+)
+
+SHAPES = {**MARKERS, "triton_native": "D"}
+"""Where an open mark means an earlier version, shape alone tells the two series of core Triton apart."""
+
+
+def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Technique]) -> str:
+    """TFLOPS per rung at the reference tile, top to bottom, one line per language, with a thin line to the best tile
+    where that is faster; peers and the tensor-core peak as vertical lines.
+    """
+    figure, axes = new_axes(WIDTH, 1.65 + 0.32 * len(rungs))
+    peak = data.speed_of_light()
+    ends: dict[str, tuple[float, str]] = {}
+    notes: dict[int, dict[str, list[str]]] = {}
+    for backend in SERIES:
+        points = [data.point(experiment, problem, rung.name, backend) for rung in rungs]
+        _climb(axes, points, backend)
+        _tuned(
+            axes, points, [data.point(experiment, problem, rung.name, backend, best=True) for rung in rungs], backend
+        )
+        for row, point in enumerate(points):
+            if point.kind == "hole" and sources.has_series(backend, rungs[row].path):
+                notes.setdefault(row, {}).setdefault(point.reason.partition(":")[0], []).append(LABELS[backend])
+        drawn = [point for point in points if point.tflops]
+        last = next((point for point in reversed(drawn) if point.counts), drawn[-1] if drawn else None)
+        if last and last.tflops:
+            if backend in TWINS:
+                ends[backend] = (last.tflops, "" if last.counts else " (earlier)")
+            else:  # it ends where its kernels do
+                end_label_beside(axes, backend, last.tflops, points.index(last))
+    peers = {
+        name: point.tflops
+        for name in sorted({row["backend"] for row in data.timings(experiment) if not row.get("technique")})
+        if (point := data.point(experiment, problem, None, name)).tflops
+    }
+    reached = [*(value for value, _ in ends.values()), *filter(None, peers.values())]
+    right = max([*reached, peak or 0, 1]) * 1.03
+    axes.set(xlim=(0, right), ylim=(len(rungs) - 0.5, -0.5), xlabel="TFLOPS", ylabel="")
+    axes.set_yticks(range(len(rungs)), [rung.name for rung in rungs])
+    for row, reasons in notes.items():
+        place = (peak or right) * 0.985
+        told = ", ".join(
+            what if set(where) >= {LABELS[twin] for twin in TWINS} else f"{' and '.join(where)}: {what}"
+            for what, where in reasons.items()
+        )
+        text = axes.text(place, row, f"× {told}", color=MUTED, size=9, ha="right", va="center")
+        text.set_bbox({"facecolor": PAPER, "edgecolor": "none", "pad": 1})
+    lines = {SHORT.get(name, label(name)): value for name, value in peers.items() if value}
+    if peak:
+        lines[PEAK] = peak
+    levels = vertical_lines(axes, lines, right)
+    end_labels_below(axes, ends, len(rungs), right)
+    axes.grid(visible=False, axis="y")
+    what, _, size = cell_title(problem).partition("  ")
+    axes.set_title(f"{what}  {size}", loc="left", pad=8 + 12 * levels, fontsize=9)
+    return to_svg(figure, f"ladder {experiment} {problem.slug}", embed=True)
+
+
+def step(data: Dataset, experiment: str, problems: Sequence[Problem], technique: Technique) -> str | None:
+    """From the parent's TFLOPS to the technique's, per problem and language; None when nothing was measured."""
+    parent = techniques.parent(technique)
+    lines: list[tuple[str, str, Point, Point | None]] = []
+    for problem in problems:
+        for backend in SERIES:
+            point = data.point(experiment, problem, technique.name, backend)
+            before = data.point(experiment, problem, parent.name, backend) if parent else None
+            if point.tflops:
+                name = f"d={problem.head_dim} {'causal' if problem.causal else 'full'}"
+                lines.append((name, backend, point, before))
+    if not lines:
+        return None
+    figure, axes = new_axes(WIDTH, 0.7 + 0.26 * len(lines))
+    right = max(point.tflops or 0 for *_, point, _ in lines) * 1.6
+    for row, (_, backend, point, before) in enumerate(lines):
+        color, filled = COLORS[backend], point.counts
+        value = point.tflops or 0
+        if before and before.tflops:
+            axes.plot(
+                [before.tflops, value], [row, row], color=color, lw=2, ls=":" if point.kind == "same_program" else "-"
+            )
+            axes.plot([before.tflops], [row], marker="|", ms=10, mew=2, color=color)
+        whisker(axes, point, row, color)
+        axes.plot([value], [row], SHAPES[backend], ms=7, color=color, mfc=color if filled else PAPER)
+        text = _step_text(data, point, before)
+        farthest = max(value, (before.tflops if before else 0) or 0)
+        axes.annotate(text, (farthest, row), xytext=(9, -0.5), textcoords="offset points", va="center", size=9)
+    names = [f"{name}  {LABELS[backend]}" for name, backend, *_ in lines]
+    axes.set_yticks(range(len(lines)), names)
+    for tick, (_, backend, *_) in zip(axes.get_yticklabels(), lines, strict=True):
+        tick.set_color(COLORS[backend])
+    axes.set(xlim=(0, right), ylim=(len(lines) - 0.5, -0.5), xlabel="TFLOPS", ylabel="")
+    axes.grid(visible=False, axis="y")
+    return to_svg(figure, f"step {technique.name}", embed=True)
+
+
+def lengths(data: Dataset, experiment: str, problems: Sequence[Problem]) -> str | None:
+    """TFLOPS against sequence length: the best rung of each language at the longest length, and the peers.
+
+    `problems` differ in length alone. None when no series has two lengths.
+    """
+    problems = sorted(problems, key=lambda problem: problem.seq_q)
+    names = sorted({(row.get("technique"), row["backend"]) for row in data.timings(experiment)}, key=str)
+    series: dict[str, tuple[str | None, list[Point]]] = {}
+    for technique, backend in names:
+        points = [data.point(experiment, problem, technique, backend) for problem in problems]
+        best = series.get(backend)
+        if sum(point.counts for point in points) > 1 and (best is None or _last(points) > _last(best[1])):
+            series[backend] = (technique, points)
+    if not series:
+        return None
+    samples: list[dict[str, Any]] = [
+        {"backend": backend, "seq": problem.seq_q, "tflops": problem.tflops(ms)}
+        for backend, (_, points) in series.items()
+        for problem, point in zip(problems, points, strict=True)
+        if point.counts and point.row
+        for ms in point.row["samples_ms"]
+    ]
+    figure, axes = new_axes(WIDTH, 3.6)
+    palette = {backend: COLORS.get(backend, MUTED) for backend in series}
+    sns.lineplot(
+        pd.DataFrame(samples),
+        x="seq",
+        y="tflops",
+        hue="backend",
+        style="backend",
+        palette=palette,
+        markers={backend: MARKERS.get(backend, ".") for backend in series},
+        dashes={backend: "" if backend in COLORS else (3, 2) for backend in series},
+        estimator="median",
+        errorbar=("pi", 50),
+        legend=False,
+        ax=axes,
+    )
+    top = max(sample["tflops"] for sample in samples) * 1.08
+    axes.set_xscale("log", base=2)
+    ticks = [problem.seq_q for problem in problems]
+    axes.set_xticks(ticks, [f"{n // 1024}k" if n % 1024 == 0 else str(n) for n in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set(ylim=(0, top), xlabel="sequence length (batch x length constant)", ylabel="TFLOPS")
+    heights = apart({backend: _last(points) for backend, (_, points) in series.items()}, top * 0.052)
+    for backend, (technique, _) in series.items():
+        text = f"{label(backend)} {technique}" if technique else SHORT.get(backend, label(backend))
+        color = COLORS.get(backend, MUTED)
+        axes.annotate(
+            text,
+            (1.015, heights[backend]),
+            xycoords=("axes fraction", "data"),
+            color=color,
+            va="center",
+            size=9,
+            annotation_clip=False,
+        )
+    axes.grid(visible=False, axis="x")
+    axes.set_title(cell_title(problems[0]).partition("  ")[0], loc="left")
+    return to_svg(figure, f"lengths {problems[0].head_dim} {problems[0].causal}", embed=True)
+
+
+def _climb(axes: Axes, points: Sequence[Point], backend: str) -> None:
+    """One language's way down the ladder. Segments join rungs that count, pale where holes lie between."""
+    color, last = COLORS[backend], None
+    for row, point in enumerate(points):
+        if point.tflops is None:
+            continue
+        if point.counts:
+            if last is not None:
+                again = point.kind == "same_program"
+                style: dict[str, Any] = {
+                    "ls": (0, (2, 2)) if again else "-",
+                    "alpha": 1 if last[0] == row - 1 else 0.35,
+                }
+                axes.plot([last[1], point.tflops], [last[0], row], color=color, lw=2, **style)
+            last = (row, point.tflops)
+        whisker(axes, point, row, color)
+        size, fill = (3.5, color) if point.kind == "same_program" else (6.5, color if point.counts else PAPER)
+        axes.plot([point.tflops], [row], SHAPES[backend], ms=size, color=color, mfc=fill, mew=1.5, zorder=3)
+
+
+def _tuned(axes: Axes, points: Sequence[Point], best: Sequence[Point], backend: str) -> None:
+    """From each rung to its best tile, where that is faster and the program is this rung's own."""
+    for row, (point, other) in enumerate(zip(points, best, strict=True)):
+        if point.kind == "measured" and other.counts and (other.tflops or 0) > (point.tflops or 0):
+            ends = [point.tflops, other.tflops]
+            axes.plot(ends, [row, row], color=COLORS[backend], lw=1, alpha=0.6, zorder=1)
+            axes.plot(ends[1:], [row], "|", ms=7, mew=1.5, color=COLORS[backend], alpha=0.6, zorder=2)
+
+
+def _step_text(data: Dataset, point: Point, before: Point | None) -> str:
+    if point.kind == "earlier":
+        return f"{point.tflops:.0f}, earlier version"
+    if point.kind == "same_program":
+        return "same program"
+    ratio = data.ratio(point, before) if before else None
+    return f"{point.tflops:.0f}" + (f"  ({ratio.value:.2f}×)" if ratio else "")
+
+
+def _last(points: Sequence[Point]) -> float:
+    return next((point.tflops for point in reversed(points) if point.counts and point.tflops), 0.0)

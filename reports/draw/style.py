@@ -1,0 +1,227 @@
+"""What all figures share: one colour per language, labels at lines instead of legends, SVG of equal bytes."""
+
+from __future__ import annotations
+
+import io
+import re
+from functools import cache
+from typing import Any
+
+import matplotlib as mpl
+import seaborn as sns
+from markupsafe import escape
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
+
+from reports.data.dataset import Point, quartiles
+from reports.data.names import LABELS
+
+INK, MUTED, GRID, PAPER = "#1a1d21", "#565e69", "#e3e6ea", "#ffffff"
+LIBRARY, TILE, PANEL, BAD, RULE = "#5b6470", "#d5dae0", "#f5f6f8", "#b3122f", "#c9ced5"
+COLORS = {"cuda": "#b84a00", "triton": "#1556c0", "triton_native": "#1556c0", "gluon": "#00796b", "tlx": "#6a1560"}
+"""One hue a language. Core Triton held to mma.sync is an open mark and a dashed line, free to choose a filled and a
+solid one."""
+THEME = {
+    INK: "ink",
+    MUTED: "muted",
+    GRID: "grid",
+    PAPER: "paper",
+    LIBRARY: "lib",
+    TILE: "tile",
+    PANEL: "panel",
+    BAD: "bad",
+    RULE: "rule",
+    **{color: name for name, color in COLORS.items() if name != "triton_native"},
+}
+"""Colour -> the variable of the page's style that it follows, in light and in dark."""
+MARKERS = {"cuda": "o", "triton": "s", "triton_native": "s", "gluon": "^", "tlx": "D"}
+OPEN = ("triton",)
+"""Series whose marks are open and whose lines are dashed."""
+PEAK = "tensor peak"
+
+WIDTH = 5.0
+"""Inches of a figure in a page: at the width of a phone its text is still about 10 px high."""
+
+STYLE = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 10,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": INK,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 10,
+    "axes.labelsize": 9,
+    "figure.dpi": 72,
+}
+
+
+def new_axes(width: float, height: float) -> tuple[Figure, Axes]:
+    figure, (axes,) = new_grid(1, 1, width, height)
+    return figure, axes
+
+
+def new_grid(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
+    """Several axes, row by row. `options` go to Figure.subplots."""
+    sns.set_theme(context="notebook", style="whitegrid", rc=STYLE)
+    figure = Figure(figsize=(width, height), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, **options)
+    sns.despine(fig=figure, left=True, bottom=True)
+    return figure, list(grid.flat)
+
+
+def whisker(axes: Axes, point: Point, row: float, color: str) -> None:
+    if point.row:
+        low, _, high = quartiles(point.row)
+        axes.plot([low, high], [row, row], color=color, lw=5, alpha=0.35, solid_capstyle="butt", zorder=2)
+
+
+def vertical_lines(axes: Axes, lines: dict[str, float], right: float) -> int:
+    """Peers and the peak as vertical lines, their names above, each in the lowest row where it collides with none.
+
+    Returns how many rows of names there are.
+    """
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    per_character = 6 / 72 / (figure.get_size_inches()[0] * 0.66) * right
+    taken = [-right] * len(lines)
+    for name, value in sorted(lines.items(), key=lambda item: item[1]):
+        text = f"{name} {value:.0f}"
+        align = "right" if value > 0.9 * right else "center"
+        width = len(text) * per_character
+        begin = value - (width if align == "right" else width / 2)
+        level = next((place for place, end in enumerate(taken) if end < begin))
+        taken[level] = begin + width
+        axes.axvline(value, color=MUTED, lw=1.2, ls="-" if name == PEAK else (0, (5, 2)), zorder=1)
+        axes.annotate(
+            text,
+            (value, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(2 if align == "right" else 0, 4 + 11 * level),
+            textcoords="offset points",
+            color=MUTED,
+            size=9,
+            ha=align,
+            va="bottom",
+            annotation_clip=False,
+        )
+    return sum(end > -right for end in taken)
+
+
+LETTER = 0.031
+"""Width of a letter of an end label, in widths of the axes."""
+
+
+def end_labels_below(axes: Axes, ends: dict[str, tuple[float, str]], rungs: int, right: float) -> None:
+    """The languages' names under the last rung, where their lines end: {backend: (value, what to add)}."""
+    order = sorted(ends, key=lambda backend: ends[backend])
+    for place, backend in enumerate(order):
+        value, more = ends[backend]
+        align = "center" if len(order) == 1 else "right" if place == 0 else "left"
+        text = f"{LABELS[backend]} {value:.0f}{more}"
+        close = place == 1 and len(order) == 3 and ends[order[2]][0] - value < LETTER * len(text) * right
+        axes.annotate(
+            text,
+            (value, rungs - 0.5),
+            xytext=(-4 if align == "right" else 4, -2 - 12 * close),
+            textcoords="offset points",
+            color=COLORS[backend],
+            weight="bold",
+            size=10,
+            ha=align,
+            va="top",
+            annotation_clip=False,
+        )
+    axes.tick_params(axis="x", pad=26 if len(order) > 1 else 14)
+
+
+def end_label_beside(axes: Axes, backend: str, value: float, row: int) -> None:
+    """A series' name at a rung that is not the last: below the point, to its left."""
+    axes.annotate(
+        LABELS[backend],
+        (value, row),
+        xytext=(-12, -9),
+        textcoords="offset points",
+        color=COLORS[backend],
+        weight="bold",
+        size=10,
+        ha="right",
+        va="center",
+    )
+
+
+def apart(heights: dict[str, float], gap: float) -> dict[str, float]:
+    """The heights, pushed upwards as little as it takes to be `gap` apart."""
+    placed: dict[str, float] = {}
+    floor = float("-inf")
+    for name, height in sorted(heights.items(), key=lambda item: item[1]):
+        placed[name] = floor = max(height, floor + gap)
+    return placed
+
+
+def canvas(width: int, height: int, left: int, right: int, top: int, bottom: int) -> tuple[Figure, Axes]:
+    """Axes without ticks in a figure of that many pixels, with margins of that many: a unit of type is a pixel."""
+    mpl.rcParams.update(mpl.rcParamsDefault)
+    sns.set_theme(context="notebook", style="white", rc=STYLE)
+    figure = Figure(figsize=(width / 72, height / 72))
+    box = (left / width, bottom / height, (width - left - right) / width, (height - top - bottom) / height)
+    axes = figure.add_axes(box)
+    axes.set_axis_off()
+    return figure, axes
+
+
+TICK, LABEL, HEAD = 12, 13, 14
+"""Sizes of type in pixels."""
+
+
+def width_of(text: str, size: float = LABEL, bold: bool = False) -> float:
+    """Pixels that a text takes in the page's font. It is narrower than the one that is measured here, which every
+    matplotlib brings."""
+    return sum(_advance(letter, bold) for letter in text) * size * (0.9 if bold else 0.92)
+
+
+@cache
+def _advance(letter: str, bold: bool) -> float:
+    """Of a letter, in sizes of the font."""
+    font = get_font(findfont(FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")))
+    font.set_size(100, 72)
+    return float(font.load_char(ord(letter)).linearHoriAdvance / 65536 / 100)
+
+
+def write(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, float] = (0, 0), **style: Any) -> float:
+    """A text beside a point of the axes, `shift` in pixels to the right and down from there to the middle of its line.
+    Returns its width in pixels."""
+    size, bold = style.get("size", LABEL), style.get("weight") == "bold"
+    options = {"size": size, "va": "baseline", "color": INK, "annotation_clip": False, **style}
+    axes.annotate(text, at, xytext=(shift[0], -shift[1] - 0.34 * size), textcoords="offset points", **options)
+    return width_of(text, size, bold)
+
+
+def to_svg(figure: Figure, name: str, embed: bool, *, alt: str = "", css: str = "") -> str:
+    """SVG text with live letters, a unit to a pixel. `embed`: for a page, with colours that follow its light or dark
+    theme; otherwise a file of its own, on white. `alt` tells the finding, `css` is the class of the drawing."""
+    buffer = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=embed, facecolor=PAPER)
+    text = buffer.getvalue()
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub(r' id="(?:figure|axes|patch|text|line2d|matplotlib\.axis|[xy]tick|\w+Collection)_\d+"', "", text)
+    text = re.sub(r"\s*<!--.*?-->", "", text)
+    about = (f' aria-label="{escape(alt)}"' if alt else "") + (f' class="{css}"' if css else "")
+    size = r'width="([\d.]+)pt" height="([\d.]+)pt"'
+    fixed = r' width="\2" height="\3"' if css or not embed else ""
+    text = re.sub(rf"<svg ([^>]*?){size}", rf'<svg role="img"{about}{fixed} \1', text, count=1)
+    if not embed:
+        drawn = f"<!-- drawn by matplotlib {mpl.__version__} -->\n"
+        return drawn + text.replace("'DejaVu Sans'", "Arial, 'Liberation Sans', Helvetica")
+    for color, variable in THEME.items():
+        text = text.replace(color, f"var(--{variable})")
+    return text

@@ -1,0 +1,83 @@
+"""What a CPU counted of a kernel beside what ncu counted of the same launch, and the reason where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from harness.rows import reading
+from reports.data.dataset import Row
+from reports.facts.counters import Counted
+
+BY_ADDRESS = {
+    "bank conflicts, by address": "bank_conflicts",
+    "passes over the banks, by address": "wavefronts",
+}
+"""Names of what follows from the lanes' addresses -> where it is in both rows' totals."""
+
+HARDWARE = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_"
+LDMATRIX, CP_ASYNC = "smsp__inst_executed_op_ldsm.sum", "smsp__inst_executed_op_ldgsts.sum"
+HMMA = "sm__inst_executed_pipe_tensor_op_hmma.sum"
+METRICS = {
+    "bank conflicts of loads, by hardware": f"{HARDWARE}ld.sum",
+    "bank conflicts of stores, by hardware": f"{HARDWARE}st.sum",
+    "ldmatrix executed": LDMATRIX,
+    "cp.async executed": CP_ASYNC,
+    "HMMA executed": HMMA,
+}
+UNEXPLAINED = "not explained"
+
+
+@dataclass(frozen=True)
+class Held:
+    """One count of both. `why` they differ; empty where they are equal."""
+
+    name: str
+    cpu: int
+    ncu: float
+    why: str
+
+
+def held(which: Counted | None, rows: list[Row]) -> list[Held]:
+    """Of the first of ncu's rows that is about the same launch of the CUDA twin; empty where there is none."""
+    if which is None:
+        return []
+    cuda = [row for row in rows if row["backend"] == "cuda"]
+    found = next((row for row in cuda if _launch(row) == _launch(which.row)), None)
+    return list(_held(which, found)) if found else []
+
+
+def _launch(row: Row) -> tuple[str, Any]:
+    return reading.slug(row), row.get("tile")
+
+
+def _held(which: Counted, row: Row) -> Iterator[Held]:
+    details = row["details"]
+    expected: dict[str, Any] = which.row["details"].get("ncu", {})
+    pairs = [(name, which.totals[key], (details.get("totals") or {}).get(key)) for name, key in BY_ADDRESS.items()]
+    if not _banks_are_known(expected):
+        pairs = []
+    pairs += [(name, expected.get(metric), details["metrics"].get(metric)) for name, metric in METRICS.items()]
+    for name, cpu, ncu in pairs:
+        if cpu is not None and ncu is not None and (cpu or ncu or name.startswith("bank conflicts")):
+            yield Held(name, cpu, ncu, "" if cpu == ncu else _why(name, cpu, ncu, which, row))
+
+
+def _banks_are_known(expected: dict[str, Any]) -> bool:
+    """Not where wmma moves data: which lane touches what is not documented."""
+    return f"{HARDWARE}ld.sum" in expected
+
+
+def _why(name: str, cpu: int, ncu: float, which: Counted, row: Row) -> str:
+    if METRICS.get(name, "").startswith(HARDWARE) and ncu > cpu:
+        return "the hardware also counts passes repeated while something else used the memory; the addresses have none"
+    if name in BY_ADDRESS and ncu < cpu and _executes(which, "ld_shared"):
+        return "nvcc joins plain loads of neighbouring words, which the source loads one by one"
+    if name == "HMMA executed" and not cpu and ((row.get("code") or {}).get("census") or {}).get("HMMA") == 0:
+        return "no HMMA: the counter also holds HFMA2.MMA, with which the compiler sets registers to zero"
+    return UNEXPLAINED
+
+
+def _executes(which: Counted, mnemonic: str) -> bool:
+    return any(site["mnemonic"] == mnemonic for site in which.sites)

@@ -1,0 +1,165 @@
+"""The answer on the first page: the best of each language and library at one problem, and their ratios."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from harness.catalog import sources
+from harness.catalog.problem import Problem
+from harness.catalog.techniques import TECHNIQUES
+from reports.data.dataset import Dataset, Point, fastest
+from reports.data.names import LABELS
+from reports.facts import processes
+from reports.facts.processes import Spread
+
+LADDER = "ladder"
+PANELS = {"mma_sync": ("cuda", "triton", "gluon"), "wgmma": ("cuda", "triton", "gluon", "tlx")}
+"""Class of tensor-core instructions -> the languages that keep a place in its panel."""
+CLASSES = {"mma_sync": ("fma", "mma_sync"), "wgmma": ("wgmma",)}
+"""Panel -> what its kernels multiply with: those without tensor cores go with mma.sync."""
+LIBRARIES = {"mma_sync": ("sdpa_flash",), "wgmma": ("flex", "sdpa_cudnn", "fa3", "fa4")}
+SERIES_OF = {"cuda": ("cuda",), "triton": ("triton", "triton_native"), "gluon": ("gluon",), "tlx": ("tlx",)}
+"""Language -> the series of rows that are its kernels: core Triton with and without the limit to mma.sync is one."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The best that a language or a library reaches with one class of tensor-core instructions."""
+
+    panel: str
+    backend: str
+    """A language (cuda, triton, gluon, tlx), or a library."""
+    point: Point
+    low: float | None
+    high: float | None
+    """Lowest and highest of the processes that timed it, in TFLOPS; None where they are fewer than three."""
+
+    @property
+    def is_library(self) -> bool:
+        return self.backend not in SERIES_OF
+
+    @property
+    def label(self) -> str:
+        return {"triton": "core Triton", "sdpa_flash": "FlashAttention-2", "tlx": "TLX"}.get(
+            self.backend, LABELS.get(self.backend, self.backend)
+        )
+
+    @property
+    def tflops(self) -> float | None:
+        return self.point.tflops if self.point.counts else None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """At one problem, each kernel at its best tile. A ratio is None where a side has no number."""
+
+    problem: Problem
+    gpu: str
+    bars: list[Bar]
+    limits: dict[str, float | None]
+    """Class of instructions -> TFLOPS of the tensor cores; None where it was not measured."""
+    over_library: Spread | None
+    """The best of core Triton over the fastest library."""
+    over_cuda: Spread | None
+    """The best of core Triton over the best CUDA kernel, whatever their instructions."""
+    held: Spread | None
+    """Core Triton with mma.sync over CUDA with mma.sync."""
+    stated_in_gluon: tuple[int, int]
+    """How many techniques have a kernel in Gluon and how many there are."""
+
+    def bar(self, panel: str, backend: str) -> Bar:
+        return next(bar for bar in self.bars if (bar.panel, bar.backend) == (panel, backend))
+
+    def best(self, *backends: str) -> Bar:
+        """The fastest of these, in any panel."""
+        return max((bar for bar in self.bars if bar.backend in backends), key=lambda bar: bar.tflops or 0)
+
+    @property
+    def triton(self) -> Bar:
+        return self.best("triton")
+
+    @property
+    def cuda(self) -> Bar:
+        return self.best("cuda")
+
+    @property
+    def library(self) -> Bar:
+        return self.best(*(bar.backend for bar in self.bars if bar.is_library))
+
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        """The rows behind the bars."""
+        return [dict(bar.point.row) for bar in self.bars if bar.point.row]
+
+
+def experiments(data: Dataset) -> list[str]:
+    """Those that time the ladders: one, and those of the hopper ladder."""
+    return [name for name in data.experiments() if name == LADDER or _is_hopper(name)]
+
+
+def headline(data: Dataset) -> Problem | None:
+    problems = data.problems(LADDER)
+    return problems[0] if problems else None
+
+
+def answer(data: Dataset, problem: Problem | None = None) -> Answer | None:
+    """None while no ladder was timed."""
+    problem = problem or headline(data)
+    if problem is None:
+        return None
+    bars = []
+    for panel, languages in PANELS.items():
+        bars += [_bar(data, panel, language, best(data, problem, language, panel)) for language in languages]
+        bars += [_bar(data, panel, name, library_point(data, problem, name)) for name in LIBRARIES[panel]]
+    gpu, limits = data.gpu.removeprefix("NVIDIA "), {"mma_sync": None, "wgmma": data.speed_of_light()}
+    in_gluon = sum(sources.has_series("gluon", technique.path) for technique in TECHNIQUES), len(TECHNIQUES)
+    result = Answer(problem, gpu, bars, limits, None, None, None, in_gluon)
+    return replace(
+        result,
+        over_library=processes.over(data, result.triton.point, result.library.point),
+        over_cuda=processes.over(data, result.triton.point, result.cuda.point),
+        held=processes.over(data, *(result.bar("mma_sync", language).point for language in ("triton", "cuda"))),
+    )
+
+
+def best(data: Dataset, problem: Problem, language: str, mma: str) -> Point:
+    """The fastest kernel of a language with one class of instructions, at its best tile. Kernels without tensor cores
+    go with mma.sync."""
+    return fastest(_points(data, problem, language, mma))
+
+
+def library_point(data: Dataset, problem: Problem, library: str) -> Point:
+    """The newest timing of a library, of whatever version of it."""
+    points = [
+        data.point(experiment, problem, None, backend)
+        for experiment in experiments(data)
+        for backend in _versions(data, experiment, library)
+    ]
+    counting = [point for point in points if point.counts and point.row]
+    return max(counting, key=lambda point: str((point.row or {})["time"]), default=Point("hole", reason="not measured"))
+
+
+def _points(data: Dataset, problem: Problem, language: str, mma: str) -> Iterator[Point]:
+    for experiment in experiments(data):
+        for technique in TECHNIQUES:
+            for backend in SERIES_OF[language]:
+                for tuned in (False, True):
+                    point = data.point(experiment, problem, technique.name, backend, best=tuned)
+                    if point.row and point.row.get("mma") in CLASSES[mma]:
+                        yield point
+
+
+def _bar(data: Dataset, panel: str, backend: str, point: Point) -> Bar:
+    spread = processes.speed(data, point)
+    low, high = spread[:2] if spread and spread[2] >= processes.LEAST else (None, None)
+    return Bar(panel, backend, point, low, high)
+
+
+def _versions(data: Dataset, experiment: str, library: str) -> Iterable[str]:
+    names = {row["backend"] for row in data.timings(experiment) if not row.get("technique")}
+    return sorted(name for name in names if name.partition("@")[0] == library)
+
+
+def _is_hopper(experiment: str) -> bool:
+    return experiment.startswith("hopper")

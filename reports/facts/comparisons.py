@@ -1,0 +1,173 @@
+"""The finding over other problems: masks and head dimensions, sequence lengths, and what limits a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.catalog.problem import Problem
+from harness.catalog.techniques import TECHNIQUES
+from harness.rows import reading
+from reports.data.dataset import Dataset, Point, Row
+from reports.facts import answer, counters, processes, steps
+from reports.facts.answer import Answer
+from reports.facts.processes import Spread
+
+LENGTHS = "sequence_length"
+SERIES = {"cuda": ("cuda",), "triton": ("triton",), "triton_native": ("triton_native",)}
+LIBRARIES = ("sdpa_flash", "sdpa_cudnn", "flex", "fa3", "fa4")
+DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The fastest kernel of a series at each length, each at its best tile; `technique` at the longest."""
+
+    backend: str
+    points: list[tuple[Problem, Point]]
+
+    @property
+    def longest(self) -> Point:
+        return self.points[-1][1]
+
+    @property
+    def technique(self) -> str | None:
+        return (self.longest.row or {}).get("technique")
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Problems that differ in length alone, with a constant number of tokens."""
+
+    head_dim: int
+    causal: bool
+    curves: list[Curve]
+
+    def curve(self, backend: str) -> Curve | None:
+        return next((curve for curve in self.curves if curve.backend == backend), None)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A kernel under ncu at its reference tile: FLOP for a byte of DRAM, and its speed when it was timed."""
+
+    technique: str
+    backend: str
+    flop_per_byte: float
+    tflops: float
+    row: Row
+    timing: Row
+
+    def bandwidth_used(self, bytes_per_s: float) -> float:
+        """Share of DRAM's bandwidth that it needs at its speed."""
+        return self.tflops * 1e12 / self.flop_per_byte / bytes_per_s
+
+
+def answers(data: Dataset) -> list[Answer]:
+    """One for each problem of the ladder."""
+    return [found for problem in data.problems(answer.LADDER) if (found := answer.answer(data, problem))]
+
+
+def lengths(data: Dataset) -> list[Lengths]:
+    """By head_dim and mask, where our kernels have two lengths or more."""
+    by_kind: dict[tuple[int, bool], list[Problem]] = {}
+    for problem in data.problems(LENGTHS):
+        by_kind.setdefault((problem.head_dim, problem.causal), []).append(problem)
+    found = []
+    for (head_dim, causal), problems in by_kind.items():
+        problems.sort(key=lambda problem: problem.seq_q)
+        curves = [_curve(data, problems, backend) for backend in (*SERIES, *LIBRARIES)]
+        shown = [curve for curve in curves if len(curve.points) > 1]
+        if any(curve.backend in SERIES for curve in shown):
+            found.append(Lengths(head_dim, causal, shown))
+    return found
+
+
+def share(data: Dataset, found: Lengths, backend: str, place: int) -> Spread | None:
+    """The series over the fastest library at the shortest (0) or the longest (-1) length."""
+    ours = found.curve(backend)
+    if ours is None:
+        return None
+    problem, point = ours.points[place]
+    libraries = [
+        other for curve in found.curves if curve.backend in LIBRARIES for at, other in curve.points if at == problem
+    ]
+    fastest = max(libraries, key=lambda other: other.tflops or 0, default=None)
+    return processes.over(data, point, fastest) if fastest else None
+
+
+def work(datasets: Sequence[Dataset], data: Dataset, problem: Problem) -> list[Work]:
+    """Kernels of which ncu counted DRAM's bytes at the problem and the reference tile."""
+    found = []
+    for technique in TECHNIQUES:
+        for backend in ("cuda", "triton", "gluon"):
+            point = data.point(answer.LADDER, problem, technique.name, backend)
+            if point.kind != "measured" or not point.row:
+                continue
+            rows = [
+                row
+                for row, _ in counters.profiled(datasets, technique.name, backend)
+                if reading.slug(row) == problem.slug and row.get("tile") == point.row.get("tile")
+            ]
+            moved = sum(counters.metric(rows[0], name) or 0 for name in DRAM) if rows else 0
+            if moved and point.tflops:
+                found.append(Work(technique.name, backend, problem.flops / moved, point.tflops, rows[0], point.row))
+    return found
+
+
+@dataclass(frozen=True)
+class Conflicts:
+    """Of all passes over shared memory of one launch, how many were bank conflicts, by ncu."""
+
+    technique: str
+    backend: str
+    conflicts: float
+    passes: float
+    row: Row
+
+    @property
+    def share(self) -> float:
+        return self.conflicts / self.passes if self.passes else 0.0
+
+
+def conflicts(datasets: Sequence[Dataset], data: Dataset, problem: Problem) -> list[Conflicts]:
+    """In the order of the ladder, of kernels whose program is their own."""
+    found = []
+    for technique in steps.timed(data):
+        for backend in ("cuda", "triton", "gluon"):
+            for row, _ in counters.profiled(datasets, technique.name, backend):
+                passes = counters.metric(row, "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum")
+                lost = counters.metric(row, counters.CONFLICTS)
+                mine = reading.slug(row) == problem.slug and reading.is_reference_tile(row)
+                if mine and passes and lost is not None:
+                    found.append(Conflicts(technique.name, backend, lost, passes, row))
+                    break
+    return found
+
+
+def tiles(data: Dataset, problem: Problem, technique: str, backend: str) -> dict[tuple[int, int], tuple[float, Row]]:
+    """(block_m, block_n) -> the fastest tile of that size that `tune` timed, in TFLOPS, and its row."""
+    found: dict[tuple[int, int], tuple[float, Row]] = {}
+    for row in data.newest:
+        if (row["kind"], row.get("technique"), row["backend"]) != ("tune", technique, backend):
+            continue
+        if reading.slug(row) == problem.slug and reading.counts(row, data.hashes):
+            size, speed = (row["tile"]["block_m"], row["tile"]["block_n"]), reading.tflops(row)
+            if speed > found.get(size, (0.0, row))[0]:
+                found[size] = (speed, row)
+    return found
+
+
+def _curve(data: Dataset, problems: Sequence[Problem], backend: str) -> Curve:
+    versions = {row["backend"] for row in data.timings(LENGTHS) if row["backend"].partition("@")[0] == backend}
+    points = []
+    for problem in problems:
+        rows = [
+            row
+            for version in versions
+            for row in data.at(LENGTHS, problem, version)
+            if row["mode"] == "burst" and reading.counts(row, data.hashes)
+        ]
+        if rows:
+            points.append((problem, Point("measured", max(rows, key=reading.tflops))))
+    return Curve(backend, points)

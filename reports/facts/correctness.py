@@ -1,0 +1,256 @@
+"""Is every twin right? The gates of two experiments, and NVIDIA's sanitizers, technique by technique."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from harness.catalog import experiments, sources, techniques
+from harness.catalog.entries import Technique
+from harness.catalog.planted import bugs
+from harness.catalog.problem import Problem
+from harness.catalog.techniques import SERIES, TECHNIQUES
+from harness.rows import reading
+from reports.data.dataset import Dataset, Row
+
+EXPERIMENTS = ("correctness", "any_length")
+TOOLS = ("memcheck", "synccheck", "racecheck", "initcheck")
+
+Cell = tuple[str, int, bool, str]
+"""dtype, head_dim, causal, layout."""
+
+
+@dataclass
+class Judged:
+    """All gates of one twin in one cell, over lengths, head groupings and distributions."""
+
+    passed: int = 0
+    declined: int = 0
+    failed: list[Row] = field(default_factory=list)
+    worst: float = 0.0
+    """The largest error of an element over the yardstick's largest."""
+    distributions: set[str] = field(default_factory=set)
+    earlier: bool = False
+    """The rows are of an earlier version of the kernel, because there are no others."""
+
+    def add(self, row: Row) -> None:
+        if row["status"] == "unsupported":
+            self.declined += 1
+            return
+        if row["status"] == "passed":
+            self.passed += 1
+        else:
+            self.failed.append(row)
+        numerics = row.get("numerics") or {}
+        self.distributions |= set(numerics)
+        self.worst = max([self.worst, *(ratio for numbers in numerics.values() for ratio in _ratio(numbers))])
+
+
+@dataclass
+class Matrix:
+    """What one dataset's gates say of one backend: technique -> cell -> Judged."""
+
+    experiment: str
+    where: str
+    backend: str
+    cells: list[Cell]
+    lines: list[tuple[Technique, dict[Cell, Judged], Judged]]
+    distributions: list[str]
+    lengths: list[str]
+    gated: int
+    """Cells of the grid in which this checkout's kernels have a verdict, declined ones among them. Other runs may have
+    gated further problems."""
+    cells_in_all: int | None
+    """Cells of the experiment's whole grid, one per technique and problem; None on a CPU, which has another grid."""
+
+    @property
+    def earlier(self) -> bool:
+        return any(whole.earlier for *_, whole in self.lines)
+
+    @property
+    def failed(self) -> list[Row]:
+        return [row for *_, whole in self.lines for row in whole.failed]
+
+
+def matrices(datasets: Sequence[Dataset]) -> list[Matrix]:
+    """One per dataset, experiment and backend that has gate rows."""
+    found = []
+    for data in datasets:
+        gates = [row for row in data.newest if row["kind"] == "gate"]
+        for experiment, backend in product(EXPERIMENTS, SERIES):
+            rows = [row for row in gates if (row.get("experiment"), row["backend"]) == (experiment, backend)]
+            if rows:
+                found.append(_matrix(data, experiment, backend, _current_or_earlier(rows, data)))
+    return found
+
+
+@dataclass(frozen=True)
+class Held:
+    """Outputs that a CPU computed, against those that a GPU gave for the same inputs."""
+
+    gpu: str
+    rows: list[Row]
+
+    @property
+    def techniques(self) -> set[str]:
+        return {row["technique"] for row in self.rows}
+
+    @property
+    def failed(self) -> list[Row]:
+        return [row for row in self.rows if row["status"] != "passed"]
+
+    @property
+    def differing(self) -> float:
+        """The largest share of the elements of an O."""
+        return max(row["details"]["differing"] for row in self.rows)
+
+
+def held(datasets: Sequence[Dataset]) -> list[Held]:
+    """One per GPU that outputs are recorded of, from the newest runs of the checkout's kernels."""
+    found: dict[str, list[Row]] = {}
+    for data in datasets:
+        for row in data.newest:
+            if row["kind"] == "outputs" and reading.is_current(row, data.hashes):
+                found.setdefault(row["gpu"], []).append(row)
+    return [Held(gpu, rows) for gpu, rows in sorted(found.items())]
+
+
+@dataclass(frozen=True)
+class Sanitized:
+    """What one tool says of one twin, over the problems that it was run on."""
+
+    rows: list[Row]
+    earlier: bool
+    """They are about an earlier version of the kernel."""
+
+    @property
+    def sees_all(self) -> bool:
+        return _sees_copies(self.rows[0])
+
+    @property
+    def passed(self) -> int:
+        return sum(row["status"] == "passed" for row in self.rows)
+
+    @property
+    def program(self) -> str | None:
+        """The technique whose program this twin is again: it ran once."""
+        return (self.rows[0].get("details") or {}).get("same_program")
+
+    @property
+    def reasons(self) -> list[str]:
+        """Of all that is not a pass, each once: status and reason, then what the tool found."""
+        failed = [row for row in self.rows if row["status"] != "passed"]
+        told = [f"{row['status']}: {row.get('reason')}" for row in failed]
+        return list(dict.fromkeys([*told, *(line for row in failed for line in findings(row))]))
+
+
+def sanitized(datasets: Sequence[Dataset], technique: Technique) -> dict[tuple[str, str], Sanitized]:
+    """(backend, tool) -> what it says of the twin, of an earlier version where it was not run on the checkout's."""
+    found: dict[tuple[str, str], dict[bool, list[Row]]] = {}
+    for data in datasets:
+        for row in data.newest:
+            if row["kind"] == "sanitizer" and row.get("technique") == technique.name and not _planted(row):
+                rows = found.setdefault((row["backend"], row["tool"]), {True: [], False: []})
+                rows[reading.is_current(row, data.hashes)].append(row)
+    return {name: Sanitized(rows[True] or rows[False], not rows[True]) for name, rows in found.items()}
+
+
+def sanitizer_table(datasets: Sequence[Dataset]) -> list[tuple[Technique, dict[tuple[str, str], Sanitized]]]:
+    return [(technique, tools) for technique in TECHNIQUES if (tools := sanitized(datasets, technique))]
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A tool, and a kernel with a planted bug. `on_cpu` is the name that a run on a CPU gives the bug, by its test."""
+
+    row: Row
+    bug: str
+    on_cpu: str | None
+    earlier: bool
+
+    @property
+    def found(self) -> bool:
+        return self.row["status"] == "passed"
+
+    @property
+    def unseen_copy(self) -> bool:
+        """The tool was silent where TMA overwrites what is still read."""
+        return not _sees_copies(self.row) and self.row["status"] == "wrong" and self.on_cpu == "race"
+
+
+def planted(datasets: Sequence[Dataset]) -> list[Planted]:
+    """Kernels with a planted bug, by tool."""
+    names = {bug.name: bug.diagnosis for bug in bugs()}
+    found = [
+        Planted(row, bug, names.get(bug), not reading.is_current(row, data.hashes))
+        for data in datasets
+        for row in data.newest
+        if row["kind"] == "sanitizer" and (bug := _planted(row))
+    ]
+    return sorted(found, key=lambda one: (TOOLS.index(one.row["tool"]), one.bug))
+
+
+def findings(row: Row) -> list[str]:
+    """What a sanitizer found, a line each."""
+    return list((row.get("details") or {}).get("findings") or [])
+
+
+def _sees_copies(row: Row) -> bool:
+    """Racecheck watches loads and stores of threads, not what TMA writes to shared memory."""
+    return row["tool"] != "racecheck" or techniques.get(row["technique"]).ladder != "tma"
+
+
+def _planted(row: Row) -> str | None:
+    return (row.get("details") or {}).get("planted")
+
+
+def _current_or_earlier(rows: Iterable[Row], data: Dataset) -> list[Row]:
+    """The rows of the checkout's kernels, and of each that has none all that there are."""
+    rows = list(rows)
+    current = [row for row in rows if reading.is_current(row, data.hashes)]
+    names = {row["technique"] for row in current}
+    return current + [row for row in rows if row["technique"] not in names]
+
+
+def _matrix(data: Dataset, experiment: str, backend: str, rows: Sequence[Row]) -> Matrix:
+    judged: dict[str, dict[Cell, Judged]] = {}
+    whole: dict[str, Judged] = {}
+    lengths: dict[str, None] = {}
+    for row in rows:
+        problem = Problem.from_dict(row["problem"])
+        cell = (problem.dtype, problem.head_dim, problem.causal, problem.layout)
+        judged.setdefault(row["technique"], {}).setdefault(cell, Judged()).add(row)
+        one = whole.setdefault(row["technique"], Judged(earlier=not reading.is_current(row, data.hashes)))
+        one.add(row)
+        lengths[f"{problem.seq_q}×{problem.seq_kv}, heads {problem.heads}/{problem.heads_kv}"] = None
+    grid = experiments.load(experiment)
+    asked = {problem.slug for problem in grid.problems}
+    stated = [name for name in grid.techniques if sources.has_series(backend, techniques.get(name).path)]
+    return Matrix(
+        experiment,
+        data.provenance(rows),
+        backend,
+        sorted({cell for cells in judged.values() for cell in cells}, key=lambda cell: (cell[0] != "fp16", cell)),
+        [
+            (technique, judged[technique.name], whole[technique.name])
+            for technique in TECHNIQUES
+            if technique.name in judged
+        ],
+        sorted({name for one in whole.values() for name in one.distributions}),
+        sorted(lengths),
+        sum(reading.is_current(row, data.hashes) and reading.slug(row) in asked for row in rows),
+        len(grid.problems) * len(stated) if all(row["on"] == "gpu" for row in rows) else None,
+    )
+
+
+def _ratio(numbers: dict[str, Any]) -> list[float]:
+    """Of one distribution, as a list: empty where nothing was compared, infinite where the error is not finite."""
+    if "max_abs" not in numbers:
+        return []
+    error, yardstick = numbers["max_abs"], numbers.get("yardstick")
+    if error is None:
+        return [math.inf]
+    return [error / yardstick] if yardstick else []

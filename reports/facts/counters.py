@@ -1,0 +1,234 @@
+"""What a CUDA twin did when it ran: counted per instruction on a CPU, and by ncu on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from harness.catalog import techniques
+from harness.catalog.entries import Technique
+from harness.catalog.problem import Problem
+from harness.rows import reading
+from reports.data.dataset import Dataset, Row
+
+CONFLICT_STEPS = ("mma_ldmatrix", "padded_rows", "xor_swizzle", "tma_loads", "tma_swizzle")
+"""The rungs between which the layout of shared memory changes."""
+
+COUNTS = {
+    "mma issued": ("mma_m", "wmma_mma", "wgmma_mma"),
+    "ldmatrix issued": ("ldmatrix",),
+    "cp.async issued": ("cp_async_cg", "cp_async_ca"),
+    "bulk copies": ("cp_async_bulk_tensor", "cp_async_bulk_load", "cp_async_bulk_store"),
+    "shuffles": ("shfl",),
+    "waits at a barrier of the block": ("bar_sync",),
+    "waits within a warp": ("bar_warp_sync",),
+    "waits at the barrier of the cluster": ("barrier_cluster_wait",),
+    "arrivals at a barrier without a wait": ("bar_arrive", "barrier_cluster_arrive"),
+    "waits for cp.async groups": ("cp_async_wait",),
+    "waits for groups of bulk stores": ("cp_async_bulk_wait",),
+    "waits for groups of wgmma": ("wgmma_wait",),
+    "waits on an mbarrier": ("mbarrier_try_wait", "mbarrier_test_wait"),
+    "arrivals on an mbarrier": ("mbarrier_arrive",),
+}
+"""Name of a count -> how the mnemonics that it sums begin."""
+
+IN_FLIGHT = {
+    "bytes in flight at a wait for cp.async, of a warp": ("cp_async_wait", "bytes"),
+    "bytes in flight at a wait for bulk stores, of a warp": ("cp_async_bulk_wait", "bytes"),
+    "bytes in flight at a wait on an mbarrier, of a block": ("mbarrier_t", "bytes"),
+    "groups in flight at a wait for wgmma, of a warp": ("wgmma_wait", "groups"),
+}
+"""Name -> how the mnemonics of the waits begin, and what of a site is told: the most at a wait's begin and return."""
+
+PATHS = {
+    "global_to_registers": "bytes, global memory to registers",
+    "global_to_shared": "bytes, global to shared memory",
+    "registers_to_shared": "bytes, registers to shared memory",
+    "shared_to_registers": "bytes, shared memory to registers",
+    "registers_to_global": "bytes, registers to global memory",
+    "shared_to_global": "bytes, shared to global memory",
+}
+
+CONFLICT_LINE = "of these, bank conflicts"
+CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
+HIT_RATE = "lts__t_sector_hit_rate.pct"
+ACTIVE = "sm__warps_active.avg.pct_of_peak_sustained_active"
+OCCUPANCY = "sm__maximum_warps_per_active_cycle_pct"
+NCU = {
+    "gpu__time_duration.sum": "time under ncu, ns",
+    CONFLICTS: "bank conflicts",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum": "bank conflicts of loads",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum": "bank conflicts of stores",
+    "smsp__inst_executed.sum": "instructions executed",
+    "smsp__inst_executed_op_ldsm.sum": "ldmatrix executed",
+    "sm__inst_executed_pipe_tensor_op_hmma.sum": "HMMA executed",
+    "sm__inst_executed_pipe_tensor_op_gmma.sum": "HGMMA executed",
+    ACTIVE: "warps active, % of the most",
+    OCCUPANCY: "warps that fit, % of the most",
+    HIT_RATE: "L2 hit rate, %",
+    "dram__bytes_read.sum": "bytes read from DRAM",
+    "dram__bytes_write.sum": "bytes written to DRAM",
+    "launch__registers_per_thread": "registers a thread",
+    "launch__shared_mem_per_block": "shared memory a block, bytes",
+    "launch__waves_per_multiprocessor": "waves of blocks",
+}
+"""ncu's metrics that pages name, and what they are called there. Others are shown under their own names."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One run of a kernel with its counters."""
+
+    row: Row
+    where: str
+
+    @property
+    def sites(self) -> list[dict[str, Any]]:
+        return self.row["details"]["sites"]
+
+    @property
+    def totals(self) -> Mapping[str, Any]:
+        return self.row["details"]["totals"]
+
+    @property
+    def ldmatrix(self) -> list[dict[str, Any]]:
+        return [site for site in self.sites if site["mnemonic"].startswith("ldmatrix")]
+
+    @property
+    def conflicts_per_ldmatrix(self) -> float | None:
+        issued = sum(site["executions"] for site in self.ldmatrix)
+        return sum(site["bank_conflicts"] for site in self.ldmatrix) / issued if issued else None
+
+    @property
+    def on_banks(self) -> list[dict[str, Any]]:
+        """Sites whose lanes address shared memory, the worst first."""
+        found = [site for site in self.sites if site.get("example_addresses")]
+        return sorted(found, key=lambda site: (-site["bank_conflicts"], -site["wavefronts"], site["line"]))
+
+
+def counted(datasets: Sequence[Dataset], technique: str, problem: Problem | None = None) -> Counted | None:
+    """The newest run of the checkout's kernel on a CPU, of `problem` where one is given."""
+    rows = [
+        (data, row)
+        for data, row in _rows(datasets, technique, "memory")
+        if row["details"].get("sites") and (problem is None or reading.slug(row) == problem.slug)
+    ]
+    if not rows:
+        return None
+    data, row = max(rows, key=lambda item: item[1]["time"])
+    verb = "recorded" if data.recorded else "computed here"
+    return Counted(row, f"{verb} on a CPU by running the kernel, {row['time'][:10]}")
+
+
+def profiled(datasets: Sequence[Dataset], technique: str, backend: str = "cuda") -> list[tuple[Row, str]]:
+    """ncu's rows of the checkout's kernel, one per problem and tile, and where each was made."""
+    rows = _rows(datasets, technique, "counters", backend)
+    return [(row, data.provenance([row])) for data, row in rows if row["details"].get("metrics")]
+
+
+def metric(row: Row, name: str) -> float | None:
+    return row["details"]["metrics"].get(name)
+
+
+def table(which: Counted, parent: Counted | None) -> list[tuple[str, str, str]]:
+    """Lines (name, this kernel, its parent): bytes by path, instructions, conflicts, coalescing; without empty ones."""
+    counts: list[tuple[str, Callable[[Counted | None], str]]] = [
+        *((name, partial(_moved, path=path)) for path, name in PATHS.items()),
+        *((name, partial(_issued, starts=starts)) for name, starts in COUNTS.items()),
+        *((name, partial(_in_flight, start=start, unit=unit)) for name, (start, unit) in IN_FLIGHT.items()),
+        ("passes over the banks", partial(_on_banks, name="wavefronts")),
+        (CONFLICT_LINE, partial(_on_banks, name="bank_conflicts")),
+        ("share used of the sectors that lanes touched", _used),
+    ]
+    lines = [(name, count(which), count(parent)) for name, count in counts]
+    return [line for line in lines if {*line[1:]} - {"0", "–"} or line[0] == CONFLICT_LINE]
+
+
+def conflict_steps(datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
+    """Per rung whose layout of shared memory differs: its worst ldmatrix, and conflicts by both counts."""
+    steps = []
+    for name in CONFLICT_STEPS:
+        found = counted(datasets, name)
+        if found is None or not found.ldmatrix:
+            continue
+        worst = next(site for site in found.on_banks if site["mnemonic"].startswith("ldmatrix"))
+        steps.append(
+            {
+                "technique": techniques.get(name),
+                "counted": found,
+                "site": worst,
+                "ncu": _conflicts_by_ncu(datasets, name, reading.slug(found.row)),
+            }
+        )
+    return steps
+
+
+def hit_rates(datasets: Sequence[Dataset], names: Sequence[str]) -> list[tuple[Technique, Row, float, str]]:
+    """L2 hit rate in percent of the named rungs, where ncu has run."""
+    return [
+        (techniques.get(name), row, value, where)
+        for name in names
+        for row, where in profiled(datasets, name)
+        if (value := metric(row, HIT_RATE)) is not None
+    ]
+
+
+def _conflicts_by_ncu(datasets: Sequence[Dataset], technique: str, problem: str) -> dict[str, Any] | None:
+    """ncu's counts on the problem of this slug: {where, by_address, by_hardware}, conflicts of all shared accesses.
+
+    `by_address` follows from the lanes' addresses, as the CPU's count does; `by_hardware` includes passes that were
+    lost to others (copies by TMA, operands of tensor cores). None where ncu gave none.
+    """
+    for row, where in profiled(datasets, technique):
+        if reading.slug(row) == problem:
+            by_address = (row["details"].get("totals") or {}).get("bank_conflicts")
+            return {"where": where, "by_address": by_address, "by_hardware": metric(row, CONFLICTS)}
+    return None
+
+
+def _rows(datasets: Sequence[Dataset], technique: str, kind: str, backend: str = "cuda") -> list[tuple[Dataset, Row]]:
+    return [
+        (data, row)
+        for data in datasets
+        for row in data.newest
+        if (row["kind"], row.get("technique"), row["backend"]) == (kind, technique, backend)
+        and row["status"] == "passed"
+        and reading.is_current(row, data.hashes)
+    ]
+
+
+def _executed(totals: Mapping[str, Any], starts: tuple[str, ...]) -> int:
+    return sum(count for mnemonic, count in totals["executions"].items() if mnemonic.startswith(starts))
+
+
+def _moved(which: Counted | None, path: str) -> str:
+    return _count(which.totals["bytes"].get(path, 0)) if which else "–"
+
+
+def _issued(which: Counted | None, starts: tuple[str, ...]) -> str:
+    return _count(_executed(which.totals, starts)) if which else "–"
+
+
+def _in_flight(which: Counted | None, start: str, unit: str) -> str:
+    """At the wait with the most in flight: how much when it began, and when it returned."""
+    waits = [site for site in which.sites if site["mnemonic"].startswith(start)] if which else []
+    told = [(site[f"{unit}_in_flight"], site[f"{unit}_left"]) for site in waits if f"{unit}_in_flight" in site]
+    return " → ".join(map(_count, max(told))) if told else "–"
+
+
+def _on_banks(which: Counted | None, name: str) -> str:
+    """Unknown where wmma loads: no lane of it has a documented address."""
+    if which is None or _executed(which.totals, ("wmma_load",)):
+        return "–"
+    return _count(which.totals[name])
+
+
+def _used(which: Counted | None) -> str:
+    sectors = which.totals["sectors"] if which else 0
+    return f"{100 * which.totals['least_sectors'] / sectors:.0f}%" if which and sectors else "–"
+
+
+def _count(value: int) -> str:
+    return f"{value:,}".replace(",", "\u2009")

@@ -1,0 +1,99 @@
+"""What each language can say of a technique, from rows of compiled probes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness.expressibility import matrix, verdicts
+from harness.expressibility.matrix import Cell, Mark
+from reports.data.dataset import Row
+
+WORDS: dict[str | None, str] = {
+    "direct": "written",
+    "automatic": "compiler",
+    "hint": "hint",
+    "hatch": "hatch",
+    "inexpressible": "impossible",
+    None: "not probed",
+}
+"""Grade -> the word beside its mark."""
+LONG = {
+    "direct": "written by you",
+    "automatic": "done by the compiler",
+    "hint": "hint: the compiler decides",
+    "hatch": "hatch: it compiles, unmanaged",
+    "inexpressible": "impossible",
+}
+FAULTS = {
+    "fails": "compiler error or refusal",
+    "dropped": "accepted, then ignored",
+    "wrong": "wrong result",
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """A technique in a language, by the newest version whose proofs have rows. `grade` is None where none has."""
+
+    technique: str
+    grade: str | None = None
+    fault: str | None = None
+    says: str = ""
+    version: str = ""
+    since: str = ""
+    """The first version for which it holds, where an older one differs."""
+    cell: Cell | None = None
+
+    @property
+    def word(self) -> str:
+        return WORDS[self.grade]
+
+    @property
+    def strip(self) -> dict[str, str]:
+        """Version -> the grade and fault that are proven for it, or in which state its proofs are."""
+        marks = self.cell.marks if self.cell else {}
+        return {version: _told(mark) for version, mark in marks.items() if version}
+
+    @property
+    def proofs(self) -> tuple[matrix.Shown, ...]:
+        """What was compiled in that version."""
+        return self.cell.marks[self.version].proofs if self.cell else ()
+
+
+def said(rows: Iterable[Row]) -> dict[tuple[str, str], Said]:
+    """(technique, language) -> what its probes say; without the cells of which no version is proven. `rows`: of kind
+    probe, as reports/recorded/compilers has them."""
+    found: dict[tuple[str, str], Said] = {}
+    for cell in matrix.cells(rows):
+        proven = [version for version, mark in cell.marks.items() if mark.state == verdicts.PROVEN]
+        if not proven:
+            continue
+        newest = proven[-1]
+        mark = cell.marks[newest]
+        alike = [version for version in proven if _same(cell.marks[version], mark)]
+        older = [version for version in proven if version < alike[0]]
+        since = alike[0] if older else ""
+        name = (cell.technique, cell.dialect)
+        found[name] = Said(cell.technique, mark.grade, mark.fault, mark.says, newest, since, cell)
+    return found
+
+
+def ideas() -> dict[str, str]:
+    """Every row of the whole matrix -> its idea."""
+    return matrix.techniques_of_matrix()
+
+
+def _same(one: Mark, other: Mark) -> bool:
+    return (one.grade, one.fault) == (other.grade, other.fault)
+
+
+def _told(mark: Mark) -> str:
+    if mark.state != verdicts.PROVEN:
+        return mark.state
+    return WORDS[mark.grade] + (f", {mark.fault}" if mark.fault else "")
+
+
+def proven_of_all(rows: Iterable[Row]) -> tuple[int, int]:
+    """Cells that are proven in every version of their column, and cells in all."""
+    return matrix.proven(matrix.cells(rows))

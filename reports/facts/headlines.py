@@ -1,0 +1,188 @@
+"""The sentences of the first page, chosen and filled from rows: where a finding turns, so does its sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reports.data.dataset import Dataset
+from reports.data.titles import title
+from reports.facts import comparisons
+from reports.facts.answer import Answer
+from reports.facts.comparisons import Conflicts, Lengths, Work
+from reports.facts.matrix import LANGUAGES, Line, counts
+from reports.facts.processes import Spread
+from reports.facts.steps import Chain
+
+SAME = 0.015
+"""Two speeds that differ by less are called equal."""
+
+
+def sentence(found: Answer) -> str:
+    """What core Triton reaches, of the fastest library, of the best CUDA kernel, and held to the same instructions."""
+    triton, cuda, library = found.triton, found.cuda, found.library
+    if not triton.tflops:
+        told = f"On {article(found.gpu)} {found.gpu} no timing of core Triton is of the kernels as they are now"
+        return f"{told}; record --renew says which still hold."
+    text = f"On {article(found.gpu)} {found.gpu} core Triton reaches {triton.tflops:.0f} TFLOPS"
+    parts = []
+    if found.over_library and library.tflops:
+        parts.append(f"{of(found.over_library.value)} the fastest library ({library.label})")
+    crossed = bool(found.over_cuda and cuda.tflops and cuda.panel != triton.panel)
+    if found.over_cuda and cuda.tflops:
+        older = ", which still uses the older mma.sync" if crossed and cuda.panel == "mma_sync" else ""
+        parts.append(f"{of(found.over_cuda.value)} our best CUDA kernel{older}")
+    if parts:
+        text += ", " + " and ".join(parts)
+    if found.held:
+        text += f"; held to mma.sync{' too' if crossed else ''}, Triton reaches {of(found.held.value)} CUDA"
+    return text + "."
+
+
+def bars_title(found: Answer) -> str:
+    """Who passes whom, and by which instruction."""
+    held, free = found.held, found.over_cuda
+    if held is None or free is None:
+        return "The best of each language and library"
+    crossed = found.cuda.panel != found.triton.panel
+    with_same = _stands(held)
+    if crossed and free.value > 1:
+        return f"Triton passes our CUDA because it may use wgmma; with the same instructions it {with_same}"
+    if _stands(free) == with_same:
+        return f"Beside CUDA, core Triton {with_same} with mma.sync and with wgmma"
+    return f"Beside CUDA, core Triton {_stands(free)} with wgmma and {with_same} with mma.sync"
+
+
+def matrix_title(found: Sequence[Line]) -> str:
+    """How many techniques each language writes."""
+    probed = {name: sum(line.said[name].grade is not None for line in found) for name in LANGUAGES}
+    if not any(probed.values()):
+        return f"{len(found)} techniques: what core Triton costs, at the same tile"
+    others = [(name, label) for name, label in LANGUAGES.items() if name != "triton" and probed[name]]
+    told = [f"{label} {counts(found, name)['direct']}" for name, label in others]
+    first = f"Core Triton writes {counts(found, 'triton')['direct']} of {len(found)} techniques"
+    return first + (f", {', '.join(told)}" if told else "")
+
+
+def _stands(ratio: Spread) -> str:
+    return "trails" if ratio.value < 1 - SAME else "leads" if ratio.value > 1 + SAME else "draws level"
+
+
+def steps_title(chains: Sequence[Chain]) -> str:
+    """The largest step that a technique made alone in CUDA, and where core Triton has it."""
+    main = chains[0]
+    cuda = main.columns["cuda"]
+    alone = [step for step in cuda if step.kind == "technique" and not step.note and step.before and step.after]
+    if not alone:
+        return "What each step buys"
+    largest = max(alone, key=lambda step: step.gain)
+    text = f"{title(largest.technique.name)} alone takes CUDA from {largest.before:.0f} to {largest.after:.0f} TFLOPS"
+    triton = next(step for step in main.columns.get("triton", []) if step.technique == largest.technique)
+    if triton.kind == "same":
+        return f"{text}; Triton has it from its first tl.dot"
+    if triton.before and triton.after and triton.kind == "technique":
+        return f"{text}; core Triton goes from {triton.before:.0f} to {triton.after:.0f}"
+    return text
+
+
+def technique_title(name: str, gains: Sequence[float]) -> str:
+    """What a technique buys in CUDA over its parent, over the problems that have both."""
+    if not gains:
+        return "What it buys"
+    low, high = min(gains), max(gains)
+    if max(high - 1, 1 - low) <= SAME:
+        return f"{title(name)}: no change in CUDA"
+    if high < 1 - SAME:
+        return f"{title(name)}: a loss in CUDA, {between(gains)} of the speed before it"
+    if low > 1 + SAME:
+        return f"{title(name)}: {between(gains)} times as fast in CUDA"
+    return f"{title(name)}: {between(gains)} times the speed in CUDA, by head dimension and mask"
+
+
+def impossible(found: Sequence[Line]) -> list[tuple[Line, Spread]]:
+    """Techniques that core Triton cannot express, and what they buy in CUDA, where that was timed."""
+    return [(line, line.gain) for line in found if line.said["triton"].grade == "inexpressible" and line.gain]
+
+
+def of(ratio: float) -> str:
+    """0.77 of; 1.24 times."""
+    return f"{ratio:.2f} of" if ratio < 1 else f"{ratio:.2f} times"
+
+
+def percent(ratio: float) -> str:
+    """+4%, −12%."""
+    value = round(100 * (ratio - 1))
+    return f"{'+' if value >= 0 else '−'}{abs(value)}%"
+
+
+def article(name: str) -> str:
+    """an H200, a B200."""
+    return "an" if name[:1].upper() in "AEFHILMNORSX" else "a"
+
+
+def problems_title(answers: Sequence[Answer]) -> str:
+    """The range of both ratios over masks and head dimensions."""
+    held = [one.held.value for one in answers if one.held]
+    free = [one.over_library.value for one in answers if one.over_library]
+    parts = []
+    if held:
+        parts.append(f"held to mma.sync it reaches {between(held)} of CUDA")
+    if free:
+        parts.append(f"free to choose, {between(free)} of the fastest library")
+    return f"Core Triton over masks and head dimensions: {'; '.join(parts)}" if parts else "Masks and head dimensions"
+
+
+def lengths_title(data: Dataset, found: Lengths) -> str:
+    """How the share of the fastest library moves from the shortest length to the longest."""
+    curve = found.curve("triton_native") or found.curve("triton")
+    shares = [comparisons.share(data, found, curve.backend, place) for place in (0, -1)] if curve else []
+    if not curve or not all(shares):
+        return "Speed against sequence length"
+    first, last = (share.value for share in shares if share)
+    lengths = [curve.points[place][0].seq_q for place in (0, -1)]
+    moves = "keeps" if abs(last - first) < SAME else "wins" if last > first else "loses"
+    if moves == "keeps":
+        return f"Core Triton keeps {first:.2f} of the fastest library from {lengths[0]} to {lengths[1]} tokens"
+    shares_told = f"{first:.2f} of the fastest library at {lengths[0]} tokens, {last:.2f} at {lengths[1]}"
+    return f"Core Triton {moves} ground with length: {shares_told}"
+
+
+def roofline_title(work: Sequence[Work], bytes_per_s: float, peak: float) -> str:
+    """What the fastest kernel reaches, and whether DRAM limits it."""
+    fastest = max(work, key=lambda one: one.tflops)
+    used = fastest.bandwidth_used(bytes_per_s)
+    text = f"The fastest kernel counted reaches {100 * fastest.tflops / peak:.0f}% of the tensor cores’ limit"
+    return f"{text}; DRAM, at {100 * used:.0f}% of its bandwidth, is {'not ' if used < 0.6 else ''}what holds it back"
+
+
+def conflicts_title(found: Sequence[Conflicts]) -> str:
+    """The kernel that loses most to bank conflicts, and how the best cure leaves it."""
+    worst = max(found, key=lambda one: one.share)
+    cured = [
+        one
+        for one in found
+        if one.backend == worst.backend and one.technique in ("xor_swizzle", "padded_rows", "tma_swizzle")
+    ]
+    if worst.share < 0.01:
+        return "No kernel loses a percent of its passes to bank conflicts"
+    text = f"In “{title(worst.technique)}” {100 * worst.share:.0f}% of the passes over shared memory are repeats"
+    if not cured:
+        return text
+    best = min(cured, key=lambda one: one.share)
+    left = "none" if best.share < 0.005 else f"{100 * best.share:.0f}%"
+    return f"{text}, in “{title(best.technique)}” {left}"
+
+
+def tiles_title(table: Sequence[Mapping[str, Any]]) -> str:
+    """How much the choice of tile is worth: the best over the worst of each language."""
+    spans = []
+    for series in dict.fromkeys(line["series"] for line in table):
+        speeds = [line["tflops"] for line in table if line["series"] == series]
+        spans.append(max(speeds) / min(speeds))
+    return f"The choice of the tile alone moves a kernel by a factor of up to {max(spans):.1f}"
+
+
+def between(values: Sequence[float]) -> str:
+    """0.77 to 0.87; one number where they are equal."""
+    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
+    return low if low == high else f"{low} to {high}"

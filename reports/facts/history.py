@@ -1,0 +1,79 @@
+"""How a headline cell moved over recorded runs: its speed over the anchor of its own group, run by run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.catalog.techniques import SERIES
+from harness.rows import reading
+from reports.data.dataset import Dataset, Point, Row, tile_slug
+from reports.facts import answer, steps
+
+NOISE = 0.01
+"""Over the anchor of its own group, one kernel on two boards of a name moves by about one percent."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One run: the time, the value over the anchor, the hash of the kernel's source, and whether it is today's."""
+
+    time: str
+    value: float
+    source: str
+    current: bool
+
+
+@dataclass(frozen=True)
+class Line:
+    """One technique in one series at the headline problem and one tile, oldest run first."""
+
+    technique: str
+    backend: str
+    tile: str
+    moments: list[Moment]
+
+    @property
+    def change(self) -> float:
+        """The newest run over the one before it."""
+        return self.moments[-1].value / self.moments[-2].value
+
+    @property
+    def edited(self) -> bool:
+        """Whether the newest run and the one before it measured two versions of the kernel."""
+        return self.moments[-1].source != self.moments[-2].source
+
+    @property
+    def verdict(self) -> str:
+        """SAME, FASTER or SLOWER, by more than boards differ."""
+        if abs(self.change - 1) <= NOISE:
+            return "SAME"
+        return "FASTER" if self.change > 1 else "SLOWER"
+
+
+def lines(data: Dataset) -> list[Line]:
+    """The kernels of the headline problem at their reference tile that two runs or more have timed."""
+    problem = answer.headline(data)
+    if problem is None:
+        return []
+    found = []
+    for technique in steps.timed(data):
+        for backend in SERIES:
+            point = data.point(answer.LADDER, problem, technique.name, backend)
+            moments = _moments(data, point)
+            if point.kind == "measured" and len(moments) > 1 and point.row:
+                found.append(Line(technique.name, backend, tile_slug(point.row), moments))
+    return found
+
+
+def _moments(data: Dataset, point: Point) -> list[Moment]:
+    runs: dict[str, Row] = {}
+    for row in sorted(data.replicas(point.row) if point.row else [], key=lambda row: str(row["time"])):
+        if row["status"] == "passed" and row.get("samples_ms"):
+            runs[str(row.get("environment"))] = row
+    found = []
+    for row in runs.values():
+        value = data.over_anchor(row)
+        if value is not None:
+            current = reading.is_current(row, data.hashes)
+            found.append(Moment(str(row["time"]), value, str(row["source_sha256"]), current))
+    return found

@@ -1,0 +1,134 @@
+"""The matrix of the first page: what each language can say of the techniques that people know by name, and its cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.catalog import techniques
+from harness.catalog.problem import Problem
+from harness.catalog.techniques import TECHNIQUES
+from reports.data.dataset import Dataset, Point
+from reports.facts import processes, steps
+from reports.facts.expressibility import Said
+from reports.facts.processes import Spread
+
+LANGUAGES = {"triton": "core Triton", "gluon": "Gluon", "tlx": "TLX", "cuda": "CUDA"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A row: `cells` and `timed` are techniques, the first of which is known counts: for grades and for the cost."""
+
+    title: str
+    cells: tuple[str, ...]
+    timed: tuple[str, ...] = ()
+
+
+FIRST = (
+    Asked("TMA loads", ("tma_loads",), ("tma_swizzle",)),
+    Asked("Warp specialization", ("producer_consumer", "warp_specialized"), ("producer_consumer", "warp_specialized")),
+    Asked("Manual swizzle, padding", ("padded_rows",), ("padded_rows",)),
+)
+"""Those that are asked about first."""
+REST = (
+    Asked("Grid order for L2", ("l2_grid_order",), ("l2_grid_order",)),
+    Asked("Lazy rescale", ("lazy_rescale",), ("lazy_rescale",)),
+    Asked("XOR swizzle", ("xor_swizzle",), ("xor_swizzle",)),
+    Asked("wgmma", ("wgmma", "mma_choice"), ("wgmma",)),
+    Asked("Ring of mbarriers", ("mbarrier_ring",), ("mbarrier_ring",)),
+    Asked("Asynchronous copies", ("cp_async_pipeline",), ("cp_async_pipeline",)),
+    Asked("Softmax under wgmma", ("overlapped_softmax",), ("overlapped_softmax",)),
+    Asked("Named barriers", ("named_barriers", "exp_lock", "softmax_lock"), ("exp_lock", "softmax_lock")),
+    Asked("Registers by role", ("setmaxnreg_consumers",), ("setmaxnreg_consumers",)),
+    Asked("Tile of 176 keys", ("wide_tile",), ("wide_tile",)),
+    Asked("Cluster multicast", ("cluster_multicast",), ("cluster_multicast",)),
+)
+ORDER = {"direct": 0, "automatic": 1, "hint": 2, "hatch": 3, "inexpressible": 4, None: 5}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Triton over CUDA, both with one class of tensor-core instructions. `same`: at CUDA's reference tile; `best`: each
+    at its best tile."""
+
+    technique: str
+    same: Spread | None
+    best: Spread | None
+    mma: str | None
+    spills: int
+    """Bytes a thread that Triton's kernel spills at that tile."""
+
+    @property
+    def known(self) -> bool:
+        return bool(self.same or self.best)
+
+
+@dataclass(frozen=True)
+class Line:
+    title: str
+    technique: str | None
+    """The rung whose page tells more; None where there is none yet."""
+    said: dict[str, Said]
+    cost: Cost
+    gain: Spread | None
+    """What the technique buys in CUDA, over its parent at the reference tile."""
+
+
+def lines(data: Dataset, problem: Problem, said: Mapping[tuple[str, str], Said]) -> tuple[list[Line], list[Line]]:
+    """Those that are asked about first, then the rest by what core Triton can do, so that its column falls in order."""
+    first, rest = ([_line(data, problem, asked, said) for asked in some] for some in (FIRST, REST))
+    return first, sorted(rest, key=lambda line: ORDER[line.said["triton"].grade])
+
+
+def said_of(technique: str, said: Mapping[tuple[str, str], Said]) -> dict[str, Said]:
+    """Language -> what it says of one technique."""
+    return {language: said.get((technique, language), Said(technique)) for language in LANGUAGES}
+
+
+def counts(found: Sequence[Line], language: str) -> dict[str | None, int]:
+    """Grade -> how many techniques have it in a language; None: not probed."""
+    grades = [line.said[language].grade for line in found]
+    return {grade: grades.count(grade) for grade in ORDER}
+
+
+def cost(data: Dataset, problem: Problem, name: str) -> Cost:
+    """Of a technique of the registry; without numbers where it is none, or was not timed in both languages."""
+    known = next((technique for technique in TECHNIQUES if technique.name == name), None)
+    if known is None:
+        return Cost(name, None, None, None, 0)
+    found: dict[str, Spread | None] = {}
+    points: dict[str, list[Point]] = {}
+    for policy in steps.POLICIES:
+        points[policy] = [steps.point_of(data, problem, known, backend, policy) for backend in ("triton", "cuda")]
+        classes = {(point.row or {}).get("mma") for point in points[policy]}
+        found[policy] = processes.over(data, *points[policy]) if len(classes) == 1 else None
+    triton = points["reference"][0]
+    mma = (triton.row or {}).get("mma")
+    return Cost(name, found["reference"], found["best"], mma, steps.spill_bytes(data, triton))
+
+
+def gain(data: Dataset, problem: Problem, name: str, backend: str = "cuda") -> Spread | None:
+    """Over the parent in the same language, both at the reference tile."""
+    known = next((technique for technique in TECHNIQUES if technique.name == name), None)
+    parent = known and techniques.parent(known)
+    if known is None or parent is None:
+        return None
+    pair = [steps.point_of(data, problem, technique, backend, "reference") for technique in (known, parent)]
+    return processes.over(data, *pair)
+
+
+def _line(data: Dataset, problem: Problem, asked: Asked, said: Mapping[tuple[str, str], Said]) -> Line:
+    registered = {technique.name for technique in TECHNIQUES}
+    probed = {name for name, _ in said}
+    cell = next((name for name in asked.cells if name in probed), asked.cells[0])
+    costs = [cost(data, problem, name) for name in asked.timed]
+    chosen = next((one for one in costs if one.known), costs[0])
+    own = next((name for name in (chosen.technique, *asked.timed, *asked.cells) if name in registered), None)
+    return Line(
+        asked.title,
+        own,
+        said_of(cell, said),
+        chosen,
+        gain(data, problem, chosen.technique),
+    )

@@ -1,0 +1,112 @@
+"""An article's ladder beside this project's: what each step is said to buy, and what it buys here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from harness.catalog import articles
+from harness.catalog.articles import Article, Shape, Step
+from harness.catalog.problem import Problem, Tile
+from harness.rows import reading
+from reports.data.dataset import Dataset, Point, Ratio, fastest
+
+LANGUAGES = ("cuda", "triton")
+PEERS = ("sdpa_flash", "sdpa_cudnn")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One step in one language. `span` is its gain over the step that the article's gain is over; None where that is
+    `gain` itself or where the article has no gain."""
+
+    point: Point
+    gain: Ratio | None
+    span: Ratio | None
+
+    @property
+    def as_printed(self) -> Ratio | None:
+        """What stands beside the article's gain."""
+        return self.span or self.gain
+
+
+@dataclass(frozen=True)
+class Line:
+    """One step: as the article prints it, and as measured in each language."""
+
+    step: Step
+    printed_gain: float | None
+    here: dict[str, Measured]
+
+
+@dataclass(frozen=True)
+class ShapeLine:
+    """One problem of the article. `last` is the rung that stands for its best kernel, `best` the best rung here."""
+
+    shape: Shape
+    shares: dict[str, float]
+    """Library -> the article's best kernel over it, both as printed."""
+    last: dict[str, Point]
+    best: dict[str, Point]
+    peers: dict[str, Point]
+    over_peers: dict[tuple[str, str], Ratio | None]
+    """("last" or "best", peer) -> CUDA over it."""
+    over_own_code: float | None
+
+
+def steps(data: Dataset, article: Article) -> list[Line]:
+    return [_line(data, article, step) for step in article.steps]
+
+
+def _line(data: Dataset, article: Article, step: Step) -> Line:
+    before, printed = article.before(step), article.printed_before(step)
+    here = {}
+    for backend in LANGUAGES:
+        point = _at(data, article, step, backend)
+        gain = data.ratio(point, _at(data, article, before, backend)) if before else None
+        span = None
+        if printed and printed != before:
+            span = data.ratio(point, _at(data, article, printed, backend))
+        here[backend] = Measured(point, gain, span)
+    return Line(step, article.printed_gain(step), here)
+
+
+def _at(data: Dataset, article: Article, step: Step, backend: str) -> Point:
+    return data.point(article.name, article.problem, step.technique, backend, tile=step.tile)
+
+
+def shape_line(data: Dataset, article: Article, shape: Shape) -> ShapeLine:
+    end = max((step for step in article.steps if step.tflops), key=lambda step: step.tflops or 0)
+    last = {
+        backend: data.point(article.name, shape.problem, end.technique, backend, tile=end.tile) for backend in LANGUAGES
+    }
+    best = {backend: _best(data, article, shape.problem, backend) for backend in LANGUAGES}
+    peers = {peer: data.point(article.name, shape.problem, None, peer) for peer in PEERS}
+    return ShapeLine(
+        shape,
+        {peer: shape.tflops / printed for peer, printed in shape.libraries.items() if shape.tflops},
+        last,
+        best,
+        peers,
+        {
+            (which, peer): data.ratio(points["cuda"], point)
+            for which, points in (("last", last), ("best", best))
+            for peer, point in peers.items()
+        },
+        best["cuda"].tflops / shape.own_code
+        if shape.own_code and best["cuda"].tflops and data.gpu == articles.OWN_CODE_GPU
+        else None,
+    )
+
+
+def _best(data: Dataset, article: Article, problem: Problem, backend: str) -> Point:
+    """The fastest of all cells that the article's experiment has timed on one problem: those that it asks for, and
+    those that it asked for before."""
+    return fastest(_points(data, article, problem, backend))
+
+
+def _points(data: Dataset, article: Article, problem: Problem, backend: str) -> Iterator[Point]:
+    timed = [row for row in data.timings(article.name) if row["backend"] == backend and row.get("technique")]
+    here = [row for row in timed if reading.slug(row) == problem.slug]
+    for technique, tile in dict.fromkeys((row["technique"], Tile.from_dict(row["tile"])) for row in here):
+        yield data.point(article.name, problem, technique, backend, tile=tile)

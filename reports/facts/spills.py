@@ -1,0 +1,59 @@
+"""What spills: bytes that a compiler keeps in local memory for want of registers, of every binary that rows know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.catalog.entries import Technique
+from harness.catalog.techniques import LADDERS, SERIES
+from harness.rows import reading
+from reports.data.dataset import Dataset, Row, tile_slug
+
+
+@dataclass(frozen=True)
+class Spill:
+    """Binaries of one twin that differ in no more than dtype, lengths and layout: the fewest and the most bytes."""
+
+    backend: str
+    arch: str
+    head_dim: int
+    causal: bool
+    tile: str
+    reference: bool
+    least: int
+    most: int
+
+
+def spills(datasets: Sequence[Dataset], technique: Technique) -> list[Spill]:
+    """What this checkout's twins spill on the ladder's architectures, at the reference tile first; nothing of a build
+    that spills nothing."""
+    archs = LADDERS[technique.ladder].archs
+    builds: dict[tuple[str, str, int, bool, str], list[Row]] = {}
+    for data in datasets:
+        for row in data.newest:
+            if row.get("technique") == technique.name and row.get("arch") in archs and _is_read(row, data):
+                problem = row["problem"]
+                build = (row["backend"], row["arch"], problem["head_dim"], problem["causal"], tile_slug(row))
+                builds.setdefault(build, []).append(row)
+    found = []
+    for build, rows in builds.items():
+        counts = [row["code"]["spill_bytes"] for row in rows]
+        if any(counts):
+            found.append(Spill(*build, reading.is_reference_tile(rows[0]), min(counts), max(counts)))
+    return sorted(
+        found,
+        key=lambda one: (
+            SERIES.index(one.backend),
+            archs.index(one.arch),
+            not one.reference,
+            -one.head_dim,
+            one.causal,
+            one.tile,
+        ),
+    )
+
+
+def _is_read(row: Row, data: Dataset) -> bool:
+    code = row.get("code") or {}
+    return code.get("spill_bytes") is not None and reading.is_current(row, data.hashes) and reading.is_as_shipped(row)

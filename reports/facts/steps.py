@@ -1,0 +1,220 @@
+"""What each step buys: from the value before it to the value after it, with tile and technique apart.
+
+A step is a technique in one language at one problem, under one policy: all at the reference tile, or each at its best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from harness.catalog import sources, techniques
+from harness.catalog.problem import Problem, Tile
+from harness.catalog.techniques import TECHNIQUES, Technique
+from harness.rows import reading
+from reports.data.dataset import Dataset, Point, Ratio, Row, tile_slug
+from reports.data.titles import title
+from reports.facts import answer
+
+POLICIES = ("best", "reference")
+HINTS = {("warp_specialized", "triton"): "USETMAXREG"}
+"""Twins that ask the compiler for the technique -> the instruction that shows that it listened."""
+SINGLE = "Single steps aside, each from its own parent"
+SPILLS = 1024
+"""Bytes a thread from which on a kernel is called crippled."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """`kind`: first (nothing before it), technique (the tile is the parent's), tile (the program is the parent's),
+    both, same (program and tile are the parent's), dropped (the compiler ignored the hint, so that only the tile
+    changed), none (no number).
+
+    `between`: the parent at this step's tile, where a row holds it; it tells tile and technique apart.
+    """
+
+    technique: Technique
+    kind: str
+    before: float | None
+    after: float | None
+    between: float | None
+    ratio: Ratio | None
+    point: Point
+    parent: Point | None
+    note: str = ""
+
+    @property
+    def loss(self) -> bool:
+        return bool(self.before and self.after and self.after < self.before)
+
+    @property
+    def gain(self) -> float:
+        """TFLOPS that the technique added by itself; 0 where it did not do it alone."""
+        if not self.after or self.kind not in ("technique", "both"):
+            return 0
+        start = self.between or (self.before if self.kind == "technique" else None)
+        return self.after - start if start else 0
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Steps of both columns, technique by technique; `heading` says what a side branch starts from."""
+
+    heading: str
+    techniques: list[Technique]
+    columns: dict[str, list[Step]]
+
+
+def point_of(data: Dataset, problem: Problem, technique: Technique, backend: str, policy: str) -> Point:
+    """The kernel in the experiment that has it; under "best" at the committed tile, which may be the reference's."""
+    found = [data.point(name, problem, technique.name, backend, best=policy == "best") for name in _experiments(data)]
+    counting = [point for point in found if point.counts]
+    if not counting and policy == "best":
+        return point_of(data, problem, technique, backend, "reference")
+    return counting[0] if counting else next(iter(found), Point("hole", reason="not measured"))
+
+
+def main_chain(data: Dataset, problem: Problem, mma: str = "mma_sync") -> list[Technique]:
+    """From the first technique to the fastest CUDA kernel of a class, parent by parent."""
+    row = answer.best(data, problem, "cuda", mma).row
+    return _ancestry(techniques.get(row["technique"])) if row else []
+
+
+def chains(data: Dataset, problem: Problem, policy: str, columns: Sequence[str] = ("cuda", "triton")) -> list[Chain]:
+    """The way to the fastest CUDA kernel with mma.sync, then what leaves it: branches of two steps and more, then
+    single steps."""
+    main = main_chain(data, problem)
+    rest = [one for one in timed(data) if one not in main and one.mma != "wgmma"]
+    ends = [one for one in rest if not any(techniques.parent(other) == one for other in rest)]
+    branches: list[list[Technique]] = []
+    for end in ends:
+        taken = [one for branch in branches for one in branch]
+        branches.append([one for one in _ancestry(end) if one in rest and one not in taken])
+    found = [Chain("", main, {name: steps(data, problem, main, name, policy) for name in columns})]
+    for branch in sorted((branch for branch in branches if len(branch) > 1), key=len, reverse=True):
+        found.append(
+            Chain(
+                f"Side branch from “{_parent_title(branch[0])}”",
+                branch,
+                {name: steps(data, problem, branch, name, policy) for name in columns},
+            )
+        )
+    single = [branch[0] for branch in branches if len(branch) == 1]
+    if single:
+        found.append(
+            Chain(
+                SINGLE,
+                single,
+                {name: [one_step(data, problem, one, name, policy) for one in single] for name in columns},
+            )
+        )
+    return found
+
+
+def timed(data: Dataset) -> list[Technique]:
+    """The techniques that the ladder's experiment has rows of, in the order of the registry."""
+    names = {row["technique"] for row in data.timings(answer.LADDER) if row.get("technique")}
+    return [technique for technique in TECHNIQUES if technique.name in names]
+
+
+def steps(data: Dataset, problem: Problem, chain: Sequence[Technique], backend: str, policy: str) -> list[Step]:
+    """One column. A ratio over a parent that the step before it had crippled says what the two are together."""
+    found: list[Step] = []
+    for technique in chain:
+        step = one_step(data, problem, technique, backend, policy)
+        last = found[-1] if found else None
+        if last and last.ratio and step.ratio and last.ratio.value < 0.67 and step.ratio.value > 1.5 and last.parent:
+            both = data.ratio(step.point, last.parent)
+            if both:
+                step = replace(step, note=f"both steps together: ×{both.value:.2f}")
+        found.append(step)
+    return found
+
+
+def one_step(data: Dataset, problem: Problem, technique: Technique, backend: str, policy: str) -> Step:
+    point = point_of(data, problem, technique, backend, policy)
+    above = techniques.parent(technique)
+    before = point_of(data, problem, above, backend, policy) if above else None
+    if not point.counts or not point.row:
+        return Step(technique, "none", _value(before), None, None, None, point, before)
+    if before is None or not before.counts or not before.row:
+        return Step(technique, "first", None, point.tflops, None, None, point, None)
+    moved = tile_slug(point.row) != tile_slug(before.row)
+    ratio = data.ratio(point, before)
+    kind = "both" if moved else "technique"
+    if point.kind == "same_program" or _is_parents_program(technique, backend):
+        kind = "tile" if moved else "same"
+    if dropped := hint_dropped(data, technique, backend, problem, point):
+        kind = "dropped" if moved else "same"
+    between = _at_tile(data, problem, above, backend, point.row) if above and kind == "both" else None
+    note = ""
+    if dropped:
+        note = "hint dropped" + (": only the tile" if moved else "")
+    elif ratio and ratio.value > 1.5 and (spilled := spill_bytes(data, before)) >= SPILLS:
+        note = f"the kernel before it spills {spilled / 1000:.1f} kB"
+    elif ratio and ratio.value < 0.95 and (spilled := spill_bytes(data, point)) > 64:
+        note = f"spills {spilled} bytes"
+    return Step(technique, kind, before.tflops, point.tflops, between, ratio, point, before, note)
+
+
+def spill_bytes(data: Dataset, point: Point) -> int:
+    """Bytes a thread that the kernel of a point keeps in local memory, by any row that read its machine code."""
+    row = point.row
+    if not row:
+        return 0
+    return max((found["code"].get("spill_bytes") or 0 for found in _codes(data, row)), default=0)
+
+
+def _codes(data: Dataset, row: Row) -> list[Row]:
+    wanted = (row.get("technique"), row["backend"], reading.slug(row), tile_slug(row), row.get("source_sha256"))
+    name = (row.get("technique"), row["backend"])
+    return [
+        other
+        for other in data.with_code(*name)
+        if (*name, reading.slug(other), tile_slug(other), other.get("source_sha256")) == wanted
+    ]
+
+
+def hint_dropped(data: Dataset, technique: Technique, backend: str, problem: Problem, point: Point) -> bool:
+    """Whether the machine code shows that the compiler did not do what the source asks."""
+    instruction = HINTS.get((technique.name, backend))
+    if instruction is None or not point.row:
+        return False
+    censuses = [row["code"].get("census") for row in _codes(data, point.row)]
+    censuses = censuses or [
+        row["code"].get("census") for row in data.codes(technique.name, backend, "sm_90a", problem.head_dim)
+    ]
+    return any(census and not census.get(instruction) for census in censuses)
+
+
+def _is_parents_program(technique: Technique, backend: str) -> bool:
+    """Whether the twin re-exports what its parent is, or re-exports too."""
+    parent = techniques.parent(technique)
+    program = sources.same_program(technique.path, backend)
+    return bool(parent and program and program in (parent.name, sources.same_program(parent.path, backend)))
+
+
+def _at_tile(data: Dataset, problem: Problem, parent: Technique, backend: str, row: Row) -> float | None:
+    tile = Tile.from_dict(row["tile"])
+    points = [data.point(name, problem, parent.name, backend, tile=tile) for name in _experiments(data)]
+    return next((point.tflops for point in points if point.counts), None)
+
+
+def _value(point: Point | None) -> float | None:
+    return point.tflops if point and point.counts else None
+
+
+def _ancestry(technique: Technique) -> list[Technique]:
+    chain = [technique]
+    while parent := techniques.parent(chain[0]):
+        chain.insert(0, parent)
+    return chain
+
+
+def _parent_title(technique: Technique) -> str:
+    parent = techniques.parent(technique)
+    return title(parent.name) if parent else ""
+
+
+def _experiments(data: Dataset) -> list[str]:
+    return answer.experiments(data)

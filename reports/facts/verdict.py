@@ -1,0 +1,269 @@
+"""The verdict on each technique: what it buys in each language, what is missing, and a sentence that says so.
+
+Every number and every word of a sentence is chosen from rows; nothing is typed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.catalog import sources, techniques
+from harness.catalog.entries import Technique
+from harness.catalog.problem import Problem
+from harness.catalog.techniques import SERIES
+from harness.rows import reading
+from reports.data.dataset import Dataset, Point, Ratio, geometric_mean
+from reports.data.names import LABELS
+from reports.data.titles import title
+from reports.facts import steps
+
+NOTHING = 0.02
+"""A gain below 2% in either direction is told as "nothing": it is within what another tile or compiler moves."""
+ANOTHER = 0.1
+"""A gain at the best tiles is told beside the one at the reference tile where they are this far apart, or where one
+buys what the other costs."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Geometric mean of a ratio over the problems where both sides count. `linked`: some went over the anchor."""
+
+    value: float
+    cells: int
+    low: float
+    high: float
+    linked: bool
+
+    @property
+    def mixed(self) -> bool:
+        """It buys on one problem what it costs on another, as far as two decimals tell, and not nothing on all."""
+        return round(self.low, 2) < 1 < round(self.high, 2) and max(1 - self.low, self.high - 1) > NOTHING
+
+    @property
+    def told(self) -> str:
+        """Buys, costs, changes nothing or depends on the problem, with the number."""
+        value = f"{self.value:.2f}×"
+        if self.mixed:
+            return f"is worth {value} on average, {self.low:.2f}× to {self.high:.2f}× by problem"
+        if abs(self.value - 1) <= NOTHING:
+            return f"changes nothing: {value}"
+        return f"buys {value}" if self.value > 1 else f"costs: {value}"
+
+
+@dataclass
+class Language:
+    """One twin of a technique."""
+
+    backend: str
+    point: Point
+    """At the headline problem."""
+    best: Point
+    """The same at the committed best tile."""
+    gain: Gain | None
+    best_gain: Gain | None
+    """The gain where it and its parent are each at the committed best tile."""
+    program: str | None
+    """The technique whose program it runs at the same tile."""
+    tile_alone: bool
+    """It is the parent's program at another tile, for one head_dim at least."""
+    lever: str
+    """Which lever is missing, in the words of the re-exporting file."""
+    holes: list[str] = field(default_factory=list)
+    lines_of_code: int | None = None
+    compile_s: float | None = None
+    dropped: bool = False
+    """Its source asks for the technique, and the machine code shows that the compiler did not do it."""
+    tuned: int = 0
+    wrong: int = 0
+    """Problems on which the gate found the earlier version wrong that `point` is of."""
+    launcher_us: float | None = None
+    graph_us: float | None = None
+
+
+@dataclass
+class Verdict:
+    technique: Technique
+    parent: Technique | None
+    languages: dict[str, Language]
+    versus: Gain | None
+    """Triton over CUDA, the same instruction class."""
+    best_versus: Gain | None
+    """The same, each at its committed best tile."""
+    sentence: str = ""
+
+    @property
+    def holes(self) -> list[tuple[str, list[str]]]:
+        """Each hole once, with the languages that have it."""
+        found: dict[str, list[str]] = {}
+        for language in self.languages.values():
+            for hole in language.holes:
+                found.setdefault(hole, []).append(LABELS[language.backend])
+        return list(found.items())
+
+
+def verdict(data: Dataset, experiment: str, technique: Technique, root: Path = sources.ROOT) -> Verdict:
+    problems = data.problems(experiment)
+    stated = sources.series(SERIES, technique.path, root)
+    languages = {backend: _language(data, experiment, problems, technique, backend, root) for backend in stated}
+    versus, best_versus = _both(
+        lambda problem, best: data.versus(experiment, problem, technique, "triton", "cuda", best=best), problems
+    )
+    result = Verdict(technique, techniques.parent(technique), languages, versus, best_versus)
+    result.sentence = sentence(result)
+    return result
+
+
+def sentence(result: Verdict) -> str:
+    """What the step buys in both languages, and where Triton then stands."""
+    if result.parent is None:
+        told = "The ladder starts here."
+    else:
+        languages = [one for one in result.languages.values() if one.backend != "triton_native" and _has_step(one)]
+        told = "; ".join(map(_told, languages)) + "."
+        told = told[0].upper() + told[1:]
+    if result.versus is None:
+        return told
+    best = result.best_versus
+    tuned = f", at {best.value:.2f}× each at its best tile" if best and _apart(result.versus, best) else ""
+    if abs(result.versus.value - 1) < NOTHING:
+        return f"{told} Both then run equally fast{tuned}."
+    return f"{told} Triton then runs at {result.versus.value:.2f}× the speed of CUDA{tuned}."
+
+
+def missing_lever(technique: Technique, backend: str, root: Path = sources.ROOT) -> str:
+    """What follows "The missing lever is" in a re-exporting twin's docstring (where a tensor lives), or nothing."""
+    path = sources.kernel_file(backend, technique.path, root)
+    if path.suffix != ".py" or not path.is_file():
+        return ""
+    text = " ".join((ast.get_docstring(sources.parse(path)) or "").split())
+    found = re.search(r"[Tt]he missing levers? (?:is|are) ([^:.;(]+)", text)
+    return found[1].strip() if found else ""
+
+
+def _language(
+    data: Dataset, experiment: str, problems: list[Problem], technique: Technique, backend: str, root: Path
+) -> Language:
+    points = [data.point(experiment, problem, technique.name, backend) for problem in problems]
+    gain, best_gain = _both(
+        lambda problem, best: data.gain(experiment, problem, technique, backend, best=best), problems
+    )
+    rows = [point.row for point in points if point.counts and point.row]
+    language = Language(
+        backend,
+        points[0] if points else Point("hole", reason="not measured"),
+        _best(data, experiment, problems, technique, backend),
+        gain,
+        best_gain,
+        next((point.program for point in points if point.program), None) or _repeated(technique, backend, root),
+        _is_parents_program(technique, backend, root) and not _same_tiles(technique),
+        missing_lever(technique, backend, root),
+        dropped=bool(problems) and steps.hint_dropped(data, technique, backend, problems[0], points[0]),
+        tuned=data.tuned(technique.name, backend),
+        wrong=len({reading.slug(row) for row in data.wrong(points[0])}) if points else 0,
+    )
+    cells: dict[str, list[str]] = {}
+    for problem, point in zip(problems, points, strict=True):
+        if point.kind == "hole":
+            again = data.point(experiment, problem, language.program, backend) if language.program else None
+            reason = f"no number, as {language.program}" if again and again.reason == point.reason else point.reason
+            cell = f"d={problem.head_dim} {'causal' if problem.causal else 'full'}"
+            cells.setdefault(reason, []).append(cell)
+    language.holes = [
+        reason if len(where) == len(problems) > 1 else f"{', '.join(where)}: {reason}"
+        for reason, where in cells.items()
+    ]
+    path = sources.kernel_file(backend, technique.path, root)
+    if path.is_file():
+        language.lines_of_code = sources.lines_of_code(path)
+    compiled = [row["compile_s"] for row in (*rows, *data.codes(technique.name, backend)) if row.get("compile_s")]
+    language.compile_s = statistics.median(compiled) if compiled else None
+    for name in ("launcher", "graph"):
+        found = [row["call_us"][name] for row in rows if (row.get("call_us") or {}).get(name)]
+        setattr(language, f"{name}_us", statistics.median(found) if found else None)
+    return language
+
+
+def _best(data: Dataset, experiment: str, problems: list[Problem], technique: Technique, backend: str) -> Point:
+    if not problems:
+        return Point("hole", reason="not measured")
+    return data.point(experiment, problems[0], technique.name, backend, best=True)
+
+
+def _both(
+    ratio: Callable[[Problem, bool], Ratio | None], problems: Iterable[Problem]
+) -> tuple[Gain | None, Gain | None]:
+    """The gain at the reference tile, and at the best ones where it is known on as many problems."""
+    reference, best = (_gain(ratio(problem, best) for problem in problems) for best in (False, True))
+    comparable = best and (reference is None or best.cells >= reference.cells)
+    return reference, best if comparable else None
+
+
+def _gain(ratios: Iterable[Ratio | None]) -> Gain | None:
+    known = [ratio for ratio in ratios if ratio]
+    numbers = [ratio.value for ratio in known]
+    mean = geometric_mean(numbers)
+    if mean is None:
+        return None
+    return Gain(mean, len(numbers), min(numbers), max(numbers), any(ratio.linked for ratio in known))
+
+
+def _apart(gain: Gain, best: Gain) -> bool:
+    """Whether the gain at the best tiles is worth a word beside that at the reference tile."""
+    differs = abs(best.value / gain.value - 1) > ANOTHER
+    opposed = min(gain.value, best.value) < 1 - NOTHING and max(gain.value, best.value) > 1 + NOTHING
+    return differs or opposed
+
+
+def _told(language: Language) -> str:
+    name = LABELS[language.backend]
+    if language.program:
+        return f"{name} {_no_word(language)}runs the program of {title(language.program)} again"
+    if language.gain is None:
+        if language.point.kind != "earlier":
+            return f"in {name} the step has no number"
+        problems = f"{language.wrong} problem{'s' if language.wrong != 1 else ''}"
+        found = f", which the gate found wrong on {problems}" if language.wrong else ""
+        return f"in {name} only an earlier version was measured{found}"
+    if language.dropped:
+        return f"{name}’s compiler ignores the hint, so that only the tile changes: {language.gain.value:.2f}×"
+    told = language.gain.told
+    if language.best_gain and _apart(language.gain, language.best_gain):
+        told += f" ({language.best_gain.value:.2f}× each at its best tile)"
+    if language.tile_alone and language.lever:
+        return f"{name} {_no_word(language)}runs the same program, which at the other tile {told}"
+    return f"in {name} {'the tile alone' if language.tile_alone else 'it'} {told}"
+
+
+def _has_step(language: Language) -> bool:
+    """Gluon's ladder starts at its first kernel."""
+    return language.backend != "gluon" or language.gain is not None
+
+
+def _no_word(language: Language) -> str:
+    """What its twin's file says that the language lacks. The proof, where there is one, is in the matrix."""
+    return f"has no word for {language.lever}, so it " if language.lever else ""
+
+
+def _is_parents_program(technique: Technique, backend: str, root: Path) -> bool:
+    """Whether the twin re-exports what its parent is, or re-exports too."""
+    parent = techniques.parent(technique)
+    program = sources.same_program(technique.path, backend, root)
+    return bool(parent and program and program in (parent.name, sources.same_program(parent.path, backend, root)))
+
+
+def _same_tiles(technique: Technique) -> bool:
+    parent = techniques.parent(technique)
+    tile = techniques.reference_tile
+    return parent is not None and all(tile(technique, head_dim) == tile(parent, head_dim) for head_dim in (64, 128))
+
+
+def _repeated(technique: Technique, backend: str, root: Path) -> str | None:
+    """The parent, where the twin is the parent's program at the parent's tiles though it was timed anew."""
+    parent = techniques.parent(technique)
+    same = parent and _is_parents_program(technique, backend, root) and _same_tiles(technique)
+    return parent.name if parent and same else None

@@ -1,0 +1,64 @@
+"""The page of an article: its ladder as printed, and as measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from harness.catalog import articles, experiments
+from harness.rows import reading
+from reports.data.dataset import Dataset
+from reports.data.questions import question
+from reports.draw import heads
+from reports.draw.gains import gains_figure
+from reports.facts import resources
+from reports.facts.published import LANGUAGES, PEERS, shape_line, steps
+from reports.pages import common
+from reports.pages.common import Figure
+
+HEADS = "seed_rtx5080"
+"""The article whose page shows structured heads."""
+
+
+def page(datasets: Sequence[Dataset], data: Dataset | None, name: str) -> dict[str, Any]:
+    """`data`: the rows of the headline GPU; `datasets`: all, of which the newest has the structured heads."""
+    article = experiments.article(name)
+    lines = steps(data, article) if data else []
+    svg = gains_figure(lines, article) if data else None
+    caption = data.provenance(data.counting(name)) if data else ""
+    return {
+        **(common.experiment(data, name) if data else {"name": name, "question": question(name), "total": 0}),
+        "article": article,
+        "languages": LANGUAGES,
+        "peers": PEERS,
+        "lines": lines,
+        "ends": [shape_line(data, article, shape) for shape in article.shapes] if data else [],
+        "gains": svg and Figure(Markup(svg), caption, f"What each step of {article.title} buys, there and here"),
+        "own_code_gpu": articles.OWN_CODE_GPU,
+        "hit_rates": (rates := resources.hit_rates(datasets) if article.l2_hit_rates else []),
+        "counted_here": any(one.problem == article.problem for one in rates),
+        "heads": structured_heads(datasets) if name == HEADS else None,
+    }
+
+
+def structured_heads(datasets: Sequence[Dataset]) -> dict[str, Any]:
+    """{"row", "figures"} of the newest run of this checkout's kernel; "row" is None where there is none."""
+    rows = [
+        (row["time"], number, row)
+        for number, data in enumerate(datasets)
+        for row in data.newest
+        if row["kind"] == "heads" and row.get("details") and reading.is_current(row, data.hashes)
+    ]
+    if not rows:
+        return {"row": None, "figures": []}
+    _, number, row = max(rows, key=lambda found: found[:2])
+    verb = "recorded" if datasets[number].recorded else "computed here"
+    where = f"{verb} on a CPU by running the kernel {row['technique']}, {row['time'][:10]}"
+    drawings = (
+        (heads.attention(row), "Attention of four structured heads; colour is the square root of P, from 0 to 1"),
+        (heads.error_by_position(row), "Error against the truth by query position, one line per head"),
+        (heads.error_by_head(row), "Largest error of each head, beside that of roundings alone"),
+    )
+    return {"row": row, "figures": [Figure(Markup(svg), f"{text}; {where}", text) for svg, text in drawings]}

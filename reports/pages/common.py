@@ -1,0 +1,197 @@
+"""What most pages show: the variables of their templates, from datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from harness.catalog import sources, techniques
+from harness.catalog.entries import Ladder, Technique
+from harness.catalog.problem import Problem
+from harness.catalog.techniques import SERIES, TECHNIQUES
+from harness.rows import reading
+from reports.data import machines
+from reports.data.dataset import Dataset, Point, Row, quartiles, tile_slug
+from reports.data.names import cell_title
+from reports.data.questions import question
+from reports.draw import banks, figures
+from reports.facts import correctness as correctness_facts
+from reports.facts import counters, resources
+from reports.facts.holes import group_holes, unmeasured
+from reports.facts.scores import earlier, scored
+
+LADDER = "ladder"
+LENGTHS = "sequence_length"
+
+
+@dataclass(frozen=True)
+class Figure:
+    svg: Markup
+    caption: str
+    alt: str
+
+
+Drawn = Callable[[str], list[Figure]]
+
+
+def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder, drawn: Drawn) -> dict[str, Any]:
+    """`datasets`: all of them, in the order in which they are asked for counters and machine code."""
+    rungs = rungs_of(which)
+    names = [rung.name for rung in rungs]
+    return {
+        "ladder": which,
+        "rungs": rungs,
+        "series": series(rungs),
+        "parents": {rung.name: parent for rung, parent in parents_elsewhere(rungs)},
+        "figures": drawn(which.name),
+        "tables": [ladder_table(data, problem, rungs) for problem in data.problems(LADDER)] if data else [],
+        "holes": group_holes(r for r in data.holes(LADDER) if r.get("technique") in (None, *names)) if data else [],
+        "earlier": [(backend, name) for backend in SERIES for name in earlier(data, LADDER, backend) if name in names]
+        if data
+        else [],
+        "steps": counters.conflict_steps(datasets),
+        "picture": banks.picture,
+        "taken": (taken := resources.taken(datasets, rungs)),
+        "built_for": resources.built_for(taken),
+        "has_warps": any(item.fits is not None for item in taken),
+        "has_active": any(item.active is not None for item in taken),
+        "arch": resources.ARCH,
+        "head_dim": resources.HEAD_DIM,
+        "hit_rates": resources.hit_rates(datasets),
+        "has_l2_orders": set(resources.L2_ORDERS) <= set(names),
+        "assembled": resources.assembled(data, LADDER, rungs) if data else [],
+    }
+
+
+def ladder_table(data: Dataset, problem: Problem, rungs: Sequence[Technique]) -> dict[str, Any]:
+    """One problem: per rung and twin the burst timing, the step, the sustained timing and the best tile; the peers."""
+
+    def points(name: str | None, backends: Sequence[str], mode: str = "burst", best: bool = False) -> dict[str, Point]:
+        return {backend: data.point(LADDER, problem, name, backend, mode, best=best) for backend in backends}
+
+    peers = peers_of(data, LADDER)
+    lines: list[dict[str, Any]] = []
+    for rung in rungs:
+        shown = sources.series(SERIES, rung.path)
+        lines.append(
+            {
+                "rung": rung,
+                "burst": points(rung.name, shown),
+                "sustained": points(rung.name, shown, "sustained"),
+                "best": points(rung.name, shown, best=True),
+                "gains": {backend: data.gain(LADDER, problem, rung, backend) for backend in shown},
+            }
+        )
+    return {
+        "problem": problem,
+        "lines": lines,
+        "burst": points(None, peers),
+        "sustained": points(None, peers, "sustained"),
+        "has_sustained": "sustained" in data.modes(LADDER),
+        "has_best": any(point.counts for line in lines for point in line["best"].values()),
+    }
+
+
+def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
+    return {
+        "matrices": correctness_facts.matrices(datasets),
+        "sanitized": (sanitized := correctness_facts.sanitizer_table(datasets)),
+        "ran": [
+            (backend, tool)
+            for backend in SERIES
+            for tool in correctness_facts.TOOLS
+            if any((backend, tool) in found for _, found in sanitized)
+        ],
+        "planted": correctness_facts.planted(datasets),
+        "held_outputs": correctness_facts.held(datasets),
+        "group_holes": group_holes,
+    }
+
+
+def experiment(data: Dataset, name: str) -> dict[str, Any]:
+    rows = [row for row in data.newest if row.get("experiment") == name]
+    by_problem: dict[str, list[Row]] = {}
+    for row in rows:
+        by_problem.setdefault(reading.slug(row), []).append(row)
+    ours = [row for row in rows if row.get("technique") and reading.is_current(row, data.hashes)]
+    return {
+        "data": data,
+        "where": data.provenance(ours),
+        "scored": scored(data, name),
+        "current": lambda row: reading.is_current(row, data.hashes),
+        "name": name,
+        "question": question(name),
+        "figures": length_figures(data) if name == LENGTHS else [],
+        "loaded": loaded(row for row in rows if not row.get("technique") or reading.is_current(row, data.hashes)),
+        "groups": by_problem,
+        "total": len(rows),
+        "holes": group_holes(data.holes(name)),
+        "unmeasured": unmeasured(data, name),
+        "earlier": [(backend, rung) for backend in SERIES for rung in earlier(data, name, backend)],
+        "pairs": data.pairs(name),
+        "machines": machines.machines(data.environments_of(rows)),
+    }
+
+
+def loaded(rows: Iterable[Row]) -> list[tuple[Row, Row]]:
+    """(burst, sustained): the newest timings of each kernel that was timed in both modes."""
+    found: dict[tuple[str, ...], dict[str, Row]] = {}
+    for row in sorted(rows, key=lambda row: row["time"]):
+        if row["kind"] == "timing" and row.get("samples_ms"):
+            kernel = (reading.slug(row), row["backend"], row.get("technique") or "", tile_slug(row))
+            found.setdefault(kernel, {})[row["mode"]] = row
+    return [(modes["burst"], modes["sustained"]) for _, modes in sorted(found.items()) if len(modes) == 2]
+
+
+def ladder_figures(data: Dataset, rungs: Sequence[Technique]) -> list[Figure]:
+    return [
+        Figure(
+            Markup(figures.ladder(data, LADDER, problem, rungs)),
+            data.provenance(data.counting(LADDER, rungs)),
+            f"TFLOPS per rung in CUDA and in Triton, {cell_title(problem)}",
+        )
+        for problem in data.problems(LADDER)
+    ]
+
+
+def length_figures(data: Dataset) -> list[Figure]:
+    found: dict[tuple[int, bool, str], list[Problem]] = {}
+    for problem in data.problems(LENGTHS):
+        found.setdefault((problem.head_dim, problem.causal, problem.dtype), []).append(problem)
+    drawn = []
+    for problems in found.values():
+        svg = figures.lengths(data, LENGTHS, problems)
+        if svg:
+            caption = data.provenance(data.counting(LENGTHS))
+            drawn.append(Figure(Markup(svg), caption, "TFLOPS against sequence length"))
+    return drawn
+
+
+def rungs_of(which: Ladder) -> list[Technique]:
+    return [technique for technique in TECHNIQUES if technique.ladder == which.name]
+
+
+def series(rungs: Sequence[Technique]) -> tuple[str, ...]:
+    """What stands beside each other in the tables of a ladder: Gluon only where a rung is stated in it."""
+    return tuple(name for name in SERIES if any(sources.has_series(name, rung.path) for rung in rungs))
+
+
+def parents_elsewhere(rungs: Sequence[Technique]) -> list[tuple[Technique, Technique]]:
+    """Rungs whose parent is not the rung above, and that parent."""
+    above = [None, *rungs]
+    pairs = [(rung, techniques.parent(rung), before) for rung, before in zip(rungs, above, strict=False)]
+    return [(rung, parent) for rung, parent, before in pairs if parent and parent != before]
+
+
+def peers_of(data: Dataset, name: str) -> list[str]:
+    return sorted({row["backend"] for row in data.timings(name) if not row.get("technique")})
+
+
+def spread(row: Row) -> str:
+    """322 [321 to 323]: median and quartiles of TFLOPS."""
+    low, middle, high = quartiles(row)
+    digits = 1 if middle < 100 else 0
+    return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

@@ -1,0 +1,194 @@
+"""The figures below the first screen, each with its finding: problems, lengths, roofline, conflicts, tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
+
+from reports.data.dataset import Dataset, Row
+from reports.data.titles import title
+from reports.draw import panels
+from reports.facts import comparisons, headlines
+from reports.facts.answer import Answer
+
+
+@dataclass
+class Section:
+    """A finding as a title, its drawings, and the numbers and rows behind them as `csv`.csv and .jsonl."""
+
+    id: str
+    title: str
+    text: str
+    drawings: list[Markup]
+    css: str
+    caption: str
+    csv: str
+    table: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+
+
+def sections(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> list[Section]:
+    """Those that have rows."""
+    made = (
+        _problems(data),
+        _lengths(data),
+        _roofline(data, datasets, found),
+        _conflicts(data, datasets, found),
+        _tiles(data, found),
+    )
+    return [section for section in made if section]
+
+
+def _problems(data: Dataset) -> Section | None:
+    answers = comparisons.answers(data)
+    if len(answers) < 2:
+        return None
+    top = 1.04 * max(bar.tflops or 0 for one in answers for bar in one.bars)
+    return Section(
+        "problems",
+        headlines.problems_title(answers),
+        "The best of each language and library by head dimension and mask, each at its best tile. An open square is "
+        "core Triton held to mma.sync.",
+        [Markup(panels.problem_panel(one, top)) for one in answers],
+        "quarters",
+        _caption(data, [bar.point.row for one in answers for bar in one.bars]),
+        "problems",
+        [
+            {"problem": one.problem.slug, "panel": bar.panel, "kernel": bar.label, "tflops": bar.tflops}
+            for one in answers
+            for bar in one.bars
+        ],
+        [bar.point.row for one in answers for bar in one.bars if bar.point.row],
+    )
+
+
+def _lengths(data: Dataset) -> Section | None:
+    found = comparisons.lengths(data)
+    if not found:
+        return None
+    rows = [point.row for one in found for curve in one.curves for _, point in curve.points if point.row]
+    kinds = " and ".join(f"head_dim {one.head_dim}, {'causal' if one.causal else 'full'}" for one in found)
+    return Section(
+        "lengths",
+        headlines.lengths_title(data, found[0]),
+        f"{kinds} attention; at each length the fastest kernel and tile of a series that was timed.",
+        [Markup(panels.length_panel(one, width)) for one in found for width in (panels.WIDE, panels.NARROW)],
+        "grid",
+        _caption(data, rows),
+        "lengths",
+        [
+            {
+                "series": curve.backend,
+                "tokens": problem.seq_q,
+                "tflops": point.tflops,
+                "technique": (point.row or {}).get("technique"),
+            }
+            for one in found
+            for curve in one.curves
+            for problem, point in curve.points
+        ],
+        rows,
+    )
+
+
+def _roofline(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Section | None:
+    work = comparisons.work(datasets, data, found.problem)
+    bandwidth, peak = data.bandwidth(), data.speed_of_light()
+    if not work or not bandwidth or not peak:
+        return None
+    return Section(
+        "roofline",
+        headlines.roofline_title(work, bandwidth, peak),
+        "How much work a kernel does for each byte that it moves to or from DRAM, and how fast it is. Left of the bend "
+        "DRAM is the limit, right of it the tensor cores.",
+        [Markup(panels.roofline(work, bandwidth, peak, width)) for width in (panels.WIDE, panels.NARROW)],
+        "grid",
+        "DRAM’s bytes by ncu, one launch with cold caches at the reference tile; speed from the timing at that tile. "
+        + _caption(data, [one.row for one in work]),
+        "roofline",
+        [
+            {
+                "technique": one.technique,
+                "language": one.backend,
+                "flop_per_byte": one.flop_per_byte,
+                "tflops": one.tflops,
+                "bandwidth_used": one.bandwidth_used(bandwidth),
+            }
+            for one in work
+        ],
+        [row for one in work for row in (one.row, one.timing)],
+    )
+
+
+def _conflicts(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Section | None:
+    counted = comparisons.conflicts(datasets, data, found.problem)
+    if not counted:
+        return None
+    # a kernel with none says nothing beside the ladder's first ones
+    shown = [
+        one for one in counted if one.share >= 0.005 or one.technique in ("xor_swizzle", "padded_rows", "tma_swizzle")
+    ]
+    return Section(
+        "conflicts",
+        headlines.conflicts_title(counted),
+        "Lanes that need different words of one bank of shared memory go one after the other. Of all passes over "
+        "shared memory, the share that was such a repetition, at the reference tile; kernels below half a percent "
+        "are left out, but for the cures.",
+        [Markup(panels.conflict_bars(shown, width)) for width in (panels.WIDE, panels.NARROW)],
+        "grid",
+        "By ncu’s hardware counters. Why warps stall is not recorded yet. "
+        + _caption(data, [one.row for one in shown]),
+        "conflicts",
+        [
+            {
+                "technique": one.technique,
+                "language": one.backend,
+                "conflicts": one.conflicts,
+                "passes": one.passes,
+                "share": one.share,
+            }
+            for one in counted
+        ],
+        [one.row for one in counted],
+    )
+
+
+def _tiles(data: Dataset, found: Answer) -> Section | None:
+    drawings, table, rows = [], [], []
+    for bar in found.bars:
+        row = bar.point.row
+        if not row or bar.is_library:
+            continue
+        tiles = comparisons.tiles(data, found.problem, row["technique"], row["backend"])
+        if len(tiles) > 1:
+            speeds = {size: speed for size, (speed, _) in tiles.items()}
+            best = max(speeds, key=lambda size: speeds[size])
+            heading = f"{panels.name_of(row['backend'])}: {title(row['technique'])}"
+            drawings.append(Markup(panels.tile_map(speeds, heading, best)))
+            rows += [timed for _, timed in tiles.values()]
+            table += [
+                {"technique": row["technique"], "series": row["backend"], "queries": m, "keys": n, "tflops": speed}
+                for (m, n), speed in sorted(speeds.items())
+            ]
+    if not drawings:
+        return None
+    return Section(
+        "tiles",
+        headlines.tiles_title(table),
+        "The best kernel of each language over its tiles: queries down, keys to the right, each at its best number of "
+        "stages and warps. Tiles that were slower than three others at the gate were not timed.",
+        drawings,
+        "quarters",
+        f"Timed by <code>twinkernels tune</code>. {_caption(data, rows)}",
+        "tiles",
+        table,
+        rows,
+    )
+
+
+def _caption(data: Dataset, rows: Sequence[Row | None]) -> str:
+    text = data.provenance([row for row in rows if row])
+    return f"{text[:1].upper()}{text[1:]}."

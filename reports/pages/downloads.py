@@ -1,0 +1,84 @@
+"""The files beside the pages: what a figure shows as CSV, and the rows behind it as JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from harness.rows import reading
+from reports.data.dataset import Dataset, Row, tile_slug
+
+
+def files(data: Dataset, first: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(path in the site, text) for each figure of the first page; `first` are that page's variables."""
+    found = first.get("answer")
+    if not found:
+        return
+    bars = [
+        {"panel": bar.panel, "kernel": bar.label, "tflops": bar.tflops, **_about(bar.point.row)} for bar in found.bars
+    ]
+    yield from _both("answer", bars, [bar.point.row for bar in found.bars])
+    steps = [
+        {
+            "tiles": drawn["policy"],
+            "technique": step.technique.name,
+            "language": language,
+            "kind": step.kind,
+            "before": step.before,
+            "parent_at_this_tile": step.between,
+            "after": step.after,
+            "ratio": step.ratio.value if step.ratio else None,
+            "note": step.note,
+            **_about(step.point.row),
+        }
+        for drawn in first["steps"]
+        for chain in drawn["chains"]
+        for language, column in chain.columns.items()
+        for step in column
+    ]
+    points = [
+        step.point.row
+        for drawn in first["steps"]
+        for chain in drawn["chains"]
+        for column in chain.columns.values()
+        for step in column
+    ]
+    yield from _both("steps", steps, points)
+    for figure in first["more"]:
+        yield from _both(figure.csv, figure.table, figure.rows)
+
+
+def table(lines: Iterable[Mapping[str, Any]]) -> str:
+    """CSV, four digits to a number; empty where there are no lines."""
+    lines = list(lines)
+    if not lines:
+        return ""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for line in lines for name in line)), lineterminator="\n")
+    writer.writeheader()
+    for line in lines:
+        writer.writerow({name: f"{value:.4g}" if isinstance(value, float) else value for name, value in line.items()})
+    return text.getvalue()
+
+
+def _both(name: str, lines: list[dict[str, Any]], rows: Iterable[Row | None]) -> Iterator[tuple[str, str]]:
+    yield f"data/{name}.csv", table(lines)
+    known = {json.dumps(row, sort_keys=True): None for row in rows if row}
+    yield f"data/{name}.jsonl", "".join(f"{line}\n" for line in known)
+
+
+def _about(row: Row | None) -> dict[str, Any]:
+    if not row:
+        return {}
+    return {
+        "technique": row.get("technique"),
+        "backend": row["backend"],
+        "problem": reading.slug(row),
+        "tile": tile_slug(row),
+        "mma": row.get("mma"),
+        "group": row.get("group"),
+        "environment": row.get("environment"),
+    }

@@ -1,0 +1,93 @@
+"""The first page: the answer in a sentence, its bars, the matrix, and what each step buys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from harness.catalog.problem import Problem
+from harness.catalog.techniques import TECHNIQUES
+from reports.data.dataset import Dataset, Row
+from reports.draw import bars, waterfall
+from reports.facts import answer, headlines, matrix, processes, steps
+from reports.facts.expressibility import FAULTS, LONG, said
+from reports.pages import comparisons
+
+COLUMNS = ("cuda", "triton")
+
+
+def page(data: Dataset | None, datasets: Sequence[Dataset], compiled: Sequence[Row]) -> dict[str, Any]:
+    """`data`: the rows of the headline GPU; `datasets`: all; `compiled`: rows of probes."""
+    found = answer.answer(data) if data else None
+    if data is None or found is None:
+        return {"answer": None, "of_all": TECHNIQUES, "more": [], "steps": []}
+    first, rest = matrix.lines(data, found.problem, said(compiled))
+    lines = [*first, *rest]
+    return {
+        "answer": found,
+        "sentence": headlines.sentence(found),
+        "bars": [Markup(bars.bars(found, width)) for width in (bars.WIDE, bars.NARROW)],
+        "bars_title": headlines.bars_title(found),
+        "first": first,
+        "rest": rest,
+        "lines": lines,
+        "matrix_title": headlines.matrix_title(lines),
+        "counts": matrix.counts(lines, "triton"),
+        "impossible": headlines.impossible(lines),
+        "percent": headlines.percent,
+        "languages": matrix.LANGUAGES,
+        "long": LONG,
+        "faults": {fault: what for fault, what in FAULTS.items() if _seen(lines, fault)},
+        "least": processes.LEAST,
+        "where": where(data, found),
+        "steps": waterfalls(data, found),
+        "more": comparisons.sections(data, datasets, found),
+    }
+
+
+def where(data: Dataset, found: answer.Answer) -> list[str]:
+    """What the numbers are about: GPU, problem, tiles, day, compilers."""
+    rows = [bar.point.row for bar in found.bars if bar.point.row and not bar.is_library]
+    days = sorted({str(row["time"])[:10] for row in rows})
+    compilers = sorted({str((row.get("compiler") or {}).get("front_end")) for row in rows if row.get("compiler")})
+    return [
+        data.gpu,
+        described(found.problem),
+        "each kernel at its best tile",
+        f"{'recorded' if data.recorded else 'measured here'} {' to '.join(dict.fromkeys((days[0], days[-1])))}"
+        if days
+        else "",
+        *(name.replace("nvcc", "CUDA").replace("triton", "Triton") for name in compilers),
+    ]
+
+
+def described(problem: Problem) -> str:
+    """head_dim 128, bf16, full attention, batch 4, 16 heads, 4096 tokens"""
+    mask = "causal" if problem.causal else "full"
+    heads = f"{problem.heads}" if problem.heads == problem.heads_kv else f"{problem.heads} over {problem.heads_kv}"
+    tokens = f"{problem.seq_q}" if problem.seq_q == problem.seq_kv else f"{problem.seq_q} by {problem.seq_kv}"
+    size = f"batch {problem.batch}, {heads} heads, {tokens} tokens"
+    return f"head_dim {problem.head_dim}, {problem.dtype}, {mask} attention, {size}"
+
+
+def waterfalls(data: Dataset, found: answer.Answer) -> list[dict[str, Any]]:
+    """One per tile policy: its title, and the drawing for a screen and for a phone."""
+    best = {column: found.bar("wgmma", column) for column in COLUMNS}
+    drawn = []
+    for policy in steps.POLICIES:
+        chains = steps.chains(data, found.problem, policy, COLUMNS)
+        if not chains[0].techniques:
+            return []
+        told = headlines.steps_title(chains)
+        drawings = [
+            Markup(waterfall.waterfall(chains, best, width, policy, told))
+            for width in (waterfall.WIDE, waterfall.NARROW)
+        ]
+        drawn.append({"policy": policy, "title": told, "drawings": drawings, "chains": chains})
+    return drawn
+
+
+def _seen(lines: Sequence[matrix.Line], fault: str) -> bool:
+    return any(one.fault == fault for line in lines for one in line.said.values())

@@ -1,0 +1,83 @@
+"""Pages that list: the techniques, what each language can say of them, the published ladders, regressions, the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from harness.catalog import experiments
+from harness.catalog.techniques import LADDERS, TECHNIQUES
+from reports.data.dataset import Dataset, Row
+from reports.data.titles import THEMES, theme
+from reports.facts import answer, history, matrix
+from reports.facts.expressibility import LONG, ideas, proven_of_all, said
+from reports.facts.published import steps
+from reports.facts.scores import scored
+from reports.facts.verdict import verdict
+
+
+def techniques_page(data: Dataset | None, compiled: Sequence[Row]) -> dict[str, Any]:
+    """Every technique by theme: its idea, what each language can say, what it buys in each."""
+    known = said(compiled)
+    problem = answer.headline(data) if data else None
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in THEMES}
+    for technique in TECHNIQUES:
+        found[theme(technique.name)].append(
+            {
+                "technique": technique,
+                "said": matrix.said_of(technique.name, known),
+                "verdict": verdict(data, answer.LADDER, technique) if data else None,
+                "cost": matrix.cost(data, problem, technique.name) if data and problem else None,
+            }
+        )
+    return {
+        "themes": {name: lines for name, lines in found.items() if lines},
+        "languages": matrix.LANGUAGES,
+        "long": LONG,
+        "probed": bool(known),
+    }
+
+
+def published(data: Dataset | None) -> dict[str, Any]:
+    """The articles whose ladders are measured here, and for each its largest step there and here."""
+    found = []
+    for name in experiments.about_articles():
+        article = experiments.article(name)
+        lines = steps(data, article) if data else []
+        printed = [line for line in lines if line.printed_gain and line.here["cuda"].as_printed]
+        found.append({"article": article, "largest": max(printed, key=_printed_gain, default=None)})
+    return {"found": found}
+
+
+def regressions(data: Dataset | None) -> dict[str, Any]:
+    return {"lines": history.lines(data) if data else []}
+
+
+def data_page(data: Dataset | None, others: Sequence[Dataset]) -> dict[str, Any]:
+    """`others`: datasets of other machines with timings."""
+    return {
+        "scorecard": scored(data) if data else [],
+        "holes": len(data.holes()) if data else 0,
+        "holed": {row.get("experiment") for row in data.holes()} if data else set(),
+        "others": others,
+        "ladders": LADDERS,
+    }
+
+
+def expressibility(compiled: Sequence[Row]) -> dict[str, Any]:
+    """The whole matrix: every technique of the registry, and what has a probe and no rung, with its proofs."""
+    known = said(compiled)
+    names = [name for asked in (*matrix.FIRST, *matrix.REST) for name in asked.cells]
+    every = {**ideas(), **{name: ideas().get(name, "") for name in names}}
+    lines = [(name, idea, matrix.said_of(name, known)) for name, idea in every.items()]
+    return {
+        "lines": lines,
+        "has_page": {technique.name for technique in TECHNIQUES},
+        "languages": matrix.LANGUAGES,
+        "long": LONG,
+        "proven": proven_of_all(compiled),
+    }
+
+
+def _printed_gain(line: Any) -> float:
+    return line.printed_gain or 0.0

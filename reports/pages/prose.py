@@ -1,0 +1,158 @@
+"""Notes on techniques: Markdown whose numbers are references to rows, resolved when the report is made.
+
+A reference names a rung and a problem, such as {{ tflops("xor_swizzle", "cuda", "b4-h16-n4096-d128-bf16-full") }}.
+What was not measured says so in the text; a name that does not exist raises.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from harness.catalog import techniques
+from harness.catalog.problem import Problem, Tile
+from harness.rows import reading
+from reports.data.dataset import Dataset, Point, Ratio, Row, tile_slug
+from reports.facts import counters
+from reports.facts.resources import ARCH, DRAM_READ
+
+ROOT = Path(__file__).resolve().parent.parent / "notes"
+EXPERIMENT = "ladder"
+NOT_MEASURED = "*not measured*"
+EARLIER = "*not measured in this version*"
+
+
+def render(name: str, data: Dataset, root: Path = ROOT) -> Markup | None:
+    """The note of a technique as HTML, None where there is none. Raises ValueError that names it on a bad reference."""
+    path = root / f"{name}.md"
+    if not path.is_file():
+        return None
+    environment = Environment(undefined=StrictUndefined, autoescape=False)
+    try:
+        text = environment.from_string(path.read_text()).render(references(data))
+    except Exception as error:
+        raise ValueError(f"{path.name}: {error}; correct the reference in reports/notes/{path.name}") from error
+    return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(text))
+
+
+def references(data: Dataset) -> dict[str, Callable[..., str]]:
+    """The functions that a note may call. `backend` is cuda, triton, triton_native, gluon or a peer
+    (technique None)."""
+
+    def tflops(technique: str | None, backend: str, problem: str, mode: str = "burst") -> str:
+        """Median TFLOPS at the reference tile."""
+        if technique:
+            techniques.get(technique)
+        point = data.point(EXPERIMENT, Problem.parse(problem), technique, backend, mode)
+        return f"{point.tflops:.0f} TFLOPS" if point.counts else _missing(point)
+
+    def gain(technique: str, backend: str, problem: str) -> str:
+        """Over the parent, in the same language."""
+        cell, rung = Problem.parse(problem), techniques.get(technique)
+        parent = techniques.parent(rung)
+        points = [data.point(EXPERIMENT, cell, name.name, backend) for name in (rung, parent) if name]
+        return _ratio(data.gain(EXPERIMENT, cell, rung, backend), points)
+
+    def versus(technique: str, ours: str, theirs: str, problem: str) -> str:
+        """One language over the other, on the same rung."""
+        cell, rung = Problem.parse(problem), techniques.get(technique)
+        points = [data.point(EXPERIMENT, cell, technique, backend) for backend in (ours, theirs)]
+        return _ratio(data.versus(EXPERIMENT, cell, rung, ours, theirs), points)
+
+    def over(technique: str, backend: str, peer: str, problem: str) -> str:
+        """A rung over a library peer."""
+        cell = Problem.parse(problem)
+        points = [data.point(EXPERIMENT, cell, *which) for which in ((technique, backend), (None, peer))]
+        return _ratio(data.ratio(*points), points)
+
+    def code(technique: str, backend: str, problem: str, what: str, arch: str = ARCH) -> str:
+        """A number from the machine code at the reference tile: registers, spill_bytes, smem_bytes or an instruction
+        of the census."""
+        techniques.get(technique)
+        cell = Problem.parse(problem)
+        for row in data.codes(technique, backend, arch, cell.head_dim):
+            if Problem.from_dict(row["problem"]) == cell:
+                return str(row["code"].get(what, (row["code"].get("census") or {}).get(what, 0)))
+        return NOT_MEASURED
+
+    def best(technique: str, backend: str, problem: str) -> str:
+        """Median TFLOPS at the tile that `tune` chose, and that tile."""
+        techniques.get(technique)
+        point = data.point(EXPERIMENT, Problem.parse(problem), technique, backend, best=True)
+        if not point.counts or not point.row:
+            return _missing(point)
+        return f"{point.tflops:.0f} TFLOPS at {tile_slug(point.row)}"
+
+    def tried(technique: str, backend: str, problem: str, tile: str) -> str:
+        """Median TFLOPS at a tile, in the run of `tune` that tried it: on this checkout's kernel, else it says so."""
+        rows = _cells(data, technique, backend, problem, tile)
+        timed = [row for row in rows if row["kind"] == "tune" and row.get("samples_ms")]
+        current = [row for row in timed if reading.is_current(row, data.hashes)]
+        if not timed:
+            return NOT_MEASURED
+        return f"{reading.tflops((current or timed)[-1]):.0f} TFLOPS" + ("" if current else " (earlier version)")
+
+    def gain_at(technique: str, backend: str, problem: str, tile: str, experiment: str) -> str:
+        """Over the parent at the same tile, in an experiment that has both."""
+        rung = techniques.get(technique)
+        which = [name.name for name in (rung, techniques.parent(rung)) if name]
+        cell, both = Problem.parse(problem), _tile(tile)
+        points = [data.point(experiment, cell, name, backend, tile=both) for name in which]
+        return _ratio(data.ratio(*points), points)
+
+    def gate(technique: str, backend: str, problem: str, tile: str, *, earlier: bool = False) -> str:
+        """What the gates said of this checkout's kernel, or of earlier versions: passed, or status and check."""
+        rows = [row for row in _cells(data, technique, backend, problem, tile) if row["kind"] == "gate"]
+        asked = [row for row in rows if reading.is_current(row, data.hashes) is not earlier]
+        said = {f"{row['status']} ({row['check']})" if row.get("check") else row["status"] for row in asked}
+        return " and ".join(sorted(said)) or NOT_MEASURED
+
+    def ncu(technique: str, problem: str, what: str, backend: str = "cuda") -> str:
+        """At the reference tile under ncu: hit_rate of L2 in percent, read from DRAM in MB, bank conflicts."""
+        metric, form = {
+            "hit_rate": (counters.HIT_RATE, "{:.0f}%"),
+            "read": (DRAM_READ, "{:,.0f} MB"),
+            "conflicts": (counters.CONFLICTS, "{:,.0f}"),
+        }[what]
+        for row, _ in counters.profiled([data], techniques.get(technique).name, backend):
+            if reading.slug(row) == problem and reading.is_reference_tile(row):
+                value = counters.metric(row, metric) or 0
+                return form.format(value / 1e6 if what == "read" else value)
+        return NOT_MEASURED
+
+    functions = (tflops, gain, versus, over, code, best, tried, gain_at, gate, ncu)
+    return {function.__name__: function for function in functions}
+
+
+def _tile(slug: str) -> Tile:
+    """128x64-s2-w4 as a tile. Raises ValueError on anything else."""
+    tile = Tile(*map(int, re.findall(r"\d+", slug)))  # type: ignore[arg-type]  # four numbers, or the slug differs
+    if tile.slug != slug:
+        raise ValueError(f"tile: got {slug!r}, expected a slug such as {tile.slug}")
+    return tile
+
+
+def _cells(data: Dataset, technique: str, backend: str, problem: str, tile: str) -> list[Row]:
+    """All rows of one kernel on one problem at one tile, the newest last."""
+    wanted = (techniques.get(technique).name, backend, Problem.parse(problem).slug, _tile(tile).slug)
+    found = [
+        row
+        for row in data.newest
+        if (row.get("technique"), row["backend"]) == wanted[:2] and (reading.slug(row), tile_slug(row)) == wanted[2:]
+    ]
+    return sorted(found, key=lambda row: row["time"])
+
+
+def _ratio(ratio: Ratio | None, points: Iterable[Point]) -> str:
+    if ratio:
+        return f"{ratio.value:.2f}×"
+    return _missing(*points)
+
+
+def _missing(*points: Point) -> str:
+    return EARLIER if any(point.kind == "earlier" for point in points) else NOT_MEASURED

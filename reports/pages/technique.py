@@ -1,0 +1,196 @@
+"""The page of one technique: both sources, their machine code, what they count, their numerics and their times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import Any
+
+from markupsafe import Markup
+
+from harness.catalog import sources, techniques
+from harness.catalog.entries import Technique
+from harness.catalog.problem import Problem
+from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
+from harness.rows import reading, results
+from reports.data import machines
+from reports.data.dataset import Dataset, Row, tile_slug
+from reports.data.titles import theme
+from reports.draw import banks, figures
+from reports.facts import agreement, correctness, counters, headlines, layouts, matrix, resources, tuning
+from reports.facts.expressibility import LONG, said
+from reports.facts.holes import group_holes
+from reports.facts.spills import spills
+from reports.facts.verdict import verdict
+from reports.pages import listing, prose
+from reports.pages.common import LADDER, Figure
+
+CENSUS_FIRST = (
+    "instructions",
+    "HMMA",
+    "HGMMA",
+    "LDSM",
+    "LDSM.T",
+    "LDGSTS",
+    "UTMALDG",
+    "UTMASTG",
+    "SYNCS",
+    "USETMAXREG",
+    "MUFU.EX2",
+)
+
+
+def page(
+    data: Dataset | None, datasets: Sequence[Dataset], which: Technique, compiled: Sequence[Row] = ()
+) -> dict[str, Any]:
+    """`datasets`: all of them, those of this machine first: what was computed here stands before what was recorded."""
+    parent = techniques.parent(which)
+    written = sources.series(techniques.LANGUAGES, which.path)
+    place = TECHNIQUES.index(which)
+    context: dict[str, Any] = {
+        "technique": which,
+        "theme": theme(which.name),
+        "said": matrix.said_of(which.name, said(compiled)),
+        "languages": matrix.LANGUAGES,
+        "long": LONG,
+        "programs": {name: sources.same_program(which.path, name) for name in written},
+        "layouts": layouts.LAYOUTS if which.name in layouts.SHOWN else (),
+        "before": TECHNIQUES[place - 1] if place else None,
+        "after": TECHNIQUES[place + 1] if place + 1 < len(TECHNIQUES) else None,
+        "finding": "What it buys",
+        "parent": parent,
+        "children": [other for other in TECHNIQUES if techniques.parent(other) == which],
+        "listings": {language: listing.listing(which, language) for language in written},
+        "diffs": {language: parent and listing.diff(parent, which, language) for language in written},
+        "verdict": None,
+        "step": None,
+        "cells": [],
+        "note": None,
+        "machines": [],
+        "tuned": [],
+        "tuned_earlier": False,
+    }
+    tables = code_tables(datasets, which)
+    context["code"] = {dim: [table for table in tables if table["head_dim"] == dim] for dim in _dims(tables)}
+    context["same_code"] = same_code(datasets, which)
+    inspected = {backend for table in tables for backend in table["columns"]}
+    context["uninspected"] = [backend for backend in written if backend not in inspected]
+    context["counters"] = counters_of(datasets, which, parent)
+    context["hit_rates"] = resources.hit_rates(datasets) if which.name in resources.L2_ORDERS else []
+    context["spills"] = spills(datasets, which)
+    context["sanitized"] = correctness.sanitized(datasets, which)
+    context["tools"] = correctness.TOOLS
+    context["numerics"] = [table for dataset in datasets if (table := numerics_table(dataset, which))]
+    if data is None:
+        return context
+    problems = data.problems(LADDER)
+    svg = figures.step(data, LADDER, problems, which)
+    cells = []
+    for problem, mode, backend in product(problems, data.modes(LADDER), SERIES):
+        reference, best = (data.point(LADDER, problem, which.name, backend, mode, best=best) for best in (False, True))
+        points = [reference] if best.row is reference.row else [reference, best]
+        cells += [(problem, mode, backend, point) for point in points]
+    shown = [point.row for *_, point in cells if point.row]
+    context |= {
+        "tuned": tuning.tuned(data, LADDER, which),
+        "tuned_earlier": any(data.tuned(which.name, backend, earlier=True) for backend in SERIES),
+        "verdict": verdict(data, LADDER, which),
+        "finding": headlines.technique_title(
+            which.name, [ratio.value for problem in problems if (ratio := data.gain(LADDER, problem, which, "cuda"))]
+        ),
+        "step": svg and Figure(Markup(svg), data.provenance(shown), f"TFLOPS of {which.name} and of its parent"),
+        "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
+        "note": prose.render(which.name, data),
+        "machines": machines.machines(data.environments_of(shown)),
+    }
+    return context
+
+
+def counters_of(datasets: Sequence[Dataset], which: Technique, parent: Technique | None) -> dict[str, Any]:
+    """What the CUDA twin did on a CPU, beside its parent on the same problem, and ncu's rows."""
+    found = counters.counted(datasets, which.name)
+    before = parent and found and counters.counted(datasets, parent.name, Problem.from_dict(found.row["problem"]))
+    profiled = [line for backend in SERIES for line in counters.profiled(datasets, which.name, backend)]
+    return {
+        "counted": found,
+        "parent": before and parent,
+        "lines": counters.table(found, before or None) if found else [],
+        "pictures": [(site, banks.picture(site)) for site in found.on_banks] if found else [],
+        "ncu": side_by_side(profiled),
+        "held": agreement.held(found, [row for row, _ in profiled]),
+        "names": counters.NCU,
+    }
+
+
+def side_by_side(profiled: Sequence[tuple[Row, str]]) -> list[dict[str, Any]]:
+    """One table per problem and tile, the largest problem first: {slug, tile, where, columns: backend -> metrics,
+    names}."""
+    tables: dict[tuple[str, str], dict[str, Any]] = {}
+    for row, where in sorted(profiled, key=lambda one: -Problem.from_dict(one[0]["problem"]).flops):
+        slug, tile = reading.slug(row), tile_slug(row)
+        table = tables.setdefault((slug, tile), {"slug": slug, "tile": tile, "where": set(), "columns": {}})
+        table["where"].add(where)
+        table["columns"].setdefault(row["backend"], row["details"]["metrics"])
+    for table in tables.values():
+        table["names"] = list(dict.fromkeys(name for metrics in table["columns"].values() for name in metrics))
+    return list(tables.values())
+
+
+def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str, Any]]:
+    """One table per architecture and head_dim: {arch, head_dim, where, columns: backend -> row, census: names}."""
+    tables: dict[tuple[str, int], dict[str, Any]] = {}
+    for dataset in datasets:
+        for backend in SERIES:
+            for row in dataset.codes(which.name, backend):
+                name = (row["arch"], row["problem"]["head_dim"])
+                table = tables.setdefault(name, {"arch": name[0], "head_dim": name[1], "columns": {}, "where": set()})
+                if backend not in table["columns"]:
+                    table["columns"][backend] = row
+                    table["where"].add(dataset.provenance([row]))
+    for table in tables.values():
+        counts = [row["code"].get("census") or {} for row in table["columns"].values()]
+        names = {name for count in counts for name in count if count[name]}
+        table["census"] = sorted(names, key=lambda n: (CENSUS_FIRST.index(n) if n in CENSUS_FIRST else 99, n))
+    order = LADDERS[which.ladder].archs
+    return sorted(tables.values(), key=lambda t: order.index(t["arch"]) if t["arch"] in order else 9)
+
+
+def same_code(datasets: Sequence[Dataset], which: Technique) -> list[bool]:
+    """Of the kernels that were compiled here as recorded ones were: whether the instructions are the same."""
+    rows: dict[bool, list[Row]] = {True: [], False: []}
+    for dataset in datasets:
+        for backend in SERIES:
+            rows[dataset.recorded] += dataset.codes(which.name, backend)
+    return [same for _, same in results.same_code(rows[False], rows[True])]
+
+
+def _dims(tables: Iterable[dict[str, Any]]) -> list[int]:
+    """Head dimensions that were compiled for: that of the headline first, then from the smallest."""
+    return sorted({table["head_dim"] for table in tables}, key=lambda dim: (dim != resources.HEAD_DIM, dim))
+
+
+def numerics_table(data: Dataset, which: Technique) -> dict[str, Any] | None:
+    """Per backend and distribution the worst figures over all problems gated, or None without a gate row."""
+    worst: dict[tuple[str, int], dict[str, Any]] = {}
+    rows = [row for backend in SERIES for row in data.gates(which.name, backend)]
+    for row in rows:
+        for distribution, numbers in (row.get("numerics") or {}).items():
+            name = (distribution, SERIES.index(row["backend"]))
+            if name not in worst or _used(numbers) > _used(worst[name]):
+                worst[name] = {**numbers, "backend": row["backend"], "status": row["status"]}
+    if not rows:
+        return None
+    passed = [row for row in rows if row["status"] == "passed"]
+    return {
+        "where": data.provenance(rows),
+        "lines": sorted(worst.items()),
+        "passed": len(passed),
+        "gated": len(rows),
+        "holes": group_holes(row for row in rows if row["status"] != "passed"),
+    }
+
+
+def _used(numbers: dict[str, Any]) -> float:
+    """Share of the limit that was used, infinite where the error is not finite."""
+    used = [numbers.get("max_error_used"), numbers.get("rel_l2_used")]
+    return max(float("inf") if share is None else share for share in used)

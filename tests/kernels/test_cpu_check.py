@@ -1,0 +1,163 @@
+"""`twinkernels check --on cpu`: a planted deadlock told in full, scheduler seeds, outputs kept and compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cuda_kernels import cpu_build
+from cuda_kernels.toolchain import ToolchainError
+from harness import cli
+from harness.attention import numerics
+from harness.measure import outputs, worker
+from harness.rows import tables
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+FOLDERS = ("cuda_kernels", "triton_kernels", "harness", "experiments", "reports")
+SLUG = outputs.PROBLEMS[0].slug
+
+
+def check(*arguments: str) -> tuple[int, list[dict], str]:
+    """Exit code, rows and messages of `check --on cpu --json`."""
+    done = CliRunner().invoke(cli.app, ("check", *arguments, "--on", "cpu", "--json"))
+    return done.exit_code, json.loads(done.stdout or "[]"), done.stderr
+
+
+def test_a_planted_deadlock_is_told_in_full(tmp_path: Path) -> None:
+    """What the guide shows: apply a patch, check, read who waits for what."""
+    for folder in FOLDERS:
+        ignored = shutil.ignore_patterns("__pycache__", "recorded", "runs", "site")
+        shutil.copytree(CHECKOUT / folder, tmp_path / folder, ignore=ignored)
+    patch = CHECKOUT / "tests" / "planted" / "release_forgotten_by_a_warp.patch"
+    subprocess.run(["git", "apply", str(patch)], cwd=tmp_path, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "check", "warp_specialized", "--on", "cpu", "--backend", "cuda"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1, done.stderr
+    said = done.stdout[done.stdout.index("launch_error") :].splitlines()
+    assert said[1] == "  deadlock: nobody can go on"
+    waits = r"    warps 0, 1, 2, 3, 4, 5, 6, 7: all lanes at \w+\.cuh?:\d+ mbarrier_try_wait_parity \(mbarrier 0x"
+    assert re.match(waits, said[2]), said
+    assert any("lacks 1 of 8 arrivals" in line for line in said)
+    assert re.match(r"    \[\w+\.cuh?:\d+ mbarrier_try_wait_parity, block", said[-1]), said
+
+
+def test_scheduler_seeds_are_taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    class Fake:
+        label, compiler, compile_s = "", None, 0.0
+
+        def schedule(self, seed: int) -> None:
+            seen.append(seed)
+
+        def launch(self, *arguments: object, **keywords: object) -> None:
+            pass
+
+        def code(self) -> None:
+            pass
+
+    def gate(launch, problem, **options):  # type: ignore[no-untyped-def]
+        for _ in range(3):
+            launch()
+        return numerics.Verdict(True, None, None, {})
+
+    class Loader:
+        def load(self, case: object, on: str) -> Fake:
+            return Fake()
+
+    class Connection:
+        def send(self, message: object) -> None:
+            pass
+
+    monkeypatch.setattr("harness.attention.numerics.gate", gate)
+    case = type("Case", (), {"problem": outputs.PROBLEMS[0], "technique": "x"})()
+    worker.Service(Connection(), Loader(), "cpu").gate(case, "x", worker.GateOptions(scheduler_seeds=(4, 5)))  # type: ignore[arg-type]
+    assert seen == [4, 5, 4]
+
+
+def test_check_takes_three_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr("harness.measure.runner.run", lambda *arguments, gate, **options: seen.append(gate) or [])
+    check("xor_swizzle")
+    check("xor_swizzle", "--seed", "5")
+    assert [gate["scheduler_seeds"] for gate in seen] == [(0, 1, 2), (5,)]
+
+
+def test_outputs_are_kept_and_compared(tmp_path: Path) -> None:
+    one = ("direct_rescale", "--problem", SLUG, "--backend", "cuda")
+    code, (row,), _ = check(*one, "--save-outputs", str(tmp_path), "--scheduler-seed", "3")
+    assert (code, row["details"]["outputs"]) == (0, "saved")
+    assert [path.name for path in tmp_path.iterdir()] == [f"{SLUG}.npz"]
+    code, (row,), _ = check(*one, "--against", str(tmp_path))
+    assert (code, row["details"]["outputs"]["differing"]) == (0, 0.0)
+    code, (row,), _ = check("large_tile", *one[1:], "--against", str(tmp_path))
+    assert (code, row["status"]) == (0, "unsupported")
+    assert "record it on a GPU: twinkernels check large_tile --on gpu" in row["reason"]
+
+
+@pytest.mark.parametrize("option", [("--sanitize",), ("--save-outputs", "here")])
+def test_what_is_for_cuda_twins_refuses_others(option: tuple[str, ...]) -> None:
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(
+        cli.app, ("check", "scalar", "--on", "cpu", "--backend", "triton", *option)
+    )
+    assert done.exit_code == 2
+    assert "for CUDA twins" in done.output
+
+
+def test_a_gpu_takes_no_scheduler_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(cli.app, ("check", "scalar", "--seed", "1"))
+    assert done.exit_code == 2
+    assert "add --on cpu" in done.output
+
+
+def test_a_diagnosis_stands_in_the_row_line_by_line() -> None:
+    error = type(
+        "Diagnosed", (Exception,), {"lines": ["race: two warps [x.cu:3 st_shared, block (0, 0, 0), warp 1, lane 2]"]}
+    )()
+    fields = worker._diagnosis(error)
+    assert fields["check"] == "race"
+    row = {"technique": "x", "backend": "cuda", "problem": outputs.PROBLEMS[0].to_dict()}
+    row |= {"status": "launch_error", "reason": "race", "details": {"diagnosis": fields["diagnosis"]}}
+    (told,) = tables.failures([row])
+    assert told.splitlines()[1:] == ["  race: two warps", "    [x.cu:3 st_shared, block (0, 0, 0), warp 1, lane 2]"]
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_under_sanitizers() -> None:
+    code, rows, _ = check("cp_async_pipeline", "--sanitize")
+    assert code == 0
+    assert {row["status"] for row in rows} == {"passed"}
+    assert "-fsanitize=address,undefined" in rows[0]["compiler"]["flags"]
+
+
+def test_another_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    with pytest.raises(ToolchainError, match="got Linux riscv64, expected Linux on x86_64 or aarch64"):
+        cpu_build.compiler.__wrapped__()
+
+
+def test_a_clang_that_loses_the_kernels_lines_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in (15, 16):
+        clang = tmp_path / f"clang++-{version}"
+        clang.write_text(f"#!/bin/sh\necho Debian clang version {version}.0.6\n")
+        clang.chmod(0o755)
+    monkeypatch.setenv("CXX", str(clang))
+    assert cpu_build.compiler.__wrapped__() == str(clang)
+    monkeypatch.setenv("CXX", str(tmp_path / "clang++-15"))
+    with pytest.raises(ToolchainError, match=r"clang\+\+ 15, which .* expected clang\+\+ 16"):
+        cpu_build.compiler.__wrapped__()

@@ -1,0 +1,532 @@
+"""Instruction families, each in a small kernel: right results, and planted bugs by name.
+
+The same kernels run on a GPU of compute capability 9.0 where there is one, which holds the CPU's instructions, TMA
+boxes, swizzles and wgmma descriptors against the hardware's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from cuda_kernels import build, cpu_build
+from cuda_kernels.cpu_library import Library
+
+KERNELS = Path(__file__).parent / "cpu_kernels"
+SEEDS = (0, 1, 2, 3)
+BUGS = re.findall(r"[A-Z_]+(?=,)", (KERNELS / "arguments.cuh").read_text().partition("enum Bug {")[2])
+TYPES = {"__half": torch.float16, "__nv_bfloat16": torch.bfloat16, "__nv_fp8_e4m3": torch.float8_e4m3fn}
+
+
+class Arguments(ctypes.Structure):
+    """tests/kernels/cpu_kernels/arguments.cuh, field by field."""
+
+    _fields_ = [("tensors", ctypes.c_void_p * 4), ("values", ctypes.c_int32 * 4)]
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> str:
+    if request.param == "cuda" and torch.cuda.get_device_capability()[0] != 9:
+        pytest.skip("wgmma needs a GPU of compute capability 9.0")
+    return request.param
+
+
+def gpu_library(kernel: str, constants: dict[str, object]) -> ctypes.CDLL:
+    """The same kernel for sm_90a, built anew when a source, a constant or the compiler changes."""
+    tools, options = build.toolchain(), build.flags("sm_90a", constants)
+    digest = hashlib.sha256(repr((options, tools)).encode())
+    for source in sorted([KERNELS / f"{kernel}.cu", *KERNELS.glob("*.cuh"), *(build.HERE / "ptx").glob("*.cuh")]):
+        digest.update(source.read_bytes())
+    library = build.BUILD / f"{kernel}-{digest.hexdigest()[:16]}.so"
+    if not library.is_file():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        folders = [f"-I{build.HERE}", f"-I{KERNELS}", f"-L{tools.home / 'lib'}", f"-L{tools.home / 'lib64'}"]
+        command = [tools.bin / "nvcc", *options, *folders, "-Xcompiler=-fPIC", "-shared", KERNELS / f"{kernel}.cu"]
+        partial = library.with_suffix(".partial.so")
+        done = subprocess.run([*command, "-o", partial], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        partial.replace(library)
+    return ctypes.CDLL(str(library))
+
+
+def launch(
+    kernel: str,
+    tensors: Sequence[tuple[Tensor, str]],
+    values: Sequence[int] = (),
+    *,
+    device: str = "cpu",
+    bug: str = "NONE",
+    seed: int = 0,
+    os_threads: int = 0,
+    **defines: object,
+) -> str:
+    """Runs a kernel of this folder and returns its diagnosis. Tensors come with "in", "out" or "scratch"."""
+    placed = [tensor.to(device) for tensor, _ in tensors]
+    arguments = Arguments()
+    arguments.tensors[: len(tensors)] = [tensor.data_ptr() for tensor in placed]
+    arguments.values[: len(values)] = values
+    if device == "cuda":
+        code = gpu_library(kernel, defines).launch(ctypes.byref(arguments), None)
+        assert code == 0, torch.cuda.CudaError(code)
+        torch.cuda.synchronize()
+        for (tensor, use), result in zip(tensors, placed, strict=True):
+            if use != "in":
+                tensor.copy_(result)
+        return ""
+    library = Library(cpu_build.build(KERNELS / f"{kernel}.cu", defines, include=(KERNELS,)))
+    library.handle.plant(BUGS.index(bug))
+    library.configure(seed=seed, os_threads=os_threads)
+    library.forget()
+    for number, (tensor, use) in enumerate(tensors):
+        library.watch(
+            f"tensor {number}",
+            tensor.data_ptr(),
+            tensor.element_size(),
+            tensor.shape,
+            tensor.stride(),
+            written=use == "out",
+            scratch=use == "scratch",
+        )
+    code = library.launch(ctypes.byref(arguments), None)
+    assert bool(code) == bool(library.diagnosis())
+    return library.diagnosis()
+
+
+def names(diagnosis: str) -> list[str]:
+    return [line.partition(":")[0] for line in diagnosis.splitlines()]
+
+
+def product(
+    type_name: str = "__half",
+    columns: int = 64,
+    swizzle: str = "bytes_128",
+    transpose: int = 0,
+    rs: int = 0,
+    depth: int = 64,
+    **rest,
+):
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(64, depth, generator=generator).to(TYPES[type_name])
+    b = torch.randn(*((depth, columns) if transpose else (columns, depth)), generator=generator).to(TYPES[type_name])
+    d = torch.full((64, columns), torch.nan)
+    said = launch(
+        "wgmma_product",
+        [(a, "in"), (b, "in"), (d, "out")],
+        TYPE=type_name,
+        COLUMNS=columns,
+        DEPTH=depth,
+        SWIZZLE=f"Swizzle::{swizzle}",
+        B_TRANSPOSED=transpose,
+        A_IN_REGISTERS=rs,
+        **rest,
+    )
+    expected = a.double() @ (b.double() if transpose else b.double().T)
+    return said, d, expected
+
+
+@pytest.mark.parametrize(
+    ("type_name", "columns", "swizzle", "transpose", "rs", "depth"),
+    [
+        ("__half", 64, "bytes_128", 0, 0, 64),
+        ("__half", 128, "bytes_128", 1, 0, 64),
+        ("__nv_bfloat16", 256, "bytes_128", 1, 1, 64),
+        ("__nv_bfloat16", 80, "bytes_64", 0, 1, 64),
+        ("__half", 64, "bytes_64", 1, 0, 64),
+        ("__half", 96, "bytes_32", 0, 0, 64),
+        ("__half", 32, "bytes_32", 1, 0, 64),
+        ("__half", 64, "none", 0, 0, 64),
+        ("__half", 64, "none", 1, 0, 64),
+        ("__nv_fp8_e4m3", 64, "bytes_128", 0, 0, 128),
+        ("__nv_fp8_e4m3", 128, "bytes_64", 0, 0, 64),
+        ("__nv_fp8_e4m3", 64, "bytes_32", 0, 1, 64),
+    ],
+)
+def test_wgmma(type_name: str, columns: int, swizzle: str, transpose: int, rs: int, depth: int, device: str) -> None:
+    said, d, expected = product(type_name, columns, swizzle, transpose, rs, depth, device=device)
+    assert said == ""
+    # The hardware cuts the products of fp8 to 13 fractional bits below the largest one before it adds them.
+    coarse = device == "cuda" and type_name == "__nv_fp8_e4m3"
+    torch.testing.assert_close(d.double(), expected, rtol=1e-4, atol=5e-2 if coarse else 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("bug", "name"),
+    [
+        ("MISSING_WAIT", "copy_in_flight"),
+        ("WRONG_PHASE", "copy_in_flight"),
+        ("MISSING_FENCE", "missing_wgmma_fence"),
+        ("LATE_WRITE", "missing_wgmma_fence"),
+        ("MISSING_INIT_FENCE", "missing_proxy_fence"),
+        ("MISSING_COMMIT", "wgmma_in_flight"),
+        ("EARLY_READ", "wgmma_accumulator_read"),
+        ("EARLY_MAX", "wgmma_accumulator_read"),
+        ("EARLY_SHUFFLE", "wgmma_accumulator_read"),
+        ("EARLY_STORE", "wgmma_accumulator_read"),
+        ("EARLY_STAGING", "wgmma_accumulator_read"),
+        ("EARLY_WRITE", "wgmma_accumulator_written"),
+        ("EARLY_SCALE", "wgmma_accumulator_written"),
+        ("OTHER_DESCRIPTOR", "divergence"),
+        ("OTHER_SCALE", "divergence"),
+        ("EARLY_RELEASE", "copy_in_flight"),
+        ("UNORDERED_LANES", "race"),
+        ("HIDDEN_READ", "missing_proxy_fence"),
+    ],
+)
+def test_wgmma_bug(bug: str, name: str) -> None:
+    said = product(bug=bug)[0]
+    assert name in names(said)
+    places = re.findall(r"[\w.]+:\d+(?= \w+, block)", said)
+    assert all(place.startswith("wgmma_product.cu") for place in places), said
+    if name == "wgmma_accumulator_read":
+        assert "in flight: wgmma_product.cu" in said
+
+
+@pytest.mark.parametrize(
+    ("bug", "name"), [("LATE_FRAGMENT", "missing_wgmma_fence"), ("EARLY_FRAGMENT", "wgmma_fragment_written")]
+)
+def test_wgmma_of_a_fragment_written_at_the_wrong_time(bug: str, name: str) -> None:
+    assert name in names(product(rs=1, bug=bug)[0])
+
+
+@pytest.mark.parametrize("rs", [0, 1])
+def test_wgmma_of_a_tile_inside_a_swizzle_pattern(rs: int) -> None:
+    """TMA and ldmatrix go by the address, but the hardware's wgmma would need a base offset in the descriptor."""
+    said = product(rs=rs, bug="MISALIGNED_TILE")[0]
+    assert names(said) == ["misaligned_access"]
+    assert "row 1 of its swizzle's pattern" in said
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_wgmma_after_a_lane_that_fenced_more_often(seed: int) -> None:
+    said, d, expected = product(bug="FENCED_WRITE", seed=seed)
+    assert said == ""
+    torch.testing.assert_close(d.double(), expected, rtol=1e-4, atol=1e-3)
+
+
+def test_wgmma_wrong_descriptor_stride() -> None:
+    """Reads beyond the operand: other data, or nothing that was ever written."""
+    said, d, expected = product(bug="WRONG_STRIDE")
+    assert names(said) == ["shared_out_of_range"] or not torch.allclose(d.double(), expected, atol=1e-2)
+
+
+def ring(rows: int = 64 * 7, **rest) -> tuple[str, Tensor, Tensor]:
+    given = torch.randn(rows, 32, generator=torch.Generator().manual_seed(0))
+    out = torch.full((rows, 32), torch.nan)
+    return launch("tma_ring", [(given, "in"), (out, "out")], [rows], **rest), out, given
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("rows", [64 * 7, 64 * 3 + 5])
+def test_ring(rows: int, seed: int, device: str) -> None:
+    """A ragged tail is read as zeros and not written."""
+    said, out, given = ring(rows, seed=seed, device=device)
+    assert said == ""
+    assert torch.equal(out, 2 * given)
+
+
+@pytest.mark.parametrize(
+    ("bug", "name"),
+    [
+        ("MISSING_WAIT", "copy_in_flight"),
+        ("MISSING_FENCE", "missing_proxy_fence"),
+        ("MISSING_READ_FENCE", "missing_proxy_fence"),
+        ("LATE_WRITE", "missing_proxy_fence"),
+        ("MISSING_INIT_FENCE", "missing_proxy_fence"),
+        ("MISSING_BARRIER", "mbarrier_not_initialized"),
+        ("MISSING_ARRIVAL", "deadlock"),
+        ("MISSING_COMMIT", "copy_in_flight"),
+        ("WRONG_PHASE", "deadlock"),
+        ("WRONG_COUNT", "barrier_count_mismatch"),
+        ("TOO_FEW_BYTES", "mbarrier_wrong_bytes"),
+        ("TOO_MANY_BYTES", "mbarrier_wrong_bytes"),
+        ("OVER_ARRIVAL", "mbarrier_over_arrival"),
+        ("EARLY_RELEASE", "race"),
+        ("ONE_LANE_WAITS", "race"),
+        ("EARLY_REUSE", "race"),
+        ("EARLY_RETURN", "copy_in_flight"),
+    ],
+)
+def test_ring_bug(bug: str, name: str) -> None:
+    found = [said for seed in SEEDS for said in names(ring(bug=bug, seed=seed)[0])]
+    assert name in found
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_barrier_of_the_block_with_its_count(seed: int) -> None:
+    said, out, given = ring(bug="COUNTED_BARRIER", seed=seed)
+    assert said == ""
+    assert torch.equal(out, 2 * given)
+
+
+def boxes(x: int, y: int, swizzle: str = "none", columns: int = 32, **rest) -> tuple[str, Tensor, Tensor, Tensor]:
+    given = torch.arange(1.0, 1.0 + 12 * 40).reshape(12, 40)
+    out, seen = torch.zeros(12, 40), torch.full((8, columns), torch.nan)
+    tensors = [(given, "in"), (out, "scratch"), (seen, "out")]
+    said = launch("tma_boxes", tensors, [x, y, 40, 12], COLUMNS=columns, SWIZZLE=f"Swizzle::{swizzle}", **rest)
+    return said, given, out, seen
+
+
+@pytest.mark.parametrize(("x", "y"), [(0, 0), (-4, 0), (-8, -3), (28, 9), (36, -8), (52, 0)])
+@pytest.mark.parametrize(("swizzle", "columns"), [("none", 32), ("bytes_32", 8), ("bytes_64", 16), ("bytes_128", 32)])
+def test_boxes_over_the_edges(x: int, y: int, swizzle: str, columns: int, device: str) -> None:
+    """Zeros are read outside the tensor on every side; nothing is written beyond its end."""
+    said, given, out, seen = boxes(x, y, swizzle, columns, device=device)
+    assert said == ""
+    around = torch.nn.functional.pad(given, (64, 64, 64, 64))
+    assert torch.equal(seen, around[64 + y : 72 + y, 64 + x : 64 + x + columns])
+    inside = torch.zeros_like(around)
+    if x >= 0 and y >= 0:  # a store may not begin before the tensor's start
+        inside[64 + y : 72 + y, 64 + x : 64 + x + columns] = seen
+    assert torch.equal(out, inside[64:76, 64:104])
+
+
+@pytest.mark.parametrize(("x", "y", "dimension"), [(-4, 0, 0), (0, -3, 1), (36, -8, 1)])
+def test_a_store_that_begins_before_the_tensor(x: int, y: int, dimension: int) -> None:
+    said, _, out, _ = boxes(x, y, bug="NEGATIVE_STORE")
+    assert names(said) == ["negative_coordinate"]
+    assert f"in dimension {dimension}" in said
+    assert not out.any()
+
+
+@pytest.mark.parametrize("x", [-2, 1, 30])
+def test_a_box_that_begins_within_16_bytes(x: int) -> None:
+    said, _, out, _ = boxes(x, 0)
+    assert names(said)[0] == "misaligned_access"
+    assert f"begins at element {x}, of 4 bytes" in said
+    assert not out.any()
+
+
+def plain_copies(**rest) -> tuple[str, Tensor, Tensor, Tensor]:
+    given, out, told = torch.arange(256.0).reshape(2, 1, 128), torch.full((2, 2, 128), torch.nan), torch.zeros(2, 2)
+    return launch("plain_copies", [(given, "in"), (out, "scratch"), (told, "out")], **rest), given, out, told
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_plain_copies(seed: int, device: str) -> None:
+    said, given, out, told = plain_copies(seed=seed, device=device)
+    assert said == ""
+    assert torch.equal(out, given.expand(2, 2, 128))
+    assert told.tolist() == [[0, 2], [128, 2]]
+
+
+def test_a_store_that_was_only_read_is_not_yet_written() -> None:
+    said, given, out, told = plain_copies(bug="EARLY_READ")
+    assert said == ""
+    assert torch.equal(out, given.expand(2, 2, 128))
+    assert told[:, 0].isnan().all()
+
+
+def test_a_bulk_copy_of_nothing() -> None:
+    assert names(plain_copies(bug="TOO_FEW_BYTES")[0])[0] == "bad_operand"
+
+
+def interleaved_bytes(**rest) -> tuple[str, list[int]]:
+    out = torch.zeros(64, dtype=torch.uint8)
+    return launch("interleaved_bytes", [(out, "out")], **rest), out.tolist()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bytes_of_one_word_by_two_warps(seed: int, device: str) -> None:
+    assert interleaved_bytes(seed=seed, device=device) == ("", [*range(32, 64), *range(32)])
+
+
+@pytest.mark.parametrize("bug", ["MISSING_BARRIER", "WRONG_STRIDE", "EARLY_REUSE"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bytes_of_one_word_by_two_warps_bug(bug: str, seed: int) -> None:
+    assert "race" in names(interleaved_bytes(bug=bug, seed=seed)[0])
+
+
+@pytest.mark.parametrize(
+    ("bug", "reason"),
+    [("TOO_MANY_THREADS", "96 threads, more than the launch bounds' 64"), ("TOO_TALL_A_GRID", "at most 65535 for y")],
+)
+def test_a_launch_that_a_gpu_refuses(bug: str, reason: str) -> None:
+    said, out = interleaved_bytes(bug=bug)
+    assert names(said) == ["bad_launch"]
+    assert reason in said
+    assert not any(out)
+
+
+def flags(blocks: int = 1, further: int = 0, plain: int = 0, **rest) -> tuple[str, list[float]]:
+    out = torch.full((blocks,), torch.nan)
+    tensors = [(torch.zeros(blocks, dtype=torch.int32), "scratch"), (torch.zeros(blocks), "scratch"), (out, "out")]
+    return launch("global_flags", tensors, [blocks, further, plain], **rest), out.tolist()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_wait_for_a_flag_in_global_memory(seed: int, device: str) -> None:
+    assert flags(seed=seed, device=device) == ("", [1])
+    assert flags(blocks=2, further=1, seed=seed, os_threads=2, device=device) == ("", [2, 1])
+
+
+@pytest.mark.timeout(60, method="thread")  # a hang in the runtime sees no signal
+@pytest.mark.parametrize("seed", SEEDS)
+def test_wait_for_a_flag_by_plain_loads(seed: int) -> None:
+    assert flags(plain=1, seed=seed) == ("", [1])
+    assert flags(plain=1, blocks=2, further=1, seed=seed, os_threads=2) == ("", [2, 1])
+
+
+@pytest.mark.timeout(60, method="thread")  # a hang in the runtime sees no signal
+@pytest.mark.parametrize(("plain", "mnemonic"), [(0, "atom_add"), (1, "ld_global")])
+def test_deadlock_at_a_flag_names_its_address(plain: int, mnemonic: str) -> None:
+    said, _ = flags(plain=plain, bug="NOTHING_SET", os_threads=2, blocks=2)
+    assert set(names(said)) == {"deadlock"}
+    where = rf"\(global address 0x\w+, which holds 0, element [01] from the start of tensor [0{plain}]"
+    assert re.search(f"{mnemonic} {where}", said)
+
+
+@pytest.mark.timeout(60, method="thread")  # a hang in the runtime sees no signal
+@pytest.mark.parametrize("by_votes", [0, 1])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_wait_for_a_flag_in_shared_memory_is_a_race(by_votes: int, seed: int) -> None:
+    assert set(names(launch("shared_flag", [], [by_votes], seed=seed))) == {"race"}
+    said = launch("shared_flag", [], [by_votes], seed=seed, bug="NOTHING_SET")
+    assert names(said) == ["deadlock"]
+    assert re.search(r"ld_shared \(shared address 0x400, which holds 0\)", said)
+
+
+@pytest.mark.timeout(60, method="thread")  # a hang in the runtime sees no signal
+@pytest.mark.parametrize("plain", [0, 1])
+def test_blocks_that_wait_for_later_ones_are_refused(plain: int) -> None:
+    said, _ = flags(plain=plain, blocks=2, further=1, os_threads=1)
+    assert names(said) == ["blocks_not_resident"]
+    assert "not started: 1 blocks" in said
+
+
+def exchange(**rest) -> tuple[str, Tensor, Tensor]:
+    given, out = torch.arange(256.0).reshape(2, 128), torch.full((2, 128), torch.nan)
+    return launch("cluster_exchange", [(given, "in"), (out, "out")], **rest), out, given
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_cluster(seed: int, device: str) -> None:
+    said, out, given = exchange(seed=seed, device=device)
+    assert said == ""
+    assert torch.equal(out, given + given.flip(0))
+
+
+@pytest.mark.parametrize(
+    ("bug", "name"),
+    [
+        ("MISSING_BARRIER", "mbarrier_not_initialized"),
+        ("MISSING_BARRIER", "cluster_block_not_started"),
+        ("MISSING_ARRIVAL", "deadlock"),
+        ("EARLY_RETURN", "cluster_block_returned"),
+        ("MULTICAST_BEYOND", "bad_operand"),
+        ("MULTICAST_TO_NOBODY", "bad_operand"),
+        ("PLAIN_STORE", "bad_operand"),
+        ("PLAIN_ARRIVAL", "bad_operand"),
+        ("REMOTE_WAIT", "bad_operand"),
+    ],
+)
+def test_cluster_bug(bug: str, name: str) -> None:
+    assert name in [said for seed in SEEDS for said in names(exchange(bug=bug, seed=seed)[0])]
+
+
+def roles(blocks: int = 1, **rest) -> tuple[str, Tensor]:
+    out = torch.zeros(16, dtype=torch.int32)
+    return launch("warpgroup_roles", [(out, "out")], BLOCKS=blocks, **rest), out
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_named_barriers_and_registers(seed: int, device: str) -> None:
+    said, out = roles(seed=seed, device=device)
+    assert said == ""
+    assert out.tolist() == [1, 2] * 8
+
+
+@pytest.mark.parametrize(
+    ("bug", "blocks", "name"),
+    [
+        ("MISSING_BARRIER", 1, "race"),
+        ("MISSING_ARRIVAL", 1, "deadlock"),
+        ("TOO_MANY_REGISTERS", 1, "register_pool_exhausted"),
+        ("NONE", 2, "register_pool_exhausted"),
+        ("ONE_WARP_ALONE", 1, "divergence"),
+    ],
+)
+def test_named_barriers_and_registers_bug(bug: str, blocks: int, name: str) -> None:
+    assert name in names(roles(blocks, bug=bug)[0])
+
+
+def warp_product(type_name: str = "__half", column_major: int = 0, **rest) -> tuple[str, Tensor, Tensor, list[int]]:
+    a, b = torch.randn(2, 16, 16, generator=torch.Generator().manual_seed(0)).to(TYPES[type_name])
+    c, counters = torch.full((16, 16), torch.nan), torch.zeros(4, dtype=torch.int32)
+    tensors = [(a, "in"), (b, "in"), (c, "out"), (counters, "scratch")]
+    said = launch("warp_product", tensors, [column_major], TYPE=type_name, seed=5, **rest)
+    return said, c.double(), a.double() @ (b.T if column_major else b).double(), counters.tolist()
+
+
+@pytest.mark.parametrize("type_name", ["__half", "__nv_bfloat16"])
+@pytest.mark.parametrize("column_major", [0, 1])
+def test_warp(type_name: str, column_major: int, device: str) -> None:
+    said, c, product_of_both, counters = warp_product(type_name, column_major, device=device)
+    assert said == ""
+    torch.testing.assert_close(c, product_of_both + 1, atol=1e-5, rtol=1e-5)
+    assert counters == [5, 0, 7, 0]
+
+
+def test_wmma_of_rows_that_are_no_multiple_of_16_bytes() -> None:
+    said = warp_product(bug="WRONG_STRIDE")[0]
+    assert names(said) == ["misaligned_access"]
+    assert "rows of 40 bytes" in said
+
+
+def test_deadlock_says_who_waits() -> None:
+    said = ring(bug="MISSING_ARRIVAL")[0]
+    assert re.search(r"warp 4: lane \d+ at tma_ring.cu:\d+ mbarrier_try_wait_parity \(mbarrier 0x\w+, parity 0", said)
+    assert "4 of 4 arrivals" in said
+
+
+def test_a_store_left_in_flight_names_its_source() -> None:
+    assert re.search(r"^copy_in_flight: .* 4096 bytes at shared address 0x\w+", ring(bug="MISSING_COMMIT")[0], re.M)
+
+
+def test_missing_fence_names_both_accesses() -> None:
+    """That of the reader, and the copy's that overwrites what was read."""
+    said = ring(bug="MISSING_READ_FENCE")[0]
+    source = (KERNELS / "tma_ring.cu").read_text().splitlines()
+    found = re.search(
+        r"missing_proxy_fence: .*read of warp [0-3], lane \d+ at tma_ring.cu:(\d+)"
+        r".*\[tma_ring.cu:(\d+) cp_async_bulk_tensor_load, .*warp 4",
+        said,
+    )
+    assert found, said
+    assert "ld_shared" in source[int(found[1]) - 1]
+    assert "cp_async_bulk_tensor_load" in source[int(found[2]) - 1]
+
+
+def test_a_tensor_map_that_the_driver_refuses() -> None:
+    given, out = torch.zeros(64, 33)[:, 1:], torch.zeros(64, 32)
+    assert names(launch("tma_ring", [(given, "in"), (out, "out")], [64])) == ["bad_tensor_map"]
+
+
+def test_tensor_maps_stay_in_the_parameters() -> None:
+    """On a GPU a copy of one on the stack is an illegal instruction; a CPU cannot tell."""
+    users = [
+        source
+        for path in [*build.HERE.glob("*/*.cu"), *KERNELS.glob("*.cu")]
+        if "cp_async_bulk_tensor_" in (source := path.read_text())
+    ]
+    kernels = [line for source in users for line in source.splitlines() if line.startswith("KERNEL(")]
+    assert len(kernels) >= len(users) > 10
+    assert [line for line in kernels if "GRID_CONSTANT" not in line] == []
+    assert not any(re.search(r"\bTensorMap \w+( =|\{|\()", source) for source in users)
+
+
+def test_every_wrapper_is_executed_somewhere() -> None:
+    """By a kernel of the project or of tests/kernels/cpu_kernels, which all run on a CPU."""
+    sources = [*build.HERE.glob("*/*.cu"), *build.HERE.glob("*.cuh"), *KERNELS.glob("*.cu")]
+    called = {name for source in sources for name in re.findall(r"\b(\w+)(?=[<(])", source.read_text())}
+    headers = [header.read_text() for header in (build.HERE / "ptx").glob("*.cuh")]
+    offered = {name for text in headers for name in re.findall(r"^DEVICE .*?(\w+)(?:<\w*>)?\(", text, re.MULTILINE)}
+    assert len(offered) > 70
+    assert offered - called == set()

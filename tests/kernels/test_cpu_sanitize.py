@@ -1,0 +1,42 @@
+"""Kernels and the runtime under the address and undefined-behaviour sanitizers, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cuda_kernels import cpu_build
+from harness.catalog.techniques import TECHNIQUES
+
+PROGRAM = """
+from tests.support.cpu_run import run
+from harness.catalog.problem import Problem
+
+result = run("{name}", Problem(1, 2, 1, 128, 256, 64, "fp16", True), seed=1, counters=True, sanitize=True)
+assert result.code == 0, result.diagnosis
+assert result.library.counters()
+print("clean")
+"""
+QUICK = "warp_specialized"
+"""Fibers, TMA, mbarriers, ldmatrix, mma: most of the runtime. The others are under the marker `full`."""
+
+
+@pytest.mark.timeout(900)  # a minute of one processor, most of it the runtime's own build
+@pytest.mark.parametrize(
+    "name", [pytest.param(one.name, marks=() if one.name == QUICK else pytest.mark.full) for one in TECHNIQUES]
+)
+def test_clean(name: str) -> None:
+    environment = {
+        **os.environ,
+        **cpu_build.sanitizer_environment(),
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(name=name)], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("clean\n")

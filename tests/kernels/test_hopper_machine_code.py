@@ -1,0 +1,133 @@
+"""What the assembler leaves of the hopper ladder: no serialized wgmma, no local memory in a main loop, and each
+technique's own order, which a source only asks for.
+
+`make test` leaves out what recorded rows prove; `make test-full` compiles all of it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+from typing import Any
+
+import pytest
+
+from harness.catalog import sources, techniques, tiles
+from harness.catalog.cases import Case, origin
+from harness.catalog.problem import Problem, Tile
+from harness.inspection import survey
+from harness.inspection.survey import MEASURED, Cell
+from harness.setup import doctor
+from tests.support import proven
+
+pytestmark = pytest.mark.spread
+
+RUNGS = [one for one in techniques.TECHNIQUES if one.ladder == "hopper"]
+MASKS = {"full": False, "causal": True}
+PINNED = "pinned_maxima"
+SQUARE = Tile(128, 128, 2, 8)
+
+
+def cell(name: str, head_dim: int, causal: bool, tile: Tile | None = None) -> Cell:
+    problem = Problem.square(4, 16, 4096, head_dim, causal=causal)
+    tile = tile or techniques.reference_tile(techniques.get(name), head_dim)
+    return Case("inspect", name, "cuda", problem, tile), MEASURED
+
+
+def committed() -> list[Cell]:
+    """Every rung at its reference tile and at those of the tables, each program once."""
+    found: dict[Any, Cell] = {}
+    tables = [path.stem for path in tiles.FOLDER.glob("*.toml")]
+    for rung, head_dim, causal in product(RUNGS, (64, 128, 256), MASKS.values()):
+        case, _ = cell(rung.name, head_dim, causal)
+        chosen = (tiles.best_tile(rung.name, "cuda", case.problem, gpu) for gpu in tables)
+        for tile in (case.tile, *filter(None, chosen)):
+            one = cell(rung.name, head_dim, causal, tile)
+            found.setdefault((origin(one[0]), tile, head_dim, causal), one)
+    return list(found.values())
+
+
+COMMITTED = committed()
+
+
+def label(cell: Cell) -> str:
+    case, _ = cell
+    return f"{case.technique}-d{case.problem.head_dim}-{'causal' if case.problem.causal else 'full'}-{case.tile.slug}"
+
+
+@cache
+def code(one: Cell) -> dict[str, Any]:
+    """The `code` of a row. CUDA builds stay in the build folder, so processes share them."""
+    if doctor.nvcc() is None:
+        pytest.skip("no nvcc here")
+    found = survey.inspect_one(*one, "bundled")
+    assert found["status"] == "passed", found["reason"]
+    return found["code"]
+
+
+def loop(one: Cell) -> dict[str, Any]:
+    return code(one)["main_loop"]
+
+
+def quick(cells: list[Cell]) -> list[Any]:
+    return [pytest.param(one, marks=pytest.mark.full if proven.compiled(one) else (), id=label(one)) for one in cells]
+
+
+@pytest.mark.parametrize("one", quick(COMMITTED))
+def test_no_main_loop_is_serialized_or_spills(one: Cell) -> None:
+    main_loop = loop(one)
+    assert code(one).get("remarks", []) == []
+    assert not main_loop["serialized"]
+    assert main_loop["local_memory"] == 0
+
+
+@pytest.mark.parametrize("one", quick(COMMITTED))
+def test_registers_move_from_the_producer_on(one: Cell) -> None:
+    loop(one)
+    moved = code(one).get("setmaxnreg", [])
+    if one[0].technique == "wgmma":
+        assert moved == []
+    else:
+        producer, consumers = moved
+        assert producer < 64 < 128 < consumers
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("name", ["wgmma", "producer_consumer", "exp_lock"])
+def test_a_serial_softmax_stands_alone(name: str, mask: str) -> None:
+    assert set(loop(cell(name, 128, MASKS[mask]))["under_products"].values()) == {0}
+
+
+@pytest.mark.parametrize(("head_dim", "mask"), list(product((64, 128), MASKS)))
+def test_exponentials_are_in_the_lock_and_maxima_are_not(head_dim: int, mask: str) -> None:
+    found = loop(cell("exp_lock", head_dim, MASKS[mask]))
+    assert found["in_lock"]["exponentials"] == found["all"]["exponentials"]
+    assert found["in_lock"]["maxima"] == found["in_lock"]["shuffles"] == 0
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_the_assembler_moves_the_wait_above_the_exponentials(mask: str) -> None:
+    for name in ("overlapped_softmax", "pingpong"):
+        found = loop(cell(name, 128, MASKS[mask]))
+        assert found["under_products"]["exponentials"] < found["all"]["exponentials"] / 4, found["sequence"]
+
+
+@pytest.mark.parametrize(("head_dim", "mask"), list(product((64, 128), MASKS)))
+def test_a_held_order_holds(head_dim: int, mask: str) -> None:
+    found = loop(cell("held_overlap", head_dim, MASKS[mask]))
+    for kind in ("exponentials", "maxima", "shuffles"):
+        assert found["under_products"][kind] == found["all"][kind], found["sequence"]
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_pinned_maxima_leave_some_exponentials_under_the_product(mask: str) -> None:
+    """What the fastest kernels have at 128x128: the whole reduction and at least ten exponentials before the wait."""
+    found = loop(cell(PINNED, 128, MASKS[mask], SQUARE))
+    for kind in ("maxima", "shuffles"):
+        assert found["under_products"][kind] == found["all"][kind], found["sequence"]
+    assert found["under_products"]["exponentials"] >= 10, found["sequence"]
+
+
+def test_every_kernel_of_the_ladder_is_among_them() -> None:
+    kernels = {path.stem for path in (sources.ROOT / "cuda_kernels/hopper").glob("*.cu")}
+    assert kernels == {rung.name for rung in RUNGS}

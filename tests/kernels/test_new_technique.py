@@ -1,0 +1,89 @@
+"""A new technique is two files and one registry entry: in a copy of the tree, every command finds it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+ROOMS = ("harness", "cuda_kernels", "triton_kernels", "experiments", "reports", "tests/planted")
+ENTRIES = """
+    Technique("synthetic", "ampere", "a rung that this test adds", builds_on=("mma_ldmatrix",), limits=MMA),
+    Technique("broken", "ampere", "neither language can build it", builds_on=("mma_ldmatrix",), limits=MMA),
+"""
+
+
+def harness(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "harness", *arguments]
+    return subprocess.run(command, cwd=tree, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy with two more techniques: mma_ldmatrix under another name, and one that is broken in both languages."""
+    root = tmp_path_factory.mktemp("checkout")
+    for room in ROOMS:
+        ignored = shutil.ignore_patterns("__pycache__", "runs", "site", "recorded")
+        shutil.copytree(CHECKOUT / room, root / room, ignore=ignored)
+    for name in ("pyproject.toml", "constraints.txt"):
+        shutil.copy(CHECKOUT / name, root)
+    for kernels, suffix in (("cuda_kernels", ".cu"), ("triton_kernels", ".py")):
+        folder = root / kernels / "ampere"
+        source = (folder / f"mma_ldmatrix{suffix}").read_text()
+        (folder / f"synthetic{suffix}").write_text(source.replace("mma_ldmatrix", "synthetic"))
+    (root / "cuda_kernels/ampere/broken.cu").write_text("#include <attention.cuh>\nthis is no C++;\n")
+    (root / "triton_kernels/ampere/broken.py").write_text("import os\n\nos._exit(3)\n")
+    registry = root / "harness/catalog/ladders/ampere.py"
+    entries = registry.read_text()
+    assert entries.endswith("\n)\n"), "the registry does not end where this test expects it to"
+    registry.write_text(entries.removesuffix("\n)\n") + ENTRIES + ")\n")
+    ladder = root / "experiments/ladder.py"
+    smaller = ladder.read_text().replace("(128, 64)", "(64,)").replace("(False, True)", "(False,)")
+    ladder.write_text(smaller)
+    return root
+
+
+def test_list_finds_it(tree: Path) -> None:
+    done = harness(tree, "list", "--json")
+    assert done.returncode == 0, done.stderr
+    row = next(row for row in json.loads(done.stdout)["techniques"] if row["name"] == "synthetic")
+    assert row["builds_on"] == "mma_ldmatrix"
+    assert row["cuda"] == "cuda_kernels/ampere/synthetic.cu"
+    assert row["triton"] == "triton_kernels/ampere/synthetic.py"
+
+
+def test_check_finds_it(tree: Path) -> None:
+    done = harness(tree, "check", "synthetic", "--on", "cpu", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    found = {(row["technique"], row["backend"], row["status"]) for row in rows}
+    assert found == {("synthetic", "cuda", "passed"), ("synthetic", "triton", "passed")}
+
+
+def test_inspect_survives_its_broken_neighbour(tree: Path) -> None:
+    done = harness(
+        tree, "inspect", "synthetic", "broken", "--arch", "sm_90a", "--backend", "cuda", "--backend", "triton", "--json"
+    )
+    assert done.returncode == 1
+    rows = {(row["technique"], row["backend"]): row for row in json.loads(done.stdout)}
+    assert rows["synthetic", "cuda"]["status"] == rows["synthetic", "triton"]["status"] == "passed"
+    assert rows["broken", "cuda"]["status"] == "compile_error"
+    assert "broken.cu" in rows["broken", "cuda"]["reason"]
+    assert "error" in rows["broken", "cuda"]["reason"]
+    assert rows["broken", "triton"]["status"] == "crashed"
+
+
+def test_report_finds_it(tree: Path) -> None:
+    done = harness(tree, "report", "synthetic")
+    assert done.returncode == 0, done.stderr
+    index = Path(done.stdout.splitlines()[-1])
+    assert index == tree / "reports/site/index.html"
+    assert "technique/synthetic.html" in (index.parent / "techniques.html").read_text()
+    page = (index.parent / "technique/synthetic.html").read_text()
+    assert "rung that this test adds" in page
+    assert "HMMA" in page

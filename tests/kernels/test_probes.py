@@ -1,0 +1,125 @@
+"""Every claim of the expressibility matrix is proven by the compilers that are here; each proof needs its control."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+
+from harness.catalog import sources
+from harness.expressibility import environments, programs, survey, verdicts
+from harness.expressibility.cells import CLAIMS
+from harness.expressibility.claims import RELEASES, VERSIONS, Probe
+from harness.expressibility.survey import Todo
+
+INSTALLED = environments.installed() or ""
+
+
+def can_run(each: Todo) -> bool:
+    claim, proof, version = each
+    fixed = (getattr(program, "version", None) for program in (proof.subject, proof.control))
+    return all(
+        environments.is_here(needed, claim.dialect if needed == version else "triton")
+        for needed in {version, *fixed} - {None, ""}
+    )
+
+
+def todo(*versions: str) -> list[Todo]:
+    return survey.todo(CLAIMS, versions)
+
+
+@cache
+def compiled(versions: tuple[str, ...]) -> dict[programs.Job, programs.Texts]:
+    """Everything that the proofs of these versions need: compiled once for all tests."""
+    runnable = [each for each in todo(*versions) if can_run(each)]
+    jobs = [programs.at(program, v) for _, proof, v in runnable for program in (proof.subject, proof.control)]
+    return dict(programs.compiled(jobs))
+
+
+def texts(each: Todo, versions: tuple[str, ...]) -> tuple[programs.Texts, programs.Texts]:
+    _, proof, version = each
+    if not can_run(each):
+        pytest.skip(f"needs a Triton that is not in build/triton; `twinkernels expressibility {proof.name} --install`")
+    known = compiled(versions)
+    return known[programs.at(proof.subject, version)], known[programs.at(proof.control, version)]
+
+
+def name(each: Todo) -> str:
+    claim, proof, version = each
+    return f"{claim.technique}-{claim.dialect}@{version}-{proof.name}".replace(" ", "_")
+
+
+def check(each: Todo, versions: tuple[str, ...]) -> None:
+    subject, control = texts(each, versions)
+    verdict = verdicts.judge(each[1], subject, control)
+    assert verdict.state == verdicts.PROVEN, verdict.reason
+    assert verdicts.judge(each[1], control, subject).state != verdicts.PROVEN, "the programs may be exchanged"
+
+
+HERE = (INSTALLED, "")
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("each", todo(*HERE), ids=name)
+def test_a_claim_is_proven_here_and_not_by_its_control(each: Todo) -> None:
+    check(each, HERE)
+
+
+OTHERS = tuple(version for version in RELEASES if version != INSTALLED)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("each", [each for each in todo(*OTHERS) if each[0].dialect != "cuda"], ids=name)
+def test_a_claim_is_proven_in_every_version_that_it_names(each: Todo) -> None:
+    check(each, OTHERS)
+
+
+def test_every_form_that_a_proof_names_is_one_of_its_probe() -> None:
+    for claim in CLAIMS:
+        for proof in claim.proofs:
+            for program in (proof.subject, proof.control):
+                if isinstance(program, Probe):
+                    source = (sources.ROOT / program.file).read_text()
+                    assert "FORMS" in source, program.file
+                    assert '__name__ == "__main__"' in source, f"{program.file} cannot run alone"
+
+
+def alone() -> list[str]:
+    """Probes that something is shown of by the installed Triton."""
+    subjects = {
+        proof.subject.name
+        for claim, proof, version in todo(INSTALLED)
+        if isinstance(proof.subject, Probe) and version == INSTALLED and claim.dialect in ("triton", "gluon")
+    }
+    return sorted(subjects)
+
+
+FEW = ("named_barrier", "options", "swizzle_box", "wgmma_shape")
+"""Those of every run: one of each kind of text."""
+
+
+@pytest.mark.parametrize(
+    "probe", [pytest.param(probe, marks=() if probe in FEW else pytest.mark.full) for probe in alone()]
+)
+def test_a_probe_alone_prints_what_its_proofs_show(probe: str) -> None:
+    """As a reader without this project runs it: the file, and a Python that has Triton."""
+    path = sources.ROOT / "triton_kernels" / "probes" / f"{probe}.py"
+    command = [sys.executable, str(path)]
+    environment = environments.variables(INSTALLED)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=os.sep, timeout=280)
+    said = " ".join((done.stdout + done.stderr).split())
+    for each in todo(INSTALLED):
+        subject = each[1].subject
+        shown = each[1].seen and each[1].detector.order is None
+        if shown and isinstance(subject, Probe) and subject.name == probe:
+            for line in verdicts.judge(each[1], *texts(each, HERE)).lines:
+                assert re.sub(r"  x\d+$", "", line) in said, each[1].name
+
+
+def test_every_dialect_with_claims_has_versions() -> None:
+    assert {claim.dialect for claim in CLAIMS} <= set(VERSIONS)

@@ -1,0 +1,535 @@
+"""Triton twins: right in the interpreter, the promised instruction class, no two programs that are secretly one."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import re
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from harness.catalog import sources, techniques
+from harness.catalog.problem import Problem, Tile
+from harness.catalog.techniques import LADDERS
+from harness.variants import machine_code
+from tests.support import children, proven
+from triton_kernels import specialization
+
+pytestmark = pytest.mark.spread
+
+ROOT = Path(__file__).parents[2]
+LADDER = {
+    path.stem: ladder for ladder in LADDERS for path in sorted((ROOT / "triton_kernels" / ladder).glob("[!_]*.py"))
+}
+"""Name of a kernel -> its ladder: what exists, whether or not the registry has it already."""
+
+ARCHS = {"tma": ("sm_90a", "sm_120a")} | {ladder.name: ladder.archs for ladder in LADDERS.values()}
+MMA = dict.fromkeys(LADDER, "mma_sync") | {technique.name: technique.mma for technique in techniques.TECHNIQUES}
+
+PROBLEMS = [
+    Problem(2, 2, 1, 128, 128, 64, "fp16", False, "bshd"),
+    Problem(1, 2, 2, 128, 128, 64, "fp16", True, "bhsd"),
+    Problem(1, 4, 1, 64, 192, 64, "fp16", True, "bshd"),
+    Problem(1, 2, 1, 192, 64, 64, "fp16", True, "bhsd"),  # two of three query blocks see nothing
+    Problem(2, 1, 1, 64, 128, 128, "fp16", False, "bhsd"),
+    Problem(1, 2, 2, 128, 128, 128, "fp16", True, "bshd"),
+]
+TILES = [Tile(64, 32), Tile(32, 64)]
+RAGGED = [
+    Problem(1, 2, 1, 1, 203, 64, "fp16", True, "bshd"),
+    Problem(2, 2, 1, 2, 1, 64, "fp16", False, "bhsd"),
+    Problem(1, 1, 1, 1, 1, 64, "fp16", True, "bhsd"),
+    Problem(1, 2, 2, 63, 65, 64, "fp16", True, "bhsd"),
+    Problem(2, 2, 1, 65, 63, 64, "fp16", True, "bshd"),  # the first rows see nothing
+    Problem(1, 2, 2, 113, 203, 128, "fp16", False, "bshd"),
+    Problem(1, 2, 1, 203, 113, 128, "fp16", True, "bhsd"),
+    Problem(1, 2, 1, 113, 113, 256, "fp16", True, "bshd"),
+]
+ON_HOPPER = [
+    Problem.square(4, 16, 4096, head_dim, dtype="bf16", causal=causal)
+    for head_dim, causal in itertools.product((128, 64), (False, True))
+]
+COMPILED, COMPILED_TILE = Problem(2, 4, 2, 256, 256, 64, "bf16", True), Tile(64, 32)
+
+
+def tiles(problem: Problem) -> list[Tile]:
+    """One tile where lengths are equal, both where they differ."""
+    return TILES[: 1 + (problem.seq_q != problem.seq_kv)]
+
+
+def kernel(name: str):
+    return importlib.import_module(f"triton_kernels.{LADDER[name]}.{name}")
+
+
+def program(name: str) -> str:
+    """Name of the module that holds the program: another one's where the twin is a re-export."""
+    return kernel(name).launch.__module__.rpartition(".")[2]
+
+
+DISTINCT = [name for name in LADDER if program(name) == name]
+GENERAL = [one.name for one in techniques.TECHNIQUES if one.general and one.name in DISTINCT]
+HOPPER = [name for name in DISTINCT if LADDER[name] == "hopper"]
+"""Native kernels: the others are compiled in a process that keeps them from wgmma."""
+
+MMA_SYNC = [name for name in DISTINCT if name not in HOPPER]
+GENERAL_MMA_SYNC = [name for name in GENERAL if name not in HOPPER]
+CELLS = [(name, arch) for name in MMA_SYNC for arch in ARCHS[LADDER[name]]]
+
+
+def jobs(function, *arguments):
+    """What one of the functions below returns in a process that compiles `mma.sync` only, as the twins are."""
+    return children.call(function, *arguments, environment={"DISABLE_MMA_V3": "1"})
+
+
+def interpreted(function, *arguments):
+    return children.call(function, *arguments, environment={"TRITON_INTERPRET": "1"})
+
+
+@cache
+def compiled(name: str, arch: str) -> dict:
+    return jobs(compile_cell, name, arch)
+
+
+def truth(q, k, v, problem):
+    """O and LSE in fp64."""
+    import torch
+
+    group = problem.heads // problem.heads_kv
+    k, v = (x.double().repeat_interleave(group, 1) for x in (k, v))
+    s = q.double() @ k.mT * problem.scale
+    if problem.causal:
+        hidden = torch.ones(problem.seq_q, problem.seq_kv).triu(1 + problem.seq_kv - problem.seq_q).bool()
+        s = s.masked_fill(hidden, float("-inf"))
+    return torch.nan_to_num(torch.softmax(s, -1)) @ v, torch.logsumexp(s, -1)
+
+
+def guarded(shape, layout):
+    """NaN, with eight more rows behind every sequence."""
+    import torch
+
+    order = (0, 1, 2, 3) if layout == "bhsd" else (0, 2, 1, 3)
+    padded = (*shape[:2], shape[2] + 8, shape[3])
+    storage = torch.full([padded[i] for i in order], float("nan"), dtype=torch.half)
+    return storage.permute([order.index(i) for i in range(4)])
+
+
+def interpret(name: str, problem: Problem, tile: Tile, section_bytes: int | None = None) -> tuple[float, float]:
+    """Errors of O (relative L2) and of LSE (absolute) against attention in fp64.
+
+    NaN lies behind every sequence. A kernel that writes there gets the error inf.
+    """
+    import torch
+
+    def strided(shape):
+        tensor = guarded(shape, p.layout)[:, :, : shape[2]]
+        return tensor.copy_(torch.randn(shape) + 0.5)
+
+    torch.manual_seed(0)
+    p, program = problem, kernel(name)
+    q = strided((p.batch, p.heads, p.seq_q, p.head_dim))
+    k, v = (strided((p.batch, p.heads_kv, p.seq_kv, p.head_dim)) for _ in range(2))
+    o, guards = guarded(q.shape, p.layout).split([p.seq_q, 8], 2)
+    lse = torch.full((p.batch, p.heads, p.seq_q), float("nan"))
+    workspace = torch.zeros(program.workspace_bytes(p), dtype=torch.uint8)
+    with pytest.MonkeyPatch.context() as patch:
+        if section_bytes:
+            patch.setattr(program, "SECTION_BYTES", section_bytes)
+        program.launch(q, k, v, o, lse, scale=p.scale, causal=p.causal, tile=tile, workspace=workspace)
+    assert not workspace.any(), f"{name} leaves its counters at {workspace.view(torch.int32).tolist()}"
+    expected, expected_lse = truth(q, k, v, p)
+    gap = torch.where(expected_lse == lse, 0, expected_lse - lse)  # -inf equals -inf
+    difference = (o.double() - expected).norm() / expected.norm()
+    difference += float("inf") if guards.isfinite().any() else 0
+    return difference.item(), gap.abs().max().item()
+
+
+def launch_bf16() -> str:
+    import torch
+
+    q = k = v = o = torch.zeros(1, 1, 64, 64, dtype=torch.bfloat16)
+    lse = torch.zeros(1, 1, 64)
+    try:
+        kernel("scalar").launch(q, k, v, o, lse, scale=1.0, causal=False, tile=TILES[0], workspace=None)
+    except NotImplementedError as error:
+        return str(error)
+    return "accepted"
+
+
+def compile_cell(name: str, arch: str) -> dict:
+    """`code`, instruction class and normalized TTGIR."""
+    program = kernel(name).specialize(COMPILED, None, COMPILED_TILE, arch).compile()
+    code = machine_code.read_triton(program)
+    return {"code": code, "mma": machine_code.mma_class(code["census"]), "ttgir": normalized(program.asm["ttgir"])}
+
+
+def compile_afresh(name: str, arch: str, folder: str) -> dict:
+    """The same, by a Triton whose cache is empty."""
+    from triton import knobs
+
+    with knobs.cache.scope():
+        knobs.cache.dir = folder
+        return compile_cell(name, arch)
+
+
+def compile_hopper(name: str, problem: Problem) -> dict:
+    """`code`, instruction class, normalized TTGIR and bytes of scratch memory, at its reference tile where Triton takes
+    that."""
+    tile = techniques.reference_tile(techniques.get(name), problem.head_dim)
+    if techniques.unsupported(techniques.get(name), "triton", problem, tile):
+        tile = Tile(128, 64, 2, 8)
+    program = kernel(name).specialize(problem, None, tile, "sm_90a").compile()
+    code = machine_code.read_triton(program)
+    return {
+        "code": code,
+        "mma": machine_code.mma_class(code["census"]),
+        "ttgir": normalized(program.asm["ttgir"]),
+        "scratch": program.metadata.global_scratch_size,
+    }
+
+
+def has_roles_with_eight_warps(name: str) -> bool:
+    """Whether `warp_specialize=True` is followed with 8 of Triton's warps."""
+    problem = Problem(1, 2, 2, 256, 256, 128, "bf16")
+    program = kernel(name).specialize(problem, None, Tile(128, 64, 2, 16), "sm_90a").compile()
+    return "ttg.warp_specialize(" in program.asm["ttgir"]
+
+
+def compile_native_hint() -> dict:
+    """Warps -> what sm_90a makes of `warp_specialize=True` where wgmma is allowed: roles, none or fails."""
+    problem = Problem(1, 2, 2, 256, 256, 128, "bf16")
+    found = {}
+    for warps in (4, 8):
+        tile = Tile(16 * warps, 64, 2, warps)
+        try:
+            ttgir = kernel("warp_specialized").specialize(problem, None, tile, "sm_90a").compile().asm["ttgir"]
+            found[str(warps)] = "roles" if "ttg.warp_specialize(" in ttgir else "none"
+        except RuntimeError:
+            found[str(warps)] = "fails"
+    return found
+
+
+def shared_memory(name: str, problem: Problem) -> int:
+    return kernel(name).specialize(problem, None, COMPILED_TILE, "sm_90a").compile().metadata.shared
+
+
+def normalized(ttgir: str) -> str:
+    """The program alone: no source locations, values numbered in order of appearance, every kernel called "kernel"."""
+    lines = [re.sub(r"loc\(.*", "", line) for line in ttgir.splitlines() if not line.startswith("#loc")]
+    text = re.sub(r"(tt\.func public) @\w+", r"\1 @kernel", "\n".join(line.rstrip() for line in lines))
+    numbers: dict[str, str] = {}
+    return re.sub(r"%\w+", lambda value: numbers.setdefault(value[0], f"%{len(numbers)}"), text)
+
+
+def renamed_copy() -> dict:
+    """A kernel file under another name, with one variable renamed: a twin that does not own up."""
+    import tempfile
+
+    source = (ROOT / "triton_kernels/ampere/direct_rescale.py").read_text()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "another_name.py"
+        path.write_text(source.replace("direct_rescale", "another_name").replace("new_max", "larger_max"))
+        sys.path.insert(0, folder)
+        copied = importlib.import_module("another_name").specialize(COMPILED, None, TILES[0], "sm_80").compile()
+    original = kernel("direct_rescale").specialize(COMPILED, None, TILES[0], "sm_80").compile()
+    return {"copy": normalized(copied.asm["ttgir"]), "original": normalized(original.asm["ttgir"])}
+
+
+def products_and_exps(name: str) -> list[str]:
+    """The products, waits and exponentials of its main loop for wgmma, in order."""
+    problem = Problem(1, 2, 2, 4096, 4096, 128, "bf16", False)
+    program = kernel(name).specialize(problem, None, Tile(128, 128, 2, 8), "sm_90a").compile()
+    main_loop = program.asm["ttgir"].rpartition("scf.for")[2].partition("scf.yield")[0]
+    return ["".join(match) for match in re.findall(r"warp_group_(dot_wait|dot)|(?:math\.)(exp2)", main_loop)]
+
+
+def warp_grids(name: str) -> list[str]:
+    """The grids of warps, "along rows, along columns", of its products at 64x64 with head_dim 128."""
+    problem = Problem(1, 2, 2, 256, 256, 128, "bf16")
+    tile = Tile(64, 64, 1, 8 if name == "split_warp_pairs" else 4)
+    ttgir = kernel(name).specialize(problem, None, tile, "sm_90a").compile().asm["ttgir"]
+    return sorted(set(re.findall(r"nvidia_mma<.*warpsPerCTA = \[(.*?)\]", ttgir)))
+
+
+def jit_and_ahead(name: str) -> dict:
+    """Triton's cache keys of what the JIT call compiles, under a driver that only names a GPU, and of `specialize`."""
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime import driver
+
+    class Hopper:
+        get_current_device = staticmethod(lambda: 0)
+        get_current_stream = staticmethod(lambda device: 0)
+        get_current_target = staticmethod(lambda: GPUTarget("cuda", 90, 32))
+
+    driver.set_active(Hopper())
+    q, k, v, o, lse = specialization.meta_tensors(COMPILED, None)
+    values = specialization.arguments(q, k, v, o, lse, scale=0.1, causal=True, tile=COMPILED_TILE)
+    values = getattr(kernel(name), "_refine", dict)(values)
+    function, options = getattr(kernel(name), name), kernel(name)._options(COMPILED_TILE)
+    jit = function.run(**values, **options, grid=(1,), warmup=True)
+    return {"jit": jit.hash, "ahead": kernel(name).specialize(COMPILED, None, COMPILED_TILE, "sm_90a").compile().hash}
+
+
+def interpretations():
+    """(name, problem, tile): each program on each problem that it takes, at one of the problem's tiles in turn; at the
+    others where everything runs."""
+    for names, problems in ((DISTINCT, PROBLEMS), (GENERAL, RAGGED)):
+        for (i, problem), (j, name) in itertools.product(enumerate(problems), enumerate(names)):
+            several = tiles(problem)
+            for number, tile in enumerate(several):
+                marks = () if number == (i + j) % len(several) else pytest.mark.full
+                yield pytest.param(name, problem, tile, marks=marks, id=f"{name}-{problem.slug}-{tile.slug}")
+
+
+@pytest.mark.parametrize(("name", "problem", "tile"), list(interpretations()))
+def test_right_in_the_interpreter(name, problem, tile):
+    relative, lse = interpreted(interpret, name, problem, tile)
+    assert relative < 6e-4, f"O is off by {relative:.1e} (relative L2)"
+    assert lse < 1e-5, f"LSE is off by {lse:.1e}"
+
+
+@pytest.mark.parametrize("name", ["longest_first", "conditional_rescale", "lean_instructions"])
+def test_heads_are_walked_in_sections(name):
+    """Three heads a section: sections of 3, 3 and 2."""
+    problem = Problem(2, 4, 2, 64, 64, 64, "fp16", False, "bshd")
+    assert interpreted(interpret, name, problem, TILES[0], 3 * 4 * problem.seq_kv * problem.head_dim)[0] < 6e-4
+
+
+def test_bf16_is_refused_in_the_interpreter():
+    assert interpreted(launch_bf16).startswith("q.dtype: got torch.bfloat16")
+
+
+@pytest.mark.parametrize(("name", "arch"), CELLS)
+def test_instruction_class_is_the_registrys(name, arch):
+    assert compiled(name, arch)["mma"] == MMA[name]
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [Problem(1, 1, 1, 1, 1, 64, "bf16", True), Problem(1, 2, 1, 1, 203, 256, "fp16", True, "bshd")],
+    ids=lambda problem: problem.slug,
+)
+@pytest.mark.parametrize("name", GENERAL_MMA_SYNC)
+def test_general_programs_compile_for_one_row_and_wide_heads(name, problem):
+    """Lengths that Triton takes for constants, and head_dim 256."""
+    assert jobs(shared_memory, name, problem) <= 232_448  # bytes that a block has on sm_90
+
+
+@pytest.mark.parametrize("stride", [128, 2 * 128, 3 * 128])
+def test_row_strides_of_packed_storage_are_constants(stride):
+    problem = Problem(1, 2, 2, 64, 64, 128, "bf16", False, "bhsd")
+    strides = ((64 * 6 * 128, 64 * 3 * 128, stride, 1),) * 4
+    spec = kernel("lean_instructions").specialize(problem, strides, COMPILED_TILE, "sm_80")
+    fixed = stride in (128, 2 * 128)  # head by head, or the two heads of a row side by side
+    assert spec.signature["k_stride_row"] == ("constexpr" if fixed else "i32")
+
+
+@pytest.mark.parametrize("name", [name for name in DISTINCT if LADDER[name] == "tma"])
+def test_k_and_v_arrive_by_the_tensor_memory_accelerator(name):
+    for arch in ARCHS["tma"]:
+        assert compiled(name, arch)["code"]["census"]["UTMALDG"]
+
+
+@pytest.mark.parametrize("name", ["wmma", "tma_loads", GENERAL_MMA_SYNC[-1]])
+def test_native_series_uses_wgmma_on_hopper(name):
+    assert children.call(compile_cell, name, "sm_90a")["mma"] == "wgmma"
+
+
+def test_scores_of_the_next_tile_are_in_flight_during_a_softmax():
+    serial, in_flight = ("two_ctas_per_sm", "wgmma"), ("setmaxnreg_consumers", "overlapped_softmax")
+    found = {name: children.call(products_and_exps, name) for name in (*serial, *in_flight)}
+    assert all(found[name] == ["dot", "dot_wait", "exp2", "exp2", "dot"] for name in serial), found
+    assert all(found[name] == ["dot", "dot_wait", "dot", "exp2", "exp2"] for name in in_flight), found
+
+
+def test_warp_specialization_is_followed_on_one_architecture_only():
+    roles = [arch for arch in ARCHS["tma"] if "ttg.warp_specialize(" in compiled("warp_specialized", arch)["ttgir"]]
+    assert roles == ["sm_120a"]
+    copies = [compiled(name, "sm_90a")["code"]["census"]["UTMALDG"] for name in ("tma_loads", "warp_specialized")]
+    assert copies == [8, 4], "K and V in each of two loops, and once more before each: but for the hint, with 4 warps"
+
+
+def test_native_warp_specialization_fails_with_four_warps_and_is_ignored_with_eight():
+    assert children.call(compile_native_hint) == {"4": "fails", "8": "none"}
+
+
+@pytest.mark.parametrize("name", ["wmma", "tma_loads", GENERAL_MMA_SYNC[-1]])
+def test_a_second_compilation_gives_the_same_code(name, tmp_path):
+    assert jobs(compile_afresh, name, "sm_90a", str(tmp_path))["code"] == compiled(name, "sm_90a")["code"]
+    assert list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("a", "b"), list(itertools.combinations(MMA_SYNC, 2)))
+def test_two_programs_are_not_secretly_one(a, b):
+    assert compiled(a, "sm_120a")["ttgir"] != compiled(b, "sm_120a")["ttgir"], (
+        f"{a} and {b} compile to one program: make one a re-export of the other and say which lever is missing"
+    )
+
+
+@cache
+def hopper(name: str, problem: Problem = ON_HOPPER[0]) -> dict:
+    return children.call(compile_hopper, name, problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        pytest.param(name, problem, marks=pytest.mark.full if number and proven.passed(name, "triton") else ())
+        for name, (number, problem) in itertools.product(HOPPER, enumerate(ON_HOPPER))
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.slug,
+)
+def test_the_hopper_ladder_is_wgmma_without_spills(name, problem):
+    found = hopper(name, problem)
+    assert (found["mma"], found["code"]["spill_bytes"]) == ("wgmma", 0)
+
+
+def test_roles_and_registers_are_given_to_one_program_of_the_hopper_ladder():
+    with_roles = {name for name in HOPPER if "ttg.warp_specialize(" in hopper(name)["ttgir"]}
+    moved = {name for name in HOPPER if hopper(name)["code"]["census"]["USETMAXREG"]}
+    assert with_roles == moved == {"producer_consumer"}
+    assert not children.call(has_roles_with_eight_warps, "producer_consumer")
+
+
+def test_descriptors_fit_the_workspace():
+    assert 0 < max(hopper(name)["scratch"] for name in HOPPER) <= specialization.DESCRIPTORS_BYTES
+
+
+@pytest.mark.parametrize(("a", "b"), list(itertools.combinations(HOPPER, 2)))
+def test_two_programs_of_the_hopper_ladder_are_not_secretly_one(a, b):
+    assert hopper(a)["ttgir"] != hopper(b)["ttgir"]
+
+
+def test_a_renamed_copy_would_be_found():
+    found = jobs(renamed_copy)
+    assert found["copy"] == found["original"]
+
+
+@pytest.mark.parametrize("name", [name for name in LADDER if name not in DISTINCT])
+def test_a_re_export_says_whose_program_it_is(name):
+    assert f"the same program as {program(name)}" in kernel(name).__doc__
+    assert sources.same_program(f"{LADDER[name]}/{name}", "triton") == program(name)
+
+
+@pytest.mark.parametrize("name", [technique.name for technique in techniques.TECHNIQUES])
+def test_every_technique_has_its_twin(name):
+    assert name in LADDER
+
+
+def test_the_first_rungs_copy_through_the_registers():
+    ampere = [name for name in DISTINCT if LADDER[name] == "ampere"]
+    through = [name for name in ampere if not compiled(name, "sm_80")["code"]["census"]["LDGSTS"]]
+    first = ["direct_rescale", "register_softmax", "scalar", "split_warp_pairs", "vectorized_loads", "wmma"]
+    assert through == first
+
+
+def test_only_vectorized_loads_takes_16_bytes_at_a_time():
+    one_by_one, vectorized = (compiled(name, "sm_90a")["code"]["census"] for name in ("scalar", "vectorized_loads"))
+    assert one_by_one["LDG.16"] > 0
+    assert one_by_one["LDG.128"] == one_by_one["STG.128"] == 0
+    assert vectorized["LDG.128"] > 0
+    assert vectorized["STG.128"] > 0
+    assert "LDG.16" not in vectorized
+
+
+def test_warps_own_whole_rows_from_register_softmax_on():
+    """The warp grids of the products with 64 rows and head_dim 128, where one whole O would lay warps along columns."""
+    ampere = [name for name in DISTINCT if LADDER[name] == "ampere" and MMA[name] == "mma_sync"]
+    grids = {name: jobs(warp_grids, name) for name in ampere}
+    assert grids.pop("wmma") == ["1, 4"]
+    assert grids.pop("split_warp_pairs") == ["2, 4"]
+    assert all(grid == ["4, 1"] for grid in grids.values()), grids
+
+
+def test_stages_count_buffers_and_v_is_under_way_during_q_k():
+    one, two = (
+        kernel("cp_async_pipeline").specialize(COMPILED, None, Tile(64, 64, stages), "sm_80").compile()
+        for stages in (1, 2)
+    )
+    tile_bytes = 64 * COMPILED.head_dim * 2
+    assert two.metadata.shared - one.metadata.shared == 2 * tile_bytes, "one more K and one more V"
+    # Copies that may be in flight in a step, during Q K^T and during P V: with one buffer of each V and nothing, with
+    # two the next K and V besides.
+    in_flight = []
+    for program in (one, two):
+        main_loop = program.asm["ttgir"].partition("scf.for")[2]
+        in_flight.append(re.findall(r"async_wait %.*num = (\d+)", main_loop)[:2])
+    assert in_flight == [["1", "0"], ["3", "2"]]
+
+
+@pytest.mark.parametrize("name", ["direct_rescale", "lean_instructions", "two_ctas_per_sm"])
+def test_what_is_compiled_ahead_is_what_the_jit_compiles(name):
+    hashes = children.call(jit_and_ahead, name, environment={"DISABLE_MMA_V3": "1", "DRIVER": "its own"})
+    assert hashes["jit"] == hashes["ahead"]
+
+
+def test_specialization_follows_tritons_rules():
+    problem = Problem(2, 4, 4, 4096, 4096, 64, "bf16", True, "bshd")
+    q = (10, 2**33, 100, 1)  # neither 10 nor 100 is a multiple of 16; 2**33 is, and needs 64 bits
+    strides = (q, *specialization.packed_strides(problem)[1:])
+    spec = kernel("direct_rescale").specialize(problem, strides, TILES[0], "sm_90a")
+    kind = spec.signature
+    position = {name: (number,) for number, name in enumerate(kind)}
+    assert kind["q_ptr"] == "*bf16"
+    assert kind["lse_ptr"] == "*fp32"
+    assert kind["scale"] == "fp32"
+    assert kind["group"] == "constexpr"
+    assert spec.constexprs[position["group"]] == 1
+    assert kind["q_stride_batch"] == "i32"
+    assert kind["q_stride_head"] == "i64"
+    assert {name for name in kind if spec.attrs.get(position[name])} == {
+        *("q_ptr", "k_ptr", "v_ptr", "o_ptr", "lse_ptr", "seq_q", "seq_kv", "q_stride_head"),
+        *(f"{tensor}_stride_{dim}" for tensor in "kvo" for dim in ("batch", "head", "row")),
+    }
+    assert spec.grid == (8, 64)
+    assert spec.options.enable_fp_fusion is True
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_storage_orders_do_not_differ_by_dimensions_of_size_one(layout):
+    problem = Problem(1, 1, 1, 64, 64, 64, "fp16", False, layout)
+    other = Problem(1, 1, 1, 64, 64, 64, "fp16", False, "bhsd")
+    mine, theirs = (kernel("scalar").specialize(p, None, TILES[0], "sm_80") for p in (problem, other))
+    assert (mine.signature, mine.attrs) == (theirs.signature, theirs.attrs)
+
+
+def test_packed_strides():
+    problem = Problem(2, 4, 2, 128, 256, 64, "fp16", False, "bshd")
+    q, k, v, o = specialization.packed_strides(problem)
+    assert q == o == (128 * 4 * 64, 64, 4 * 64, 1)
+    assert k == v == (256 * 2 * 64, 64, 2 * 64, 1)
+
+
+def test_an_option_that_triton_does_not_know_is_an_error():
+    with pytest.raises(ValueError, match=r"tile\.extra: got \['maxregs'\], expected options of Triton .*maxnreg"):
+        kernel("scalar").specialize(COMPILED, None, Tile(64, 64, extra=(("maxregs", 128),)), "sm_80")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", DISTINCT)
+def test_launch_is_specialized_as_specialize_says(name):
+    import torch
+
+    problem = Problem(2, 4, 2, 192, 128, 64, "bf16", True, "bhsd")
+    tensors = [
+        torch.randn(shape, dtype=torch.bfloat16, device="cuda").as_strided(shape, stride)
+        for shape, stride in zip(
+            [(2, 4, 192, 64), (2, 2, 128, 64), (2, 2, 128, 64), (2, 4, 192, 64)],
+            specialization.packed_strides(problem),
+            strict=True,
+        )
+    ]
+    lse = torch.empty(2, 4, 192, device="cuda")
+    capability = torch.cuda.get_device_capability()
+    if capability[0] not in LADDERS[LADDER[name]].capabilities:
+        pytest.skip(f"the {LADDER[name]} ladder does not run on compute capability {capability}")
+    tile = Tile(64, 32, 1, 8 if name == "warp_specialized" else 4)  # four warps fail: see the native hint's test
+    if name in HOPPER:
+        tile = Tile(128, 64, 2, 8)
+    workspace = torch.zeros(kernel(name).workspace_bytes(problem), dtype=torch.uint8, device="cuda")
+    loaded = kernel(name).launch(*tensors, lse, scale=0.1, causal=True, tile=tile, workspace=workspace)
+    arch = "sm_{}{}".format(*capability)
+    spec = kernel(name).specialize(problem, [tensor.stride() for tensor in tensors], tile, arch)
+    assert spec.compile().hash == loaded.hash  # Triton's own cache key

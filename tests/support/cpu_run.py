@@ -1,0 +1,78 @@
+"""Runs a CUDA twin on the CPU, for the tests of the CPU runtime."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cuda_kernels import cpu_build
+from cuda_kernels.cpu_library import Library
+from harness import variants
+from harness.attention import inputs
+from harness.catalog import techniques
+from harness.catalog.problem import Problem
+from harness.variants.cuda import attention_args, workspace_bytes
+
+
+@dataclass
+class Run:
+    """What a launch gave: its inputs, o and lse, and the diagnosis (empty when there is none)."""
+
+    inputs: inputs.Inputs
+    o: Tensor
+    lse: Tensor
+    code: int
+    diagnosis: str
+    library: Library
+
+
+def copied(folder: Path) -> Path:
+    """A copy of the kernels' sources in `folder`, to be changed; the `root` of a run."""
+    ignored = shutil.ignore_patterns("*.py", "__pycache__")
+    return shutil.copytree(cpu_build.HERE, folder / "cuda_kernels", ignore=ignored)
+
+
+def build(name: str, problem: Problem, root: Path = cpu_build.HERE, sanitize: bool = False) -> Library:
+    """The library of technique `name` for this problem at its reference tile."""
+    technique = techniques.get(name)
+    tile = techniques.reference_tile(technique, problem.head_dim)
+    defines = variants.cuda_defines(problem, tile)
+    return Library(cpu_build.build(root / f"{technique.path}.cu", defines, sanitize=sanitize, root=root))
+
+
+def run(
+    name: str,
+    problem: Problem,
+    *,
+    seed: int = 0,
+    counters: bool = False,
+    root: Path = cpu_build.HERE,
+    sanitize: bool = False,
+    distribution: str = "normal",
+) -> Run:
+    """Builds and launches technique `name` once, with all checks and every tensor watched."""
+    library = build(name, problem, root, sanitize)
+    library.configure(seed=seed, counters=counters)
+    given = inputs.make(problem, distribution, 0, "cpu", padded=True)
+    outputs = inputs.make_outputs(problem, "cpu", padded=True)
+    tensors = {"q": given.q, "k": given.k, "v": given.v, "o": outputs.o, "lse": outputs.lse}
+    workspace = torch.zeros(workspace_bytes(library.handle, problem), dtype=torch.uint8)
+    for label, tensor in {**tensors, "workspace": workspace}.items():
+        library.watch(
+            label,
+            tensor.data_ptr(),
+            tensor.element_size(),
+            tensor.shape,
+            tensor.stride(),
+            written=label in ("o", "lse"),
+            scratch=label == "workspace",
+        )
+    args = attention_args(*tensors.values(), workspace=workspace, scale=problem.scale)
+    code = library.launch(ctypes.byref(args), None)
+    library.forget()
+    return Run(given, outputs.o, outputs.lse, code, library.diagnosis(), library)

@@ -1,0 +1,186 @@
+"""Kernels that do what a kernel should not, behind the functions of harness.variants; the technique is the fault."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from typing import Any
+
+import torch
+
+from harness.attention import reference
+from harness.variants import Case, CompileError, LaunchError, Unsupported
+
+Call = Any
+launches = 0
+
+
+def attend(q, k, v, o, lse, *, scale, causal):
+    """The right answer, rounded once; so slow that a busy machine does not make it several times slower."""
+    time.sleep(0.01)
+    truth, truth_lse = reference.truth(q, k, v, scale=scale, causal=causal)
+    o.copy_(truth)
+    lse.copy_(truth_lse)
+
+
+def zeros(q, k, v, o, lse, *, scale, causal):
+    o.zero_()
+    lse.zero_()
+
+
+def paced(milliseconds: float) -> Call:
+    """A right answer that takes this long."""
+
+    def launch(q, k, v, o, lse, *, scale, causal):
+        attend(q, k, v, o, lse, scale=scale, causal=causal)
+        time.sleep(milliseconds / 1e3)
+
+    return launch
+
+
+def stale(q, k, v, o, lse, *, scale, causal, kept: list[torch.Tensor] = []):  # noqa: B006
+    if not kept:
+        attend(q, k, v, o, lse, scale=scale, causal=causal)
+        kept += [o.clone(), lse.clone()]
+    o.copy_(kept[0])
+    lse.copy_(kept[1])
+
+
+def clobbers_input(q, k, v, o, lse, *, scale, causal):
+    attend(q, k, v, o, lse, scale=scale, causal=causal)
+    k.zero_()
+
+
+def writes_past_end(q, k, v, o, lse, *, scale, causal):
+    attend(q, k, v, o, lse, scale=scale, causal=causal)
+    lse.as_strided((lse.numel() + 1,), (1,))[-1] = 0.0
+
+
+def not_repeatable(q, k, v, o, lse, *, scale, causal):
+    global launches
+    launches += 1
+    attend(q, k, v, o, lse, scale=scale, causal=causal)
+    if launches % 3 == 0:
+        o[0, 0, 0, 0] = o[0, 0, 0, 0] * 1.001 + 1e-3
+
+
+def sleeps(q, k, v, o, lse, *, scale, causal):
+    print("asleep", flush=True)
+    time.sleep(3600)
+
+
+def segfaults(q, k, v, o, lse, *, scale, causal):
+    ctypes.string_at(0)
+
+
+def exhausts_memory(q, k, v, o, lse, *, scale, causal):
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1000.00 GiB")
+
+
+def launch_refused(q, k, v, o, lse, *, scale, causal):
+    raise LaunchError("too many resources requested for launch", 701)
+
+
+def illegal_access(q, k, v, o, lse, *, scale, causal):
+    raise LaunchError("an illegal memory access was encountered", 700)
+
+
+def slow(q, k, v, o, lse, *, scale, causal):
+    print("asleep", flush=True)
+    attend(q, k, v, o, lse, scale=scale, causal=causal)
+    time.sleep(0.3)
+
+
+def asserts_on_device(q, k, v, o, lse, *, scale, causal):
+    lse.view(-1)[torch.tensor([lse.numel()], device=q.device)]
+
+
+def hangs_on_device(q, k, v, o, lse, *, scale, causal):
+    torch.cuda._sleep(2**62)
+
+
+class FakeVariant:
+    label = ""
+    compiler = None
+    compile_s = 0.5
+
+    def __init__(self, launch: Call, hgmma: int = 0) -> None:
+        self.launch = launch
+        self.hgmma = hgmma
+
+    def code(self) -> dict[str, Any]:
+        return {"registers": 32, "census": {"HMMA": 0, "HGMMA": self.hgmma}}
+
+    def bind(self, q, k, v, o, lse, *, scale, causal):
+        def call():
+            self.launch(q, k, v, o, lse, scale=scale, causal=causal)
+            return o, lse
+
+        return call
+
+
+class TimedFault(FakeVariant):
+    """Right when gated; `fault` once it has been timed `after` times."""
+
+    def __init__(self, fault: Call, after: int = 4) -> None:
+        super().__init__(attend)
+        self.fault = fault
+        self.after = after
+
+    def bind(self, q, k, v, o, lse, *, scale, causal):
+        calls = 0
+
+        def call():
+            nonlocal calls
+            calls += 1
+            kernel = self.fault if calls > self.after else attend
+            kernel(q, k, v, o, lse, scale=scale, causal=causal)
+            return o, lse
+
+        return call
+
+
+def load(case: Case, on: str) -> FakeVariant:
+    name = case.technique
+    if name is None or name.startswith("right"):
+        return FakeVariant(attend)
+    if name == "import_fails":
+        import a_module_that_does_not_exist  # noqa: F401
+    if name == "load_hangs":
+        print("still compiling", flush=True)
+        time.sleep(3600)
+    if name == "does_not_compile":
+        raise CompileError(f"{case}: /some/where/kernel.cu(12): error: expected a ';'")
+    if name == "declines":
+        raise Unsupported("head_dim must be prime")
+    if name == "other_instruction":
+        return FakeVariant(attend, hgmma=8)
+    if name == "needs_variable":
+        assert os.environ["FAKE_VARIABLE"] == "1"
+        return FakeVariant(attend)
+    if name == "paced":
+        return FakeVariant(paced(case.tile.block_n))
+    if name.startswith("timed_"):
+        return TimedFault(globals()[name.removeprefix("timed_")])
+    return FakeVariant(globals()[name])
+
+
+def prebuild(cases: list[Case], progress: Call, *, seconds: float, stop: Call) -> None:
+    progress(0, len(cases), "nothing to build")
+
+
+def environment_of(case: Case, on: str = "gpu") -> dict[str, str] | None:
+    return None if case.technique is None else {"FAKE_VARIABLE": "1"} if case.technique == "needs_variable" else {}
+
+
+def source_sha256(case: Case) -> str | None:
+    return case.technique and f"hash of {case.technique}"
+
+
+def same_program(case: Case) -> str | None:
+    return {"right_again": "right", "paced_again": "paced", "paced_once_more": "paced_again"}.get(case.technique or "")
+
+
+def available(backend: str, on: str = "gpu") -> str | None:
+    return "not installed" if backend == "fa3" else None

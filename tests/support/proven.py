@@ -1,0 +1,89 @@
+"""What the committed rows prove of the kernels as they are now: `make test` does not compile or run all of it again."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.metadata import version
+from types import SimpleNamespace
+from typing import Any
+
+from cuda_kernels import build, toolchain
+from harness.catalog import sources, techniques
+from harness.catalog.problem import Problem, Tile
+from harness.inspection.survey import Cell
+from harness.rows import results
+from harness.variants.cuda import constants, cuda_compiler
+
+RECORDED = sources.ROOT / "reports" / "recorded" / "h200" / "ladder.jsonl"
+
+
+@cache
+def gates() -> tuple[dict[str, Any], ...]:
+    """Gate rows of today's sources that passed on the GPU, each with its machine code."""
+    return tuple(
+        row
+        for row in (results.read(RECORDED) if RECORDED.is_file() else [])
+        if row["kind"] == "gate"
+        and row["status"] == "passed"
+        and row.get("technique")
+        and row["source_sha256"] == _source(row["technique"], row["backend"])
+    )
+
+
+def passed(technique: str, backend: str = "cuda") -> bool:
+    """Did this kernel, as it is now, pass the numerics gate on a GPU?"""
+    return any(row["technique"] == technique and row["backend"] == backend for row in gates())
+
+
+def compiled(cell: Cell) -> bool:
+    """Is the machine code of this cell recorded, of today's source and by the compiler that is here?"""
+    return _cell(cell) in _compiled()
+
+
+def compiler(cell: Cell) -> tuple[str, ...]:
+    """What compiles a cell here: the front end, the assembler and, for CUDA, the flags. Triton's follow from the source
+    and the tile. Raises ToolchainError."""
+    case, arch = cell
+    assert arch is not None
+    if case.backend == "cuda":
+        here = cuda_compiler(SimpleNamespace(flags=build.flags(arch, constants(case))))
+        return here["front_end"], here["ptxas"], here["flags"]
+    return f"triton {version('triton')}", _triton_ptxas(arch)
+
+
+@cache
+def _triton_ptxas(arch: str) -> str:
+    from triton.backends.nvidia.compiler import get_ptxas_version
+
+    release = re.search(r"V([\d.]+)", get_ptxas_version(int(re.sub(r"\D", "", arch))))
+    return release[1] if release else "unknown"
+
+
+@cache
+def _source(technique: str, backend: str) -> str | None:
+    known = {one.name: one.path for one in techniques.TECHNIQUES}
+    try:
+        return sources.source_sha256(backend, known[technique])
+    except (KeyError, FileNotFoundError):
+        return None
+
+
+def _cell(cell: Cell) -> tuple[Any, ...] | None:
+    case, arch = cell
+    try:
+        return case.technique, case.backend, case.problem, case.tile, arch, *compiler(cell)
+    except toolchain.ToolchainError:
+        return None
+
+
+@cache
+def _compiled() -> set[tuple[Any, ...]]:
+    found = set()
+    for row in gates():
+        if row.get("code"):
+            made = row["compiler"]
+            words = (made["front_end"], made["ptxas"], *([made["flags"]] if row["backend"] == "cuda" else []))
+            problem, tile = Problem.from_dict(row["problem"]), Tile.from_dict(row["tile"])
+            found.add((row["technique"], row["backend"], problem, tile, row["arch"], *words))
+    return found

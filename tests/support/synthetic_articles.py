@@ -1,0 +1,109 @@
+"""Invented rows of the articles' experiments and of the structured heads. No number here was ever measured."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+from harness.catalog import experiments, techniques
+from harness.catalog.articles import Article
+from harness.catalog.problem import Problem, Tile
+from harness.rows.results import SCHEMA
+from tests.support.synthetic_rows import ENVIRONMENT, TIME, samples, sha
+
+Row = dict[str, Any]
+SPEED = {"cuda": 40.0, "triton": 90.0}
+"""TFLOPS of the first technique of the registry; each of the following is 8% (CUDA) or 3% faster."""
+GROWTH = {"cuda": 1.08, "triton": 1.03}
+PEERS = {"sdpa_cudnn": 400.0, "sdpa_flash": 250.0}
+
+
+def rows(name: str) -> list[Row]:
+    """A recorded run of one article's experiment, environment first."""
+    article = experiments.article(name)
+    return [ENVIRONMENT, *(row for row in _timings(article))]
+
+
+def tflops(technique: str, backend: str, tile: Tile) -> float:
+    place = [other.name for other in techniques.TECHNIQUES].index(technique)
+    return SPEED[backend] * GROWTH[backend] ** place * (tile.block_n / 64) ** 0.1
+
+
+def _timings(article: Article) -> Iterator[Row]:
+    for shape in article.shapes:
+        problem = shape.problem
+        steps = [(step.technique, step.tile) for step in article.steps] if problem == article.problem else []
+        for backend, (technique, tile) in ((b, cell) for b in SPEED for cell in dict.fromkeys((*steps, *shape.rungs))):
+            yield {
+                **_timing(article.name, backend, problem, tflops(technique, backend, tile)),
+                "technique": technique,
+                "tile": tile.to_dict(),
+                "arch": "sm_90a",
+                "mma": techniques.get(technique).mma,
+                "source_sha256": sha(technique, backend),
+            }
+        for peer, speed in PEERS.items():
+            yield _timing(article.name, peer, problem, speed)
+
+
+def _timing(experiment: str, backend: str, problem: Problem, speed: float) -> Row:
+    return {
+        "schema": SCHEMA,
+        "kind": "timing",
+        "on": "gpu",
+        "experiment": experiment,
+        "backend": backend,
+        "problem": problem.to_dict(),
+        "mode": "burst",
+        "status": "passed",
+        "group": f"{experiment} {problem.slug}",
+        "environment": ENVIRONMENT["id"],
+        "time": TIME,
+        "samples_ms": samples(f"{experiment} {problem.slug} {backend} {speed}", problem.flops / speed / 1e9),
+        "clocks": {"sm_mhz": 1980.0},
+    }
+
+
+def heads(status: str = "passed") -> Row:
+    """A row of harness/inspection/structured_heads.py."""
+    bins = 64
+    found = [
+        {
+            "name": name,
+            "attention": [
+                [round(255 * math.exp(-abs(i - j) / (2 + 3 * place))) if j <= i else 0 for j in range(bins)]
+                for i in range(bins)
+            ],
+            "row_sums": [0.9996, 1.0003],
+            "error_max": [0.001 / (1 + i / 8) for i in range(bins)],
+            "error_median": [0.0001 / (1 + i / 8) for i in range(bins)],
+            "max_abs": 0.001,
+            "median_abs": 5e-05,
+            "rounding": 0.0009,
+        }
+        for place, name in enumerate(("local", "strided", "global anchor", "block"))
+    ]
+    row: Row = {
+        "schema": SCHEMA,
+        "kind": "heads",
+        "on": "cpu",
+        "experiment": "inspect",
+        "technique": "direct_rescale",
+        "backend": "cuda",
+        "problem": Problem.square(5, 4, 256, 64, dtype="fp16", causal=True).to_dict(),
+        "tile": Tile(64, 64).to_dict(),
+        "source_sha256": sha("direct_rescale", "cuda"),
+        "status": status,
+        "environment": ENVIRONMENT["id"],
+        "time": TIME,
+    }
+    if status != "passed":
+        return row | {"reason": "no C++ compiler"}
+    return row | {"details": {"seq": 256, "bin": 4, "heads": found}}
+
+
+def tflops_of(row: Row) -> float:
+    """Median TFLOPS of a row."""
+    return Problem.from_dict(row["problem"]).tflops(statistics.median(row["samples_ms"]))

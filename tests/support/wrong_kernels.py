@@ -1,0 +1,222 @@
+"""A right attention kernel in plain PyTorch, and wrong ones that each differ from it in one method.
+
+`Tiled` does what a tensor-core kernel does: tiles of keys, online softmax in fp32, P rounded to the dtype, O in fp32.
+A wrong kernel carries the problem that brings its fault out, and says on which distributions it is right all the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+
+from harness.catalog.problem import Problem
+
+LOG2_E = 1.4426950408889634
+SQUARE = Problem(1, 2, 2, 128, 128, 64, "bf16")
+CAUSAL = replace(SQUARE, causal=True)
+RAGGED = replace(SQUARE, seq_q=100, seq_kv=100)
+
+
+class Tiled:
+    """launch(q, k, v, o, lse, *, scale, causal); the methods are the steps that wrong kernels replace."""
+
+    problem = SQUARE
+    block_n = 64
+    o_dtype = torch.float32
+    right_on: tuple[str, ...] = ()
+    """Distributions on which a wrong kernel's answer is right, or as right as a right kernel's may be."""
+
+    def __call__(self, q, k, v, o, lse, *, scale, causal):
+        group = q.shape[1] // k.shape[1]
+        for batch in range(q.shape[0]):
+            for head in range(q.shape[1]):
+                kv = batch, self.head_kv(head, group, k.shape[1])
+                result = self.attend(q[batch, head], k[kv], v[kv], self.scale(scale), causal)
+                self.store(o[batch, head], lse[batch, head], *result)
+
+    def attend(self, q, k, v, scale, causal):
+        """O (seq_q, head_dim) and LSE (seq_q,) of one head."""
+        seq_q, seq_kv = len(q), len(k)
+        row_max = torch.full((seq_q, 1), -math.inf)
+        row_sum = torch.zeros(seq_q, 1)
+        o = torch.zeros(q.shape, dtype=self.o_dtype)
+        last_key = self.last_key(torch.arange(seq_q)[:, None], seq_q, seq_kv) if causal else None
+        for start in self.starts(seq_kv):
+            k_tile, v_tile = self.load(k, start), self.load(v, start)
+            s = q.float() @ self.fragment(k_tile).float().T * (scale * LOG2_E)
+            if causal:
+                s = s.masked_fill(torch.arange(start, start + len(k_tile)) > last_key, -math.inf)
+            new_max = torch.maximum(row_max, s.amax(1, keepdim=True))
+            shift = new_max.masked_fill(new_max == -math.inf, 0.0)
+            rescale, p = torch.exp2(row_max - shift), torch.exp2(s - shift)
+            row_sum = self.rescale_sum(row_sum, rescale) + p.sum(1, keepdim=True)
+            o = (self.rescale_o(o, rescale) + p.to(v.dtype).float() @ v_tile.float()).to(self.o_dtype)
+            row_max = new_max
+        lse = (row_max / LOG2_E + row_sum.log()).squeeze(1)
+        return o.float() / row_sum.masked_fill(row_sum == 0, 1.0), lse
+
+    def head_kv(self, head, group, heads_kv):
+        return head // group
+
+    def scale(self, scale):
+        return scale
+
+    def starts(self, seq_kv):
+        return range(0, seq_kv, self.block_n)
+
+    def load(self, matrix, start):
+        return matrix[start : start + self.block_n]
+
+    def fragment(self, k_tile):
+        return k_tile
+
+    def last_key(self, row, seq_q, seq_kv):
+        return row + seq_kv - seq_q
+
+    def rescale_sum(self, row_sum, rescale):
+        return row_sum * rescale
+
+    def rescale_o(self, o, rescale):
+        return o.float() * rescale
+
+    def store(self, o, lse, o_values, lse_values):
+        o.copy_(o_values)
+        lse.copy_(lse_values)
+
+
+class UniformSoftmax(Tiled):
+    right_on = ("constant_rows",)  # equal keys make the softmax uniform; only LSE could tell, and it is left right here
+
+    def attend(self, q, k, v, scale, causal):
+        _, lse = super().attend(q, k, v, scale, causal)
+        return v.float().mean(0).expand(q.shape), lse
+
+
+class NoRescaleOfO(Tiled):
+    right_on = ("constant_rows",)  # equal keys: the row max never moves, so every rescale is by 1
+
+    def rescale_o(self, o, rescale):
+        return o.float()
+
+
+class LastKeyTileSkipped(Tiled):
+    def starts(self, seq_kv):
+        return super().starts(seq_kv)[:-1]
+
+
+class LastRaggedRowsUnwritten(Tiled):
+    problem = RAGGED
+
+    def store(self, o, lse, o_values, lse_values):
+        whole = len(o) // 64 * 64
+        super().store(o[:whole], lse[:whole], o_values[:whole], lse_values[:whole])
+
+
+class ScaleFivePercentOff(Tiled):
+    def scale(self, scale):
+        return scale * 1.05
+
+
+class ScaleMissing(Tiled):
+    def scale(self, scale):
+        return 1.0
+
+
+class CausalOffByOne(Tiled):
+    problem = CAUSAL
+
+    def last_key(self, row, seq_q, seq_kv):
+        return super().last_key(row, seq_q, seq_kv) + 1
+
+
+class CausalTopLeft(Tiled):
+    problem = replace(CAUSAL, seq_q=64)
+
+    def last_key(self, row, seq_q, seq_kv):
+        return row
+
+
+class NanInOneRow(Tiled):
+    def store(self, o, lse, o_values, lse_values):
+        super().store(o, lse, o_values, lse_values)
+        o[-1] = math.nan
+
+
+class StaleOutput(Tiled):
+    """Keeps its first answer per address of q, which new inputs at that address do not change."""
+
+    def __init__(self):
+        self.answers = {}
+
+    def __call__(self, q, k, v, o, lse, *, scale, causal):
+        if q.data_ptr() not in self.answers:
+            super().__call__(q, k, v, o, lse, scale=scale, causal=causal)
+            self.answers[q.data_ptr()] = o.clone(), lse.clone()
+        self.store(o, lse, *self.answers[q.data_ptr()])
+
+
+class KeyTilesTransposed(Tiled):
+    """Every 8x8 block of K transposed: ldmatrix where ldmatrix.trans belongs, or the other way round."""
+
+    def fragment(self, k_tile):
+        keys, dim = k_tile.shape
+        return k_tile.reshape(keys // 8, 8, dim // 8, 8).transpose(1, 3).reshape(keys, dim)
+
+
+class WarpRowsSwapped(Tiled):
+    """One warp writes fragment rows r and r + 8 of its 16 rows to each other's place."""
+
+    right_on = ("constant_rows",)  # equal keys: without a causal mask all rows of O are equal
+
+    def store(self, o, lse, o_values, lse_values):
+        rows = torch.arange(len(o))
+        rows[16:32] = rows[16:32].roll(8)
+        super().store(o, lse, o_values[rows], lse_values)
+
+
+class SumWithoutRescale(Tiled):
+    right_on = ("constant_rows",)  # equal keys: the row max never moves, so every rescale is by 1
+
+    def rescale_sum(self, row_sum, rescale):
+        return row_sum
+
+
+class OIn16Bits(Tiled):
+    problem = Problem(1, 2, 1, 128, 2048, 64, "bf16")
+    # One key carries a row, so few tiles move it: few roundings, no more than the limit leaves for those of P.
+    right_on = ("large_logits",)
+
+    def attend(self, q, k, v, scale, causal):
+        self.o_dtype = q.dtype
+        return super().attend(q, k, v, scale, causal)
+
+
+class WrongHeadForGroupedHeads(Tiled):
+    problem = replace(SQUARE, heads=4)
+
+    def head_kv(self, head, group, heads_kv):
+        return head % heads_kv
+
+
+class ReadsBeyondRaggedTail(Tiled):
+    """Loads whole tiles: the rows after the last key belong to the next head, or to nobody."""
+
+    problem = RAGGED
+
+    def load(self, matrix, start):
+        return matrix.as_strided((self.block_n, matrix.shape[1]), matrix.stride(), matrix[start].storage_offset())
+
+
+class ValuesBeyondRaggedTail(ReadsBeyondRaggedTail):
+    """Hides the keys after the last one, but multiplies their V by P = 0, and 0 * NaN is NaN."""
+
+    def last_key(self, row, seq_q, seq_kv):
+        return row.new_full(row.shape, seq_kv - 1)
+
+    def attend(self, q, k, v, scale, causal):
+        return super().attend(q, k, v, scale, causal=True)
+
+
+WRONG = (*Tiled.__subclasses__(), ValuesBeyondRaggedTail)

@@ -1,0 +1,176 @@
+"""Inputs are the same everywhere, distributed as they say, and surrounded by NaN."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from harness.attention import inputs
+from harness.attention.validate import validate
+from harness.catalog.problem import Problem
+
+PROBLEM = Problem(2, 4, 2, 100, 75, 64, "bf16")
+
+
+def scores(sample: inputs.Sample, problem: Problem) -> torch.Tensor:
+    k = sample.k.repeat_interleave(problem.heads // problem.heads_kv, 1)
+    return problem.scale * sample.q.double() @ k.double().transpose(-1, -2)
+
+
+@pytest.mark.parametrize("distribution", inputs.DISTRIBUTIONS)
+def test_a_seed_gives_the_same_values_in_every_layout(distribution):
+    first = inputs.make(PROBLEM, distribution, 3, "cpu")
+    again = inputs.make(replace(PROBLEM, layout="bshd"), distribution, 3, "cpu", padded=True)
+    other = inputs.make(PROBLEM, distribution, 4, "cpu")
+    for name in ("q", "k", "v"):
+        assert inputs.same_bits(getattr(first, name), getattr(again, name))
+        assert not inputs.same_bits(getattr(first, name), getattr(other, name))
+
+
+def test_values_do_not_hang_on_the_global_generator():
+    torch.manual_seed(1)
+    first = inputs.sample(PROBLEM, "normal", 0, "cpu")
+    torch.manual_seed(2)
+    assert inputs.same_bits(first.q, inputs.sample(PROBLEM, "normal", 0, "cpu").q)
+    assert not inputs.same_bits(first.k, first.v)
+
+
+def test_distributions_are_what_they_say():
+    problem = Problem.square(2, 8, 512, 64, dtype="fp16")
+    sample = {name: inputs.sample(problem, name, 0, "cpu") for name in inputs.DISTRIBUTIONS}
+    assert list(sample) == ["normal", "shifted", "outliers", "large_logits", "constant_rows"]
+    assert sample["normal"].q.double().mean().abs() < 0.01
+    assert sample["normal"].q.double().std() == pytest.approx(1, abs=0.01)
+    assert sample["shifted"].v.double().mean() == pytest.approx(0.5, abs=0.01)
+    far = (sample["outliers"].k.double().abs() > 6).double().mean()
+    assert far == pytest.approx(1e-3 * 0.55, rel=0.2)  # P(|N(0, 1) + N(0, 100)| > 6) = 0.55
+    assert scores(sample["normal"], problem).std() == pytest.approx(1, abs=0.05)
+    assert scores(sample["large_logits"], problem).std() == pytest.approx(30, rel=0.05)
+    keys = sample["constant_rows"].k
+    assert torch.equal(keys, keys[:, :, :1].expand_as(keys))
+    assert not torch.equal(keys[0, 0], keys[0, 1])
+
+
+def test_an_unknown_distribution_is_named():
+    with pytest.raises(ValueError, match="distribution: got 'gauss', expected one of normal, shifted"):
+        inputs.make(PROBLEM, "gauss", 0, "cpu")
+
+
+def test_large_tensors_are_drawn_on_their_device(monkeypatch):
+    class Elsewhere:
+        """The generator of a device that is not here."""
+
+        device = torch.device("meta")
+
+        def manual_seed(self, seed):
+            pass
+
+    def draw(name, shape, generator):
+        drawn_on[name] = generator.device.type
+        return torch.zeros(shape, device="meta")
+
+    drawn_on, generator = {}, torch.Generator
+    monkeypatch.setattr(torch, "Generator", lambda device: generator(device) if device == "cpu" else Elsewhere())
+    monkeypatch.setattr(inputs, "CPU_LIMIT", 2 * 2 * 75 * 64)
+    monkeypatch.setitem(inputs.DISTRIBUTIONS, "normal", draw)
+    inputs.sample(PROBLEM, "normal", 0, "meta")
+    assert drawn_on == {"q": "meta", "k": "cpu", "v": "cpu"}
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_arenas_are_valid_arguments(layout, padded, head_dim):
+    problem = replace(PROBLEM, layout=layout, head_dim=head_dim)
+    tensors = inputs.make(problem, "normal", 0, "cpu", padded=padded)
+    outputs = inputs.make_outputs(problem, "cpu", padded=padded)
+    validate(tensors.q, tensors.k, tensors.v, outputs.o, outputs.lse, scale=problem.scale, causal=True)
+    if not padded:
+        stored = tensors.q if layout == "bhsd" else tensors.q.transpose(1, 2)
+        assert stored.is_contiguous()
+
+
+def around(tensor: torch.Tensor, offset: int) -> torch.Tensor:
+    """The element `offset` places after the last one (positive) or before the first one (negative)."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.as_strided((1,), (1,), tensor.storage_offset() + (last if offset > 0 else 0) + offset)
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_guard_bands_are_nan_for_256_rows_and_notice_a_write(dtype, layout):
+    tensors = inputs.make(replace(PROBLEM, dtype=dtype, layout=layout), "normal", 0, "cpu")
+    for name in ("q", "k", "v"):
+        tensor = getattr(tensors, name)
+        assert tensor.isfinite().all()
+        for offset in (1, -1, 256 * tensor.stride(2), -256 * tensor.stride(2)):
+            assert around(tensor, offset).isnan().all()
+            before = around(tensor, offset).view(torch.int16).clone()
+            around(tensor, offset).fill_(float("nan"))  # another NaN
+            assert not tensors.arenas[name].guards_intact()
+            assert not tensors.unchanged()
+            assert tensors.changed() == []
+            around(tensor, offset).view(torch.int16).copy_(before)
+            assert tensors.unchanged()
+
+
+def test_padding_puts_nan_between_sequences():
+    tensors = inputs.make(PROBLEM, "normal", 0, "cpu", padded=True)
+    k = tensors.k
+    assert k.stride(1) == (75 + inputs.PAD_ROWS) * 64
+    assert k[0, 0].as_strided((inputs.PAD_ROWS, 64), (64, 1), k[0, 0].storage_offset() + 75 * 64).isnan().all()
+    around(k[0, 0], 1).zero_()
+    assert not tensors.arenas["k"].guards_intact()
+
+
+def test_changed_names_the_tensor_bit_by_bit():
+    tensors = inputs.make(PROBLEM, "normal", 0, "cpu")
+    assert tensors.unchanged()
+    tensors.v[1, 1, 74, 63] += 1
+    assert tensors.changed() == ["v"]
+    tensors.load(inputs.sample(PROBLEM, "shifted", 0, "cpu"))
+    assert tensors.unchanged()
+    assert tensors.sample.distribution == "shifted"
+
+
+def test_equal_bits_are_more_and_less_than_equal_values():
+    zero, nan = torch.zeros(1, dtype=torch.float16), torch.full((1,), torch.nan)
+    assert not inputs.same_bits(zero, -zero)
+    assert inputs.same_bits(nan, nan.clone())
+
+
+def test_loading_keeps_addresses():
+    tensors = inputs.make(PROBLEM, "normal", 0, "cpu")
+    addresses = [tensors.q.data_ptr(), tensors.k.data_ptr(), tensors.v.data_ptr()]
+    tensors.load(inputs.sample(PROBLEM, "normal", 1, "cpu"))
+    assert addresses == [tensors.q.data_ptr(), tensors.k.data_ptr(), tensors.v.data_ptr()]
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_outputs_are_poisoned_in_two_ways(dtype):
+    outputs = inputs.make_outputs(replace(PROBLEM, dtype=dtype, layout="bshd"), "cpu")
+    assert outputs.o.dtype == inputs.DTYPES[dtype]
+    assert (outputs.lse.dtype, outputs.lse.shape) == (torch.float32, (2, 4, 100))
+    assert outputs.lse.is_contiguous()
+    for pattern, is_pattern in (("nan", torch.isnan), ("finite", torch.isfinite)):
+        outputs.poison(pattern)
+        for arena in outputs.arenas.values():
+            assert is_pattern(arena.tensor).all()
+            assert arena.unwritten().all()
+        outputs.o[:, :, :99] = float("nan")  # arithmetic's NaN is not the poison
+        outputs.lse.zero_()
+        assert int(outputs.arenas["o"].unwritten().sum()) == 2 * 4 * 64
+        assert not outputs.arenas["lse"].unwritten().any()
+        assert outputs.guards_intact()
+    around(outputs.lse, 1).zero_()
+    assert not outputs.guards_intact()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("distribution", inputs.DISTRIBUTIONS)
+def test_cpu_and_gpu_get_the_same_values(distribution):
+    here = inputs.sample(PROBLEM, distribution, 0, "cpu")
+    there = inputs.sample(PROBLEM, distribution, 0, "cuda")
+    assert all(inputs.same_bits(getattr(here, name), getattr(there, name).cpu()) for name in ("q", "k", "v"))

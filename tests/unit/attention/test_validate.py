@@ -1,0 +1,289 @@
+"""Bad input: every case is refused with the argument's name, what was got and what is expected."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from harness.attention.validate import validate
+from harness.catalog import techniques
+
+SCALAR = techniques.get("scalar")
+GENERAL = replace(SCALAR, general=True)
+
+
+def arguments(device="meta", batch=2, heads=4, heads_kv=2, seq_q=128, seq_kv=192, head_dim=64, dtype=torch.bfloat16):
+    q = torch.empty(batch, heads, seq_q, head_dim, dtype=dtype, device=device)
+    k = torch.empty(batch, heads_kv, seq_kv, head_dim, dtype=dtype, device=device)
+    lse = torch.empty(batch, heads, seq_q, dtype=torch.float32, device=device)
+    return {
+        "q": q,
+        "k": k,
+        "v": torch.empty_like(k),
+        "o": torch.empty_like(q),
+        "lse": lse,
+        "scale": 0.125,
+        "causal": True,
+    }
+
+
+def strided(shape, strides, dtype=torch.bfloat16):
+    """A meta tensor of any strides: no memory, so no bounds."""
+    return torch.empty_strided(shape, strides, dtype=dtype, device="meta")
+
+
+def bshd(tensor):
+    return torch.empty_like(tensor.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
+
+
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"dtype": torch.float16, "head_dim": 128},
+        {"head_dim": 256},
+        {"seq_q": 1, "seq_kv": 1, "batch": 1},
+        {"seq_q": 200, "seq_kv": 100},
+        {"heads": 6, "heads_kv": 1},
+    ],
+)
+def test_what_the_contract_allows_is_taken(options, device):
+    good = arguments(device, **options)
+    validate(**good)
+    validate(**{name: bshd(x) if getattr(x, "dim", int)() == 4 else x for name, x in good.items()})
+    validate(**good, technique=GENERAL, capability=(9, 0))
+
+
+def test_strides_of_size_1_dimensions_do_not_count():
+    good = arguments(batch=1, heads=1, heads_kv=1)
+    validate(**{**good, "q": strided((1, 1, 128, 64), (0, 3, 64, 1)), "scale": 1})
+
+
+def test_views_into_one_packed_tensor_are_taken():
+    good = arguments("cpu", heads=2, heads_kv=2, seq_kv=128)
+    q, k, v = torch.empty(3, 2, 2, 128, 64, dtype=torch.bfloat16)
+    validate(**{**good, "q": q, "k": k, "v": v})
+
+
+QUERY, KEY = (2, 4, 128, 64), (2, 2, 192, 64)
+BAD = {
+    "a list": ({"q": [1.0]}, TypeError, r"q: got list, expected a torch.Tensor"),
+    "no lse": ({"lse": None}, TypeError, r"lse: got NoneType, expected a torch.Tensor"),
+    "scale none": ({"scale": None}, TypeError, r"scale: got NoneType, expected a float"),
+    "scale bool": ({"scale": True}, TypeError, r"scale: got bool, expected a float"),
+    "scale NaN": ({"scale": math.nan}, ValueError, r"scale: got nan, expected finite and positive"),
+    "scale infinite": ({"scale": math.inf}, ValueError, r"scale: got inf, expected finite and positive"),
+    "scale zero": ({"scale": 0.0}, ValueError, r"scale: got 0.0, expected finite and positive"),
+    "scale negative": ({"scale": -1}, ValueError, r"scale: got -1, expected finite and positive"),
+    "causal as a number": ({"causal": 1}, TypeError, r"causal: got int, expected True or False"),
+    "q in fp32": (
+        {"q": torch.empty(QUERY, device="meta")},
+        TypeError,
+        r"q\.dtype: got torch\.float32, expected torch\.float16 or torch\.bfloat16",
+    ),
+    "k in another dtype": (
+        {"k": torch.empty(KEY, dtype=torch.float16, device="meta")},
+        TypeError,
+        r"k\.dtype: got torch\.float16, expected torch\.bfloat16 as q",
+    ),
+    "o in fp32": ({"o": torch.empty(QUERY, device="meta")}, TypeError, r"o\.dtype: got torch\.float32, expected"),
+    "lse in bf16": (
+        {"lse": torch.empty(2, 4, 128, dtype=torch.bfloat16, device="meta")},
+        TypeError,
+        r"lse\.dtype: got torch\.bfloat16, expected torch\.float32;",
+    ),
+    "v on another device": (
+        {"v": torch.empty(KEY, dtype=torch.bfloat16)},
+        ValueError,
+        r"v\.device: got cpu, expected meta as q",
+    ),
+    "lse on another device": ({"lse": torch.empty(2, 4, 128)}, ValueError, r"lse\.device: got cpu, expected meta as q"),
+    "q of rank 3": (
+        {"q": torch.empty(4, 128, 64, dtype=torch.bfloat16, device="meta")},
+        ValueError,
+        r"q\.dim\(\): got 3 with shape \(4, 128, 64\), expected 4",
+    ),
+    "no batch": (
+        {"q": torch.empty(0, 4, 128, 64, dtype=torch.bfloat16, device="meta")},
+        ValueError,
+        r"q\.shape: got batch = 0, expected 1 to",
+    ),
+    "no keys": (
+        {"k": torch.empty(2, 2, 0, 64, dtype=torch.bfloat16, device="meta")},
+        ValueError,
+        r"k\.shape: got seq = 0, expected 1 to",
+    ),
+    "a length beyond int32": (
+        {"q": torch.empty(2, 4, 2**31, 64, dtype=torch.bfloat16, device="meta")},
+        ValueError,
+        r"q\.shape: got seq = 2147483648, expected 1 to 2147483647",
+    ),
+    "too many heads in all": (
+        {"q": torch.empty(2**16, 2**15, 1, 64, dtype=torch.bfloat16, device="meta")},
+        ValueError,
+        r"q\.shape: got batch \* heads = 2147483648, expected below 2147483648",
+    ),
+    "heads not divisible": (
+        {"k": torch.empty(2, 3, 192, 64, dtype=torch.bfloat16, device="meta")},
+        ValueError,
+        r"k\.shape: got 3 heads, expected a divisor of q's 4 heads",
+    ),
+    "k of another batch": (
+        {"k": torch.empty(1, 2, 192, 64, dtype=torch.bfloat16, device="meta")},
+        ValueError,
+        r"k\.shape: got \(1, 2, 192, 64\), expected \(2, 2, 192, 64\)",
+    ),
+    "k of another head_dim": (
+        {"k": torch.empty(2, 2, 192, 128, dtype=torch.bfloat16, device="meta")},
+        ValueError,
+        r"k\.shape: got \(2, 2, 192, 128\), expected \(2, 2, 192, 64\)",
+    ),
+    "v shorter than k": (
+        {"v": torch.empty(2, 2, 191, 64, dtype=torch.bfloat16, device="meta")},
+        ValueError,
+        r"v\.shape: got \(2, 2, 191, 64\), expected \(2, 2, 192, 64\): the shape of k",
+    ),
+    "o of the shape of k": (
+        {"o": torch.empty(KEY, dtype=torch.bfloat16, device="meta")},
+        ValueError,
+        r"o\.shape: got \(2, 2, 192, 64\), expected \(2, 4, 128, 64\): the shape of q",
+    ),
+    "lse with a trailing 1": (
+        {"lse": torch.empty(2, 4, 128, 1, device="meta")},
+        ValueError,
+        r"lse\.shape: got \(2, 4, 128, 1\), expected \(2, 4, 128\)",
+    ),
+    "lse transposed": (
+        {"lse": torch.empty(2, 128, 4, device="meta").transpose(1, 2)},
+        ValueError,
+        r"lse\.stride\(\): got \(512, 1, 4\), expected contiguous",
+    ),
+    "q needs a gradient": (
+        {"q": torch.empty(QUERY, dtype=torch.bfloat16, device="meta", requires_grad=True)},
+        ValueError,
+        r"q\.requires_grad: got True, expected False",
+    ),
+    "last dimension not contiguous": (
+        {"k": strided(KEY, (49152, 12288, 1, 192))},
+        ValueError,
+        r"k\.stride\(-1\): got 192, expected 1",
+    ),
+    "every other element": (
+        {"q": strided(QUERY, (65536, 16384, 128, 2))},
+        ValueError,
+        r"q\.stride\(-1\): got 2, expected 1",
+    ),
+    "row stride not of 16 bytes": (
+        {"v": strided(KEY, (26112, 13056, 68, 1))},
+        ValueError,
+        r"v\.stride\(\): got 68 for seq, expected a multiple of 8 elements \(16 bytes\)",
+    ),
+    "batch stride not of 16 bytes": (
+        {"o": strided(QUERY, (32772, 8192, 64, 1))},
+        ValueError,
+        r"o\.stride\(\): got 32772 for batch, expected a multiple of 8 elements",
+    ),
+    "heads expanded": (
+        {"k": strided(KEY, (12288, 0, 64, 1))},
+        ValueError,
+        r"k\.stride\(\): got 0 for heads \(expanded\), expected at least head_dim = 64",
+    ),
+    "rows overlap": (
+        {"o": strided(QUERY, (32768, 8192, 32, 1))},
+        ValueError,
+        r"o\.stride\(\): got 32 for seq \(overlapping rows\), expected at least head_dim = 64",
+    ),
+    "o overlaps itself": (
+        {"o": strided(QUERY, (8192, 8192, 64, 1))},
+        ValueError,
+        r"o\.stride\(\): got 8192 for heads \(o overlaps itself\), expected at least 16384",
+    ),
+    "heads of o begin inside the sequence": (
+        {"o": strided(QUERY, (2 * 4 * 8192, 4096, 64, 1))},
+        ValueError,
+        r"o\.stride\(\): got 4096 for heads \(o overlaps itself\), expected at least 8192",
+    ),
+    "address not of 16 bytes": (
+        {"q": torch.empty(2 * 4 * 128 * 64 + 4, dtype=torch.bfloat16, device="meta")[4:].view(QUERY)},
+        ValueError,
+        r"q\.data_ptr\(\): got 8 bytes past a multiple of 16, expected aligned to 16 bytes",
+    ),
+    "offset inside a head beyond int32": (
+        {"k": strided(KEY, (2**40, 2**36, 2**24, 1))},
+        ValueError,
+        r"k\.stride\(\): got a last offset of 3204448319 elements inside one head, expected below 2147483648",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused(case):
+    change, error, message = BAD[case]
+    with pytest.raises(error, match=f"^{message}"):
+        validate(**{**arguments(), **change})
+
+
+def test_strides_of_one_element_do_not_count():
+    one_row = arguments(seq_q=1)
+    validate(**{**one_row, "o": strided((2, 4, 1, 64), (256, 64, 0, 1))})
+    validate(**{**one_row, "o": strided((2, 4, 1, 64), (64, 128, 1, 1))})  # heads outside of the batch
+
+
+def test_offsets_of_batches_and_heads_may_exceed_int32():
+    validate(**{**arguments(), "k": strided(KEY, (2**40, 2**36, 64, 1))})
+
+
+@pytest.mark.parametrize("head_dim", [32, 80, 96, 192, 512])
+def test_an_unsupported_head_dim_is_refused(head_dim):
+    with pytest.raises(ValueError, match=rf"q.shape: got head_dim = {head_dim}, expected one of \(64, 128, 256\)"):
+        validate(**arguments(head_dim=head_dim))
+
+
+def test_head_dim_256_needs_a_general_technique():
+    big = arguments(head_dim=256)
+    validate(**big, technique=GENERAL)
+    with pytest.raises(ValueError, match=r"got head_dim = 256, expected one of \(64, 128\) for scalar; .*general"):
+        validate(**big, technique=SCALAR)
+
+
+@pytest.mark.parametrize(
+    ("capability", "message"),
+    [
+        ((7, 5), r"GPU: got compute capability 7.5, too old for scalar \(ampere\), expected one of 8.x, 9.x, 12.x"),
+        ((10, 0), r"GPU: got compute capability 10.0, without these instructions for scalar"),
+    ],
+)
+def test_a_gpu_that_cannot_run_the_technique_is_refused(capability, message):
+    with pytest.raises(ValueError, match=message):
+        validate(**arguments(), technique=SCALAR, capability=capability)
+    validate(**arguments(), technique=SCALAR, capability=(8, 6))
+    validate(**arguments(), technique=SCALAR)
+
+
+def test_outputs_need_memory_of_their_own():
+    good = arguments("cpu", heads_kv=4, seq_kv=128)
+    for name in ("q", "k", "v"):
+        with pytest.raises(ValueError, match=f"o: got memory that overlaps {name}, expected memory of its own"):
+            validate(**{**good, "o": good[name]})
+    both = torch.empty(2 * 2 * 4 * 128 * 64 - 64, dtype=torch.bfloat16)
+    q, o = both[: good["q"].numel()].view(QUERY), both[-good["q"].numel() :].view(QUERY)  # they share one row
+    with pytest.raises(ValueError, match="o: got memory that overlaps q"):
+        validate(**{**good, "q": q, "o": o})
+    lse = good["v"].flatten()[:2048].view(torch.float32).view(2, 4, 128)
+    with pytest.raises(ValueError, match="lse: got memory that overlaps v"):
+        validate(**{**good, "lse": lse})
+    lse = good["o"].flatten()[:2048].view(torch.float32).view(2, 4, 128)
+    with pytest.raises(ValueError, match="o: got memory that overlaps lse"):
+        validate(**{**good, "lse": lse})
+
+
+def test_a_misaligned_address_is_refused_on_the_cpu_too():
+    good = arguments("cpu")
+    memory = torch.empty(good["o"].numel() + 8, dtype=torch.bfloat16)
+    start = (-memory.data_ptr() % 16) // 2 + 1
+    with pytest.raises(ValueError, match=r"o\.data_ptr\(\): got 2 bytes past a multiple of 16"):
+        validate(**{**good, "o": memory[start : start + good["o"].numel()].view(QUERY)})

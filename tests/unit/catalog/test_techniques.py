@@ -1,0 +1,81 @@
+"""The registry answers for cells and rungs that it does not have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.catalog import sources, techniques
+from harness.catalog.entries import Technique
+from harness.catalog.problem import Problem, Tile
+
+
+def test_a_rung_whose_parent_is_not_there_yet_stands_on_the_nearest_ancestor(monkeypatch: pytest.MonkeyPatch) -> None:
+    rung = techniques.Technique("rung", "ampere", "", builds_on=("not_there_yet", "large_tile", "scalar"))
+    assert techniques.parent(rung) == techniques.get("large_tile")
+    assert techniques.reference_tile(rung, 64) == techniques.reference_tile(techniques.get("large_tile"), 64)
+    assert techniques.parent(replace(rung, builds_on=("not_there_yet",))) is None
+
+
+@pytest.mark.parametrize("backend", techniques.TWINS)
+@pytest.mark.parametrize("technique", techniques.TECHNIQUES, ids=lambda technique: technique.name)
+def test_a_head_dim_that_a_rung_has_no_tile_for_is_declined(technique: techniques.Technique, backend: str) -> None:
+    for head_dim in (72, 256, 512):
+        problem = Problem.square(1, 1, 1024, head_dim)
+        reason = techniques.unsupported(technique, backend, problem, techniques.reference_tile(technique, head_dim))
+        if head_dim == 256 and technique.general:  # a language may decline the tile
+            assert reason is None or reason.startswith("core Triton's tensors")
+        else:
+            assert reason is not None
+            assert reason.startswith("head_dim must be 64")
+            assert techniques.grid(technique, backend, problem) == ()
+
+
+HOPPER = techniques.get("wgmma")
+
+
+@pytest.mark.parametrize(
+    ("backend", "head_dim", "tile", "reason"),
+    [
+        ("cuda", 128, Tile(128, 176, 2, 8), None),
+        ("cuda", 128, Tile(192, 80, 2, 12), None),
+        ("cuda", 64, Tile(64, 256, 2, 4), None),
+        ("cuda", 256, Tile(128, 80, 2, 8), None),
+        ("cuda", 256, Tile(128, 96, 2, 8), "shared memory"),
+        ("cuda", 128, Tile(192, 128, 3, 12), "shared memory"),
+        ("cuda", 64, Tile(64, 272, 2, 4), "block_n must be a multiple of 16"),
+        ("cuda", 64, Tile(128, 72, 2, 8), "block_n must be a multiple of 16"),
+        ("cuda", 64, Tile(256, 64, 2, 8), "block_m must be 16"),
+        ("cuda", 64, Tile(256, 64, 2, 16), "warps must be 4, 8 or 12"),
+        ("cuda", 64, Tile(128, 64, 1, 8), "stages must be 2"),
+        ("triton", 128, Tile(128, 128, 2, 8), None),
+        *(("triton", 128, Tile(128, n, 2, 8), "powers of two") for n in (176, 112, 96, 80)),
+        ("triton", 128, Tile(192, 128, 2, 12), "powers of two"),
+        ("gluon", 128, Tile(192, 128, 2, 12), None),
+        ("gluon", 128, Tile(128, 176, 2, 8), "block_n must be such"),
+    ],
+    ids=str,
+)
+def test_what_a_warpgroup_can_hold_is_said_for_each_language(
+    backend: str, head_dim: int, tile: Tile, reason: str | None
+) -> None:
+    said = techniques.unsupported(HOPPER, backend, Problem.square(1, 1, 4096, head_dim), tile)
+    assert said is None if reason is None else reason in (said or "")
+
+
+def test_triton_is_one_series_where_it_may_use_wgmma() -> None:
+    assert sources.series(techniques.TWINS, "hopper/wgmma") == ["cuda", "triton"]
+    assert sources.series(techniques.TWINS, "tma/tma_loads") == list(techniques.TWINS)
+
+
+@pytest.mark.parametrize("technique", techniques.TECHNIQUES, ids=lambda technique: technique.name)
+def test_a_rung_says_whether_its_tile_changes_too(technique: Technique) -> None:
+    changes = False
+    for dim in (64, 128):
+        if parent := techniques.parent(technique):
+            own, other = (techniques.reference_tile(rung, dim) for rung in (technique, parent))
+            changes |= (own.block_m, own.block_n) != (other.block_m, other.block_n)
+    is_the_change = technique.idea.startswith("the tile only") or technique.name == "batched_m_tiles"
+    assert ("tile" in technique.also) == (changes and not is_the_change)
+    assert technique.change == technique.idea + " (the tile too)" * bool(technique.also)

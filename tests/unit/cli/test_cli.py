@@ -1,0 +1,504 @@
+"""The command line: names and errors, exit codes, output for programs, and that the light commands are light."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from harness import cli
+from harness.attention.inputs import DISTRIBUTIONS
+from harness.catalog import techniques
+from harness.cli import options, output
+from harness.inspection import survey
+from harness.variants import Case, Unsupported
+from tests.support import replicated_rows as replicated
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+NAMES = [technique.name for technique in techniques.TECHNIQUES]
+
+
+def invoke(*arguments: str) -> tuple[int, str]:
+    """Exit code and everything printed, unwrapped."""
+    result = CliRunner(env={"COLUMNS": "400", "TERMINAL_WIDTH": "400"}).invoke(cli.app, arguments)
+    return result.exit_code, result.output
+
+
+def test_every_command_explains_itself() -> None:
+    for name, command in cli.COMMANDS.items():
+        code, output = invoke(name, "--help")
+        assert code == 0
+        assert (command.__doc__ or "").split("\n")[0] in output
+
+
+def test_every_command_and_option_in_the_readme_exists() -> None:
+    text = (CHECKOUT / "README.md").read_text()
+    named = set(re.findall(r"twinkernels ([a-z]+)", text))
+    assert named <= set(cli.COMMANDS)
+    assert len(named) > 5
+    options = set(re.findall(r"twinkernels ([a-z]+)[^`\n|#]*? (--[a-z]+)", text))
+    assert {("inspect", "--on"), ("inspect", "--ncu"), ("run", "--shard")} <= options
+    for name, option in sorted(options):
+        assert option in invoke(name, "--help")[1], (name, option)
+
+
+def test_list_names_every_technique_and_experiment() -> None:
+    code, output = invoke("list", "--json")
+    answer = json.loads(output)
+    assert code == 0
+    assert [row["name"] for row in answer["techniques"]] == NAMES
+    assert answer["experiments"]["ladder"] == "What does each step buy, in each language?"
+    assert all(name in invoke("list")[1] for name in NAMES)
+
+
+def test_list_imports_nothing_heavy() -> None:
+    script = """
+import sys
+import harness.cli
+try:
+    harness.cli.main(["list"])
+finally:
+    print(sorted({"torch", "triton", "pandas", "matplotlib", "cuda_kernels.build"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=CHECKOUT)
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "got", "hint"),
+    [
+        (("check", "cp_async"), "technique: got 'cp_async'", "did you mean cp_async_pipeline"),
+        (("inspect", "zzz"), "technique: got 'zzz'", "known: scalar"),
+        (("inspect", "scalar", "--backend", "tritn"), "--backend: got 'tritn'", "did you mean triton"),
+        (("inspect", "scalar", "--arch", "sm_90"), "--arch: got 'sm_90'", "sm_90a"),
+        (("inspect", "scalar", "--problem", "big"), "got 'big'", "expected a slug such as"),
+        (("run", "lader"), "experiment: got 'lader'", "did you mean ladder"),
+        (("run", "correctness", "--on", "cpu", "--mode", "brst"), "--mode: got 'brst'", "did you mean burst"),
+        (("run", "correctness", "--on", "cpu", "--backend", "cud"), "--backend: got 'cud'", "did you mean cuda"),
+        (("run", "correctness", "--on", "cpu", "--shard", "0/4"), "--shard: got '0/4'", "I from 1 to N"),
+        (("run", "correctness", "--on", "cpu", "--shard", "1/9"), "--shard: got '1/9'", "at most the 2 problems"),
+        (("run", "ladder", "--on", "cpu"), "--on: got cpu", "`twinkernels check --on cpu`"),
+        (("check", "--on", "cpu", "--shard", "2"), "--shard: got '2'", "I/N"),
+    ],
+)
+def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str, hint: str) -> None:
+    code, output = invoke(*arguments)
+    assert code == 2
+    assert got in output
+    assert hint in output
+
+
+def test_a_gpu_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    for arguments in (("check", "--on", "gpu"), ("run", "ladder", "--on", "gpu")):
+        missing = "--on: got gpu, but torch sees none; `twinkernels doctor` says what is missing\n"
+        assert invoke(*arguments) == (2, missing)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("bench", "scalar"), ("tune",), ("sanitize",), ("run", "ladder"), ("inspect", "scalar", "--ncu")]
+)
+def test_a_command_that_needs_a_gpu_blames_no_option(monkeypatch: pytest.MonkeyPatch, arguments: tuple) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    missing = "this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing\n"
+    assert invoke(*arguments) == (2, missing)
+
+
+def test_tools_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_sanitizers() -> dict[str, str]:
+        raise Unsupported("sanitizers: got no libasan.so; install g++")
+
+    monkeypatch.setattr("harness.variants.sanitizer_environment", without_sanitizers)
+    missing = "--sanitize: sanitizers: got no libasan.so; install g++\n"
+    assert invoke("check", "scalar", "--on", "cpu", "--sanitize") == (2, missing)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("cuda_kernels.toolchain.find", lambda homes: None)
+    missing = "ptxas: got shared without an nvcc; `twinkernels doctor` says how to get one\n"
+    assert invoke("run", "ladder", "--ptxas", "shared") == (2, missing)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        (("--on", "cpu", "--ptxas", "shared"), "--ptxas: got it with --on cpu"),
+        (("--on", "cpu", "--arch", "sm_80", "--ptxas", "bundled"), "--arch, --ptxas: got it with --on cpu"),
+        (("--on", "cpu", "--backend", "triton"), "--backend: got it with --on cpu"),
+        (("--ncu", "--arch", "sm_80"), "--arch: got it with --ncu"),
+        (("--ncu", "--ptxas", "bundled"), "--ptxas: got it with --ncu"),
+        (("--ncu", "--on", "gpu"), "--on: got it with --ncu"),
+    ],
+)
+def test_inspect_refuses_options_that_it_would_ignore(arguments: tuple[str, ...], refused: str) -> None:
+    code, output = invoke("inspect", "scalar", *arguments)
+    assert code == 2
+    assert refused in output
+
+
+@pytest.mark.parametrize(
+    "arguments", [("check", "--on", "cpu"), ("inspect", "--arch", "sm_80"), ("inspect", "--on", "cpu")]
+)
+def test_a_head_dim_that_a_technique_has_not_is_declined_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(output, "RUNS", tmp_path)
+    code, printed = invoke(*arguments, "xor_swizzle", "--problem", "b1-h2-n128-d256-fp16-full")
+    assert code == 0
+    assert "declined: head_dim must be 64 or 128 (a rung marked general takes 256); got" in printed
+    assert "by xor_swizzle cuda" in printed
+
+
+@pytest.mark.parametrize("options", [("--mode", "burst"), ("--max-seconds", "1"), ("--ptxas", "shared")])
+def test_run_refuses_options_of_timing_where_nothing_is_timed(options: tuple[str, str]) -> None:
+    code, printed = invoke("run", "correctness", "--on", "cpu", *options)
+    assert code == 2
+    assert f"{options[0]}: got it with --on cpu" in printed
+
+
+def test_a_series_that_a_cpu_cannot_check_is_refused() -> None:
+    code, printed = invoke("check", "scalar", "--on", "cpu", "--backend", "triton_native")
+    assert code == 2
+    assert "--backend: got 'triton_native', did you mean triton?" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        (
+            ("inspect", "scalar", "wmma"),
+            "--backend: got 'gluon', which has no kernel of scalar, wmma, but of direct_rescale",
+        ),
+        (
+            ("check", "xor_swizzle", "--on", "cpu"),
+            "--backend: got gluon with --on cpu, but Triton's interpreter does not",
+        ),
+    ],
+)
+def test_gluon_is_refused_where_it_has_nothing_or_cannot_run(arguments: tuple[str, ...], refused: str) -> None:
+    code, printed = invoke(*arguments, "--backend", "gluon")
+    assert code == 2
+    assert refused in printed
+
+
+def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {}
+
+    def run(experiment, *, on, path, gate):  # type: ignore[no-untyped-def]
+        asked.update(experiment=experiment, on=on, path=path)
+        problem = experiment.problems[0].to_dict()
+        base = {"kind": "gate", "technique": "scalar", "problem": problem}
+        return [
+            {**base, "backend": "triton", "status": "passed"},
+            {**base, "backend": "cuda", "status": status, "reason": "no CPU runtime"},
+        ]
+
+    monkeypatch.setattr("harness.measure.runner.run", run)
+    status = "unsupported"
+    code, output = invoke("check", "scalar", "--on", "cpu", "--backend", "cuda", "--backend", "triton")
+    assert code == 0
+    assert output.endswith("declined: no CPU runtime\n  by scalar cuda\n")
+    assert asked["on"] == "cpu"
+    assert asked["experiment"].techniques == ("scalar",)
+    assert asked["experiment"].backends == ("cuda", "triton")
+    assert {problem.dtype for problem in asked["experiment"].problems} == {"fp16"}
+    status = "wrong"
+    assert invoke("check", "scalar", "--on", "cpu")[0] == 1
+
+
+def test_shards_share_the_problems_and_write_files_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: asked.append((experiment, rest)) or [])
+    monkeypatch.setattr("harness.cli.output.RUNS", CHECKOUT / "reports" / tmp_path.name)
+    problems = options.load_experiment("ladder").problems
+    for shard in ("1/3", "2/3", "3/3"):
+        assert invoke("run", "ladder", "--shard", shard)[0] == 0
+    (first, one), (_, two), (_, three) = asked
+    assert first.problems == (problems[0], problems[3])
+    assert sorted(p for experiment, _ in asked for p in experiment.problems) == sorted(problems)
+    assert re.fullmatch(r"[\d-]+-ladder-1of3\.jsonl", one["path"].name)
+    assert len({one["path"], two["path"], three["path"]}) == 3
+
+
+def test_two_runs_of_a_second_have_files_of_their_own() -> None:
+    one = output.run_file("bench")
+    time.sleep(0.002)
+    assert output.run_file("bench") > one
+
+
+def test_resume_finds_the_newest_run_of_its_own_shard_and_assembler(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    paths = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: paths.append(rest["path"].name) or [])
+    monkeypatch.setattr("harness.variants.compiling.shared_assembler", lambda: {"TRITON_PTXAS_PATH": "/nvcc/ptxas"})
+    monkeypatch.setenv("TRITON_PTXAS_PATH", "")
+    monkeypatch.setattr("harness.cli.output.ROOT", tmp_path)
+    monkeypatch.setattr("harness.cli.output.RUNS", tmp_path)
+    names = ("ladder", "ladder-2of4", "ladder-1of4", "ladder-shared-2of4", "seed-ladder")
+    for day, name in enumerate(names, 10):
+        for hour in "12":
+            (tmp_path / f"202601{day}-{hour}00000-{name}.jsonl").touch()
+    for arguments in ((), ("--shard", "2/4"), ("--shard", "2/4", "--ptxas", "shared")):
+        assert invoke("run", "ladder", "--resume", *arguments)[0] == 0
+    assert paths == [
+        "20260110-200000-ladder.jsonl",
+        "20260111-200000-ladder-2of4.jsonl",
+        "20260113-200000-ladder-shared-2of4.jsonl",
+    ]
+
+
+def test_missing_builds_on_the_recorded_rows_of_this_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {}
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: asked.update(rest) or [])
+    monkeypatch.setattr("harness.machine.environment.describe", lambda: {"gpu": {"name": "NVIDIA H200"}})
+    monkeypatch.setattr(
+        "harness.rows.record.standing", lambda root, name, *rest: [{"kind": "gate", "experiment": name}]
+    )
+    assert invoke("run", "ladder")[0] == 0
+    assert asked["standing"] == []
+    assert invoke("run", "ladder", "--missing")[0] == 0
+    assert asked["standing"] == [{"kind": "gate", "experiment": "ladder"}]
+    code, output = invoke("run", "correctness", "--on", "cpu", "--missing")
+    assert code == 2
+    assert "--missing: got it with --on cpu" in " ".join(output.replace("│", " ").split())
+
+
+def test_one_assembler_for_both_languages_has_rows_of_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {}
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(
+        "harness.measure.runner.run", lambda experiment, **rest: asked.update(rest, what=experiment) or []
+    )
+    monkeypatch.setattr("harness.variants.compiling.shared_assembler", lambda: {"TRITON_PTXAS_PATH": "/nvcc/ptxas"})
+    monkeypatch.setenv("TRITON_PTXAS_PATH", "")
+    assert invoke("run", "ladder", "--ptxas", "shared", "--max-seconds", "3")[0] == 0
+    assert os.environ["TRITON_PTXAS_PATH"] == "/nvcc/ptxas"  # workers inherit it
+    assert (asked["what"].name, asked["what"].assembler) == ("ladder", "shared")
+    assert asked["path"].name.endswith("-ladder-shared.jsonl")
+    assert asked["timing"] == {"max_seconds": 3.0}
+
+
+def test_correctness_on_a_cpu_is_what_it_names_for_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: asked.append(experiment) or [])
+    assert invoke("run", "correctness", "--on", "cpu")[0] == 0
+    assert asked[0].problems == options.load_experiment("correctness", "cpu").problems
+    assert max(problem.flops for problem in asked[0].problems) < 1e8
+
+
+def test_bench_takes_every_distribution_and_names_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: asked.append(experiment) or [])
+    assert invoke("bench", "scalar", "--peer", "sdpa_math")[0] == 0
+    assert (asked[0].distributions, asked[0].peers) == (tuple(DISTRIBUTIONS), ("sdpa_math",))
+    code, output = invoke("bench", "scalar", "--peer", "fa5")
+    assert code == 2
+    assert "--peer: got 'fa5'" in output
+
+
+def test_compare_passes_the_verdict_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("base.jsonl", "new.jsonl"):
+        (tmp_path / name).touch()
+    asked: list[dict[str, object]] = []
+    monkeypatch.setattr("harness.rows.compare.main", lambda base, new, records, **options: asked.append(options) or 1)
+    assert invoke("compare", str(tmp_path / "base.jsonl"), str(tmp_path / "new.jsonl"))[0] == 1
+    options = ("--technique", "scalar", "--only-changed", "--accept", "--json")
+    assert invoke("compare", *options, str(tmp_path / "base.jsonl"), str(tmp_path))[0] == 1
+    assert (asked[0]["techniques"], asked[0]["accept"], asked[0]["as_json"]) == ((), False, False)
+    assert asked[1]["techniques"] == ("scalar",)
+    assert asked[1]["only_changed"] is asked[1]["accept"] is asked[1]["as_json"] is True
+    assert invoke("compare", "--technique", "scalr", str(tmp_path), str(tmp_path))[0] == 2
+    assert invoke("compare", str(tmp_path / "base.jsonl"), str(tmp_path / "no.jsonl"))[0] == 2
+
+
+def test_history_of_one_cell_is_csv_and_of_several_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "h200"
+    folder.mkdir()
+    rows = replicated.of_process(replicated.rows(problems=1), "board0", 0)
+    (folder / "ladder.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr("harness.cli.reporting.RECORDED", tmp_path)
+    code, output = invoke("history", "cuda", "xor_swizzle", "--csv")
+    assert code == 0
+    assert output.splitlines()[1] == "time,commit,board,source,ms,tflops,anchor_ms,ratio"  # below what stderr says
+    assert len(output.splitlines()) == 3
+    picture = tmp_path / "cell.svg"
+    assert invoke("history", "cuda xor_swizzle", "--plot", str(picture))[0] == 0
+    assert "<svg" in picture.read_text()
+    code, output = invoke("history", "cuda", "--csv")
+    assert code == 2
+    assert "expected one cell of" in " ".join(output.split())
+    assert invoke("history", "no_such_kernel")[0] == 2
+    assert invoke("history", "cuda", "--experiment", "no_such")[0] == 2
+
+
+def test_record_refuses_a_run_made_without_a_gpu(tmp_path: Path) -> None:
+    run = tmp_path / "run.jsonl"
+    run.write_text('{"schema":1,"kind":"gate","status":"passed","time":"2030-01-01T00:00:00Z","on":"cpu"}\n')
+    code, output = invoke("record", str(run))
+    assert code == 2
+    assert "environment row" in output
+
+
+@pytest.mark.parametrize("command", ["record", "compare"])
+def test_a_file_of_anything_but_rows_is_bad_usage(tmp_path: Path, command: str) -> None:
+    log = tmp_path / "run.log"
+    log.write_text("08:15 gate scalar cuda\n")
+    code, output = invoke(command, *[str(log)] * (1 + (command == "compare")))
+    assert code == 2
+    assert f"{log}:1: not JSON" in output
+    assert "expected a row of reports/runs/*.jsonl" in output
+
+
+@pytest.mark.parametrize(
+    ("status", "exit_code"), [("passed", 0), ("unsupported", 0), ("not_converged", 0), ("wrong", 1), ("crashed", 1)]
+)
+def test_report_fails_when_a_kernel_did_and_builds_the_site_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str, exit_code: int
+) -> None:
+    gate = {
+        "kind": "gate",
+        "technique": "scalar",
+        "backend": "cuda",
+        "problem": options.load_experiment("ladder").problems[0].to_dict(),
+        "status": status,
+        "reason": "because",
+    }
+    sites: list[Path] = []
+    monkeypatch.setattr("harness.cli.reporting.inspected", lambda cells: built.append(len(sites)) or [])
+    built: list[int] = []
+    monkeypatch.setattr("harness.cli.reporting.run_file", lambda name: tmp_path / f"{name}.jsonl")
+    monkeypatch.setattr("harness.inspection.structured_heads.row", lambda: {"kind": "heads", "status": "passed"})
+    monkeypatch.setattr("harness.measure.outputs.compared", lambda *_: [])
+    monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: [gate])
+    monkeypatch.setattr("reports.build.build", lambda site, **_: sites.append(site) or site / "index.html")
+    code, output = invoke("report", "scalar")
+    assert code == exit_code
+    assert (f"{status}: scalar cuda" in output) == (status not in ("passed", "unsupported"))
+    assert output.endswith("reports/site/index.html\n")
+    assert (built, len(sites)) == ([1], 3), "the site stands before anything is compiled, and is completed afterwards"
+
+
+def test_packages_of_another_checkout_are_refused(tmp_path: Path) -> None:
+    shutil.copytree(CHECKOUT / "harness", tmp_path / "harness", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in cli.PACKAGES:
+        (tmp_path / package).mkdir(exist_ok=True)
+        (tmp_path / package / "__init__.py").touch()
+    shutil.rmtree(tmp_path / "triton_kernels")
+    elsewhere = tmp_path / "site"
+    (elsewhere / "triton_kernels").mkdir(parents=True)
+    (elsewhere / "triton_kernels" / "__init__.py").touch()
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", "from harness.cli import main; main(['list'])"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{elsewhere}"},
+    )
+    assert done.returncode == 1
+    assert f"triton_kernels: got {elsewhere / 'triton_kernels'}" in done.stderr
+
+
+def test_a_bare_python_is_told_what_to_do() -> None:
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "harness", "list"], capture_output=True, text=True, cwd=CHECKOUT, timeout=60
+    )
+    assert done.returncode == 1
+    assert "typer is missing here. `make report` sets up" in done.stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_exits_with_130_at_once(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "harness", "build", "scalar"],
+        cwd=CHECKOUT,
+        env={**os.environ, "TWINKERNELS_CACHE": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while not list(tmp_path.glob("cuda/*/cuda.cu")):  # nvcc is at work on the first of a dozen
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait() == 130
+    assert len(list(tmp_path.glob("cuda/*/built.json"))) <= 4
+
+
+def test_an_import_that_catches_everything_does_not_catch_ctrl_c(tmp_path: Path) -> None:
+    (tmp_path / "greedy.py").write_text(
+        "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\nexcept BaseException:\n    pass\n"
+    )
+    program = "import signal; from harness import cli; signal.signal(signal.SIGINT, cli._interrupt); import greedy"
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{CHECKOUT}"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment)
+    assert done.returncode == 130
+
+
+def test_inspection_covers_both_twins_and_says_why_a_cell_has_no_code() -> None:
+    cells = survey.cells(["scalar"], techniques.TWINS, [options.load_experiment("ladder").problems[0]])
+    series = {(case.backend, arch) for case, arch in cells}
+    assert ("triton_native", "sm_90a") in series
+    assert ("triton_native", "sm_80") not in series, "the same program as triton"
+    assert {arch for _, arch in cells} == set(techniques.LADDERS["ampere"].archs)
+
+
+@pytest.mark.slow
+def test_a_declined_cell_says_why() -> None:
+    problem = options.load_experiment("ladder").problems[0]
+    good, bad = (techniques.reference_tile(techniques.get("scalar"), 128), techniques.Tile(48, 48))
+    cells = [(Case("inspect", "scalar", "cuda", problem, tile), "sm_90a") for tile in (good, bad)]
+    rows = {cell: survey.row(cell, fields) for cell, fields in survey.inspect(cells)}
+    assert rows[cells[0]]["status"] == "passed"
+    assert rows[cells[0]]["code"]["registers"] > 0
+    assert rows[cells[1]]["status"] == "unsupported"
+    assert "multiples of the tile" in rows[cells[1]]["reason"]
+
+
+@pytest.mark.parametrize("name", options.experiments())
+def test_an_experiment_opens_with_its_question(name: str) -> None:
+    source = (CHECKOUT / "experiments" / f"{name}.py").read_text()
+    assert source.startswith('"""')
+    assert source.partition("\n")[0].endswith("?")
+    assert 'if __name__ == "__main__":' in source
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "options", "said"),
+    [
+        ("ladder", [], "this command needs a GPU"),
+        ("ladder", ["--on", "cpu"], "--on: got cpu"),
+        ("correctness", ["--backend", "slow"], "--backend: got 'slow'"),
+    ],
+)
+def test_an_experiment_is_a_script_too(script: str, options: list[str], said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, f"experiments/{script}.py", *options],
+        cwd=CHECKOUT,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_record_says_what_it_needs() -> None:
+    assert "expected runs of reports/runs/, --renew or --rename" in invoke("record")[1]
+    for wrong in ("scalar", "scalar=wmma", "never_was=never_will_be"):
+        code, output = invoke("record", "--rename", wrong)
+        assert (code, "NEW in the registry and OLD not" in output) == (2, True), output

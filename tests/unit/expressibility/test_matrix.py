@@ -1,0 +1,71 @@
+"""The matrix holds what current rows say, version by version; rows about compilers are recorded apart from GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.catalog import techniques
+from harness.expressibility import matrix, survey, verdicts
+from harness.expressibility.cells import CLAIMS
+from harness.expressibility.claims import DIALECTS
+from harness.expressibility.verdicts import Verdict
+from harness.rows import record, results
+
+TMA_STORE = next(claim for claim in CLAIMS if claim.cell == ("tma_store", "triton"))
+PROVEN = Verdict(verdicts.PROVEN, "", ["UTMASTG.2D"], [])
+
+
+def rows(version: str, verdict: Verdict = PROVEN) -> list[dict[str, Any]]:
+    made = [survey.row((TMA_STORE, proof, version), verdict) for proof in TMA_STORE.proofs]
+    return [{**row, "time": "2030-01-01T00:00:00Z", "environment": "e"} for row in made]
+
+
+def mark(found: list[dict[str, Any]], version: str) -> matrix.Mark:
+    cells = {(cell.technique, cell.dialect): cell for cell in matrix.cells(found)}
+    return cells[TMA_STORE.cell].marks[version]
+
+
+def test_there_is_a_cell_for_every_rung_and_dialect() -> None:
+    cells = {(cell.technique, cell.dialect) for cell in matrix.cells([])}
+    assert {(rung.name, dialect) for rung in techniques.TECHNIQUES for dialect in DIALECTS} <= cells
+    assert {claim.cell for claim in CLAIMS} <= cells
+
+
+def test_a_version_without_rows_is_not_run() -> None:
+    found = rows("3.6.0")
+    assert mark(found, "3.6.0").state == verdicts.PROVEN
+    assert mark(found, "3.9.0").state == matrix.NOT_RUN
+
+
+def test_a_row_of_an_earlier_probe_is_not_run() -> None:
+    old = [{**row, "source_sha256": "0" * 64} for row in rows("3.6.0")]
+    assert mark(old, "3.6.0").state == matrix.NOT_RUN
+
+
+def test_one_refuted_proof_refutes_the_mark() -> None:
+    refuted = replace(PROVEN, state=verdicts.REFUTED, reason="subject: found nothing")
+    shown = mark(rows("3.6.0", refuted), "3.6.0")
+    assert shown.state == verdicts.REFUTED
+    assert shown.proofs[0].reason == "subject: found nothing"
+
+
+def test_a_mark_shows_what_was_seen_and_how_to_see_it_again() -> None:
+    shown = mark(rows("3.9.0"), "3.9.0").proofs[0]
+    assert shown.lines == ("UTMASTG.2D",)
+    assert shown.file == "triton_kernels/probes/epilogue.py"
+    assert shown.command == f"twinkernels expressibility '{TMA_STORE.proofs[0].name}' --triton 3.9.0"
+    assert shown.alone == "pip install triton==3.9.0 && python epilogue.py"
+
+
+def test_rows_about_compilers_are_recorded_apart_from_gpus(tmp_path: Path) -> None:
+    run = tmp_path / "run.jsonl"
+    with results.Writer(run) as writer:
+        writer.write({"kind": "environment", "id": "e", "on": "cpu", "details": {"gpu": None}})
+        for row in rows("3.6.0"):
+            writer.write(row)
+    recorded = tmp_path / "recorded"
+    assert record.record(run, recorded) == [recorded / "compilers" / "expressibility.jsonl"]
+    assert list(results.iter_recorded(recorded)) == []
+    assert mark(results.read(recorded / "compilers" / "expressibility.jsonl"), "3.6.0").state == verdicts.PROVEN

@@ -1,0 +1,84 @@
+"""A verdict needs both programs; a grade needs proofs that agree with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.expressibility import verdicts
+from harness.expressibility.cells import CLAIMS
+from harness.expressibility.claims import Claim, Detector, Probe, Proof
+
+PROOF = Proof("p", "it is there", Probe("words"), Probe("words", "other"), Detector("sass", r"\bHGMMA\b"))
+THERE, ABSENT = {"sass": "HGMMA.64x64x16 R4 ;"}, {"sass": "HMMA.16816 R4 ;"}
+
+
+@pytest.mark.parametrize(
+    ("seen", "subject", "control", "state"),
+    [
+        (True, THERE, ABSENT, verdicts.PROVEN),
+        (True, ABSENT, ABSENT, verdicts.REFUTED),
+        (True, THERE, THERE, verdicts.BROKEN),
+        (False, ABSENT, THERE, verdicts.PROVEN),
+        (False, THERE, THERE, verdicts.REFUTED),
+        (False, ABSENT, ABSENT, verdicts.BROKEN),
+        (False, {"words": "error: no"}, THERE, verdicts.REFUTED),
+        (False, ABSENT, {"words": "error: no"}, verdicts.BROKEN),
+    ],
+)
+def test_a_proof_holds_when_the_thing_is_in_one_program_alone(
+    seen: bool, subject: dict[str, str], control: dict[str, str], state: str
+) -> None:
+    assert verdicts.judge(replace(PROOF, seen=seen), subject, control).state == state
+
+
+def test_exchanged_programs_prove_nothing() -> None:
+    assert verdicts.judge(PROOF, ABSENT, THERE).state != verdicts.PROVEN
+
+
+def test_the_hash_of_a_proof_covers_its_programs_and_its_detector() -> None:
+    other = replace(PROOF, detector=Detector("sass", r"\bHMMA\b"))
+    elsewhere = replace(PROOF, control=Probe("options"))
+    assert len({verdicts.source_sha256(proof) for proof in (PROOF, other, elsewhere)}) == 3
+
+
+def test_every_claim_agrees_with_its_proofs() -> None:
+    assert verdicts.problems(CLAIMS) == []
+
+
+def test_every_program_has_a_file() -> None:
+    for claim in CLAIMS:
+        for proof in claim.proofs:
+            verdicts.source_sha256(proof)
+
+
+def claim(technique: str, dialect: str, version: str) -> Claim:
+    return next(each for each in CLAIMS if each.cell == (technique, dialect) and version in each.holds_for)
+
+
+@pytest.mark.parametrize(
+    ("technique", "dialect", "grade"),
+    [
+        ("xor_swizzle", "triton", "inexpressible"),
+        ("xor_swizzle", "triton", "direct"),
+        ("xor_swizzle", "gluon", "automatic"),
+        ("padded_rows", "triton", "direct"),
+        ("unswizzled_rows", "triton", "inexpressible"),
+        ("named_barriers", "triton", "hint"),
+        ("tma_swizzle", "triton", "hatch"),
+        ("cluster_multicast", "triton", "direct"),
+        ("three_warpgroups", "triton", "hatch"),
+        ("three_warpgroups", "gluon", "inexpressible"),
+        ("wide_tile", "gluon", "hint"),
+        ("overlapped_softmax", "triton", "inexpressible"),
+    ],
+)
+def test_a_wrong_grade_is_named(technique: str, dialect: str, grade: str) -> None:
+    planted = replace(claim(technique, dialect, "3.6.0"), grade=grade)
+    assert any(f"{technique} in {dialect}" in each for each in verdicts.problems([planted]))
+
+
+def test_two_claims_for_one_cell_are_named() -> None:
+    first = claim("tma_store", "triton", "3.6.0")
+    assert "two claims" in verdicts.problems([first, replace(first, proofs=())])[0]

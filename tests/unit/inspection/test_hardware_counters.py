@@ -1,0 +1,182 @@
+"""What ncu prints becomes rows: numbers by name, each with the launch that it belongs to."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import variants
+from harness.catalog import techniques
+from harness.catalog.problem import Problem, Tile
+from harness.inspection import hardware_counters, memory
+from harness.machine import cuda_tools, environment
+from harness.rows import record, results
+from harness.variants import Case
+
+NAMES = [technique.name for technique in techniques.TECHNIQUES]
+# `ncu --import report --csv --page raw --print-units base`: a header, its units, one line per launch.
+RAW_PAGE = """\
+"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC",\
+"dram__bytes_read.sum","gpu__time_duration.sum","launch__registers_per_thread","lts__t_sector_hit_rate.pct",\
+"memory_l1_wavefronts_shared","memory_l1_wavefronts_shared_ideal","smsp__inst_executed_op_ldsm.sum"
+"","","","","","","","","","","","byte","ns","register/thread","%","","","inst"
+"0","4711","python3.12","localhost","<unnamed>::mma_ldmatrix(AttentionArgs)","1","7","(128, 1, 1)","(1, 8, 1)","0",\
+"9.0","393,216","21,504","168","87.53","1,671,168","245,760","36,864"
+"1","4711","python3.12","localhost","wmma","1","7","(128, 1, 1)","(1, 8, 1)","0","9.0","393,216","19,200","144","n/a",\
+"98,304","98,304","0"
+"""
+
+
+def cells(*techniques_: tuple[str, str]) -> list[Case]:
+    return [case for name, backend in techniques_ for case in hardware_counters.cases([name], [backend], [PROBLEM])]
+
+
+PROBLEM = Problem.square(1, 1, 512, 128)
+
+
+def test_the_raw_page_is_read_by_column() -> None:
+    first, second = hardware_counters.parse("==PROF== Disconnected\n" + RAW_PAGE)
+    details = hardware_counters.counters(first)
+    assert details["totals"] == {"wavefronts": 1_671_168, "bank_conflicts": 1_671_168 - 245_760}
+    assert details["metrics"]["lts__t_sector_hit_rate.pct"] == 87.53
+    assert details["metrics"]["dram__bytes_read.sum"] == 393_216
+    assert (details["grid"], details["block"]) == ("(1, 8, 1)", "(128, 1, 1)")
+    assert "lts__t_sector_hit_rate.pct" not in hardware_counters.counters(second)["metrics"]  # n/a
+
+
+@pytest.mark.parametrize("text", ["", "==ERROR== no kernels were profiled\n"])
+def test_a_page_without_a_table_has_no_launch(text: str) -> None:
+    assert hardware_counters.parse(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1,234", 1234), ("1,234.5", 1234.5), ("12 (4; 8)", 12), ("n/a", None), ("", None), (None, None)],
+)
+def test_numbers_as_ncu_prints_them(text: str | None, value: float | None) -> None:
+    assert hardware_counters.number(text) == value
+
+
+def test_each_launch_belongs_to_its_case() -> None:
+    """A case that failed has no launch, and the one behind it keeps its own."""
+    mma, failed, wmma = cells(("mma_ldmatrix", "cuda"), ("scalar", "cuda"), ("wmma", "triton"))
+    outcomes = [{"status": "passed"}, {"status": "launch_error", "reason": "out of luck"}, {"status": "passed"}]
+    launches = hardware_counters.parse(RAW_PAGE)
+    rows = hardware_counters.match([mma, failed, wmma], outcomes, launches, "")
+    assert [rows[case]["status"] for case in (mma, failed, wmma)] == ["passed", "launch_error", "passed"]
+    assert rows[wmma]["details"]["kernel"] == "wmma"
+
+
+def test_a_launch_of_another_kernel_is_not_taken() -> None:
+    scalar, wmma = cells(("scalar", "cuda"), ("wmma", "triton"))
+    launches = hardware_counters.parse(RAW_PAGE)[1:]  # that of scalar is missing
+    rows = hardware_counters.match([scalar, wmma], [{"status": "passed"}] * 2, launches, "==ERROR== replay failed")
+    assert rows[scalar]["status"] == "crashed"
+    assert "replay failed" in rows[scalar]["reason"]
+    assert rows[wmma]["status"] == "passed"
+
+
+def test_what_the_process_did_not_reach_is_crashed() -> None:
+    mma, wmma = cells(("mma_ldmatrix", "cuda"), ("wmma", "triton"))
+    rows = hardware_counters.match([mma, wmma], [{"status": "passed"}], hardware_counters.parse(RAW_PAGE)[:1], "gone")
+    assert [rows[case]["status"] for case in (mma, wmma)] == ["passed", "crashed"]
+
+
+def test_a_kernel_has_the_name_of_the_file_that_holds_it() -> None:
+    large, twin = cells(("large_tile", "cuda"), ("mma_ldmatrix", "triton"))
+    assert hardware_counters.symbol(large) == "xor_swizzle"
+    assert hardware_counters.symbol(twin) == "wmma"
+
+
+def fake_ncu(folder: Path, outcomes: list[dict[str, str]] | None, page: str, said: str = "") -> Path:
+    """An ncu that knows two metrics, and instead of running the program writes what it would have left."""
+    path = folder / "ncu"
+    path.write_text(
+        f"#!{sys.executable}\n"
+        "import sys\n"
+        "if '--version' in sys.argv: sys.exit(print('Version 2025.3.1.0 (build 36398880) (public-release)'))\n"
+        "if '--query-metrics' in sys.argv:\n"
+        "    sys.exit(print('Device NVIDIA H200 (GH100)\\n-----\\n'\n"
+        "        'dram__bytes_read  Counter  byte  bytes\\nlts__t_sector_hit_rate  Ratio  # of hits'))\n"
+        f"if '--import' in sys.argv: sys.exit(print({page!r}))\n"
+        "assert sys.argv[sys.argv.index('--metrics') + 1] == 'lts__t_sector_hit_rate.pct,dram__bytes_read.sum'\n"
+        f"print({said!r})\n"
+        f"if {outcomes!r} is not None:\n"
+        "    open(sys.argv[sys.argv.index('--export') + 1] + '.ncu-rep', 'w')\n"
+        f"    open(sys.argv[-1], 'w').write({chr(10).join(map(json.dumps, outcomes or []))!r})\n"
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.fixture
+def gpu_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    described = {"gpu": {"name": "NVIDIA H200", "capability": [9, 0]}, "peaks": None, "warnings": []}
+    monkeypatch.setattr(environment, "describe", lambda: described)
+    monkeypatch.setattr(variants, "available", lambda backend, on="gpu": None)
+    monkeypatch.setattr(variants, "prebuild", lambda cases, progress, stop: None)
+
+
+@pytest.mark.usefixtures("gpu_here")
+def test_rows_are_recorded_also_for_twins_of_the_same_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = fake_ncu(tmp_path, [{"status": "passed"}] * 2, RAW_PAGE)
+    monkeypatch.setattr(cuda_tools, "find", lambda name: tool)
+    cases = cells(("mma_ldmatrix", "cuda"), ("wmma", "triton"), ("mma_ldmatrix", "triton"))
+    rows = hardware_counters.run(cases, tmp_path / "run.jsonl")[1:]
+    assert [(row["technique"], row["status"]) for row in rows] == [
+        ("mma_ldmatrix", "passed"),
+        ("wmma", "passed"),
+        ("mma_ldmatrix", "passed"),
+    ]
+    assert rows[2]["details"]["same_program"] == "wmma"
+    assert rows[0]["details"]["tool_version"] == "2025.3.1.0"
+    assert "smsp__inst_executed.sum" in rows[0]["details"]["missing"]  # the fake GPU has two counters
+    (file,) = record.record(tmp_path / "run.jsonl", tmp_path / "recorded")
+    assert file.name == "ncu.jsonl"
+    kept = [row for row in results.read(file) if row["kind"] == "counters"]
+    assert {row["on"] for row in kept} == {"gpu"}
+    assert len(kept) == 3
+
+
+@pytest.mark.usefixtures("gpu_here")
+def test_counters_that_may_not_be_read_are_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = "==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU"
+    tool = fake_ncu(tmp_path, [{"status": "passed"}], "", refused)
+    monkeypatch.setattr(cuda_tools, "find", lambda name: tool)
+    (row,) = hardware_counters.run(cells(("scalar", "cuda")), tmp_path / "run.jsonl")[1:]
+    assert row["status"] == "unsupported"
+    assert "ERR_NVGPUCTRPERM" in row["reason"]
+
+
+@pytest.mark.usefixtures("gpu_here")
+def test_without_ncu_rows_say_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name, path=None: None)
+    (row,) = hardware_counters.run(cells(("scalar", "cuda")), tmp_path / "run.jsonl")[1:]
+    assert row["status"] == "unsupported"
+    assert "CUDA toolkit" in row["reason"]
+
+
+def test_the_questions_are_asked() -> None:
+    cases = hardware_counters.cases(NAMES, ["cuda", "triton"])
+    small = {case.technique for case in cases if case.problem == memory.PROBLEM}
+    assert small == set(NAMES), "every rung beside the CPU runtime's counts"
+    assert {case.technique for case in cases if case.problem.head_dim == 64} == set(hardware_counters.BANK_CONFLICTS)
+    assert {case.technique for case in cases if case.problem == hardware_counters.LARGE} == set(NAMES)
+    causal = {case.technique for case in cases if case.problem.heads > 1 and case.problem.causal}
+    assert causal == set(hardware_counters.L2_ORDERS)
+    published = {(case.technique, case.tile) for case in cases if case.problem.layout == "bshd"}
+    assert published == {(name, Tile(64, 64)) for name in hardware_counters.L2_ORDERS}, "the article's own step"
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(600)
+def test_ncu_sees_the_conflicts_that_the_swizzle_removes(tmp_path: Path) -> None:
+    cases = cells(("mma_ldmatrix", "cuda"), ("xor_swizzle", "cuda"))
+    rows = hardware_counters.run(cases, tmp_path / "run.jsonl")[1:]
+    assert [row["status"] for row in rows] == ["passed", "passed"], rows
+    conflicts = [row["details"]["totals"]["bank_conflicts"] for row in rows]
+    assert conflicts[0] > 100 * max(conflicts[1], 1)

@@ -1,0 +1,250 @@
+"""compute-sanitizer's answers become rows: what it says in XML, by its exit code, and by silence."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import variants
+from harness.catalog import techniques
+from harness.inspection import sanitizer, tool_session
+from harness.inspection.sanitizer import Check
+from harness.machine import cuda_tools, environment
+from harness.rows import record, results
+
+NAMES = [technique.name for technique in techniques.TECHNIQUES]
+CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+OUT_OF_BOUNDS = """<?xml version="1.0" encoding="utf-8"?>
+<ComputeSanitizerOutput>
+  <record>
+    <kind>Precise</kind><level>Error</level>
+    <who><threadIdx><x>3</x><y>0</y><z>0</z></threadIdx><blockIdx><x>2</x><y>0</y><z>0</z></blockIdx></who>
+    <what><text>Invalid __global__ read of size 16 bytes</text><space>__global__</space><size>16</size></what>
+    <where><func>register_softmax(AttentionArgs)</func><path>/a/b/ptx/ld_st.cuh</path><line>21</line></where>
+    <deviceStack><frame><func>load_tile</func><path>/a/b/register_softmax.cu</path><line>55</line></frame></deviceStack>
+  </record>
+  <record><kind>Api</kind><level>Info</level><what><text>not a finding</text></what></record>
+</ComputeSanitizerOutput>
+"""
+
+
+def check(tool: str = "memcheck", planted: str | None = None, backend: str = "triton") -> Check:
+    """Of a Triton twin where a fake tool does not launch it: there is nothing to build."""
+    return Check(sanitizer.cases(["scalar"], [backend])[0], tool, planted)
+
+
+def fake_tool(folder: Path, body: str) -> Path:
+    """A compute-sanitizer that gets its own arguments in `arguments`, and those for the program in `program`."""
+    path = folder / "compute-sanitizer"
+    path.write_text(
+        f"#!{sys.executable}\n"
+        "import subprocess, sys, time\n"
+        "if sys.argv[1:] == ['--version']:\n"
+        "    sys.exit(print('NVIDIA (R) Compute Sanitizer\\nVersion 2025.3.1.0 (build 36400806) (public-release)'))\n"
+        "arguments, program = sys.argv[1:-5], sys.argv[-5:]\n"
+        "report, result = arguments[arguments.index('--save') + 1], program[-1]\n" + body
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.fixture
+def gpu_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the harness asks about the machine, answered as on a GPU machine."""
+    gpu = {"name": "NVIDIA H200", "capability": [9, 0]}
+    described = {"gpu": gpu, "peaks": None, "warnings": [], "git": {"sha": None, "dirty": None}}
+    monkeypatch.setattr(environment, "describe", lambda: described)
+    monkeypatch.setattr(variants, "available", lambda backend, on="gpu": None)
+
+
+def run_under(tool: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *checks: Check, **options: Any) -> list[Any]:
+    monkeypatch.setattr(cuda_tools, "find", lambda name: tool)
+    return sanitizer.run(checks, "sanitizer", tmp_path / "run.jsonl", jobs=2, **options)[1:]
+
+
+def test_a_finding_is_one_line_with_the_places_in_the_source(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(OUT_OF_BOUNDS)
+    assert sanitizer.findings(report) == [
+        "Invalid __global__ read of size 16 bytes by thread (3, 0, 0) at ld_st.cuh:21, register_softmax.cu:55"
+    ]
+
+
+def test_a_record_of_another_shape_is_quoted_as_a_whole(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(
+        "<ComputeSanitizerOutput><record><kind>Race</kind><level>Warning</level>"
+        "<first><access>Write</access><path>x.cu</path><line>7</line></first>"
+        "<second><access>Read</access><path>x.cu</path><line>9</line></second></record></ComputeSanitizerOutput>"
+    )
+    (line,) = sanitizer.findings(report)
+    assert "Write" in line
+    assert "Read" in line
+    assert line.endswith("at x.cu:7, x.cu:9")
+
+
+@pytest.mark.parametrize("content", [None, "", "<ComputeSanitizerOutput><rec", "<ComputeSanitizerOutput/>"])
+def test_no_report_is_no_finding(tmp_path: Path, content: str | None) -> None:
+    report = tmp_path / "report.xml"
+    if content is not None:
+        report.write_text(content)
+    assert sanitizer.findings(report) == []
+
+
+PASSED = {"status": "passed"}
+
+
+@pytest.mark.parametrize(
+    ("found", "exit_code", "outcome", "log", "status"),
+    [
+        ([], 0, PASSED, CLEAN, "passed"),
+        ([], 0, PASSED, "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)", "passed"),
+        (["a race"], 86, PASSED, "", "wrong"),
+        (["a race"], 0, PASSED, CLEAN, "wrong"),  # a warning need not change the exit code
+        ([], 86, PASSED, "========= Invalid read\n", "wrong"),  # the report is torn
+        (["a fault"], 86, {"status": "cuda_error", "reason": "719"}, "", "wrong"),
+        ([], 0, {"status": "launch_error", "reason": "719"}, CLEAN, "launch_error"),
+        ([], 0, PASSED, "========= Device not supported\n", "crashed"),  # it did not look
+        ([], 255, None, "========= Error: Target application terminated\n", "crashed"),
+        ([], 0, None, CLEAN, "crashed"),
+    ],
+)
+def test_a_kernel_passes_only_when_it_ran_and_the_tool_counted_nothing(
+    found: list[str], exit_code: int, outcome: dict[str, str] | None, log: str, status: str
+) -> None:
+    answer = sanitizer.verdict(found, exit_code, outcome, log)
+    assert answer["status"] == status
+    assert status == "passed" or answer["reason"]
+    assert answer["details"]["findings"] == found
+
+
+@pytest.mark.usefixtures("gpu_here")
+def test_rows_are_recorded_by_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = f"open(report, 'w').write('''{OUT_OF_BOUNDS}''')\nsys.exit(86)\n"
+    clean = f"open(result, 'w').write('{{\"status\": \"passed\"}}')\nprint('''{CLEAN}''')\n"
+    body = f"if 'memcheck' in arguments:\n    {wrong.replace(chr(10) + 'sys', chr(10) + '    sys')}{clean}"
+    rows = run_under(fake_tool(tmp_path, body), monkeypatch, tmp_path, check("memcheck"), check("racecheck"))
+    status = {row["tool"]: row["status"] for row in rows}
+    assert status == {"memcheck": "wrong", "racecheck": "passed"}
+    (found,) = (row for row in rows if row["status"] == "wrong")
+    assert found["reason"].startswith("Invalid __global__ read")
+    assert found["details"]["findings"] == [found["reason"]]
+    assert found["details"]["tool_version"] == "2025.3.1.0"
+    (file,) = record.record(tmp_path / "run.jsonl", tmp_path / "recorded")
+    assert file == tmp_path / "recorded" / "h200" / "sanitizer.jsonl"
+    kept = [row for row in results.read(file) if row["kind"] == "sanitizer"]
+    assert {(row["tool"], row["arch"]) for row in kept} == {("memcheck", "sm_90a"), ("racecheck", "sm_90a")}
+    assert all(row["source_sha256"] for row in kept)
+
+
+@pytest.mark.usefixtures("gpu_here")
+def test_a_planted_bug_must_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug = check("memcheck", "rows_padded_by_four_bytes")
+    sees = f"open(report, 'w').write('''{OUT_OF_BOUNDS}''')\nsys.exit(86)\n"
+    (row,) = run_under(fake_tool(tmp_path, sees), monkeypatch, tmp_path, bug)
+    assert (row["status"], row["details"]["planted"], row["details"]["found"]) == ("passed", bug.planted, 1)
+    blind = f"open(result, 'w').write('{{\"status\": \"passed\"}}')\nprint('''{CLEAN}''')\n"
+    (row,) = run_under(fake_tool(tmp_path, blind), monkeypatch, tmp_path, bug)
+    assert row["status"] == "wrong"
+    assert "rows_padded_by_four_bytes is planted" in row["reason"]
+
+
+@pytest.mark.usefixtures("gpu_here")
+def test_the_program_is_killed_with_the_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alive = tmp_path / "alive"
+    child = f"import time\nwhile True:\n    open({str(alive)!r}, 'a').write('.'); time.sleep(0.05)"
+    body = f"subprocess.run([sys.executable, '-c', {child!r}])\n"
+
+    class Process(subprocess.Popen):
+        """The deadline passes once the program is at work."""
+
+        def wait(self, timeout: float | None = None) -> int:
+            if timeout != 2.0:
+                return super().wait(timeout)
+            while not alive.exists() and self.poll() is None:
+                time.sleep(0.05)
+            raise subprocess.TimeoutExpired(self.args, timeout)
+
+    monkeypatch.setattr(cuda_tools.subprocess, "Popen", Process)
+    (row,) = run_under(fake_tool(tmp_path, body), monkeypatch, tmp_path, check(), deadline=2.0)
+    assert row["status"] == "timeout"
+    assert "not done within 2 s" in row["reason"]
+    size = alive.stat().st_size
+    time.sleep(0.3)
+    assert alive.stat().st_size == size > 0
+
+
+@pytest.mark.usefixtures("gpu_here")
+def test_without_the_tool_rows_say_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name, path=None: None)
+    (row,) = sanitizer.run([check()], "sanitizer", tmp_path / "run.jsonl")[1:]
+    assert row["status"] == "unsupported"
+    assert "CUDA toolkit" in row["reason"]
+
+
+def test_the_tool_launches_the_kernel_itself(tmp_path: Path) -> None:
+    """The program behind the tool is the real one; without a driver it says so."""
+    tool = fake_tool(tmp_path, "sys.exit(subprocess.run(program).returncode)\n")
+    answer = sanitizer.launch(
+        check("racecheck", backend="cuda"), tool, "sm_90a", sanitizer.ROOT, tmp_path / "x", 0, 60.0
+    )
+    assert answer["status"] != "passed"
+    if not Path("/dev/nvidia0").exists():
+        assert "libcuda.so.1" in answer["reason"]
+
+
+def test_every_technique_is_checked_and_only_triton_declines_a_tile_it_cannot_have() -> None:
+    cases = sanitizer.cases(NAMES, ["cuda", "triton"])
+    assert {case.technique for case in cases} == set(NAMES)
+    for case in cases:
+        assert case.technique
+        assert case.tile
+        technique = techniques.get(case.technique)
+        reason = techniques.unsupported(technique, case.backend, case.problem, case.tile)
+        assert reason is None or (case.backend == "triton" and "powers of two" in reason), str(case)
+    ragged = {case.technique for case in cases if case.problem in sanitizer.RAGGED}
+    assert ragged == {technique.name for technique in techniques.TECHNIQUES if technique.general}
+
+
+def test_a_program_is_launched_once_for_all_its_names() -> None:
+    cases = sanitizer.cases(["wmma", "mma_ldmatrix", "xor_swizzle", "large_tile"], ["triton", "cuda"])
+    groups = tool_session.same_programs(cases)
+    assert sum(map(len, groups.values())) + len(groups) == len(cases)
+    for first, repeats in groups.items():
+        for twin in repeats:
+            assert variants.same_program(twin) is not None
+            assert twin.tile == first.tile
+    names = {(case.technique, twin.technique) for case, twins in groups.items() for twin in twins}
+    assert ("wmma", "mma_ldmatrix") in names
+    assert ("xor_swizzle", "large_tile") not in names  # another tile
+
+
+def test_every_planted_bug_applies(tmp_path: Path) -> None:
+    checks = sanitizer.planted(sanitizer.OPTIONS)
+    assert {check.tool for check in checks} == set(sanitizer.OPTIONS)
+    for check in checks:
+        with sanitizer.kernels(check.planted, tmp_path) as root:
+            kernel = Path("cuda_kernels") / f"{techniques.get(check.case.technique or '').path}.cu"
+            assert (root / kernel).read_text() != (sanitizer.ROOT / kernel).read_text()
+            program = "from cuda_kernels import build; print(build.HERE)"
+            done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True)
+            assert Path(done.stdout.strip()) == root.resolve() / "cuda_kernels"
+    keys = {(check.case.technique, check.case.problem, check.tool) for check in checks}
+    assert len(keys) == len(checks), "two planted bugs would share a row's key"
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(600)
+def test_each_tool_finds_its_planted_bug_and_nothing_without_it(tmp_path: Path) -> None:
+    bugs = sanitizer.planted(sanitizer.OPTIONS)
+    rows = sanitizer.run(bugs, "sanitizer_planted", tmp_path / "planted.jsonl")[1:]
+    assert {row["tool"] for row in rows if row["status"] == "passed"} == set(sanitizer.OPTIONS), rows
+    clean = [Check(bug.case, bug.tool) for bug in bugs]
+    rows = sanitizer.run(clean, "sanitizer", tmp_path / "clean.jsonl")[1:]
+    assert [row for row in rows if row["status"] != "passed"] == []

@@ -1,0 +1,109 @@
+"""The process that a tool watches: a CUDA kernel without torch, here on the CPU runtime in place of a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from cuda_kernels import cpu_build
+from harness import variants
+from harness.attention import inputs, reference
+from harness.catalog import techniques
+from harness.catalog.problem import Problem
+from harness.inspection import single_launch
+from harness.variants import Case
+
+
+def case(problem: Problem, technique: str = "lean_instructions") -> Case:
+    tile = techniques.reference_tile(techniques.get(technique), problem.head_dim)
+    return Case("sanitizer", technique, "cuda", problem, tile)
+
+
+class HostDriver:
+    """Device memory that is host memory; every allocation is kept in order."""
+
+    def __init__(self) -> None:
+        self.memory: list[ctypes.Array[ctypes.c_char]] = []
+
+    def allocate(self, size: int) -> int:
+        self.memory.append(ctypes.create_string_buffer(size))
+        return ctypes.addressof(self.memory[-1])
+
+    def upload(self, data: bytes) -> int:
+        pointer = self.allocate(len(data))
+        ctypes.memmove(pointer, data, len(data))
+        return pointer
+
+    def download(self, pointer: int, size: int) -> bytes:
+        return ctypes.string_at(pointer, size)
+
+    def synchronize(self) -> None: ...
+
+
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> HostDriver:
+    driver = HostDriver()
+
+    def build(case: Case, arch: str, *, inline: bool) -> SimpleNamespace:
+        assert (arch, inline) == ("sm_90a", False)
+        path = cpu_build.HERE / f"{techniques.get(case.technique or '').path}.cu"
+        return SimpleNamespace(library=cpu_build.build(path, variants.constants(case)))
+
+    monkeypatch.setattr(variants, "build_cuda", build)
+    monkeypatch.setattr(single_launch, "Driver", lambda: driver)
+    return driver
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [Problem(2, 4, 2, 113, 203, 64, "bf16", True, "bshd"), Problem(1, 2, 1, 203, 113, 128, "fp16", True)],
+    ids=lambda problem: problem.slug,
+)
+def test_the_kernel_gets_what_the_problem_says(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = on_cpu(monkeypatch)
+    single_launch.launch_cuda(case(problem), "sm_90a")
+
+    def tensor(number: int, heads: int, rows: int) -> torch.Tensor:
+        values = torch.frombuffer(driver.memory[number], dtype=inputs.DTYPES[problem.dtype])
+        if problem.layout == "bshd":
+            return values.view(problem.batch, rows, heads, problem.head_dim).transpose(1, 2)
+        return values.view(problem.batch, heads, rows, problem.head_dim)
+
+    q, o = (tensor(number, problem.heads, problem.seq_q) for number in (0, 3))
+    k, v = (tensor(number, problem.heads_kv, problem.seq_kv) for number in (1, 2))
+    assert 0.9 < q.float().std() < 1.1
+    assert abs(q.float().mean()) < 0.05
+    expected, _ = reference.truth(q, k, v, scale=problem.scale, causal=problem.causal)
+    assert (o.double() - expected).abs().max() < 2e-2
+
+
+def test_a_kernel_that_writes_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = on_cpu(monkeypatch)
+    monkeypatch.setattr(driver, "download", lambda pointer, size: bytes(size))
+    answer = single_launch.outcome(case(Problem.square(1, 1, 128, 64)), "sm_90a")
+    assert answer["status"] != "passed"
+    assert "nothing but zeros" in answer["reason"]
+
+
+def test_a_declined_case_is_unsupported() -> None:
+    answer = single_launch.outcome(case(Problem.square(1, 1, 100, 64), "scalar"), "sm_90a")
+    assert answer["status"] == "unsupported"
+    assert "multiples of the tile" in answer["reason"]
+
+
+def test_a_case_survives_json() -> None:
+    wanted = case(Problem(1, 4, 2, 113, 203, 64, "bf16", True, "bshd"), "two_ctas_per_sm")
+    assert single_launch.from_dict(json.loads(json.dumps(single_launch.to_dict(wanted)))) == wanted
+
+
+def test_it_does_not_import_torch() -> None:
+    """Under a tool that costs more than the kernel."""
+    program = "import sys, harness.inspection.single_launch; sys.exit('torch' in sys.modules)"
+    root = Path(__file__).parents[3]
+    assert subprocess.run([sys.executable, "-c", program], cwd=root).returncode == 0

@@ -1,0 +1,62 @@
+"""A bar for people, lines for logs, and two meanings of Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+from types import SimpleNamespace
+
+import pytest
+
+from harness.machine import progress
+from harness.machine.progress import Interrupts, Progress
+
+
+def test_lines_go_to_stderr_when_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress() as progress:
+        progress.say("gate    scalar [bold] passed")
+        progress.step("gate", 1, 2)
+        progress.step("compile", 1, 2, "scalar cuda")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [line.split(" s  ")[1] for line in err.splitlines()] == [
+        "gate    scalar [bold] passed",
+        "compile  scalar cuda",
+    ]
+
+
+def test_without_a_terminal_a_line_every_twenty_seconds_tells_how_far(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    with Progress() as shown:
+        for done in range(1, 101):
+            shown.count("compile", done, 100, f"kernel {done}")
+            clock[0] += 3.0
+    said = [line.partition(" s  ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert said[0] == "compile  8 of 100, about 4 min left: kernel 8"
+    assert said[-1] == "compile  100 of 100, about 0 min left: kernel 100"
+    assert len(said) == 100 // 7 + 1
+
+
+def test_bars_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    with Progress() as progress:
+        progress.step("gate", 1, 4)
+        progress.step("gate", 3, 4)
+        progress.say("one row")
+    err = capsys.readouterr().err
+    assert "3/4" in err
+    assert "one row" in err
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_first_signal_asks_and_the_second_insists(number: signal.Signals, exit_code: int) -> None:
+    before = signal.getsignal(number)
+    with Interrupts() as interrupts:
+        signal.raise_signal(number)
+        assert (interrupts.requested, interrupts.exit_code) == (True, exit_code)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+    assert signal.getsignal(number) is before

@@ -1,0 +1,263 @@
+"""harness/measure/referee.py: each way of keeping work out of the timed interval is found in a trace and named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.measure import referee
+
+Event = dict[str, Any]
+STREAM = 7
+ROUNDS, FRESH = 4, {0, 2}
+
+
+class Trace:
+    """A trace of the kind that torch.profiler exports: the host's side, and each piece of work behind it."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.host, self.gpu, self.correlation = 0.0, 0.0, 0
+
+    def annotate(self, name: str, begin: float) -> None:
+        self._event("user_annotation", name, begin, self.host - begin)
+
+    def launch(self, name: str, microseconds: float, stream: int = STREAM, kind: str = "kernel") -> Event:
+        """Work begins when the stream is free; on another stream at once."""
+        self.correlation += 1
+        self._event("cuda_runtime", "cudaLaunchKernel", self.host, 2, correlation=self.correlation)
+        self.host += 3
+        begin = max(self.host, self.gpu if stream == STREAM else 0)
+        if stream == STREAM:
+            self.gpu = begin + microseconds
+        return self._event(kind, name, begin, microseconds, correlation=self.correlation, stream=stream)
+
+    def wait(self, name: str) -> None:
+        self._event("cuda_runtime", name, self.host, 5, correlation=0)
+        self.host = max(self.host + 5, self.gpu)
+
+    def _event(self, category: str, name: str, begin: float, microseconds: float, **arguments: Any) -> Event:
+        event = {"ph": "X", "cat": category, "name": name, "ts": begin, "dur": microseconds, "args": arguments}
+        self.events.append(event)
+        return event
+
+
+def traced(call: Callable[[Trace, int], None], between: Callable[[Trace], None] = lambda trace: None) -> list[Event]:
+    """ROUNDS calls with the harness's marks around them; `between` runs between a mark and its call."""
+    trace = Trace()
+    for number in range(ROUNDS):
+        mark(trace)
+        between(trace)
+        begin, trace.host = trace.host, trace.host + 1
+        call(trace, number)
+        trace.annotate(f"{referee.CALL} {number} kernel cuda", begin)
+        trace.host += 1
+    mark(trace)
+    return trace.events
+
+
+def mark(trace: Trace) -> None:
+    begin, trace.host = trace.host, trace.host + 1
+    trace.launch("flush", 50)
+    trace.annotate(referee.MARK, begin)
+    trace.host += 1
+
+
+def found(events: list[Event]) -> dict[str, referee.Finding]:
+    (testimony,) = referee.judge(events, FRESH).values()
+    return {finding.fault: finding for finding in testimony.findings}
+
+
+def honest(trace: Trace, number: int) -> None:
+    trace.launch("attention", 100)
+
+
+def test_an_honest_call_is_timed_and_nothing_is_found() -> None:
+    (testimony,) = referee.judge(traced(honest), FRESH).values()
+    assert testimony.findings == []
+    assert testimony.samples_ms == pytest.approx([0.1] * ROUNDS)
+
+
+def test_a_call_of_two_kernels_lasts_from_the_first_to_the_last() -> None:
+    def two(trace: Trace, number: int) -> None:
+        trace.launch("scores", 60)
+        trace.launch("output", 40, kind="gpu_memcpy")
+
+    (testimony,) = referee.judge(traced(two), FRESH).values()
+    assert testimony.findings == []
+    assert testimony.samples_ms == pytest.approx([0.1] * ROUNDS)
+
+
+def test_work_on_another_stream_is_found() -> None:
+    """Joined before the call returns, as an honest call may do: it is named, and no more."""
+
+    def aside(trace: Trace, number: int) -> None:
+        trace.launch("attention", 100)
+        trace.launch("half", 20, stream=13)
+
+    assert set(found(traced(aside))) == {"other_stream"}
+    assert found(traced(aside))["other_stream"].text == (
+        "work on another stream than the timed one: half on stream 13 (in 4 calls)"
+    )
+
+
+def test_work_left_after_the_call_is_found() -> None:
+    def left(trace: Trace, number: int) -> None:
+        trace.launch("attention", 10)
+        trace.launch("the rest", 500, stream=13)
+
+    assert set(found(traced(left))) == {"other_stream", "left_after"}
+
+
+def test_work_begun_before_the_call_is_found() -> None:
+    def prefetch(trace: Trace) -> None:
+        trace.launch("half", 60)
+
+    finding = found(traced(honest, between=prefetch))
+    assert set(finding) == {"begun_before"}
+    assert (finding["begun_before"].example, finding["begun_before"].calls) == ("half", ROUNDS)
+
+
+def test_work_whose_launch_was_not_seen_is_found_where_it_overlaps() -> None:
+    events = traced(honest)
+    own = next(event for event in events if event["name"] == "attention")
+    events.append({**own, "name": "from before", "args": {"stream": 21, "correlation": 999}})
+    assert set(found(events)) == {"begun_before"}
+
+
+@pytest.mark.parametrize("second", [None, "copy"])
+def test_results_kept_between_calls_are_found(second: str | None) -> None:
+    """The call works where the inputs changed, and else does nothing, or copies what it kept."""
+
+    def kept(trace: Trace, number: int) -> None:
+        if number in FRESH:
+            trace.launch("attention", 100)
+        elif second:
+            trace.launch(second, 5)
+
+    finding = found(traced(kept))
+    assert set(finding) == {"kept_results"}
+    assert (finding["kept_results"].example, finding["kept_results"].calls) == ("without attention", 2)
+
+
+@pytest.mark.parametrize("name", ["cudaDeviceSynchronize", "cudaStreamSynchronize", "cuCtxSynchronize", "cudaMemcpy"])
+def test_a_call_that_waits_is_found(name: str) -> None:
+    def waits(trace: Trace, number: int) -> None:
+        trace.launch("attention", 100)
+        trace.wait(name)
+
+    finding = found(traced(waits))
+    assert set(finding) == {"synchronizes"}
+    assert finding["synchronizes"].example == name
+
+
+@pytest.mark.parametrize("name", ["cudaEventRecord", "cudaMemcpyAsync", "cuLaunchKernel", "cudaStreamWaitEvent"])
+def test_a_call_that_does_not_wait_is_not(name: str) -> None:
+    def records(trace: Trace, number: int) -> None:
+        trace.launch("attention", 100)
+        trace.wait(name)
+
+    assert found(traced(records)) == {}
+
+
+def test_a_call_that_does_nothing_is_found() -> None:
+    assert set(found(traced(lambda trace, number: None))) == {"no_work"}
+
+
+def test_several_labels_are_told_apart() -> None:
+    events = traced(honest)
+    for event in events:
+        event["name"] = event["name"].replace(f"{referee.CALL} 1 kernel cuda", f"{referee.CALL} 1 other triton")
+    assert {label: len(item.samples_ms) for label, item in referee.judge(events, FRESH).items()} == {
+        "kernel cuda": ROUNDS - 1,
+        "other triton": 1,
+    }
+
+
+def test_a_trace_without_work_is_refused() -> None:
+    with pytest.raises(ValueError, match="got 0 timed calls and 0 marks"):
+        referee.judge([])
+
+
+def test_agreement_is_a_row_and_so_is_its_lack() -> None:
+    testimony = referee.Testimony([1.0, 1.01, 0.99])
+    passed = referee.fields(testimony, [1.0, 1.0, 1.015])
+    assert (passed["status"], passed["details"]["difference"]) == ("passed", 0.0)
+    other = referee.fields(testimony, [1.1, 1.1, 1.1])
+    assert (other["status"], other["check"]) == ("implausible", "cupti")
+    assert "1.0000 ms by CUPTI, 1.1000 ms by events: -9.1%" in other["reason"]
+    testimony.findings.append(referee.Finding("left_after", "the rest", 3))
+    faulty = referee.fields(testimony, [1.0])
+    assert (faulty["status"], faulty["check"]) == ("implausible", "left_after")
+    assert faulty["details"]["findings"] == ["work that ended after the timed interval: the rest (in 3 calls)"]
+
+
+# On a GPU: kernels that do each of these
+
+
+PLANTED = ("honest", "other_stream", "left_after", "begun_before", "kept_results", "synchronizes")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_on_a_gpu(name: str) -> None:
+    import torch
+
+    a, b = (torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16) for _ in "ab")
+    out, cache = torch.empty_like(a), torch.zeros(64 << 20, dtype=torch.int32, device="cuda")
+    side, kept = torch.cuda.Stream(), dict[int, torch.Tensor]()
+
+    def on_the_side() -> None:
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            torch.mm(a, b, out=out)
+
+    def call() -> None:
+        if name == "left_after":
+            on_the_side()
+        elif name == "other_stream":
+            on_the_side()
+            torch.cuda.current_stream().wait_stream(side)
+        elif name == "kept_results":
+            if a._version not in kept:
+                kept[a._version] = torch.mm(a, b)
+            out.copy_(kept[a._version])
+        else:
+            torch.mm(a, b, out=out)
+        if name == "synchronizes":
+            torch.cuda.synchronize()
+
+    def flush() -> None:
+        cache.bitwise_not_()
+
+    def change() -> None:
+        a.add_(1)
+
+    for _ in range(3):
+        call()
+    if name != "begun_before":
+        trace, fresh = referee.record({"planted": call}, change, flush, 8)
+    else:
+        trace, fresh = with_work_before(call, change, flush, lambda: torch.mm(a, b))
+    (testimony,) = referee.judge(trace, fresh).values()
+    faults = [finding.fault for finding in testimony.findings]
+    assert name in faults if name != "honest" else faults == []
+
+
+def with_work_before(
+    call: Callable[[], object], change: Callable[[], object], flush: Callable[[], object], early: Callable[[], object]
+) -> tuple[list[Event], set[int]]:
+    """Half of the work is launched as soon as the harness looks which call comes next, before it begins to time it."""
+
+    real = referee.CALL
+
+    class Name(str):
+        def __format__(self, specification: str) -> str:
+            early()
+            return str(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(referee, "CALL", Name(real))
+        return referee.record({"planted": call}, change, flush, 8)

@@ -1,0 +1,545 @@
+"""Every way in which a kernel can fail becomes a row of its own status, and the run goes on."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.catalog import techniques, tiles
+from harness.catalog.cases import of_experiment
+from harness.catalog.entries import Technique
+from harness.catalog.problem import Experiment, Problem, Tile
+from harness.machine import environment
+from harness.measure import runner, worker
+from harness.measure.worker import Deadlines, Worker
+from harness.rows import noise, results, tables
+from harness.variants import Case
+
+pytestmark = pytest.mark.slow
+
+PROBLEM = Problem(1, 2, 1, 64, 64, 64, "fp16", True)
+TILE = Tile(16, 16)
+DEADLINES = Deadlines(start=60, load=2, launch=2, check=60)
+QUICK = {"min_samples": 5, "max_seconds": 60.0, "target": 10.0, "limit": 10.0}
+GATE = {
+    "right": ("passed", None),
+    "zeros": ("wrong", "max_error"),
+    "stale": ("wrong", "stale_output"),
+    "clobbers_input": ("wrong", "inputs_changed"),
+    "writes_past_end": ("wrong", "guard_band"),
+    "not_repeatable": ("wrong", "not_repeatable"),
+    "import_fails": ("import_error", None),
+    "load_hangs": ("timeout", None),
+    "sleeps": ("timeout", None),
+    "segfaults": ("crashed", None),
+    "exhausts_memory": ("out_of_memory", None),
+    "does_not_compile": ("compile_error", None),
+    "declines": ("unsupported", None),
+    "launch_refused": ("launch_error", None),
+    "illegal_access": ("cuda_error", None),
+    "other_instruction": ("wrong_instruction", "instruction_class"),
+    "needs_variable": ("passed", None),
+    "right_again": ("passed", None),
+    "right_last": ("passed", None),
+}
+TIMED = {
+    "timed_segfaults": "crashed",
+    "timed_zeros": "wrong",
+    "timed_sleeps": "timeout",
+    "timed_illegal_access": "cuda_error",
+    "right": "passed",
+    "right_too": "passed",
+}
+
+
+ON_DEVICE = {"asserts_on_device": "cuda_error", "hangs_on_device": "timeout", "right": "passed"}
+TIMED_ON_DEVICE = {
+    "timed_asserts_on_device": "cuda_error",
+    "timed_hangs_on_device": "timeout",
+    "right": "passed",
+    "right_too": "passed",
+}
+
+
+@contextmanager
+def registered() -> Iterator[None]:
+    """The fakes as techniques of the registry."""
+    names = dict.fromkeys([*GATE, *TIMED, *ON_DEVICE, *TIMED_ON_DEVICE, "slow", "paced"])
+    fake = tuple(Technique(name, "ampere", "a fake", mma="fma", tile={64: TILE}) for name in names)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")  # threads that wait for each other on a busy machine make times random
+        patch.setattr(techniques, "TECHNIQUES", (*techniques.TECHNIQUES, *fake))
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fakes() -> Iterator[None]:
+    with registered():
+        yield
+
+
+def experiment(*names: str, **fields: object) -> Experiment:
+    defaults = {"backends": ("cuda",), "peers": (), "distributions": ("normal",)}
+    return Experiment("fakes", "what goes wrong?", (PROBLEM,), names, **{**defaults, **fields})
+
+
+def run(path: Path, what: Experiment, **options: object) -> list[dict]:
+    defaults = {
+        "on": "cpu",
+        "loader": "tests.support.fake_kernels",
+        "deadlines": DEADLINES,
+        "gate": {"repeats": 4},
+        "timing": QUICK,
+    }
+
+    class Patient(Connection):
+        """A deadline passes when a fake has said that it hangs, and not before: a busy machine takes any time."""
+
+        def __init__(self, handle: int) -> None:
+            super().__init__(handle)
+            self.log, self.begin = path.with_suffix(".log"), path.with_suffix(".log").stat().st_size
+
+        def poll(self, timeout: float | None = 0.0) -> bool:
+            while not super().poll(0.05):
+                if re.search(rb"still compiling|asleep", self.log.read_bytes()[self.begin :]):
+                    return False
+            return True
+
+    with pytest.MonkeyPatch.context() as patch:
+        if defaults["deadlines"] is options.get("deadlines", DEADLINES):
+            patch.setattr(worker, "Connection", Patient)
+        return runner.run(what, path=path, **{**defaults, **options})
+
+
+@pytest.fixture(scope="module")
+def gate_run(fakes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("gate") / "gate.jsonl"
+    assert run(path, experiment(*GATE)) == results.read(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def gated(gate_run: Path) -> dict[str, dict]:
+    return {row["technique"]: row for row in results.read(gate_run) if row["kind"] == "gate"}
+
+
+@pytest.mark.parametrize("name", GATE)
+def test_each_fault_has_its_own_status(gated: dict[str, dict], name: str) -> None:
+    row = gated[name]
+    assert (row["status"], row.get("check")) == GATE[name]
+    assert row["status"] == "passed" or row["reason"]
+    assert (row["problem"], row["tile"], row["on"]) == (PROBLEM.to_dict(), TILE.to_dict(), "cpu")
+
+
+def test_every_status_that_a_row_may_have_is_met_here() -> None:
+    elsewhere = {"implausible", "not_converged", "interrupted"}  # of the timer and of the user: tests of their own
+    assert {status for status, _ in GATE.values()} | elsewhere == set(results.STATUSES)
+
+
+def test_rows_tell_what_happened(gated: dict[str, dict]) -> None:
+    assert gated["segfaults"]["reason"].endswith("SIGSEGV")
+    assert "test" not in gated["segfaults"]["details"]["log"].split("Fatal")[0]
+    assert gated["load_hangs"]["details"] == {"stage": "load", "deadline_s": 2, "log": "still compiling"}
+    assert gated["sleeps"]["details"]["stage"] == "launch"
+    assert "a_module_that_does_not_exist" in gated["import_fails"]["reason"]
+    assert "kernel.cu(12): error" in gated["does_not_compile"]["reason"]
+    assert gated["declines"]["reason"] == "head_dim must be prime"  # the status says what its class would
+    assert "/some/where" not in str(gated["does_not_compile"])
+    assert gated["right"]["numerics"]["normal"]["max_abs"] < 0.01
+    assert gated["right"]["details"]["launch_ms"] > 0
+
+
+def test_a_re_exported_program_is_measured_once(gated: dict[str, dict]) -> None:
+    copy, original = gated["right_again"], gated["right"]
+    assert copy["details"] == {**original["details"], "same_program": "right"}
+    assert copy["numerics"] == original["numerics"]
+    assert copy["source_sha256"] != original["source_sha256"]
+
+
+@pytest.fixture(scope="module")
+def timed(fakes: None, tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
+    path = tmp_path_factory.mktemp("time") / "time.jsonl"
+    return run(path, experiment("zeros", *TIMED, peers=("sdpa_flash",)), modes=("burst",))
+
+
+def test_what_fails_at_the_gate_is_not_timed(timed: list[dict]) -> None:
+    rows = [(row["kind"], row["status"]) for row in timed if row.get("technique") == "zeros"]
+    assert rows == [("gate", "wrong")]
+
+
+def test_a_failure_while_timing_costs_only_the_guilty(timed: list[dict]) -> None:
+    rows = {row.get("technique"): row for row in timed if row["kind"] == "timing"}
+    assert {name: row["status"] for name, row in rows.items() if name} == TIMED
+    assert rows["timed_zeros"]["check"] == "max_error"
+    assert rows["timed_zeros"]["reason"].startswith("last timed output")
+    assert rows["timed_sleeps"]["details"]["stage"] == "launch"
+    assert len(rows["right"]["samples_ms"]) >= 5
+
+
+def first_rows(rows: list[dict]) -> dict[str | None, dict]:
+    """Timing rows of the ordinary group, by technique."""
+    timings = [row for row in rows if row["kind"] == "timing" and not row.get("details", {}).get("final")]
+    return {row.get("technique"): row for row in timings}
+
+
+def test_the_fastest_are_timed_once_more_together(timed: list[dict]) -> None:
+    ordinary = first_rows(timed)
+    final = [row for row in timed if row.get("details", {}).get("final")]
+    fastest = min(("right", "right_too"), key=lambda name: statistics.median(ordinary[name]["samples_ms"]))
+    assert [(row.get("technique"), row["status"]) for row in final] == [(None, "passed"), (fastest, "passed")]
+    assert len({row["group"] for row in final}) == 1
+    assert final[0]["group"] != ordinary["right"]["group"]
+    assert final[1]["samples_ms"] != ordinary[fastest]["samples_ms"]
+    assert timed[-1] == final[-1]
+    assert tables.timings(timed).row_count == len(ordinary), "once in the table"
+
+
+def test_what_was_alone_in_its_group_needs_no_final_one(tmp_path: Path) -> None:
+    rows = run(tmp_path / "run.jsonl", experiment("right", peers=("sdpa_flash",)), modes=("burst",))
+    assert [row.get("technique") for row in rows if row["kind"] == "timing"] == [None, "right"]
+
+
+def test_a_resumed_run_times_a_missing_final_group_and_no_other(timed: list[dict], tmp_path: Path) -> None:
+    path, what = tmp_path / "run.jsonl", experiment(*TIMED, peers=("sdpa_flash",))
+    with results.Writer(path) as writer:
+        for row in timed:
+            if not row.get("details", {}).get("final"):
+                writer.write(row)
+    again = run(path, what, modes=("burst",), resume=True)
+    assert [row["details"].get("final") for row in again if row["kind"] == "timing"] == [True, True]
+    assert [row["kind"] for row in run(path, what, modes=("burst",), resume=True)] == ["environment"]
+
+
+def test_replicates_are_timed_in_processes_of_their_own(tmp_path: Path) -> None:
+    """The fastest of each series and the peers, in three processes; a resumed run times only what is missing."""
+    path, what = tmp_path / "run.jsonl", experiment("right", peers=("sdpa_flash",))
+    rows = run(path, what, modes=("burst",), replicates=3)
+    origins = [row["id"] for row in rows if row["kind"] == "environment"]
+    assert len(set(origins)) == 3
+    assert [row["details"].get("process") for row in rows if row["kind"] == "environment"] == [None, 2, 3]
+    timings = [row for row in rows if row["kind"] == "timing"]
+    assert [(row.get("technique"), row["details"].get("replicate")) for row in timings] == [
+        *[(None, None), ("right", None)],
+        *[(None, 2), ("right", 2)],
+        *[(None, 3), ("right", 3)],
+    ]
+    assert [row["environment"] for row in timings] == [origin for origin in origins for _ in range(2)]
+    assert len({row["group"] for row in timings}) == 3
+    assert len({str(row["samples_ms"]) for row in timings}) == 6
+    assert noise.replicates(noise.Timings(rows)).is_twin.sum() == 3  # three pairs of three processes
+    with results.Writer(tmp_path / "two.jsonl") as writer:
+        for row in rows:
+            if (row["id"] if row["kind"] == "environment" else row["environment"]) != origins[2]:
+                writer.write(row)
+    again = run(tmp_path / "two.jsonl", what, modes=("burst",), replicates=3, resume=True)
+    assert [row["details"]["replicate"] for row in again if row["kind"] == "timing"] == [3, 3]
+    assert not [row for row in run(path, what, modes=("burst",), replicates=3, resume=True) if row["kind"] == "timing"]
+
+
+def test_the_second_process_asks_the_referee(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finding is a row; a kernel that dies under the profiler is one too, and costs the others nothing."""
+    ask, asked = Worker.call, list[list[str]]()
+
+    def call(self: Worker, method: str, *arguments: Any) -> Any:
+        if method != "referee":
+            return ask(self, method, *arguments)
+        labels = list(arguments[0])
+        asked.append(labels)
+        if len(asked) == 1:
+            raise worker.Failed({"status": "crashed", "reason": "signal 11"}, labels[0], "launch", {})
+        return {label: {"status": "passed", "details": {"difference": 0.001}} for label in labels}
+
+    monkeypatch.setattr(Worker, "call", call)
+    what = experiment("right", peers=("sdpa_flash",))
+    rows = run(tmp_path / "run.jsonl", what, modes=("burst",), replicates=3, referee=True)
+    referees = [row for row in rows if row["kind"] == "referee"]
+    assert [(row["backend"], row["status"]) for row in referees] == [("sdpa_flash", "crashed"), ("cuda", "passed")]
+    assert [len(labels) for labels in asked] == [2, 1]
+    assert {row["details"]["replicate"] for row in referees} == {2}
+    assert len({row["group"] for row in rows if row["kind"] in ("timing", "referee")}) == 4
+
+
+def test_a_kernel_that_fails_in_a_replicate_costs_only_its_row(tmp_path: Path) -> None:
+    rows = run(tmp_path / "run.jsonl", experiment("right", "timed_zeros"), modes=("burst",), replicates=2)
+    replicate = [row for row in rows if (row.get("details") or {}).get("replicate")]
+    assert [(row["technique"], row["status"]) for row in replicate] == [("right", "passed")]
+
+
+def test_a_group_has_an_anchor_and_an_a_a_pair(timed: list[dict]) -> None:
+    rows = {name: row for name, row in first_rows(timed).items() if row.get("samples_ms")}
+    anchor = rows[None]
+    assert (anchor["backend"], anchor["mode"]) == ("sdpa_flash", "burst")
+    assert "no sdpa_cudnn" in anchor["details"]["anchor"]
+    assert {row["group"] for row in rows.values()} == {anchor["group"]}
+    label = f"sdpa_flash {PROBLEM.slug}"
+    assert rows["right"]["order"][0] == label
+    assert rows["right"]["order"][-1] == f"{label} again"
+    again = rows["right"]["details"]["again"]
+    assert again["of"] == label
+    assert (again["limit"], again["flagged"]) == (QUICK["limit"], False)
+
+
+def test_each_mode_has_groups_and_rows_of_its_own(tmp_path: Path) -> None:
+    what = experiment("right", peers=("sdpa_flash",), modes=("burst", "sustained"))
+    rows = run(tmp_path / "run.jsonl", what, modes=what.modes, timing={**QUICK, "preload_seconds": 0.1})
+    timings = [row for row in rows if row["kind"] == "timing"]
+    names = [(row["mode"], row.get("technique"), row["status"]) for row in timings]
+    assert names == [(mode, name, "passed") for mode in what.modes for name in (None, "right")]
+    assert len({row["group"] for row in timings}) == 2
+
+
+@pytest.mark.parametrize(("slower", "status"), [(1.5, "passed"), (0.96, "passed"), (0.94, "implausible")])
+def test_a_time_that_no_gpu_can_reach_is_implausible(slower: float, status: str) -> None:
+    peaks = {"tensor_tflops": 1000.0, "fp32_tflops": 50.0, "bytes_per_s": 5e12}
+    session = SimpleNamespace(loader=None, on="gpu", peaks=peaks)
+    timed = runner._Run(session, [], ("burst",), worker.GateOptions(), {})
+    case = Case("fakes", "right", "cuda", Problem.square(4, 16, 4096, 128), TILE)
+    timed.gated[case] = {"mma": "mma_sync"}
+    sample = case.problem.flops / 1e12 * slower
+    answer = {name: {"samples_ms": [sample], "status": "passed", "launch_hidden": True} for name in ("a", "a again")}
+    ((_, fields),) = timed.timing_fields({"a": case}, answer, runner._again(answer, 0.005, None))
+    assert (fields["status"], fields.get("check")) == (status, "roofline" if status == "implausible" else None)
+
+
+@pytest.mark.parametrize(("attempts", "status"), [(1, "passed"), (2, "not_converged")])
+def test_a_group_whose_pair_differs_is_timed_once_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, attempts: int, status: str
+) -> None:
+    targets = []
+    call = Worker.call
+
+    def parted(self: Worker, method: str, *arguments: Any) -> Any:
+        answer = call(self, method, *arguments)
+        if method == "time":
+            targets.append(arguments[2]["target"])
+            if len(targets) <= attempts:
+                for label in (label for label in answer if label.endswith(" again")):
+                    answer[label]["samples_ms"] = [sample / 30 for sample in answer[label]["samples_ms"]]
+        return answer
+
+    monkeypatch.setattr(Worker, "call", parted)
+    rows = run(tmp_path / "run.jsonl", experiment("right", peers=("sdpa_flash",)), modes=("burst",))
+    timings = [row for row in rows if row["kind"] == "timing"]
+    assert targets == [QUICK["target"], QUICK["limit"] / 4]
+    assert [(row.get("technique"), row["status"]) for row in timings] == [(None, status), ("right", status)]
+    again = timings[0]["details"]["again"]
+    assert (again["flagged"], again["before"] > 10) == (attempts == 2, True)
+    if status != "passed":
+        assert "two series of sdpa_flash" in timings[1]["reason"]
+
+
+def test_resume_skips_what_is_final_and_repeats_what_was_interrupted(gate_run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(gate_run.read_bytes())
+    what = experiment("right", "does_not_compile", "right_again")
+    with results.Writer(path) as writer:
+        right = next(row for row in results.read(path) if row.get("technique") == "right")
+        writer.write({**right, "kind": "timing", "mode": "burst", "status": "interrupted", "reason": "Ctrl-C"})
+    rows = run(path, what, modes=("burst",), resume=True)
+    assert [(row["kind"], row.get("technique"), row.get("status")) for row in rows[1:]] == [
+        ("timing", "right", "passed"),
+        ("timing", "right_again", "passed"),
+    ]
+    assert [row["kind"] for row in run(path, what, modes=("burst",), resume=True)] == ["environment"]
+
+
+def test_a_resumed_run_gates_again_what_saw_fewer_distributions(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    run(path, experiment("right", "declines"), modes=())
+    more = experiment("right", "declines", distributions=("normal", "outliers"))
+    gate = run(path, more, modes=(), resume=True)[1]
+    assert (gate["technique"], gate["status"], set(gate["numerics"])) == ("right", "passed", {"normal", "outliers"})
+    assert [row["kind"] for row in run(path, more, modes=(), resume=True)] == ["environment"]
+
+
+def test_declined_cases_are_rows_too(tmp_path: Path) -> None:
+    ragged = replace(PROBLEM, seq_q=63)
+    what = replace(experiment("cp_async_pipeline", peers=("fa3",)), problems=(ragged,))
+    rows = run(tmp_path / "run.jsonl", replace(what, tiles=("best",)))
+    reasons = [(row["backend"], row["status"], row["reason"]) for row in rows if row["kind"] == "gate"]
+    assert reasons[0] == ("fa3", "unsupported", "not installed")
+    assert "twinkernels tune" in reasons[1][2]
+    rows = run(tmp_path / "both.jsonl", replace(what, tiles=("reference", "best")))
+    reasons = [(row["backend"], row["status"], row["reason"]) for row in rows if row["kind"] == "gate"]
+    assert len(reasons) == 2
+    assert reasons[1][1] == "unsupported"
+    assert "multiples of the tile" in reasons[1][2]
+
+
+def test_a_tile_that_is_best_and_reference_is_one_case(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tiles, "FOLDER", tmp_path)
+    best = {"right": TILE, "right_too": Tile(16, 32)}
+    table = [tiles.Selection(name, "cuda", tiles.cell(PROBLEM), tile, 2, "a-tune") for name, tile in best.items()]
+    tiles.update(tmp_path / "h200.toml", table)
+    found = of_experiment(experiment(*best, tiles=("reference", "best")), "h200")
+    assert [(case.technique, case.tile) for case in found] == [
+        ("right", TILE),
+        ("right_too", TILE),
+        ("right_too", Tile(16, 32)),
+    ]
+
+
+def test_the_tuned_tile_stands_for_its_rung_in_the_final_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tiles, "FOLDER", tmp_path)
+    described = environment.describe([]) | {"gpu": {"name": "NVIDIA H200", "capability": [9, 0]}}
+    monkeypatch.setattr(environment, "describe", lambda: described)
+    slower = Tile(16, 40)
+    tiles.update(tmp_path / "h200.toml", [tiles.Selection("paced", "cuda", tiles.cell(PROBLEM), slower, 2, "a-tune")])
+    what = experiment("paced", peers=("sdpa_cudnn",), tiles=("reference", "best"))
+    rows = run(tmp_path / "run.jsonl", what, modes=("burst",))
+    final = [row for row in rows if row["kind"] == "timing" and row["details"].get("final")]
+    assert [row.get("tile") for row in final] == [None, slower.to_dict()]
+    assert len([row for row in rows if row["kind"] == "timing"]) == 3 + 2
+
+
+def interrupted_run(path: Path, kernel: str, *signals: signal.Signals) -> list[dict]:
+    """Gates `kernel` and `right` in a Python of its own and sends it signals while `kernel` runs: its gate rows."""
+    script = f"""
+from pathlib import Path
+from tests.unit.measure import test_runner as t
+with t.registered():
+    t.run(Path({str(path)!r}), t.experiment({kernel!r}, "right"), deadlines=t.Deadlines(600, 600, 600, 600))
+"""
+    checkout = Path(__file__).parents[3]
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=checkout, stderr=subprocess.PIPE, text=True)
+    log, errors = path.with_suffix(".log"), ""
+    while not (log.exists() and "asleep" in log.read_text()) and process.poll() is None:
+        time.sleep(0.05)
+    assert process.stderr is not None
+    process.send_signal(signals[0])
+    while "finishing the case in progress" not in errors:
+        line = process.stderr.readline()
+        assert line, errors
+        errors += line
+    for number in signals[1:]:
+        process.send_signal(number)
+    errors += process.communicate()[1]
+    assert process.returncode == 128 + signals[0], errors
+    return [row for row in results.read(path) if row["kind"] == "gate"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_finishes_the_case_in_progress(tmp_path: Path, number: signal.Signals) -> None:
+    rows = interrupted_run(tmp_path / "run.jsonl", "slow", number)
+    assert [(row["technique"], row["status"]) for row in rows] == [("slow", "passed")]
+
+
+def test_a_second_ctrl_c_marks_the_case_interrupted(tmp_path: Path) -> None:
+    rows = interrupted_run(tmp_path / "run.jsonl", "sleeps", signal.SIGINT, signal.SIGINT)
+    assert [(row["technique"], row["status"]) for row in rows] == [("sleeps", "interrupted")]
+
+
+def test_a_tile_that_does_not_fit_is_declined_and_costs_no_process() -> None:
+    class OutOfResources(Exception):  # as triton.runtime.errors names it
+        pass
+
+    status = worker.status_of(OutOfResources("out of resource: shared memory, Required: 262144"), "launch")
+    assert status == "unsupported"
+    assert status in worker.HARMLESS
+
+
+def test_a_pass_of_triton_that_fails_is_a_compile_error() -> None:
+    assert worker.status_of(RuntimeError("PassManager::run failed"), "launch") == "compile_error"
+    assert worker.status_of(RuntimeError("something else"), "launch") == "launch_error"
+
+
+def test_a_worker_that_cannot_start_is_nobodys_fault(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"no_such_loader(.|\n)*doctor"):
+        Worker({}, "no_such_loader", "cpu", tmp_path / "log", DEADLINES)
+
+
+def test_a_worker_dies_with_all_that_it_started(tmp_path: Path) -> None:
+    worker = Worker({}, "tests.support.fake_kernels", "cpu", tmp_path / "log", DEADLINES)
+    pid = worker._process.pid
+    worker.kill()
+    assert not worker.alive
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.mark.gpu
+def test_faults_on_the_device_cost_only_the_guilty(tmp_path: Path) -> None:
+    what = experiment(*ON_DEVICE, *(name for name in TIMED_ON_DEVICE if name != "right"), peers=("sdpa_flash",))
+    deadlines = Deadlines(start=120, load=60, launch=10, check=60)
+    rows = run(tmp_path / "run.jsonl", what, on="gpu", modes=("burst",), deadlines=deadlines)
+    gates = {row["technique"]: row["status"] for row in rows if row["kind"] == "gate" and "technique" in row}
+    timings = {row["technique"]: row["status"] for row in rows if row["kind"] == "timing" and "technique" in row}
+    assert gates == {**ON_DEVICE, **dict.fromkeys(TIMED_ON_DEVICE, "passed")}
+    timed = {name: "passed" if status == "not_converged" else status for name, status in timings.items()}
+    assert timed == TIMED_ON_DEVICE  # whether times of kernels this small converge is the machine's noise
+
+
+@pytest.mark.gpu
+def test_a_small_ladder_is_gated_timed_and_inspected(tmp_path: Path) -> None:
+    what = replace(
+        experiment("mma_ldmatrix", "cp_async_pipeline", peers=("sdpa_cudnn", "sdpa_flash")),
+        backends=("cuda", "triton", "triton_native"),
+        problems=(Problem.square(1, 16, 1024, 128),),
+    )
+    path = tmp_path / "run.jsonl"
+    rows = runner.run(what, on="gpu", path=path)
+    assert {row["status"] for row in rows if row["kind"] == "gate"} == {"passed"}, path.with_suffix(".log").read_text()
+    timings = [row for row in rows if row["kind"] == "timing"]
+    assert {row["status"] for row in timings} <= {"passed", "not_converged"}
+    for row in timings:
+        assert row["call_us"]["launcher"] > 0
+        assert row["clocks"] is None or row["clocks"]["sm_mhz"] > 0
+    cuda, triton = (
+        next(row for row in timings if (row.get("technique"), row["backend"]) == ("mma_ldmatrix", backend))
+        for backend in ("cuda", "triton")
+    )
+    assert cuda["group"] == triton["group"]
+    assert (cuda["mma"], triton["mma"]) == ("mma_sync", "mma_sync")
+
+
+def test_a_run_builds_on_rows_of_other_files(tmp_path: Path) -> None:
+    """What they hold is not measured again; a kernel that is new is timed with its group, and the best are chosen
+    anew."""
+
+    def after(name: str, *names: str) -> list[dict]:
+        what = experiment(*names, peers=("sdpa_flash",))
+        return run(tmp_path / f"{name}.jsonl", what, modes=("burst",), standing=standing)
+
+    standing: list[dict] = []
+    standing = after("before", "right")
+    assert [row["kind"] for row in after("nothing", "right")] == ["environment"]
+
+    rows = after("twin", "right", "right_again")
+    repeated = [row for row in rows if row["kind"] != "environment"]
+    assert [(row["kind"], row["technique"]) for row in repeated] == [("gate", "right_again"), ("timing", "right_again")]
+    known = {row["id"] for row in rows if row["kind"] == "environment"}
+    assert {row["environment"] for row in repeated} <= known, "a repeated row brings its environment"
+
+    rows = after("more", "right", "right_too")
+    assert [row.get("technique") for row in rows if row["kind"] == "gate"] == ["right_too"]
+    timings = [row for row in rows if row["kind"] == "timing"]
+    assert {row.get("technique") for row in timings[:3]} == {None, "right", "right_too"}
+    assert [row["details"].get("final", False) for row in timings] == [False, False, False, True, True]
+    standing += rows
+    assert [row["kind"] for row in after("last", "right", "right_too")] == ["environment"]
+
+
+def test_what_was_measured_elsewhere_stands_where_it_cannot_run(gate_run: Path, tmp_path: Path) -> None:
+    declined = next(row for row in results.read(gate_run) if row.get("technique") == "right")
+    environment_row = results.read(gate_run)[0]
+    elsewhere = {name: value for name, value in declined.items() if name not in ("technique", "tile", "source_sha256")}
+    elsewhere["backend"] = "fa3"
+    what = experiment("right", peers=("fa3",))
+    rows = run(tmp_path / "without.jsonl", what)
+    assert [row["status"] for row in rows if row.get("backend") == "fa3"] == ["unsupported"]
+    rows = run(tmp_path / "with.jsonl", what, standing=[environment_row, elsewhere])
+    assert [row for row in rows if row.get("backend") == "fa3"] == []

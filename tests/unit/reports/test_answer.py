@@ -1,0 +1,256 @@
+"""The first page: each of its sentences is held against the numbers that it was made from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.catalog import techniques
+from harness.rows.reading import slug, tflops
+from reports.data.dataset import Dataset
+from reports.data.names import score_title
+from reports.facts import answer, headlines, history, matrix, processes, steps
+from reports.facts.expressibility import Said
+from reports.facts.processes import Spread
+from reports.facts.verdict import verdict
+from tests.support import synthetic_rows as synthetic
+
+Row = dict[str, Any]
+
+
+def dataset(rows: list[Row] | None = None) -> Dataset:
+    return Dataset("NVIDIA H200", True, rows or synthetic.rows(), synthetic.hashes(), synthetic.CHOSEN)
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return dataset()
+
+
+@pytest.fixture(scope="module")
+def found(data: Dataset) -> answer.Answer:
+    result = answer.answer(data)
+    assert result
+    return result
+
+
+def median_of(name: str, backend: str) -> float:
+    """TFLOPS at the headline problem, straight from the rows."""
+    wanted = ("timing", name, backend, "burst", synthetic.PROBLEMS[0].slug)
+    timed = (row for row in synthetic.rows() if row["kind"] == "timing" and name_of(row) == wanted)
+    passed = (row for row in timed if row["status"] == "passed" and row["experiment"] == "ladder")
+    speeds = [tflops(row) for row in passed if row["source_sha256"] == synthetic.sha(name, backend)]
+    return max(speeds)
+
+
+def name_of(row: Row) -> tuple[Any, ...]:
+    return row["kind"], row.get("technique"), row["backend"], row.get("mode"), slug(row)
+
+
+def test_the_bars_are_the_fastest_of_each_language(found: answer.Answer) -> None:
+    assert found.bar("mma_sync", "cuda").tflops == pytest.approx(median_of("cp_async_pipeline", "cuda"))
+    assert found.bar("mma_sync", "triton").tflops == pytest.approx(median_of("cp_async_pipeline", "triton"))
+    assert found.triton.panel == "wgmma"
+    assert found.triton.tflops == pytest.approx(median_of("cp_async_pipeline", "triton_native"))
+    for missing in ("cuda", "gluon", "tlx", "fa3", "fa4"):
+        assert found.bar("wgmma", missing).tflops is None
+
+
+def test_the_sentence_holds_the_numbers(found: answer.Answer) -> None:
+    text = headlines.sentence(found)
+    assert text.startswith(f"On an H200 core Triton reaches {found.triton.tflops:.0f} TFLOPS, ")
+    assert found.over_library
+    assert found.over_cuda
+    assert found.held
+    assert found.over_library.value == pytest.approx(found.triton.tflops / found.library.tflops, rel=0.02)
+    assert f"{found.over_library.value:.2f} of the fastest library (cuDNN)" in text
+    assert f"{found.over_cuda.value:.2f} times our best CUDA kernel, which still uses the older mma.sync" in text
+    assert text.endswith(f"held to mma.sync too, Triton reaches {headlines.of(found.held.value)} CUDA.")
+
+
+def test_the_sentence_turns_with_the_finding(found: answer.Answer) -> None:
+    slower = Spread(0.74, 0.74, 0.74, 1, linked=False)
+    cuda = replace(found.bar("wgmma", "cuda"), point=found.bar("wgmma", "sdpa_cudnn").point)
+    bars = [cuda if bar.panel == "wgmma" and bar.backend == "cuda" else bar for bar in found.bars]
+    turned = replace(found, bars=bars, over_cuda=slower, held=replace(slower, value=0.84))
+    text = headlines.sentence(turned)
+    assert "0.74 of our best CUDA kernel;" in text
+    assert "older" not in text
+    assert text.endswith("held to mma.sync, Triton reaches 0.84 of CUDA.")
+    assert headlines.bars_title(turned) == "Beside CUDA, core Triton trails with mma.sync and with wgmma"
+    assert "passes our CUDA because it may use wgmma" in headlines.bars_title(found)
+    level = replace(turned, over_cuda=replace(slower, value=1.0))
+    assert headlines.bars_title(level) == "Beside CUDA, core Triton draws level with wgmma and trails with mma.sync"
+
+
+def test_a_ratio_has_an_interval_from_three_processes_on(data: Dataset) -> None:
+    problem = synthetic.PROBLEMS[0]
+    ours, theirs = (data.point("ladder", problem, name, "cuda") for name in ("xor_swizzle", "direct_rescale"))
+    alone = processes.over(data, ours, theirs)
+    assert alone
+    assert (alone.processes, alone.has_interval) == (1, False)
+    again = []
+    for place, factor in enumerate((0.97, 1.05)):
+        run = f"{place}" * 12
+        again.append({**synthetic.ENVIRONMENT, "id": run})
+        for row in synthetic.rows():
+            if row["kind"] == "timing" and row["group"] == (ours.row or {})["group"]:
+                slower = factor if row.get("technique") == "xor_swizzle" else 1
+                again.append({**row, "environment": run, "samples_ms": [ms * slower for ms in row["samples_ms"]]})
+    three = processes.over(dataset([*synthetic.rows(), *again]), ours, theirs)
+    assert three
+    assert (three.processes, three.has_interval, three.linked) == (3, True, False)
+    assert three.value == pytest.approx(alone.value)
+    assert three.low < alone.value / 1.04
+    assert three.high > alone.value / 0.98
+
+
+def test_no_ratio_across_instructions_in_the_matrix(data: Dataset) -> None:
+    cost = matrix.cost(data, synthetic.PROBLEMS[0], "cp_async_pipeline")
+    assert cost.same
+    assert cost.mma == "mma_sync"
+    triton, cuda = (data.point("ladder", synthetic.PROBLEMS[0], "cp_async_pipeline", b) for b in ("triton", "cuda"))
+    assert cost.same.value == pytest.approx((triton.tflops or 0) / (cuda.tflops or 1))
+    other = [
+        {**row, "mma": "wgmma"}
+        if (row.get("technique"), row.get("backend")) == ("cp_async_pipeline", "triton")
+        else row
+        for row in synthetic.rows()
+    ]
+    assert matrix.cost(dataset(other), synthetic.PROBLEMS[0], "cp_async_pipeline").same is None
+
+
+def test_what_is_not_probed_says_so_and_what_is_has_its_grade(data: Dataset, found: answer.Answer) -> None:
+    lines = [line for part in matrix.lines(data, found.problem, {}) for line in part]
+    assert len(lines) >= 12
+    assert {said.word for line in lines for said in line.said.values()} == {"not probed"}
+    assert "costs" in headlines.matrix_title(lines)
+    said = {("xor_swizzle", "triton"): Said("xor_swizzle", "automatic"), ("xor_swizzle", "cuda"): Said("", "direct")}
+    first, rest = matrix.lines(data, found.problem, said)
+    assert rest[0].title == "XOR swizzle"  # what is known stands first
+    assert matrix.counts([*first, *rest], "triton")["automatic"] == 1
+    title = headlines.matrix_title([*first, *rest])
+    assert title == f"Core Triton writes 0 of {len(lines)} techniques, CUDA 1"
+
+
+def test_a_step_says_what_changed(data: Dataset) -> None:
+    problem = synthetic.PROBLEMS[0]
+
+    def kind(name: str, backend: str, policy: str = "reference") -> str:
+        return steps.one_step(data, problem, techniques.get(name), backend, policy).kind
+
+    assert kind("scalar", "cuda") == "first"
+    assert kind("xor_swizzle", "cuda") == "technique"
+    assert kind("xor_swizzle", "triton") == "same"
+    assert kind("large_tile", "cuda") == "tile"
+    assert kind("cp_async_pipeline", "triton", "best") == "both"
+    assert kind("tma_loads", "cuda") == "none"
+
+
+def test_the_parent_at_the_steps_tile_tells_tile_and_technique_apart(data: Dataset) -> None:
+    problem, tile = synthetic.PROBLEMS[0], synthetic.CHOSEN["cp_async_pipeline", "triton", "d128-full"]
+    name = ("timing", "large_tile", "triton", "burst", problem.slug)
+    parent = next(row for row in synthetic.rows() if row["kind"] == "timing" and name_of(row) == name)
+    more = dataset([*synthetic.rows(), {**parent, "tile": tile.to_dict()}])
+    step = steps.one_step(more, problem, techniques.get("cp_async_pipeline"), "triton", "best")
+    assert step.between == pytest.approx(tflops(parent))
+    assert step.gain == pytest.approx((step.after or 0) - tflops(parent))
+    apart = steps.one_step(data, problem, techniques.get("cp_async_pipeline"), "triton", "best")
+    assert (apart.between, apart.gain) == (None, 0)
+
+
+def test_a_ratio_over_a_crippled_parent_says_so(data: Dataset) -> None:
+    problem = synthetic.PROBLEMS[0]
+    slow = [
+        {**row, "samples_ms": [8 * ms for ms in row["samples_ms"]]}
+        if (row["kind"], row.get("technique"), row.get("backend")) == ("timing", "direct_rescale", "cuda")
+        and "samples_ms" in row
+        else row
+        for row in synthetic.rows()
+    ]
+    chain = [techniques.get(name) for name in ("register_softmax", "direct_rescale", "xor_swizzle")]
+    column = steps.steps(dataset(slow), problem, chain, "cuda", "reference")
+    assert column[-1].note.startswith("both steps together: ×1.")
+    assert steps.steps(data, problem, chain, "cuda", "reference")[-1].note == ""
+
+
+def test_a_dropped_hint_is_never_a_gain() -> None:
+    problem = synthetic.PROBLEMS[0]
+    technique, parent = techniques.get("warp_specialized"), techniques.get("mbarrier_ring")
+    model = next(row for row in synthetic.rows() if row.get("technique") == "xor_swizzle" and row["kind"] == "timing")
+    made: list[Row] = [synthetic.ENVIRONMENT]
+    for which, speed, census in ((parent, 1.0, {}), (technique, 0.5, {"USETMAXREG": 0, "HMMA": 8})):
+        tile = techniques.reference_tile(which, 128).to_dict()
+        row = {**model, "technique": which.name, "backend": "triton", "tile": tile, "problem": problem.to_dict()}
+        row |= {"details": {}, "source_sha256": synthetic.sha(which.name, "triton"), "samples_ms": [speed] * 20}
+        code = {"registers": 100, "spill_bytes": 0, "census": census}
+        made += [row, {**row, "kind": "gate", "mode": None, "code": code}]
+    step = steps.one_step(dataset(made), problem, technique, "triton", "reference")
+    assert step.kind in ("dropped", "same")
+    assert step.gain == 0
+    assert "hint dropped" in step.note
+    told = verdict(dataset(made), "ladder", technique).sentence
+    assert "Triton’s compiler ignores the hint" in told
+    assert "buys" not in told
+    made[-1]["code"]["census"]["USETMAXREG"] = 2
+    assert "hint" not in steps.one_step(dataset(made), problem, technique, "triton", "reference").note
+
+
+def test_the_largest_step_is_told_with_its_numbers(data: Dataset) -> None:
+    chains = steps.chains(data, synthetic.PROBLEMS[0], "reference")
+    column = {step.technique.name: step for step in chains[0].columns["cuda"]}
+    largest = max(column.values(), key=lambda step: step.gain)
+    text = headlines.steps_title(chains)
+    assert f"from {largest.before:.0f} to {largest.after:.0f} TFLOPS" in text
+    assert largest.gain == max(step.gain for step in column.values())
+
+
+NAMES = [("H200", "an"), ("A100", "an"), ("B200", "a"), ("RTX 5090", "an"), ("GH200", "a")]
+
+
+@pytest.mark.parametrize(("gpu", "which"), NAMES)
+def test_the_article_before_a_gpus_name(gpu: str, which: str) -> None:
+    assert headlines.article(gpu) == which
+
+
+def test_a_run_of_an_edited_kernel_is_told_from_one_of_the_same(data: Dataset) -> None:
+    problem = synthetic.PROBLEMS[0]
+    point = data.point("ladder", problem, "xor_swizzle", "cuda")
+    mine = [row for row in synthetic.rows() if row["kind"] == "timing" and row["group"] == (point.row or {})["group"]]
+
+    def later(run: str, factor: float, version: str) -> list[Row]:
+        made = [{**synthetic.ENVIRONMENT, "id": run, "time": f"2030-02-0{run[0]}T00:00:00Z"}]
+        for row in mine:
+            ours = row.get("technique") == "xor_swizzle"
+            again = {**row, "environment": run, "time": f"2030-02-0{run[0]}T00:00:00Z"}
+            if ours:
+                again |= {"samples_ms": [ms * factor for ms in row["samples_ms"]]}
+                again |= {"source_sha256": synthetic.sha("xor_swizzle", "cuda", version)}
+            made.append(again)
+        return made
+
+    def line(*more: list[Row]) -> history.Line:
+        found = history.lines(dataset([*synthetic.rows(), *(row for rows in more for row in rows)]))
+        return next(one for one in found if (one.technique, one.backend) == ("xor_swizzle", "cuda"))
+
+    same = line(later("1" * 12, 1.002, "current"))
+    assert (same.verdict, same.edited, len(same.moments)) == ("SAME", False, 2)
+    slower = line(later("1" * 12, 1.1, "current"))
+    assert (slower.verdict, slower.edited) == ("SLOWER", False)
+    edited = line(later("1" * 12, 1.1, "older"), later("2" * 12, 1.0, "current"))
+    assert (edited.verdict, edited.edited) == ("FASTER", True)
+    assert [moment.current for moment in edited.moments] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("cuda_over_fa2", "CUDA over FlashAttention-2"),
+        ("triton_native_over_flex", "Triton native over FlexAttention"),
+        ("seed_5090_over_article", "CUDA (5090 article) over the article’s own code"),
+    ],
+)
+def test_a_ratio_of_the_scorecard_has_a_title(name: str, title: str) -> None:
+    assert score_title(name) == title

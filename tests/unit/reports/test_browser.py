@@ -1,0 +1,107 @@
+"""The pages of the recorded rows in a real browser, light and dark, at the sizes of a screen and of a phone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports import build
+from reports.data.loading import recorded_hashes
+from tests.support import browser
+
+PAGES = (
+    "index.html",
+    "techniques.html",
+    "expressibility.html",
+    "technique/xor_swizzle.html",
+    "technique/lean_instructions.html",
+    "evidence/correctness.html",
+    "published.html",
+    "regressions.html",
+    "data.html",
+    "guide/reading.html",
+)
+SCREEN, PHONE = (1400, 900), (390, 844)
+KEPT = (
+    "index.html",
+    "techniques.html",
+    "expressibility.html",
+    "technique/xor_swizzle.html",
+    "evidence/correctness.html",
+)
+"""Pages of which pictures are kept."""
+SCREENSHOTS = build.ROOT.parent / "build" / "screenshots"
+
+pytestmark = pytest.mark.skipif(browser.find() is None, reason=f"no browser: install one of {', '.join(browser.NAMES)}")
+
+Found = dict[tuple[str, int], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("site")
+    hashes = recorded_hashes(build.ROOT / "recorded")  # all that was recorded counts: the pages at their fullest
+    build.build(output, runs=(), hashes=hashes, only=PAGES, progress=lambda *_: None)
+    return output
+
+
+@pytest.fixture(scope="module")
+def light(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    return browser.measure(site, PAGES, (SCREEN, PHONE), tmp_path_factory.mktemp("light"))
+
+
+@pytest.fixture(scope="module")
+def dark(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    return browser.measure(site, PAGES[:4], (SCREEN, PHONE), tmp_path_factory.mktemp("dark"), dark=True)
+
+
+def findings(found: Found, name: str) -> dict[tuple[str, int], list[str]]:
+    return {where: measured[name] for where, measured in found.items() if measured[name]}
+
+
+def test_every_page_was_measured(light: Found) -> None:
+    assert set(light) == {(page, width) for page in PAGES for width in (SCREEN[0], PHONE[0])}
+
+
+def test_the_first_screen_needs_no_scrolling(light: Found) -> None:
+    wide, phone = (light["index.html", size[0]]["first"] for size in (SCREEN, PHONE))
+    assert wide["end"] <= SCREEN[1]
+    assert phone["sentence"] < phone["bars"] < phone["matrix"]  # a phone shows the same in order
+    assert phone["bars"] < PHONE[1] * 0.6  # the sentence, and most of the bars
+    assert phone["sentence"] > 0
+
+
+@pytest.mark.parametrize("name", ["overflow", "small", "overlap", "pictures", "requests"])
+def test_nothing_trips_the_eye(name: str, light: Found) -> None:
+    assert findings(light, name) == {}
+
+
+@pytest.mark.parametrize("name", ["contrast", "colours"])
+def test_text_and_colours_stand_out(name: str, light: Found, dark: Found) -> None:
+    assert findings(light, name) == {}
+    assert findings(dark, name) == {}
+
+
+def test_the_measure_finds_what_is_wrong(tmp_path: Path) -> None:
+    """Each finding once, planted: so that silence means something."""
+    (tmp_path / "bad.html").write_text(
+        "<!doctype html><style>:root{--ink:#000;--muted:#999;--link:#000;--cuda:#000;--triton:#000;--gluon:#000;"
+        "--tlx:#000;--lib:#000;--bad:#000;--paper:#fff;--panel:#fff}</style><body>"
+        "<p style='font-size:9px'>small</p><p style='color:#aaa'>pale</p><div style='width:3000px'>wide</div>"
+        "<p style='position:absolute;top:300px'>one over</p><p style='position:absolute;top:302px'>another text</p>"
+        "<figure><svg width='200' height='100'></svg></figure></body>"
+    )
+    (found,) = browser.measure(tmp_path, ["bad.html"], [PHONE], tmp_path).values()
+    for name in ("overflow", "small", "overlap", "contrast", "colours", "pictures"):
+        assert found[name], name
+    assert found["requests"] == []
+
+
+def test_pictures_are_kept(site: Path, tmp_path: Path) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    for page in KEPT:
+        output = SCREENSHOTS / f"{page.replace('/', '-').removesuffix('.html')}.png"
+        browser.screenshot(site, page, SCREEN, output, tmp_path)
+        assert output.stat().st_size > 20_000

@@ -1,0 +1,65 @@
+"""guide/cpu shows what a planted deadlock prints: the same as when its commands are run.
+
+`python -m tests.unit.reports.test_guide` writes the text anew after a change of the kernel or of the diagnosis.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.catalog import planted
+from harness.catalog.sources import CACHE, ROOT
+from reports.pages import guide
+
+pytestmark = pytest.mark.slow
+
+
+def diagnosed(folder: Path) -> str:
+    """Copies the checkout to `folder`, plants the guide's bug there and returns what its command prints of it first."""
+    ignored = shutil.ignore_patterns("site", "runs", "recorded", "figures", "__pycache__")
+    for name in ("cuda_kernels", "triton_kernels", "harness", "experiments", "reports"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    subprocess.run(["git", "apply", str(ROOT / guide.PATCH)], cwd=folder, check=True)
+    command = [sys.executable, "-m", "harness", *guide.CHECK]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment["TWINKERNELS_CACHE"] = str(CACHE)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1, done.stdout + done.stderr
+    first = re.search(r"^launch_error: .*?(?=^\S|\Z)", done.stdout, re.MULTILINE | re.DOTALL)
+    assert first, done.stdout + done.stderr
+    return first[0]
+
+
+def without_places(text: str) -> str:
+    """Without files and line numbers, which move with every edit of a kernel and of what it includes, and without the
+    block: several run at once, and the first that is stuck is told."""
+    return re.sub(r"\w+\.cuh?:\d+", "line", re.sub(r"block \(\d+, \d+, \d+\)", "block", text))
+
+
+def test_the_deadlock_is_diagnosed_as_printed(tmp_path: Path) -> None:
+    printed = diagnosed(tmp_path)
+    assert "deadlock: nobody can go on" in printed
+    assert without_places(printed) == without_places(guide.PRINTED.read_text()), (
+        "run `python -m tests.unit.reports.test_guide`"
+    )
+
+
+def test_every_planted_bug_is_listed() -> None:
+    bugs = planted.bugs()
+    assert {bug.path.name for bug in bugs} == {path.name for path in (ROOT / "tests" / "planted").glob("*.patch")}
+    assert all(bug.technique and bug.diagnosis and bug.story for bug in bugs)
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as name:
+        guide.PRINTED.write_text(diagnosed(Path(name)))
+    print(f"wrote {guide.PRINTED.relative_to(ROOT)}")

@@ -1,0 +1,723 @@
+"""The report, made from synthetic rows: what a reader must find, and what must never reach a page."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from html.parser import HTMLParser
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from cuda_kernels.cpu_library import ncu_metrics, totals
+from experiments import ladder
+from harness.catalog import experiments as catalog
+from harness.catalog import techniques, tiles
+from harness.catalog.problem import Problem, Tile
+from harness.catalog.techniques import LADDERS, TECHNIQUES
+from harness.rows.reading import slug
+from reports import build
+from reports.data.dataset import Dataset, Point
+from reports.data.loading import load
+from reports.draw import banks, figures, readme, style
+from reports.facts import agreement, correctness, counters, holes, resources, tuning
+from reports.pages import prose
+from reports.pages.common import loaded
+from reports.pages.technique import same_code, side_by_side
+from tests.support import cpu_run
+from tests.support import synthetic_rows as synthetic
+
+pytestmark = pytest.mark.slow
+
+Row = dict[str, Any]
+HERE = "computed here on a CPU by running the kernel, 2030-01-02"
+VOID = {"meta", "br", "wbr", "link", "img", "input", "hr", "path", "use", "circle", "rect", "line", "col"}
+
+AGAIN = "run `python -m reports.draw.readme` and commit {}"
+
+
+def write(folder: Path, rows: list[Row]) -> None:
+    """One file per experiment, each with the environment row, as `record` leaves them."""
+    folder.mkdir(parents=True)
+    for name in {row["experiment"] for row in rows if "experiment" in row}:
+        kept = [row for row in rows if row.get("experiment", name) == name]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept))
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("recorded")
+    write(root / "h200", [*synthetic.rows(), *gates(), *sanitized()])
+    return root
+
+
+@pytest.fixture(scope="module")
+def site(recorded: Path, counted: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    fresh, output = folder / "fresh.jsonl", folder / "site"
+    fresh.write_text("".join(json.dumps(row) + "\n" for row in counted))
+    start = time.process_time()
+    table = [tiles.Selection(*cell, tile, 6, "a-tune") for cell, tile in synthetic.CHOSEN.items()]
+    tiles.update(folder / "tables" / "h200.toml", table)
+    given = {"recorded": recorded, "runs": [fresh], "hashes": synthetic.hashes(), "tables": folder / "tables"}
+    index = build.build(output, **given, progress=lambda *_: None)
+    assert time.process_time() - start < 60
+    assert index == output / "index.html"
+    return output
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[str, str]:
+    return {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob("*.html")}
+
+
+@pytest.fixture
+def data() -> Dataset:
+    return dataset(synthetic.rows())
+
+
+def dataset(rows: list[Row]) -> Dataset:
+    return Dataset("NVIDIA H200", True, rows, synthetic.hashes(), synthetic.CHOSEN)
+
+
+class Page(HTMLParser):
+    """Links, and whether every element that opens is closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.tags: set[str] = set()
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag, (tag, self.getpos())
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+
+
+# The site as a whole
+
+
+def test_pages_of_the_site(pages: dict[str, str]) -> None:
+    expected = {*build.MENU, "expressibility.html", *(f"ladder/{name}.html" for name in LADDERS)}
+    expected |= {f"guide/{name}.html" for name in ("cpu", "reading")}
+    expected |= {f"technique/{technique.name}.html" for technique in TECHNIQUES}
+    experiments = ("ladder", "sequence_length", "tune", "correctness", "sanitizer", "sanitizer_planted")
+    expected |= {f"experiment/{name}.html" for name in (*experiments, "memory-a-cpu-here")}
+    published = {f"experiment/{name}.html" for name in catalog.about_articles()}
+    assert set(pages) - published == expected
+
+
+def test_links_resolve_and_nothing_is_fetched(site: Path, pages: dict[str, str]) -> None:
+    for name, text in pages.items():
+        page = Page(text)
+        assert not page.tags & {"link", "img", "iframe"}, name
+        for link in page.links:
+            path, _, anchor = link.partition("#")
+            target = (site / name).parent.joinpath(path).resolve() if path else site / name
+            assert target.is_file(), f"{name}: {link}"
+            if anchor:
+                assert f' id="{anchor}"' in target.read_text(), f"{name}: {link}"
+        assert not re.search(r"url\((?!#)|@import", text), name
+
+
+def test_text_from_rows_is_escaped(pages: dict[str, str]) -> None:
+    own = (build.ROOT / "templates/script.js").read_text()
+    for text in pages.values():
+        assert text.lower().count("<script") == 1
+        assert f"<script>{own}</script>" in text
+    for name in ("ladder/ampere.html", "experiment/ladder.html", "technique/direct_rescale.html"):
+        assert "&lt;script&gt;alert(&#39;reason&#39;)&lt;/script&gt;" in pages[name], name
+
+
+def test_every_figure_says_where_its_rows_come_from(pages: dict[str, str]) -> None:
+    for name, text in pages.items():
+        if name != "index.html":
+            assert text.count("<figcaption>") == text.count("<figure"), name
+        for caption in re.findall(r"<figcaption>(.*?)</figcaption>", text):
+            assert caption in ("recorded on NVIDIA H200, 2030-01-02, commit 0123456", HERE)
+    sections = pages["index.html"].split("<section id=")[2:]
+    assert len(sections) >= 2
+    for section in sections:
+        assert "Recorded on NVIDIA H200, 2030-01-02, commit 0123456." in section
+    assert "NVIDIA H200 · head_dim 128, bf16, full attention" in pages["index.html"]
+    assert pages["experiment/sequence_length.html"].count('<svg role="img"') == 4
+
+
+def test_every_hole_is_visible_with_its_reason(pages: dict[str, str]) -> None:
+    for (technique, _, _), (status, reason) in synthetic.HOLES.items():
+        words = reason.split(" <")[0]
+        assert words in pages["experiment/ladder.html"]
+        assert words in pages[f"technique/{technique}.html"]
+        assert f">{status}" in pages["ladder/ampere.html"]
+
+
+def test_ids_of_inline_figures_are_unique(pages: dict[str, str]) -> None:
+    for name, text in pages.items():
+        for svg in re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL):
+            used = set(re.findall(r"url\(#(\w+)\)|href=\"#(\w+)\"", svg))
+            ids = re.findall(r' id="([^"]+)"', svg)
+            assert len(ids) == len(set(ids)), name
+            assert {a or b for a, b in used} <= set(ids), name
+
+
+# What a page says
+
+
+def test_verdicts_are_sentences_made_from_rows(pages: dict[str, str]) -> None:
+    again = "Triton has no word for the layout of shared memory, so it runs the program of New maximum first again"
+    swizzle = f"In CUDA it buys 1.61×; {again}."
+    assert swizzle in pages["technique/xor_swizzle.html"]
+    copies = "In CUDA it buys 1.15×; in Triton it buys 1.06×. Triton then runs at 1.04× the speed of CUDA."
+    assert copies in pages["technique/cp_async_pipeline.html"]
+    assert "in Triton the tile alone buys 1.05×" in pages["technique/large_tile.html"]
+
+
+def test_technique_page_has_sources_diff_code_and_numerics(pages: dict[str, str]) -> None:
+    text = pages["technique/cp_async_pipeline.html"]
+    for words in ("cuda_kernels/ampere/cp_async_pipeline.cu", "triton_kernels/ampere/cp_async_pipeline.py"):
+        assert words in text
+    assert 'class="gi"' in text  # an added line of a diff
+    for arch in techniques.LADDERS["ampere"].archs:
+        assert text.index(f"{arch}, head_dim 128") < text.index(f"{arch}, head_dim 64")
+    for words in (*synthetic.DISTRIBUTIONS, "registers", "LDSM.T", "580.159.04", "Prediction"):
+        assert words in text
+
+
+def test_a_recorded_row_of_another_version_is_marked_and_does_not_count(data: Dataset, pages: dict[str, str]) -> None:
+    technique, problem = techniques.get("xor_swizzle"), synthetic.PROBLEMS[2]
+    point = data.point("ladder", problem, "xor_swizzle", "cuda")
+    assert (point.kind, point.counts) == ("earlier", False)
+    assert data.gain("ladder", problem, technique, "cuda") is None
+    assert "earlier version" in pages["ladder/ampere.html"]
+    assert f"fill: var(--paper); stroke: var(--{'cuda'})" in pages["ladder/ampere.html"]
+
+
+def test_without_rows_there_is_a_site_that_says_so(tmp_path: Path) -> None:
+    build.build(tmp_path / "site", recorded=tmp_path / "none", runs=(), hashes={}, progress=lambda *_: None)
+    assert "Nothing is recorded yet" in (tmp_path / "site/index.html").read_text()
+    page = (tmp_path / "site/technique/scalar.html").read_text()
+    assert "cuda_kernels/ampere/scalar.cu" in page
+
+
+def test_rows_computed_here_say_so(tmp_path: Path, recorded: Path) -> None:
+    fresh = tmp_path / "fresh.jsonl"
+    environment = {**synthetic.ENVIRONMENT, "id": "c" * 12, "details": {"gpu": None, "git": {}}}
+    rows = [row | {"environment": "c" * 12, "on": "cpu"} for row in synthetic.rows() if row["kind"] == "code"]
+    fresh.write_text("".join(json.dumps(row) + "\n" for row in [environment, *rows]))
+    output = tmp_path / "site"
+    build.build(output, recorded=recorded, runs=[fresh], hashes=synthetic.hashes(), progress=lambda *_: None)
+    text = (output / "technique/scalar.html").read_text()
+    assert "computed here on a CPU, 2030-01-02" in text
+    assert "recorded on NVIDIA H200" in text
+
+
+def test_progress_names_every_page(tmp_path: Path) -> None:
+    seen: list[tuple[int, int, str]] = []
+    build.build(tmp_path / "s", recorded=tmp_path, runs=(), hashes={}, progress=lambda *step: seen.append(step))
+    assert [done for done, _, _ in seen] == list(range(1, seen[0][1] + 1))
+    assert seen[0][2] == "index.html"
+
+
+# Numbers
+
+
+def test_a_step_is_the_ratio_of_medians_in_one_group(data: Dataset) -> None:
+    problem = synthetic.PROBLEMS[0]
+    step = data.gain("ladder", problem, techniques.get("xor_swizzle"), "cuda")
+    after, before = (data.point("ladder", problem, name, "cuda").tflops for name in ("xor_swizzle", "direct_rescale"))
+    assert step is not None
+    assert after
+    assert before
+    assert (step.value, step.linked) == (pytest.approx(after / before), False)
+
+
+def test_a_step_across_groups_goes_over_both_anchors(data: Dataset) -> None:
+    problem = synthetic.PROBLEMS[0]
+    step = data.gain("ladder", problem, techniques.get("register_softmax"), "cuda")
+    assert step is not None
+    assert step.linked
+    assert step.value == pytest.approx(158 / 92, rel=0.01)
+    alone = [row for row in synthetic.rows() if row.get("backend") != "sdpa_cudnn"]
+    assert dataset(alone).gain("ladder", problem, techniques.get("register_softmax"), "cuda") is None
+
+
+def test_no_ratio_across_instruction_classes(data: Dataset) -> None:
+    technique = techniques.get("cp_async_pipeline")
+    assert data.versus("ladder", synthetic.PROBLEMS[0], technique, "triton", "cuda") is not None
+    assert data.versus("ladder", synthetic.PROBLEMS[0], technique, "triton_native", "cuda") is None
+
+
+def test_the_richest_dataset_leads(tmp_path: Path) -> None:
+    write(tmp_path / "h200", synthetic.rows())
+    few = [row for row in synthetic.rows() if row.get("backend") in (None, "cuda")]
+    few = [row | {"details": {"gpu": {"name": "NVIDIA A100"}}} if row["kind"] == "environment" else row for row in few]
+    write(tmp_path / "a100", few)
+    assert [data.gpu for data in load(tmp_path, (), synthetic.hashes())] == ["NVIDIA H200", "NVIDIA A100"]
+
+
+def test_problems_that_were_not_measured_are_named() -> None:
+    asked = [problem.slug for problem in ladder.EXPERIMENT.problems]
+    rows = [row for row in synthetic.rows() if row["kind"] == "environment" or slug(row) != asked[0]]
+    assert holes.unmeasured(dataset(rows), "ladder") == [asked[0]]
+    old = [row if slug(row) != asked[1] else row | {"source_sha256": "old"} for row in rows if "problem" in row]
+    assert holes.unmeasured(dataset(old), "ladder") == asked[:2]
+    assert holes.unmeasured(dataset([row | {"on": "cpu"} for row in rows]), "ladder") == []
+
+
+# Figures
+
+
+def test_equal_rows_give_equal_bytes(data: Dataset) -> None:
+    problem = synthetic.PROBLEMS[1]
+    drawn = [figures.ladder(data, "ladder", problem, TECHNIQUES) for _ in range(2)]
+    assert drawn[0] == drawn[1]
+
+
+@pytest.mark.parametrize("ends", [(144, 168, 444), (144, 168, 168), (144, 512, 382), (123, 309, 355)])
+def test_labels_at_the_ends_of_lines_do_not_overlap(ends: tuple[float, ...]) -> None:
+    figure, axes = style.new_axes(figures.WIDTH, 4.5)
+    axes.set_yticks(range(9), ["setmaxnreg_consumers"] * 9)
+    axes.set(xlim=(0, 1126), ylim=(8.5, -0.5))
+    backends = ("triton", "triton_native", "cuda")
+    style.end_labels_below(axes, {name: (end, "") for name, end in zip(backends, ends, strict=True)}, 9, 1126)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    boxes = [text.get_window_extent(renderer) for text in axes.texts]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+def test_the_same_program_again_is_dashed(data: Dataset) -> None:
+    def dashes(of: Dataset) -> int:
+        svg = figures.ladder(of, "ladder", synthetic.PROBLEMS[0], TECHNIQUES)
+        return len(re.findall(r"stroke-dasharray: 4,4;[^\"]*stroke: var\(--triton\)", svg))
+
+    assert dashes(data) == 4  # two steps of core Triton, held to mma.sync and free
+    own = [row | {"details": {}} if row["kind"] == "timing" else row for row in synthetic.rows()]
+    assert dashes(dataset(own)) == 0
+
+
+def test_readme_figures_are_the_recorded_rows(tmp_path: Path) -> None:
+    """What is committed comes out of the recorded rows, byte for byte."""
+    written = readme.write_all(tmp_path)
+    if not written:
+        pytest.skip("nothing is recorded yet, so README has no figure")
+    for path in written:
+        committed = readme.ROOT / "figures" / path.name
+        assert committed.is_file(), AGAIN.format(path.name)
+        made_by = re.search(r"drawn by matplotlib ([\d.]+)", committed.read_text())
+        if made_by and made_by[1] != matplotlib.__version__:
+            pytest.skip(f"{path.name} was drawn by matplotlib {made_by[1]}, here is {matplotlib.__version__}")
+        assert committed.read_bytes() == path.read_bytes(), AGAIN.format(path.name)
+
+
+def test_readme_figure_stands_alone(recorded: Path, tmp_path: Path) -> None:
+    (path,) = readme.write_all(tmp_path, recorded=recorded)
+    text = path.read_text()
+    assert "var(--" not in text  # a page's colours
+    assert "date" not in text
+    assert "DejaVu" not in text  # letters that a reader's machine has
+    height = re.search(r'height="(\d+)"', text)
+    assert height
+    assert int(height[1]) < 600
+
+
+# Counters
+
+
+@pytest.fixture(scope="module")
+def counted() -> list[Row]:
+    """Rows of kind counters from runs of three kernels on this CPU, and one as ncu leaves it."""
+    environment = {**synthetic.ENVIRONMENT, "id": "c" * 12, "details": {"gpu": None, "git": {}}}
+    problem = Problem.square(1, 1, 128, 128)
+    rows: list[Row] = [environment]
+    for name in ("direct_rescale", "mma_ldmatrix", "xor_swizzle"):
+        run = cpu_run.run(name, problem, counters=True)
+        assert run.code == 0
+        sites = run.library.counters()
+        row = {"kind": "memory", "on": "cpu", "experiment": "memory", "technique": name, "backend": "cuda"}
+        row |= {"problem": problem.to_dict(), "source_sha256": synthetic.sha(name, "cuda"), "status": "passed"}
+        row |= {"environment": "c" * 12, "time": "2030-01-02T00:00:00Z"}
+        rows.append(row | {"details": {"sites": sites, "totals": totals(sites)}})
+    return rows
+
+
+def by_ncu(name: str, problem: Problem, **metrics: float) -> Row:
+    row = {"kind": "counters", "on": "gpu", "experiment": "ncu", "technique": name, "backend": "cuda"}
+    row |= {"problem": problem.to_dict(), "source_sha256": synthetic.sha(name, "cuda"), "status": "passed"}
+    row |= {"environment": synthetic.ENVIRONMENT["id"], "time": "2030-01-02T00:00:00Z"}
+    return row | {"details": {"metrics": metrics}}
+
+
+def test_a_picture_shows_the_conflicts_that_the_run_counted(counted: list[Row]) -> None:
+    """The degrees that colour a picture come to the conflicts that the runtime found in the same execution."""
+    sites = [site for row in counted[1:] for site in row["details"]["sites"] if site.get("example_addresses")]
+    assert {site["width"] for site in sites} >= {4, 8, 16}
+    for site in sites:
+        found = banks.phases(site["example_addresses"], site["width"])
+        assert sum(phase.passes - 1 for phase in found) == site["example_conflicts"], site
+    assert any(site["example_conflicts"] for site in sites)
+
+
+def test_phases_by_width() -> None:
+    addresses = [4 * lane for lane in range(32)]
+    assert [len(phase.lanes) for phase in banks.phases(addresses, 4)] == [32]
+    assert [len(phase.lanes) for phase in banks.phases(addresses, 8)] == [16, 16]
+    assert [len(phase.lanes) for phase in banks.phases([*addresses[:16], *[None] * 16], 16)] == [8, 8]
+    by_two = [16 * (lane // 2) for lane in range(16)] + [16 * lane for lane in range(16)]
+    assert [len(phase.lanes) for phase in banks.phases(by_two, 16)] == [16, 8, 8]
+    same_word, one_bank = [0] * 32, [128 * lane for lane in range(32)]
+    assert [banks.phases(which, 4)[0].passes for which in (addresses, same_word, one_bank)] == [1, 1, 32]
+
+
+def test_conflicts_are_shown_with_their_origin(pages: dict[str, str]) -> None:
+    ladder = pages["ladder/ampere.html"]
+    assert ladder.count(f"<figcaption>{HERE}") == 2
+    assert "not recorded yet" in ladder
+    assert "8 passes" in ladder
+    page = pages["technique/xor_swizzle.html"]
+    assert HERE in page
+    assert re.search(r"<th>of these, bank conflicts</th><td class=\"n\">0</td><td class=\"n muted\">[^0]", page)
+    assert re.search(r"no conflict</p>\s*<svg", page)
+
+
+def test_ncu_stands_beside_the_count(counted: list[Row]) -> None:
+    cpu = Dataset("a CPU", False, counted, synthetic.hashes())
+    same, big = Problem.from_dict(counted[1]["problem"]), synthetic.PROBLEMS[0]
+    hit = by_ncu("mma_ldmatrix", big, **{counters.CONFLICTS: 5.0, counters.HIT_RATE: 71.0})
+    conflicts = by_ncu("mma_ldmatrix", same, **{counters.CONFLICTS: 18.0})
+    conflicts["details"]["totals"] = {"bank_conflicts": 17.0}
+    gpu = dataset([synthetic.ENVIRONMENT, hit, conflicts])
+    steps = counters.conflict_steps([cpu, gpu])
+    assert [step["technique"].name for step in steps] == ["mma_ldmatrix", "xor_swizzle"]
+    assert (steps[0]["ncu"]["by_address"], steps[0]["ncu"]["by_hardware"]) == (17.0, 18.0)
+    assert steps[0]["counted"].conflicts_per_ldmatrix > steps[1]["counted"].conflicts_per_ldmatrix == 0
+    assert steps[1]["ncu"] is None
+    ((technique, _, rate, _),) = counters.hit_rates([gpu], ["mma_ldmatrix", "xor_swizzle"])
+    assert (technique.name, rate) == ("mma_ldmatrix", 71.0)
+
+
+def test_ncus_counts_of_each_language_stand_side_by_side() -> None:
+    """One table a problem, the largest first; a counter that one of them lacks is a hole, not another's number."""
+    big, small = synthetic.PROBLEMS[0], Problem.square(1, 1, 512, 128)
+    tile = techniques.reference_tile(techniques.get("xor_swizzle"), 128).to_dict()
+
+    def row(backend: str, problem: Problem, **metrics: float) -> tuple[Row, str]:
+        return by_ncu("xor_swizzle", problem, **metrics) | {"backend": backend, "tile": tile}, f"by {backend}"
+
+    first, second = side_by_side([row("cuda", small, a=1), row("cuda", big, a=2, b=3), row("gluon", big, a=4, c=5)])
+    assert (first["slug"], second["slug"]) == (big.slug, small.slug)
+    assert first["columns"] == {"cuda": {"a": 2, "b": 3}, "gluon": {"a": 4, "c": 5}}
+    assert first["names"] == ["a", "b", "c"]
+    assert first["where"] == {"by cuda", "by gluon"}
+    assert second["columns"] == {"cuda": {"a": 1}}
+
+
+def test_counts_are_held_against_ncu(counted: list[Row]) -> None:
+    """Line by line, and a difference has its reason or says that it has none."""
+    rows = [{**row, "details": {**row["details"], "ncu": ncu_metrics(row["details"]["sites"])}} for row in counted[1:]]
+    which = counters.counted([Dataset("a CPU", False, [counted[0], *rows], synthetic.hashes())], "mma_ldmatrix")
+    assert which is not None
+    problem, expected = Problem.from_dict(which.row["problem"]), which.row["details"]["ncu"]
+    same = by_ncu("mma_ldmatrix", problem, **expected)
+    same["details"]["totals"] = which.totals
+    assert {one.why for one in agreement.held(which, [same])} == {""}
+    assert [one.cpu for one in agreement.held(which, [same])][:2] == [
+        which.totals["bank_conflicts"],
+        which.totals["wavefronts"],
+    ]
+    other = {f"{agreement.HARDWARE}ld.sum": expected[f"{agreement.HARDWARE}ld.sum"] + 3, agreement.LDMATRIX: 1}
+    differs = by_ncu("mma_ldmatrix", problem, **{**expected, **other})
+    why = {one.name: one.why for one in agreement.held(which, [differs]) if one.why}
+    assert why.pop("bank conflicts of loads, by hardware").startswith("the hardware also counts")
+    assert why == {"ldmatrix executed": agreement.UNEXPLAINED}
+    assert agreement.held(which, [by_ncu("mma_ldmatrix", synthetic.PROBLEMS[0], **expected)]) == []
+    assert agreement.held(None, [same]) == []
+
+
+def test_counters_of_another_version_are_not_shown(counted: list[Row]) -> None:
+    data = Dataset("a CPU", False, counted, {})
+    assert counters.counted([data], "xor_swizzle") is None
+
+
+# Tables of the ladder pages
+
+
+def test_what_a_rung_takes(counted: list[Row]) -> None:
+    metrics = {counters.OCCUPANCY: 25.0, counters.ACTIVE: 18.5}
+    hit = by_ncu("xor_swizzle", synthetic.PROBLEMS[0], **metrics, **{resources.WAVES: 7.8})
+    tiny = by_ncu("direct_rescale", Problem.square(1, 1, 512, 128), **metrics, **{resources.WAVES: 0.02})
+    data = dataset([*synthetic.rows(), hit, tiny])
+    found = {item.technique.name: item for item in resources.taken([data], TECHNIQUES)}
+    assert set(found) == {technique.name for technique in TECHNIQUES}
+    swizzle = found["xor_swizzle"]
+    assert (swizzle.fits, swizzle.active, found["scalar"].fits) == (25.0, 18.5, None)
+    assert (found["direct_rescale"].fits, found["direct_rescale"].active) == (25.0, None)
+    assert swizzle.codes["cuda"]["arch"] == "sm_90a"
+
+
+def test_the_shared_assembler_is_compared_over_anchors(data: Dataset) -> None:
+    assert resources.assembled(data, "ladder", TECHNIQUES) == []
+    faster = [
+        row | {"assembler": "shared", "samples_ms": [ms / 1.1 for ms in row["samples_ms"]]}
+        if row.get("technique")
+        else row | {"assembler": "shared"}
+        for row in synthetic.rows()
+        if (row["kind"], row.get("experiment")) == ("timing", "ladder") and row.get("samples_ms")
+        if row["backend"] in ("triton", "triton_native", "sdpa_cudnn")
+    ]
+    found = resources.assembled(dataset([*synthetic.rows(), *faster]), "ladder", TECHNIQUES)
+    names = {(item.technique.name, item.backend) for item in found}
+    assert ("mma_ldmatrix", "triton") in names
+    assert ("xor_swizzle", "triton") not in names  # another's program
+    assert all(item.gain == pytest.approx(1.1, rel=0.01) for item in found)
+
+
+def test_tiles_of_both_grids_and_of_the_own(data: Dataset) -> None:
+    technique = techniques.get("cp_async_pipeline")
+    assert tuning.tuned(data, "ladder", techniques.get("scalar")) == []
+    problem = synthetic.PROBLEMS[0]
+    base = next(row for row in synthetic.rows() if row["kind"] == "tune")
+    base |= {"time": "2030-01-03T00:00:00Z", "source_sha256": synthetic.sha(technique.name, "cuda"), "backend": "cuda"}
+    common, alone = Tile(64, 128, 1, 4), Tile(96, 48, 1, 6)
+    rows = [base | {"tile": tile.to_dict(), "samples_ms": [ms]} for tile, ms in ((common, 2.0), (alone, 1.5))]
+    screened = {name: value for name, value in base.items() if name != "samples_ms"}
+    rows.append(screened | {"tile": Tile(64, 32).to_dict(), "details": {"screened": "slower at the gate"}})
+    (cuda, triton) = tuning.tuned(dataset([*synthetic.rows(), *rows]), "ladder", technique)
+    assert cuda.common
+    assert (cuda.backend, cuda.own.tile, cuda.common.tile, len(cuda.rows)) == ("cuda", alone, common, 3)
+    assert cuda.own.tflops == pytest.approx(problem.tflops(1.5))
+    assert triton.backend == "triton"
+
+
+def test_the_best_tile_is_the_committed_one() -> None:
+    """Not any other than the registry's: a tile that was chosen once leaves its rows behind."""
+    name, problem = "cp_async_pipeline", synthetic.PROBLEMS[0]
+    once, registered = (
+        synthetic.CHOSEN[name, "triton", "d128-full"],
+        techniques.reference_tile(techniques.get(name), 128),
+    )
+
+    def best(chosen: Tile | None) -> Point:
+        cells = {(name, "triton", "d128-full"): chosen} if chosen else {}
+        data = Dataset("NVIDIA H200", True, synthetic.rows(), synthetic.hashes(), cells)
+        return data.point("ladder", problem, name, "triton", best=True)
+
+    assert (row := best(once).row)
+    assert row["tile"] == once.to_dict()
+    assert best(registered).row == dataset(synthetic.rows()).point("ladder", problem, name, "triton").row
+    assert best(Tile(256, 16, 3, 8)).reason == "not measured"
+    assert best(None).reason == "not measured"
+
+
+def test_the_table_of_the_gpu_says_which_tile_is_the_best(tmp_path: Path, recorded: Path) -> None:
+    selections = [tiles.Selection(*cell, tile, 6, "a-tune") for cell, tile in synthetic.CHOSEN.items()]
+    tiles.update(tmp_path / "h200.toml", selections)
+    (data,) = load(recorded, (), synthetic.hashes(), tmp_path)
+    assert data.chosen == synthetic.CHOSEN
+    (without,) = load(recorded, (), synthetic.hashes(), tmp_path / "none")
+    assert without.chosen == {}
+
+
+def test_burst_and_sustained_stand_side_by_side(pages: dict[str, str]) -> None:
+    text = pages["ladder/ampere.html"]
+    assert text.count('<th class="n">sustained</th>') == 4 * 4  # Gluon is a series of this ladder
+    assert pages["ladder/tma.html"].count('<th class="n">sustained</th>') == 3 * 4
+    assert "Triton as shipped" in text
+    assert text.count("Not recorded yet") >= 2  # L2 hit rates and the shared assembler
+
+
+def test_an_experiment_shows_what_load_does_to_each_kernel() -> None:
+    rows = [row for row in synthetic.rows() if row.get("experiment") == "ladder"]
+    pairs = loaded(rows)
+    assert pairs
+    assert {(burst["mode"], sustained["mode"]) for burst, sustained in pairs} == {("burst", "sustained")}
+    assert all(one.get(name) == other.get(name) for one, other in pairs for name in ("problem", "backend", "tile"))
+    assert loaded(row for row in rows if row.get("mode") != "sustained") == []
+    timed = next(sustained for _, sustained in pairs if sustained["backend"] == "cuda")
+    slower = timed | {"time": "2031-01-01T00:00:00Z", "samples_ms": [9.0]}
+    assert slower in [sustained for _, sustained in loaded([*rows, slower])]
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_machine_code_that_was_compiled_here_is_held_against_the_recorded(same: bool) -> None:
+    code = next(row for row in synthetic.rows() if row["kind"] == "code" and row["technique"] == "scalar")
+    recorded = code | {"kind": "gate", "on": "gpu", "code": code["code"] | {"sass_sha256": "a"}}
+    computed = code | {"code": code["code"] | {"sass_sha256": "a" if same else "b"}}
+    both = [Dataset("a CPU", False, [computed], synthetic.hashes()), dataset([recorded])]
+    assert same_code(both, techniques.get("scalar")) == [same]
+    assert same_code(both[:1], techniques.get("scalar")) == []
+
+
+# Correctness
+
+
+def gate(technique: str, problem: Problem, **rest: Any) -> Row:
+    row = {"kind": "gate", "on": "gpu", "experiment": "correctness", "technique": technique, "backend": "cuda"}
+    row |= {"problem": problem.to_dict(), "source_sha256": synthetic.sha(technique, "cuda"), "status": "passed"}
+    return row | {"environment": synthetic.ENVIRONMENT["id"], "time": "2030-01-02T00:00:00Z"} | rest
+
+
+def sanitizer(technique: str, tool: str, *findings: str) -> Row:
+    row = gate(technique, synthetic.PROBLEMS[0], kind="sanitizer", experiment="sanitizer", tool=tool)
+    return row | {
+        "status": "wrong" if findings else "passed",
+        "reason": "it found",
+        "details": {"findings": [*findings]},
+    }
+
+
+def sanitized() -> list[Row]:
+    bug = sanitizer("scalar", "synccheck") | {"experiment": "sanitizer_planted", "details": {"planted": "a_bug"}}
+    race = sanitizer("scalar", "racecheck", "a hazard at <kernel>", "another")
+    return [sanitizer("scalar", "memcheck"), race, bug]
+
+
+def gates() -> list[Row]:
+    small, long = Problem.square(2, 4, 512, 64, dtype="fp16"), Problem(2, 4, 2, 256, 512, 64, "fp16")
+    good = {"normal": {"max_abs": 0.004, "yardstick": 0.004}, "outliers": {"max_abs": 0.006, "yardstick": 0.004}}
+    bad = {"outliers": {"max_abs": None, "yardstick": 0.004}}
+    return [
+        gate("scalar", small, numerics=good),
+        gate("scalar", long, numerics={"normal": {"max_abs": 0.001, "yardstick": 0.004}}),
+        gate("xor_swizzle", small, numerics=good),
+        gate("xor_swizzle", long, status="wrong", reason="not finite on outliers <b>", numerics=bad),
+        gate("lean_instructions", small, status="unsupported", reason="declines"),
+    ]
+
+
+def test_the_gate_by_technique_and_cell() -> None:
+    (matrix,) = correctness.matrices([dataset([synthetic.ENVIRONMENT, *gates()])])
+    lines = {technique.name: (cells, whole) for technique, cells, whole in matrix.lines}
+    cell = ("fp16", 64, False, "bhsd")
+    assert (matrix.backend, matrix.cells, matrix.distributions) == ("cuda", [cell], ["normal", "outliers"])
+    cells, whole = lines["scalar"]
+    assert (whole.passed, whole.failed, cells[cell].worst) == (2, [], pytest.approx(1.5))
+    cells, whole = lines["xor_swizzle"]
+    assert (whole.passed, len(whole.failed), cells[cell].worst) == (1, 1, float("inf"))
+    assert (lines["lean_instructions"][1].declined, lines["lean_instructions"][1].passed) == (1, 0)
+    assert (matrix.gated, matrix.cells_in_all, matrix.earlier) == (5, 48 * len(TECHNIQUES), False)
+    beside = gate("scalar", Problem.square(1, 2, 256, 64, dtype="fp16"))
+    (matrix,) = correctness.matrices([dataset([synthetic.ENVIRONMENT, *gates(), beside])])
+    assert matrix.gated == 5  # the grid has no such problem
+    (matrix,) = correctness.matrices(
+        [Dataset("NVIDIA H200", True, gates(), {})]
+    )  # of another version: shown, not counted
+    assert (matrix.gated, matrix.earlier) == (0, True)
+
+
+def test_correctness_page(pages: dict[str, str]) -> None:
+    page = pages["evidence/correctness.html"]
+    for words in (
+        "2 of 2",
+        "1 of 2",
+        "1.50",
+        "declined",
+        "not finite on outliers &lt;b&gt;",
+        "3 findings",
+        "clean",
+        "0 of 1 clean",
+        "a_bug",
+    ):
+        assert words in page, words
+    assert "a hazard at &lt;kernel&gt;" in page
+    technique = pages["technique/scalar.html"]
+    assert re.search(r"memcheck\s*clean", technique)
+    assert re.search(r"synccheck\s*<span class=\"muted\">not recorded yet", technique)
+
+
+def test_the_guide_prints_what_a_run_printed(pages: dict[str, str]) -> None:
+    text = pages["guide/cpu.html"]
+    assert "nobody can go on" in text
+    assert "git apply tests/planted/ring_wrong_phase_at_empty.patch" in text
+    assert "cpu.html" in pages["guide/reading.html"]
+
+
+# Notes
+
+
+def test_notes_have_their_parts_and_type_no_numbers() -> None:
+    found = sorted(prose.ROOT.glob("*.md"))
+    assert {path.stem for path in found} <= {technique.name for technique in TECHNIQUES}
+    for path in found:
+        text = path.read_text()
+        parts = re.findall(r"^### (\w+)", text, flags=re.MULTILINE)
+        assert parts[:3] == ["Prediction", "Outcome", "Explanation"], path
+        assert parts[3:] in ([], ["Spills"]), path
+        typed = re.sub(r"\{\{.*?\}\}", "", text, flags=re.DOTALL)
+        assert not re.search(r"\d\s*(?:TFLOPS|%|×|x\b|ms\b|us\b|µs\b)", typed), path
+
+
+def test_every_note_renders(data: Dataset) -> None:
+    for technique in TECHNIQUES:
+        text = prose.render(technique.name, data) or "TFLOPS"
+        assert "TFLOPS" in text or "not measured" in text
+
+
+def test_a_note_tells_tiles_gates_and_counters(tmp_path: Path) -> None:
+    problem, sha = synthetic.PROBLEMS[0], synthetic.sha("xor_swizzle", "cuda", "earlier")
+    wrong = gate("xor_swizzle", problem, status="wrong", check="not_repeatable", source_sha256=sha)
+    tile = techniques.reference_tile(techniques.get("xor_swizzle"), 128)
+    judged = [row | {"tile": tile.to_dict()} for row in (gate("xor_swizzle", problem), wrong)]
+    counts = by_ncu("xor_swizzle", problem, **{counters.HIT_RATE: 88.3, resources.DRAM_READ: 1.2345e9})
+    functions = prose.references(dataset([*synthetic.rows(), *judged, counts]))
+    kernel = ("xor_swizzle", "cuda", problem.slug)
+    assert functions["gate"](*kernel, tile.slug) == "passed"
+    assert functions["gate"](*kernel, tile.slug, earlier=True) == "wrong (not_repeatable)"
+    assert functions["ncu"]("xor_swizzle", problem.slug, "hit_rate") == "88%"
+    assert functions["ncu"]("xor_swizzle", problem.slug, "read") == "1,234 MB"
+    assert functions["ncu"]("scalar", problem.slug, "read") == prose.NOT_MEASURED
+    assert functions["gain_at"](*kernel, tile.slug, "ladder") == "1.61×"
+    tuned = ("cp_async_pipeline", "triton", problem.slug)
+    assert functions["best"](*tuned).endswith(" TFLOPS at 128x64-s3-w8")
+    assert functions["best"](*kernel) == prose.NOT_MEASURED
+    earlier = ("xor_swizzle", "cuda", synthetic.PROBLEMS[2].slug)
+    assert {functions[name](*earlier) for name in ("tflops", "gain")} == {prose.EARLIER}
+    assert functions["tried"](*tuned, "128x32-s2-w8") == "274 TFLOPS"
+    with pytest.raises(ValueError, match="expected a slug"):
+        functions["tried"](*tuned, "128-32-2-8")
+
+
+def test_a_note_resolves_references_and_admits_holes(tmp_path: Path, data: Dataset) -> None:
+    hole = 'tflops("large_tile", "cuda", "b4-h16-n4096-d128-bf16-causal")'
+    good = 'gain("xor_swizzle", "cuda", "b4-h16-n4096-d128-bf16-full")'
+    (tmp_path / "x.md").write_text(f"{{{{ {good} }}}} and {{{{ {hole} }}}} <b>&")
+    html = prose.render("x", data, tmp_path)
+    assert html == "<p>1.61× and <em>not measured</em> &lt;b&gt;&amp;</p>\n"
+
+
+def test_a_note_reads_machine_code_of_one_problem_at_the_reference_tile(tmp_path: Path, data: Dataset) -> None:
+    cell, name = "b4-h16-n4096-d128-bf16", "xor_swizzle"
+    (row,) = (row for row in data.codes(name, "cuda", "sm_90a", 128) if not row["problem"]["causal"])
+    other = {**row, "tile": Tile(128, 32).to_dict(), "code": {**row["code"], "registers": 7}}
+    more = Dataset(data.gpu, data.recorded, [other, *data.rows], data.hashes)
+    asked = [("full", "registers"), ("full", "LDSM.T"), ("causal", "LDSM.T")]
+    references = [f'{{{{ code("{name}", "cuda", "{cell}-{mask}", "{what}") }}}}' for mask, what in asked]
+    (tmp_path / "x.md").write_text(" ".join(references))
+    html = prose.render("x", more, tmp_path)
+    assert html == f"<p>{row['code']['registers']} 48 <em>not measured</em></p>\n"
+
+
+@pytest.mark.parametrize(
+    "reference", ['tflops("typo", "cuda", "b4-h16-n4096-d128-bf16-full")', "gone()", 'tflops("scalar", "cuda", "b4")']
+)
+def test_a_bad_reference_names_its_note(tmp_path: Path, data: Dataset, reference: str) -> None:
+    (tmp_path / "x.md").write_text(f"{{{{ {reference} }}}}")
+    with pytest.raises(ValueError, match=r"x\.md"):
+        prose.render("x", data, tmp_path)

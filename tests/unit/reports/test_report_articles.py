@@ -1,0 +1,174 @@
+"""The pages of the articles, from synthetic rows."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from harness.catalog import experiments
+from reports import build
+from reports.data.dataset import Dataset
+from reports.draw import heads
+from reports.facts import published
+from reports.pages import article as article_pages
+from reports.pages import overview
+from tests.support import synthetic_articles
+from tests.support import synthetic_rows as synthetic
+
+pytestmark = pytest.mark.slow
+
+Row = dict[str, Any]
+
+
+def dataset(rows: list[Row], gpu: str = "NVIDIA H200") -> Dataset:
+    return Dataset(gpu, True, rows, synthetic.hashes())
+
+
+def html(name: str, data: Dataset | None, datasets: list[Dataset] | None = None) -> str:
+    """The page without its frame's links to other experiments."""
+    environment = build._environment(data)
+    environment.globals["experiments"] = []
+    context = article_pages.page(datasets or [data for data in (data,) if data], data, name)
+    return environment.get_template("article.html").render(page="x", up="../", **{"data": data, **context})
+
+
+@pytest.mark.parametrize("name", experiments.about_articles())
+def test_a_page_shows_every_step_and_shape_and_what_cannot_be_compared(name: str) -> None:
+    article = experiments.article(name)
+    text = html(name, dataset(synthetic_articles.rows(name)))
+    for step in article.steps:
+        assert step.technique in text
+        assert step.tile.slug in text
+        if step.tflops:
+            assert f"{step.tflops:.2f}" in text
+    assert text.count("<tr>") >= len(article.steps) + len(article.shapes)
+    assert text.count("<li>") == len(article.cannot_compare)
+    assert "measured separately on an NVIDIA H200" in text
+    assert "ot recorded yet" not in text
+    assert text.count("<svg") == text.count("<figcaption>") == 1
+
+
+@pytest.mark.parametrize("name", experiments.about_articles())
+@pytest.mark.parametrize("data", [None, dataset(synthetic.rows())], ids=["nothing", "another experiment"])
+def test_a_page_without_rows_says_so_and_keeps_the_articles_numbers(name: str, data: Dataset | None) -> None:
+    text = html(name, data)
+    assert f"Not recorded yet: <code>twinkernels run {name}</code>" in text
+    assert all(f"{step.tflops:.2f}" in text for step in experiments.article(name).steps if step.tflops)
+    assert "<svg" not in text
+
+
+def test_gains_here_are_over_the_step_before_and_over_the_one_that_the_article_counts_from() -> None:
+    article = experiments.article("seed_raw_ptx")
+    data = dataset(synthetic_articles.rows(article.name))
+    lines = {line.step.name: line for line in published.steps(data, article)}
+    base, alone, both = (
+        lines[name] for name in ("01_base", "02_swizzle, the swizzle alone", "02_swizzle, the tile too")
+    )
+    for backend in ("cuda", "triton"):
+        speeds = [line.here[backend].point.tflops or 0 for line in (base, alone, both)]
+        assert base.here[backend].gain is None
+        for line, over in ((alone, 0), (both, 1)):
+            gain = line.here[backend].gain
+            assert gain is not None
+            assert gain.value == pytest.approx(speeds[over + 1] / speeds[over])
+        span = both.here[backend].span
+        assert span is not None
+        assert span.value == pytest.approx(speeds[2] / speeds[0])
+        assert alone.here[backend].span is None
+    assert both.printed_gain == pytest.approx(165 / 29.5)
+
+
+def test_a_step_is_at_its_own_tile() -> None:
+    article = experiments.article("seed_raw_ptx")
+    lines = published.steps(dataset(synthetic_articles.rows(article.name)), article)
+    for line in lines:
+        for measured in line.here.values():
+            assert measured.point.row is not None
+            assert measured.point.row["tile"] == line.step.tile.to_dict()
+
+
+def test_the_best_rung_and_its_ratios() -> None:
+    article = experiments.article("seed_raw_ptx")
+    rows = synthetic_articles.rows(article.name)
+    end = published.shape_line(dataset(rows), article, article.shapes[0])
+    fastest = max(synthetic_articles.tflops_of(row) for row in rows if row.get("backend") == "cuda")
+    assert end.best["cuda"].tflops == pytest.approx(fastest)
+    assert end.over_own_code == pytest.approx(fastest / 304.0)
+    assert end.shares == {"sdpa_flash": pytest.approx(187.3 / 203.7)}
+    assert end.last["cuda"].row is not None
+    assert end.last["cuda"].row["technique"] == "batched_m_tiles"
+    flash, peer = end.over_peers["best", "sdpa_flash"], end.peers["sdpa_flash"].tflops
+    assert flash is not None
+    assert peer is not None
+    assert flash.value == pytest.approx(fastest / peer)
+
+
+def test_the_best_rung_is_the_fastest_that_counts_of_all_that_were_timed() -> None:
+    article = experiments.article("seed_raw_ptx")
+    rows = synthetic_articles.rows(article.name)
+    asked = max((row for row in rows if row.get("backend") == "cuda"), key=synthetic_articles.tflops_of)
+    (shape,) = article.shapes
+    assert "warp_specialized" not in dict(shape.rungs), "the experiment does not ask for it any more"
+    faster = {**asked, "samples_ms": [ms * 0.9 for ms in asked["samples_ms"]], "technique": "warp_specialized"}
+    faster["source_sha256"] = synthetic.sha("warp_specialized", "cuda")
+    assert published.shape_line(dataset([*rows, faster]), article, shape).best["cuda"].row == faster
+    earlier = {**faster, "source_sha256": "0"}
+    assert published.shape_line(dataset([*rows, earlier]), article, shape).best["cuda"].row == asked
+
+
+def test_the_quoted_number_of_one_gpu_is_no_measure_for_another() -> None:
+    article = experiments.article("seed_raw_ptx")
+    data = dataset(synthetic_articles.rows(article.name), gpu="NVIDIA H100")
+    assert published.shape_line(data, article, article.shapes[0]).over_own_code is None
+
+
+def test_a_hole_shows_its_status() -> None:
+    rows = synthetic_articles.rows("seed_raw_ptx")
+    broken = next(row for row in rows if row.get("technique") == "large_tile" and row["backend"] == "cuda")
+    broken |= {"status": "crashed", "reason": "<b>signal 11</b>"}
+    del broken["samples_ms"]
+    text = html("seed_raw_ptx", dataset(rows))
+    assert re.search(r'<span class="bad">crashed</span>', text)
+    assert "&lt;b&gt;signal 11" in text
+    assert "<b>signal" not in text
+
+
+def test_the_heads_are_drawn_on_their_articles_page_alone() -> None:
+    data = dataset([*synthetic_articles.rows("seed_rtx5080"), synthetic_articles.heads()])
+    text = html("seed_rtx5080", data)
+    assert text.count("<figcaption>") == text.count('<svg role="img"') == 4
+    assert text.count("recorded on a CPU by running the kernel direct_rescale") == 3
+    for name in ("local", "strided", "global anchor", "block"):
+        assert f"<th>{name}</th>" in text
+    assert "Where it attends" not in html("seed_raw_ptx", dataset(synthetic_articles.rows("seed_raw_ptx")))
+
+
+def test_heads_of_an_earlier_kernel_or_without_a_compiler_are_not_shown() -> None:
+    earlier = synthetic_articles.heads() | {"source_sha256": synthetic.sha("direct_rescale", "cuda", "earlier")}
+    for row in (earlier, synthetic_articles.heads("unsupported")):
+        data = dataset([*synthetic_articles.rows("seed_rtx5080"), row])
+        assert article_pages.structured_heads([data]) == {"row": None, "figures": []}
+        assert "Not computed yet" in html("seed_rtx5080", data)
+
+
+def test_pictures_of_equal_rows_are_equal() -> None:
+    row = synthetic_articles.heads()
+    for draw in (heads.attention, heads.error_by_position, heads.error_by_head):
+        assert draw(row) == draw(synthetic_articles.heads())
+
+
+def test_a_page_links_the_articles_and_the_scorecard_says_which_ratio_is_quoted() -> None:
+    ladder = [row for row in synthetic.rows() if row.get("experiment", "ladder") == "ladder"]
+    data = dataset([*ladder, *synthetic_articles.rows("seed_5090")[1:]])
+    environment = build._environment(data)
+    environment.globals["experiments"] = []
+    shared = {"up": "", "data": data}
+    text = environment.get_template("published.html").render(
+        **shared, page="published.html", **overview.published(data)
+    )
+    for name in experiments.about_articles():
+        assert f'href="experiment/{name}.html"' in text
+    text = environment.get_template("data.html").render(**shared, page="data.html", **overview.data_page(data, []))
+    assert "theirs is quoted: the article&#39;s last kernel, measured separately on an NVIDIA H200" in text

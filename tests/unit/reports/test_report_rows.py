@@ -1,0 +1,100 @@
+"""What a report knows of rows before it draws: which stand for a rung, where they come from, what is told of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from harness.catalog.problem import Tile
+from reports.data import machines
+from reports.data.dataset import Dataset, Point, fastest, why
+from reports.data.loading import load
+from tests.support import synthetic_rows as synthetic
+
+Row = dict[str, Any]
+PROBLEM = synthetic.PROBLEMS[0]
+
+
+def dataset(rows: list[Row]) -> Dataset:
+    return Dataset("NVIDIA H200", True, rows, synthetic.hashes())
+
+
+def timing(milliseconds: float, **rest: Any) -> Row:
+    row = {"kind": "timing", "status": "passed", "problem": PROBLEM.to_dict(), "samples_ms": [milliseconds]}
+    return {**row, "backend": "cuda", "details": {}, **rest}
+
+
+def test_a_run_that_was_recorded_is_not_told_twice(tmp_path: Path) -> None:
+    recorded, run = tmp_path / "recorded", tmp_path / "run.jsonl"
+    rows = synthetic.rows()
+    (recorded / "h200").mkdir(parents=True)
+    (recorded / "h200/ladder.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [data.recorded for data in load(recorded, [run], synthetic.hashes())] == [True]
+    again = next(row for row in rows if row["kind"] == "timing") | {"time": "2030-01-03T00:00:00Z"}
+    run.write_text("".join(json.dumps(row) + "\n" for row in [*rows, again]))
+    (fresh,) = [data for data in load(recorded, [run], synthetic.hashes()) if not data.recorded]
+    assert fresh.newest == [again]
+
+
+def test_the_fastest_is_no_number_where_one_that_did_not_converge_was_faster() -> None:
+    slow, fast = (Point("measured", row=timing(ms)) for ms in (4.0, 2.0))
+    unsettled = Point("hole", reason="not converged: 900 TFLOPS ± 2%", unsettled=(fast.tflops or 0) * 1.1)
+    assert fastest([slow, fast]) is fast
+    assert fastest([slow, fast, unsettled]) is unsettled
+    assert fastest([slow, Point("hole", reason="x", unsettled=1.0)]) is slow
+    final = Point("measured", row=timing(4.0, details={"final": True}))
+    assert fastest([fast, unsettled, final]) is final
+    assert (fastest([]).kind, fastest([]).reason) == ("hole", "not measured")
+    earlier = Point("earlier", row=timing(1.0))
+    assert fastest([slow, earlier]) is slow
+    assert (fastest([earlier]).kind, fastest([earlier]).reason) == ("hole", "measured in an earlier version only")
+
+
+def test_tiles_that_were_tried_on_an_earlier_version_are_not_of_this_one() -> None:
+    row = timing(4.0, kind="tune", technique="scalar", time="1", source_sha256=synthetic.sha("scalar", "cuda"))
+    earlier = {**row, "source_sha256": "0", "tile": Tile(64, 64).to_dict()}
+    data = dataset([{**row, "tile": Tile(64, 32).to_dict()}, earlier])
+    assert (data.tuned("scalar", "cuda"), data.tuned("scalar", "cuda", earlier=True)) == (1, 1)
+    assert data.tuned("scalar", "triton") == 0
+
+
+def test_what_did_not_converge_is_told_with_its_number_and_its_uncertainty() -> None:
+    row = timing(4.0, status="not_converged", reason="relative error of the median 2.34% after 12 samples")
+    assert why(row) == f"not converged: {PROBLEM.tflops(4.0):.0f} TFLOPS ± 2.34%"
+    assert why({"status": "crashed", "reason": "signal 11"}) == "crashed: signal 11"
+
+
+def test_runs_on_four_cards_of_one_kind_are_one_machine() -> None:
+    def environment(card: str, **gpu: Any) -> Row:
+        details = synthetic.ENVIRONMENT["details"]
+        details = {**details, "gpu": {**details["gpu"], "uuid_sha256": card, **gpu}, "argv": ["run", card]}
+        return {**synthetic.ENVIRONMENT, "id": card, "details": details}
+
+    four = [environment(f"card {number}") for number in range(4)]
+    one, other = machines.machines([*four, four[0], environment("card 5", driver="570")])
+    assert (one.gpu, one.cards, len(one.runs)) == ("NVIDIA H200", 4, 5)
+    assert "uuid_sha256" not in one.details["gpu"]
+    assert (other.cards, other.details["gpu"]["driver"]) == (1, "570")
+
+
+def test_provenance_names_every_commit_of_the_rows() -> None:
+    later = {**synthetic.ENVIRONMENT, "id": "later", "time": "2030-01-05T00:00:00Z"}
+    later["details"] = {**later["details"], "git": {"sha": "fedcba9876", "dirty": True}}
+    data = dataset([synthetic.ENVIRONMENT, later])
+    rows = [{"environment": "later"}, {"environment": synthetic.ENVIRONMENT["id"]}]
+    where = "recorded on NVIDIA H200, 2030-01-02 to 2030-01-05, commits 0123456 and fedcba9 with changes"
+    assert data.provenance(rows) == where
+    assert data.provenance(rows[1:]) == "recorded on NVIDIA H200, 2030-01-02, commit 0123456"
+    assert data.provenance() == "recorded on NVIDIA H200, 2030-01-05, commit fedcba9 with changes"
+
+
+def test_what_the_gate_refused_was_not_timed_for_its_reason() -> None:
+    row = timing(4.0, kind="gate", status="wrong", reason="launch 2 gives another o", technique="scalar", time="1")
+    row |= {"experiment": "ladder", "source_sha256": synthetic.sha("scalar", "cuda")}
+    point = dataset([row]).point("ladder", PROBLEM, "scalar", "cuda")
+    assert (point.kind, point.reason) == ("hole", "wrong: launch 2 gives another o")
+    earlier = {**row, "source_sha256": "0"}
+    assert dataset([earlier]).point("ladder", PROBLEM, "scalar", "cuda").reason.startswith("earlier version wrong: ")
+    assert dataset([row]).point("ladder", PROBLEM, "wmma", "cuda").reason == "not measured"

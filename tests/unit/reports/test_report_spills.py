@@ -1,0 +1,76 @@
+"""No spill that its note does not explain, and every explanation in the note of the technique that spills."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from harness.catalog.entries import Technique
+from harness.catalog.techniques import TECHNIQUES
+from harness.rows import reading
+from reports.data.dataset import Dataset
+from reports.data.loading import load
+from reports.draw.style import LABELS
+from reports.facts.resources import ARCH
+from reports.facts.spills import Spill, spills
+from reports.pages import prose
+
+RECORDED = prose.ROOT.parent / "recorded"
+
+
+@pytest.fixture(scope="module")
+def datasets() -> list[Dataset]:
+    found = load(RECORDED, (), reading.checkout_hashes())
+    if not found:
+        pytest.skip("nothing is recorded yet")
+    return found
+
+
+def explanations(note: str) -> list[str]:
+    """The items of a note's section on spills, which open with languages and head dimensions."""
+    section = note.partition("### Spills\n")[2].partition("\n### ")[0]
+    return [" ".join(item.split()) for item in re.split(r"^- ", section, flags=re.MULTILINE)[1:]]
+
+
+def explained(spill: Spill, note: str) -> bool:
+    """Whether an item is about this language and head dimension, and names the architecture and other tiles where the
+    spill is there."""
+    for item in explanations(note):
+        heads = re.findall(
+            r"((?:CUDA|Gluon|Triton native|Triton)(?: and (?:Triton native|Triton))?), head_dim ([\d, and]+)", item
+        )
+        about = any(
+            LABELS[spill.backend] in languages.split(" and ") and str(spill.head_dim) in re.findall(r"\d+", dims)
+            for languages, dims in heads
+        )
+        archs = re.findall(r"sm_\w+", item.partition(":")[0]) or [ARCH]
+        here = spill.arch in archs or "every architecture" in item
+        if about and here and (spill.reference or "tile" in item):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("technique", TECHNIQUES, ids=lambda technique: technique.name)
+def test_every_recorded_spill_is_explained(technique: Technique, datasets: list[Dataset]) -> None:
+    path = prose.ROOT / f"{technique.name}.md"
+    text = path.read_text() if path.is_file() else ""
+    missing = [spill for spill in spills(datasets, technique) if not explained(spill, text)]
+    assert not missing, f"say in {path.name}, below `### Spills`, which values spill and where: {missing}"
+
+
+def test_an_item_explains_what_it_opens_with() -> None:
+    def spill(backend: str, head_dim: int, reference: bool = True, arch: str = "sm_90a") -> Spill:
+        return Spill(backend, arch, head_dim, False, "64x64-s1-w4", reference, 8, 8)
+
+    note = "### Spills\n\n- CUDA, head_dim 64 and 128: two\n  values.\n"
+    note += "- Triton and Triton native, head_dim 128: at other tiles.\n"
+    assert explanations(note)[0] == "CUDA, head_dim 64 and 128: two values."
+    assert explained(spill("cuda", 64), note)
+    assert not explained(spill("cuda", 256), note)
+    assert not explained(spill("cuda", 64, reference=False), note)
+    assert explained(spill("triton_native", 128, reference=False), note)
+    assert not explained(spill("triton", 64), note)
+    assert not explained(spill("cuda", 64, arch="sm_80"), note)
+    assert explained(spill("cuda", 64, arch="sm_80"), note.replace(" and 128:", ", on sm_80:"))
+    assert not explained(spill("cuda", 64), note.replace("### Spills", "### Explanation"))

@@ -1,0 +1,298 @@
+"""harness/rows/compare.py on replayed rows: what it must catch, what it must let pass, what it must refuse."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from harness.catalog.problem import Problem
+from harness.rows import compare, noise, results
+from tests.conftest import CHECKOUT
+from tests.support import replicated_rows as replicated
+
+pytestmark = pytest.mark.slow
+
+Row = dict[str, Any]
+VICTIM = ("cp_async_pipeline", Problem.square(4, 16, 2048, 128))
+RECORDS = replicated.rows()
+RECORDED = sorted((CHECKOUT / "reports" / "recorded").glob("*/*.jsonl"))
+
+
+def base() -> list[Row]:
+    return replicated.of_process(replicated.rows(), "board0", 0)
+
+
+def again() -> list[Row]:
+    """The same code in another process on the same board."""
+    return replicated.of_process(replicated.rows(), "board0", 1)
+
+
+def elsewhere() -> list[Row]:
+    return replicated.of_process(replicated.rows(), "board3", 0)
+
+
+def planted(rows: list[Row], factor: float = 1.0, **fields: Any) -> list[Row]:
+    """A copy in which the victim is slower by a factor, or has other fields."""
+    return [{**slower(row, factor), **fields} if is_victim(row) else row for row in rows]
+
+
+def is_victim(row: Row) -> bool:
+    return (row.get("technique"), row.get("problem")) == (VICTIM[0], VICTIM[1].to_dict())
+
+
+def slower(row: Row, factor: float) -> Row:
+    return {**row, "samples_ms": [sample * factor for sample in row["samples_ms"]]} if "samples_ms" in row else row
+
+
+def machine(rows: list[Row], factor: float) -> list[Row]:
+    """Everything slower: a clock locked lower."""
+    return [slower(row, factor) for row in rows]
+
+
+def judged(new: list[Row], **options: Any) -> list[compare.Verdict]:
+    return compare.compare(base(), new, RECORDS, **options)
+
+
+def told(new: list[Row]) -> dict[str, str]:
+    return {item.case: item.verdict for item in judged(new) if item.verdict != compare.SAME}
+
+
+def only(new: list[Row]) -> compare.Verdict:
+    """The one case that is not SAME."""
+    found = [verdict for verdict in judged(new) if verdict.verdict != compare.SAME]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def write(path: Path, rows: list[Row]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def main(tmp_path: Path, new: list[Row], **options: Any) -> tuple[int, str]:
+    console = Console(file=io.StringIO(), width=220)
+    records = write(tmp_path / "recorded" / "h200" / "ladder.jsonl", RECORDS).parent.parent
+    paths = write(tmp_path / "base", base()), write(tmp_path / "new", new)
+    code = compare.main(*paths, records, console=console, **options)
+    return code, console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_recorded_file_equals_itself(path: Path) -> None:
+    rows = results.read(path)
+    if not any(row["kind"] == "timing" for row in rows):
+        pytest.skip("holds no timing row")
+    assert {verdict.verdict for verdict in compare.compare(rows, rows)} == {compare.SAME}
+
+
+def test_an_older_passed_row_beside_a_newer_one_that_failed_is_no_case() -> None:
+    failed = {
+        "status": "not_converged",
+        "reason": "still moving",
+        "source_sha256": "newer",
+        "time": "2031-01-01T00:00:00Z",
+    }
+    rows = [*base(), *(row | failed for row in base() if is_victim(row))]
+    assert {verdict.verdict for verdict in compare.compare(rows, rows)} == {compare.SAME}
+
+
+def test_the_same_code_is_the_same_in_another_process_and_on_another_board() -> None:
+    assert told(again()) == {}
+    assert told(elsewhere()) == {}
+
+
+@pytest.mark.parametrize(("new", "one_board"), [(again, True), (elsewhere, False)])
+def test_a_planted_slowdown_of_ten_percent_fails(new: Any, one_board: bool, tmp_path: Path) -> None:
+    rows = planted(new(), 1.1)
+    verdict = only(rows)
+    assert (verdict.verdict, verdict.one_board) == (compare.SLOWER, one_board)
+    assert verdict.change == pytest.approx(0.1, abs=0.03)
+    assert verdict.ratio_change == pytest.approx(0.1, abs=0.03)
+    code, text = main(tmp_path, rows)
+    assert code == 1
+    assert "SLOWER" in text
+    assert f"{verdict.change:+.1%}" in text
+
+
+def test_what_is_noise_on_two_boards_is_slower_on_one() -> None:
+    """The limits are the replicates': between boards these move three times as far."""
+    limits = noise.limits(noise.replicates(noise.Timings(RECORDS)))
+    assert limits[True].both
+    assert limits[False].both
+    factor = 1 + (limits[True].both + limits[False].both) / 2
+    same_board = [row | {"environment": "board0-0"} if "environment" in row else row for row in planted(base(), factor)]
+    assert told(same_board)
+    other_board = [replicated.environment("board1", 0), *same_board[1:]]
+    other_board = [row | {"environment": "board1-0"} if "environment" in row else row for row in other_board]
+    assert told(other_board) == {}
+
+
+def test_faster_does_not_fail(tmp_path: Path) -> None:
+    assert only(planted(again(), 0.9)).verdict == compare.FASTER
+    assert main(tmp_path, planted(again(), 0.9))[0] == 0
+
+
+def test_a_slower_machine_is_no_slower_kernel_and_hides_none() -> None:
+    assert told(machine(again(), 1.1)) == {}
+    verdict = only(planted(machine(again(), 1.1), 1.1))
+    assert verdict.verdict == compare.SLOWER
+    assert "judged by the ratio alone" in verdict.reason
+    assert only(planted(machine(again(), 1 / 1.1), 1.1)).verdict == compare.SLOWER
+
+
+def test_without_a_peer_in_both_groups_the_time_decides() -> None:
+    def alone(rows: list[Row]) -> list[Row]:
+        return [row for row in rows if row["kind"] == "environment" or row.get("technique")]
+
+    found = compare.compare(alone(base()), alone(planted(again(), 1.1)), RECORDS)
+    (verdict,) = (item for item in found if item.verdict != compare.SAME)
+    assert (verdict.verdict, verdict.ratio_change) == (compare.SLOWER, None)
+    assert "judged by its time alone" in verdict.reason
+
+
+def test_a_library_of_another_version_is_no_anchor() -> None:
+    """Its own case is judged; what was held against it is judged by time."""
+    newer = planted(again(), 1.0)
+    details = newer[0]["details"]
+    newer[0] = {**newer[0], "details": {**details, "software": {**details["software"], "cudnn": 92000}}}
+    newer = [slower(row, 1.2) if row.get("backend", "").startswith("sdpa") else row for row in newer]
+    found = judged(newer)
+    assert {item.verdict for item in found if "sdpa" not in item.case} == {compare.SAME}
+    assert {item.verdict for item in found if "sdpa" in item.case} == {compare.SLOWER}
+
+
+def test_without_records_a_change_is_not_called() -> None:
+    found = compare.compare(base(), planted(again(), 1.1))
+    assert {item.verdict for item in found} == {compare.AMBIGUOUS}
+    assert "expected at least 100: its noise is not known" in found[0].reason
+    assert {item.verdict for item in compare.compare(base(), base())} == {compare.SAME}
+
+
+def test_the_pair_that_is_judged_is_no_part_of_the_noise() -> None:
+    """NEW is recorded already: the replicates that its own slowdown makes do not excuse it."""
+    new = planted(again(), 1.1)
+    records = [row for row in RECORDS if row.get("environment", row.get("id")) != "board0-1"] + new
+    found = compare.compare(base(), new, records)
+    assert [item.verdict for item in found if item.verdict != compare.SAME] == [compare.SLOWER]
+
+
+def test_replicates_of_a_case_count_together() -> None:
+    """One of two processes was slow: the case is not."""
+    other, outlier = replicated.of_process(replicated.rows(), "board3", 1), planted(elsewhere(), 1.04)
+    assert told(outlier)
+    assert told([*other, *outlier]) == {}
+
+
+def test_a_removed_case_fails(tmp_path: Path) -> None:
+    new = [row for row in again() if not is_victim(row)]
+    verdict = only(new)
+    assert (verdict.verdict, verdict.reason) == (compare.MISSING, "no row in NEW")
+    assert main(tmp_path, new)[0] == 1
+
+
+def test_a_case_that_no_longer_passes_is_missing_with_its_reason() -> None:
+    verdict = only(planted(again(), status="crashed", reason="signal 11"))
+    assert (verdict.verdict, verdict.reason) == (compare.MISSING, "crashed: signal 11")
+
+
+def test_a_changed_kernel_is_the_same_case_and_can_be_asked_for_alone() -> None:
+    new = planted(again(), source_sha256="0" * 64)
+    assert told(new) == {}
+    (verdict,) = judged(new, only_changed=True)
+    assert (verdict.verdict, verdict.new_program) == (compare.SAME, True)
+    assert VICTIM[0] in verdict.case
+
+
+def test_one_technique_can_be_asked_for() -> None:
+    found = judged(again(), techniques=["xor_swizzle"])
+    assert len(found) == 6
+    assert all("xor_swizzle" in verdict.case for verdict in found)
+
+
+def test_the_same_is_counted_not_listed(tmp_path: Path) -> None:
+    code, text = main(tmp_path, again())
+    assert (code, text) == (0, f"{len(judged(again()))} SAME\n")
+
+
+def test_json_has_every_case(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = main(tmp_path, planted(again(), 1.1), as_json=True)
+    printed = json.loads(capsys.readouterr().out)
+    assert code == 1
+    assert printed["tally"] == {"SLOWER": 1, "SAME": len(printed["verdicts"]) - 1}
+    slow = next(item for item in printed["verdicts"] if item["verdict"] == "SLOWER")
+    assert VICTIM[0] in slow["case"]
+    assert slow["ratio_change"] == pytest.approx(0.1, abs=0.03)
+
+
+def test_folders_are_all_their_files(tmp_path: Path) -> None:
+    new = again()
+    half = len(new) // 2
+    write(tmp_path / "run" / "a.jsonl", new[:half])
+    write(tmp_path / "run" / "b.jsonl", new[half:])
+    records = write(tmp_path / "recorded" / "h200" / "ladder.jsonl", RECORDS).parent.parent
+    console = Console(file=io.StringIO(), width=200)
+    assert compare.main(write(tmp_path / "base.jsonl", base()), tmp_path / "run", records, console=console) == 0
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert compare.main(tmp_path / "base.jsonl", empty, records, console=console) == 2
+
+
+def test_another_gpu_is_refused(tmp_path: Path) -> None:
+    other = {**base()[0], "details": {"gpu": {"name": "NVIDIA A100"}}}
+    new = [other, *base()[1:]]
+    with pytest.raises(compare.Refused, match="NVIDIA H200, NEW from NVIDIA A100"):
+        judged(new)
+    code, text = main(tmp_path, new, accept=True)
+    assert code == 2
+    assert "INCOMPARABLE" in text
+    assert results.read(tmp_path / "base") == base()
+
+
+def test_nothing_in_common_is_refused() -> None:
+    with pytest.raises(compare.Refused, match="none is in both"):
+        judged([row | {"experiment": "other"} if "experiment" in row else row for row in base()])
+
+
+def test_accept_merges_and_keeps_what_was_not_timed(tmp_path: Path) -> None:
+    """A run of one problem does not replace the baseline."""
+    new = [row for row in planted(again(), 1.1) if row["kind"] == "environment" or is_victim(row)]
+    before = (tmp_path / "base", write(tmp_path / "base", base()).read_text())
+    main(tmp_path, new)
+    assert before[0].read_text() == before[1]
+    code, text = main(tmp_path, new, accept=True)
+    assert code == 0
+    assert "accepted" in text
+    kept = results.read(tmp_path / "base")
+    assert [row["samples_ms"] for row in kept if is_victim(row)][-1] == new[-1]["samples_ms"]
+    cases = {compare._name(row, True) for row in base() if row["kind"] == "timing"}
+    assert {compare._name(row, True) for row in kept if row["kind"] == "timing"} == cases
+
+
+def test_accept_into_a_folder_goes_to_the_experiments_file(tmp_path: Path) -> None:
+    folder = write(tmp_path / "base" / "ladder.jsonl", base()).parent
+    new = write(tmp_path / "new.jsonl", planted(again(), 1.1))
+    records = write(tmp_path / "recorded" / "h200" / "ladder.jsonl", RECORDS).parent.parent
+    assert compare.main(folder, new, records, accept=True, console=Console(file=io.StringIO())) == 0
+    assert [path.name for path in folder.iterdir()] == ["ladder.jsonl"]
+    ids = {row["environment"] for row in results.read(folder / "ladder.jsonl") if is_victim(row)}
+    assert "board0-1" in ids
+
+
+def test_accept_refuses_to_lose_a_case(tmp_path: Path) -> None:
+    new = planted(again(), status="crashed", reason="signal 11")
+    code, text = main(tmp_path, new, accept=True)
+    assert code == 2
+    assert "would lose 1 cases" in text
+    assert "crashed: signal 11" in text
+    assert results.read(tmp_path / "base") == base()
+
+
+def test_reasons_are_not_read_as_markup(tmp_path: Path) -> None:
+    text = main(tmp_path, planted(again(), status="crashed", reason="[red]boom[/red]"))[1]
+    assert "[red]boom[/red]" in text

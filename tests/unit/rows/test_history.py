@@ -1,0 +1,86 @@
+"""harness/rows/history.py: what a newer row replaced is still a point, and the CSV is one that other tools read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.rows import history
+from reports.draw import history as drawing
+from tests.support import replicated_rows as replicated
+
+CELL = ["cuda", "xor_swizzle", "b4-h16-n512-d128-bf16-full"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A repository with two commits of one file: the second process's rows replaced the first's."""
+    rows = replicated.rows(problems=1)
+    path = tmp_path / "h200" / "ladder.jsonl"
+    path.parent.mkdir()
+    for command in (["init", "-q"], ["config", "user.name", "a test"], ["config", "user.email", "a@test.invalid"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    for board in ("board0", "board1"):
+        text = "".join(json.dumps(row) + "\n" for row in replicated.of_process(rows, board, 0))
+        path.write_text(text)
+        subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+        subprocess.run(["git", "commit", "-qm", board], cwd=tmp_path, check=True)
+    return path.parent
+
+
+def test_every_commit_that_changed_the_rows_is_a_point(folder: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    rows = history.recorded(folder, "ladder", lambda done, total: seen.append((done, total)))
+    found = history.points(rows, CELL)
+    ((name, points),) = found.items()
+    assert name.startswith("cuda xor_swizzle b4-h16-n512")
+    assert [point.board for point in points] == ["board0", "board1"]
+    assert points == sorted(points, key=lambda point: point.time)
+    assert all(point.anchor_ms and point.ratio == pytest.approx(point.ms / point.anchor_ms) for point in points)
+    assert all(point.commit == "0123456789ab" for point in points)
+    assert seen[-1] == (3, 3)
+
+
+def test_a_measurement_whose_hash_was_renewed_is_one_point(folder: Path) -> None:
+    path = folder / "ladder.jsonl"
+    path.write_text(path.read_text().replace('"source_sha256": "', '"source_sha256": "new'))
+    (points,) = history.points(history.recorded(folder, "ladder"), CELL).values()
+    assert [point.board for point in points] == ["board0", "board1"]
+    assert str(points[1].source).startswith("new")
+
+
+def test_words_choose_the_cells(folder: Path) -> None:
+    rows = history.recorded(folder, "ladder")
+    assert len(history.points(rows, ["cuda"])) == 7
+    assert history.points(rows, ["cuda", "triton"]) == {}
+    assert history.points(rows, ["cuda"], mode="sustained") == {}
+
+
+def test_what_is_not_recorded_is_named(folder: Path) -> None:
+    with pytest.raises(history.Unknown, match="got experiment 'ladders', but recorded there is ladder"):
+        history.recorded(folder, "ladders")
+
+
+def test_without_git_the_files_rows_are_all_there_is(tmp_path: Path) -> None:
+    path = tmp_path / "ladder.jsonl"
+    rows = replicated.of_process(replicated.rows(problems=1), "board0", 0)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [len(points) for points in history.points(history.recorded(tmp_path, "ladder"), CELL).values()] == [1]
+
+
+def test_csv_has_a_line_per_point(folder: Path) -> None:
+    (points,) = history.points(history.recorded(folder, "ladder"), CELL).values()
+    lines = list(csv.DictReader(io.StringIO(history.to_csv(points))))
+    assert [float(line["ms"]) for line in lines] == [point.ms for point in points]
+    assert next(iter(lines[0])) == "time"
+
+
+def test_it_is_drawn(folder: Path) -> None:
+    ((name, points),) = history.points(history.recorded(folder, "ladder"), CELL).items()
+    assert "<svg" in drawing.draw(name, points)
+    assert drawing.draw(name, points) == drawing.draw(name, points)

@@ -1,0 +1,105 @@
+"""harness/rows/noise.py: limits come from replicates, verdicts from limits; on recorded rows they hold."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from harness.rows import noise, results
+from tests.conftest import CHECKOUT
+from tests.support import replicated_rows as replicated
+
+
+def pairs(**options: float) -> noise.Replicates:
+    return noise.replicates(noise.Timings(replicated.rows(**options)))  # type: ignore[arg-type]
+
+
+def test_replicates_are_pairs_of_one_program_in_two_groups() -> None:
+    found = pairs(problems=1)
+    programs, processes = 9, replicated.BOARDS * replicated.PROCESSES
+    assert len(found) == programs * math.comb(processes, 2)
+    assert found.one_board.sum() == programs * replicated.BOARDS
+    assert not np.isnan(found.anchors).any()
+
+
+def test_another_source_compiler_or_library_is_another_program() -> None:
+    rows = replicated.rows(problems=1)
+    timings = noise.Timings(rows)
+    kernel = next(row for row in rows if row.get("technique"))
+    peer = next(row for row in rows if row.get("backend") == "sdpa_cudnn")
+    assert timings.program(kernel) != timings.program({**kernel, "source_sha256": "another"})
+    assert timings.program(kernel) != timings.program({**kernel, "compiler": {"ptxas": "13.1"}})
+    newer = [{**row, "details": {**row["details"], "software": {"cudnn": 92000}}} for row in rows if "details" in row]
+    assert timings.program(peer) != noise.Timings(newer).program(peer)
+
+
+def test_limits_grow_with_the_noise_and_two_boards_have_more() -> None:
+    quiet, loud = (noise.limits(pairs(within=within)) for within in (0.001, 0.004))
+    for limits in (quiet, loud):
+        assert limits[True].both < limits[False].both  # type: ignore[operator]
+    assert loud[True].both == pytest.approx(4 * quiet[True].both, rel=0.5)  # type: ignore[operator]
+
+
+def test_few_replicates_are_no_noise() -> None:
+    found = pairs()
+    few = noise.noise(found.where(found.one_board.cumsum() < noise.FEWEST), True)
+    assert few.time is None
+    with pytest.raises(ValueError, match="expected at least 100"):
+        noise.judge(0.1, 0.0, False, few)
+
+
+LIMIT = noise.Noise(True, 1000, 100, time=0.02, ratio=0.03, both=0.015, anchors=0.025, anchor=0.02)
+
+
+@pytest.mark.parametrize(
+    ("time", "anchors", "told", "why"),
+    [
+        (0.05, 0.0, 1, "time and ratio"),
+        (-0.05, 0.0, -1, "time and ratio"),
+        (0.014, 0.0, 0, "within the noise"),
+        (0.018, 0.018, 0, "the anchors moved as well"),
+        (0.021, 0.021, noise.AMBIGUOUS, "the time alone moved"),
+        (0.10, 0.10, 0, "a clock locked lower: the machine moved, the ratio decides"),
+        (0.15, 0.10, 1, "slower on a slower machine"),
+        (0.0, -0.10, 1, "as fast on a faster machine"),
+        (0.021, math.nan, 1, "no anchor: the time alone"),
+    ],
+)
+def test_what_is_judged(time: float, anchors: float, told: int, why: str) -> None:
+    assert noise.judge(time, anchors, False, LIMIT) == told, why
+
+
+def test_what_is_judged_has_no_part_in_its_limits() -> None:
+    """One problem whose replicates are wild: its pairs are called slower or faster, for the others' limits are narrow.
+    Estimated with them, the limits would let most pass."""
+    rows = replicated.rows()
+    wild = [row for row in rows if row["kind"] == "timing" and row["problem"]["seq_q"] == 512 and row.get("technique")]
+    for number, row in enumerate(wild):
+        row["samples_ms"] = [sample * (1 + 0.1 * (number % 2)) for sample in row["samples_ms"]]
+    found = noise.replicates(noise.Timings(rows))
+    trial = {(item.left_out, item.one_board, item.what): item for item in noise.trial(found)}
+    one_board = trial["problem", True, "twins"]
+    assert one_board.false > 1 / 6 * 0.9
+    together = noise.judge(found.time, found.anchors, found.is_anchor, noise.noise(found, True))
+    assert np.isin(together[found.one_board], (1, -1)).mean() < 0.05
+
+
+def test_recorded_rows_keep_what_the_verdicts_promise(capsys: pytest.CaptureFixture[str]) -> None:
+    """At most 1% false verdicts on one board and 2% on two; slowdowns of 3% and 5% found in 95%."""
+    files = results.iter_recorded(CHECKOUT / "reports" / "recorded")
+    timings = noise.Timings(row for _, path in files for row in results.read(path))
+    trials = noise.trial(noise.replicates(timings))
+    with capsys.disabled():
+        print(f"\n{'left out':9} {'boards':6} {'what':14} {'pairs':>6}   false    open planted   found")
+        for item in trials:
+            numbers = f"{item.false:7.2%} {item.ambiguous:7.2%} {item.planted:7.0%} {item.found:7.2%}"
+            print(f"{item.left_out:9} {'one' if item.one_board else 'two':6} {item.what:14} {item.pairs:6} {numbers}")
+    judged = [item for item in trials if item.left_out == "problem"]
+    assert {item.one_board for item in judged} == {True, False}
+    for item in judged:
+        assert item.false <= (0.01 if item.one_board else 0.02), item
+        assert item.found >= 0.95, item
+    for item in trials:  # whole boards left out: what a verdict about a board never seen is worth
+        assert item.false <= (0.01 if item.one_board else 0.02), item

@@ -1,0 +1,148 @@
+"""Recording keeps the newest row of each measurement, its environment, and refuses what it cannot place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.catalog.problem import Problem, Tile
+from harness.rows import record, results
+
+PROBLEM = Problem.square(4, 16, 4096, 128)
+Row = dict[str, Any]
+
+
+def environment(name: str, gpu: str | None = "NVIDIA H200") -> Row:
+    return {"kind": "environment", "id": name, "on": "gpu", "details": {"gpu": gpu and {"name": gpu}}, "time": "1"}
+
+
+def timing(technique: str, of: str, milliseconds: float = 1.0, **fields: Any) -> Row:
+    return {
+        "kind": "timing",
+        "on": "gpu",
+        "experiment": "ladder",
+        "technique": technique,
+        "backend": "cuda",
+        "problem": PROBLEM.to_dict(),
+        "tile": Tile(64, 64).to_dict(),
+        "mode": "burst",
+        "status": "passed",
+        "samples_ms": [milliseconds],
+        "environment": of,
+        **fields,
+    }
+
+
+def run_file(folder: Path, name: str, *rows: Row) -> Path:
+    path = folder / f"{name}.jsonl"
+    with results.Writer(path) as writer:
+        for position, row in enumerate(rows):
+            writer.write({"time": f"{name}-{position:02d}", **row})
+    return path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "recorded"
+
+
+def test_a_run_goes_to_the_folder_of_its_gpu_and_the_file_of_its_experiment(tmp_path: Path, root: Path) -> None:
+    run = run_file(
+        tmp_path, "1", environment("e1"), timing("scalar", "e1"), timing("scalar", "e1", experiment="sequence_length")
+    )
+    assert record.record(run, root) == [root / "h200/ladder.jsonl", root / "h200/sequence_length.jsonl"]
+    assert [row["kind"] for row in results.read(root / "h200/ladder.jsonl")] == ["environment", "timing"]
+
+
+def test_newer_rows_replace_older_ones_and_unused_environments_go(tmp_path: Path, root: Path) -> None:
+    first = run_file(tmp_path, "1", environment("e1"), timing("scalar", "e1", 1.0), timing("xor_swizzle", "e1", 2.0))
+    record.record(first, root)
+    record.record(run_file(tmp_path, "2", environment("e2"), timing("scalar", "e2", 3.0)), root)
+    rows = results.read(root / "h200/ladder.jsonl")
+    assert [row["id"] for row in rows if row["kind"] == "environment"] == ["e1", "e2"]
+    assert {row["technique"]: row["samples_ms"] for row in rows[2:]} == {"scalar": [3.0], "xor_swizzle": [2.0]}
+    record.record(run_file(tmp_path, "3", environment("e3"), timing("xor_swizzle", "e3", 4.0)), root)
+    rows = results.read(root / "h200/ladder.jsonl")
+    assert [row["id"] for row in rows if row["kind"] == "environment"] == ["e2", "e3"]
+
+
+def test_the_order_of_recording_does_not_change_a_byte(tmp_path: Path, root: Path) -> None:
+    runs = [
+        run_file(tmp_path, "1", environment("e1"), timing("scalar", "e1", 1.0), timing("xor_swizzle", "e1", 2.0)),
+        run_file(tmp_path, "2", environment("e2"), timing("scalar", "e2", 3.0), timing("cp_async_pipeline", "e2")),
+    ]
+    for run in [*runs, runs[0], runs[1]]:
+        record.record(run, root)
+    for run in reversed(runs):
+        record.record(run, tmp_path / "other")
+    recorded, other = root / "h200/ladder.jsonl", tmp_path / "other/h200/ladder.jsonl"
+    assert recorded.read_bytes() == other.read_bytes()
+    assert [path.name for path in recorded.parent.iterdir()] == ["ladder.jsonl"]
+
+
+def test_a_peer_is_kept_in_every_group_that_counts(tmp_path: Path, root: Path) -> None:
+    def peer(group: str) -> Row:
+        row = timing("", "e1", group=group, backend="sdpa_cudnn")
+        return {name: value for name, value in row.items() if name not in ("technique", "tile")}
+
+    groups = [(peer(name), timing(technique, "e1", group=name)) for name, technique in (("g1", "a"), ("g2", "b"))]
+    record.record(run_file(tmp_path, "1", environment("e1"), *groups[0], *groups[1]), root)
+    record.record(run_file(tmp_path, "2", environment("e1"), peer("g3"), timing("a", "e1", group="g3")), root)
+    rows = results.read(root / "h200/ladder.jsonl")
+    assert sorted(row["group"] for row in rows if row.get("backend") == "sdpa_cudnn") == ["g2", "g3"]
+
+
+def test_an_interrupted_row_replaces_nothing(tmp_path: Path, root: Path) -> None:
+    record.record(run_file(tmp_path, "1", environment("e1"), timing("scalar", "e1", 1.0)), root)
+    stopped = {"status": "interrupted", "reason": "Ctrl-C", "samples_ms": []}
+    rows = (timing("scalar", "e2", **stopped), timing("xor_swizzle", "e2", **stopped))
+    record.record(run_file(tmp_path, "2", environment("e2"), *rows), root)
+    found = {row["technique"]: row["status"] for row in results.read(root / "h200/ladder.jsonl") if "status" in row}
+    assert found == {"scalar": "passed", "xor_swizzle": "interrupted"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([timing("scalar", "e1")], "timing scalar cuda has no environment row"),
+        ([environment("e2"), timing("scalar", "e1")], "has no environment row"),
+        ([environment("e1"), timing("scalar", "e1", on="cpu")], "was made on a CPU"),
+        ([environment("e1", gpu=None), timing("scalar", "e1")], "was made on a CPU"),
+        ([environment("e1")], "no measured row"),
+    ],
+)
+def test_a_run_of_unknown_origin_is_refused_as_a_whole(
+    tmp_path: Path, root: Path, rows: list[Row], message: str
+) -> None:
+    good = (environment("e0"), timing("xor_swizzle", "e0")) if "no measured" not in message else ()
+    with pytest.raises(record.Refused, match=message):
+        record.record(run_file(tmp_path, "1", *good, *rows), root)
+    assert not root.exists()
+
+
+def test_what_stands_is_of_these_kernels_this_gpu_and_these_compilers(root: Path) -> None:
+    software = {"torch": "2.11", "cuda_runtime": "13.0", "cudnn": 9, "triton": "3.6.0", "numpy": "2.3"}
+    here = {"gpu": {"name": "NVIDIA H200"}, "software": software, "toolchain": {"nvcc": "13.0"}}
+    other = here | {"software": software | {"triton": "3.7.0"}}
+    environments = [
+        {"kind": "environment", "id": name, "time": "1", "details": details}
+        for name, details in (("alike", here | {"software": software | {"numpy": "2.4"}}), ("other", other))
+    ]
+    stands = timing("scalar", "alike", source_sha256="now", time="2")
+    peer = {name: value for name, value in stands.items() if name not in ("technique", "tile", "source_sha256")}
+    peer["backend"] = "sdpa_flash"
+    others = [
+        stands | {"environment": "other", "mode": "sustained"},
+        stands | {"source_sha256": "before"},
+        stands | {"status": "not_converged", "reason": "it moves", "backend": "triton"},
+    ]
+    root.joinpath("h200").mkdir(parents=True)
+    rows = [*environments, stands, peer, *others]
+    (root / "h200/ladder.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    hashes = {("scalar", backend): "now" for backend in ("cuda", "triton")}
+    assert record.standing(root, "ladder", here, hashes) == [environments[0], stands, peer]
+    assert record.standing(root, "sequence_length", here, hashes) == []
+    assert record.standing(root, "ladder", here | {"gpu": {"name": "NVIDIA A100"}}, hashes) == []

@@ -1,0 +1,199 @@
+"""Rows come back as they were written, and a killed run loses its last row at most."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.rows import results
+
+GATE = {
+    "kind": "gate",
+    "on": "gpu",
+    "experiment": "ladder",
+    "technique": "scalar",
+    "backend": "cuda",
+    "problem": {"batch": 1, "seq_q": 64},
+    "tile": {"block_m": 64, "extra": {"maxnreg": 128}},
+    "status": "passed",
+    "numerics": {"normal": {"max_abs": 1.25e-3}},
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs" / "run.jsonl"
+
+
+def test_rows_come_back_complete_and_in_order(path: Path) -> None:
+    with results.Writer(path) as writer:
+        written = [writer.write({**GATE, "technique": name}) for name in ("scalar", "xor_swizzle")]
+    with results.Writer(path) as writer:
+        written.append(writer.write({**GATE, "status": "wrong", "reason": "O is off", "check": "max_error"}))
+    assert results.read(path) == written
+    assert written[0]["schema"] == results.SCHEMA
+    assert written[0]["time"].endswith("Z")
+
+
+def test_each_row_is_on_disk_at_once(path: Path) -> None:
+    writer = results.Writer(path)
+    writer.write(GATE)
+    assert len(results.read(path)) == 1
+    writer.close()
+
+
+def test_a_torn_last_line_is_dropped_and_any_other_is_an_error(path: Path) -> None:
+    with results.Writer(path) as writer:
+        writer.write(GATE)
+        writer.write(GATE)
+    whole = path.read_text()
+    path.write_text(whole[:-20])
+    assert len(results.read(path)) == 1
+    with results.Writer(path) as writer:
+        writer.write(GATE)
+    assert len(results.read(path)) == 2
+    path.write_text("{torn\n" + whole)
+    with pytest.raises(ValueError, match=r"run\.jsonl:1: not JSON"):
+        results.read(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"a line of a log", b"3\n", b'{"name": "value"}\n', b'{"kind": "unheard of"}\n', b"\x89PNG\xff\n", b"[1, 2]\n"],
+)
+def test_a_file_of_anything_but_rows_says_what_was_expected(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"run\.jsonl:1: .*expected a row of reports/runs/\*\.jsonl"):
+        results.read(path)
+
+
+def test_rows_of_a_newer_format_are_refused(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text(json.dumps({**GATE, "schema": results.SCHEMA + 1}) + "\n")
+    with pytest.raises(ValueError, match="update it"):
+        results.read(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "guess"}, "row.kind: got 'guess'"),
+        ({"status": "fine"}, "row.status: got 'fine'"),
+        ({"status": "wrong"}, "row.reason: got nothing"),
+        ({"speed": 3}, r"unknown fields \['speed'\]"),
+        ({"samples_ms": [float("nan")]}, "Out of range float"),
+    ],
+)
+def test_what_is_not_a_row_is_not_written(path: Path, change: dict, message: str) -> None:
+    with results.Writer(path) as writer, pytest.raises(ValueError, match=message):
+        writer.write({**GATE, **change})
+    assert results.read(path) == []
+
+
+def test_the_newest_row_of_each_measurement_counts() -> None:
+    old = {**GATE, "time": "2030-01-01T00:00:00Z"}
+    new = {**GATE, "time": "2030-01-02T00:00:00Z", "status": "wrong", "reason": "x"}
+    other = {**old, "source_sha256": "another version"}
+    assert results.newest([new, old, other]) == [new, other]
+    assert results.newest([old, new, other]) == [new, other]
+
+
+@pytest.mark.parametrize("field", results.KEY)
+def test_every_field_of_the_key_tells_measurements_apart(field: str) -> None:
+    assert results.key({**GATE, field: "another"}) != results.key(GATE)
+
+
+def test_what_is_not_in_the_key_does_not() -> None:
+    assert results.key({**GATE, "status": "wrong", "numerics": {}, "time": "x", "environment": "y"}) == results.key(
+        GATE
+    )
+
+
+def test_recorded_files_are_found_by_gpu(tmp_path: Path) -> None:
+    for name in ("h200/ladder.jsonl", "a100/ladder.jsonl", "h200/notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    found = [(gpu, path.name) for gpu, path in results.iter_recorded(tmp_path)]
+    assert found == [("a100", "ladder.jsonl"), ("h200", "ladder.jsonl")]
+
+
+def test_a_peer_is_kept_once_per_group_that_is_still_in_use() -> None:
+    def timing(day: int, group: str, technique: str | None) -> dict:
+        row = {"kind": "timing", "status": "passed", "backend": "sdpa_cudnn" if technique is None else "cuda"}
+        return {**row, "technique": technique, "group": group, "time": f"2030-01-{day:02}T00:00:00Z"}
+
+    slow, fast = timing(2, "slow", None), timing(2, "fast", None)
+    kernels = [timing(2, "slow", "scalar"), timing(2, "fast", "xor_swizzle")]
+    stale = [timing(1, "before", None), timing(1, "before", "scalar")]
+    assert results.newest([*stale, slow, fast, *kernels]) == [kernels[0], slow, fast, kernels[1]]
+
+
+def test_machine_code_is_compared_where_it_was_compiled_from_the_same_by_the_same() -> None:
+    def row(sass: str, **changes: object) -> dict[str, object]:
+        made_with = {"front_end": "nvcc 13.0.88", "ptxas": "13.0.88", "flags": "-O3"}
+        return {**GATE, "source_sha256": "s", "compiler": made_with, "code": {"sass_sha256": sass}, **changes}
+
+    computed = row("a", kind="code", on="cpu", experiment="inspect")
+    assert results.same_code([computed], [row("a")]) == [(results.key(computed), True)]
+    assert results.same_code([computed], [row("b")]) == [(results.key(computed), False)]
+    for change in ({"source_sha256": "t"}, {"tile": {"block_m": 128}}, {"compiler": {"front_end": "nvcc 13.1"}}):
+        assert results.same_code([computed], [row("a", **change)]) == []
+    assert results.same_code([computed, {**GATE}], [{**GATE}]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA GeForce RTX 5090", "rtx-5090"),
+        ("NVIDIA A100-SXM4-80GB", "a100-sxm4-80gb"),
+        ("Tesla V100", "v100"),
+    ],
+)
+def test_gpu_slug(name: str, slug: str) -> None:
+    assert results.gpu_slug(name) == slug
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now"),
+    [
+        (
+            {"kind": "gate", "experiment": "ladder_shared_ptxas"},
+            {"kind": "gate", "experiment": "ladder", "assembler": "shared"},
+        ),
+        ({"kind": "sanitizer", "mode": "memcheck"}, {"kind": "sanitizer", "tool": "memcheck"}),
+        ({"kind": "timing", "mode": "burst"}, {"kind": "timing", "mode": "burst"}),
+        (
+            {"kind": "counters", "on": "cpu", "experiment": "counters"},
+            {"kind": "memory", "on": "cpu", "experiment": "memory"},
+        ),
+        (
+            {"kind": "counters", "on": "gpu", "experiment": "ncu"},
+            {"kind": "counters", "on": "gpu", "experiment": "ncu"},
+        ),
+        (
+            {"kind": "probe", "experiment": "outputs", "mode": "h200"},
+            {"kind": "outputs", "experiment": "outputs", "gpu": "h200"},
+        ),
+        ({"kind": "probe", "experiment": "structured_heads"}, {"kind": "heads", "experiment": "structured_heads"}),
+        (
+            {"kind": "probe", "experiment": "expressibility", "mode": "no_lever"},
+            {"kind": "probe", "experiment": "expressibility", "proof": "no_lever"},
+        ),
+    ],
+)
+def test_rows_of_the_first_schema_are_read_in_the_words_of_this_one(path: Path, earlier: dict, now: dict) -> None:
+    path.parent.mkdir()
+    path.write_text(json.dumps({"schema": 1, "status": "passed", **earlier}) + "\n")
+    (row,) = results.read(path)
+    assert row == {"schema": results.SCHEMA, "status": "passed", **now}
+    results.check(row)
+    assert results.upgrade(row) == row
+
+
+def test_what_a_tool_an_assembler_a_proof_or_a_gpu_tells_apart_are_different_measurements() -> None:
+    for name in ("assembler", "mode", "tool", "proof", "gpu"):
+        assert results.key({**GATE, name: "one"}) != results.key({**GATE, name: "another"})

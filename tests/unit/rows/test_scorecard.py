@@ -1,0 +1,310 @@
+"""harness/rows/scorecard.py on synthetic rows."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+import pytest
+
+from harness.catalog import experiments
+from harness.catalog.problem import Tile
+from harness.rows import reading, scorecard
+from tests.support import synthetic_articles
+from tests.support import synthetic_rows as synthetic
+
+Row = dict[str, Any]
+
+
+def entries(rows: list[Row]) -> dict[str, Any]:
+    """The entries of experiments that these rows are of."""
+    card = scorecard.scorecard(rows, hashes=synthetic.hashes())
+    here = {row.get("experiment") for row in rows}
+    return {entry["name"]: entry for entry in card["entries"] if entry["experiment"] in here}
+
+
+def kept(rows: list[Row], **fields: Any) -> list[Row]:
+    """Rows without those that have all of these fields."""
+    return [row for row in rows if any(row.get(name) != value for name, value in fields.items())]
+
+
+def test_every_promise_is_kept_per_gpu() -> None:
+    card = entries(synthetic.rows())
+    assert list(card) == ["cuda_over_fa2", "cuda_over_cudnn", "triton_over_cuda", "triton_native_over_flex"]
+    assert {entry["gpu"] for entry in card.values()} == {"NVIDIA H200"}
+    assert [entry["status"] for entry in card.values()] == ["complete"] * 4
+
+
+def test_value_is_the_geometric_mean_of_the_cells_and_the_worst_is_named() -> None:
+    entry = entries(synthetic.rows())["cuda_over_fa2"]
+    values = {cell["problem"]: cell["value"] for cell in entry["cells"]}
+    assert set(values) == {problem.slug for problem in synthetic.PROBLEMS}
+    assert entry["value"] == pytest.approx(math.prod(values.values()) ** (1 / 4))
+    assert values[entry["worst_cell"]] == min(values.values())
+    for cell in entry["cells"]:
+        assert cell["value"] == pytest.approx(cell["ours"] / cell["theirs"])
+
+
+def test_numbers_are_medians_of_the_samples() -> None:
+    rows = synthetic.rows()
+    problem = synthetic.PROBLEMS[0]
+    cell = next(c for c in entries(rows)["cuda_over_fa2"]["cells"] if c["problem"] == problem.slug)
+    samples = next(
+        row["samples_ms"]
+        for row in rows
+        if (row.get("technique"), row["kind"] == "timing" and row.get("mode")) == ("cp_async_pipeline", "burst")
+        and row["backend"] == "cuda"
+        and row["problem"] == problem.to_dict()
+    )
+    assert cell["ours"] == pytest.approx(problem.flops / statistics.median(samples) / 1e9)
+
+
+def test_the_best_tile_stands_for_a_rung_where_there_is_one() -> None:
+    cell = entries(synthetic.rows())["triton_over_cuda"]["cells"][0]
+    assert cell["ours_is"] == "triton cp_async_pipeline 128x64-s3-w8 (another tile)"
+    assert cell["theirs_is"].endswith("(reference tile)")
+
+
+def test_the_anchor_of_the_own_group_is_used_not_the_newest_one() -> None:
+    cell = entries(synthetic.rows())["cuda_over_cudnn"]["cells"][0]
+    assert cell["value"] == pytest.approx(cell["ours"] / cell["theirs"])
+
+
+def test_a_final_group_decides_even_where_the_fastest_rows_never_met() -> None:
+    apart = [row | {"group": f"{row['group']} {row['backend']}"} if "group" in row else row for row in synthetic.rows()]
+    assert "were not timed in one group" in entries(apart)["triton_native_over_flex"]["reason"]
+    rows = list(apart)
+    for environment, backends in (("native", ("cuda", "triton_native", "flex")), ("mma_sync", ("cuda", "triton"))):
+        for row in apart:
+            kernel = row.get("technique") == "cp_async_pipeline" and row["backend"] in backends
+            peer = row.get("backend") in ("sdpa_cudnn", "sdpa_flash") or row.get("backend") in backends
+            if row["kind"] == "timing" and (kernel or (peer and "technique" not in row)):
+                group = f"{row['problem']} {row['mode']} {environment}"
+                slower = [1.5 * sample for sample in row.get("samples_ms", ())]
+                final = {"group": group, "samples_ms": slower, "details": {"final": True}}
+                rows.append(row | final | {"time": f"2030-02-01T00:00:{environment == 'mma_sync':02d}Z"})
+    holes = ("d64-bf16-causal",)  # cp_async_pipeline is not there in triton_native
+    for entry in entries(rows).values():
+        cells = [cell for cell in entry["cells"] if not cell["problem"].endswith(holes)]
+        assert all("value" in cell for cell in cells), entry["reason"]
+        before = [row for row in apart if row.get("technique") == "cp_async_pipeline"]
+        assert cells[0]["ours"] < max(reading.tflops(row) for row in before if row.get("samples_ms"))
+    best = entries(rows)["triton_over_cuda"]["cells"][0]
+    assert "cp_async_pipeline" in best["ours_is"]
+    assert "cp_async_pipeline" in best["theirs_is"]
+
+
+def test_rows_of_one_assembler_for_both_languages_are_in_no_promise() -> None:
+    rows = synthetic.rows()
+    other = [{**row, "assembler": "shared"} for row in rows if "experiment" in row]
+    assert entries([*rows, *other]) == entries(rows)
+    assert not any(map(reading.is_as_shipped, other))
+    assert all(map(reading.is_as_shipped, rows))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda rows: kept(rows, backend="sdpa_flash"), "sdpa_flash: no row"),
+        (
+            lambda rows: [row | {"source_sha256": "0" * 64} if row.get("backend") == "cuda" else row for row in rows],
+            "cuda: only rows of an earlier version",
+        ),
+        (
+            lambda rows: [row | {"group": "alone"} if row.get("backend") == "sdpa_flash" else row for row in rows],
+            "were not timed in one group",
+        ),
+        (
+            lambda rows: [
+                row | {"status": "out_of_memory", "reason": "no memory"} if row.get("backend") == "sdpa_flash" else row
+                for row in rows
+            ],
+            "sdpa_flash: out_of_memory, no memory",
+        ),
+    ],
+    ids=["peer missing", "earlier version", "other group", "peer failed"],
+)
+def test_incomplete_says_why_and_has_no_value(change: Any, reason: str) -> None:
+    entry = entries(change(synthetic.rows()))["cuda_over_fa2"]
+    assert (entry["status"], entry["value"], entry["worst_cell"]) == ("incomplete", None, None)
+    assert reason in entry["reason"]
+
+
+def test_a_problem_that_was_never_run_is_a_hole_and_one_that_was_not_asked_is_no_cell() -> None:
+    missing, *_ = synthetic.PROBLEMS
+    rows = kept(synthetic.rows(), problem=missing.to_dict())
+    other = [row | {"problem": {**row["problem"], "batch": 7}} for row in rows if row.get("kind") == "timing"]
+    entry = entries([*rows, *other])["cuda_over_fa2"]
+    assert (entry["status"], entry["reason"]) == ("incomplete", f"{missing.slug}: cuda: no row")
+    assert {cell["problem"] for cell in entry["cells"]} == {problem.slug for problem in synthetic.PROBLEMS}
+
+
+def test_the_best_of_what_converged_is_not_the_best() -> None:
+    rows = synthetic.rows()
+    fastest = "cp_async_pipeline"
+    for row in rows:
+        if (row["kind"], row.get("technique"), row.get("backend")) == ("timing", fastest, "cuda"):
+            row |= {"status": "not_converged", "reason": "relative error of the median 2% after 12 samples"}
+    entry = entries(rows)["cuda_over_fa2"]
+    assert entry["value"] is None
+    assert f"{fastest} 64x128-s1-w4" in entry["reason"]
+    assert "was faster and did not converge" in entry["reason"]
+
+
+def test_no_ratio_across_instruction_classes() -> None:
+    rows = [row | {"mma": "wgmma"} if row.get("backend") == "triton" else row for row in synthetic.rows()]
+    assert "different instruction classes" in entries(rows)["triton_over_cuda"]["reason"]
+
+
+def test_gpus_do_not_mix() -> None:
+    other = {**synthetic.ENVIRONMENT, "id": "f" * 12, "details": {"gpu": {"name": "NVIDIA A100"}}}
+    moved = [row | {"environment": "f" * 12} if row.get("backend") == "sdpa_flash" else row for row in synthetic.rows()]
+    card = scorecard.scorecard([other, *moved], hashes=synthetic.hashes())
+    of_h200 = next(e for e in card["entries"] if (e["gpu"], e["name"]) == ("NVIDIA H200", "cuda_over_fa2"))
+    assert of_h200["status"] == "incomplete"
+    assert "sdpa_flash: no row" in of_h200["reason"]
+
+
+def test_the_articles_own_code_is_quoted_and_says_so() -> None:
+    card = entries(synthetic_articles.rows("seed_raw_ptx"))
+    assert set(card) == {"mma_sync_cuda_over_fa2_seed001", "seed_raw_ptx_over_article"}
+    quoted, measured = card["seed_raw_ptx_over_article"], card["mma_sync_cuda_over_fa2_seed001"]
+    assert "measured separately on an NVIDIA H200" in quoted["quoted"]
+    assert measured["quoted"] is None
+    (cell,) = quoted["cells"]
+    assert (cell["theirs"], cell["theirs_is"]) == (
+        experiments.article("seed_raw_ptx").shapes[0].own_code,
+        quoted["quoted"],
+    )
+    assert cell["value"] == pytest.approx(cell["ours"] / cell["theirs"])
+    assert quoted["value"] == pytest.approx(cell["value"])
+
+
+def test_the_newest_final_stands_against_the_articles_own_code_and_not_the_luckiest() -> None:
+    rows = synthetic_articles.rows("seed_raw_ptx")
+    mine = [row for row in rows if row["kind"] == "timing" and row["backend"] == "cuda"]
+    for row, speed, time in ((mine[0], 4, "2030-01-01T00:00:00Z"), (mine[-1], 1, "2030-01-02T00:00:00Z")):
+        samples = [sample / speed for sample in row["samples_ms"]]
+        rows.append(row | {"samples_ms": samples, "group": time, "time": time, "details": {"final": True}})
+    (cell,) = entries(rows)["seed_raw_ptx_over_article"]["cells"]
+    assert mine[-1]["technique"] in cell["ours_is"]
+    assert mine[0]["technique"] != mine[-1]["technique"]
+
+
+def test_an_article_is_scored_on_the_shapes_that_its_code_was_run_on_and_on_that_gpu_alone() -> None:
+    rows = synthetic_articles.rows("seed_rtx5080")
+    (cell,) = entries(rows)["seed_rtx5080_over_article"]["cells"]
+    assert cell["problem"] == experiments.article("seed_rtx5080").problem.slug
+    assert len(entries(synthetic_articles.rows("seed_blackflash"))["seed_blackflash_over_article"]["cells"]) == 4
+    rows[0] = rows[0] | {"details": {"gpu": {"name": "NVIDIA H100"}}}
+    assert entries(rows) == {}
+
+
+def test_an_article_without_rows_of_one_shape_is_incomplete() -> None:
+    rows = synthetic_articles.rows("seed_blackflash")
+    missing = experiments.article("seed_blackflash").shapes[3].problem
+    entry = entries(kept(rows, problem=missing.to_dict()))["seed_blackflash_over_article"]
+    assert (entry["status"], entry["value"]) == ("incomplete", None)
+    assert entry["reason"] == f"{missing.slug}: cuda: no row"
+
+
+def test_every_ratio_says_how_certain_it_is() -> None:
+    """One process timed the synthetic rows; three have an interval, of the cells and of their mean."""
+    for entry in entries(synthetic.rows()).values():
+        assert entry["interval"]["low"] is None
+        assert "timed in 1 process on 1 board" in entry["interval"]["reason"]
+    again = []
+    for board in ("a", "b", "c"):
+        gpu = {**synthetic.ENVIRONMENT["details"]["gpu"], "uuid_sha256": board}
+        described = {**synthetic.ENVIRONMENT, "id": board, "details": {**synthetic.ENVIRONMENT["details"], "gpu": gpu}}
+        again += [described, *(row | {"environment": board} for row in synthetic.rows() if row["kind"] == "timing")]
+    for entry in entries(again).values():
+        assert entry["interval"]["low"] <= entry["value"] <= entry["interval"]["high"]
+        assert (entry["interval"]["processes"], entry["interval"]["boards"]) == (3, 3)
+        for cell in entry["cells"]:
+            assert cell["interval"]["low"] <= cell["value"] <= cell["interval"]["high"]
+
+
+RIVALS = {"sdpa_cudnn": 600.0, "fa3": 700.0, "fa4": 650.0}
+
+
+def grid_rows(flagship: float = 714.0, rivals: dict[str, float] = RIVALS, **fields: Any) -> list[Row]:
+    """Rows of hopper_grid at these TFLOPS on every problem, interleaved; another rung that was faster beside them."""
+    rows = [synthetic.ENVIRONMENT]
+    mine = {("wgmma", "cuda"): 900.0, ("flagship", "cuda"): flagship, ("flagship", "triton"): 500.0}
+    for problem in experiments.load("hopper_grid").problems:
+        for (technique, backend), speed in [*mine.items(), *(((None, peer), own) for peer, own in rivals.items())]:
+            row = {
+                "kind": "timing",
+                "mode": "burst",
+                "experiment": "hopper_grid",
+                "status": "passed",
+                "mma": "wgmma",
+                "environment": synthetic.ENVIRONMENT["id"],
+                "time": synthetic.TIME,
+                "group": problem.slug,
+                "backend": backend,
+                "problem": problem.to_dict(),
+                "samples_ms": [problem.flops / speed / 1e9] * 9,
+                **(
+                    {"technique": technique, "source_sha256": "now", "tile": Tile(128, 128).to_dict()}
+                    if technique
+                    else {}
+                ),
+            }
+            rows.append(row | (fields if backend == "cuda" else {}))
+    return rows
+
+
+def grid_entries(rows: list[Row], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    for module in (scorecard, reading):
+        monkeypatch.setattr(module, "is_reference_tile", lambda row: True)
+    hashes = {(name, backend): "now" for name in ("wgmma", "flagship") for backend in ("cuda", "triton")}
+    return {entry["name"]: entry for entry in scorecard.scorecard(rows, hashes=hashes)["entries"]}
+
+
+def test_the_flagship_stands_against_the_fastest_rival_and_no_other_rung_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    card = grid_entries(grid_rows(), monkeypatch)
+    fastest = card["flagship_over_fastest"]
+    assert fastest["status"] == "complete"
+    assert fastest["value"] == pytest.approx(714 / 700)
+    assert {cell["theirs_is"] for cell in fastest["cells"]} == {"fa3"}
+    assert len(fastest["cells"]) == 36
+    assert card["flagship_over_cudnn"]["value"] == pytest.approx(714 / 600)
+    assert card["triton_over_flagship"]["value"] == pytest.approx(500 / 714)
+    (cell,) = card["triton_over_cudnn"]["cells"]
+    assert cell["problem"] == "b2-h16-n8192-d128-bf16-full"
+    assert cell["value"] == pytest.approx(500 / 600)
+
+
+def test_nobody_is_fastest_without_all_rivals_beside_the_same_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    without = {name: speed for name, speed in RIVALS.items() if name != "fa4"}
+    entry = grid_entries(grid_rows(rivals=without), monkeypatch)["flagship_over_fastest"]
+    assert (entry["status"], entry["value"]) == ("incomplete", None)
+    assert "fa4: no row" in entry["reason"]
+    apart = grid_rows(rivals=without)
+    other = [row | {"group": "another"} for row in grid_rows(rivals={"fa4": 650.0}) if "samples_ms" in row]
+    entry = grid_entries([*apart, *other], monkeypatch)["flagship_over_fastest"]
+    assert "were not timed in one group" in entry["reason"]
+
+
+def test_what_was_not_run_yet_is_incomplete_on_gpus_that_could(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = grid_entries(synthetic.rows(), monkeypatch)
+    for name in ("flagship_over_fastest", "triton_over_cudnn", "flagship_over_fastest_sustained"):
+        assert card[name]["status"] == "incomplete"
+        assert f"`twinkernels run {card[name]['experiment']}`" in card[name]["reason"]
+    gpu = {**synthetic.ENVIRONMENT["details"]["gpu"], "capability": [8, 0]}
+    ampere = synthetic.ENVIRONMENT | {"details": {**synthetic.ENVIRONMENT["details"], "gpu": gpu}}
+    rows = [ampere if row["kind"] == "environment" else row for row in synthetic.rows()]
+    assert not [name for name in grid_entries(rows, monkeypatch) if "flagship" in name]
+
+
+def test_the_sustained_ratio_is_of_sustained_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [row | {"experiment": "hopper_sustained"} if "samples_ms" in row else row for row in grid_rows()]
+    assert grid_entries(rows, monkeypatch)["flagship_over_fastest_sustained"]["status"] == "incomplete"
+    rows = [row | {"mode": "sustained"} if "samples_ms" in row else row for row in rows]
+    entry = grid_entries(rows, monkeypatch)["flagship_over_fastest_sustained"]
+    assert (entry["status"], len(entry["cells"])) == ("complete", 12)

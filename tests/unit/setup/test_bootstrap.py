@@ -1,0 +1,208 @@
+"""harness/setup/bootstrap.py: which Python runs, what is installed, and that a second start is fast."""
+
+from __future__ import annotations
+
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from harness.setup import bootstrap
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout without .venv, on a machine without GPU and nvcc; installs are recorded by `pip_calls`."""
+    for name in ("pyproject.toml", "constraints.txt"):
+        shutil.copy(CHECKOUT / name, tmp_path)
+    venv = tmp_path / ".venv"
+    monkeypatch.setattr(bootstrap, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(bootstrap, "VENV", venv)
+    monkeypatch.setattr(bootstrap, "PYTHON", venv / "bin/python")
+    monkeypatch.setattr(bootstrap, "STAMP", venv / "set-up")
+    monkeypatch.setattr(bootstrap, "has_gpu", lambda: False)
+    monkeypatch.setattr(bootstrap, "system_nvcc", lambda: False)
+    monkeypatch.setattr(bootstrap, "unmet", lambda required: ["torch>=2.11 (not installed)"])
+    monkeypatch.delenv("TORCH_INDEX", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def pip_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """Every call of pip; the dry run for torch answers that pip would take `2.13.0+cpu`."""
+    calls: list[tuple[str, ...]] = []
+
+    def pip(*arguments: str) -> None:
+        calls.append(arguments)
+        if "--report" in arguments:
+            report = Path(arguments[arguments.index("--report") + 1])
+            report.write_text('{"install": [{"metadata": {"version": "2.13.0+cpu"}}]}')
+
+    monkeypatch.setattr(bootstrap, "pip", pip)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"), [("2.13.0+cpu", (2, 13, 0)), ("13.0", (13, 0)), ("2.12.0a0+git1a2b3c", (2, 12, 0))]
+)
+def test_version(text: str, numbers: tuple[int, ...]) -> None:
+    assert bootstrap.version(text) == numbers
+
+
+def test_unmet_names_what_is_missing_too_old_or_too_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", {"a": "3.6.0", "b": "3.6.0", "c": "3.10.0", "d": "1.0"}.get)
+    assert bootstrap.unmet(["a>=3.6,<3.10", "d"]) == []
+    assert bootstrap.unmet(["b>=3.7"]) == ["b>=3.7 (installed: 3.6.0)"]
+    assert bootstrap.unmet(["c>=3.6,<3.10"]) == ["c>=3.6,<3.10 (installed: 3.10.0)"]
+    monkeypatch.undo()
+    assert bootstrap.unmet(["no-such-package-here>=1"]) == ["no-such-package-here>=1 (not installed)"]
+
+
+def test_a_python_that_has_everything_is_used_as_it_is(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "unmet", lambda required: [])
+    assert bootstrap.find_python() == Path(sys.executable)
+    assert not bootstrap.VENV.exists()
+
+
+def test_set_up_happens_once_and_again_when_the_pins_change(checkout: Path, pip_calls: list) -> None:
+    assert bootstrap.find_python() == checkout / ".venv/bin/python"
+    installs = [call for call in pip_calls if "--dry-run" not in call]
+    assert installs == [
+        ("install", "--no-deps", bootstrap.CPU_TORCH),
+        ("install", "--editable", f"{checkout}[dev,nvcc]", "--constraint", str(checkout / "constraints.txt")),
+    ]
+    pip_calls.clear()
+    bootstrap.find_python()
+    assert pip_calls == []
+    with (checkout / "constraints.txt").open("a") as constraints:
+        constraints.write("rich<99\n")
+    bootstrap.find_python()
+    assert pip_calls
+
+
+def test_a_failed_set_up_is_not_taken_for_a_finished_one(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pip(*arguments: str) -> None:
+        raise bootstrap.SetupError("no network")
+
+    monkeypatch.setattr(bootstrap, "pip", pip)
+    for _ in range(2):
+        with pytest.raises(bootstrap.SetupError, match="no network"):
+            bootstrap.find_python()
+
+
+def test_torch_comes_from_the_cpu_index_unless_pip_finds_a_cpu_build(
+    checkout: Path, pip_calls: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bootstrap.torch_arguments() == [bootstrap.CPU_TORCH]
+
+    def pip(*arguments: str) -> None:
+        report = Path(arguments[arguments.index("--report") + 1])
+        report.write_text('{"install": [{"metadata": {"version": "2.13.0"}}]}')
+
+    monkeypatch.setattr(bootstrap, "pip", pip)
+    assert bootstrap.torch_arguments() == [bootstrap.CPU_TORCH, "--index-url", bootstrap.CPU_INDEX]
+    monkeypatch.setenv("TORCH_INDEX", "https://example.org/simple")
+    assert bootstrap.torch_arguments() == [bootstrap.CPU_TORCH, "--index-url", "https://example.org/simple"]
+    monkeypatch.delenv("TORCH_INDEX")
+    monkeypatch.setattr(bootstrap, "has_gpu", lambda: True)
+    assert bootstrap.torch_arguments() == [bootstrap.GPU_TORCH]
+
+
+def test_missing_venv_and_missing_compiler_name_the_package(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(bootstrap.SetupError, match=r"apt install g\+\+"):
+        bootstrap.find_python()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(bootstrap.SetupError, match=r"apt install python3\.\d+-venv"):
+        bootstrap.find_python()
+
+
+def test_a_gpu_needs_python_h(checkout: Path, pip_calls: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "python_header", lambda: checkout / "Python.h")
+    bootstrap.PYTHON.parent.mkdir(parents=True)
+    bootstrap.PYTHON.touch()
+    bootstrap.find_python()
+    monkeypatch.setattr(bootstrap, "has_gpu", lambda: True)
+    with pytest.raises(bootstrap.SetupError, match=r"apt install python3\.\d+-dev"):
+        bootstrap.find_python()
+
+
+def test_only_the_tests_need_the_test_tools(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "unmet", lambda required: [one for one in required if one.startswith("pytest")])
+    started: list[str] = []
+    monkeypatch.setattr("os.execv", lambda path, arguments: started.append(path))
+    monkeypatch.setattr(bootstrap, "set_up", lambda: bootstrap.STAMP.parent.mkdir())
+    bootstrap.main(["-m", "harness", "report"])
+    bootstrap.main(["-m", "pytest"])
+    assert started == [sys.executable, str(bootstrap.PYTHON)]
+
+
+@pytest.mark.parametrize(
+    ("numpy", "gpu", "good"), [("2.3.5", False, True), ("2.4.0", False, False), ("2.4.0", True, True)]
+)
+def test_a_python_that_breaks_the_interpreter_is_not_used_where_the_interpreter_is(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, numpy: str, gpu: bool, good: bool
+) -> None:
+    monkeypatch.setattr(bootstrap, "unmet", lambda required: [])
+    monkeypatch.setattr("importlib.metadata.version", {"triton": "3.6.0", "numpy": numpy}.get)
+    monkeypatch.setattr(bootstrap, "has_gpu", lambda: gpu)
+    monkeypatch.setattr(bootstrap, "set_up", lambda: bootstrap.STAMP.parent.mkdir())
+    assert (bootstrap.find_python() == Path(sys.executable)) == good
+
+
+def test_an_old_python_looks_for_a_newer_one_and_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, code in (("python3.13", 127), ("python3.12", 0)):  # the first is a shim of a version manager
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {code}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert bootstrap.newer_python() == str(tmp_path / "python3.12")
+    (tmp_path / "python3.12").unlink()
+    with pytest.raises(bootstrap.SetupError, match=r"apt install python3\.11 python3\.11-venv, then make PYTHON="):
+        bootstrap.newer_python()
+
+
+def test_a_second_start_takes_under_five_seconds() -> None:
+    """Of a processor: what else the machine does is not counted."""
+
+    def spent() -> float:
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+    before = spent()
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.setup.bootstrap", "-c", "print('started')"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "started\n"
+    assert spent() - before < 5
+
+
+def test_the_compiler_wheels_are_of_one_release() -> None:
+    pins = dict(re.findall(r"([\w-]+)==([\d.]+)", " ".join(bootstrap.requirements("nvcc"))))
+    assert pins["nvidia-cuda-nvcc"] == pins["nvidia-cuda-crt"] == pins["nvidia-nvvm"]
+    assert {version.rpartition(".")[0] for version in pins.values()} == {"13.0"}
+
+
+def test_every_dependency_says_what_it_is_for() -> None:
+    text = (CHECKOUT / "pyproject.toml").read_text()
+    lists = re.findall(r"^(?:dependencies|test|dev|nvcc) = \[\n(.*?)^\]", text, re.DOTALL | re.MULTILINE)
+    lines = [line for body in lists for line in body.splitlines() if "twinkernels[" not in line]
+    assert len(lists) == 4
+    assert [line for line in lines if "  # " not in line] == []
+
+
+def test_the_packages_are_never_published() -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    assert "Private :: Do Not Upload" in project["classifiers"]

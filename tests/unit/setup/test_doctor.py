@@ -1,0 +1,85 @@
+"""harness/setup/doctor.py: says what is missing and how to get it; fails only when the main job cannot run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.setup import bootstrap, doctor
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+def find(findings: list[doctor.Finding], name: str) -> doctor.Finding:
+    return next(finding for finding in findings if finding.name == name)
+
+
+def test_every_missing_thing_says_how_to_get_it() -> None:
+    for finding in doctor.examine():
+        assert finding.purpose
+        assert finding.remedy or finding.found
+
+
+def test_this_machine_can_make_the_report(capsys: pytest.CaptureFixture[str]) -> None:
+    assert doctor.main(as_json=True) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["healthy"]
+    assert {"torch", "triton", "nvcc", "g++", "GPU", "FlexAttention"} <= {row["name"] for row in answer["findings"]}
+
+
+def test_a_bare_python_can_run_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "harness.setup.doctor"], cwd=CHECKOUT, capture_output=True, text=True
+    )
+    assert done.returncode == 1, done.stderr
+    assert "torch>=2.11: `make report` sets it up" in done.stdout
+    assert "`make report` cannot run here" in done.stdout
+
+
+def test_an_old_python_is_named_before_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "OLDEST_PYTHON", (3, 99))
+    (finding,) = doctor.examine()
+    assert finding.found is None
+    assert "apt install python3.11 python3.11-venv" in finding.remedy
+    assert not doctor.healthy([finding])
+
+
+def test_it_knows_the_tools_that_commands_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    for name in ("ncu", "compute-sanitizer"):
+        finding = find(list(doctor._gpu()), name)
+        assert finding.found or "CUDA toolkit" in finding.remedy
+
+
+def test_without_a_compiler_the_main_job_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "nvcc", lambda: None)
+    findings = doctor.examine()
+    assert find(findings, "nvcc").found is None
+    assert "pip install -e '.[nvcc]'" in find(findings, "nvcc").remedy
+    assert not doctor.healthy(findings)
+
+
+def test_a_compiler_of_mixed_releases_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text("#!/bin/sh\necho 'ptxas fatal   : Unsupported .version 9.5; current version is 9.0' >&2\nexit 1\n")
+    nvcc.chmod(0o755)
+    monkeypatch.setattr(doctor, "nvcc", lambda: str(nvcc))
+    finding = find(doctor.examine(), "nvcc")
+    assert finding.found is None
+    assert "Unsupported .version 9.5" in finding.remedy
+    assert "of one release" in finding.remedy
+
+
+def test_an_interpreter_that_numpy_breaks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = {"triton": "3.6.0", "numpy": "2.5.2"}
+    monkeypatch.setattr("importlib.metadata.version", lambda name: installed.get(name, "1.0"))
+    monkeypatch.setattr(bootstrap, "unmet", lambda required: [])
+    finding = find(list(doctor._python()), "Triton's interpreter")
+    assert finding.found is None
+    assert "numpy<2.4 for Triton 3.6.0 (installed: 2.5.2)" in finding.remedy
+    installed["triton"] = "3.7.1"
+    assert find(list(doctor._python()), "Triton's interpreter").found

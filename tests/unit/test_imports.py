@@ -1,0 +1,305 @@
+"""Who may import whom: the design's table, over Python imports and #include lines, plus that every file obeys a row."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PACKAGES = ("harness", "experiments", "reports", "triton_kernels", "cuda_kernels")
+
+KERNELS = ("cuda_kernels", "triton_kernels")
+PLOTS = ("pandas", "seaborn", "matplotlib", "jinja2", "markupsafe", "markdown_it", "pygments")
+
+
+@dataclass(frozen=True)
+class Row:
+    """`may` and `must_not` are module prefixes; the standard library is always allowed. `may` None allows the rest."""
+
+    files: str
+    may: tuple[str, ...] | None
+    must_not: tuple[str, ...] = ()
+
+
+# Files of which more is asked than of their room. The first row that matches a file holds.
+FILES = (
+    Row("cuda_kernels/toolchain.py", ()),
+    Row("cuda_kernels/includes.py", ()),
+    Row("harness/catalog/script.py", ()),
+    Row("harness/machine/cuda_tools.py", ()),
+    Row("harness/machine/processes.py", ()),
+    Row("harness/machine/clocks.py", ("torch", "pynvml")),
+    Row("harness/variants/libraries.py", ("harness.variants.fa3_library",)),
+    Row(
+        "harness/variants/machine_code.py", ("harness.catalog.sources", "harness.variants.instruction_order", "triton")
+    ),
+    Row("harness/variants/instruction_order.py", ()),
+    Row("harness/measure/timing.py", ("torch", "harness.machine.clocks")),
+    Row("harness/expressibility/child.py", ("triton",)),
+    Row("harness/setup/lint.py", ()),
+    Row("harness/setup/bootstrap.py", ("cuda_kernels.toolchain",)),
+    Row("triton_kernels/probes/*", ("triton", "utlx_plugin")),
+)
+
+# Room by room, the lowest first: a room imports itself and rooms above it in this table.
+ROOMS = {
+    "cuda_kernels": Row("cuda_kernels/*", ("cuda_kernels", "torch")),
+    "triton_kernels": Row(
+        "triton_kernels/*",
+        ("torch", "triton", "triton_kernels.specialization", "triton_kernels.gluon_specialization"),
+    ),
+    "harness.catalog": Row("harness/catalog/*", ("harness.catalog", "cuda_kernels.includes")),
+    "experiments": Row("experiments/*", ("harness.catalog",)),
+    "harness.machine": Row(
+        "harness/machine/*",
+        ("harness.machine", "harness.catalog.sources", "cuda_kernels.toolchain", "torch", "pynvml", "rich"),
+    ),
+    "harness.rows": Row("harness/rows/*", ("harness.rows", "harness.catalog", "numpy", "rich")),
+    "harness.attention": Row("harness/attention/*", ("harness.attention", "harness.catalog", "torch")),
+    "harness.variants": Row(
+        "harness/variants/*",
+        None,
+        ("harness.measure", "harness.inspection", "harness.expressibility", "harness.setup", "harness.cli", *PLOTS),
+    ),
+    "harness.measure": Row(
+        "harness/measure/*",
+        (
+            *("harness.measure", "harness.catalog", "harness.machine", "harness.rows", "harness.attention"),
+            *("harness.variants", "torch", "numpy"),
+        ),
+    ),
+    "harness.inspection": Row(
+        "harness/inspection/*",
+        (
+            *("harness.inspection", "harness.catalog", "harness.machine", "harness.rows", "harness.attention"),
+            *("harness.variants", "harness.measure", "torch"),
+        ),
+    ),
+    "harness.expressibility": Row(
+        "harness/expressibility/*",
+        ("harness.expressibility", "harness.catalog", "harness.machine", "harness.rows", "harness.variants"),
+    ),
+    "harness.setup": Row(
+        "harness/setup/*",
+        (
+            *("harness.setup", "harness.machine.cuda_tools", "harness.variants.libraries", "cuda_kernels.toolchain"),
+            *("torch", "pynvml"),
+        ),
+    ),
+    "reports.data": Row("reports/data/*", ("reports.data", "harness.catalog", "harness.rows")),
+    "reports.facts": Row(
+        "reports/facts/*",
+        ("reports.facts", "reports.data", "harness.catalog", "harness.rows", "harness.expressibility"),
+    ),
+    "reports.draw": Row(
+        "reports/draw/*", ("reports.draw", "reports.facts", "reports.data", "harness.catalog", "harness.rows", *PLOTS)
+    ),
+    "reports.pages": Row(
+        "reports/pages/*",
+        (
+            *("reports.pages", "reports.draw", "reports.facts", "reports.data", "harness.catalog", "harness.rows"),
+            *("harness.expressibility", *PLOTS),
+        ),
+    ),
+    "reports": Row("reports/*", ("reports", "harness.catalog", "harness.rows", "harness.expressibility", *PLOTS)),
+    "harness.cli": Row("harness/cli/*", None, (*KERNELS, *PLOTS)),
+    "harness": Row("harness/*.py", ("harness.cli",)),
+}
+
+
+def python_files() -> list[str]:
+    return sorted(
+        str(path.relative_to(CHECKOUT)) for package in PACKAGES for path in (CHECKOUT / package).rglob("*.py")
+    )
+
+
+def imports(source: str) -> set[str]:
+    """Every module that the source imports, anywhere in it; `from harness import rows` counts as harness.rows."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: relative import; write the whole name"
+            inside = (CHECKOUT / str(node.module).replace(".", "/")).is_dir()
+            found |= {f"{node.module}.{alias.name}" if inside else str(node.module) for alias in node.names}
+    return {name for name in found if name.partition(".")[0] not in sys.stdlib_module_names}
+
+
+def below(name: str, prefixes: tuple[str, ...]) -> bool:
+    return any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
+
+
+def is_one_line_twin(source: str) -> bool:
+    """A docstring and one import: the same program again."""
+    body = ast.parse(source).body
+    return len(body) == 2 and isinstance(body[0], ast.Expr) and isinstance(body[1], ast.ImportFrom)
+
+
+def violations(file: str, source: str) -> list[str]:
+    row = next((row for row in (*FILES, *ROOMS.values()) if fnmatch(file, row.files)), None)
+    if row is None:
+        return [f"{file} has no row in the import table; add one"]
+    found = imports(source)
+    if file.startswith("triton_kernels/") and is_one_line_twin(source):
+        found = {name for name in found if not below(name, (file.rpartition("/")[0].replace("/", "."),))}
+    forbidden = {name for name in found if below(name, row.must_not)}
+    if row.may is not None:
+        forbidden |= {name for name in found if not below(name, row.may)}
+    return [f"{file} may not import {name}" for name in sorted(forbidden)]
+
+
+@pytest.mark.parametrize("file", python_files())
+def test_a_python_file_imports_only_what_the_table_allows(file: str) -> None:
+    assert violations(file, (CHECKOUT / file).read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("harness/catalog/techniques.py", "import torch"),
+        ("harness/measure/timing.py", "from harness.catalog.problem import Problem"),
+        ("harness/measure/timing.py", "def f():\n    from harness.attention import inputs"),
+        ("harness/attention/numerics.py", "from harness.measure import timing"),
+        ("harness/measure/runner.py", "import triton_kernels.ampere.scalar"),
+        ("harness/measure/runner.py", "from cuda_kernels import build"),
+        ("harness/setup/doctor.py", "from cuda_kernels import build"),
+        ("harness/variants/peers.py", "import pandas"),
+        ("triton_kernels/ampere/scalar.py", "from harness.catalog.problem import Problem"),
+        ("triton_kernels/ampere/x.py", "from triton_kernels.ampere import scalar\nlaunch = scalar.launch"),
+        ("cuda_kernels/build.py", "import triton"),
+        ("reports/build.py", "import torch"),
+        ("reports/draw/figures.py", "from harness.measure import timing"),
+        ("reports/facts/verdict.py", "from reports.draw import figures"),
+        ("reports/data/dataset.py", "from reports.facts import scores"),
+        ("reports/draw/banks.py", "from reports.pages import common"),
+        ("experiments/ladder.py", "from harness.measure import runner"),
+    ],
+)
+def test_the_table_rejects(file: str, source: str) -> None:
+    assert violations(file, source)
+
+
+def room_of(file: str) -> str:
+    return next(room for room, row in ROOMS.items() if fnmatch(file, row.files))
+
+
+def imported_files(file: str) -> set[str]:
+    """Files of this checkout that the file imports: a module's own, or the __init__.py of the package that has it."""
+    places = [(CHECKOUT / name.replace(".", "/"), name) for name in imports((CHECKOUT / file).read_text())]
+    found = set()
+    for place, name in places:
+        if name.partition(".")[0] in PACKAGES:
+            candidates = (place.with_suffix(".py"), place / "__init__.py", place.parent / "__init__.py")
+            found |= {next(str(path.relative_to(CHECKOUT)) for path in candidates if path.is_file())}
+    return found - {file}
+
+
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    graph = {file: imported_files(file) for file in python_files()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as circle:
+        pytest.fail(" <- ".join(circle.args[1]))
+
+
+def test_a_room_imports_rooms_above_it_in_the_table_only() -> None:
+    order = list(ROOMS)
+    upward = {
+        f"{file} -> {other}"
+        for file in python_files()
+        for other in imported_files(file)
+        if order.index(room_of(other)) > order.index(room_of(file))
+    }
+    assert upward == set()
+
+
+def test_only_the_command_line_imports_the_reports() -> None:
+    importers = {file for file in python_files() if any(name.startswith("reports/") for name in imported_files(file))}
+    assert {room_of(file) for file in importers if not file.startswith("reports/")} == {"harness.cli"}
+
+
+def test_every_module_of_this_checkout_that_is_imported_exists() -> None:
+    missing = []
+    for file in python_files():
+        for node in ast.walk(ast.parse((CHECKOUT / file).read_text())):
+            if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] in PACKAGES:
+                place = CHECKOUT / str(node.module).replace(".", "/")
+                if not place.is_dir() and not place.with_suffix(".py").is_file():
+                    missing.append(f"{file}: {node.module}")
+    assert missing == []
+
+
+def test_experiments_are_imported_by_name_in_one_place() -> None:
+    named = re.compile(r"""import_module\(f?["']experiments""")
+    assert [file for file in python_files() if named.search((CHECKOUT / file).read_text())] == [
+        "harness/catalog/experiments.py"
+    ]
+
+
+def test_a_one_line_twin_may_import_its_sibling() -> None:
+    twin = '"""No lever."""\nfrom triton_kernels.ampere.scalar import launch, specialize, workspace_bytes\n'
+    assert violations("triton_kernels/ampere/x.py", twin) == []
+
+
+STANDARD_HEADERS = {"cstdint", "cstddef", "type_traits", "limits", "utility"}
+PLUMBING = {"attention.cuh", "persistent_tiles.cuh", "warpgroup_tiles.cuh"}
+CUDA_TYPES = {"cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h"}
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"][^>"]+[>"])', re.MULTILINE)
+
+
+def include_violations(file: str, source: str) -> list[str]:
+    includes = INCLUDE.findall(source)
+    code = [line for line in source.splitlines() if line.strip() and not line.lstrip().startswith("//")]
+    is_twin = file.endswith(".cu") and len(code) == 1 and len(includes) == 1
+    problems = []
+    for include in includes:
+        name = include[1:-1]
+        if include[0] == '"':
+            problems.append(f'{file}: #include "{name}": angle brackets, so that the include path decides GPU or CPU')
+        elif name.endswith(".cu"):
+            if not is_twin:
+                problems.append(f"{file}: includes the kernel {name}; only a file of nothing else may")
+        elif file.endswith(".cu") and not is_twin:
+            if name not in PLUMBING and not name.startswith("ptx/") and name not in CUDA_TYPES | {"cstdint"}:
+                problems.append(
+                    f"{file}: a kernel includes {sorted(PLUMBING)}, <ptx/...> and the 16-bit types, not <{name}>"
+                )
+        elif name.partition("/")[0] in ("torch", "ATen", "c10", "cutlass", "cute"):
+            problems.append(f"{file}: may not include <{name}>")
+    return problems
+
+
+def cuda_files() -> list[str]:
+    return sorted(str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "cuda_kernels").rglob("*.cu*"))
+
+
+@pytest.mark.parametrize("file", cuda_files())
+def test_a_cuda_file_includes_only_what_the_table_allows(file: str) -> None:
+    assert include_violations(file, (CHECKOUT / file).read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("cuda_kernels/ampere/x.cu", "#include <torch/types.h>\nint a;"),
+        ("cuda_kernels/ampere/x.cu", "#include <cutlass/cutlass.h>\nint a;"),
+        ("cuda_kernels/ampere/x.cu", "#include <ampere/scalar.cu>\nint a;"),
+        ("cuda_kernels/ampere/x.cu", '#include "attention.cuh"\nint a;'),
+        ("cuda_kernels/ampere/x.cu", "#include <cuda_runtime.h>\nint a;"),
+        ("cuda_kernels/ptx/mma.cuh", "#include <cute/tensor.hpp>"),
+    ],
+)
+def test_the_include_table_rejects(file: str, source: str) -> None:
+    assert include_violations(file, source)
+
+
+def test_a_cuda_file_that_is_the_same_program_again_may_include_it() -> None:
+    assert include_violations("cuda_kernels/ampere/x.cu", "// Only the tile.\n#include <ampere/scalar.cu>\n") == []

@@ -1,0 +1,296 @@
+"""Machine code is read right: opcodes, spills and shared memory of known binaries, the same hash for the same code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuda_kernels import build
+from harness import variants
+from harness.catalog import sources, techniques
+from harness.catalog.problem import Problem
+from harness.inspection.survey import MEASURED
+from harness.setup import doctor
+from harness.variants import Case, compiling, machine_code
+
+ROOT = Path(__file__).resolve().parents[3]
+SASS = """
+        code for sm_90a
+                Function : {name}
+        /*{a}*/                   MOV R1, c[0x0][0x28] ;                 /* 0x00000a0000017a02 */
+                                                                         /* 0x000fe40000000f00 */
+        /*{b}*/              @P0  HMMA.16816.F32.BF16 R4, R8, R12, R4 ;  /* 0x0000000c0804723c */
+                                                                         /* 0x000fe40000041804 */
+        /*{c}*/              @!PT LDS RZ, [RZ] ;                         /* 0x00000000fffff984 */
+                                                                         /* 0x000fe20000000800 */
+        /*{d}*/                   NOP;                                   /* 0x0000000000007918 */
+                                                                         /* 0x000fc00000000000 */
+"""
+
+
+@pytest.mark.parametrize(
+    ("opcode", "names"),
+    [
+        ("HMMA.16816.F32.BF16", ["HMMA"]),
+        ("HFMA2.MMA", []),  # moves a constant; no matrix product
+        ("HGMMA.64x64x16.F32.BF16", ["HGMMA"]),
+        ("LDSM.16.M88.4", ["LDSM", "LDSM.x4"]),
+        ("LDSM.16.MT88.2", ["LDSM.T"]),
+        ("LDGSTS.E.BYPASS.128", ["LDGSTS"]),
+        ("LDG.E.128.CONSTANT", ["LDG.128"]),
+        ("LDG.E.U16", ["LDG.16"]),
+        ("STG.E", ["STG.32"]),
+        ("STS.64", ["STS.64"]),
+        ("MUFU.EX2", ["MUFU.EX2"]),
+        ("MUFU.RCP", []),
+        ("BAR.SYNC.DEFER_BLOCKING", ["BAR"]),
+        ("BAR.ARV", ["BAR", "BAR.ARV"]),
+        ("WARPGROUP.DEPBAR.LE", ["WARPGROUP.DEPBAR"]),
+        ("WARPGROUP.ARRIVE", ["WARPGROUP.ARRIVE"]),
+        ("UCGABAR_ARV", ["UCGABAR"]),
+        ("UCGABAR_WAIT", ["UCGABAR"]),
+        ("STSM.16.MT88.4", ["STSM"]),
+        ("SHFL.BFLY", ["SHFL"]),
+        ("FFMA.FTZ", ["FFMA"]),
+        ("SYNCS.PHASECHK.TRANS64.TRYWAIT", ["SYNCS"]),
+        ("USETMAXREG.DEALLOC.CTAPOOL", ["USETMAXREG"]),
+        ("UTMALDG.4D", ["UTMALDG"]),
+        ("UTMALDG.4D.MULTICAST", ["UTMALDG", "UTMALDG.MULTICAST"]),
+    ],
+)
+def test_an_opcode_counts_under_its_names(opcode: str, names: list[str]) -> None:
+    assert machine_code._names(opcode) == ["instructions", *names]
+
+
+def test_what_never_executes_is_not_counted() -> None:
+    counts, _ = machine_code._count(SASS.format(name="k", a="0000", b="0010", c="0020", d="0030"))
+    assert counts["instructions"] == 2
+    assert counts["HMMA"] == 1
+    assert counts["LDS.32"] == 0
+    assert set(counts) == set(machine_code.CENSUS)
+
+
+def test_the_hash_covers_instructions_not_names_or_addresses() -> None:
+    text = SASS.format(name="k", a="0000", b="0010", c="0020", d="0030")
+    elsewhere = SASS.format(name="_GLOBAL__N__1_k", a="0100", b="0110", c="0120", d="0130")
+    changed = text.replace("0x0000000c0804723c", "0x0000000c0804723d")
+    assert machine_code._count(text)[1] == machine_code._count(elsewhere)[1] != machine_code._count(changed)[1]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"), [(("FFMA",), "fma"), (("FFMA", "HMMA"), "mma_sync"), (("FFMA", "HMMA", "HGMMA"), "wgmma")]
+)
+def test_the_instruction_class_is_that_of_the_matrix_products(found: tuple[str, ...], expected: str) -> None:
+    assert machine_code.mma_class({name: int(name in found) for name in machine_code.CENSUS}) == expected
+
+
+SAID = (
+    "ptxas info    : (C7512) Potential Performance Loss: wgmma.mma_async instructions are serialized due to "
+    "insufficient register resources for the function '_ZN1xE'\n"
+    "ptxas info    : (C7519) Potential Performance Loss: warpgroup.arrive is injected in around line 40 by compiler to "
+    "allow use of registers in GMMA in function '_ZN1xE'\n"
+)
+
+
+def test_what_the_assembler_says_about_wgmma_is_kept() -> None:
+    assert machine_code.remarks("ptxas info    : Used 168 registers, used 1 barriers\n") == []
+    expected = ["serialized due to insufficient register resources", "warpgroup.arrive is injected"]
+    assert machine_code.remarks(SAID) == machine_code.remarks(SAID + SAID) == expected
+
+
+KERNEL = """
+extern "C" __global__ void kernel(float4* x, const float* y, int n) {
+  __shared__ float4 tile[64];
+  float a[48];
+  for (int i = 0; i < 48; ++i) a[i] = y[i * n + threadIdx.x];
+  tile[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  float sum = 0;
+  for (int j = 0; j < n; ++j)
+    for (int i = 0; i < 48; ++i) sum = sum * a[i] + tile[j].x;
+  x[threadIdx.x] = make_float4(sum, sum, sum, sum);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def nvcc() -> str:
+    found = doctor.nvcc()
+    if found is None:
+        pytest.skip("no nvcc here")
+    return found
+
+
+def compiled(nvcc: str, folder: Path, arch: str, *flags: str) -> Path:
+    source, cubin = folder / "kernel.cu", folder / f"kernel_{arch}{len(flags)}.cubin"
+    source.write_text(KERNEL)
+    subprocess.run([nvcc, "-cubin", f"-arch={arch}", *flags, "-o", cubin, source], check=True)
+    return cubin
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120a"])
+def test_registers_spills_and_shared_memory_of_a_known_kernel(nvcc: str, tmp_path: Path, arch: str) -> None:
+    code = machine_code.read(compiled(nvcc, tmp_path, arch), smem_bytes=4096)
+    assert code["spill_bytes"] == code["census"]["STL"] == 0
+    assert 48 < code["registers"] < 128
+    assert code["smem_bytes"] == 4096 + 64 * 16, "what CUDA reserves from sm_90 on must not be counted"
+    assert code["census"]["LDG.128"] == code["census"]["STS.128"] == code["census"]["STG.128"] == 1
+    assert code["census"]["BAR"] == 1
+
+    starved = machine_code.read(compiled(nvcc, tmp_path, arch, "-maxrregcount=32"), smem_bytes=0)
+    assert starved["registers"] <= 32
+    assert starved["spill_bytes"] >= 4 * 16
+    assert starved["census"]["STL"] > 0
+
+
+def test_a_file_without_machine_code_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.cubin").write_bytes(b"not a cubin")
+    with pytest.raises(machine_code.DisassemblerError, match=r"empty\.cubin"):
+        machine_code.disassemble(tmp_path / "empty.cubin")
+
+
+def case(backend: str, name: str = "mma_ldmatrix") -> Case:
+    tile = techniques.reference_tile(techniques.get(name), 64)
+    return Case("test", name, backend, Problem.square(2, 2, 256, 64), tile)
+
+
+def inspect(one: Case, arch: str, ptxas: str = "bundled") -> dict[str, Any]:
+    """compiling.inspect, in a process of the case's environment."""
+    return in_process(one, "inspected", arch, ptxas)
+
+
+def in_process(one: Case, job: str, *arguments: str) -> Any:
+    result = subprocess.run(
+        [sys.executable, __file__, job, one.backend, *arguments],
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | (variants.environment_of(one) or {}),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def inspected(backend: str, arch: str, ptxas: str) -> dict[str, Any]:
+    return compiling.inspect(case(backend), arch, ptxas)
+
+
+def launched(backend: str) -> dict[str, list[Any]]:
+    """Technique -> `code` of the binary that was launched, `code` of what a machine without a GPU compiles."""
+    from harness.attention import inputs
+
+    stated = [technique for technique in techniques.TECHNIQUES if sources.has_series(backend, technique.path)]
+    cases = {technique.name: case(backend, technique.name) for technique in stated}
+    variants.prebuild(cases.values())
+    loads = {name: variants.load(one) for name, one in cases.items()}
+    build._torch_has_cuda = lambda: False  # the same library would be read twice
+    jobs = os.cpu_count() if backend == "cuda" else 1  # nvcc is a process of its own, Triton's compiler is not
+    with ThreadPoolExecutor(jobs) as pool:
+        ahead = pool.map(lambda one: compiling.inspect(one, variants.gpu_arch())["code"], cases.values())
+    codes = {}
+    for (name, one), compiled in zip(cases.items(), ahead, strict=True):
+        variant = loads[name]
+        tensors, outputs = inputs.make(one.problem, "normal", 0, "cuda"), inputs.make_outputs(one.problem, "cuda")
+        variant.launch(tensors.q, tensors.k, tensors.v, outputs.o, outputs.lse, scale=one.problem.scale, causal=False)
+        codes[name] = [variant.code(), compiled]
+    return codes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "expected"), [("cuda", "mma_sync"), ("triton", "mma_sync"), ("triton_native", "wgmma")]
+)
+def test_every_series_gets_its_instruction_class_on_hopper(nvcc: str, backend: str, expected: str) -> None:
+    found = inspect(case(backend), "sm_90a")
+    assert found["mma"] == expected
+    assert set(found["compiler"]) == {"front_end", "ptxas", "flags"}
+    assert ("DISABLE_MMA_V3=1" in found["compiler"]["flags"]) == (backend == "triton")
+
+
+@pytest.mark.slow
+def test_one_assembler_for_both_languages(nvcc: str) -> None:
+    shared, bundled = inspect(case("triton"), "sm_120a", "shared"), inspect(case("triton"), "sm_120a")
+    assert shared["compiler"]["ptxas"] == inspect(case("cuda"), "sm_120a")["compiler"]["ptxas"]
+    assert shared["compiler"]["ptxas"] != bundled["compiler"]["ptxas"]
+    assert shared["code"]["sass_sha256"] != bundled["code"]["sass_sha256"]
+
+
+def test_a_process_of_the_wrong_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DISABLE_MMA_V3", raising=False)
+    with pytest.raises(RuntimeError, match="DISABLE_MMA_V3: got None, expected '1'"):
+        compiling.inspect(case("triton"), "sm_90a")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_the_softmax_lock_encloses_the_softmax(nvcc: str, head_dim: int) -> None:
+    """ptxas may move arithmetic across a barrier: the exponentials must stand between the wait and the arrival."""
+    tile = techniques.reference_tile(techniques.get("softmax_lock"), head_dim)
+    one = Case("test", "softmax_lock", "cuda", Problem.square(2, 2, 256, head_dim), tile)
+    library = variants.build_cuda(one, "sm_90a").library
+    sass = subprocess.run([machine_code.disassembler(), "-sass", library], capture_output=True, text=True).stdout
+    softmax = re.search(r"BAR\.SYNC\S* R\d+, 0x100(.*?)BAR\.ARV", sass, re.DOTALL)
+    assert softmax
+    assert softmax[1].count("MUFU.EX2") == sass.count("MUFU.EX2")
+    assert "HMMA" not in softmax[1]
+
+
+def test_an_unknown_assembler_is_refused() -> None:
+    with pytest.raises(ValueError, match="ptxas: got 'mine', expected bundled"):
+        compiling.inspect(case("cuda"), "sm_90a", "mine")
+
+
+def test_what_a_binary_holds_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Path] = []
+    binary = machine_code.Binary(32, 0, 16, {"HMMA": 1}, "abc")
+    monkeypatch.setattr(machine_code, "_disassemble", lambda path: reads.append(path) or binary)
+    first, second = tmp_path / "first.cubin", tmp_path / "second.cubin"
+    first.write_bytes(b"one")
+    second.write_bytes(b"two")
+    for path in (first, first, second):
+        assert machine_code.disassemble(path, tmp_path / "cache") == binary
+    assert reads == [first, second]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backend", techniques.SERIES)
+def test_what_is_launched_is_what_is_compiled_ahead_of_time(backend: str) -> None:
+    for name, (loaded, ahead) in in_process(case(backend), "launched").items():
+        assert loaded == ahead, name
+
+
+def built_cold(folder: Path, *names: str) -> tuple[list[dict[str, Any]], float]:
+    """Copies the checkout to `folder` without its builds, and compiles CUDA twins there: a row for each, seconds."""
+    ignored = shutil.ignore_patterns("site", "runs", "recorded", "figures", "__pycache__")
+    for package in ("cuda_kernels", "triton_kernels", "harness", "experiments", "reports"):
+        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
+    command = [sys.executable, "-m", "harness", "inspect", *names, "--backend", "cuda", "--arch", MEASURED, "--json"]
+    start = time.monotonic()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    seconds = time.monotonic() - start
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout), seconds
+
+
+@pytest.mark.gpu  # not for the GPU's sake but for that of the processors beside it
+def test_all_rungs_build_cold_within_a_minute(tmp_path: Path) -> None:
+    rows, seconds = built_cold(tmp_path)
+    names = sorted(technique.name for technique in techniques.TECHNIQUES)
+    assert sorted(row["technique"] for row in rows if row["status"] == "passed") == names
+    assert len(list(tmp_path.glob("build/cuda/*/*.so"))) == len(names)
+    assert seconds < 60, f"{seconds:.0f} s"
+
+
+if __name__ == "__main__":
+    print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])))

@@ -1,0 +1,70 @@
+"""harness/variants: what a loaded kernel refuses before it is launched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from harness.attention import inputs
+from harness.catalog.problem import Problem, Tile
+from harness.variants import Case, CpuCudaVariant, PeerVariant, Unsupported, Variant, cuda, triton
+
+
+@pytest.mark.parametrize(("available", "fits"), [(166_912, True), (131_072, True), (101_376, False)])
+def test_a_tile_that_this_gpu_has_no_shared_memory_for_is_declined(
+    monkeypatch: pytest.MonkeyPatch, available: int, fits: bool
+) -> None:
+    """8.0, 8.6 and 8.9 all run sm_80 code, with different amounts of shared memory."""
+    library = SimpleNamespace(shared_memory_bytes=lambda: 131_072, launch=SimpleNamespace())
+    monkeypatch.setattr(cuda, "gpu_arch", lambda: "sm_80")
+    monkeypatch.setattr(
+        cuda, "build_cuda", lambda *_: SimpleNamespace(library=Path("x.so"), log="", seconds=1.0, flags=())
+    )
+    monkeypatch.setattr(cuda, "cuda_compiler", lambda _: {})
+    monkeypatch.setattr("ctypes.CDLL", lambda _: library)
+    monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
+    properties = SimpleNamespace(shared_memory_per_block_optin=available)
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda _: properties)
+    case = Case("test", "xor_swizzle", "cuda", Problem.square(1, 1, 128, 128), Tile(128, 128))
+    if fits:
+        assert cuda.CudaVariant(case).shared_memory_bytes == 131_072
+    else:
+        with pytest.raises(Unsupported, match="needs 131072 bytes of shared memory, a block on this GPU has 101376"):
+            cuda.CudaVariant(case)
+
+
+@pytest.mark.parametrize("cls", [cuda.CudaVariant, CpuCudaVariant, triton.TritonVariant, PeerVariant])
+def test_bad_tensors_are_refused_before_any_language_sees_them(cls: type[Variant]) -> None:
+    problem = Problem.square(1, 2, 128, 64)
+    variant = cls.__new__(cls)  # nothing is built, and nothing needs to be
+    Variant.__init__(variant, Case("test", "xor_swizzle", "cuda", problem, Tile(64, 64)))
+    qkv, out = inputs.make(problem, "normal", 0, "cpu"), inputs.make_outputs(problem, "cpu")
+    tensors = {"q": qkv.q, "k": qkv.k, "v": qkv.v, "o": out.o, "lse": out.lse}
+    for wrong, error in (
+        ({"scale": float("nan")}, r"scale: got nan, expected finite and positive"),
+        ({"o": qkv.q}, r"o: got memory that overlaps q"),
+        ({"causal": True}, r"problem: got tensors of .*True\), expected .*False\) as compiled for"),
+    ):
+        with pytest.raises(ValueError, match=error):
+            variant.launch(**{**tensors, "scale": problem.scale, "causal": False, **wrong})
+
+
+def test_a_kernel_that_triton_had_knows_what_compiling_it_took(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two techniques of one program share a compiled kernel: the second one is not compiled, and no listener hears."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    case = Case("test", "exp2_softmax", "triton_native", Problem.square(1, 1, 128, 64), Tile(64, 64))
+    variants = []
+    for _ in range(2):
+        variant = triton.TritonVariant(case, "gpu")
+        variant.compiled = triton.compile_triton(case, "sm_90a")
+        variant.code()
+        variants.append(variant)
+    assert variants[0].compile_s == variants[1].compile_s
+    assert variants[0].compile_s is not None
+    assert variants[0].compile_s > 0.1
+    for note in tmp_path.rglob("compile_s"):
+        note.unlink()
+    variants[1].code()
+    assert variants[1].compile_s is None

@@ -1,0 +1,128 @@
+"""A producer loads, two warpgroups do math: roles and registers by `warp_specialize=True`, on the narrow path on which
+the compiler follows it.
+
+Builds on wgmma; changes who does what. General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
+
+Core Triton has no word for roles. On sm_90 the hint is followed for one loop over keys with 4 warps, 128 rows and
+descriptors made by the kernel: the compiler adds a producer, splits the rows between two warpgroups of 4 warps, moves
+registers with setmaxnreg (40 for the producer, 232 for the others) and makes the barriers of the ring itself. With 8
+warps the hint is ignored without a word, descriptors made on the host do not compile, nor does a second loop, and an
+`if` in the loop ends it too. So one loop has the mask in every step where a diagonal or a last tile needs it, and
+tile.warps = 8 stands for num_warps = 4. Descriptors take memory in every launch: it comes from the workspace.
+"""
+
+import triton
+import triton.language as tl
+
+from triton_kernels import specialization
+
+LOWEST = tl.constexpr(-3.0e38)
+"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+LN_2 = tl.constexpr(0.6931471805599453)
+SECTION_BYTES = tl.constexpr(16 * 2**20)
+"""K and V of the heads that run side by side: well inside the 40 to 60 MB of L2 of an A100, H100 or H200."""
+
+
+@triton.jit
+def producer_consumer(
+    q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, scale, heads, group, seq_q, seq_kv,
+    q_stride_batch, q_stride_head, q_stride_row, k_stride_batch, k_stride_head, k_stride_row,
+    v_stride_batch, v_stride_head, v_stride_row, o_stride_batch, o_stride_head, o_stride_row,
+    HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, EVEN_N: tl.constexpr,
+):  # fmt: skip
+    q_tiles = tl.cdiv(seq_q, BLOCK_M)
+    heads_total = tl.num_programs(0) // q_tiles
+    section_heads = SECTION_BYTES // (HEAD_DIM * 4) // seq_kv
+    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 do not interpret maximum here
+    first = tl.program_id(0) // (section_heads * q_tiles) * section_heads
+    count = tl.minimum(section_heads, heads_total - first)
+    rest = tl.program_id(0) - first * q_tiles
+    q_tile = q_tiles - 1 - rest // count
+    batch_head = first + rest % count
+    batch = batch_head // heads
+    head = batch_head % heads
+    kv_head = head // group
+    row = q_tile * BLOCK_M + tl.arange(0, BLOCK_M)
+
+    # load Q: rows that do not exist are zero
+    q_ptr += batch.to(tl.int64) * q_stride_batch + head.to(tl.int64) * q_stride_head
+    k_ptr += batch.to(tl.int64) * k_stride_batch + kv_head.to(tl.int64) * k_stride_head
+    v_ptr += batch.to(tl.int64) * v_stride_batch + kv_head.to(tl.int64) * v_stride_head
+    o_ptr += batch.to(tl.int64) * o_stride_batch + head.to(tl.int64) * o_stride_head
+    q_desc = tl.make_tensor_descriptor(q_ptr, [seq_q, HEAD_DIM], [q_stride_row, 1], [BLOCK_M, HEAD_DIM])
+    k_desc = tl.make_tensor_descriptor(k_ptr, [seq_kv, HEAD_DIM], [k_stride_row, 1], [BLOCK_N, HEAD_DIM])
+    v_desc = tl.make_tensor_descriptor(v_ptr, [seq_kv, HEAD_DIM], [v_stride_row, 1], [BLOCK_N, HEAD_DIM])
+    o_desc = tl.make_tensor_descriptor(o_ptr, [seq_q, HEAD_DIM], [o_stride_row, 1], [BLOCK_M, HEAD_DIM])
+    q = q_desc.load([q_tile * BLOCK_M, 0])
+
+    o = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
+    row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
+    row_sum = tl.zeros((BLOCK_M,), tl.float32)
+    scale_log2 = scale * LOG2_E
+    last_key = tl.full((BLOCK_M,), seq_kv - 1, tl.int32)
+    key_tiles = tl.cdiv(seq_kv, BLOCK_N)
+    if CAUSAL:
+        last_key = tl.minimum(row + seq_kv - seq_q, last_key)
+        end = tl.minimum(tl.maximum(q_tile * BLOCK_M + seq_kv - seq_q + BLOCK_M, 0), seq_kv)
+        key_tiles = tl.cdiv(end, BLOCK_N)
+    for step in tl.range(0, key_tiles, warp_specialize=True):
+        start = (key_tiles - 1 - step) * BLOCK_N
+
+        # S = Q K^T
+        k = k_desc.load([start, 0])
+        s = tl.dot(q, tl.trans(k))
+        if CAUSAL or not EVEN_N:
+            key = start + tl.arange(0, BLOCK_N)
+            s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
+
+        # online softmax: row_max and the exponents count in powers of two
+        new_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
+        rescale = tl.math.exp2(row_max - new_max)
+        p = tl.math.exp2(s * scale_log2 - new_max[:, None])
+        row_sum = row_sum * rescale + tl.sum(p, 1)
+        row_max = new_max
+
+        # O += P V
+        o = o * rescale[:, None]
+        v = v_desc.load([start, 0])
+        o = tl.dot(p.to(v.dtype), v, o)
+
+    # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf
+    total = tl.where(row_sum == 0, 1.0, row_sum)
+    o = o * (1.0 / total)[:, None]
+    o_desc.store([q_tile * BLOCK_M, 0], o.to(o_desc.dtype))
+    lse = tl.where(row_sum == 0, float("-inf"), (row_max + tl.math.log2(total)) * LN_2)
+    tl.store(lse_ptr + batch_head.to(tl.int64) * seq_q + row, lse, row < seq_q)
+
+
+def _options(tile):
+    options = specialization.options(tile, num_stages=tile.stages)
+    return {**options, "num_warps": max(tile.warps // 2, 4)}
+
+
+def _grid(q, tile):
+    return (triton.cdiv(q.shape[2], tile.block_m) * q.shape[1] * q.shape[0],)
+
+
+def _refine(arguments):
+    rows = {f"{name}_stride_row": arguments[f"{name}_stride_row"] or arguments["HEAD_DIM"] for name in "qkvo"}
+    return {**arguments, **rows, "EVEN_N": arguments["seq_kv"] % arguments["BLOCK_N"] == 0}
+
+
+def specialize(problem, strides, tile, arch):
+    return specialization.specialize(producer_consumer, problem, strides, tile, arch, _options(tile), _grid, _refine)
+
+
+def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
+    specialization.lend(workspace)
+    return specialization.launch(
+        producer_consumer, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=_options(tile),
+        grid=_grid, refine=_refine,
+    )  # fmt: skip
+
+
+def workspace_bytes(problem):
+    blocks = triton.cdiv(problem.seq_q, 128) * problem.heads * problem.batch
+    return specialization.DESCRIPTORS_BYTES * blocks

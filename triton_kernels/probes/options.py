@@ -1,0 +1,49 @@
+"""Options of a launch: registers by maxnreg; a least number of blocks per SM has none, and unknown ones are dropped."""
+
+import re
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+FORMS = ("plain", "maxnreg", "minctasm", "num_consumer_groups", "asm", "hook")
+
+
+@triton.jit
+def copy(x_ptr, y_ptr, ASM: tl.constexpr):
+    index = tl.arange(0, 1024)
+    x = tl.load(x_ptr + index)
+    if ASM:
+        pragma: tl.constexpr = ".minnctapersm 2; mov.b32 $0, $1;"
+        x = tl.inline_asm_elementwise(pragma, "=r,r", [x], dtype=tl.int32, is_pure=False, pack=1)
+    tl.store(y_ptr + index, x)
+
+
+def hook(self=None, stages=None, options=None, language=None, capability=None):
+    """Two blocks per SM at least: a line more in the kernel's PTX."""
+    if stages is not None:
+        compile_to_ptx = stages["ptx"]
+
+        def rewritten(source, metadata):
+            return compile_to_ptx(source, metadata).replace(".reqntid 128", ".reqntid 128\n.minnctapersm 2")
+
+        stages["ptx"] = rewritten
+    return "two blocks", "two blocks"
+
+
+def build(form):
+    extra = {"maxnreg": {"maxnreg": 128}, "minctasm": {"minctasm": 2}, "num_consumer_groups": {form: 2}}.get(form, {})
+    triton.knobs.compilation.always_compile = True  # the cache does not know of hooks
+    triton.knobs.runtime.add_stages_inspection_hook = hook if form == "hook" else None
+    signature = {"x_ptr": "*i32", "y_ptr": "*i32", "ASM": "constexpr"}
+    source = ASTSource(copy, signature, {"ASM": form == "asm"})
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4, **extra})
+
+
+if __name__ == "__main__":
+    for form in FORMS:
+        try:
+            print(form, *re.findall(r"\.(?:maxnreg|minnctapersm|reqntid)[^\n]*", build(form).asm["ptx"]), flush=True)
+        except Exception as error:
+            print(form, error, flush=True)
