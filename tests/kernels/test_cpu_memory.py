@@ -6,11 +6,13 @@ import json
 import re
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from cuda_kernels.cpu_library import ncu_metrics, totals
 from harness import cli
 from harness.catalog.problem import Problem
+from harness.cli import output
 from harness.inspection import memory
 from harness.rows import results
 from tests.support.cpu_run import run
@@ -148,15 +150,16 @@ def test_inspect_on_a_cpu_gives_rows() -> None:
     assert "arch" not in row
 
 
-def test_inspect_on_a_cpu_prints_every_instruction() -> None:
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(
+def test_inspect_on_a_cpu_prints_every_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output.console, "width", 200)
+    done = CliRunner().invoke(
         cli.app, ("inspect", "mma_ldmatrix", "--on", "cpu", "--problem", "b1-h1-n64-d64-fp16-full")
     )
     assert done.exit_code == 0
     assert "ldmatrix_x2_trans" in done.output
     assert "bank conflicts" in done.output
     assert "bytes in flight" not in done.output
-    waits = CliRunner(env={"COLUMNS": "200"}).invoke(
+    waits = CliRunner().invoke(
         cli.app, ("inspect", "cp_async_pipeline", "--on", "cpu", "--problem", "b1-h1-n128-d128-fp16-full")
     )
     assert re.search(r"cp_async_wait_group .* 12,288 +0 *$", waits.output, re.MULTILINE)

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +15,10 @@ from harness.expressibility import environments, programs, survey, verdicts
 from harness.expressibility.cells import CLAIMS
 from harness.expressibility.claims import RELEASES, VERSIONS, Probe
 from harness.expressibility.survey import Todo
+from tests.support import proven
 
 INSTALLED = environments.installed() or ""
+Known = dict[programs.Job, programs.Texts]
 
 
 def can_run(each: Todo) -> bool:
@@ -32,20 +34,28 @@ def todo(*versions: str) -> list[Todo]:
     return survey.todo(CLAIMS, versions)
 
 
-@cache
-def compiled(versions: tuple[str, ...]) -> dict[programs.Job, programs.Texts]:
-    """Everything that the proofs of these versions need: compiled once for all tests."""
-    runnable = [each for each in todo(*versions) if can_run(each)]
-    jobs = [programs.at(program, v) for _, proof, v in runnable for program in (proof.subject, proof.control)]
-    return dict(programs.compiled(jobs))
+@pytest.fixture(scope="module")
+def known(request: pytest.FixtureRequest) -> Known:
+    """The texts of every program that the chosen tests need. The forms of a probe are compiled together."""
+    here = [item for item in request.session.items if item.path == Path(__file__) and hasattr(item, "callspec")]
+    chosen: list[Todo] = [item.callspec.params["each"] for item in here if "each" in item.callspec.params]
+    return dict(programs.compiled(job for each in chosen if can_run(each) for job in jobs(each)))
 
 
-def texts(each: Todo, versions: tuple[str, ...]) -> tuple[programs.Texts, programs.Texts]:
+def jobs(each: Todo) -> tuple[programs.Job, programs.Job]:
     _, proof, version = each
+    return programs.at(proof.subject, version), programs.at(proof.control, version)
+
+
+def texts(each: Todo, known: Known) -> tuple[programs.Texts, programs.Texts]:
     if not can_run(each):
-        pytest.skip(f"needs a Triton that is not in build/triton; `twinkernels expressibility {proof.name} --install`")
-    known = compiled(versions)
-    return known[programs.at(proof.subject, version)], known[programs.at(proof.control, version)]
+        pytest.skip(
+            f"needs a Triton that is not in build/triton; `twinkernels expressibility {each[1].name} --install`"
+        )
+    if missing := [job for job in jobs(each) if job not in known]:
+        known.update(programs.compiled(missing))
+    subject, control = jobs(each)
+    return known[subject], known[control]
 
 
 def name(each: Todo) -> str:
@@ -53,20 +63,30 @@ def name(each: Todo) -> str:
     return f"{claim.technique}-{claim.dialect}@{version}-{proof.name}".replace(" ", "_")
 
 
-def check(each: Todo, versions: tuple[str, ...]) -> None:
-    subject, control = texts(each, versions)
+def check(each: Todo, known: Known) -> None:
+    subject, control = texts(each, known)
     verdict = verdicts.judge(each[1], subject, control)
     assert verdict.state == verdicts.PROVEN, verdict.reason
     assert verdicts.judge(each[1], control, subject).state != verdicts.PROVEN, "the programs may be exchanged"
 
 
 HERE = (INSTALLED, "")
+FEW = ("named_barrier", "options", "swizzle_box", "wgmma_shape")
+"""Probes of every run, whatever rows prove: one of each kind of text."""
+
+
+def unproven(each: Todo) -> bool:
+    subject = each[1].subject
+    return (isinstance(subject, Probe) and subject.name in FEW) or not proven.claim(each)
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("each", todo(*HERE), ids=name)
-def test_a_claim_is_proven_here_and_not_by_its_control(each: Todo) -> None:
-    check(each, HERE)
+@pytest.mark.parametrize(
+    "each",
+    [pytest.param(each, marks=() if unproven(each) else pytest.mark.full, id=name(each)) for each in todo(*HERE)],
+)
+def test_a_claim_is_proven_here_and_not_by_its_control(each: Todo, known: Known) -> None:
+    check(each, known)
 
 
 OTHERS = tuple(version for version in RELEASES if version != INSTALLED)
@@ -75,8 +95,8 @@ OTHERS = tuple(version for version in RELEASES if version != INSTALLED)
 @pytest.mark.full
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("each", [each for each in todo(*OTHERS) if each[0].dialect != "cuda"], ids=name)
-def test_a_claim_is_proven_in_every_version_that_it_names(each: Todo) -> None:
-    check(each, OTHERS)
+def test_a_claim_is_proven_in_every_version_that_it_names(each: Todo, known: Known) -> None:
+    check(each, known)
 
 
 def test_every_form_that_a_proof_names_is_one_of_its_probe() -> None:
@@ -99,14 +119,10 @@ def alone() -> list[str]:
     return sorted(subjects)
 
 
-FEW = ("named_barrier", "options", "swizzle_box", "wgmma_shape")
-"""Those of every run: one of each kind of text."""
-
-
 @pytest.mark.parametrize(
     "probe", [pytest.param(probe, marks=() if probe in FEW else pytest.mark.full) for probe in alone()]
 )
-def test_a_probe_alone_prints_what_its_proofs_show(probe: str) -> None:
+def test_a_probe_alone_prints_what_its_proofs_show(probe: str, known: Known) -> None:
     """As a reader without this project runs it: the file, and a Python that has Triton."""
     path = sources.ROOT / "triton_kernels" / "probes" / f"{probe}.py"
     command = [sys.executable, str(path)]
@@ -117,7 +133,7 @@ def test_a_probe_alone_prints_what_its_proofs_show(probe: str) -> None:
         subject = each[1].subject
         shown = each[1].seen and each[1].detector.order is None
         if shown and isinstance(subject, Probe) and subject.name == probe:
-            for line in verdicts.judge(each[1], *texts(each, HERE)).lines:
+            for line in verdicts.judge(each[1], *texts(each, known)).lines:
                 assert re.sub(r"  x\d+$", "", line) in said, each[1].name
 
 

@@ -11,11 +11,14 @@ from typing import Any
 from cuda_kernels import build, toolchain
 from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
+from harness.expressibility import matrix, verdicts
+from harness.expressibility.survey import Todo
 from harness.inspection.survey import Cell
 from harness.rows import results
 from harness.variants.cuda import constants, cuda_compiler
 
 RECORDED = sources.ROOT / "reports" / "recorded" / "h200" / "ladder.jsonl"
+CLAIMS = sources.ROOT / "reports" / "recorded" / "compilers" / "expressibility.jsonl"
 
 
 @cache
@@ -50,6 +53,22 @@ def compiler(cell: Cell) -> tuple[str, ...]:
         here = cuda_compiler(SimpleNamespace(flags=build.flags(arch, constants(case))))
         return here["front_end"], here["ptxas"], here["flags"]
     return f"triton {version('triton')}", _triton_ptxas(arch)
+
+
+def claim(each: Todo) -> bool:
+    """Is this proof recorded as it stands now, of the same programs and in this version?"""
+    made, proof, version = each
+    backend = matrix.backend(made.dialect, version)
+    return (made.technique, backend, proof.name, verdicts.source_sha256(proof)) in _claims()
+
+
+@cache
+def _claims() -> set[tuple[str, ...]]:
+    rows = results.read(CLAIMS) if CLAIMS.is_file() else []
+    fields = ("technique", "backend", "proof", "source_sha256")
+    return {
+        tuple(row[field] for field in fields) for row in rows if row["kind"] == "probe" and row["status"] == "passed"
+    }
 
 
 @cache
