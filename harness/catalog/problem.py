@@ -58,12 +58,13 @@ class Problem:
     @classmethod
     def comparison_grid(cls, lengths: Iterable[int], head_dims: Iterable[int] = (64, 128, 256)) -> tuple[Problem, ...]:
         """Self-attention of 16384 tokens and a model width of 2048, full and causal: the points at which attention
-        kernels are commonly compared."""
+        kernels are commonly compared. Length by length, in the order given, so that a run cut short has whole
+        ones."""
         return tuple(
             cls.square(16_384 // seq, 2048 // head_dim, seq, head_dim, causal=causal)
+            for seq in lengths
             for head_dim in head_dims
             for causal in (False, True)
-            for seq in lengths
         )
 
     @property
