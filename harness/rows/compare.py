@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.catalog.problem import Problem, Tile
-from harness.rows import noise, record, results
+from harness.rows import noise, reading, record, results
 from harness.rows.reading import gpu_name
 
 Row = Mapping[str, Any]
@@ -272,11 +272,11 @@ def _accept(base: Path, before: Sequence[Row], new: Sequence[Row]) -> None:
     if not base.is_dir():
         record.write(base, record.merge([*before, *new]))
         return
-    files = {row.get("experiment"): path for path in sorted(base.rglob("*.jsonl")) for row in results.read(path)}
-    for experiment in sorted({row["experiment"] for row in new if row["kind"] != "environment"}):
+    files = {reading.page(row): path for path in sorted(base.rglob("*.jsonl")) for row in results.read(path)}
+    for experiment in sorted({str(reading.page(row)) for row in new if row["kind"] != "environment"}):
         path = files.get(experiment, base / f"{experiment}.jsonl")
         kept = results.read(path) if path.exists() else []
-        mine = [row for row in new if row["kind"] == "environment" or row["experiment"] == experiment]
+        mine = [row for row in new if row["kind"] == "environment" or reading.page(row) == experiment]
         record.write(path, record.merge([*kept, *mine]))
 
 

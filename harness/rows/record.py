@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.rows import reading, results
+from harness.catalog.problem import Problem, Tile
+from harness.rows import packing, reading, results, summary
 from harness.rows import renew as renewing
 from harness.rows.rename import rename_rows
 
 Row = Mapping[str, Any]
+
+
+REPLACEABLE = ("gate", "tune", "sanitizer")
+"""Kinds of which only the newest source's row of a case is kept, but for those with samples: timings say what a version
+of a kernel was worth, and how far replicates lie apart. Git keeps the others."""
+_REFERENCE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_CITATION = re.compile(r"\b(?:gate|tried)\(\s*" + r",\s*".join([r'"([^"]+)"'] * 4))
+"""In a note: technique, backend, problem, tile."""
 
 
 class Refused(ValueError):
@@ -23,15 +33,17 @@ class Refused(ValueError):
 def record(run: Path, root: Path) -> list[Path]:
     """Merges the run file into `root`/<gpu>/<experiment>.jsonl; the newest row per key wins. Returns the files written.
 
-    Environment rows that no kept row refers to are dropped. The same rows give the same bytes, in whatever order the
-    runs were recorded. Raises Refused when a row has no environment row or was not measured on a GPU.
+    Timings of the same source by several runs are each kept. Environment rows that no kept row refers to are dropped,
+    and so are gates of earlier sources, unless a note beside `root` cites them. The same rows give the same bytes, in
+    whatever order the runs were recorded. Raises Refused when a row has no environment row or was not measured on a
+    GPU.
     """
     rows = results.read(run)
     described = {row["id"]: row for row in rows if row["kind"] == "environment"}
     measured = [row for row in rows if row["kind"] != "environment"]
     if not measured:
         raise Refused(f"{run.name}: got no measured row, expected a finished run")
-    by_file: dict[Path, list[Row]] = {}
+    by_file: dict[Path, list[dict[str, Any]]] = {}
     for row in measured:
         origin = described.get(row.get("environment", ""))
         if origin is None:
@@ -39,17 +51,20 @@ def record(run: Path, root: Path) -> list[Path]:
                 f"{run.name}: row of {_subject(row)} has no environment row; measure it anew with this checkout"
             )
         if row["kind"] == "probe":
-            by_file.setdefault(root / results.COMPILERS / f"{row['experiment']}.jsonl", []).append(row)
+            by_file.setdefault(root / results.COMPILERS / f"{reading.page(row)}.jsonl", []).append(row)
             continue
         gpu = origin["details"]["gpu"]
         if row["on"] != "gpu" or gpu is None:
             raise Refused(
                 f"{run.name}: row of {_subject(row)} was made on a CPU, expected on a GPU: only those are recorded"
             )
-        by_file.setdefault(root / results.gpu_slug(gpu["name"]) / f"{row['experiment']}.jsonl", []).append(row)
+        by_file.setdefault(root / results.gpu_slug(gpu["name"]) / f"{reading.page(row)}.jsonl", []).append(row)
+    cited = citations(root.parent / "notes")
     for path, new in by_file.items():
         earlier = results.read(path) if path.exists() else []
-        write(path, merge([*earlier, *described.values(), *new]))
+        rows = [*earlier, *described.values(), *new]
+        renewing.take_machine_code(rows)
+        keep(path, merge(pruned(rows, cited)))
     return sorted(by_file)
 
 
@@ -63,8 +78,9 @@ def renew(
     all_rows = [row for rows in files.values() for row in rows]
     outcome = renewing.renew(all_rows, hashes, compile, lambda row: row["technique"] in names)
     changed = [path for path, rows in files.items() if [_line(row) for row in rows] != before[path]]
+    cited = citations(root.parent / "notes")
     for path in changed:
-        write(path, merge(files[path]))
+        keep(path, merge(pruned(files[path], cited)))
     return changed, outcome
 
 
@@ -88,7 +104,7 @@ def rename(root: Path, old: str, new: str) -> tuple[list[Path], int]:
         before = [_line(row) for row in rows]
         count += rename_rows(rows, old, new)
         if [_line(row) for row in rows] != before:
-            write(path, merge(rows))
+            keep(path, merge(rows))
             changed.append(path)
     return changed, count
 
@@ -98,8 +114,9 @@ def standing(
 ) -> list[dict[str, Any]]:
     """Recorded rows that a run of this experiment need not measure again, and their environments: what passed, of this
     checkout's kernels (`hashes`), on this kind of GPU with these compilers (`description`: environment.describe())."""
-    path = root / results.gpu_slug(description["gpu"]["name"]) / f"{experiment}.jsonl"
-    rows = results.read(path) if path.is_file() else []
+    folder = root / results.gpu_slug(description["gpu"]["name"])
+    files = (folder / f"{experiment}{name}.jsonl" for name in ("", reading.SHARED_PTXAS))
+    rows = [row for path in files if path.is_file() for row in results.read(path)]
     environments = (row for row in rows if row["kind"] == "environment")
     alike = {row["id"]: row for row in environments if _compilers(row["details"]) == _compilers(description)}
     measured = (row for row in rows if row.get("environment") in alike)
@@ -117,25 +134,71 @@ def _compilers(description: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def citations(notes: Path) -> set[tuple[str, ...]]:
+    """(technique, backend, problem, tile) of every case whose gates or tried tiles a note speaks of."""
+    texts = (path.read_text() for path in sorted(notes.glob("*.md")))
+    references = (reference for text in texts for reference in _REFERENCE.findall(text))
+    return {case for reference in references for case in _CITATION.findall(reference)}
+
+
+def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]]) -> list[Row]:
+    """The rows without those of a REPLACEABLE kind that a newer one of the same case replaced, whatever their sources,
+    unless they have samples or the case is cited."""
+
+    def case(row: Row) -> str:
+        planted = (row.get("details") or {}).get("planted", "")
+        return f"{planted} {results.key({name: value for name, value in row.items() if name != 'source_sha256'})}"
+
+    def is_cited(row: Row) -> bool:
+        problem, tile = Problem.from_dict(row["problem"]).slug, row.get("tile")
+        return (row.get("technique"), row["backend"], problem, tile and Tile.from_dict(tile).slug) in cited
+
+    newest: dict[str, str] = {}
+    for row in rows:
+        if row["kind"] in REPLACEABLE and row["status"] != "interrupted":
+            newest[case(row)] = max(row["time"], newest.get(case(row), ""))
+
+    def stays(row: Row) -> bool:
+        if row["kind"] not in REPLACEABLE or row.get("samples_ms"):
+            return True
+        return bool(row["time"] >= newest.get(case(row), "")) or is_cited(row)
+
+    return [row for row in rows if stays(row)]
+
+
 def merge(rows: Sequence[Row]) -> list[Row]:
-    """Environment rows first, then one row per key, each part sorted."""
+    """Environment rows first, then one row per key, of timings one per key and run, each part sorted."""
     final = {results.key(row) for row in rows if row["kind"] != "environment" and row["status"] != "interrupted"}
     # An interrupted row says why there is a hole; where there is none, it says nothing.
     kept = [row for row in rows if row.get("status") != "interrupted" or results.key(row) not in final]
-    newest = results.newest(kept)
+    newest = results.newest(kept, replicates=True)
     rest = (row for row in newest if row["kind"] != "environment")
-    measured = sorted(rest, key=lambda row: (results.key(row), row.get("group", "")))
+    measured = sorted(rest, key=lambda row: (results.key(row), row.get("group", ""), row["environment"]))
     used = {row["environment"] for row in measured}
     described = (row for row in newest if row["kind"] == "environment" and row["id"] in used)
     return [*sorted(described, key=lambda row: row["id"]), *measured]
 
 
+def keep(path: Path, rows: Sequence[Row]) -> None:
+    """Replaces a file of recorded rows, and its summary."""
+    replace(summary.path(path), "")
+    write(path, rows)
+
+
 def write(path: Path, rows: Iterable[Row]) -> None:
+    """Replaces a file of rows, packed, and the summary that stands beside it if there is one."""
+    rows = [packing.lean(row) for row in rows]
+    replace(path, "".join(f"{_line(line)}\n" for line in packing.pack(rows)))
+    if summary.path(path).exists():
+        replace(summary.path(path), summary.summary(rows))
+
+
+def replace(path: Path, text: str) -> None:
     """Replaces the file in one step, on disk before this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".new")
+    temporary = path.with_name(f"{path.name}.new")
     with temporary.open("w") as file:
-        file.writelines(f"{_line(row)}\n" for row in rows)
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)

@@ -20,9 +20,9 @@ def rename_rows(rows: Iterable[dict[str, Any]], old: str, new: str) -> int:
             row["order"] = [_label(label, old, new) for label in row["order"]]
         details = row.get("details") or {}
         if again := details.get("again"):
-            again["of"] = _label(again["of"], old, new)
+            row["details"] = details = details | {"again": again | {"of": _label(again["of"], old, new)}}
         if details.get("same_program") == old:
-            details["same_program"] = new
+            row["details"] = details | {"same_program": new}
     return count
 
 

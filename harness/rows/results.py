@@ -1,7 +1,8 @@
 """Result rows: append-only JSON lines, one fsync per row, read back without loss. Standard library only.
 
 A row is a plain dict with the fields of `FIELDS`; a field that does not apply is absent. Statistics are computed
-when a report is made, never stored. The first row of a run has kind "environment" and describes the machine.
+when a report is made, never stored. The first row of a run has kind "environment" and describes the machine. Files of
+recorded rows are packed (rows.packing); `read` gives back the rows.
 
 A row of kind "memory" says what each instruction of a CUDA twin did to memory in one run on a CPU: `details` are
 {"sites": [{file, line, column, mnemonic, path, width, executions, lanes, bytes, wavefronts, bank_conflicts,
@@ -19,6 +20,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from harness.rows import packing
 
 SCHEMA = 2
 COMPILERS = "compilers"
@@ -149,9 +152,11 @@ class Writer:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """All rows of a file. A torn last line (a killed run) is dropped. Raises ValueError for anything else that is not
-    a row, with its line."""
+    """All rows of a file, as they were before it was packed (rows.packing). A torn last line (a killed run) is dropped.
+    Raises ValueError for anything else that is not a row, with its line. What rows share is one object: replace it,
+    never change it in place."""
     rows = []
+    shared: dict[str, dict[str, Any]] = {}
     lines = path.read_text(errors="replace").split("\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -165,11 +170,21 @@ def read(path: Path) -> list[dict[str, Any]]:
                 f"{path}:{number}: not JSON ({error}), expected a row of reports/runs/*.jsonl; give another file, "
                 "restore this one from git or delete the line"
             ) from None
+        if isinstance(row, dict) and row.get("kind") == packing.SHARED:
+            shared[row["id"]] = row["fields"]
+            continue
         if not isinstance(row, dict) or row.get("kind") not in KINDS:
             raise ValueError(
                 f"{path}:{number}: got {line[:40]!r}, expected a row of reports/runs/*.jsonl: an object of a kind such "
                 "as timing"
             )
+        try:
+            row = packing.unpack(row, shared)
+        except KeyError as unknown:
+            raise ValueError(
+                f"{path}:{number}: shares {unknown}, expected one of the {len(shared)} lines of kind shared above it; "
+                "restore the file from git"
+            ) from None
         if row.get("schema", 0) > SCHEMA:
             raise ValueError(f"{path}:{number}: schema {row['schema']}, this checkout reads up to {SCHEMA}; update it")
         rows.append(upgrade(row))
@@ -201,14 +216,18 @@ def upgrade(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def newest(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def newest(rows: Iterable[Mapping[str, Any]], *, replicates: bool = False) -> list[dict[str, Any]]:
     """The newest row per key, in the order in which the keys first appeared. Environment rows are all kept.
+
+    With `replicates` the environment joins the key of timings that passed: the same machine code, timed in another
+    process, is kept too.
 
     A library peer is in several interleaved groups, and ratios between two groups go over its rows in both: it is
     kept once per group that another kept row is in, and once where there is no such group. Replicates, which further
     processes of a run timed, are each kept.
     """
     latest: dict[str, dict[str, Any]] = {}
+    without_environment: dict[str, dict[str, Any]] = {}
     for row in rows:
         if row["kind"] == "environment":
             name = f"environment {row['id']}"
@@ -216,14 +235,24 @@ def newest(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             name = key(row) if row.get("technique") else f"{key(row)} {row.get('group')}"
             if replicate := (row.get("details") or {}).get("replicate"):
                 name += f" replicate {replicate}"
+            if replicates and row["kind"] == "timing":
+                if name not in without_environment or row["time"] >= without_environment[name]["time"]:
+                    without_environment[name] = dict(row)
+                if row["status"] != "passed":
+                    continue
+                name += f" in {row.get('environment')}"
         if name not in latest or row["time"] >= latest[name]["time"]:
             latest[name] = dict(row)
+    latest |= {name: row for name, row in without_environment.items() if row["status"] != "passed"}
     groups = {row.get("group") for row in latest.values() if row.get("technique")} - {None}
     freshest = {key(row): name for name, row in sorted(latest.items(), key=lambda item: item[1]["time"])}
     return [
         row
         for name, row in latest.items()
-        if row["kind"] == "environment" or freshest[key(row)] == name or row.get("group") in groups
+        if row["kind"] == "environment"
+        or freshest[key(row)] == name
+        or row.get("group") in groups
+        or (replicates and row.get("technique"))
     ]
 
 

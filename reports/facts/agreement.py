@@ -74,7 +74,8 @@ def _why(name: str, cpu: int, ncu: float, which: Counted, row: Row) -> str:
         return "the hardware also counts passes repeated while something else used the memory; the addresses have none"
     if name in BY_ADDRESS and ncu < cpu and _executes(which, "ld_shared"):
         return "nvcc joins plain loads of neighbouring words, which the source loads one by one"
-    if name == "HMMA executed" and not cpu and ((row.get("code") or {}).get("census") or {}).get("HMMA") == 0:
+    census = (row.get("code") or {}).get("census")
+    if name == "HMMA executed" and not cpu and census and not census.get("HMMA"):
         return "no HMMA: the counter also holds HFMA2.MMA, with which the compiler sets registers to zero"
     return UNEXPLAINED
 

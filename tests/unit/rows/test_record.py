@@ -57,16 +57,75 @@ def test_a_run_goes_to_the_folder_of_its_gpu_and_the_file_of_its_experiment(tmp_
     assert [row["kind"] for row in results.read(root / "h200/ladder.jsonl")] == ["environment", "timing"]
 
 
-def test_newer_rows_replace_older_ones_and_unused_environments_go(tmp_path: Path, root: Path) -> None:
-    first = run_file(tmp_path, "1", environment("e1"), timing("scalar", "e1", 1.0), timing("xor_swizzle", "e1", 2.0))
+def gate(technique: str, of: str, **fields: Any) -> Row:
+    return {name: value for name, value in timing(technique, of, **fields).items() if name != "samples_ms"} | {
+        "kind": "gate"
+    }
+
+
+def test_newer_gates_replace_older_ones_and_unused_environments_go(tmp_path: Path, root: Path) -> None:
+    first = run_file(tmp_path, "1", environment("e1"), gate("scalar", "e1"), gate("xor_swizzle", "e1"))
     record.record(first, root)
-    record.record(run_file(tmp_path, "2", environment("e2"), timing("scalar", "e2", 3.0)), root)
+    record.record(run_file(tmp_path, "2", environment("e2"), gate("scalar", "e2")), root)
     rows = results.read(root / "h200/ladder.jsonl")
     assert [row["id"] for row in rows if row["kind"] == "environment"] == ["e1", "e2"]
-    assert {row["technique"]: row["samples_ms"] for row in rows[2:]} == {"scalar": [3.0], "xor_swizzle": [2.0]}
-    record.record(run_file(tmp_path, "3", environment("e3"), timing("xor_swizzle", "e3", 4.0)), root)
+    assert {row["technique"]: row["environment"] for row in rows[2:]} == {"scalar": "e2", "xor_swizzle": "e1"}
+    record.record(run_file(tmp_path, "3", environment("e3"), gate("xor_swizzle", "e3")), root)
     rows = results.read(root / "h200/ladder.jsonl")
     assert [row["id"] for row in rows if row["kind"] == "environment"] == ["e2", "e3"]
+
+
+def test_timings_of_one_source_are_replicates_and_stay(tmp_path: Path, root: Path) -> None:
+    moving = {"status": "not_converged", "reason": "it moves"}
+    for name, fields in (("1", {}), ("2", moving), ("3", {}), ("4", moving)):
+        rows = environment(f"e{name}"), timing("scalar", f"e{name}", float(name), **fields)
+        record.record(run_file(tmp_path, name, *rows), root)
+    rows = results.read(root / "h200/ladder.jsonl")
+    assert [row["samples_ms"] for row in rows if row["kind"] == "timing"] == [[1.0], [3.0], [4.0]]
+    (newest,) = (row for row in results.newest(rows) if row["kind"] == "timing")
+    assert newest["environment"] == "e4"  # --resume and readers ask for one row per case
+
+
+def test_a_gate_of_an_earlier_source_stays_only_if_a_note_cites_it(tmp_path: Path, root: Path) -> None:
+    cell = f'"{PROBLEM.slug}", "{Tile(64, 64).slug}"'
+    notes = root.parent / "notes"
+    notes.mkdir()
+    (notes / "scalar.md").write_text(f'It was {{{{ gate("scalar", "cuda", {cell}, earlier=True) }}}} once.')
+    both = "scalar", "xor_swizzle"
+    for number, source in enumerate(("old", "new")):
+        of = f"e-{source}"
+        rows = [gate(name, of, source_sha256=source) for name in both]
+        rows += [timing(name, of, source_sha256=source) for name in both]
+        record.record(run_file(tmp_path, f"{number}", environment(of), *rows), root)
+    found = [
+        (row["kind"], row["technique"], row["source_sha256"])
+        for row in results.read(root / "h200/ladder.jsonl")
+        if row["kind"] != "environment"
+    ]
+    timings = {("timing", name, source) for name in both for source in ("old", "new")}
+    assert set(found) == timings | {
+        ("gate", "scalar", "old"),
+        ("gate", "scalar", "new"),
+        ("gate", "xor_swizzle", "new"),
+    }
+
+
+def test_what_one_assembler_made_for_both_languages_has_a_file_of_its_own(tmp_path: Path, root: Path) -> None:
+    run = run_file(tmp_path, "1", environment("e1"), timing("scalar", "e1", assembler="shared"))
+    assert record.record(run, root) == [root / "h200/ladder_shared_ptxas.jsonl"]
+
+
+def test_a_summary_stands_beside_the_rows(tmp_path: Path, root: Path) -> None:
+    rows = timing("scalar", "e1", 2.0), gate("scalar", "e1"), gate("wmma", "e1", status="wrong", reason="an error")
+    record.record(run_file(tmp_path, "1", environment("e1"), *rows), root)
+    record.record(run_file(tmp_path, "2", environment("e2"), timing("scalar", "e2", 1.0)), root)
+    one, two = (PROBLEM.tflops(ms) for ms in (1.0, 2.0))
+    assert (root / "h200/ladder.summary.csv").read_text().splitlines() == [
+        "cell,tflops,low,high,timings,status",
+        f"cuda scalar {PROBLEM.slug} {Tile(64, 64).slug},{one:.1f},{two:.1f},{one:.1f},2,passed",
+        "gate cuda scalar,,,,,1 passed",
+        "gate cuda wmma,,,,,1 wrong",
+    ]
 
 
 def test_the_order_of_recording_does_not_change_a_byte(tmp_path: Path, root: Path) -> None:
@@ -80,7 +139,7 @@ def test_the_order_of_recording_does_not_change_a_byte(tmp_path: Path, root: Pat
         record.record(run, tmp_path / "other")
     recorded, other = root / "h200/ladder.jsonl", tmp_path / "other/h200/ladder.jsonl"
     assert recorded.read_bytes() == other.read_bytes()
-    assert [path.name for path in recorded.parent.iterdir()] == ["ladder.jsonl"]
+    assert sorted(path.name for path in recorded.parent.iterdir()) == ["ladder.jsonl", "ladder.summary.csv"]
 
 
 def test_a_peer_is_kept_in_every_group_that_counts(tmp_path: Path, root: Path) -> None:

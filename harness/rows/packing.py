@@ -1,0 +1,168 @@
+"""Rows as they are kept: what several rows of a file say alike is written once. Standard library only.
+
+A packed file is JSON lines too, one row a line. A line of kind "shared" is no row: {"kind": "shared", "id", "fields"}.
+A row names in `shared` the ids of such lines above it, and says what they say: dictionaries are united, so that a row's
+`numerics` may come from two of them, the yardstick of its problem and the errors that it measured itself. An id is made
+of what it stands for; so a new row changes no other line, but for those of which it is the first to say the same.
+
+CUDA events give times as 32-bit floats. `samples_f32` are `samples_ms` with as few digits as tell those apart; the
+reader gives back the same numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import struct
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Row = Mapping[str, Any]
+
+SHARED, SAMPLES, SAMPLES_F32 = "shared", "samples_ms", "samples_f32"
+DIGITS = 4
+"""Of errors and of host latencies, significant."""
+OF_A_RUN = ("schema", "on", "experiment", "assembler", "arch", "mma", "mode", "status", "environment")
+DETAILS_OF_A_RUN = ("label", "outputs", "launch_hidden", "screened", "same_program", "final", "tool_version")
+OF_A_GROUP = ("group", "order", "clocks")
+TOGETHER = (
+    OF_A_RUN,
+    ("technique", "backend", "source_sha256", "renewed_from", "differs_from"),
+    ("problem",),
+    ("tile",),
+    ("compiler",),
+    ("sass_sha256",),
+    ("code",),
+    OF_A_GROUP,
+)
+"""Fields that rows say alike, together or each for itself."""
+DETAILS = {OF_A_RUN: DETAILS_OF_A_RUN, OF_A_GROUP: ("again",)}
+"""Of a row's details, what goes with these fields."""
+YARDSTICK = ("yardstick", "yardstick_rel_l2", "floor", "pytorch_max_abs", "pytorch_rel_l2", "lse_tolerance")
+"""Of a distribution's numerics, what depends on the problem and not on the kernel."""
+SHORTEST = 24
+"""Characters below which a reference is no gain."""
+ID_LENGTH = 6
+
+
+def lean(row: Row) -> dict[str, Any]:
+    """The row without what nobody reads: digits beyond DIGITS of errors and host latencies, and instructions that the
+    machine code does not have."""
+    found = dict(row)
+    if "call_us" in row:
+        found["call_us"] = {name: _rounded(value) for name, value in row["call_us"].items()}
+    if "launch_ms" in (row.get("details") or {}):
+        found["details"] = row["details"] | {"launch_ms": _rounded(row["details"]["launch_ms"])}
+    if numerics := row.get("numerics"):
+        found["numerics"] = {name: {key: _rounded(value) for key, value in of.items()} for name, of in numerics.items()}
+    if census := (row.get("code") or {}).get("census"):
+        found["code"] = {**row["code"], "census": {name: count for name, count in census.items() if count}}
+    return found
+
+
+def pack(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    """The lines of a file: what is shared, by id, then the rows in their order."""
+    parts = [{_canonical(part): part for part in _parts(row)} for row in rows]
+    occurrences = Counter(text for found in parts for text in found)
+    repeated = [text for text, count in occurrences.items() if count > 1 and len(text) >= SHORTEST]
+    ids = dict(zip(repeated, _ids(repeated), strict=True))
+    for text, name in sorted(ids.items(), key=lambda item: item[1]):
+        yield {"kind": SHARED, "id": name, "fields": json.loads(text)}
+    for row, found in zip(rows, parts, strict=True):
+        own = _with_short_samples(row)
+        for text, part in found.items():
+            if text in ids:
+                own = _without(own, part)
+        names = " ".join(ids[text] for text in found if text in ids)
+        yield own | {SHARED: names} if names else own
+
+
+def unpack(line: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The row of a line; `shared` are the fields of each id. What rows share is one object: replace it, never change
+    it in place. Raises KeyError with an id that is not known."""
+    row: dict[str, Any] = {}
+    for name in line.get(SHARED, "").split():
+        row = _united(row, shared[name])
+    row = _united(row, {name: value for name, value in line.items() if name != SHARED})
+    if SAMPLES_F32 in row:
+        row[SAMPLES] = [_f32(sample) for sample in row.pop(SAMPLES_F32)]
+    return row
+
+
+def _parts(row: Row) -> Iterator[dict[str, Any]]:
+    """What other rows may say too."""
+    details = row.get("details") or {}
+    for names in TOGETHER:
+        part = {name: row[name] for name in names if name in row}
+        if more := {name: details[name] for name in DETAILS.get(names, ()) if name in details}:
+            part["details"] = more
+        if part:
+            yield part
+    if numerics := row.get("numerics"):
+        for of_problem in (True, False):
+            yield {
+                "numerics": {
+                    name: {key: value for key, value in of.items() if (key in YARDSTICK) is of_problem}
+                    for name, of in numerics.items()
+                }
+            }
+    if row["kind"] == "environment":
+        yield from ({"details": {name: value}} for name, value in details.items())
+
+
+def _ids(texts: Sequence[str]) -> list[str]:
+    """Of their SHA-256 as many digits as tell them apart."""
+    hashes = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
+    length = ID_LENGTH
+    while len({name[:length] for name in hashes}) < len(hashes):
+        length += 1
+    return [name[:length] for name in hashes]
+
+
+def _united(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(base)
+    for name, value in more.items():
+        known = found.get(name)
+        found[name] = _united(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+    return found
+
+
+def _without(row: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    """The row less the part; a dictionary of which nothing is left goes too."""
+    left = dict(row)
+    for name, value in part.items():
+        whole = left.pop(name, value)
+        if whole != value and (rest := _without(whole, value)):
+            left[name] = rest
+    return left
+
+
+def _with_short_samples(row: Row) -> dict[str, Any]:
+    samples = row.get(SAMPLES)
+    if not samples or any(_f32(sample) != sample for sample in samples):
+        return dict(row)
+    own = {name: value for name, value in row.items() if name != SAMPLES}
+    return own | {SAMPLES_F32: [_shortest(sample) for sample in samples]}
+
+
+def _f32(value: float) -> float:
+    """The 32-bit float nearest to `value`, infinity beyond them."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return math.inf
+
+
+def _shortest(value: float) -> float:
+    """The number of fewest digits whose nearest 32-bit float is `value`."""
+    return next(short for digits in range(4, 10) if _f32(short := float(f"{value:.{digits}g}")) == value)
+
+
+def _canonical(part: Mapping[str, Any]) -> str:
+    return json.dumps(part, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value

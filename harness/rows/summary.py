@@ -1,0 +1,55 @@
+"""What a reviewer diffs in place of the rows: one short line for each timed cell, and counts of all else. Standard
+library only."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.rows import history
+from harness.rows.reading import tflops
+
+Row = Mapping[str, Any]
+COLUMNS = ("cell", "tflops", "low", "high", "timings", "status")
+
+
+def path(rows: Path) -> Path:
+    """Of the file of an experiment's rows."""
+    return rows.with_suffix(".summary.csv")
+
+
+def summary(rows: Iterable[Row]) -> str:
+    """CSV. A timed cell has its newest median TFLOPS and status; `low` and `high` are the lowest and the highest median
+    among its passed `timings` of the same source, empty where it was timed once. Of gates and other rows: how many of a
+    kernel have which status."""
+    timed: dict[str, list[Row]] = {}
+    others: dict[str, Counter[str]] = {}
+    for row in rows:
+        if row["kind"] == "timing":
+            timed.setdefault(_cell(row), []).append(row)
+        elif row["kind"] != "environment":
+            name = " ".join(part for part in (row["kind"], row.get("backend"), row.get("technique")) if part)
+            others.setdefault(name, Counter())[row["status"]] += 1
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for cell, found in sorted(timed.items()):
+        newest = max(found, key=lambda row: row["time"])
+        alike = (row for row in found if row.get("source_sha256") == newest.get("source_sha256"))
+        speeds = [tflops(row) for row in alike if row["status"] == "passed" and row.get("samples_ms")]
+        speed = f"{tflops(newest):.1f}" if newest.get("samples_ms") else ""
+        between = (f"{min(speeds):.1f}", f"{max(speeds):.1f}") if len(speeds) > 1 else ("", "")
+        writer.writerow((cell, speed, *between, len(speeds), newest["status"]))
+    for name, statuses in sorted(others.items()):
+        told = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
+        writer.writerow((name, "", "", "", "", told))
+    return text.getvalue()
+
+
+def _cell(row: Row) -> str:
+    mode = row.get("mode")
+    return " ".join([history.cell(row), *([mode] if mode not in (None, "burst") else [])])

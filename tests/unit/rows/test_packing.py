@@ -1,0 +1,142 @@
+"""Packed rows are the rows; what is recorded stays small enough to travel."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.catalog.problem import Problem, Tile
+from harness.rows import packing, record, results
+from tests.conftest import CHECKOUT
+
+Row = dict[str, Any]
+MB = 1_000_000
+FOLDER = CHECKOUT / "reports" / "recorded"
+COMPILER = {"front_end": "nvcc 13.0.88", "ptxas": "13.0.88", "flags": "-O3 -DATTENTION_BLOCK_M=64"}
+FIGURES = {"max_abs": 0.0018522739, "rel_l2": None, "yardstick": 0.00205397605, "floor": 0.001953125}
+
+
+def gate(technique: str, error: float = 0.0018522739, **fields: Any) -> Row:
+    return {
+        "schema": results.SCHEMA,
+        "kind": "gate",
+        "on": "gpu",
+        "experiment": "ladder",
+        "technique": technique,
+        "backend": "cuda",
+        "problem": Problem.square(4, 16, 4096, 128).to_dict(),
+        "tile": Tile(64, 64).to_dict(),
+        "compiler": COMPILER,
+        "status": "passed",
+        "numerics": {"normal": FIGURES | {"max_abs": error}, "shifted": {}},
+        "code": {"registers": 198, "census": {"HMMA": 128, "LDL": 0}, "sass_sha256": technique * 8},
+        "environment": "e",
+        "time": "2030-01-02T03:04:05Z",
+        "details": {"label": "", "launch_ms": 0.089039000044977},
+        **fields,
+    }
+
+
+def timing(technique: str, **fields: Any) -> Row:
+    row = gate(technique, kind="timing", mode="burst", samples_ms=[1.6185599565505981, 1.6228159666061401])
+    row |= {"group": "g", "order": ["a", "b"], "clocks": {"sm_mhz": 1980}, "details": {"again": {"of": "a"}}}
+    del row["numerics"], row["code"]
+    return row | fields
+
+
+ENVIRONMENTS = [
+    {"kind": "environment", "id": name, "on": "gpu", "time": name, "details": {"gpu": {"name": "NVIDIA H200"}, "n": n}}
+    for n, name in enumerate("ef")
+]
+ROWS = [
+    *ENVIRONMENTS,
+    gate("scalar"),
+    gate("wmma", 0.0025),
+    gate("scalar", seed=1),
+    timing("scalar"),
+    timing("wmma", samples_ms=[1.1, 2.2]),  # no 32-bit floats
+    timing("padded_rows", samples_ms=[], details={}),
+]
+
+
+def lines(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_packed_file_gives_back_every_row(tmp_path: Path) -> None:
+    record.write(tmp_path / "rows.jsonl", ROWS)
+    assert results.read(tmp_path / "rows.jsonl") == [packing.lean(row) for row in ROWS]
+
+
+def test_what_rows_share_is_written_once(tmp_path: Path) -> None:
+    record.write(tmp_path / "rows.jsonl", ROWS)
+    text = (tmp_path / "rows.jsonl").read_text()
+    assert text.count(COMPILER["flags"]) == 1
+    assert text.count("yardstick") == 1
+    assert text.count("NVIDIA H200") == 1
+    kinds = [line["kind"] for line in lines(tmp_path / "rows.jsonl")]
+    assert kinds == [*["shared"] * kinds.count("shared"), *(row["kind"] for row in ROWS)]
+
+
+def test_samples_lose_digits_but_not_their_value(tmp_path: Path) -> None:
+    record.write(tmp_path / "rows.jsonl", ROWS)
+    short, exact, none = (line for line in lines(tmp_path / "rows.jsonl") if line["kind"] == "timing")
+    assert short["samples_f32"] == [1.61856, 1.622816]
+    assert exact["samples_ms"] == [1.1, 2.2]
+    assert none["samples_ms"] == []
+
+
+def test_errors_keep_four_digits_and_the_census_what_occurs() -> None:
+    row = packing.lean(gate("scalar"))
+    assert row["numerics"]["normal"] == {"max_abs": 0.001852, "rel_l2": None, "yardstick": 0.002054, "floor": 0.001953}
+    assert row["code"]["census"] == {"HMMA": 128}
+    assert row["details"]["launch_ms"] == 0.08904
+
+
+def test_rows_appended_to_a_packed_file_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    record.write(path, ROWS[:-1])
+    with results.Writer(path) as writer:
+        writer.write(ROWS[-1])
+    assert results.read(path)[-1] == ROWS[-1]
+
+
+def test_ids_of_one_beginning_get_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "ID_LENGTH", 1)
+    packed = list(packing.pack([row for number in range(40) for row in [timing("scalar", group=f"{number}")] * 2]))
+    shared = {line["id"]: line["fields"] for line in packed if line["kind"] == "shared"}
+    assert len({len(name) for name in shared}) == 1
+    assert len([packing.unpack(line, shared)["group"] for line in packed if line["kind"] != "shared"]) == 80
+
+
+def test_a_reference_to_nothing_names_the_line(tmp_path: Path) -> None:
+    record.write(tmp_path / "rows.jsonl", ROWS)
+    _, *rest = (tmp_path / "rows.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "rows.jsonl").write_text("".join(rest))
+    with pytest.raises(ValueError, match=r"rows\.jsonl:\d+: shares '\w+', expected one of the \d+ lines"):
+        results.read(tmp_path / "rows.jsonl")
+
+
+def test_recorded_files_are_packed_and_lean() -> None:
+    for path in FOLDER.glob("*/*.jsonl"):
+        rows = results.read(path)
+        assert [packing.lean(row) for row in rows] == rows, f"{path.name}: `record` writes it"
+        assert lines(path)[0]["kind"] == packing.SHARED, path.name
+
+
+def test_what_is_recorded_is_small() -> None:
+    size = sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file())
+    assert size <= 12 * MB, f"reports/recorded holds {size:,} bytes"
+
+
+def test_the_checkout_is_small() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=CHECKOUT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("this folder is no git checkout")
+    paths = [CHECKOUT / name for name in listed.stdout.split("\0") if name]
+    size = sum(path.stat().st_size for path in paths if path.is_file())
+    assert size <= 24 * MB, f"{len(paths)} tracked files hold {size:,} bytes"
