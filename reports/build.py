@@ -26,8 +26,9 @@ from reports.data.names import cell_title, label, score_title
 from reports.data.questions import question
 from reports.data.titles import title
 from reports.facts import resources
+from reports.facts.roofs import EXPERIMENT as ROOFS
 from reports.pages import article as article_pages
-from reports.pages import common, downloads, guide, index, listing, overview
+from reports.pages import common, downloads, guide, index, listing, overview, roofs
 from reports.pages import technique as technique_page
 
 ROOT = Path(__file__).resolve().parent
@@ -107,7 +108,9 @@ def build(
         name = f"technique/{technique.name}.html"
         jobs.append((name, "technique.html", partial(technique_page.page, main, asked, technique, compiled)))
     jobs.append(("evidence/correctness.html", "correctness.html", partial(common.correctness, datasets)))
-    experiments: list[tuple[Dataset | None, str]] = [(data, name) for data in datasets for name in data.experiments()]
+    measured_by = [(data, name) for data in datasets for name in data.experiments()]
+    experiments: list[tuple[Dataset | None, str]] = [one for one in measured_by if one[1] != ROOFS]
+    jobs.append((roofs.PATH, "roofs.html", partial(roofs.page, asked)))
     measured = main.experiments() if main else []
     experiments += [(main, name) for name in catalog.about_articles() if name not in measured]
     for data, name in experiments:
@@ -121,7 +124,8 @@ def build(
     jobs.append(("data.html", "data.html", partial(overview.data_page, main, timed[1:])))
 
     environment = _environment(main)
-    environment.globals["experiments"] = [(experiment_path(d, n, main), n, d) for d, n in experiments]
+    listed = [*experiments, (main, ROOFS)]
+    environment.globals["experiments"] = [(experiment_path(d, n, main), n, d) for d, n in listed]
     chosen = set(only or ())
     jobs = [job for job in jobs if not chosen or job[0] in chosen]
     shutil.rmtree(output, ignore_errors=True)
@@ -171,6 +175,7 @@ def _environment(main: Dataset | None) -> Environment:
         "techniques": TECHNIQUES,
         "ladders": LADDERS,
         "guide": {name: title for name, (title, _) in GUIDE.items()},
+        "roofs": roofs.PATH,
         "articles": (published := [catalog.article(name) for name in catalog.about_articles()]),
         "published": [article for article in published if article.l2_hit_rates],
         "l2_orders": resources.L2_ORDERS,

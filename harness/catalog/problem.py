@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any
 
+from harness.catalog.roofs import Roof
+
 DTYPES = ("fp16", "bf16")
 LAYOUTS = ("bhsd", "bshd")
 ANCHOR = "sdpa_cudnn"
@@ -175,7 +177,7 @@ class Experiment:
     table's). `modes` are timing modes: "burst" and/or "sustained". `distributions` are the inputs of the gate.
     `cells` are (problem, technique, tile) beside that grid: on one of `problems`, at a tile of their own. `padded`: at
     the gate rows of NaN lie behind every sequence, for techniques that take any stride. `assembler` is "shared" where
-    nvcc's ptxas assembles Triton's programs too.
+    nvcc's ptxas assembles Triton's programs too. `roofs` are limits of the hardware, measured by kernels of their own.
     """
 
     name: str
@@ -191,3 +193,4 @@ class Experiment:
     cells: tuple[tuple[Problem, str, Tile], ...] = ()
     padded: bool = False
     assembler: str | None = None
+    roofs: tuple[Roof, ...] = ()

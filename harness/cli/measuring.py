@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -174,6 +174,13 @@ def run(
     from harness.rows import record as recorded
 
     wanted = load_experiment(experiment, (on or On.gpu).value)
+    if wanted.roofs:
+        asked: dict[str, object] = {"--on": on is On.cpu, "--mode": mode, "--backend": backends, "--shard": shard}
+        asked |= {"--ptxas": ptxas is Ptxas.shared, "--max-seconds": max_seconds, "--replicates": replicates > 1}
+        refuse(
+            wanted.name, "it measures a multiprocessor, whole", {**asked, "--resume": resume, "--missing": only_missing}
+        )
+        measure_roofs(wanted)
     if on is None:
         require_gpu()
     place = where(on or On.gpu)
@@ -208,6 +215,16 @@ def run(
         timing=limits,
     )
     conclude(rows, tables.timings, path=path)
+
+
+def measure_roofs(experiment: Experiment) -> NoReturn:
+    """Writes the rows of an experiment that has roofs; where there is no GPU for them, rows that say so."""
+    from harness.measure import roofs
+
+    console.print(experiment.question)
+    path = run_file(run_name(experiment.name))
+    rows = [row for row in roofs.run(experiment, path) if row["kind"] == "roof"]
+    conclude(rows, tables.roofs, path=path)
 
 
 def tune(names: Names = None, backends: Backends = None, problem: Problems = None, shard: Shard = None) -> None:

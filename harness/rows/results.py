@@ -39,6 +39,7 @@ KINDS = {
     "heads": "the errors of structured heads",
     "sanitizer": "what compute-sanitizer found",
     "probe": "what a proof of expressibility showed",
+    "roof": "what a multiprocessor does in a clock",
 }
 STATUSES = (
     "passed",
@@ -58,7 +59,7 @@ STATUSES = (
 )
 KEY = (
     *("kind", "experiment", "assembler", "technique", "backend", "problem", "tile", "mode", "tool", "proof", "gpu"),
-    *("on", "arch", "source_sha256"),
+    *("roof", "on", "arch", "source_sha256"),
 )
 FIELDS = {
     "schema": "version of this format",
@@ -85,6 +86,11 @@ FIELDS = {
     "tool": "of a sanitizer row: memcheck, synccheck, racecheck, initcheck",
     "proof": "of a probe: which proof of the claim",
     "gpu": "of outputs that a CPU computed: the GPU that they are compared with",
+    "roof": "of a roof: its name in experiments/hopper_roofs.py",
+    "per_clock": "of a roof: {what: rates}, of one multiprocessor and clock, the median multiprocessor of each launch; "
+    "what: flop (of tensor cores), exponentials, instructions (of fp32, lane by lane), units (of a softmax)",
+    "tflops": "of a roof with products: those of the whole GPU, launch by launch",
+    "clock_ghz": "SM clock inside the kernel, clock64 over globaltimer, the median multiprocessor of each launch",
     "group": "id of the interleaved group",
     "order": "what it was interleaved with, in order",
     "clocks": "{sm_mhz, power_w, throttle}",

@@ -143,6 +143,18 @@ def timings(rows: Rows) -> Table:
     return table
 
 
+def roofs(rows: Rows) -> Table:
+    """What a multiprocessor did in a clock, one line a roof."""
+    names = ("flop", "exponentials", "instructions", "units", "TFLOPS", "GHz")
+    columns = ("roof", *(f"{name}/clk" if name.islower() else name for name in names), "status")
+    table = Table(*columns, title="Roofs, by multiprocessor and clock", title_justify="left", box=box.SIMPLE_HEAD)
+    for row in rows:
+        known = {**row.get("per_clock", {}), "TFLOPS": row.get("tflops"), "GHz": row.get("clock_ghz")}
+        numbers = [f"{statistics.median(known[name]):.4g}" if known.get(name) else "" for name in names]
+        table.add_row(row["roof"], *numbers, row["status"])
+    return table
+
+
 def failures(rows: Rows) -> list[str]:
     """What failed, with the compiler's, the gate's or the CPU runtime's words."""
     return [
@@ -163,7 +175,9 @@ def _slug(row: Mapping[str, Any]) -> str:
 
 
 def _cell(row: Mapping[str, Any]) -> str:
-    """d128 bf16 causal 64x64-s1-w4: what a kernel is compiled for."""
+    """d128 bf16 causal 64x64-s1-w4: what a kernel is compiled for. Of a roof its name."""
+    if row["kind"] == "roof":
+        return str(row["roof"])
     problem, tile = row["problem"], row.get("tile")
     mask = "causal" if problem["causal"] else "full"
     return f"d{problem['head_dim']} {problem['dtype']} {mask}" + (f" {Tile.from_dict(tile).slug}" if tile else "")

@@ -119,7 +119,7 @@ def test_pages_of_the_site(pages: dict[str, str]) -> None:
     expected |= {f"guide/{name}.html" for name in ("cpu", "reading")}
     expected |= {f"technique/{technique.name}.html" for technique in TECHNIQUES}
     experiments = ("ladder", "sequence_length", "tune", "correctness", "sanitizer", "sanitizer_planted")
-    expected |= {f"experiment/{name}.html" for name in (*experiments, "memory-a-cpu-here")}
+    expected |= {f"experiment/{name}.html" for name in (*experiments, "hopper_roofs", "memory-a-cpu-here")}
     published = {f"experiment/{name}.html" for name in catalog.about_articles()}
     assert set(pages) - published == expected
 

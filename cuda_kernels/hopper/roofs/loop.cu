@@ -1,0 +1,63 @@
+// How fast is the main loop of attention with nothing to wait for? Every warpgroup owns 64 query rows and takes 128
+// keys a step, K and V in shared memory from the start: Q K^T of the next step is issued with P V of this one, the
+// softmax runs under them. Built with the exponentials, without them, and with a part of them on the FMA pipe.
+#include <roofs.cuh>
+
+namespace {
+
+constexpr int HEAD_DIM = ROOF_HEAD_DIM;
+static_assert(PRODUCT_GROUPS > 0 && VECTOR_GROUPS == 0);
+
+KERNEL(THREADS, 1) loop(const RoofArgs args) {
+  Roof roof(args);
+  const uint64_t q = k_major(roof.smem + RoofMemory::q + roof.warpgroup * ROWS * 2 * ROW_BYTES);
+  const uint64_t k = k_major(roof.smem + RoofMemory::k), v = mn_major(roof.smem + RoofMemory::v);
+  const float scale_log2 = args.seed * 0.125f;
+  float s_regs[KEYS / 2], o_regs[HEAD_DIM / 2] = {}, rescale[2];
+  uint32_t p_regs[KEYS / MMA_K][4];
+  Softmax rows;
+
+  auto issue_qk = [&] {  // S = Q K^T
+    register_fence(s_regs);
+    wgmma_fence();
+#pragma unroll
+    for (int d = 0; d < HEAD_DIM; d += MMA_K)
+      wgmma_mma_async_ss<__nv_bfloat16, KEYS>(s_regs, q + k_major_columns<ROWS>(d), k + k_major_columns<KEYS>(d),
+                                              d != 0);
+    wgmma_commit_group();
+  };
+  auto issue_pv = [&] {  // O += P V
+    register_fence(o_regs), register_fence(p_regs);
+    wgmma_fence();
+#pragma unroll
+    for (int n = 0; n < KEYS / MMA_K; ++n)
+      wgmma_mma_async_rs<__nv_bfloat16, HEAD_DIM, true>(o_regs, p_regs[n], v + mn_major_rows(n * MMA_K), 1);
+    wgmma_commit_group();
+  };
+
+  issue_qk();
+  wgmma_wait_group<0>();
+  register_fence(s_regs);
+  rows.step(s_regs, rescale, scale_log2);
+  convert(p_regs, s_regs);
+  roof.start();
+#pragma unroll 1
+  while (roof.takes_product()) {
+    issue_qk();
+    issue_pv();
+    wgmma_wait_group<1>();  // S is there
+    register_fence(s_regs);
+    rows.step(s_regs, rescale, scale_log2);
+    wgmma_wait_group<0>();  // O too, and P may be written
+    register_fence(o_regs), register_fence(p_regs);
+    convert(p_regs, s_regs);
+#pragma unroll
+    for (int d = 0; d < HEAD_DIM / 2; ++d) o_regs[d] *= rescale[d / 2 % 2];
+  }
+  roof.finish(args.steps, sum(o_regs) + sum(rows.row_sum));
+}
+
+}  // namespace
+
+EXPORT int shared_memory_bytes() { return RoofMemory::bytes; }
+EXPORT int launch(const RoofArgs* args, void* stream) { return launch_roof<loop>(args, stream); }

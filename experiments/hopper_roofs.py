@@ -1,0 +1,42 @@
+"""What does a multiprocessor do in a clock, and how much of that can attention have?
+
+Small kernels whose data is in registers and shared memory from the start: products alone, exponentials alone, both at
+once; fp32 additions, multiply-adds, maxima and polynomial exponentials beside products; the softmax of a unit of 64
+queries by 128 keys, alone and beside products; the main loop of attention without loads, with its exponentials, without
+them, and with a part of them on the FMA pipe. cuBLAS multiplies in the same run. Rates are per clock of the
+multiprocessor, which the kernels read themselves.
+"""
+
+from harness.catalog import roofs
+from harness.catalog.problem import Experiment
+
+EXPERIMENT = Experiment(
+    name="hopper_roofs",
+    question="What does a multiprocessor do in a clock, and how much of that can attention have?",
+    problems=(),
+    techniques=(),
+    backends=("cuda",),
+    peers=(),
+    modes=(),
+    roofs=(
+        *(roofs.products(head_dim) for head_dim in (64, 128)),
+        *(roofs.exponentials(beside) for beside in (None, 64, 128)),
+        *(roofs.polynomials(beside) for beside in (None, 64, 128)),
+        *(roofs.additions(beside) for beside in (None, 64, 128)),
+        *(roofs.multiply_adds(beside) for beside in (None, 64, 128)),
+        *(roofs.maxima(beside) for beside in (None, 128)),
+        *(roofs.softmax(head_dim, groups) for head_dim in (64, 128) for groups in (1, 2, 3)),
+        *(roofs.softmax(head_dim, groups, beside=True) for head_dim in (64, 128) for groups in (1, 2)),
+        *(
+            roofs.loop(head_dim, groups, polynomial)
+            for head_dim, groups in ((64, 3), (128, 2))
+            for polynomial in (None, 0, 1, 2, 4)
+        ),
+        roofs.matmul(),
+    ),
+)
+
+if __name__ == "__main__":
+    from harness.catalog.script import become
+
+    become("run", EXPERIMENT.name)

@@ -1,0 +1,164 @@
+"""Limits of a multiprocessor that kernels of cuda_kernels/hopper/roofs measure: plain data, standard library only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from harness.catalog.sources import ROOT, sha256_of
+
+FOLDER = "hopper/roofs"
+"""Below cuda_kernels/. No rungs: they have no Triton twin and are in no ladder."""
+ROWS, KEYS = 64, 128
+"""A unit of attention: the queries of a warpgroup's step and the keys that it meets."""
+PEAK = 4096
+"""Dense 16-bit FLOP of a multiprocessor of compute capability 9.0 in a clock (NVIDIA's whitepaper)."""
+MATMUL = "matmul"
+"""The roof that is no kernel of ours: cuBLAS by torch.matmul, of MATMUL_SIZE cubed in bf16."""
+MATMUL_SIZE = 8192
+WARPGROUP = 128
+SATURATING = {"HGMMA": 32, "MUFU.EX2": 0}
+"""The loop of a warpgroup that keeps the tensor cores busy beside others (cuda_kernels/roofs.cuh: saturate)."""
+SATURATING_COLUMNS = 128
+VECTOR_GROUPS = 2
+"""Warpgroups that compute where nothing else is said: two warps for each scheduler."""
+
+
+@dataclass(frozen=True)
+class Roof:
+    """One limit. `kernel` is a file's stem below FOLDER, built with `constants`; the first `product_groups` warpgroups
+    of each block multiply, `vector_groups` further ones do other work for as long.
+
+    `flop` is what a multiplying warpgroup does in a step, `amount` what another one does, counted in `work`. `loops`
+    are claims about the machine code: for each there is a loop with exactly so many of these instructions.
+    """
+
+    name: str
+    asks: str
+    kernel: str = ""
+    head_dim: int | None = None
+    product_groups: int = 0
+    vector_groups: int = 0
+    flop: int = 0
+    work: str = ""
+    amount: int = 0
+    constants: dict[str, int] = field(default_factory=dict, hash=False)
+    loops: tuple[dict[str, int], ...] = field(default=(), hash=False)
+
+    @property
+    def defines(self) -> dict[str, int]:
+        """The compile-time constants (cuda_kernels/roofs.cuh)."""
+        groups = {"PRODUCT_GROUPS": self.product_groups, "VECTOR_GROUPS": self.vector_groups}
+        return {f"ROOF_{name}": value for name, value in {**groups, **self.constants}.items()}
+
+    @property
+    def source_sha256(self) -> str:
+        """Of the kernel's file and what it includes. Raises FileNotFoundError for a roof without a kernel."""
+        return sha256_of(ROOT / "cuda_kernels" / FOLDER / f"{self.kernel}.cu", ROOT)
+
+
+def unit_flop(head_dim: int) -> int:
+    """Of Q K^T and P V of one unit."""
+    return 4 * ROWS * KEYS * head_dim
+
+
+def products(head_dim: int, groups: int = 2) -> Roof:
+    return Roof(
+        f"products_d{head_dim}",
+        f"products of attention alone, head_dim {head_dim}",
+        "units",
+        head_dim,
+        groups,
+        flop=unit_flop(head_dim),
+        constants={"HEAD_DIM": head_dim},
+        loops=({"HGMMA": head_dim // 16 + KEYS // 16, "WARPGROUP.DEPBAR": 1},),
+    )
+
+
+def vector(
+    kernel: str, work: str, operations: int, instructions: dict[str, int], asks: str, beside: int | None = None
+) -> Roof:
+    """`operations` of one kind a step and lane; `beside`: columns of the products that run at the same time."""
+    constants = {"COLUMNS": beside or SATURATING_COLUMNS, "OPERATIONS": operations}
+    return Roof(
+        kernel + (f"_beside_n{beside}" if beside else ""),
+        asks + (f" beside products of {beside} columns" if beside else " alone"),
+        kernel,
+        None,
+        1 if beside else 0,
+        VECTOR_GROUPS,
+        _saturating_flop(beside) if beside else 0,
+        work,
+        operations * WARPGROUP,
+        constants,
+        (instructions, *([SATURATING] if beside else [])),
+    )
+
+
+def softmax(head_dim: int, groups: int, *, beside: bool = False) -> Roof:
+    where = "beside products" if beside else "alone"
+    return Roof(
+        f"softmax_d{head_dim}_{groups}{'_beside' if beside else ''}",
+        f"softmax of a unit {where}, {groups} warps a scheduler, head_dim {head_dim}",
+        "softmax",
+        head_dim,
+        1 if beside else 0,
+        groups,
+        _saturating_flop(SATURATING_COLUMNS) if beside else 0,
+        "units",
+        1,
+        {"COLUMNS": SATURATING_COLUMNS, "HEAD_DIM": head_dim, "EXPONENTIALS": 1, "POLYNOMIAL": 0},
+        (
+            {"MUFU.EX2": KEYS // 2 + 2, "F2FP": KEYS // 4, "FMNMX": KEYS // 2 + 4, "SHFL": 4},
+            *([SATURATING] if beside else []),
+        ),
+    )
+
+
+def exponentials(beside: int | None = None) -> Roof:
+    return vector("exponentials", "exponentials", 256, {"MUFU.EX2": 256}, "exponentials by MUFU", beside)
+
+
+def polynomials(beside: int | None = None) -> Roof:
+    instructions = {"FFMA": 3 * 64, "FADD": 3 * 64, "FMNMX": 64, "MUFU.EX2": 0}
+    return vector("polynomials", "exponentials", 64, instructions, "exponentials on the FMA pipe", beside)
+
+
+def additions(beside: int | None = None) -> Roof:
+    return vector("additions", "instructions", 512, {"FADD": 512}, "fp32 additions (FADD)", beside)
+
+
+def multiply_adds(beside: int | None = None) -> Roof:
+    return vector("multiply_adds", "instructions", 512, {"FFMA": 512}, "fp32 multiply-adds (FFMA)", beside)
+
+
+def maxima(beside: int | None = None) -> Roof:
+    return vector("maxima", "instructions", 512, {"FMNMX": 512}, "fp32 maxima (FMNMX)", beside)
+
+
+def loop(head_dim: int, groups: int, polynomial: int | None = 0) -> Roof:
+    """`polynomial` of each eight exponentials are on the FMA pipe; None leaves all exponentials out."""
+    by_mufu = 0 if polynomial is None else KEYS // 2 * (8 - polynomial) // 8 + 2
+    name, told = f"loop_d{head_dim}", "main loop without loads"
+    if polynomial is None:
+        name, told = f"{name}_no_exponentials", f"{told}, without exponentials"
+    elif polynomial:
+        name, told = f"{name}_polynomial_{polynomial}", f"{told}, {polynomial} of 8 exponentials on the FMA pipe"
+    return Roof(
+        name,
+        f"{told}, head_dim {head_dim}",
+        "loop",
+        head_dim,
+        groups,
+        flop=unit_flop(head_dim),
+        constants={"HEAD_DIM": head_dim, "EXPONENTIALS": int(polynomial is not None), "POLYNOMIAL": polynomial or 0},
+        loops=({"HGMMA": head_dim // 16 + KEYS // 16, "MUFU.EX2": by_mufu, "F2FP": KEYS // 4},),
+    )
+
+
+def matmul() -> Roof:
+    return Roof(MATMUL, f"cuBLAS, torch.matmul of {MATMUL_SIZE} x {MATMUL_SIZE} x {MATMUL_SIZE}")
+
+
+def _saturating_flop(columns: int) -> int:
+    """Of a step of `saturate`: products of 64 rows, 16 deep."""
+    return SATURATING["HGMMA"] * 2 * ROWS * columns * 16

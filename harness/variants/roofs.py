@@ -1,0 +1,97 @@
+"""Kernels that measure limits of the hardware: built, held against what their code must contain, launched."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.catalog.roofs import FOLDER, WARPGROUP, Roof
+from harness.variants import instruction_order, machine_code
+from harness.variants.cuda import cuda_compiler
+from harness.variants.errors import CompileError, LaunchError
+
+
+@dataclass(frozen=True)
+class BuiltRoof:
+    """`code` and `compiler` are the row's, `missing` the claims about the code that do not hold."""
+
+    library: Path
+    code: dict[str, Any]
+    compiler: dict[str, Any]
+    missing: list[str]
+    seconds: float
+
+
+class RoofArgs(ctypes.Structure):
+    """cuda_kernels/roofs.cuh, field by field."""
+
+    _fields_ = [
+        ("samples", ctypes.c_void_p),
+        ("results", ctypes.c_void_p),
+        ("steps", ctypes.c_int32),
+        ("seed", ctypes.c_float),
+    ]
+
+
+SEED = 0.75
+
+
+def build_roof(roof: Roof, arch: str) -> BuiltRoof:
+    """The library of a roof for `arch`. Raises CompileError."""
+    from cuda_kernels import build
+
+    try:
+        # nvcc alone: load_inline would import torch in a process of its own for each of them.
+        built = build.build(f"{FOLDER}/{roof.kernel}", roof.defines, arch, inline=False)
+    except build.CompileError as error:
+        raise CompileError(f"{roof.name}: {error}") from None
+    code = machine_code.read(built.library, smem_bytes=shared_memory_bytes(built.library), log=built.log)
+    missing = [f"{fault}" for fault in code.get("remarks", [])] + unheld(roof, listing(built.library))
+    if code["spill_bytes"]:
+        missing.append(f"{code['spill_bytes']} bytes of local memory, expected none")
+    return BuiltRoof(built.library, code, cuda_compiler(built), missing, built.seconds)
+
+
+def shared_memory_bytes(library: Path) -> int:
+    return int(ctypes.CDLL(str(library)).shared_memory_bytes())
+
+
+def listing(library: Path) -> str:
+    """The machine code as cuobjdump prints it. Raises DisassemblerError when there is none."""
+    done = subprocess.run([machine_code.disassembler(), "-sass", library], capture_output=True, text=True)
+    if done.returncode:
+        raise machine_code.DisassemblerError(f"cuobjdump {library.name}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def unheld(roof: Roof, sass: str) -> list[str]:
+    """The claims of `roof.loops` that the listing does not bear out, each with what its loops have instead."""
+    found = [loop for code in instruction_order.functions(sass) for loop in instruction_order.loops(code)]
+    missing = []
+    for claim in roof.loops:
+        counts = [{name: sum(one.is_a(name) for one in loop) for name in claim} for loop in found]
+        if claim not in counts:
+            missing.append(f"no loop with {claim}; its loops have {[one for one in counts if any(one.values())]}")
+    return missing
+
+
+def launches(
+    library: Path, roof: Roof, samples: int, results: int, steps: Sequence[int], stream: int | None = None
+) -> Iterator[int]:
+    """Launches the roof once for each of `steps`, when it is asked for the next. `samples` and `results` are addresses
+    on the device: (multiprocessors, warpgroups, 3) int64 and (multiprocessors, threads) float32. Raises LaunchError.
+    """
+    handle = ctypes.CDLL(str(library))
+    handle.launch.argtypes = [ctypes.POINTER(RoofArgs), ctypes.c_void_p]
+    for number in steps:
+        if code := handle.launch(ctypes.byref(RoofArgs(samples, results, number, SEED)), stream):
+            raise LaunchError(f"{roof.name}: CUDA error {code}", code)
+        yield number
+
+
+def threads(roof: Roof) -> int:
+    return (roof.product_groups + roof.vector_groups) * WARPGROUP

@@ -1,0 +1,141 @@
+"""What a multiprocessor did in a clock, and what that leaves attention at most."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.catalog import experiments
+from harness.catalog.roofs import KEYS, PEAK, ROWS, Roof, unit_flop
+from reports.data.dataset import Dataset, Row
+
+EXPERIMENT = "hopper_roofs"
+HEAD_DIMS = (64, 128)
+UNIT_EXPONENTIALS = ROWS * KEYS
+
+
+@dataclass(frozen=True)
+class Line:
+    """One roof and its newest row. Rates are medians over launches; None where the row has none."""
+
+    roof: Roof
+    row: Row | None
+
+    @property
+    def passed(self) -> bool:
+        return self.row is not None and self.row["status"] == "passed"
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the row measured this checkout's kernel."""
+        return not self.roof.kernel or (self.row or {}).get("source_sha256") == self.roof.source_sha256
+
+    def rate(self, what: str) -> float | None:
+        """`what` a clock of one multiprocessor."""
+        values = (self.row.get("per_clock") or {}).get(what) if self.row and self.passed else None
+        return statistics.median(values) if values else None
+
+    @property
+    def flop(self) -> float | None:
+        return self.rate("flop")
+
+    @property
+    def share(self) -> float | None:
+        """Of what the tensor cores can do in a clock."""
+        return self.flop / PEAK if self.flop else None
+
+    @property
+    def work(self) -> str:
+        """What else was done in a clock, in words."""
+        rate = self.rate(self.roof.work)
+        if rate is None:
+            return ""
+        return f"{1 / rate:.0f} clocks a unit" if self.roof.work == "units" else f"{rate:.4g} {self.roof.work}"
+
+    def median(self, name: str) -> float | None:
+        """Of a field with one number a launch: clock_ghz or tflops."""
+        values = self.row.get(name) if self.row and self.passed else None
+        return statistics.median(values) if values else None
+
+
+@dataclass(frozen=True)
+class Limit:
+    """FLOP of attention that a multiprocessor does in a clock at most. `measured`: not computed from other rates."""
+
+    label: str
+    flop: float
+    measured: bool
+
+    @property
+    def share(self) -> float:
+        return self.flop / PEAK
+
+
+@dataclass(frozen=True)
+class Found:
+    """The roofs of one GPU; `data` None where nobody measured them."""
+
+    data: Dataset | None
+    lines: list[Line]
+
+    def line(self, name: str) -> Line:
+        return next(line for line in self.lines if line.roof.name == name)
+
+    def limits(self, head_dim: int) -> list[Limit]:
+        """Of a head dimension, those that have rows."""
+        products = self.line(f"products_d{head_dim}").flop
+        found = [Limit("products alone", products, True)] if products else []
+        if products:
+            tensor = unit_flop(head_dim) / products
+            exponentials = [
+                self.line(name).rate("exponentials") for name in ("exponentials", "exponentials_beside_n128")
+            ]
+            if exponentials[0] and exponentials[1]:
+                alone, beside = (UNIT_EXPONENTIALS / rate for rate in exponentials if rate)
+                found.append(Limit("and exponentials", unit_flop(head_dim) / shared(tensor, alone, beside), False))
+            softmax = [self._softmax(head_dim, beside) for beside in (False, True)]
+            if softmax[0] and softmax[1]:
+                clocks = shared(tensor, softmax[0], softmax[1])
+                found.append(Limit("and the whole softmax", unit_flop(head_dim) / clocks, False))
+        for line in self.lines:
+            if line.roof.kernel == "loop" and line.roof.head_dim == head_dim and line.flop:
+                found.append(Limit(_loop_label(line.roof), line.flop, True))
+        return found
+
+    def _softmax(self, head_dim: int, beside: bool) -> float | None:
+        """Clocks of a unit, with as many warps as do it fastest."""
+        asked = [
+            line.rate("units")
+            for line in self.lines
+            if line.roof.kernel == "softmax" and line.roof.head_dim == head_dim and bool(line.flop) is beside
+        ]
+        rates = [rate for rate in asked if rate]
+        return 1 / max(rates) if rates else None
+
+
+def found(datasets: Sequence[Dataset]) -> Found:
+    """Of the first dataset in which a roof passed; without one, of the first that tried."""
+    roofs = experiments.load(EXPERIMENT).roofs
+    tried: list[Found] = []
+    for data in datasets:
+        rows: Mapping[str, Row] = {
+            row["roof"]: row for row in sorted(data.newest, key=lambda row: row["time"]) if row["kind"] == "roof"
+        }
+        if rows:
+            tried.append(Found(data, [Line(roof, rows.get(roof.name)) for roof in roofs]))
+    nobody = Found(None, [Line(roof, None) for roof in roofs])
+    return next((one for one in tried if any(line.passed for line in one.lines)), tried[0] if tried else nobody)
+
+
+def shared(tensor: float, alone: float, beside: float) -> float:
+    """Clocks of a unit whose products take `tensor` and whose other work takes `alone`, or `beside` products: what is
+    not done under the products follows them."""
+    return tensor + max(0.0, 1 - tensor / beside) * alone
+
+
+def _loop_label(roof: Roof) -> str:
+    if not roof.constants["EXPONENTIALS"]:
+        return "loop without exponentials"
+    polynomial = roof.constants["POLYNOMIAL"]
+    return f"loop, {polynomial} of 8 by polynomial" if polynomial else "loop"

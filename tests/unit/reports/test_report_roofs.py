@@ -1,0 +1,127 @@
+"""The page of the roofs, from invented rows. No number here was ever measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.catalog import experiments
+from harness.catalog.roofs import PEAK, unit_flop
+from harness.measure import roofs as measure
+from harness.rows import record, results
+from reports import build
+from reports.data.dataset import Dataset
+from reports.facts import roofs as facts
+from reports.pages import roofs as pages
+from tests.support import synthetic_rows as synthetic
+
+pytestmark = pytest.mark.slow
+
+Row = dict[str, Any]
+EXPERIMENT = experiments.load(facts.EXPERIMENT)
+UNIT = {"alone": 500.0, "beside": 1000.0}
+"""Clocks that the softmax of a unit takes in these rows; fewer warps take twice as long."""
+
+
+def rows() -> list[Row]:
+    made: list[Row] = [synthetic.ENVIRONMENT]
+    for roof in EXPERIMENT.roofs:
+        row = {**measure.about(EXPERIMENT, roof), "schema": results.SCHEMA, "time": "2030-01-02T00:00:00Z"}
+        row |= {"environment": synthetic.ENVIRONMENT["id"], "status": "passed", "tflops": [700.0, 720.0, 710.0]}
+        if roof.kernel:
+            rates = {"flop": [PEAK * 0.75] * 3} if roof.kernel == "loop" else {"flop": [float(PEAK)] * 3}
+            if not roof.flop:
+                rates = {}
+                del row["tflops"]
+            clocks = UNIT["beside" if roof.flop else "alone"] * (1 if roof.vector_groups == 2 else 2)
+            if roof.work == "units":
+                rates["units"] = [1 / clocks] * 3
+            elif roof.work:
+                rates[roof.work] = [8.0 if roof.flop else 16.0] * 3
+            row |= {"per_clock": rates, "clock_ghz": [1.7, 1.71, 1.72]}
+        made.append({name: value for name, value in row.items() if value is not None})
+    return made
+
+
+def dataset(made: list[Row], gpu: str = "NVIDIA H200") -> Dataset:
+    return Dataset(gpu, True, made, synthetic.hashes())
+
+
+def html(*datasets: Dataset) -> str:
+    environment = build._environment(None)
+    environment.globals["experiments"] = []
+    variables = {"page": pages.PATH, "up": "../", "data": None, **pages.page(datasets)}
+    return environment.get_template("roofs.html").render(variables)
+
+
+def test_rows_are_of_the_format() -> None:
+    for row in rows()[1:]:
+        results.check(row)
+
+
+def test_limits_follow_from_rates() -> None:
+    found = facts.found([dataset(rows())])
+    limits = {head_dim: {limit.label: limit for limit in found.limits(head_dim)} for head_dim in facts.HEAD_DIMS}
+    # 512 clocks of products: of the exponentials, 8192 at 8 a clock, half are done under them, the rest at 16 a clock.
+    assert limits[64]["and exponentials"].flop == pytest.approx(unit_flop(64) / (512 + 0.5 * 512))
+    assert limits[64]["and the whole softmax"].flop == pytest.approx(unit_flop(64) / (512 + (1 - 0.512) * 500))
+    # 1024 clocks of products hide all of either.
+    assert limits[128]["and exponentials"].flop == limits[128]["and the whole softmax"].flop == PEAK
+    assert limits[128]["loop without exponentials"].share == 0.75
+    assert {label for label, limit in limits[64].items() if not limit.measured} == {
+        "and exponentials",
+        "and the whole softmax",
+    }
+    assert facts.shared(100, alone=50, beside=80) == 100
+
+
+def test_the_page_shows_every_roof_and_draws_both_head_dims() -> None:
+    text = html(dataset(rows()))
+    for roof in EXPERIMENT.roofs:
+        assert f"<code>{roof.name}</code>" in text
+    assert (
+        len(re.findall(r"<svg[^>]*aria-label=\"head_dim (?:64|128), of the tensor peak: products alone 100%", text))
+        == 2
+    )
+    assert "1000 clocks a unit" in text
+    assert ">1.710<" in text
+    assert "recorded on NVIDIA H200" in text
+    assert "not measured yet" not in text
+    assert "earlier version" not in text
+
+
+def test_a_kernel_that_was_edited_since_is_told() -> None:
+    made = [{**row, "source_sha256": "0" * 64} if row.get("roof") == "loop_d64" else row for row in rows()]
+    text = html(dataset(made))
+    assert "Measured with an earlier version of the kernel: loop_d64." in text
+
+
+def test_without_rows_the_page_says_which_command_makes_them() -> None:
+    text = html(dataset(synthetic.rows()))
+    assert "<code>twinkernels run hopper_roofs</code>" in text
+    assert "<svg" not in text
+    assert html() == text
+
+
+def test_a_machine_that_could_not_measure_gives_way_to_one_that_did() -> None:
+    refused = [
+        {**row, "status": "unsupported", "reason": "no CUDA GPU here", "per_clock": {}} if "roof" in row else row
+        for row in rows()
+    ]
+    text = html(dataset(refused, "a CPU"))
+    assert "unsupported: no CUDA GPU here" in text
+    assert "<code>twinkernels run hopper_roofs</code>" in text
+    assert html(dataset(refused, "a CPU"), dataset(rows())) == html(dataset(rows()))
+
+
+def test_recorded_rows_come_back(tmp_path: Path) -> None:
+    made = rows()
+    run = tmp_path / "run.jsonl"
+    run.write_text("".join(json.dumps(row) + "\n" for row in made))
+    (kept,) = record.record(run, tmp_path / "recorded")
+    assert kept.relative_to(tmp_path).as_posix() == "recorded/h200/hopper_roofs.jsonl"
+    assert {row["roof"]: row for row in results.read(kept) if "roof" in row} == {row["roof"]: row for row in made[1:]}
