@@ -152,7 +152,7 @@ class CudaVariant(Variant):
                 f"the tile needs {self.shared_memory_bytes} bytes of shared memory, a block on this GPU has {allowed}"
             )
         self.workspace_bytes = workspace_bytes(handle, self.problem)
-        self._launch = _entry(handle)
+        self.entry = _entry(handle)  # (const AttentionArgs*, stream) -> CUDA error
 
     def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
         import torch
@@ -160,7 +160,7 @@ class CudaVariant(Variant):
         self._check(q, k, v, o, lse, scale, causal)
         workspace = self._workspace(q.device)
         args = attention_args(q, k, v, o, lse, workspace, scale)
-        launch = self._launch
+        launch = self.entry
         if not fits(self.case, q, k, v, o):
             launch = _entry(ctypes.CDLL(str(build_cuda(self.case, self.arch, packed=False).library)))
         pointer, device = ctypes.byref(args), q.device.index

@@ -37,6 +37,7 @@ THEMES: dict[str, dict[str, str]] = {
         "lazy_consumers": "Lazy rescale, producer warps",
         "lazy_scores_in_flight": "Lazy rescale, next scores in flight",
         "lazy_rescale_wgmma": "Lazy rescale, wgmma",
+        "early_rescale": "Rescale between the products",
         "integer_max": "Maxima of integers",
         "pinned_maxima": "Maxima before the wait",
     },

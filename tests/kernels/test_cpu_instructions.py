@@ -513,7 +513,7 @@ def test_tensor_maps_stay_in_the_parameters() -> None:
     """On a GPU a copy of one on the stack is an illegal instruction; a CPU cannot tell."""
     users = [
         source
-        for path in [*build.HERE.glob("*/*.cu"), *KERNELS.glob("*.cu")]
+        for path in [*build.HERE.rglob("*.cu"), *KERNELS.glob("*.cu")]
         if "cp_async_bulk_tensor_" in (source := path.read_text())
     ]
     kernels = [line for source in users for line in source.splitlines() if line.startswith("KERNEL(")]
@@ -524,7 +524,7 @@ def test_tensor_maps_stay_in_the_parameters() -> None:
 
 def test_every_wrapper_is_executed_somewhere() -> None:
     """By a kernel of the project or of tests/kernels/cpu_kernels, which all run on a CPU."""
-    sources = [*build.HERE.glob("*/*.cu"), *build.HERE.glob("*.cuh"), *KERNELS.glob("*.cu")]
+    sources = [*build.HERE.rglob("*.cu"), *build.HERE.glob("*.cuh"), *KERNELS.glob("*.cu")]
     called = {name for source in sources for name in re.findall(r"\b(\w+)(?=[<(])", source.read_text())}
     headers = [header.read_text() for header in (build.HERE / "ptx").glob("*.cuh")]
     offered = {name for text in headers for name in re.findall(r"^DEVICE .*?(\w+)(?:<\w*>)?\(", text, re.MULTILINE)}

@@ -14,6 +14,7 @@ import pytest
 
 from harness.catalog import sources, techniques, tiles
 from harness.catalog.cases import Case, origin
+from harness.catalog.ladders import hopper as ladder
 from harness.catalog.problem import Problem, Tile
 from harness.inspection import survey
 from harness.inspection.survey import MEASURED, Cell
@@ -26,6 +27,12 @@ RUNGS = [one for one in techniques.TECHNIQUES if one.ladder == "hopper"]
 MASKS = {"full": False, "causal": True}
 PINNED = "pinned_maxima"
 SQUARE = Tile(128, 128, 2, 8)
+FUSED = {
+    64: Tile(192, 128, 2, 12, ladder.FUSED),
+    128: Tile(128, 128, 2, 8, ladder.FUSED),
+    256: Tile(128, 80, 2, 8, ladder.FUSED),
+}
+"""head_dim -> a tile of the flagship's second schedule."""
 
 
 def cell(name: str, head_dim: int, causal: bool, tile: Tile | None = None) -> Cell:
@@ -40,8 +47,9 @@ def committed() -> list[Cell]:
     tables = [path.stem for path in tiles.FOLDER.glob("*.toml")]
     for rung, head_dim, causal in product(RUNGS, (64, 128, 256), MASKS.values()):
         case, _ = cell(rung.name, head_dim, causal)
-        chosen = (tiles.best_tile(rung.name, "cuda", case.problem, gpu) for gpu in tables)
-        for tile in (case.tile, *filter(None, chosen)):
+        chosen = [tiles.best_tile(rung.name, "cuda", case.problem, gpu) for gpu in tables]
+        fused = FUSED[head_dim] if rung.name == "flagship" else None
+        for tile in filter(None, (case.tile, fused, *chosen)):
             one = cell(rung.name, head_dim, causal, tile)
             found.setdefault((origin(one[0]), tile, head_dim, causal), one)
     return list(found.values())
@@ -123,6 +131,18 @@ def test_a_held_order_holds(head_dim: int, mask: str) -> None:
 def test_pinned_maxima_leave_some_exponentials_under_the_product(mask: str) -> None:
     """What the fastest kernels have at 128x128: the whole reduction and at least ten exponentials before the wait."""
     found = loop(cell(PINNED, 128, MASKS[mask], SQUARE))
+    for kind in ("maxima", "shuffles"):
+        assert found["under_products"][kind] == found["all"][kind], found["sequence"]
+    assert found["under_products"]["exponentials"] >= 10, found["sequence"]
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("schedule", ["tile by tile", "across tiles"])
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+def test_the_flagship_reduces_before_the_wait_and_has_exponentials_there(
+    head_dim: int, schedule: str, mask: str
+) -> None:
+    found = loop(cell("flagship", head_dim, MASKS[mask], FUSED[head_dim] if schedule == "across tiles" else None))
     for kind in ("maxima", "shuffles"):
         assert found["under_products"][kind] == found["all"][kind], found["sequence"]
     assert found["under_products"]["exponentials"] >= 10, found["sequence"]

@@ -5,6 +5,8 @@ Its rungs take any lengths: few of their tiles divide one.
 
 from __future__ import annotations
 
+from math import ceil
+
 from harness.catalog.entries import Ladder, Limit, Technique
 from harness.catalog.limits import GENERAL_HEAD_DIM, RING
 from harness.catalog.problem import Problem, Tile
@@ -45,6 +47,18 @@ SHARED_MEMORY = Limit(
     f"Q and the rings of K and V must fit the {SHARED_MEMORY_BYTES} bytes of shared memory of a block",
     lambda problem, tile: _buffers(problem, tile) > SHARED_MEMORY_BYTES,
 )
+TURNS = Limit(
+    "cuda",
+    "two or three math warpgroups take turns: warps must be 8 or 12",
+    lambda problem, tile: tile.warps not in (8, 12),
+)
+SKIPPED_TILES = Limit(
+    "cuda",
+    "with a fused switch and a causal mask there must be more stages than key tiles that a warpgroup skips",
+    lambda problem, tile: (
+        problem.causal and bool(tile.extra) and ceil((tile.block_m - 64) / tile.block_n) >= tile.stages
+    ),
+)
 CORE_POWERS_OF_TWO = Limit(
     "core_triton",
     "core Triton's tensors and warps come in powers of two: block_m, block_n and warps must be such",
@@ -82,6 +96,15 @@ TILES = tuple(
     for warps, columns in ((4, (128, 160, 176)), (8, (64, 80, 96, 112, 128, 160, 176)), (12, (80, 96, 112, 128)))
     for block_n in columns
     for stages in (2, 3)
+)
+FUSED = (("fused_switch", 1),)
+"""The lever of the flagship's second schedule, in which a tile begins under the last product of the one before."""
+FLAGSHIP_TILES = tuple(
+    Tile(16 * warps, block_n, stages, warps, extra)
+    for warps, columns in ((12, (80, 112, 128)), (8, (64, 80, 128, 176)))
+    for block_n in columns
+    for stages in (2, 3)
+    for extra in ((), FUSED)
 )
 TRITON_TILES = (
     *Tile.grid((64,), (64, 128, 256), (1, 2, 3), (4,)),
@@ -128,7 +151,7 @@ TECHNIQUES = (
         "named barriers: one warpgroup at a time is in its exponentials, the others have the tensor cores",
         builds_on=("producer_consumer",),
         mma="wgmma",
-        limits=(*LIMITS, TRITON_ROLES),
+        limits=(*LIMITS, TURNS, TRITON_ROLES),
         general=True,
     ),
     Technique(
@@ -155,7 +178,7 @@ TECHNIQUES = (
         "named barriers: the math warpgroups take turns at issuing their products",
         builds_on=("overlapped_softmax",),
         mma="wgmma",
-        limits=LIMITS,
+        limits=(*LIMITS, TURNS),
         general=True,
     ),
     Technique(
@@ -165,7 +188,7 @@ TECHNIQUES = (
         builds_on=("pingpong",),
         mma="wgmma",
         tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 80, 2, 12), 256: Tile(128, 80, 2, 8)},
-        limits=LIMITS,
+        limits=(*LIMITS, TURNS),
         general=True,
     ),
     Technique(
@@ -174,7 +197,7 @@ TECHNIQUES = (
         "K's release hangs on the row maxima, so they stay before the wait for P V; K is loaded before the V of before",
         builds_on=("wide_tile", "pingpong"),
         mma="wgmma",
-        limits=LIMITS,
+        limits=(*LIMITS, TURNS),
         general=True,
     ),
     Technique(
@@ -183,7 +206,7 @@ TECHNIQUES = (
         "one block a multiprocessor takes tile after tile from a counter; Q has two buffers",
         builds_on=("pinned_maxima",),
         mma="wgmma",
-        limits=LIMITS,
+        limits=(*LIMITS, TURNS),
         general=True,
     ),
     Technique(
@@ -192,7 +215,7 @@ TECHNIQUES = (
         "each math warpgroup stops at its own diagonal block",
         builds_on=("persistent",),
         mma="wgmma",
-        limits=LIMITS,
+        limits=(*LIMITS, TURNS),
         general=True,
     ),
     Technique(
@@ -201,7 +224,16 @@ TECHNIQUES = (
         "O is rescaled only when a row's max outgrew the one in use more than fourfold",
         builds_on=("persistent",),
         mma="wgmma",
-        limits=LIMITS,
+        limits=(*LIMITS, TURNS),
+        general=True,
+    ),
+    Technique(
+        "early_rescale",
+        "hopper",
+        "O is rescaled between issuing Q K^T and P V: the vote on it no longer splits the softmax",
+        builds_on=("lazy_rescale_wgmma",),
+        mma="wgmma",
+        limits=(*LIMITS, TURNS),
         general=True,
     ),
     Technique(
@@ -210,7 +242,16 @@ TECHNIQUES = (
         "three-input integer maxima of the rows, with a voted fallback where all scores of a row are negative",
         builds_on=("persistent",),
         mma="wgmma",
-        limits=LIMITS,
+        limits=(*LIMITS, TURNS),
+        general=True,
+    ),
+    Technique(
+        "fused_switch",
+        "hopper",
+        "the first Q K^T of the next tile of queries is issued with the last P V of this one",
+        builds_on=("persistent",),
+        mma="wgmma",
+        limits=(*LIMITS, TURNS),
         general=True,
     ),
     Technique(
@@ -219,7 +260,18 @@ TECHNIQUES = (
         "O leaves by TMA: each warp stages its rows by stmatrix and goes on to its next tile",
         builds_on=("persistent",),
         mma="wgmma",
-        limits=LIMITS,
+        limits=(*LIMITS, TURNS),
+        general=True,
+    ),
+    Technique(
+        "flagship",
+        "hopper",
+        "what pays of all this at each head_dim, mask and length: one of its schedules, at a tile of its own",
+        builds_on=("own_diagonal",),
+        mma="wgmma",
+        tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 80, 3, 12), 256: Tile(128, 80, 2, 8)},
+        grid={"cuda": FLAGSHIP_TILES},
+        limits=(*LIMITS, TURNS, SKIPPED_TILES),
         general=True,
     ),
 )

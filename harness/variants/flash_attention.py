@@ -1,0 +1,66 @@
+"""The flagship without a harness around it: tensors in, tensors out."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from harness.attention.validate import validate
+from harness.catalog import techniques, tiles
+from harness.catalog.cases import Case
+from harness.catalog.problem import Problem
+from harness.rows.results import gpu_slug
+from harness.variants.cuda import CudaVariant, attention_args
+from harness.variants.errors import LaunchError
+from harness.variants.loading import load
+
+FLAGSHIP = techniques.get("flagship")
+DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, scale: float | None) -> tuple[Tensor, Tensor]:
+    """What `harness.flash_attention` says. New tensors for o and lse; the kernel's counters too, zeroed on the stream,
+    so that calls on several streams do not share any."""
+    for name, tensor in {"q": q, "k": k, "v": v}.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name}: got {type(tensor).__name__}, expected a torch.Tensor")
+    if q.dim() != 4 or q.shape[-1] == 0:
+        raise ValueError(f"q.shape: got {tuple(q.shape)}, expected (batch, heads, seq, head_dim), none of them empty")
+    if scale is None:
+        scale = q.shape[-1] ** -0.5
+    o = torch.empty_like(q, requires_grad=False)
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    capability = torch.cuda.get_device_capability(q.device) if q.is_cuda else None
+    validate(q, k, v, o, lse, scale=scale, causal=causal, technique=FLAGSHIP, capability=capability)
+    if not q.is_cuda:
+        raise ValueError(f"q.device: got {q.device}, expected a CUDA GPU (Hopper); move q, k and v with .to('cuda')")
+    batch, heads, seq_q, head_dim = q.shape
+    problem = Problem(batch, heads, k.shape[1], seq_q, k.shape[2], head_dim, DTYPES[q.dtype], causal)
+    with torch.cuda.device(q.device):
+        kernel = _kernel(q.device.index, case_of(problem, gpu_slug(torch.cuda.get_device_name(q.device))))
+        workspace = torch.zeros(kernel.workspace_bytes, dtype=torch.uint8, device=q.device)
+        args = attention_args(q, k, v, o, lse, workspace, scale)
+        if code := kernel.entry(ctypes.byref(args), torch.cuda.current_stream().cuda_stream):
+            raise LaunchError(f"flash_attention of {problem.slug}: {torch.cuda.CudaError(code)}", code)
+    return o, lse
+
+
+def case_of(problem: Problem, gpu: str) -> Case:
+    """The flagship at the tile that this GPU (a slug such as h200) has for the problem's head_dim, mask and class of
+    length; at the reference tile where none was tuned. One case for all problems that share a kernel."""
+    tile = tiles.best_tile(FLAGSHIP.name, "cuda", problem, gpu)
+    alike = Problem.square(1, 1, 1, problem.head_dim, dtype=problem.dtype, causal=problem.causal)
+    return Case(
+        "flash_attention", FLAGSHIP.name, "cuda", alike, tile or techniques.reference_tile(FLAGSHIP, problem.head_dim)
+    )
+
+
+@cache
+def _kernel(device: int, case: Case) -> CudaVariant:
+    """Built the first time, or found in the build folder; loaded once for each GPU of this process."""
+    kernel = load(case)
+    assert isinstance(kernel, CudaVariant)
+    return kernel

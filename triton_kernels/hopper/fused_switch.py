@@ -1,0 +1,7 @@
+"""The next tile's first product is issued with this tile's last: the same program as persistent.
+
+Builds on persistent; changes nothing in core Triton. The missing lever is a product that stays in flight from one loop
+to the next: what is issued in a loop over keys is awaited where the loop ends, and the loop over tiles begins another.
+"""
+
+from triton_kernels.hopper.persistent import launch, specialize, workspace_bytes  # noqa: F401
