@@ -5,6 +5,7 @@ Its rungs take any lengths: few of their tiles divide one.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 
 from harness.catalog.entries import Ladder, Limit, Technique
@@ -100,10 +101,15 @@ TILES = tuple(
 FUSED = (("fused_switch", 1),)
 """The lever of the flagship's second schedule, in which a tile begins under the last product of the one before."""
 FLAGSHIP_TILES = tuple(
-    Tile(16 * warps, block_n, stages, warps, extra)
-    for warps, columns in ((12, (80, 112, 128)), (8, (64, 80, 128, 176)))
-    for block_n in columns
-    for stages in (2, 3)
+    replace(tile, extra=extra)
+    for tile in (
+        Tile(192, 80, 2, 12),
+        Tile(192, 80, 3, 12),
+        Tile(192, 128, 2, 12),
+        Tile(128, 80, 2, 8),
+        Tile(128, 128, 2, 8),
+        Tile(128, 176, 2, 8),
+    )
     for extra in ((), FUSED)
 )
 TRITON_TILES = (
