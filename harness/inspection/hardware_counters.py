@@ -29,8 +29,12 @@ from harness.machine.environment import scrub
 from harness.measure import groups
 from harness.variants import machine_code
 
+SM_HERTZ = "sm__cycles_elapsed.avg.per_second"
+"""The clock of the multiprocessors while the kernel ran, which NVML does not tell: it names the clock that was asked
+for. ncu replays launches one by one, so it is the clock of a cool GPU."""
 METRICS = (
     "gpu__time_duration.sum",
+    SM_HERTZ,
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
@@ -211,7 +215,9 @@ def match(
         if outcome["status"] != "passed":
             rows[case] = dict(outcome)
         elif remaining and symbol(case) in remaining[0]["Kernel Name"]:
-            rows[case] = {**outcome, "details": counters(remaining.pop(0))}
+            details = counters(remaining.pop(0))
+            hertz = details["metrics"].get(SM_HERTZ)
+            rows[case] = {**outcome, "details": details, "clock_ghz": [hertz / 1e9] if hertz else None}
         else:
             rows[case] = {"status": "crashed" if launches else "unsupported", "reason": f"ncu saw no launch: {said}"}
     for case in cases[len(outcomes) :]:

@@ -80,6 +80,15 @@ def test_a_launch_of_another_kernel_is_not_taken() -> None:
     assert rows[wmma]["status"] == "passed"
 
 
+def test_a_row_has_the_clock_of_the_multiprocessors() -> None:
+    mma, wmma = cells(("mma_ldmatrix", "cuda"), ("wmma", "triton"))
+    first, second = hardware_counters.parse(RAW_PAGE)
+    launches = [{**first, hardware_counters.SM_HERTZ: "1,795,000,000.5"}, {**second, hardware_counters.SM_HERTZ: "n/a"}]
+    rows = hardware_counters.match([mma, wmma], [{"status": "passed"}] * 2, launches, "")
+    assert rows[mma]["clock_ghz"] == pytest.approx([1.795])
+    assert rows[wmma]["clock_ghz"] is None  # which no row holds
+
+
 def test_what_the_process_did_not_reach_is_crashed() -> None:
     mma, wmma = cells(("mma_ldmatrix", "cuda"), ("wmma", "triton"))
     rows = hardware_counters.match([mma, wmma], [{"status": "passed"}], hardware_counters.parse(RAW_PAGE)[:1], "gone")
