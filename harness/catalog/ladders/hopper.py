@@ -60,6 +60,12 @@ SKIPPED_TILES = Limit(
         problem.causal and bool(tile.extra) and ceil((tile.block_m - 64) / tile.block_n) >= tile.stages
     ),
 )
+OVERLAPPED_REGISTERS = Limit(
+    "cuda",
+    "O, the next scores and P live at once, in the 160 registers that each of three math warpgroups has a thread: "
+    "2 * head_dim + 3 * block_n must be 512 at most",
+    lambda problem, tile: tile.warps == 12 and 2 * problem.head_dim + 3 * tile.block_n > 512,
+)
 CORE_POWERS_OF_TWO = Limit(
     "core_triton",
     "core Triton's tensors and warps come in powers of two: block_m, block_n and warps must be such",
@@ -277,7 +283,7 @@ TECHNIQUES = (
         mma="wgmma",
         tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 80, 3, 12), 256: Tile(128, 80, 2, 8)},
         grid={"cuda": FLAGSHIP_TILES},
-        limits=(*LIMITS, TURNS, SKIPPED_TILES),
+        limits=(*LIMITS, TURNS, SKIPPED_TILES, OVERLAPPED_REGISTERS),
         general=True,
     ),
 )

@@ -64,6 +64,24 @@ def test_what_a_warpgroup_can_hold_is_said_for_each_language(
     assert said is None if reason is None else reason in (said or "")
 
 
+def test_every_tile_that_the_flagship_is_tuned_over_has_the_registers_and_the_stages() -> None:
+    flagship, fused = techniques.get("flagship"), (("fused_switch", 1),)
+
+    def grid(head_dim: int, *, causal: bool) -> set[str]:
+        problem = Problem.square(4, 16, 4096, head_dim, causal=causal)
+        return {tile.slug for tile in techniques.grid(flagship, "cuda", problem)}
+
+    for head_dim in (64, 128, 256):
+        tile = techniques.reference_tile(flagship, head_dim)
+        assert {tile.slug, Tile(128, 80, 2, 8, fused).slug} <= grid(head_dim, causal=True) & grid(
+            head_dim, causal=False
+        )
+    wide = "192x128-s2-w12"
+    assert wide in grid(64, causal=False) - grid(128, causal=False)
+    narrow = "192x80-s2-w12-fused_switch1"
+    assert narrow in grid(128, causal=False) - grid(128, causal=True)
+
+
 def test_triton_is_one_series_where_it_may_use_wgmma() -> None:
     assert sources.series(techniques.TWINS, "hopper/wgmma") == ["cuda", "triton"]
     assert sources.series(techniques.TWINS, "tma/tma_loads") == list(techniques.TWINS)
