@@ -86,7 +86,7 @@ def renewed(names: Sequence[str]) -> list[Path]:
     from harness.rows import record as recorded
     from harness.rows import renew
     from harness.rows.reading import checkout_hashes
-    from harness.variants.recompiling import compile_all
+    from harness.variants.recompiling import compile_all, identify_all
 
     with Interrupts() as interrupts, Progress() as progress:
 
@@ -100,7 +100,7 @@ def renewed(names: Sequence[str]) -> list[Path]:
             if interrupts.requested:  # what was compiled is kept, and the next call goes on
                 raise typer.Exit(interrupts.exit_code)
 
-        files, outcome = recorded.renew(RECORDED, checkout_hashes(), compile, names)
+        files, outcome = recorded.renew(RECORDED, checkout_hashes(), compile, names, identify_all)
     for folder in sorted(RECORDED.glob("*/outputs")):
         outputs.renew(folder, outcome.sources)
     console.print(f"{outcome.renewed} rows renewed; {outcome.different} are of other machine code")

@@ -69,14 +69,18 @@ def record(run: Path, root: Path) -> list[Path]:
 
 
 def renew(
-    root: Path, hashes: renewing.Hashes, compile: renewing.Compile, names: Collection[str]
+    root: Path,
+    hashes: renewing.Hashes,
+    compile: renewing.Compile,
+    names: Collection[str],
+    identify: renewing.Identify = lambda programs: (),
 ) -> tuple[list[Path], renewing.Renewal]:
     """Compares the recorded rows of earlier sources of these techniques with this checkout (rows.renew). Returns the
     files that changed, and what became of the rows."""
     files = {path: results.read(path) for _, path in results.iter_recorded(root)}
     before = {path: [_line(row) for row in rows] for path, rows in files.items()}
     all_rows = [row for rows in files.values() for row in rows]
-    outcome = renewing.renew(all_rows, hashes, compile, lambda row: row["technique"] in names)
+    outcome = renewing.renew(all_rows, hashes, compile, lambda row: row["technique"] in names, identify)
     changed = [path for path, rows in files.items() if [_line(row) for row in rows] != before[path]]
     cited = citations(root.parent / "notes")
     for path in changed:

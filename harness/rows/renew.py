@@ -42,6 +42,8 @@ class Unknown:
 
 Compile = Callable[[Sequence[Program]], Iterable[tuple[Program, str | Unknown]]]
 """Each program with the SHA-256 of its instructions, in any order."""
+Identify = Callable[[Sequence[Program]], Iterable[tuple[Program, str | Unknown]]]
+"""Each program with a name that another one has only where the compiler is given the same; that is quick to know."""
 
 
 @dataclass
@@ -68,20 +70,24 @@ def due(rows: Iterable[Row], hashes: Hashes) -> list[Row]:
 
 
 def renew(
-    rows: Sequence[Row], hashes: Hashes, compile: Compile, chosen: Callable[[Row], bool] | None = None
+    rows: Sequence[Row],
+    hashes: Hashes,
+    compile: Compile,
+    chosen: Callable[[Row], bool] | None = None,
+    identify: Identify = lambda programs: (),
 ) -> Renewal:
     """Compares every row that is due (and `chosen`) with this checkout, and changes it in place. `rows` are all
     recorded ones, with their environments.
 
     Machine code that a row of the same program, source and compiler tells is not compiled again. What no row tells is:
-    this checkout's sources, and those of the commit that the row's environment names. A row of the same machine code
-    gets this checkout's `source_sha256`, and `renewed_from`, the source that was measured. Another one gets
-    `differs_from` and stays of an earlier version.
+    this checkout's sources, and those of the commit that the row's environment names, but where `identify` gives both
+    one name. A row of the same machine code gets this checkout's `source_sha256`, and `renewed_from`, the source that
+    was measured. Another one gets `differs_from` and stays of an earlier version.
     """
     known = take_machine_code(rows)
     environments = _environments(rows)
     outcome = Renewal()
-    pairs: list[tuple[Row, str | Program, str | Program]] = []
+    asked: list[tuple[Row, Program, Program]] = []
     for row in due(rows, hashes):
         if chosen and not chosen(row):
             continue
@@ -90,39 +96,61 @@ def renew(
         if compiler is None or not row.get("tile"):
             outcome.unknown["the row names no compiler or no tile"] += 1
             continue
-        now = hashes[row["technique"], row["backend"]]
         here = Program(
             technique=row["technique"],
             backend=row["backend"],
             problem=Problem.from_dict(row["problem"]),
             tile=Tile.from_dict(row["tile"]),
             arch=row["arch"],
-            source_sha256=now,
+            source_sha256=hashes[row["technique"], row["backend"]],
             compiler=compiler,
         )
         commit = (environment.get("git") or {}).get("sha")
-        then = replace(here, source_sha256=measured_source(row), commit=commit)
-        pairs.append((row, machine_code(row) or then, known.get(_name(row, now, compiler)) or here))
-    wanted = [side for _, *sides in pairs for side in sides if isinstance(side, Program)]
-    answers = dict(compile(list(dict.fromkeys(wanted)))) if wanted else {}
-    for row, *sides in pairs:
-        was, now_is = (side if isinstance(side, str) else answers.get(side, Unknown("not compiled")) for side in sides)
-        if isinstance(was, Unknown) or isinstance(now_is, Unknown):
-            outcome.unknown[next(side.reason for side in (was, now_is) if isinstance(side, Unknown))] += 1
-            continue
-        if machine_code(row) is None:
-            row["sass_sha256"] = was
-        now = hashes[row["technique"], row["backend"]]
-        if was == now_is:
-            outcome.sources[*program(row), row["source_sha256"]] = now
+        asked.append((row, replace(here, source_sha256=measured_source(row), commit=commit), here))
+
+    def told(row: Row, here: Program) -> tuple[str | None, str | None]:
+        """The machine code of then and of now, as rows tell it."""
+        return machine_code(row), known.get(_name(row, here.source_sha256, here.compiler))
+
+    open_ones = [(then, here) for row, then, here in asked if None in told(row, here)]
+    names = dict(identify(_distinct(side for pair in open_ones for side in pair))) if open_ones else {}
+    unchanged = {
+        pair for pair in open_ones if isinstance(names.get(pair[0]), str) and len({*map(names.get, pair)}) == 1
+    }
+    wanted = _distinct(
+        side
+        for row, *pair in asked
+        if tuple(pair) not in unchanged
+        for side, code in zip(pair, told(row, pair[1]), strict=True)
+        if code is None
+    )
+    answers = dict(compile(wanted)) if wanted else {}
+    for row, then, here in asked:
+        same = (then, here) in unchanged
+        was, now_is = (
+            code or answers.get(side, Unknown("not compiled"))
+            for side, code in zip((then, here), told(row, here), strict=True)
+        )
+        if not same:
+            if isinstance(was, Unknown) or isinstance(now_is, Unknown):
+                outcome.unknown[next(side.reason for side in (was, now_is) if isinstance(side, Unknown))] += 1
+                continue
+            if machine_code(row) is None:
+                row["sass_sha256"] = was
+        if same or was == now_is:
+            outcome.sources[*program(row), row["source_sha256"]] = here.source_sha256
             row["renewed_from"] = measured_source(row)
-            row["source_sha256"] = now
+            row["source_sha256"] = here.source_sha256
             row.pop("differs_from", None)
             outcome.renewed += 1
         else:
-            row["differs_from"] = now
+            row["differs_from"] = here.source_sha256
             outcome.different += 1
     return outcome
+
+
+def _distinct(programs: Iterable[Program]) -> list[Program]:
+    return list(dict.fromkeys(programs))
 
 
 def measured_source(row: Mapping[str, Any]) -> str:

@@ -2,7 +2,8 @@
 
 A commit's kernel packages are laid out in build/commits/<sha>; a program's source is found there by its hash, whatever
 the technique was called then. Programs in which the compiler sees no difference are compiled once. Answers are kept by
-content in build/machine_code.txt.
+content in machine_code.txt, in build/ or $TWINKERNELS_CACHE. Where Triton is given the same as before, nothing is
+compiled at all.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from harness.variants.cuda import constants
 from harness.variants.variables import environment_of
 
 COMMITS = ROOT / "build" / "commits"
-KEPT = ROOT / "build" / "machine_code.txt"
+KEPT = sources.CACHE / "machine_code.txt"
 PACKAGES = ("cuda_kernels", "triton_kernels")
 
 Place = tuple[Path, str, tuple[tuple[str, str], ...]]
@@ -81,12 +82,45 @@ def compile_all(
                 progress(done, len(programs), f"{kernel} {group[0].tile.slug}")
 
 
+def identify_all(
+    programs: Sequence[Program], *, stop: Callable[[], bool] = lambda: False
+) -> Iterator[tuple[Program, str | Unknown]]:
+    """Each Triton and Gluon program with a hash of all that its compiler is given, or why there is none. Triton's own
+    cache names programs so; lines may move, which it minds. Nothing is compiled: of two programs of one name and one
+    compiler the machine code is the same. What nvcc is given is every header whole: of CUDA programs this says nothing.
+    """
+    kept = _Kept(KEPT, "given")
+    jobs: dict[tuple[Path, str], list[Program]] = defaultdict(list)
+    for program in programs:
+        place = Unknown("only compiling tells") if program.backend == "cuda" else locate(program)
+        if isinstance(place, Unknown):
+            yield program, place
+        elif answer := kept.find(program, place):
+            yield program, answer
+        else:
+            jobs[place[:2]].append(program)
+    ordered: list[processes.Job] = [
+        (_identify, (str(root), kernel, jobs[root, kernel])) for root, kernel in sorted(jobs)
+    ]
+    for (_, (_, _, group)), answers in processes.answers(ordered, {}, stop=stop):
+        for program in group:
+            if isinstance(answers, processes.NoAnswer):
+                yield program, Unknown(environment.scrub(answers.reason).split("\n")[0])
+            else:
+                place = locate(program)
+                assert not isinstance(place, Unknown)
+                kept.add(program, place, answers[program])
+                yield program, answers[program]
+
+
 class _Kept:
     """Answers of earlier calls, by what was compiled: sources, constants or flags, compiler. Each is appended to the
-    file as it is given, so that an interrupted call costs only what it had not finished."""
+    file as it is given, so that an interrupted call costs only what it had not finished. `question` is what was asked
+    of the program."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, question: str = "machine code") -> None:
         self._path = path
+        self._question = question
         lines = path.read_text().splitlines() if path.is_file() else []
         self._answers = dict(line.split() for line in lines if len(line) == 129)  # a torn last line is none
 
@@ -106,7 +140,7 @@ class _Kept:
         else:
             levers = [(name, value) for name, value in variables if "PTXAS" not in name]  # a path says nothing
             what += [program.problem.slug, program.tile.slug, levers]
-        return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([self._question, *what]).encode()).hexdigest()
 
 
 def _flags(program: Program) -> tuple[str, ...]:
@@ -189,13 +223,47 @@ def _triton() -> tuple[str, str] | None:
 
 def _compile(root: str, kernel: str, programs: Sequence[Program]) -> dict[Program, str]:
     """Runs in a process of its own environment; all programs are of one kernel file."""
-    if sys.path[0] != root:  # the kernel packages of another commit than the last job's
-        sys.path.insert(0, root)
-        for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
-            del sys.modules[name]
+    _import_from(root)
     compile_one = _compile_cuda if kernel.endswith(".cu") else _compile_triton
     known: dict[str, str] = {}
     return {program: compile_one(Path(root), kernel, program, known) for program in programs}
+
+
+def _identify(root: str, kernel: str, programs: Sequence[Program]) -> dict[Program, str]:
+    """Runs in a process of its own; all programs are of one kernel file."""
+    from triton.runtime.jit import JITFunction
+
+    _import_from(root)
+    found = {}
+    for program in programs:
+        specialized = _specialized(kernel, program)
+        for name, module in list(sys.modules.items()):
+            if name.partition(".")[0] in PACKAGES:
+                for function in vars(module).values():
+                    if isinstance(function, JITFunction):
+                        function.starting_line_number = 0
+        found[program] = hashlib.sha256(
+            f"{specialized.function.cache_key} {_arguments(specialized)}".encode()
+        ).hexdigest()
+    return found
+
+
+def _import_from(root: str) -> None:
+    """Takes the kernel packages of this commit from now on."""
+    if sys.path[0] != root:
+        sys.path.insert(0, root)
+        for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
+            del sys.modules[name]
+
+
+def _specialized(kernel: str, program: Program) -> Any:
+    module = importlib.import_module(".".join(Path(kernel).with_suffix("").parts))
+    return module.specialize(program.problem, None, program.tile, program.arch)
+
+
+def _arguments(specialized: Any) -> str:
+    """What a Triton function is compiled for."""
+    return repr((specialized.signature, specialized.constexprs, specialized.attrs, vars(specialized.options)))
 
 
 def _compile_cuda(root: Path, kernel: str, program: Program, known: dict[str, str]) -> str:
@@ -226,9 +294,8 @@ def _compile_cuda(root: Path, kernel: str, program: Program, known: dict[str, st
 
 def _compile_triton(root: Path, kernel: str, program: Program, known: dict[str, str]) -> str:
     """Triton's compiler, once for problems that it does not tell apart."""
-    module = importlib.import_module(".".join(Path(kernel).with_suffix("").parts))
-    specialized = module.specialize(program.problem, None, program.tile, program.arch)
-    name = repr((specialized.signature, specialized.constexprs, specialized.attrs, vars(specialized.options)))
+    specialized = _specialized(kernel, program)
+    name = _arguments(specialized)
     if name not in known:
         known[name] = machine_code.read_triton(specialized.compile())["sass_sha256"]
     return known[name]

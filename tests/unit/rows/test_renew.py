@@ -138,6 +138,34 @@ def test_what_a_row_of_this_checkout_tells_is_not_compiled() -> None:
     assert (compiler.asked, found.renewed) == ([], 1)
 
 
+def test_where_the_compiler_is_given_the_same_nothing_is_compiled() -> None:
+    asked: list[Program] = []
+
+    def identify(programs: Sequence[Program]) -> Iterator[tuple[Program, str | Unknown]]:
+        asked.extend(programs)
+        yield from ((program, f"{program.problem.head_dim}") for program in programs)
+
+    timed, told = row(), gate("abc", problem=Problem.square(4, 16, 4096, 64).to_dict())
+    compiler = Compiler()
+    found = renew.renew([ENVIRONMENT, timed, told], HASHES, compiler, identify=identify)
+    assert (found.renewed, compiler.asked) == (2, [])
+    assert [(one["source_sha256"], one["renewed_from"]) for one in (timed, told)] == [("new", "old")] * 2
+    assert "sass_sha256" not in timed, "what it is nobody knows, only that it is the same"
+    assert {(program.source_sha256, program.commit) for program in asked} == {("old", "c0ffee"), ("new", None)}
+
+
+@pytest.mark.parametrize("names", [{"old": "a", "new": "b"}, {"old": "a"}, {}])
+def test_what_has_another_name_or_none_is_compiled(names: dict[str, str]) -> None:
+    def identify(programs: Sequence[Program]) -> Iterator[tuple[Program, str | Unknown]]:
+        for program in programs:
+            name = names.get(program.source_sha256)
+            yield program, name if name else Unknown("only compiling tells")
+
+    measured, compiler = gate("abc"), Compiler(new="abc")
+    found = renew.renew([ENVIRONMENT, measured], HASHES, compiler, identify=identify)
+    assert (found.renewed, [program.source_sha256 for program in compiler.asked]) == (1, ["new"])
+
+
 def test_what_cannot_be_compiled_is_counted_with_its_reason_and_stays() -> None:
     measured = gate("abc")
     found, _ = outcome(measured)

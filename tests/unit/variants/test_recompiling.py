@@ -1,0 +1,69 @@
+"""What a Triton compiler is given has one name, wherever its lines stand and whatever else its files hold."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.catalog import sources, techniques
+from harness.catalog.problem import Problem
+from harness.machine import processes
+from harness.rows.renew import Program, Unknown
+from harness.variants import recompiling
+from tests.conftest import CHECKOUT
+
+pytestmark = pytest.mark.slow
+
+KERNEL = "triton_kernels/ampere/scalar.py"
+PROBLEM = Problem.square(2, 4, 256, 64)
+
+
+def program(problem: Problem = PROBLEM, backend: str = "triton") -> Program:
+    rung = techniques.get("scalar")
+    compiler = recompiling._triton() if backend == "triton" else recompiling._nvcc()
+    return Program(
+        "scalar",
+        backend,
+        problem,
+        techniques.reference_tile(rung, problem.head_dim),
+        "sm_90a",
+        sources.source_sha256(backend, rung.path),
+        compiler or ("none", "none"),
+    )
+
+
+def test_names_tell_programs_apart_and_nothing_else(tmp_path: Path) -> None:
+    def tree(name: str, old: str = "", new: str = "") -> str:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(CHECKOUT / "triton_kernels", tmp_path / name / "triton_kernels", ignore=ignored)
+        kernel = tmp_path / name / KERNEL
+        text = kernel.read_text()
+        assert old in text
+        kernel.write_text(text.replace(old, new, 1))
+        return str(tmp_path / name)
+
+    places = [
+        tree("as it is"),
+        tree("moved", "import triton\n", "\n\nimport triton\n"),
+        tree("more beside it", "import triton\n", "import triton\n\n\ndef nobody_calls():\n    return 1\n"),
+        tree("changed", "tl.exp", "tl.exp2"),
+    ]
+    one, causal = program(), program(Problem.square(2, 4, 256, 64, causal=True))
+    jobs: list[processes.Job] = [(recompiling._identify, (place, KERNEL, [one, causal])) for place in places]
+    found = {job[1][0]: answer for job, answer in processes.answers(jobs, {})}
+    names = [found[place] for place in places]
+    assert all(isinstance(each, dict) for each in names), names
+    assert [each[one] == names[0][one] for each in names] == [True, True, True, False]
+    assert names[0][one] != names[0][causal]
+
+
+def test_names_are_kept_and_cuda_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recompiling, "KEPT", tmp_path / "kept.txt")
+    wanted = [program(), program(backend="cuda")]
+    first = dict(recompiling.identify_all(wanted))
+    assert first[wanted[1]] == Unknown("only compiling tells")
+    assert isinstance(first[wanted[0]], str)
+    monkeypatch.setattr(processes, "answers", lambda *rest, **more: iter(()))
+    assert dict(recompiling.identify_all(wanted)) == first
