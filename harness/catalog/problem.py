@@ -43,7 +43,7 @@ class Problem:
     def __post_init__(self) -> None:
         for name in ("batch", "heads", "heads_kv", "seq_q", "seq_kv", "head_dim"):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"problem.{name}: got {value!r}, expected a positive integer")
         if self.heads % self.heads_kv:
             raise ValueError(f"problem.heads: got {self.heads}, expected a multiple of heads_kv={self.heads_kv}")
@@ -142,7 +142,7 @@ class Tile:
     def __post_init__(self) -> None:
         for name in ("block_m", "block_n", "stages", "warps"):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"tile.{name}: got {value!r}, expected a positive integer")
         object.__setattr__(self, "extra", tuple(sorted((str(k), int(v)) for k, v in self.extra)))
 

@@ -15,6 +15,9 @@ import typer
 from harness.catalog.sources import CACHE, ROOT
 from harness.cli import inspecting, measuring, recording, reporting
 from harness.cli.expressibility import expressibility
+from harness.cli.output import plain
+from harness.rows.files import UNWRITABLE
+from harness.rows.results import NotRows
 
 PACKAGES = ("cuda_kernels", "triton_kernels", "harness", "experiments", "reports")
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -64,6 +67,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app(arguments)
     except KeyboardInterrupt:
         sys.exit(130)
+    except NotRows as refusal:
+        typer.echo(plain(str(refusal)), err=True)
+        sys.exit(2)
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        where = error.filename or "a file"
+        typer.echo(f"{where}: {error.strerror}; make room there or choose a checkout that may be written", err=True)
+        sys.exit(2)
 
 
 def _interrupt(_: int, frame: FrameType | None) -> None:

@@ -31,6 +31,7 @@ from harness.cli.options import (
     refuse,
     require_gpu,
     require_known,
+    require_writable,
     where,
 )
 from harness.cli.output import RECORDED, Row, conclude, console, newest_run, run_file, run_name
@@ -80,6 +81,8 @@ def check(
                 "leave it out"
             )
         wanted = ("cuda",)
+    if save_outputs:
+        require_writable("--save-outputs", save_outputs)
     experiment = correctness(place, chosen(names), wanted)
     if save_outputs or against:
         experiment = replace(experiment, problems=outputs.PROBLEMS, peers=())
@@ -93,7 +96,7 @@ def check(
     with sanitizers() if sanitize else nullcontext():
         rows = runner.run(experiment, on=place, path=run_file(run_name(experiment.name, shard)), gate=gate)
     gates = [row for row in rows if row["kind"] == "gate"]
-    conclude(gates, tables.gates, as_json=as_json)
+    conclude(gates, tables.gates, as_json=as_json, checked=True)
 
 
 def sanitize(
@@ -117,7 +120,9 @@ def sanitize(
         cases = sanitizer.cases(chosen(names), twins)
         experiment, checks = "sanitizer", [sanitizer.Check(case, name) for name in tools for case in cases]
     path = run_file(experiment)
-    conclude(sanitizer.run(checks, experiment, path, jobs=jobs)[1:], tables.gates, as_json=as_json, path=path)
+    conclude(
+        sanitizer.run(checks, experiment, path, jobs=jobs)[1:], tables.gates, as_json=as_json, path=path, checked=True
+    )
 
 
 def bench(

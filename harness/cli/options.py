@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import difflib
 import re
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -125,6 +127,17 @@ def require_gpu() -> None:
 
     if not torch.cuda.is_available():
         missing("this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing")
+
+
+def require_writable(option: str, folder: Path) -> None:
+    """Bad usage, before any work, when no file can be written into the folder; where it is missing it is made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise typer.BadParameter(
+            f"{option}: got {str(folder)!r}, where nothing can be written ({error.strerror}); expected a folder"
+        ) from None
 
 
 def refuse(option: str, why: str, others: Mapping[str, object]) -> None:

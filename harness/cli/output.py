@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from harness.catalog.sources import ROOT
 from harness.rows import tables
@@ -18,7 +20,23 @@ from harness.rows import tables
 RUNS = ROOT / "reports" / "runs"
 RECORDED = ROOT / "reports" / "recorded"
 
-console = Console()
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def plain(text: str) -> str:
+    """The text with control characters written out, such as \\x1b: a terminal obeys them, and a row may be foreign."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class Plain(Console):
+    """A console that obeys no control character of what it prints, only those that it makes for colours."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(plain(segment.text), segment.style)
+
+
+console = Plain()
 if not console.is_terminal and "COLUMNS" not in os.environ:
     console.width = 160  # of a pipe or a file: a row of a table stays one line, for grep
 Row = dict[str, Any]
@@ -47,9 +65,15 @@ def show_failures(rows: Iterable[Row]) -> None:
 
 
 def conclude(
-    rows: list[Row], show: Callable[[list[Row]], RenderableType], *, as_json: bool = False, path: Path | None = None
+    rows: list[Row],
+    show: Callable[[list[Row]], RenderableType],
+    *,
+    as_json: bool = False,
+    path: Path | None = None,
+    checked: bool = False,
 ) -> NoReturn:
-    """Prints the rows of a finished run and exits. `path` is the run's file where it can be recorded."""
+    """Prints the rows of a finished run and exits. `path` is the run's file where it can be recorded. Of `checked` rows
+    at least one must be of something that ran: where all was declined, nothing was checked, and the exit code is 2."""
     if as_json:
         print(json.dumps(rows, indent=1))
     else:
@@ -57,4 +81,7 @@ def conclude(
         show_failures(rows)
         if path:
             console.print(f"`twinkernels record {path.relative_to(ROOT)}` keeps it", soft_wrap=True)
+    if checked and all(row["status"] == "unsupported" for row in rows):
+        typer.echo("nothing was checked: " + ("every cell was declined" if rows else "no cell was chosen"), err=True)
+        raise typer.Exit(2)
     raise typer.Exit(tables.failed(rows))

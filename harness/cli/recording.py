@@ -40,7 +40,7 @@ def record(
         raise typer.BadParameter("FILE: got none, expected runs of reports/runs/, --renew or --rename")
     try:
         files = dict.fromkeys(path for names in rename or () for path in renamed(names))
-        files |= dict.fromkeys(path for run in runs or () for path in recorded.record(run, RECORDED))
+        files |= dict.fromkeys(recorded.record(runs, RECORDED) if runs else ())
     except ValueError as refusal:  # a file that holds no rows, or rows that are not recorded
         raise typer.BadParameter(str(refusal)) from None
     if renew:

@@ -77,11 +77,12 @@ def drawn() -> Path:
 
 def scorecard(as_json: AsJson = False) -> None:
     """The promised ratios, from recorded rows and from fresh ones."""
-    from harness.rows import results
+    from harness.rows import results, schema
     from harness.rows.scorecard import scorecard as compute
 
-    files = [path for _, path in results.iter_recorded(RECORDED)] + sorted(RUNS.glob("*.jsonl"))
-    card = compute(row for path in files for row in results.read(path))
+    recorded = [row for _, path in results.iter_recorded(RECORDED) for row in results.read(path)]
+    fresh = [row for path in sorted(RUNS.glob("*.jsonl")) for row in results.read(path, schema.check)]
+    card = compute([*recorded, *fresh])
     if as_json:
         print(json.dumps(card, indent=1))
         return

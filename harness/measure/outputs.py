@@ -20,7 +20,7 @@ from harness import variants
 from harness.attention import inputs, numerics, reference
 from harness.catalog.cases import Case, at_reference_tiles, source_sha256
 from harness.catalog.problem import Problem
-from harness.rows import making
+from harness.rows import files, making
 from harness.rows.renew import program
 
 PROBLEMS = tuple(
@@ -49,16 +49,16 @@ def compute(launch: Callable[..., object], problem: Problem, device: str) -> Pai
 
 def save(folder: Path, case: Case, source_sha256: str, pair: Pair) -> None:
     """Adds the output to the folder, in the place of an earlier one of this technique."""
-    path = _file(folder, case.problem)
-    index, arrays = _read(path) if path.is_file() else ({}, {})
-    names = {}
+    assert case.tile is not None
+    path, names, mine = _file(folder, case.problem), {}, {}
     for kind, tensor in zip(_KINDS, pair, strict=True):
         bits = tensor.contiguous().view(_KINDS[kind]).numpy()
         names[kind] = f"{kind}_{hashlib.sha256(bits.tobytes()).hexdigest()[:12]}"
-        arrays[names[kind]] = bits
-    assert case.tile is not None
-    index[case.technique] = {"tile": case.tile.to_dict(), "source_sha256": source_sha256, **names}
-    _write(path, index, arrays)
+        mine[names[kind]] = bits
+    with files.locked(folder):
+        index, arrays = _read(path) if path.is_file() else ({}, {})
+        index[case.technique] = {"tile": case.tile.to_dict(), "source_sha256": source_sha256, **names}
+        _write(path, index, arrays | mine)
 
 
 def rename(folder: Path, old: str, new: str) -> None:
@@ -138,11 +138,8 @@ def _write(path: Path, index: dict[str, Any], arrays: dict[str, np.ndarray]) -> 
     used = sorted({entry[kind] for entry in index.values() for kind in _KINDS})
     kept = _with_first({name: arrays[name] for name in used})
     stored = {name: bits if first is bits else bits - first for name, bits, first in kept}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
+    with files.replacing(path) as file:
         np.savez_compressed(file, index=np.array(json.dumps(index, sort_keys=True)), **stored)
-    partial.replace(path)
 
 
 def _with_first(arrays: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.catalog.problem import Problem, Tile
-from harness.rows import noise, reading, record, results
+from harness.rows import files, noise, reading, record, results, schema
 from harness.rows.reading import gpu_name
 
 Row = Mapping[str, Any]
@@ -116,10 +116,12 @@ def main(
     """
     console = console or Console()
     try:
-        rows = _read(base), _read(new)
+        keeps = records if base.resolve().is_relative_to(records.resolve()) else None
+        rows = _read(base), _read(new, schema.admit if accept and keeps else schema.check)
         found = compare(*rows, _recorded(records, rows), techniques=techniques, only_changed=only_changed)
         if accept:
-            _accept(base, *rows)
+            with files.locked(keeps or (base if base.is_dir() else base.parent)):
+                _accept(base, _read(base), rows[1])
     except ValueError as refusal:  # no rows, rows that cannot be compared, a case that would be lost
         if as_json:
             print(json.dumps({"verdict": INCOMPARABLE, "reason": str(refusal)}))
@@ -245,12 +247,12 @@ def _median_ms(rows: Sequence[Row]) -> float:
     return math.exp(statistics.fmean(noise.log_ms(row) for row in rows))
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file, or of all files of a folder."""
-    files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
-    if not files:
+def _read(path: Path, check: Callable[[Row], None] = schema.check) -> list[dict[str, Any]]:
+    """The rows of a file, or of all files of a folder, each checked."""
+    found = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+    if not found:
         raise Refused(f"{path}: got a folder without .jsonl files, expected rows")
-    return [row for file in files for row in results.read(file)]
+    return [row for file in found for row in results.read(file, check)]
 
 
 def _recorded(root: Path, sides: Iterable[Iterable[Row]]) -> Iterable[Row]:
@@ -272,9 +274,9 @@ def _accept(base: Path, before: Sequence[Row], new: Sequence[Row]) -> None:
     if not base.is_dir():
         record.write(base, record.merge([*before, *new]))
         return
-    files = {reading.page(row): path for path in sorted(base.rglob("*.jsonl")) for row in results.read(path)}
+    places = {reading.page(row): path for path in sorted(base.rglob("*.jsonl")) for row in results.read(path)}
     for experiment in sorted({str(reading.page(row)) for row in new if row["kind"] != "environment"}):
-        path = files.get(experiment, base / f"{experiment}.jsonl")
+        path = places.get(experiment, base / f"{experiment}.jsonl")
         kept = results.read(path) if path.exists() else []
         mine = [row for row in new if row["kind"] == "environment" or reading.page(row) == experiment]
         record.write(path, record.merge([*kept, *mine]))

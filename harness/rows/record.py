@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog.problem import Problem, Tile
-from harness.rows import packing, reading, results, summary
+from harness.rows import files, packing, reading, results, schema, summary
 from harness.rows import renew as renewing
 from harness.rows.rename import rename_rows
 
@@ -30,22 +29,39 @@ class Refused(ValueError):
     """The run does not say where it comes from, or does not come from a GPU."""
 
 
-def record(run: Path, root: Path) -> list[Path]:
-    """Merges the run file into `root`/<gpu>/<experiment>.jsonl; the newest row per key wins. Returns the files written.
+def record(runs: Iterable[Path], root: Path) -> list[Path]:
+    """Merges the runs into `root`/<gpu>/<experiment>.jsonl; the newest row per key wins. Returns the files written.
 
     Timings of the same source by several runs are each kept. Environment rows that no kept row refers to are dropped,
     and so are gates of earlier sources, unless a note beside `root` cites them. The same rows give the same bytes, in
-    whatever order the runs were recorded. Raises Refused when a row has no environment row or was not measured on a
-    GPU.
+    whatever order the runs were recorded. Nothing is written when one row is refused: raises results.NotRows for a row
+    that schema.admit does not take, Refused when one has no environment row or was not measured on a GPU.
     """
-    rows = results.read(run)
+    new: dict[Path, list[dict[str, Any]]] = {}
+    for run in runs:
+        for path, rows in _placed(run, root).items():
+            new.setdefault(path, []).extend(rows)
+    cited = citations(root.parent / "notes")
+    with files.locked(root):
+        kept = {}
+        for path, mine in new.items():
+            rows = [*(results.read(path) if path.exists() else []), *mine]
+            renewing.take_machine_code(rows)
+            kept[path] = merge(pruned(rows, cited))
+        keep_all(kept)
+    return sorted(new)
+
+
+def _placed(run: Path, root: Path) -> dict[Path, list[dict[str, Any]]]:
+    """The rows of a run by the file that each belongs in, environments before them."""
+    rows = results.read(run, schema.admit)
     described = {row["id"]: row for row in rows if row["kind"] == "environment"}
     measured = [row for row in rows if row["kind"] != "environment"]
     if not measured:
         raise Refused(f"{run.name}: got no measured row, expected a finished run")
     by_file: dict[Path, list[dict[str, Any]]] = {}
     for row in measured:
-        origin = described.get(row.get("environment", ""))
+        origin = described.get(row["environment"])
         if origin is None:
             raise Refused(
                 f"{run.name}: row of {_subject(row)} has no environment row; measure it anew with this checkout"
@@ -59,13 +75,7 @@ def record(run: Path, root: Path) -> list[Path]:
                 f"{run.name}: row of {_subject(row)} was made on a CPU, expected on a GPU: only those are recorded"
             )
         by_file.setdefault(root / results.gpu_slug(gpu["name"]) / f"{reading.page(row)}.jsonl", []).append(row)
-    cited = citations(root.parent / "notes")
-    for path, new in by_file.items():
-        earlier = results.read(path) if path.exists() else []
-        rows = [*earlier, *described.values(), *new]
-        renewing.take_machine_code(rows)
-        keep(path, merge(pruned(rows, cited)))
-    return sorted(by_file)
+    return {path: [*described.values(), *rows] for path, rows in by_file.items()}
 
 
 def renew(
@@ -77,14 +87,14 @@ def renew(
 ) -> tuple[list[Path], renewing.Renewal]:
     """Compares the recorded rows of earlier sources of these techniques with this checkout (rows.renew). Returns the
     files that changed, and what became of the rows."""
-    files = {path: results.read(path) for _, path in results.iter_recorded(root)}
-    before = {path: [_line(row) for row in rows] for path, rows in files.items()}
-    all_rows = [row for rows in files.values() for row in rows]
-    outcome = renewing.renew(all_rows, hashes, compile, lambda row: row["technique"] in names, identify)
-    changed = [path for path, rows in files.items() if [_line(row) for row in rows] != before[path]]
-    cited = citations(root.parent / "notes")
-    for path in changed:
-        keep(path, merge(pruned(files[path], cited)))
+    with files.locked(root):
+        found = {path: results.read(path) for _, path in results.iter_recorded(root)}
+        before = {path: [_line(row) for row in rows] for path, rows in found.items()}
+        all_rows = [row for rows in found.values() for row in rows]
+        outcome = renewing.renew(all_rows, hashes, compile, lambda row: row["technique"] in names, identify)
+        changed = [path for path, rows in found.items() if [_line(row) for row in rows] != before[path]]
+        cited = citations(root.parent / "notes")
+        keep_all({path: merge(pruned(found[path], cited)) for path in changed})
     return changed, outcome
 
 
@@ -96,20 +106,18 @@ def due(root: Path, hashes: renewing.Hashes) -> int:
 def rename(root: Path, old: str, new: str) -> tuple[list[Path], int]:
     """Gives a technique another name in all recorded rows. Returns the files that changed, and how many rows are about
     it. Raises Refused when there are none, or rows of the new name."""
-    files = {path: results.read(path) for _, path in results.iter_recorded(root)}
-    named = Counter(row.get("technique") for rows in files.values() for row in rows)
-    if not named[old] or named[new]:
-        raise Refused(
-            f"--rename: got {old}={new}, but there are {named[old]} rows of {old} and {named[new]} of {new}; expected "
-            "rows of the first alone"
-        )
-    changed, count = [], 0
-    for path, rows in files.items():
-        before = [_line(row) for row in rows]
-        count += rename_rows(rows, old, new)
-        if [_line(row) for row in rows] != before:
-            keep(path, merge(rows))
-            changed.append(path)
+    with files.locked(root):
+        found = {path: results.read(path) for _, path in results.iter_recorded(root)}
+        named = Counter(row.get("technique") for rows in found.values() for row in rows)
+        if not named[old] or named[new]:
+            raise Refused(
+                f"--rename: got {old}={new}, but there are {named[old]} rows of {old} and {named[new]} of {new}; "
+                "expected rows of the first alone"
+            )
+        before = {path: [_line(row) for row in rows] for path, rows in found.items()}
+        count = sum(rename_rows(rows, old, new) for rows in found.values())
+        changed = [path for path, rows in found.items() if [_line(row) for row in rows] != before[path]]
+        keep_all({path: merge(found[path]) for path in changed})
     return changed, count
 
 
@@ -183,34 +191,23 @@ def merge(rows: Sequence[Row]) -> list[Row]:
     return [*sorted(described, key=lambda row: row["id"]), *measured]
 
 
-def keep(path: Path, rows: Sequence[Row]) -> None:
-    """Replaces a file of recorded rows, and its summary."""
-    replace(summary.path(path), "")
-    write(path, rows)
+def keep_all(contents: Mapping[Path, Iterable[Row]]) -> None:
+    """Replaces files of recorded rows, packed, and their summaries; where one does not fit on the disk, none."""
+    texts: dict[Path, str] = {}
+    for path, rows in contents.items():
+        lean = [packing.lean(row) for row in rows]
+        texts[path] = "".join(f"{_line(line)}\n" for line in packing.pack(lean))
+        texts[summary.path(path)] = summary.summary(lean)
+    files.replace(texts)
 
 
 def write(path: Path, rows: Iterable[Row]) -> None:
     """Replaces a file of rows, packed, and the summary that stands beside it if there is one."""
-    rows = [packing.lean(row) for row in rows]
-    replace(path, "".join(f"{_line(line)}\n" for line in packing.pack(rows)))
     if summary.path(path).exists():
-        replace(summary.path(path), summary.summary(rows))
-
-
-def replace(path: Path, text: str) -> None:
-    """Replaces the file in one step, on disk before this returns."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.new")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        keep_all({path: rows})
+    else:
+        lean = [packing.lean(row) for row in rows]
+        files.replace({path: "".join(f"{_line(line)}\n" for line in packing.pack(lean))})
 
 
 def _line(row: Row) -> str:

@@ -16,8 +16,9 @@ import hashlib
 import json
 import os
 import re
+import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -118,12 +119,16 @@ def check(row: Mapping[str, Any]) -> None:
     unknown = sorted(set(row) - set(FIELDS) - {"id", "details"})
     if unknown:
         raise ValueError(f"row: got unknown fields {unknown}, expected {sorted(FIELDS)}")
-    if row.get("kind") not in KINDS:
+    if row.get("kind") not in list(KINDS):  # a list, because a stranger's kind may have no hash
         raise ValueError(f"row.kind: got {row.get('kind')!r}, expected one of {tuple(KINDS)}")
     if row["kind"] != "environment" and row.get("status") not in STATUSES:
         raise ValueError(f"row.status: got {row.get('status')!r}, expected one of {STATUSES}")
     if row.get("status", "passed") != "passed" and not row.get("reason"):
         raise ValueError(f"row.reason: got nothing, expected why the status is {row['status']!r}")
+
+
+class NotRows(ValueError):
+    """A file that holds something else than rows, or a row that is not of this format: which file, and which line."""
 
 
 class Writer:
@@ -144,8 +149,15 @@ class Writer:
         complete = {"schema": SCHEMA, "time": utc_now(), **row}
         check(complete)
         line = json.dumps(complete, allow_nan=False, separators=(",", ":")) + "\n"
-        os.write(self._fd, line.encode())
-        os.fsync(self._fd)
+        begin = os.fstat(self._fd).st_size
+        rest = line.encode()
+        try:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+            os.fsync(self._fd)
+        except OSError as error:  # a full disk takes a part of the line
+            os.ftruncate(self._fd, begin)
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
         return complete
 
     def close(self) -> None:
@@ -158,10 +170,10 @@ class Writer:
         self.close()
 
 
-def read(path: Path) -> list[dict[str, Any]]:
+def read(path: Path, check: Callable[[dict[str, Any]], None] | None = None) -> list[dict[str, Any]]:
     """All rows of a file, as they were before it was packed (rows.packing). A torn last line (a killed run) is dropped.
-    Raises ValueError for anything else that is not a row, with its line. What rows share is one object: replace it,
-    never change it in place."""
+    Raises NotRows for anything else that is not a row, with its line; so it does where `check` (rows.schema has one for
+    files of strangers) raises ValueError. What rows share is one object: replace it, never change it in place."""
     rows = []
     shared: dict[str, dict[str, Any]] = {}
     lines = path.read_text(errors="replace").split("\n")
@@ -170,31 +182,38 @@ def read(path: Path) -> list[dict[str, Any]]:
             continue
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             if number == len(lines) and line.startswith("{"):
                 continue
-            raise ValueError(
+            raise NotRows(
                 f"{path}:{number}: not JSON ({error}), expected a row of reports/runs/*.jsonl; give another file, "
                 "restore this one from git or delete the line"
             ) from None
-        if isinstance(row, dict) and row.get("kind") == packing.SHARED:
-            shared[row["id"]] = row["fields"]
+        if isinstance(row, dict) and row.get("kind") == packing.SHARED and isinstance(row.get("fields"), dict):
+            shared[str(row.get("id"))] = row["fields"]
             continue
-        if not isinstance(row, dict) or row.get("kind") not in KINDS:
-            raise ValueError(
+        if not isinstance(row, dict) or row.get("kind") not in list(KINDS):
+            raise NotRows(
                 f"{path}:{number}: got {line[:40]!r}, expected a row of reports/runs/*.jsonl: an object of a kind such "
                 "as timing"
             )
         try:
             row = packing.unpack(row, shared)
-        except KeyError as unknown:
-            raise ValueError(
+        except (KeyError, AttributeError, TypeError, ValueError, OverflowError, struct.error) as unknown:
+            raise NotRows(
                 f"{path}:{number}: shares {unknown}, expected one of the {len(shared)} lines of kind shared above it; "
                 "restore the file from git"
             ) from None
-        if row.get("schema", 0) > SCHEMA:
-            raise ValueError(f"{path}:{number}: schema {row['schema']}, this checkout reads up to {SCHEMA}; update it")
-        rows.append(upgrade(row))
+        schema = row.get("schema", 0)
+        if not isinstance(schema, int) or schema > SCHEMA:
+            raise NotRows(f"{path}:{number}: schema {schema!r}, this checkout reads up to {SCHEMA}; update it")
+        row = upgrade(row)
+        if check:
+            try:
+                check(row)
+            except ValueError as error:
+                raise NotRows(f"{path}:{number}: {error}") from None
+        rows.append(row)
     return rows
 
 
@@ -207,12 +226,12 @@ def upgrade(row: dict[str, Any]) -> dict[str, Any]:
     if row.get("schema", SCHEMA) >= SCHEMA:
         return row
     row = {**row, "schema": SCHEMA}
-    kind, experiment = row["kind"], row.get("experiment") or ""
+    kind, experiment = row["kind"], str(row.get("experiment") or "")
     if experiment.endswith("_shared_ptxas"):
         row |= {"experiment": experiment.removesuffix("_shared_ptxas"), "assembler": "shared"}
     if kind == "sanitizer":
         row["tool"] = row.pop("mode", None)
-    elif kind == "counters" and row["on"] == "cpu":
+    elif kind == "counters" and row.get("on") == "cpu":
         row |= {"kind": "memory", "experiment": "memory"}
     elif kind == "probe" and experiment == "outputs":
         row |= {"kind": "outputs", "gpu": row.pop("mode", None)}

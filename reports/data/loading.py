@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog import tiles
-from harness.rows import reading, results
+from harness.rows import reading, results, schema
 from harness.rows.reading import Hashes
 from reports.data.dataset import Chosen, Dataset, Row
 
@@ -26,7 +26,7 @@ def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes, tables: Path = t
             key = (name, results.key(row))
             replaced[key] = max(row["time"], replaced.get(key, ""))
     for path in fresh:
-        found = results.read(path)
+        found = results.read(path, schema.check)
         gpu = _gpu_of(found)
         new = [
             row
@@ -58,7 +58,7 @@ def recorded_hashes(recorded: Path) -> dict[tuple[str, str], str]:
 def probes(recorded: Path, fresh: Iterable[Path]) -> list[Row]:
     """Rows about compilers alone: those that are recorded, and those of fresh runs."""
     files = [*sorted((recorded / results.COMPILERS).glob("*.jsonl")), *fresh]
-    return [row for path in files for row in results.read(path) if row["kind"] == "probe"]
+    return [row for path in files for row in results.read(path, schema.check) if row["kind"] == "probe"]
 
 
 def _chosen(tables: Path, gpu: str) -> Chosen:

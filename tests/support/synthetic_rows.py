@@ -149,13 +149,13 @@ def _variants(problem: Problem) -> Iterator[tuple[str | None, str, Tile | None, 
 def _ladder() -> Iterator[Row]:
     for problem, mode in product(PROBLEMS, ("burst", "sustained")):
         variants = sorted(_variants(problem), key=lambda variant: -variant[3])
-        for order, (name, backend, tile, speed) in enumerate(variants):
+        for name, backend, tile, speed in variants:
             group = f"{problem.slug}-{mode}-{'slow' if speed < 100 else 'fast'}"
             if (name, backend, problem) == ("xor_swizzle", "cuda", PROBLEMS[2]):
                 continue  # see _earlier
             slower = 1.0 if mode == "burst" else 1.12
             ms = problem.flops / speed / _factor(problem) / 1e9 * slower
-            row = _base("timing", name, backend, problem, tile, mode=mode, group=group, order=order)
+            row = _base("timing", name, backend, problem, tile, mode=mode, group=group, order=[backend])
             row["clocks"] = {"sm_mhz": 1980.0 if mode == "burst" else 1590.0, "power_w": 520.0, "throttle": []}
             if mode == "sustained":
                 row["clocks"]["throttle"] = ["SwPowerCap"]
@@ -269,6 +269,6 @@ def _earlier() -> Iterator[Row]:
     problem, name, backend = PROBLEMS[2], "xor_swizzle", "cuda"
     tile = techniques.reference_tile(techniques.get(name), problem.head_dim)
     for mode in ("burst", "sustained"):
-        row = _base("timing", name, backend, problem, tile, mode=mode, group="before", order=0)
+        row = _base("timing", name, backend, problem, tile, mode=mode, group="before")
         row |= {"source_sha256": sha(name, backend, "earlier"), "time": "2029-12-01T00:00:00Z"}
         yield row | {"samples_ms": samples(f"earlier {mode}", problem.flops / 150 / 1e9)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from harness.attention.inputs import DISTRIBUTIONS
 from harness.catalog import techniques
 from harness.cli import options, output
 from harness.inspection import survey
+from harness.rows import tables
 from harness.variants import Case, Unsupported
 from tests.support import replicated_rows as replicated
 
@@ -151,7 +153,7 @@ def test_a_head_dim_that_a_technique_has_not_is_declined_and_says_so(
 ) -> None:
     monkeypatch.setattr(output, "RUNS", tmp_path)
     code, printed = invoke(*arguments, "xor_swizzle", "--problem", "b1-h2-n128-d256-fp16-full")
-    assert code == 0
+    assert code == (2 if arguments[0] == "check" else 0)
     assert "declined: head_dim must be 64 or 128 (a rung marked general takes 256); got" in printed
     assert "by xor_swizzle cuda" in printed
 
@@ -350,7 +352,7 @@ def test_record_refuses_a_run_made_without_a_gpu(tmp_path: Path) -> None:
     run.write_text('{"schema":1,"kind":"gate","status":"passed","time":"2030-01-01T00:00:00Z","on":"cpu"}\n')
     code, output = invoke("record", str(run))
     assert code == 2
-    assert "environment row" in output
+    assert "run.jsonl:1: row.experiment: got nothing" in " ".join(output.split())
 
 
 @pytest.mark.parametrize("command", ["record", "compare"])
@@ -502,3 +504,63 @@ def test_record_says_what_it_needs() -> None:
     for wrong in ("scalar", "scalar=wmma", "never_was=never_will_be"):
         code, output = invoke("record", "--rename", wrong)
         assert (code, "NEW in the registry and OLD not" in output) == (2, True), output
+
+
+def test_a_terminal_obeys_no_control_character_of_a_row() -> None:
+    evil = "wrong\x1b[2J\x1b]0;title\x07 \x9b31m \u202egnp\r"
+    row = {
+        "kind": "gate",
+        "technique": "scalar",
+        "backend": "cuda\x1b[1m",
+        "problem": options.load_experiment("ladder").problems[0].to_dict(),
+        "status": "unsupported",
+        "reason": evil,
+    }
+    terminal = output.Plain(force_terminal=True, color_system="truecolor", width=200, file=io.StringIO())
+    terminal.print(tables.gates([row, row | {"status": "wrong"}]))
+    for text in tables.failures([row | {"status": "wrong"}]):
+        terminal.print(text, style="red", markup=False, highlight=False)
+    said = terminal.file.getvalue()
+    assert not re.sub(r"\x1b\[[0-9;]*m", "", said.replace("cuda\x1b[1m", "OBEYED")).count("\x1b")
+    assert not set(said) & set("\x07\x9b\u202e\r")
+    assert "OBEYED" not in said
+    assert "wrong\\x1b[2J\\x1b]0;title" in said
+    assert "\\x9b31m \\u202egnp" in said
+
+
+@pytest.mark.parametrize("reason", [None, "head_dim must be 64"])
+def test_a_check_that_checked_nothing_is_no_success(monkeypatch: pytest.MonkeyPatch, reason: str | None) -> None:
+    row = {
+        "kind": "gate",
+        "technique": "scalar",
+        "backend": "cuda",
+        "problem": options.load_experiment("ladder").problems[0].to_dict(),
+        "status": "unsupported",
+        "reason": reason,
+    }
+    monkeypatch.setattr("harness.measure.runner.run", lambda *_, **__: [row] if reason else [])
+    for arguments in (("check", "scalar", "--on", "cpu"), ("check", "scalar", "--on", "cpu", "--json")):
+        code, said = invoke(*arguments)
+        assert code == 2
+        assert "nothing was checked: " + ("every cell was declined" if reason else "no cell was chosen") in said
+
+
+def test_a_folder_that_takes_no_output_is_told_before_any_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("harness.measure.runner.run", lambda *_, **__: pytest.fail("it worked first"))
+    (tmp_path / "file").touch()
+    code, said = invoke("check", "scalar", "--on", "cpu", "--save-outputs", str(tmp_path / "file/outputs"))
+    assert code == 2
+    assert "--save-outputs: got" in said
+    assert "Not a directory" in said
+
+
+def test_a_hostile_run_stops_the_scorecard_with_its_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "1-ladder.jsonl").write_text(json.dumps({"schema": 2, "kind": "timing", "status": "passed"}) + "\n")
+    monkeypatch.setattr("harness.cli.reporting.RUNS", tmp_path)
+    monkeypatch.setattr("harness.cli.reporting.RECORDED", tmp_path / "none")
+    with pytest.raises(SystemExit) as end:
+        cli.main(["scorecard"])
+    assert end.value.code == 2
+    assert "1-ladder.jsonl:1: row.on: got nothing" in capsys.readouterr().err

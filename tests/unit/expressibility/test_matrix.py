@@ -14,12 +14,13 @@ from harness.expressibility.verdicts import Verdict
 from harness.rows import record, results
 
 TMA_STORE = next(claim for claim in CLAIMS if claim.cell == ("tma_store", "triton"))
+MACHINE = results.environment_id({"gpu": None})
 PROVEN = Verdict(verdicts.PROVEN, "", ["UTMASTG.2D"], [])
 
 
 def rows(version: str, verdict: Verdict = PROVEN) -> list[dict[str, Any]]:
     made = [survey.row((TMA_STORE, proof, version), verdict) for proof in TMA_STORE.proofs]
-    return [{**row, "time": "2030-01-01T00:00:00Z", "environment": "e"} for row in made]
+    return [{**row, "time": "2026-01-01T00:00:00Z", "environment": MACHINE} for row in made]
 
 
 def mark(found: list[dict[str, Any]], version: str) -> matrix.Mark:
@@ -62,10 +63,10 @@ def test_a_mark_shows_what_was_seen_and_how_to_see_it_again() -> None:
 def test_rows_about_compilers_are_recorded_apart_from_gpus(tmp_path: Path) -> None:
     run = tmp_path / "run.jsonl"
     with results.Writer(run) as writer:
-        writer.write({"kind": "environment", "id": "e", "on": "cpu", "details": {"gpu": None}})
+        writer.write({"kind": "environment", "id": MACHINE, "on": "cpu", "details": {"gpu": None}})
         for row in rows("3.6.0"):
             writer.write(row)
     recorded = tmp_path / "recorded"
-    assert record.record(run, recorded) == [recorded / "compilers" / "expressibility.jsonl"]
+    assert record.record([run], recorded) == [recorded / "compilers" / "expressibility.jsonl"]
     assert list(results.iter_recorded(recorded)) == []
     assert mark(results.read(recorded / "compilers" / "expressibility.jsonl"), "3.6.0").state == verdicts.PROVEN

@@ -12,11 +12,21 @@ from harness.catalog.problem import Problem, Tile
 from harness.rows import record, results
 
 PROBLEM = Problem.square(4, 16, 4096, 128)
+OLD, NEW = "0" * 64, "1" * 64
 Row = dict[str, Any]
 
 
+def details(name: str, gpu: str | None = "NVIDIA H200") -> Row:
+    return {"gpu": gpu and {"name": gpu}, "warnings": [name]}
+
+
+def identity(name: str, gpu: str | None = "NVIDIA H200") -> str:
+    return results.environment_id(details(name, gpu))
+
+
 def environment(name: str, gpu: str | None = "NVIDIA H200") -> Row:
-    return {"kind": "environment", "id": name, "on": "gpu", "details": {"gpu": gpu and {"name": gpu}}, "time": "1"}
+    """Of a machine that nothing but its name tells from another one."""
+    return {"kind": "environment", "id": identity(name, gpu), "on": "gpu", "details": details(name, gpu)}
 
 
 def timing(technique: str, of: str, milliseconds: float = 1.0, **fields: Any) -> Row:
@@ -30,8 +40,10 @@ def timing(technique: str, of: str, milliseconds: float = 1.0, **fields: Any) ->
         "tile": Tile(64, 64).to_dict(),
         "mode": "burst",
         "status": "passed",
+        "source_sha256": "0" * 64,
+        "group": "one",
         "samples_ms": [milliseconds],
-        "environment": of,
+        "environment": identity(of),
         **fields,
     }
 
@@ -40,8 +52,12 @@ def run_file(folder: Path, name: str, *rows: Row) -> Path:
     path = folder / f"{name}.jsonl"
     with results.Writer(path) as writer:
         for position, row in enumerate(rows):
-            writer.write({"time": f"{name}-{position:02d}", **row})
+            writer.write({"time": f"2026-01-0{name}T00:00:{position:02d}Z", **row})
     return path
+
+
+def recorded(run: Path, root: Path) -> list[Path]:
+    return record.record([run], root)
 
 
 @pytest.fixture
@@ -53,37 +69,39 @@ def test_a_run_goes_to_the_folder_of_its_gpu_and_the_file_of_its_experiment(tmp_
     run = run_file(
         tmp_path, "1", environment("e1"), timing("scalar", "e1"), timing("scalar", "e1", experiment="sequence_length")
     )
-    assert record.record(run, root) == [root / "h200/ladder.jsonl", root / "h200/sequence_length.jsonl"]
+    assert recorded(run, root) == [root / "h200/ladder.jsonl", root / "h200/sequence_length.jsonl"]
     assert [row["kind"] for row in results.read(root / "h200/ladder.jsonl")] == ["environment", "timing"]
 
 
 def gate(technique: str, of: str, **fields: Any) -> Row:
     return {name: value for name, value in timing(technique, of, **fields).items() if name != "samples_ms"} | {
-        "kind": "gate"
+        "kind": "gate",
+        "numerics": {"normal": {"max_abs": 0.001}},
     }
 
 
 def test_newer_gates_replace_older_ones_and_unused_environments_go(tmp_path: Path, root: Path) -> None:
     first = run_file(tmp_path, "1", environment("e1"), gate("scalar", "e1"), gate("xor_swizzle", "e1"))
-    record.record(first, root)
-    record.record(run_file(tmp_path, "2", environment("e2"), gate("scalar", "e2")), root)
+    recorded(first, root)
+    recorded(run_file(tmp_path, "2", environment("e2"), gate("scalar", "e2")), root)
     rows = results.read(root / "h200/ladder.jsonl")
-    assert [row["id"] for row in rows if row["kind"] == "environment"] == ["e1", "e2"]
-    assert {row["technique"]: row["environment"] for row in rows[2:]} == {"scalar": "e2", "xor_swizzle": "e1"}
-    record.record(run_file(tmp_path, "3", environment("e3"), gate("xor_swizzle", "e3")), root)
+    assert [row["id"] for row in rows if row["kind"] == "environment"] == sorted(map(identity, ("e1", "e2")))
+    measured = {row["technique"]: row["environment"] for row in rows[2:]}
+    assert measured == {"scalar": identity("e2"), "xor_swizzle": identity("e1")}
+    recorded(run_file(tmp_path, "3", environment("e3"), gate("xor_swizzle", "e3")), root)
     rows = results.read(root / "h200/ladder.jsonl")
-    assert [row["id"] for row in rows if row["kind"] == "environment"] == ["e2", "e3"]
+    assert [row["id"] for row in rows if row["kind"] == "environment"] == sorted(map(identity, ("e2", "e3")))
 
 
 def test_timings_of_one_source_are_replicates_and_stay(tmp_path: Path, root: Path) -> None:
     moving = {"status": "not_converged", "reason": "it moves"}
     for name, fields in (("1", {}), ("2", moving), ("3", {}), ("4", moving)):
         rows = environment(f"e{name}"), timing("scalar", f"e{name}", float(name), **fields)
-        record.record(run_file(tmp_path, name, *rows), root)
+        recorded(run_file(tmp_path, name, *rows), root)
     rows = results.read(root / "h200/ladder.jsonl")
-    assert [row["samples_ms"] for row in rows if row["kind"] == "timing"] == [[1.0], [3.0], [4.0]]
+    assert sorted(row["samples_ms"] for row in rows if row["kind"] == "timing") == [[1.0], [3.0], [4.0]]
     (newest,) = (row for row in results.newest(rows) if row["kind"] == "timing")
-    assert newest["environment"] == "e4"  # --resume and readers ask for one row per case
+    assert newest["environment"] == identity("e4")  # --resume and readers ask for one row per case
 
 
 def test_a_gate_of_an_earlier_source_stays_only_if_a_note_cites_it(tmp_path: Path, root: Path) -> None:
@@ -92,33 +110,33 @@ def test_a_gate_of_an_earlier_source_stays_only_if_a_note_cites_it(tmp_path: Pat
     notes.mkdir()
     (notes / "scalar.md").write_text(f'It was {{{{ gate("scalar", "cuda", {cell}, earlier=True) }}}} once.')
     both = "scalar", "xor_swizzle"
-    for number, source in enumerate(("old", "new")):
+    for number, source in enumerate((OLD, NEW), 1):
         of = f"e-{source}"
         rows = [gate(name, of, source_sha256=source) for name in both]
         rows += [timing(name, of, source_sha256=source) for name in both]
-        record.record(run_file(tmp_path, f"{number}", environment(of), *rows), root)
+        recorded(run_file(tmp_path, f"{number}", environment(of), *rows), root)
     found = [
         (row["kind"], row["technique"], row["source_sha256"])
         for row in results.read(root / "h200/ladder.jsonl")
         if row["kind"] != "environment"
     ]
-    timings = {("timing", name, source) for name in both for source in ("old", "new")}
+    timings = {("timing", name, source) for name in both for source in (OLD, NEW)}
     assert set(found) == timings | {
-        ("gate", "scalar", "old"),
-        ("gate", "scalar", "new"),
-        ("gate", "xor_swizzle", "new"),
+        ("gate", "scalar", OLD),
+        ("gate", "scalar", NEW),
+        ("gate", "xor_swizzle", NEW),
     }
 
 
 def test_what_one_assembler_made_for_both_languages_has_a_file_of_its_own(tmp_path: Path, root: Path) -> None:
     run = run_file(tmp_path, "1", environment("e1"), timing("scalar", "e1", assembler="shared"))
-    assert record.record(run, root) == [root / "h200/ladder_shared_ptxas.jsonl"]
+    assert recorded(run, root) == [root / "h200/ladder_shared_ptxas.jsonl"]
 
 
 def test_a_summary_stands_beside_the_rows(tmp_path: Path, root: Path) -> None:
     rows = timing("scalar", "e1", 2.0), gate("scalar", "e1"), gate("wmma", "e1", status="wrong", reason="an error")
-    record.record(run_file(tmp_path, "1", environment("e1"), *rows), root)
-    record.record(run_file(tmp_path, "2", environment("e2"), timing("scalar", "e2", 1.0)), root)
+    recorded(run_file(tmp_path, "1", environment("e1"), *rows), root)
+    recorded(run_file(tmp_path, "2", environment("e2"), timing("scalar", "e2", 1.0)), root)
     one, two = (PROBLEM.tflops(ms) for ms in (1.0, 2.0))
     assert (root / "h200/ladder.summary.csv").read_text().splitlines() == [
         "cell,tflops,low,high,timings,status",
@@ -134,31 +152,33 @@ def test_the_order_of_recording_does_not_change_a_byte(tmp_path: Path, root: Pat
         run_file(tmp_path, "2", environment("e2"), timing("scalar", "e2", 3.0), timing("cp_async_pipeline", "e2")),
     ]
     for run in [*runs, runs[0], runs[1]]:
-        record.record(run, root)
+        recorded(run, root)
     for run in reversed(runs):
-        record.record(run, tmp_path / "other")
-    recorded, other = root / "h200/ladder.jsonl", tmp_path / "other/h200/ladder.jsonl"
-    assert recorded.read_bytes() == other.read_bytes()
-    assert sorted(path.name for path in recorded.parent.iterdir()) == ["ladder.jsonl", "ladder.summary.csv"]
+        recorded(run, tmp_path / "other")
+    first, other = root / "h200/ladder.jsonl", tmp_path / "other/h200/ladder.jsonl"
+    assert first.read_bytes() == other.read_bytes()
+    assert sorted(path.name for path in first.parent.iterdir()) == ["ladder.jsonl", "ladder.summary.csv"]
 
 
 def test_a_peer_is_kept_in_every_group_that_counts(tmp_path: Path, root: Path) -> None:
     def peer(group: str) -> Row:
         row = timing("", "e1", group=group, backend="sdpa_cudnn")
-        return {name: value for name, value in row.items() if name not in ("technique", "tile")}
+        return {name: value for name, value in row.items() if name not in ("technique", "tile", "source_sha256")}
 
-    groups = [(peer(name), timing(technique, "e1", group=name)) for name, technique in (("g1", "a"), ("g2", "b"))]
-    record.record(run_file(tmp_path, "1", environment("e1"), *groups[0], *groups[1]), root)
-    record.record(run_file(tmp_path, "2", environment("e1"), peer("g3"), timing("a", "e1", group="g3")), root)
+    groups = [
+        (peer(name), timing(technique, "e1", group=name)) for name, technique in (("g1", "scalar"), ("g2", "wmma"))
+    ]
+    recorded(run_file(tmp_path, "1", environment("e1"), *groups[0], *groups[1]), root)
+    recorded(run_file(tmp_path, "2", environment("e1"), peer("g3"), timing("scalar", "e1", group="g3")), root)
     rows = results.read(root / "h200/ladder.jsonl")
     assert sorted(row["group"] for row in rows if row.get("backend") == "sdpa_cudnn") == ["g2", "g3"]
 
 
 def test_an_interrupted_row_replaces_nothing(tmp_path: Path, root: Path) -> None:
-    record.record(run_file(tmp_path, "1", environment("e1"), timing("scalar", "e1", 1.0)), root)
+    recorded(run_file(tmp_path, "1", environment("e1"), timing("scalar", "e1", 1.0)), root)
     stopped = {"status": "interrupted", "reason": "Ctrl-C", "samples_ms": []}
     rows = (timing("scalar", "e2", **stopped), timing("xor_swizzle", "e2", **stopped))
-    record.record(run_file(tmp_path, "2", environment("e2"), *rows), root)
+    recorded(run_file(tmp_path, "2", environment("e2"), *rows), root)
     found = {row["technique"]: row["status"] for row in results.read(root / "h200/ladder.jsonl") if "status" in row}
     assert found == {"scalar": "passed", "xor_swizzle": "interrupted"}
 
@@ -169,7 +189,10 @@ def test_an_interrupted_row_replaces_nothing(tmp_path: Path, root: Path) -> None
         ([timing("scalar", "e1")], "timing scalar cuda has no environment row"),
         ([environment("e2"), timing("scalar", "e1")], "has no environment row"),
         ([environment("e1"), timing("scalar", "e1", on="cpu")], "was made on a CPU"),
-        ([environment("e1", gpu=None), timing("scalar", "e1")], "was made on a CPU"),
+        (
+            [environment("e1", gpu=None), timing("scalar", "e1", environment=identity("e1", None))],
+            "was made on a CPU",
+        ),
         ([environment("e1")], "no measured row"),
     ],
 )
@@ -178,7 +201,7 @@ def test_a_run_of_unknown_origin_is_refused_as_a_whole(
 ) -> None:
     good = (environment("e0"), timing("xor_swizzle", "e0")) if "no measured" not in message else ()
     with pytest.raises(record.Refused, match=message):
-        record.record(run_file(tmp_path, "1", *good, *rows), root)
+        recorded(run_file(tmp_path, "1", *good, *rows), root)
     assert not root.exists()
 
 
@@ -190,7 +213,7 @@ def test_what_stands_is_of_these_kernels_this_gpu_and_these_compilers(root: Path
         {"kind": "environment", "id": name, "time": "1", "details": details}
         for name, details in (("alike", here | {"software": software | {"numpy": "2.4"}}), ("other", other))
     ]
-    stands = timing("scalar", "alike", source_sha256="now", time="2")
+    stands = timing("scalar", "alike", source_sha256="now", time="2", environment="alike")
     peer = {name: value for name, value in stands.items() if name not in ("technique", "tile", "source_sha256")}
     peer["backend"] = "sdpa_flash"
     others = [

@@ -1,0 +1,343 @@
+"""Rows from strangers: does a row say what it must, in the types that the rest of the project reads? Standard library
+only.
+
+`check` is asked of every row of a file that was given, not only of those that are written here. `admit` is asked, on
+top, of a row before it is recorded: its names become paths, its time decides which row wins.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from harness.catalog import experiments, techniques
+from harness.catalog.problem import Problem, Tile
+from harness.rows import results
+
+Row = Mapping[str, Any]
+Check = Callable[[str, Any], None]
+"""(name of the field, its value): raises ValueError naming the field, what was got and what is expected."""
+
+TOOLS = (
+    *("bench", "inspect", "memory", "ncu", "outputs", "sanitizer", "sanitizer_planted", "structured_heads", "tune"),
+    "expressibility",
+)
+"""What rows may name as their experiment beside the files of experiments/."""
+EARLIEST = "2024-01-01T00:00:00Z"
+AHEAD = 24 * 3600
+"""Seconds that a clock may be ahead of this one."""
+LARGEST = 2**63
+DEEPEST = 20
+
+
+def check(row: Row) -> None:
+    """Raises ValueError naming the field when a row is not of this format, in types and ranges too."""
+    _plain("row", row, 0)
+    results.check(row)
+    for name, value in row.items():
+        if name in _FIELDS:
+            _FIELDS[name](f"row.{name}", value)
+    if row["kind"] == "environment":
+        _need(row, "id", "details")
+        _ENVIRONMENT("row.details", row["details"])
+        return
+    _need(row, "on", "experiment", "backend", "environment", "time")
+    if row["kind"] != "probe":
+        _need(row, "problem")
+    if row["backend"] in techniques.SERIES:
+        _need(row, "technique", "source_sha256")
+    if row.get("technique") and row["kind"] in ("gate", "timing", "tune", "code", "referee"):
+        _need(row, "tile")
+    if row.get("samples_ms"):
+        _need(row, "mode", *(["group"] if row["kind"] == "timing" else []))
+    if row["status"] == "passed" and row["kind"] in _PASSED and not row.get(_PASSED[row["kind"]]):
+        raise ValueError(f"row.{_PASSED[row['kind']]}: got nothing, expected it in a row that passed")
+    _DETAILS.get(row["kind"], _ANY_DETAILS)("row.details", row.get("details", {}))
+    if row["status"] == "passed" and row["kind"] in _DETAILS:
+        _need(row, "details")
+
+
+def admit(row: Row) -> None:
+    """`check`, and whether the row may be recorded. Raises ValueError naming the field for an experiment or a technique
+    that this checkout does not know, a time that cannot be, an environment whose id is not the hash of its details, and
+    a GPU whose name gives no folder."""
+    check(row)
+    latest = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + AHEAD))
+    if not EARLIEST <= row["time"] <= latest:
+        raise ValueError(f"row.time: got {row['time']}, expected between {EARLIEST} and {latest}: now, and a day")
+    if row["kind"] == "environment":
+        if (expected := results.environment_id(row["details"])) != row["id"]:
+            raise ValueError(f"row.id: got {row['id']!r}, expected {expected}: the hash of row.details")
+        gpu = row["details"]["gpu"]
+        if gpu and results.gpu_slug(gpu["name"]) in ("", results.COMPILERS):
+            raise ValueError(f"row.details.gpu.name: got {gpu['name']!r}, expected a name with letters, such as H200")
+        return
+    if row["experiment"] not in _experiments():
+        known = ", ".join(sorted(_experiments()))
+        raise ValueError(f"row.experiment: got {row['experiment']!r}, expected one of {known}")
+    if row.get("technique") and row["kind"] != "probe" and row["technique"] not in _techniques():
+        raise ValueError(
+            f"row.technique: got {row['technique']!r}, expected a name of the registry (`twinkernels list`); a rung "
+            "that got another name is recorded with the checkout that measured it, and renamed by `record --rename`"
+        )
+
+
+@cache
+def _experiments() -> frozenset[str]:
+    return frozenset((*experiments.names(), *TOOLS))
+
+
+@cache
+def _techniques() -> frozenset[str]:
+    return frozenset(technique.name for technique in techniques.TECHNIQUES)
+
+
+def _need(row: Row, *names: str) -> None:
+    for name in names:
+        if name not in row:
+            raise ValueError(f"row.{name}: got nothing, expected it in a row of kind {row['kind']}")
+
+
+def _wrong(name: str, got: Any, expected: str) -> ValueError:
+    said = repr(got)
+    return ValueError(f"{name}: got {said if len(said) <= 60 else said[:57] + '...'}, expected {expected}")
+
+
+def _plain(name: str, value: Any, depth: int) -> None:
+    """What JSON can say again, a terminal can show and a statistic can take, however deep it lies."""
+    if isinstance(value, str):
+        if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise _wrong(name, value, "text (half of a pair of UTF-16 is none)")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise _wrong(name, value, "a finite number")
+    elif isinstance(value, int):
+        if not -LARGEST < value < LARGEST:
+            raise _wrong(name, value, "a finite number")
+    elif depth > DEEPEST:
+        raise ValueError(f"{name}: got more than {DEEPEST} levels of lists and objects, expected a row")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _plain(name, key, depth + 1)
+            if type(item) is not int or not -LARGEST < item < LARGEST:  # a census has a hundred that are
+                _plain(f"{name}.{key}", item, depth + 1)
+    elif isinstance(value, list):
+        for position, item in enumerate(value):
+            _plain(f"{name}[{position}]", item, depth + 1)
+
+
+def _text(pattern: str, expected: str) -> Check:
+    compiled = re.compile(pattern)
+
+    def ask(name: str, value: Any) -> None:
+        if not isinstance(value, str) or not compiled.fullmatch(value):
+            raise _wrong(name, value, expected)
+
+    return ask
+
+
+def _one_of(*values: str) -> Check:
+    return _text("|".join(map(re.escape, values)), f"one of {', '.join(values)}")
+
+
+def _number(*, least: float | None = None, above: float | None = None, whole: bool = False) -> Check:
+    bound = f" of at least {least:g}" if least is not None else f" above {above:g}" if above is not None else ""
+    expected = f"{'a whole' if whole else 'a'} number{bound}"
+
+    def ask(name: str, value: Any) -> None:
+        kind = int if whole else (int, float)
+        if isinstance(value, bool) or not isinstance(value, kind):
+            raise _wrong(name, value, expected)
+        if (least is not None and value < least) or (above is not None and value <= above):
+            raise _wrong(name, value, expected)
+
+    return ask
+
+
+def _truth(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise _wrong(name, value, "true or false")
+
+
+def _maybe(other: Check) -> Check:
+    def ask(name: str, value: Any) -> None:
+        if value is not None:
+            other(name, value)
+
+    return ask
+
+
+def _list(each: Check, least: int = 0) -> Check:
+    def ask(name: str, value: Any) -> None:
+        if not isinstance(value, list) or len(value) < least:
+            raise _wrong(name, value, f"a list of at least {least}" if least else "a list")
+        for position, item in enumerate(value):
+            each(f"{name}[{position}]", item)
+
+    return ask
+
+
+def _table(each: Check) -> Check:
+    def ask(name: str, value: Any) -> None:
+        if not isinstance(value, Mapping):
+            raise _wrong(name, value, "an object")
+        for key, item in value.items():
+            each(f"{name}.{key}", item)
+
+    return ask
+
+
+def _object(needed: Mapping[str, Check] | None = None, /, **known: Check) -> Check:
+    """An object with the needed fields, and the known ones where it has them; others may be there."""
+
+    def ask(name: str, value: Any) -> None:
+        if not isinstance(value, Mapping):
+            raise _wrong(name, value, "an object")
+        for field in needed or {}:
+            if field not in value:
+                raise ValueError(f"{name}.{field}: got nothing, expected it")
+        for field, other in {**(needed or {}), **known}.items():
+            if field in value:
+                other(f"{name}.{field}", value[field])
+
+    return ask
+
+
+def _same_as(kind: type[Problem] | type[Tile]) -> Check:
+    """What `kind` writes, value for value: a number of another type that equals the right one is refused too."""
+
+    def ask(name: str, value: Any) -> None:
+        if not isinstance(value, Mapping):
+            raise _wrong(name, value, "an object")
+        try:
+            again = kind.from_dict(value).to_dict()
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"{name}: {error}") from None
+        for field, item in again.items():
+            if json.dumps(value.get(field), sort_keys=True) != json.dumps(item, sort_keys=True):
+                raise _wrong(f"{name}.{field}", value.get(field), f"{kind.__name__}.to_dict()'s {item!r}")
+            if isinstance(item, int) and not isinstance(item, bool) and item >= 2**31:
+                raise _wrong(f"{name}.{field}", item, "below 2**31")
+
+    return ask
+
+
+def _moment(name: str, value: Any) -> None:
+    try:
+        datetime.strptime(value, "%Y-%m-%dT%H:%M:%SZ")
+    except (TypeError, ValueError):
+        raise _wrong(name, value, "UTC such as 2026-01-31T23:59:59Z") from None
+    _text(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "UTC such as 2026-01-31T23:59:59Z")(name, value)
+
+
+_WORDS = _text(r"(?s).*", "text")
+_SAID = _text(r"(?s).+", "text")
+_NAME = _text(r"[a-z][a-z0-9_]*", "a name of small letters, digits and _")
+_LINE = _text(r"[^\x00-\x1f\x7f]+", "one line of text")
+_HASH = _text(r"[0-9a-f]{64}", "a SHA-256 in hexadecimal")
+_COUNT = _number(least=0, whole=True)
+_ANY_NUMBER = _number()
+
+_FIELDS: dict[str, Check] = {
+    "schema": _number(least=1, whole=True),
+    "kind": _one_of(*results.KINDS),
+    "on": _one_of("gpu", "cpu"),
+    "experiment": _NAME,
+    "assembler": _one_of("shared"),
+    "technique": _NAME,
+    "backend": _text(r"[a-z][a-z0-9_]*(@[A-Za-z0-9.+-]+)?", "a name such as cuda or fa3@2.8"),
+    "problem": _same_as(Problem),
+    "tile": _same_as(Tile),
+    "arch": _text(r"sm_\d+[a-z]?", "an architecture such as sm_90a"),
+    "mma": _NAME,
+    "source_sha256": _HASH,
+    "renewed_from": _HASH,
+    "differs_from": _HASH,
+    "compiler": _object({"front_end": _LINE, "ptxas": _LINE}, flags=_WORDS),
+    "status": _one_of(*results.STATUSES),
+    "reason": _SAID,
+    "check": _LINE,
+    "numerics": _table(_table(_maybe(_number(least=0)))),
+    "samples_ms": _list(_number(above=0)),
+    "mode": _one_of("burst", "sustained"),
+    "tool": _NAME,
+    "proof": _LINE,
+    "gpu": _text(r"[a-z0-9]+(-[a-z0-9]+)*", "the folder of a GPU, such as h200"),
+    "group": _LINE,
+    "order": _list(_LINE),
+    "clocks": _object(sm_mhz=_maybe(_number(least=0)), power_w=_maybe(_number(least=0)), throttle=_maybe(_list(_LINE))),
+    "code": _object(
+        {
+            "registers": _COUNT,
+            "spill_bytes": _COUNT,
+            "smem_bytes": _COUNT,
+            "census": _table(_COUNT),
+            "sass_sha256": _HASH,
+        }
+    ),
+    "sass_sha256": _HASH,
+    "compile_s": _number(least=0),
+    "call_us": _table(_number(above=0)),
+    "environment": _LINE,
+    "time": _moment,
+    "id": _LINE,
+}
+
+_PASSED = {"timing": "samples_ms", "referee": "samples_ms", "code": "code", "gate": "numerics"}
+"""What a row of a kind has when it passed."""
+
+_COMMON: dict[str, Check] = {
+    "again": _object(
+        {"of": _LINE, "difference": _ANY_NUMBER, "flagged": _truth},
+        limit=_maybe(_ANY_NUMBER),
+        before=_maybe(_ANY_NUMBER),
+    ),
+    "diagnosis": _list(_WORDS),
+    "final": _truth,
+    "label": _maybe(_WORDS),
+    "launch_hidden": _maybe(_truth),
+    "launch_ms": _number(least=0),
+    "log": _WORDS,
+    "planted": _NAME,
+    "replicate": _COUNT,
+    "same_program": _NAME,
+    "stage": _LINE,
+}
+_ANY_DETAILS = _object(**_COMMON)
+_DETAILS: dict[str, Check] = {
+    "counters": _object({"metrics": _table(_maybe(_ANY_NUMBER))}, totals=_object(), **_COMMON),
+    "memory": _object(sites=_list(_object()), totals=_object(), **_COMMON),
+    "outputs": _object(differing=_ANY_NUMBER, **_COMMON),
+    "sanitizer": _object(findings=_list(_WORDS), found=_COUNT, **_COMMON),
+    "probe": _object(lines=_list(_WORDS), control_lines=_list(_WORDS), seen=_truth, **_COMMON),
+}
+"""The details that pages and tables read, by kind."""
+
+_ENVIRONMENT = _object(
+    {
+        "gpu": _maybe(
+            _object(
+                {"name": _LINE},
+                capability=_list(_COUNT, least=2),
+                uuid_sha256=_LINE,
+                sm_count=_maybe(_COUNT),
+                driver=_maybe(_LINE),
+                max_sm_mhz=_maybe(_number(least=0)),
+                power_limit_w=_maybe(_number(least=0)),
+            )
+        )
+    },
+    peaks=_maybe(_table(_maybe(_number(least=0)))),
+    software=_table(_maybe(lambda name, value: None if isinstance(value, int) else _LINE(name, value))),
+    toolchain=_table(_maybe(_LINE)),
+    variables=_table(_WORDS),
+    git=_object(sha=_maybe(_text(r"[0-9a-f]{7,64}", "a commit in hexadecimal")), dirty=_maybe(_truth)),
+    argv=_list(_WORDS),
+    warnings=_list(_WORDS),
+)

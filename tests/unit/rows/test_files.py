@@ -1,0 +1,173 @@
+"""Several processes, a full disk, a folder of somebody else: no row is lost, nothing half-written is left."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import cli
+from harness.rows import files, record, results
+from tests.unit.rows.test_schema import ENVIRONMENT, TIMING
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+RECORD = """
+import sys
+from pathlib import Path
+from harness.rows import record
+for run in sys.argv[2:]:
+    record.record([Path(run)], Path(sys.argv[1]))
+"""
+HOLD = """
+import sys
+from pathlib import Path
+from harness.rows import files
+with files.locked(Path(sys.argv[1])):
+    print("inside", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def run_of(folder: Path, number: int) -> Path:
+    """A run of one timing row that no other run has."""
+    path = folder / f"{number}.jsonl"
+    row = TIMING | {"mode": "burst", "source_sha256": f"{number:064x}"}
+    path.write_text("".join(json.dumps(each) + "\n" for each in (ENVIRONMENT, row)))
+    return path
+
+
+def full(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_two_at_once_lose_no_row(tmp_path: Path) -> None:
+    root, each = tmp_path / "recorded", 12
+    halves = [[str(run_of(tmp_path, number)) for number in range(first, first + each)] for first in (0, each)]
+    environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
+    at_work = [subprocess.Popen([sys.executable, "-c", RECORD, str(root), *half], env=environment) for half in halves]
+    assert [process.wait(60) for process in at_work] == [0, 0]
+    rows = results.read(root / "h200/ladder.jsonl")
+    assert len(rows) == 1 + 2 * each
+    assert sorted(path.name for path in root.rglob("*") if path.is_file()) == ["ladder.jsonl", "ladder.summary.csv"]
+
+
+def test_who_waits_says_for_what(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "inside\n"
+        waiting = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, text=True
+        )
+        assert waiting.stderr is not None
+        assert waiting.stderr.readline() == f"another process writes into {tmp_path}: waiting for it\n"
+        assert waiting.poll() is None
+        other.communicate("\n")
+        assert waiting.wait(60) == 0
+        waiting.stderr.close()
+
+
+def test_a_full_disk_leaves_every_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "recorded"
+    (path,) = record.record([run_of(tmp_path, 0)], root)
+    before = {each: each.read_bytes() for each in path.parent.iterdir()}
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as error:
+        record.record([run_of(tmp_path, 1)], root)
+    assert error.value.filename == str(path)
+    assert {each: each.read_bytes() for each in path.parent.iterdir()} == before
+
+
+def test_of_two_files_none_changes_when_the_second_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    for path in (one, two):
+        path.write_text("before\n")
+    fsync, on_disk = os.fsync, []
+
+    def second(descriptor: int) -> None:
+        on_disk.append(descriptor)
+        (full if len(on_disk) == 2 else fsync)(descriptor)
+
+    monkeypatch.setattr(os, "fsync", second)
+    with pytest.raises(OSError, match="No space left"):
+        files.replace({one: "after", two: "after"})
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {one.name: "before\n", two.name: "before\n"}
+
+
+def test_a_run_on_a_full_disk_ends_in_a_whole_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, write = tmp_path / "run.jsonl", os.write
+    with results.Writer(path) as writer:
+        kept = writer.write(TIMING)
+        room = [40]
+
+        def fill(descriptor: int, data: bytes) -> int:
+            if not room:
+                full()
+            return write(descriptor, data[: room.pop()])
+
+        monkeypatch.setattr(os, "write", fill)
+        with pytest.raises(OSError, match="No space left") as error:
+            writer.write(TIMING)
+        assert error.value.filename == str(path)
+        monkeypatch.setattr(os, "write", write)
+        writer.write(kept)
+    assert results.read(path) == [kept, kept]
+    assert path.read_text().endswith("\n")
+
+
+def test_a_file_keeps_its_rights_and_a_new_one_gets_the_usual_ones(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.touch(0o640)
+    for path in (old, new):
+        with files.replacing(path) as file:
+            file.write(b"x")
+    usual = tmp_path / "usual"
+    usual.touch()
+    assert (old.stat().st_mode, new.stat().st_mode) == (0o100640, usual.stat().st_mode)
+
+
+@pytest.mark.parametrize(("number", "said"), [(errno.EROFS, "Read-only file system"), (errno.ENOSPC, "No space left")])
+def test_a_checkout_that_takes_no_file_gets_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int, said: str
+) -> None:
+    def app(arguments: Any) -> None:
+        raise OSError(number, os.strerror(number), "reports/runs/x.jsonl")
+
+    monkeypatch.setattr(cli, "app", app)
+    with pytest.raises(SystemExit) as end:
+        cli.main(["run", "ladder"])
+    assert end.value.code == 2
+    assert capsys.readouterr().err.startswith(f"reports/runs/x.jsonl: {said}")
+
+
+def test_another_error_of_the_system_is_no_matter_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def app(arguments: Any) -> None:
+        raise ConnectionResetError(errno.ECONNRESET, "reset")
+
+    monkeypatch.setattr(cli, "app", app)
+    with pytest.raises(ConnectionResetError):
+        cli.main(["list"])
+
+
+def test_the_lock_goes_with_its_process(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        other.kill()
+        other.wait()
+    begin = time.monotonic()
+    with files.locked(tmp_path):
+        assert time.monotonic() - begin < 5

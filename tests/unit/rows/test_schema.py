@@ -1,0 +1,265 @@
+"""Rows from strangers: a hostile row is refused with file, line and field, and nothing is written."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.catalog.problem import Problem, Tile
+from harness.rows import compare, record, results, schema
+
+Row = dict[str, Any]
+
+ROOT = Path(__file__).resolve().parents[3] / "reports/recorded"
+DETAILS = {
+    "gpu": {"name": "NVIDIA H200", "capability": [9, 0], "uuid_sha256": "0123456789ab"},
+    "peaks": {"tensor_tflops": 1070.5},
+    "software": {"torch": "2.11.0", "cudnn": 91900, "triton": None},
+    "toolchain": {"nvcc": "13.0.88"},
+    "variables": {"CUDA_HOME": "cuda"},
+    "git": {"sha": "0123456789abcdef", "dirty": False},
+    "argv": ["run", "ladder"],
+    "warnings": [],
+}
+ENVIRONMENT: Row = {
+    "schema": results.SCHEMA,
+    "kind": "environment",
+    "id": results.environment_id(DETAILS),
+    "on": "gpu",
+    "details": DETAILS,
+    "time": "2026-01-01T00:00:00Z",
+}
+TIMING: Row = {
+    "schema": results.SCHEMA,
+    "kind": "timing",
+    "on": "gpu",
+    "experiment": "ladder",
+    "technique": "scalar",
+    "backend": "cuda",
+    "problem": Problem.square(4, 16, 4096, 128).to_dict(),
+    "tile": Tile(64, 64).to_dict(),
+    "arch": "sm_90a",
+    "mma": "fma",
+    "source_sha256": "0" * 64,
+    "compiler": {"front_end": "nvcc 13.0.88", "ptxas": "13.0.88", "flags": "-O3"},
+    "status": "passed",
+    "samples_ms": [1.0, 1.1],
+    "mode": "burst",
+    "group": "one",
+    "order": ["sdpa_cudnn", "scalar cuda"],
+    "clocks": {"sm_mhz": 1980, "power_w": 500.0, "throttle": []},
+    "code": {
+        "registers": 64,
+        "spill_bytes": 0,
+        "smem_bytes": 0,
+        "census": {"FFMA": 12},
+        "sass_sha256": "1" * 64,
+    },
+    "call_us": {"launcher": 4.0},
+    "details": {"again": {"of": "sdpa_cudnn", "difference": -0.001, "flagged": False}, "replicate": 1},
+    "environment": ENVIRONMENT["id"],
+    "time": "2026-01-01T00:00:01Z",
+}
+GATE: Row = {name: value for name, value in TIMING.items() if name not in ("samples_ms", "mode", "group", "order")} | {
+    "kind": "gate",
+    "numerics": {"normal": {"max_abs": 1e-3, "rel_l2": None}},
+    "details": {"label": "", "launch_ms": 0.1},
+}
+ROWS = {"environment": ENVIRONMENT, "timing": TIMING, "gate": GATE}
+
+
+def put(*path: str | int, value: Any) -> Callable[[Row], None]:
+    def change(row: Row) -> None:
+        for step in path[:-1]:
+            row = row[step]
+        row[path[-1]] = value
+
+    return change
+
+
+def drop(name: str) -> Callable[[Row], None]:
+    return lambda row: row.pop(name)
+
+
+FIELDS = {name: list(row) for name, row in ROWS.items()}
+NOT_OF_THE_TYPE = [
+    (kind, name, value) for kind in ROWS for name in FIELDS[kind] for value in (None, [], {}, "", -1, True)
+]
+"""Whatever the field, at most one of these is right: an empty list, object or text where there is nothing to say."""
+HOLLOW = {
+    ("timing", "order", "[]"),
+    *((kind, name, "{}") for kind in ("timing", "gate") for name in ("call_us", "clocks", "details")),
+}
+
+HOSTILE = {
+    "a path as experiment": ("timing", put("experiment", value="../../../x"), "row.experiment"),
+    "a path as technique": ("timing", put("technique", value="../scalar"), "row.technique"),
+    "an absolute path": ("timing", put("experiment", value="/etc/x"), "row.experiment"),
+    "an unknown experiment": ("timing", put("experiment", value="lader"), "row.experiment"),
+    "an unknown technique": ("timing", put("technique", value="no_such"), "row.technique"),
+    "a GPU without letters": ("environment", put("details", "gpu", "name", value="???"), "row.details.gpu.name"),
+    "a GPU of the compilers": ("environment", put("details", "gpu", "name", value="compilers"), "row.details.gpu.name"),
+    "a GPU that is a list": ("environment", put("details", "gpu", value=["H200"]), "row.details.gpu"),
+    "a GPU with no name": ("environment", put("details", "gpu", value={}), "row.details.gpu.name"),
+    "a capability that is text": ("environment", put("details", "gpu", "capability", value="9.0"), "gpu.capability"),
+    "an id that is no hash": ("environment", put("id", value="abc"), "row.id"),
+    "details that were changed": ("environment", put("details", "git", "dirty", value=True), "row.id"),
+    "software of numbers": ("environment", put("details", "software", "torch", value=[2]), "software.torch"),
+    "warnings that are text": ("environment", put("details", "warnings", value="none"), "row.details.warnings"),
+    "a sample of 0": ("timing", put("samples_ms", 1, value=0), "row.samples_ms[1]"),
+    "a negative sample": ("timing", put("samples_ms", 0, value=-1.0), "row.samples_ms[0]"),
+    "NaN": ("timing", put("samples_ms", 0, value=float("nan")), "row.samples_ms[0]"),
+    "infinity": ("timing", put("samples_ms", 0, value=float("inf")), "row.samples_ms[0]"),
+    "infinity deep in details": ("timing", put("details", "again", "difference", value=float("inf")), "again.diff"),
+    "a sample that is text": ("timing", put("samples_ms", 0, value="1.0"), "row.samples_ms[0]"),
+    "a number beyond every machine's": ("timing", put("compile_s", value=10**400), "row.compile_s"),
+    "a problem of true": ("timing", put("problem", "batch", value=True), "problem.batch"),
+    "a problem of no tokens": ("timing", put("problem", "seq_q", value=0), "problem.seq_q"),
+    "a problem of half a token": ("timing", put("problem", "seq_q", value=4096.0), "problem.seq_q"),
+    "a problem that no memory holds": ("timing", put("problem", "seq_q", value=2**40), "row.problem.seq_q"),
+    "a problem of another dtype": ("timing", put("problem", "dtype", value="fp8"), "problem.dtype"),
+    "a problem of more": ("timing", put("problem", "colour", value=1), "row.problem"),
+    "a tile of text": ("timing", put("tile", "block_m", value="64"), "tile.block_m"),
+    "levers of text": ("timing", put("tile", "extra", value={"maxnreg": "128"}), "row.tile.extra"),
+    "levers in a list": ("timing", put("tile", "extra", value=[1]), "row.tile"),
+    "a day that is none": ("timing", put("time", value="2026-02-30T00:00:00Z"), "row.time"),
+    "a time of another clock": ("timing", put("time", value="yesterday"), "row.time"),
+    "a time to come": ("timing", put("time", value="9999-12-31T23:59:59Z"), "row.time"),
+    "a time before the project": ("timing", put("time", value="1970-01-01T00:00:00Z"), "row.time"),
+    "an unknown status": ("timing", put("status", value="fine"), "row.status"),
+    "an unknown kind": ("timing", put("kind", value="guess"), "kind"),
+    "a kind that is a list": ("timing", put("kind", value=["timing"]), "kind"),
+    "a schema of text": ("timing", put("schema", value="2"), "schema"),
+    "a later schema": ("timing", put("schema", value=99), "schema"),
+    "a failure without reason": ("timing", put("status", value="wrong"), "row.reason"),
+    "an unknown field": ("timing", put("speed", value=3), "'speed'"),
+    "an escape sequence as a name": ("timing", put("technique", value="scalar\x1b[2J"), "row.technique"),
+    "an escape sequence as a group": ("timing", put("group", value="\x1b]0;x\x07"), "row.group"),
+    "half a character": ("timing", put("details", value={"log": "\ud800"}), "row.details.log"),
+    "no source": ("timing", drop("source_sha256"), "row.source_sha256"),
+    "a source that is none": ("timing", put("source_sha256", value="now"), "row.source_sha256"),
+    "a kernel of no technique": ("timing", drop("technique"), "row.technique"),
+    "no problem": ("timing", drop("problem"), "row.problem"),
+    "no tile": ("timing", drop("tile"), "row.tile"),
+    "no backend": ("timing", drop("backend"), "row.backend"),
+    "no group": ("timing", drop("group"), "row.group"),
+    "no mode": ("timing", drop("mode"), "row.mode"),
+    "no machine": ("timing", drop("on"), "row.on"),
+    "no environment": ("timing", drop("environment"), "row.environment"),
+    "a pass without samples": ("timing", drop("samples_ms"), "row.samples_ms"),
+    "a pass without figures": ("gate", drop("numerics"), "row.numerics"),
+    "figures of text": ("gate", put("numerics", "normal", value="good"), "row.numerics.normal"),
+    "a figure below 0": ("gate", put("numerics", "normal", "max_abs", value=-1), "row.numerics.normal.max_abs"),
+    "a census of text": ("timing", put("code", "census", "FFMA", value="12"), "row.code.census.FFMA"),
+    "a census of nothing": ("timing", put("code", value={}), "row.code.registers"),
+    "a repetition that is text": ("timing", put("details", "again", value="yes"), "row.details.again"),
+    "a repetition of nothing": ("timing", put("details", "again", value={}), "row.details.again.of"),
+    "a replicate that is text": ("timing", put("details", "replicate", value="1"), "row.details.replicate"),
+    "a diagnosis in one piece": ("gate", put("details", "diagnosis", value="race"), "row.details.diagnosis"),
+}
+
+
+def file_of(folder: Path, *rows: Row) -> Path:
+    path = folder / "run.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def hostile(kind: str, change: Callable[[Row], Any]) -> list[Row]:
+    """A run of which one row was changed; where it is the environment, the timing row names it all the same."""
+    rows = {name: copy.deepcopy(row) for name, row in ROWS.items()}
+    change(rows[kind])
+    if kind == "environment" and "id" in rows[kind]:
+        for row in rows.values():
+            row["environment"] = rows[kind]["id"]
+        del rows[kind]["environment"]
+    return list(rows.values())
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_row_is_refused_with_file_line_and_field_and_nothing_is_written(tmp_path: Path, name: str) -> None:
+    kind, change, field = HOSTILE[name]
+    rows = hostile(kind, change)
+    if "GPU" in name and kind == "environment":
+        rows[0]["id"] = results.environment_id(rows[0]["details"])
+    path = file_of(tmp_path, *rows)
+    with pytest.raises(results.NotRows) as refused:
+        record.record([path], tmp_path / "in/recorded")
+    assert f"{path}:{list(ROWS).index(kind) + 1}:" in str(refused.value)
+    assert field in str(refused.value)
+    assert [each.name for each in tmp_path.rglob("*")] == ["run.jsonl"]
+
+
+@pytest.mark.parametrize(("kind", "field", "value"), NOT_OF_THE_TYPE)
+def test_no_field_takes_a_value_of_another_type(kind: str, field: str, value: Any) -> None:
+    row = ROWS[kind] | {field: value}
+    if (kind, field, repr(value)) in HOLLOW:
+        schema.check(row)
+    else:
+        with pytest.raises(ValueError, match=field):
+            schema.check(row)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"kind": "timing", "compile_s": ' + "9" * 5000 + "}",
+        '{"kind": {}}',
+        '{"kind": "gate"}',
+        '{"a":' * 500,
+    ],
+)
+def test_a_line_that_breaks_a_parser_is_refused_with_its_number(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text(json.dumps(ENVIRONMENT) + "\n\n" + text + "\n" + json.dumps(TIMING) + "\n")
+    with pytest.raises(results.NotRows, match=r"run\.jsonl:3: "):
+        record.record([path], tmp_path / "recorded")
+    with pytest.raises(results.NotRows, match=r"run\.jsonl:3: "):
+        results.read(path, schema.check)
+
+
+def test_two_runs_of_which_one_is_hostile_are_both_refused(tmp_path: Path) -> None:
+    good = file_of(tmp_path, ENVIRONMENT, TIMING, GATE)
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(json.dumps(ENVIRONMENT) + "\n" + json.dumps(TIMING | {"samples_ms": [0]}) + "\n")
+    with pytest.raises(results.NotRows, match=r"bad\.jsonl:2: row\.samples_ms\[0\]"):
+        record.record([good, bad], tmp_path / "recorded")
+    assert not (tmp_path / "recorded").exists()
+    assert record.record([good], tmp_path / "recorded") == [tmp_path / "recorded/h200/ladder.jsonl"]
+
+
+def test_a_comparison_takes_no_hostile_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = file_of(tmp_path, ENVIRONMENT, TIMING)
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(json.dumps(ENVIRONMENT) + "\n" + json.dumps(TIMING | {"samples_ms": ["1"]}) + "\n")
+    assert compare.main(good, bad, tmp_path) == 2
+    assert compare.main(bad, good, tmp_path) == 2
+    said = capsys.readouterr().out
+    assert said.count("bad.jsonl:2: row.samples_ms[0]: got '1', expected a number above 0") == 2
+
+
+def test_an_hour_ahead_is_another_clock_and_a_week_is_not() -> None:
+    def ahead(hours: int) -> Row:
+        return TIMING | {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600 * hours))}
+
+    schema.admit(ahead(1))
+    with pytest.raises(ValueError, match=r"row\.time"):
+        schema.admit(ahead(7 * 24))
+
+
+def test_every_recorded_kind_of_row_is_admitted() -> None:
+    """Of each file every hundredth row, and every environment: no false alarm."""
+    kinds = set()
+    for _, path in [*results.iter_recorded(ROOT), ("", ROOT / results.COMPILERS / "expressibility.jsonl")]:
+        for number, row in enumerate(results.read(path)):
+            if number % 100 == 0 or row["kind"] == "environment":
+                schema.admit(row)
+                kinds.add(row["kind"])
+    assert {"environment", "timing", "gate", "tune", "probe", "sanitizer", "counters"} <= kinds
