@@ -34,7 +34,8 @@ WITHOUT_GPU = Experiment(
     backends=("cuda", "triton"),
     peers=(),
     modes=(),
-    distributions=("normal", "large_logits"),
+    distributions=("negative_scores", "large_logits"),
+    padded=True,
 )
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ result into NaN, and a write beyond the end is seen afterwards, bit by bit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,12 +18,17 @@ DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 GUARD_ROWS = 256
 """Rows of a guard band: more than the tallest tile, so that a tile that begins inside the tensor ends in the band."""
-PAD_ROWS = 16
-"""Guard rows after every sequence of a padded arena."""
+PAD_ROWS = {"q": 16, "k": 32, "v": 48, "o": 64}
+"""Guard rows after every sequence of a padded arena: no two have the same batch and head strides, so that a kernel that
+takes one tensor's strides for another's is found out."""
 CPU_LIMIT = 2**24
 """Elements up to which values are drawn on the CPU, so that every device gets the same ones. Larger tensors are drawn
 on their device, whose generator is faster and another one."""
 LARGE_LOGIT_STD = 30.0
+NEGATIVE_SCORE = 120.0
+"""By so much all scores of a distribution are lower: exp of them is 0 in fp32, that of a masked score of -50 is not."""
+LIFTED = 8
+"""Columns of q and k that carry them: as many as a 16-byte load has."""
 
 # Bit patterns, by bytes per element. The NaN has a payload that no arithmetic makes, in fp16 as well as in bf16.
 _INTEGER = {2: torch.int16, 4: torch.int32}
@@ -71,12 +77,30 @@ def _constant_rows(name: str, shape: Shape, generator: torch.Generator) -> torch
     return values.add_(0.5) if name == "v" else values
 
 
+def _negative_scores(name: str, shape: Shape, generator: torch.Generator) -> torch.Tensor:
+    """N(0, 1), and every score is lower by NEGATIVE_SCORE: LIFTED columns of q and k are constants of other signs.
+
+    A softmax does not see the shift. A running max that begins with 0 does, and a mask that is no infinity. V is
+    shifted.
+    """
+    values = _normal(name, shape, generator)
+    if name == "v":
+        return values.add_(0.5)
+    height = math.sqrt(NEGATIVE_SCORE * math.sqrt(shape[-1]) / SCALE_FACTORS["negative_scores"] / LIFTED)
+    values[..., -LIFTED:] = height if name == "q" else -height
+    return values
+
+
+SCALE_FACTORS = {"negative_scores": 1.5}
+"""By what the scale of a distribution differs from 1 / sqrt(head_dim), where it does: a kernel takes it as given."""
+
 DISTRIBUTIONS: dict[str, Callable[[str, Shape, torch.Generator], torch.Tensor]] = {
     "normal": _normal,
     "shifted": _shifted,
     "outliers": _outliers,
     "large_logits": _large_logits,
     "constant_rows": _constant_rows,
+    "negative_scores": _negative_scores,
 }
 """Name -> function (tensor name, shape, generator) -> fp32 values of that shape on the generator's device."""
 
@@ -120,8 +144,8 @@ class Arena:
     """One tensor inside a larger allocation that is filled with a poison pattern.
 
     `tensor` has the logical shape (batch, heads, seq, ...) in storage order `layout`; bands of at least GUARD_ROWS rows
-    lie before and after it, and PAD_ROWS rows after every sequence when `padded` (which makes batch and head strides
-    larger than contiguous). Address and strides stay multiples of 16 bytes for 16-bit elements.
+    lie before and after it, and `pad_rows` rows after every sequence (which make batch and head strides larger than
+    contiguous). Address and strides stay multiples of 16 bytes for 16-bit elements.
     """
 
     def __init__(
@@ -130,10 +154,10 @@ class Arena:
         dtype: torch.dtype,
         device: torch.device | str,
         layout: str = "bhsd",
-        padded: bool = False,
+        pad_rows: int = 0,
         poison: str = "nan",
     ) -> None:
-        rows = shape[2] + PAD_ROWS * padded
+        rows = shape[2] + pad_rows
         stored = [shape[0], shape[1], rows, *shape[3:]]
         if layout == "bshd":
             stored[1], stored[2] = stored[2], stored[1]
@@ -171,7 +195,8 @@ class Inputs:
     def __init__(self, problem: Problem, sample: Sample, *, padded: bool = False) -> None:
         dtype, device = DTYPES[problem.dtype], sample.q.device
         self.arenas = {
-            name: Arena(shape, dtype, device, problem.layout, padded) for name, shape in shapes(problem).items()
+            name: Arena(shape, dtype, device, problem.layout, PAD_ROWS[name] * padded)
+            for name, shape in shapes(problem).items()
         }
         self.q, self.k, self.v = (self.arenas[name].tensor for name in ("q", "k", "v"))
         self.load(sample)
@@ -197,7 +222,7 @@ class Outputs:
     def __init__(self, problem: Problem, device: torch.device | str, poison: str = "nan", padded: bool = False) -> None:
         shape = shapes(problem)["q"]
         self.arenas = {
-            "o": Arena(shape, DTYPES[problem.dtype], device, problem.layout, padded, poison),
+            "o": Arena(shape, DTYPES[problem.dtype], device, problem.layout, PAD_ROWS["o"] * padded, poison),
             "lse": Arena(shape[:3], torch.float32, device, poison=poison),
         }
         self.o, self.lse = self.arenas["o"].tensor, self.arenas["lse"].tensor

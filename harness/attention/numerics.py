@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from harness.attention.inputs import DISTRIBUTIONS, Inputs, Outputs, make_outputs, same_bits
+from harness.attention.inputs import DISTRIBUTIONS, SCALE_FACTORS, Inputs, Outputs, make_outputs, same_bits, sample
 from harness.attention.reference import BlockNorms, Expected, blocks, expect
 from harness.catalog.problem import Problem
 
@@ -65,26 +65,28 @@ def gate(
     All runs share their addresses, and at least two differ in their values, so that an answer kept from an earlier
     call is found out. Every case runs on outputs poisoned in two ways and gives the same bits `repeats` times; after
     the first case, slow launches are repeated for REPEAT_SECONDS only. `padded` lays NaN rows between sequences, for
-    kernels that take any stride; `peer` asks what judge_peer asks and no more.
+    kernels that take any stride; `peer` asks what judge_peer asks and no more, at the problem's own scale, since some
+    libraries compile anew for another.
     `numerics` of the verdict: distribution (and seed, after the first one) -> figures. What `launch` raises passes
     through; raises reference.HarnessError when there is no finite answer to compare with.
     """
     cases = [(distribution, seed) for seed in seeds for distribution in distributions]
     if len(cases) == 1:
         cases.append((distributions[0], seeds[0] + 1))
-    inputs = Inputs(problem, expect(problem, *cases[0], device).sample, padded=padded)
+    inputs = Inputs(problem, sample(problem, *cases[0], device), padded=padded)
     outputs = make_outputs(problem, device, padded=padded)
 
     def run(poison: str) -> None:
         outputs.poison(poison)
-        launch(inputs.q, inputs.k, inputs.v, outputs.o, outputs.lse, scale=problem.scale, causal=problem.causal)
+        launch(inputs.q, inputs.k, inputs.v, outputs.o, outputs.lse, scale=scale, causal=problem.causal)
         if outputs.o.is_cuda:
             torch.cuda.synchronize(outputs.o.device)  # a fault shows here, in the case that made it
 
     numerics: dict[str, Any] = {}
     previous = None
     for number, (distribution, seed) in enumerate(cases):
-        expected = expect(problem, distribution, seed, device)
+        scale = problem.scale * (1.0 if peer else SCALE_FACTORS.get(distribution, 1.0))
+        expected = expect(problem, distribution, seed, device, scale)
         inputs.load(expected.sample)
         run("nan")
         if peer:

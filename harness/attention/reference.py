@@ -80,28 +80,32 @@ class Expected:
         return sum(tensor.nbytes for tensor in (self.sample.q, self.sample.k, self.sample.v, self.o, self.lse))
 
 
-_kept: dict[tuple[Problem, torch.device, str, int], Expected] = {}
+_kept: dict[tuple[Problem, torch.device, str, int, float], Expected] = {}
 
 
-def expect(problem: Problem, distribution: str, seed: int, device: torch.device | str) -> Expected:
-    """Draws a sample and computes what it should give. The most recent problem's answers are kept, as far as memory
-    allows, since many kernels are judged on one problem. Raises HarnessError when the answer is not finite."""
+def expect(
+    problem: Problem, distribution: str, seed: int, device: torch.device | str, scale: float | None = None
+) -> Expected:
+    """Draws a sample and computes what it should give at this scale, the problem's if none is given. The most recent
+    problem's answers are kept, as far as memory allows, since many kernels are judged on one problem. Raises
+    HarnessError when the answer is not finite."""
     device = torch.empty(0, device=device).device  # "cuda" and "cuda:0" are one device
     if any(key[:2] != (problem, device) for key in _kept):
         _kept.clear()
-    key = (problem, device, distribution, seed)
+    scale = problem.scale if scale is None else scale
+    key = (problem, device, distribution, seed, scale)
     if key in _kept:
         return _kept[key]
-    expected = _expect(sample(problem, distribution, seed, device), problem)
+    expected = _expect(sample(problem, distribution, seed, device), problem, scale)
     budget = torch.cuda.mem_get_info(device)[1] // 5 if device.type == "cuda" else 2**30
     if sum(kept.nbytes for kept in _kept.values()) + expected.nbytes <= budget:
         _kept[key] = expected
     return expected
 
 
-def _expect(sample: Sample, problem: Problem) -> Expected:
+def _expect(sample: Sample, problem: Problem, scale: float) -> Expected:
     inputs = (sample.q, sample.k, sample.v)
-    options: dict[str, Any] = {"scale": problem.scale, "causal": problem.causal}
+    options: dict[str, Any] = {"scale": scale, "causal": problem.causal}
     o, lse = truth(*inputs, **options)
     rows = torch.arange(problem.seq_q, device=o.device)
     hidden = (rows + problem.seq_kv < problem.seq_q) if problem.causal else rows < 0
@@ -120,7 +124,7 @@ def _expect(sample: Sample, problem: Problem) -> Expected:
     o = o.float()
     # fp32 scores differ by the order of summation, and tensor cores truncate: by at most an ulp of |q| |k| for each
     # group of 8 products. 2^-15 covers approximate exp2 and log, and the row sum.
-    largest_score = problem.scale * _largest_row(sample.q) * _largest_row(sample.k)
+    largest_score = scale * _largest_row(sample.q) * _largest_row(sample.k)
     return Expected(
         sample=sample,
         o=o,

@@ -188,7 +188,9 @@ class Experiment:
     peers: tuple[str, ...] = PEERS
     tiles: tuple[str, ...] = ("reference",)
     modes: tuple[str, ...] = ("burst",)
-    distributions: tuple[str, ...] = ("normal", "shifted", "outliers", "large_logits", "constant_rows")
+    distributions: tuple[str, ...] = (
+        *("normal", "shifted", "outliers", "large_logits", "constant_rows", "negative_scores"),
+    )
     seeds: tuple[int, ...] = (0,)
     cells: tuple[tuple[Problem, str, Tile], ...] = ()
     padded: bool = False

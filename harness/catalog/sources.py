@@ -89,6 +89,15 @@ def sha256_of(top: Path, root: Path) -> str:
     return digest.hexdigest()
 
 
+@cache
+def gate_id() -> str:
+    """Twelve hex digits that name the gate: what it takes as inputs, as the truth and as limits."""
+    room, digest = ROOT / "harness" / "attention", hashlib.sha256()
+    for name in ("inputs.py", "reference.py", "numerics.py"):
+        digest.update(f"{name}\0{code(room / name)}\0".encode())
+    return digest.hexdigest()[:12]
+
+
 def code(path: Path) -> str:
     """The text without comments, docstrings and blank lines; all of it for Python that does not parse."""
     return _code(path.read_text(), path.suffix == ".py")

@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 SHARED, SAMPLES, SAMPLES_F32 = "shared", "samples_ms", "samples_f32"
 DIGITS = 4
 """Of errors and of host latencies, significant."""
-OF_A_RUN = ("schema", "on", "experiment", "assembler", "arch", "mma", "mode", "status", "environment")
+OF_A_RUN = ("schema", "on", "experiment", "assembler", "arch", "mma", "mode", "status", "gate", "environment")
 DETAILS_OF_A_RUN = ("label", "outputs", "launch_hidden", "screened", "same_program", "final", "tool_version")
 OF_A_GROUP = ("group", "order", "clocks")
 TOGETHER = (

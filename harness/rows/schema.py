@@ -263,6 +263,7 @@ _FIELDS: dict[str, Check] = {
     "status": _one_of(*results.STATUSES),
     "reason": _SAID,
     "check": _LINE,
+    "gate": _text(r"[0-9a-f]{12}", "twelve hexadecimal digits"),
     "numerics": _table(_table(_maybe(_number(least=0)))),
     "samples_ms": _list(_number(above=0)),
     "mode": _one_of("burst", "sustained"),

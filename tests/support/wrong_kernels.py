@@ -17,6 +17,8 @@ LOG2_E = 1.4426950408889634
 SQUARE = Problem(1, 2, 2, 128, 128, 64, "bf16")
 CAUSAL = replace(SQUARE, causal=True)
 RAGGED = replace(SQUARE, seq_q=100, seq_kv=100)
+BEFORE = ("normal", "shifted", "outliers", "large_logits", "constant_rows")
+"""Distributions whose scale is 1 / sqrt(head_dim) and whose rows have a score above -50."""
 
 
 class Tiled:
@@ -25,6 +27,8 @@ class Tiled:
     problem = SQUARE
     block_n = 64
     o_dtype = torch.float32
+    padded = False
+    lowest = masked = -math.inf
     right_on: tuple[str, ...] = ()
     """Distributions on which a wrong kernel's answer is right, or as right as a right kernel's may be."""
 
@@ -39,7 +43,7 @@ class Tiled:
     def attend(self, q, k, v, scale, causal):
         """O (seq_q, head_dim) and LSE (seq_q,) of one head."""
         seq_q, seq_kv = len(q), len(k)
-        row_max = torch.full((seq_q, 1), -math.inf)
+        row_max = torch.full((seq_q, 1), self.lowest)
         row_sum = torch.zeros(seq_q, 1)
         o = torch.zeros(q.shape, dtype=self.o_dtype)
         last_key = self.last_key(torch.arange(seq_q)[:, None], seq_q, seq_kv) if causal else None
@@ -47,7 +51,7 @@ class Tiled:
             k_tile, v_tile = self.load(k, start), self.load(v, start)
             s = q.float() @ self.fragment(k_tile).float().T * (scale * LOG2_E)
             if causal:
-                s = s.masked_fill(torch.arange(start, start + len(k_tile)) > last_key, -math.inf)
+                s = s.masked_fill(torch.arange(start, start + len(k_tile)) > last_key, self.masked)
             new_max = torch.maximum(row_max, s.amax(1, keepdim=True))
             shift = new_max.masked_fill(new_max == -math.inf, 0.0)
             rescale, p = torch.exp2(row_max - shift), torch.exp2(s - shift)
@@ -217,6 +221,58 @@ class ValuesBeyondRaggedTail(ReadsBeyondRaggedTail):
 
     def attend(self, q, k, v, scale, causal):
         return super().attend(q, k, v, scale, causal=True)
+
+
+class ScaleIgnored(Tiled):
+    """Takes 1 / sqrt(head_dim) whatever it was given."""
+
+    right_on = BEFORE
+
+    def scale(self, scale):
+        return self.problem.scale
+
+
+class RunningMaxFromZero(Tiled):
+    """Begins the running max with 0 in place of minus infinity."""
+
+    lowest = 0.0
+    right_on = BEFORE
+
+
+class MaskOfMinusFifty(Tiled):
+    """Hides a key with a score of -50 in place of minus infinity."""
+
+    problem = CAUSAL
+    masked = -50.0 * LOG2_E
+    right_on = BEFORE
+
+
+class StridesOfKForV(Tiled):
+    problem = replace(SQUARE, batch=2)
+    padded = True
+
+    def __call__(self, q, k, v, o, lse, *, scale, causal):
+        super().__call__(q, k, _with_strides(v, k), o, lse, scale=scale, causal=causal)
+
+
+class StridesOfQForK(Tiled):
+    problem = replace(SQUARE, batch=2)
+    padded = True
+
+    def __call__(self, q, k, v, o, lse, *, scale, causal):
+        super().__call__(q, _with_strides(k, q), v, o, lse, scale=scale, causal=causal)
+
+
+class StridesOfQForO(Tiled):
+    problem = replace(SQUARE, batch=2)
+    padded = True
+
+    def __call__(self, q, k, v, o, lse, *, scale, causal):
+        super().__call__(q, k, v, _with_strides(o, q), lse, scale=scale, causal=causal)
+
+
+def _with_strides(tensor, other):
+    return tensor.as_strided(tensor.shape, other.stride())
 
 
 WRONG = (*Tiled.__subclasses__(), ValuesBeyondRaggedTail)

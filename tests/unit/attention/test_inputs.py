@@ -40,7 +40,7 @@ def test_values_do_not_hang_on_the_global_generator():
 def test_distributions_are_what_they_say():
     problem = Problem.square(2, 8, 512, 64, dtype="fp16")
     sample = {name: inputs.sample(problem, name, 0, "cpu") for name in inputs.DISTRIBUTIONS}
-    assert list(sample) == ["normal", "shifted", "outliers", "large_logits", "constant_rows"]
+    assert list(sample) == ["normal", "shifted", "outliers", "large_logits", "constant_rows", "negative_scores"]
     assert sample["normal"].q.double().mean().abs() < 0.01
     assert sample["normal"].q.double().std() == pytest.approx(1, abs=0.01)
     assert sample["shifted"].v.double().mean() == pytest.approx(0.5, abs=0.01)
@@ -51,6 +51,24 @@ def test_distributions_are_what_they_say():
     keys = sample["constant_rows"].k
     assert torch.equal(keys, keys[:, :, :1].expand_as(keys))
     assert not torch.equal(keys[0, 0], keys[0, 1])
+    for head_dim in (64, 128, 256):
+        problem = replace(problem, head_dim=head_dim)
+        low = 1.5 * scores(inputs.sample(problem, "negative_scores", 0, "cpu"), problem)
+        assert low.mean() == pytest.approx(-inputs.NEGATIVE_SCORE, abs=0.1)
+        assert low.std() == pytest.approx(1.5, abs=0.15)
+        assert not low.max().float().exp(), "a running max that begins with 0 leaves nothing of a row"
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_no_two_padded_arenas_have_the_same_strides(layout):
+    problem = replace(PROBLEM, heads_kv=4, seq_kv=100, layout=layout)
+    tensors, outputs = (
+        inputs.make(problem, "normal", 0, "cpu", padded=True),
+        inputs.make_outputs(problem, "cpu", padded=True),
+    )
+    strides = [tensor.stride() for tensor in (tensors.q, tensors.k, tensors.v, outputs.o)]
+    assert len(set(strides)) == 4
+    assert len({stride[0] for stride in strides}) == 4
 
 
 def test_an_unknown_distribution_is_named():
@@ -119,8 +137,9 @@ def test_guard_bands_are_nan_for_256_rows_and_notice_a_write(dtype, layout):
 def test_padding_puts_nan_between_sequences():
     tensors = inputs.make(PROBLEM, "normal", 0, "cpu", padded=True)
     k = tensors.k
-    assert k.stride(1) == (75 + inputs.PAD_ROWS) * 64
-    assert k[0, 0].as_strided((inputs.PAD_ROWS, 64), (64, 1), k[0, 0].storage_offset() + 75 * 64).isnan().all()
+    pad = inputs.PAD_ROWS["k"]
+    assert k.stride(1) == (75 + pad) * 64
+    assert k[0, 0].as_strided((pad, 64), (64, 1), k[0, 0].storage_offset() + 75 * 64).isnan().all()
     around(k[0, 0], 1).zero_()
     assert not tensors.arenas["k"].guards_intact()
 
