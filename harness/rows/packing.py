@@ -5,12 +5,15 @@ A row names in `shared` the ids of such lines above it, and says what they say: 
 `numerics` may come from two of them, the yardstick of its problem and the errors that it measured itself. An id is made
 of what it stands for; so a new row changes no other line, but for those of which it is the first to say the same.
 
+Numerics are written by figure, {"of": distributions, figure: [its value in each]}, so that no name stands five times.
+
 CUDA events give times as 32-bit floats. `samples_f32` are `samples_ms` with as few digits as tell those apart; the
 reader gives back the same numbers.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import math
@@ -22,6 +25,7 @@ from typing import Any
 Row = Mapping[str, Any]
 
 SHARED, SAMPLES, SAMPLES_F32 = "shared", "samples_ms", "samples_f32"
+NUMERICS, BY_FIGURE = "numerics", "numerics_by_figure"
 DIGITS = 4
 """Of errors and of host latencies, significant."""
 OF_A_RUN = ("schema", "on", "experiment", "assembler", "arch", "mma", "mode", "status", "gate", "environment")
@@ -44,7 +48,7 @@ YARDSTICK = ("yardstick", "yardstick_rel_l2", "floor", "pytorch_max_abs", "pytor
 """Of a distribution's numerics, what depends on the problem and not on the kernel."""
 SHORTEST = 24
 """Characters below which a reference is no gain."""
-ID_LENGTH = 6
+ID_LENGTH = 4
 
 
 def lean(row: Row) -> dict[str, Any]:
@@ -55,8 +59,8 @@ def lean(row: Row) -> dict[str, Any]:
         found["call_us"] = {name: _rounded(value) for name, value in row["call_us"].items()}
     if "launch_ms" in (row.get("details") or {}):
         found["details"] = row["details"] | {"launch_ms": _rounded(row["details"]["launch_ms"])}
-    if numerics := row.get("numerics"):
-        found["numerics"] = {name: {key: _rounded(value) for key, value in of.items()} for name, of in numerics.items()}
+    if numerics := row.get(NUMERICS):
+        found[NUMERICS] = {name: {key: _rounded(value) for key, value in of.items()} for name, of in numerics.items()}
     if census := (row.get("code") or {}).get("census"):
         found["code"] = {**row["code"], "census": {name: count for name, count in census.items() if count}}
     return found
@@ -69,13 +73,14 @@ def pack(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     repeated = [text for text, count in occurrences.items() if count > 1 and len(text) >= SHORTEST]
     ids = dict(zip(repeated, _ids(repeated), strict=True))
     for text, name in sorted(ids.items(), key=lambda item: item[1]):
-        yield {"kind": SHARED, "id": name, "fields": json.loads(text)}
+        yield {"kind": SHARED, "id": name, "fields": _by_figure(json.loads(text))}
     for row, found in zip(rows, parts, strict=True):
         own = _with_short_samples(row)
         for text, part in found.items():
             if text in ids:
                 own = _without(own, part)
         names = " ".join(ids[text] for text in found if text in ids)
+        own = _by_figure(own)
         yield own | {SHARED: names} if names else own
 
 
@@ -84,8 +89,8 @@ def unpack(line: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> 
     it in place. Raises KeyError with an id that is not known."""
     row: dict[str, Any] = {}
     for name in line.get(SHARED, "").split():
-        row = _united(row, shared[name])
-    row = _united(row, {name: value for name, value in line.items() if name != SHARED})
+        row = _united(row, _by_distribution(shared[name]))
+    row = _united(row, _by_distribution({name: value for name, value in line.items() if name != SHARED}))
     if SAMPLES_F32 in row:
         row[SAMPLES] = [_f32(sample) for sample in row.pop(SAMPLES_F32)]
     return row
@@ -100,10 +105,10 @@ def _parts(row: Row) -> Iterator[dict[str, Any]]:
             part["details"] = more
         if part:
             yield part
-    if numerics := row.get("numerics"):
+    if numerics := row.get(NUMERICS):
         for of_problem in (True, False):
             yield {
-                "numerics": {
+                NUMERICS: {
                     name: {key: value for key, value in of.items() if (key in YARDSTICK) is of_problem}
                     for name, of in numerics.items()
                 }
@@ -112,9 +117,30 @@ def _parts(row: Row) -> Iterator[dict[str, Any]]:
         yield from ({"details": {name: value}} for name, value in details.items())
 
 
+def _by_figure(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Where every distribution has the same figures; others are left as they are."""
+    numerics = fields.get(NUMERICS) or {}
+    figures = {tuple(sorted(of)) for of in numerics.values()}
+    if len(figures) != 1 or figures == {()}:
+        return dict(fields)
+    columns = {figure: [of[figure] for of in numerics.values()] for figure in figures.pop()}
+    return {name: value for name, value in fields.items() if name != NUMERICS} | {
+        BY_FIGURE: {"of": list(numerics), **columns}
+    }
+
+
+def _by_distribution(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    if BY_FIGURE not in fields:
+        return fields
+    columns = dict(fields[BY_FIGURE])
+    of = columns.pop("of")
+    numerics = {name: {figure: column[place] for figure, column in columns.items()} for place, name in enumerate(of)}
+    return {name: value for name, value in fields.items() if name != BY_FIGURE} | {NUMERICS: numerics}
+
+
 def _ids(texts: Sequence[str]) -> list[str]:
-    """Of their SHA-256 as many digits as tell them apart."""
-    hashes = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
+    """Of their SHA-256 as many digits, of 64 each, as tell them apart."""
+    hashes = [base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts]
     length = ID_LENGTH
     while len({name[:length] for name in hashes}) < len(hashes):
         length += 1

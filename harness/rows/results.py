@@ -200,7 +200,7 @@ def read(path: Path, check: Callable[[dict[str, Any]], None] | None = None) -> l
             )
         try:
             row = packing.unpack(row, shared)
-        except (KeyError, AttributeError, TypeError, ValueError, OverflowError, struct.error) as unknown:
+        except (LookupError, AttributeError, TypeError, ValueError, OverflowError, struct.error) as unknown:
             raise NotRows(
                 f"{path}:{number}: shares {unknown}, expected one of the {len(shared)} lines of kind shared above it; "
                 "restore the file from git"
