@@ -17,6 +17,7 @@ HEAD_DIMS = (64, 128)
 GENERAL_HEAD_DIMS = (64, 128, 256)
 ALIGNMENT = 16
 """Bytes: the widest load or store of a kernel, the unit of cp.async and of a TMA stride."""
+FP32 = torch.finfo(torch.float32)
 INT32_LIMIT = 2**31
 """Kernels take sizes, and offsets inside one head, as int32; batch and head offsets are int64."""
 
@@ -48,6 +49,8 @@ def validate(
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"{name}: got {type(tensor).__name__}, expected a torch.Tensor")
     _check_options(scale, causal)
+    for name, tensor in tensors.items():
+        _check_memory(name, tensor)
     _check_dtypes(q, tensors)
     _check_devices(q, tensors)
     _check_shapes(q, k, v, o, lse)
@@ -70,8 +73,34 @@ def _check_options(scale: float, causal: bool) -> None:
         raise TypeError(f"scale: got {type(scale).__name__}, expected a float; the usual one is head_dim ** -0.5")
     if not (math.isfinite(scale) and scale > 0):
         raise ValueError(f"scale: got {scale}, expected finite and positive; the usual one is head_dim ** -0.5")
+    if not FP32.tiny <= scale <= FP32.max:
+        raise ValueError(
+            f"scale: got {scale}, expected {FP32.tiny:.3g} to {FP32.max:.3g} (kernels take it in fp32); the usual "
+            "one is head_dim ** -0.5"
+        )
     if not isinstance(causal, bool):
         raise TypeError(f"causal: got {type(causal).__name__}, expected True or False")
+
+
+def _check_memory(name: str, tensor: torch.Tensor) -> None:
+    """A kernel reads memory, and as it is: what PyTorch remembers to do with it later, it does not know."""
+    if tensor.layout != torch.strided:
+        raise ValueError(f"{name}.layout: got {tensor.layout}, expected torch.strided; pass {name}.to_dense()")
+    if tensor.is_neg() or tensor.is_conj():
+        lazily = "negated" if tensor.is_neg() else "conjugated"
+        raise ValueError(
+            f"{name}: got a view that PyTorch has {lazily} without touching its memory, expected plain values; pass "
+            f"{name}.resolve_neg().resolve_conj()"
+        )
+    if tensor.device.type == "meta" or not tensor.numel():
+        return
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    needed = (tensor.storage_offset() + last + 1) * tensor.element_size()
+    if (held := tensor.untyped_storage().nbytes()) < needed:
+        raise ValueError(
+            f"{name}: got a storage of {held} bytes, expected the {needed} that its shape and strides reach; it was "
+            "freed or made smaller"
+        )
 
 
 def _check_dtypes(q: torch.Tensor, tensors: dict[str, torch.Tensor]) -> None:

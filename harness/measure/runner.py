@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.catalog import techniques
+from harness.catalog import sources, techniques
 from harness.catalog.cases import Case, of_experiment
 from harness.catalog.problem import ANCHOR, Experiment, Problem
 from harness.machine import environment
@@ -197,11 +197,11 @@ class _Run:
         """The fields of the case's gate row."""
         worker = self.session.worker(self.loader.environment_of(case, self.on) or {})
         try:
-            fields = worker.call("gate", case, str(case), self.gate_options)
+            fields = worker.call("gate", case, str(case), self.gate_options) | {"gate": sources.gate_id()}
         except KeyboardInterrupt:
             return {"status": "interrupted", "reason": "stopped during the gate"}
         except Failed as failure:
-            return failure.fields
+            return {**failure.fields, "gate": sources.gate_id()}
         expected = techniques.get(case.technique).mma if case.technique else None
         if fields["status"] != "passed":
             worker.kill()  # who knows what else a wrong kernel wrote to

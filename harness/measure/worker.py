@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.catalog.sources import ROOT, gate_id
+from harness.catalog.sources import ROOT
 from harness.machine.environment import scrub
 
 if TYPE_CHECKING:
@@ -234,7 +234,6 @@ class Service:
             "reason": verdict.reason,
             "check": verdict.check,
             "numerics": verdict.numerics,
-            "gate": gate_id(),
             "mma": code and machine_code.mma_class(code["census"]),
             "code": code,
             "compiler": variant.compiler,

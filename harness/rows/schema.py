@@ -48,7 +48,7 @@ def check(row: Row) -> None:
         _ENVIRONMENT("row.details", row["details"])
         return
     _need(row, "on", "experiment", "backend", "environment", "time")
-    if row["kind"] != "probe":
+    if row["kind"] not in ("probe", "roof"):
         _need(row, "problem")
     if row["backend"] in techniques.SERIES:
         _need(row, "technique", "source_sha256")

@@ -32,6 +32,8 @@ def sanitizer_environment() -> dict[str, str]:
 class CpuCudaVariant(Variant):
     """The same .cu file, run thread by thread on the CPU; waits, races and unwritten outputs are diagnosed by name."""
 
+    device = "cpu"
+
     def __init__(self, case: Case) -> None:
         from cuda_kernels import build, cpu_build, toolchain
 

@@ -11,6 +11,7 @@ from harness.catalog.cases import Case, source_sha256
 if TYPE_CHECKING:
     from torch import Tensor
 
+DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
 Call = Callable[[], tuple[Any, Any]]
 
 
@@ -19,6 +20,9 @@ class Variant:
 
     label = ""
     """What a peer leaves out, such as "no LSE"."""
+
+    device: str | None = None
+    """Where its tensors lie: cpu, cuda, or None for either."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -53,7 +57,12 @@ class Variant:
 
             capability = torch.cuda.get_device_capability(q.device)
         validate(q, k, v, o, lse, scale=scale, causal=causal, technique=self.technique, capability=capability)
+        if q.device.type != (self.device or q.device.type) or q.device.type == "meta":
+            expected_device = self.device or "cpu or cuda"
+            raise ValueError(f"q.device: got {q.device}, expected {expected_device}, where {self.case} was loaded")
         p = self.problem
+        if (dtype := str(q.dtype).removeprefix("torch.")) != DTYPES[p.dtype]:
+            raise TypeError(f"q.dtype: got {dtype}, expected {DTYPES[p.dtype]} as compiled for; load that problem")
         got = (*q.shape, k.shape[1], k.shape[2], causal)
         expected = (p.batch, p.heads, p.seq_q, p.head_dim, p.heads_kv, p.seq_kv, p.causal)
         if got != expected:

@@ -35,11 +35,14 @@ class Judged:
     distributions: set[str] = field(default_factory=set)
     earlier: bool = False
     """The rows are of an earlier version of the kernel, because there are no others."""
+    earlier_gate: int = 0
+    """Verdicts of a gate whose inputs or limits were others than this checkout's."""
 
     def add(self, row: Row) -> None:
         if row["status"] == "unsupported":
             self.declined += 1
             return
+        self.earlier_gate += row.get("gate") != sources.gate_id()
         if row["status"] == "passed":
             self.passed += 1
         else:
@@ -69,6 +72,14 @@ class Matrix:
     @property
     def earlier(self) -> bool:
         return any(whole.earlier for *_, whole in self.lines)
+
+    @property
+    def earlier_gate(self) -> int:
+        return sum(whole.earlier_gate for *_, whole in self.lines)
+
+    @property
+    def verdicts(self) -> int:
+        return sum(whole.passed + len(whole.failed) for *_, whole in self.lines)
 
     @property
     def failed(self) -> list[Row]:

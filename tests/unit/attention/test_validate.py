@@ -79,6 +79,8 @@ BAD = {
     "scale infinite": ({"scale": math.inf}, ValueError, r"scale: got inf, expected finite and positive"),
     "scale zero": ({"scale": 0.0}, ValueError, r"scale: got 0.0, expected finite and positive"),
     "scale negative": ({"scale": -1}, ValueError, r"scale: got -1, expected finite and positive"),
+    "scale beyond fp32": ({"scale": 1e39}, ValueError, r"scale: got 1e\+39, expected 1\.18e-38 to 3\.4e\+38"),
+    "scale below fp32": ({"scale": 1e-46}, ValueError, r"scale: got 1e-46, expected 1\.18e-38 to 3\.4e\+38"),
     "causal as a number": ({"causal": 1}, TypeError, r"causal: got int, expected True or False"),
     "q in fp32": (
         {"q": torch.empty(QUERY, device="meta")},
@@ -287,3 +289,28 @@ def test_a_misaligned_address_is_refused_on_the_cpu_too():
     start = (-memory.data_ptr() % 16) // 2 + 1
     with pytest.raises(ValueError, match=r"o\.data_ptr\(\): got 2 bytes past a multiple of 16"):
         validate(**{**good, "o": memory[start : start + good["o"].numel()].view(QUERY)})
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v", "o", "lse"])
+def test_memory_that_is_not_what_it_seems_is_refused(name):
+    def freed(tensor):
+        tensor.untyped_storage().resize_(0)
+        return tensor
+
+    def cut(tensor):
+        tensor.untyped_storage().resize_(tensor.untyped_storage().nbytes() - 2)
+        return tensor
+
+    for change, message in (
+        (torch._neg_view, r"got a view that PyTorch has negated .*; pass \w+\.resolve_neg"),
+        (torch.Tensor.to_sparse, r"\.layout: got torch\.sparse_coo, expected torch\.strided"),
+        (freed, r"got a storage of 0 bytes, expected the \d+ that its shape and strides reach"),
+        (cut, r"got a storage of \d+ bytes, expected the \d+"),
+    ):
+        good = arguments("cpu")
+        validate(**good)
+        with pytest.raises(ValueError, match=f"^{name}.*{message}"):
+            validate(**{**good, name: change(good[name])})
+    complex_half = torch.zeros((*good[name].shape, 1), dtype=torch.complex64).conj()
+    with pytest.raises(ValueError, match=f"^{name}: got a view that PyTorch has conjugated"):
+        validate(**{**good, name: complex_half})

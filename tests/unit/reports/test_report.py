@@ -17,7 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from cuda_kernels.cpu_library import ncu_metrics, totals
 from experiments import ladder
 from harness.catalog import experiments as catalog
-from harness.catalog import techniques, tiles
+from harness.catalog import sources, techniques, tiles
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import LADDERS, TECHNIQUES
 from harness.rows.reading import slug
@@ -620,6 +620,14 @@ def test_the_gate_by_technique_and_cell() -> None:
         [Dataset("NVIDIA H200", True, gates(), {})]
     )  # of another version: shown, not counted
     assert (matrix.gated, matrix.earlier) == (0, True)
+
+
+def test_verdicts_of_an_earlier_gate_are_counted_as_such(pages: dict[str, str]) -> None:
+    now = [row | {"gate": sources.gate_id()} for row in gates()]
+    for rows, earlier in ((gates(), 4), (now, 0), ([*now[:3], *gates()[3:]], 1)):
+        (matrix,) = correctness.matrices([dataset([synthetic.ENVIRONMENT, *rows])])
+        assert (matrix.earlier_gate, matrix.verdicts) == (earlier, 4)
+    assert "All 4 verdicts are of an earlier gate" in pages["evidence/correctness.html"]
 
 
 def test_correctness_page(pages: dict[str, str]) -> None:

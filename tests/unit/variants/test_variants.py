@@ -49,6 +49,16 @@ def test_bad_tensors_are_refused_before_any_language_sees_them(cls: type[Variant
     ):
         with pytest.raises(ValueError, match=error):
             variant.launch(**{**tensors, "scale": problem.scale, "causal": False, **wrong})
+    for change, error in (
+        (lambda tensor: tensor.to("meta"), r"q\.device: got meta, expected cpu"),
+        (
+            lambda tensor: tensor if tensor.dtype is torch.float32 else tensor.half(),
+            r"q\.dtype: got float16, expected bf",
+        ),
+    ):
+        other = {name: change(tensor) for name, tensor in tensors.items()}
+        with pytest.raises((TypeError, ValueError), match=error):
+            variant.launch(**other, scale=problem.scale, causal=False)
 
 
 def test_a_kernel_that_triton_had_knows_what_compiling_it_took(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
