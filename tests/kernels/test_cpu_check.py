@@ -104,7 +104,7 @@ def test_outputs_are_kept_and_compared(tmp_path: Path) -> None:
     code, (row,), _ = check(*one, "--against", str(tmp_path))
     assert (code, row["details"]["outputs"]["differing"]) == (0, 0.0)
     code, (row,), _ = check("large_tile", *one[1:], "--against", str(tmp_path))
-    assert (code, row["status"]) == (0, "unsupported")
+    assert (code, row["status"]) == (2, "unsupported"), "nothing was compared"
     assert "record it on a GPU: twinkernels check large_tile --on gpu" in row["reason"]
 
 
@@ -130,7 +130,7 @@ def test_a_diagnosis_stands_in_the_row_line_by_line() -> None:
     )()
     fields = worker._diagnosis(error)
     assert fields["check"] == "race"
-    row = {"technique": "x", "backend": "cuda", "problem": outputs.PROBLEMS[0].to_dict()}
+    row = {"kind": "gate", "technique": "x", "backend": "cuda", "problem": outputs.PROBLEMS[0].to_dict()}
     row |= {"status": "launch_error", "reason": "race", "details": {"diagnosis": fields["diagnosis"]}}
     (told,) = tables.failures([row])
     assert told.splitlines()[1:] == ["  race: two warps", "    [x.cu:3 st_shared, block (0, 0, 0), warp 1, lane 2]"]
