@@ -57,12 +57,13 @@ PLANTED = {True: 0.03, False: 0.05}
 
 
 class Timings:
-    """Timing rows with their groups and boards. `rows` hold environments and whatever else."""
+    """Timing rows with their groups and boards. `rows` hold environments and whatever else; those of `tune` do not
+    count: it stops as soon as tiles can be told apart, and times no library beside them."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         rows = list(rows)
         self.environments = {row["id"]: row.get("details") or {} for row in rows if row["kind"] == "environment"}
-        self.rows = [row for row in rows if row["kind"] in ("timing", "tune") and _is_timed(row)]
+        self.rows = [row for row in rows if row["kind"] == "timing" and _is_timed(row)]
         self._peers: dict[Any, dict[str, float]] = defaultdict(dict)
         for row in self.rows:
             if not row.get("technique"):
