@@ -6,9 +6,11 @@ import importlib.util
 import os
 import signal
 import sys
+import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Annotated
 
 import typer
 
@@ -40,11 +42,26 @@ COMMANDS: dict[str, Callable[..., None]] = {
 """In the order in which `--help` names them."""
 
 app = typer.Typer(
-    help="What does each optimization of FlashAttention buy, and can Triton say it?",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
+        raise typer.Exit
+
+
+@app.callback()
+def twinkernels(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """What does each optimization of FlashAttention buy, and can Triton say it?"""
+
+
 for name, command in COMMANDS.items():
     app.command(name)(command)
 

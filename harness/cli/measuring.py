@@ -14,6 +14,7 @@ import typer
 from harness.catalog import techniques
 from harness.catalog.problem import PEERS, Experiment, Problem
 from harness.cli.options import (
+    SERIES,
     AsJson,
     Backends,
     Names,
@@ -37,6 +38,7 @@ from harness.cli.options import (
 from harness.cli.output import RECORDED, Row, conclude, console, newest_run, run_file, run_name
 from harness.rows import tables
 
+LIBRARIES = "sdpa_cudnn, sdpa_flash, sdpa_math, flex, fa2, fa3, fa4"
 SCHEDULER_SEEDS = (0, 1, 2)
 """Orders of warps that launches on a CPU take in turn: the plain one and two others."""
 
@@ -111,12 +113,12 @@ def sanitize(
     from harness.inspection import sanitizer
 
     require_known("--tool", tool or (), sanitizer.OPTIONS)
+    twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), default=techniques.LANGUAGES)
     require_gpu()
     tools = tool or list(sanitizer.OPTIONS)
     if planted:
         experiment, checks = "sanitizer_planted", sanitizer.planted(tools)
     else:
-        twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), default=techniques.LANGUAGES)
         cases = sanitizer.cases(chosen(names), twins)
         experiment, checks = "sanitizer", [sanitizer.Check(case, name) for name in tools for case in cases]
     path = run_file(experiment)
@@ -129,7 +131,7 @@ def bench(
     names: Names = None,
     backends: Backends = None,
     problem: Problems = None,
-    peers: Annotated[list[str] | None, typer.Option("--peer", help="Library peers to time beside.")] = None,
+    peers: Annotated[list[str] | None, typer.Option("--peer", help=f"Libraries beside, of {LIBRARIES}.")] = None,
     mode: Annotated[str, typer.Option(help="burst or sustained.")] = "burst",
     as_json: AsJson = False,
 ) -> None:
@@ -138,7 +140,6 @@ def bench(
     from harness.measure import runner, timing
 
     require_known("--mode", [mode], timing.MODES)
-    require_gpu()
     experiment = Experiment(
         name="bench",
         question="How fast are these, now?",
@@ -148,6 +149,7 @@ def bench(
         peers=chosen_backends(peers, variants.PEERS, "--peer") if peers else PEERS,
         modes=(mode,),
     )
+    require_gpu()
     rows = runner.run(experiment, on="gpu", path=run_file("bench"))
     conclude(rows, tables.timings, as_json=as_json)
 
@@ -156,7 +158,7 @@ def run(
     experiment: Annotated[str, typer.Argument(help="A name from `list`.")],
     on: Annotated[On | None, typer.Option("--on", help="gpu by default; on cpu nothing is timed.")] = None,
     mode: Annotated[list[str] | None, typer.Option(help="burst, sustained; the experiment's by default.")] = None,
-    backends: Annotated[list[str] | None, typer.Option("--backend", help="The experiment's by default.")] = None,
+    backends: Annotated[list[str] | None, typer.Option("--backend", help=f"Of {SERIES}; its own by default.")] = None,
     shard: Shard = None,
     ptxas: Annotated[Ptxas, typer.Option(help="shared: nvcc's assembles Triton too; its rows say so.")] = Ptxas.bundled,
     max_seconds: Annotated[
@@ -186,20 +188,20 @@ def run(
             wanted.name, "it measures a multiprocessor, whole", {**asked, "--resume": resume, "--missing": only_missing}
         )
         measure_roofs(wanted)
-    if on is None:
-        require_gpu()
-    place = where(on or On.gpu)
     require_known("--mode", mode or (), timing.MODES)
-    if place == "cpu":
-        timed = {"--mode": mode, "--max-seconds": max_seconds, "--replicates": replicates > 1}
-        timed |= {"--ptxas": ptxas is Ptxas.shared}
-        refuse("--on cpu", "there nothing is timed, nor assembled", timed)
-        refuse("--on cpu", "recorded rows are of GPUs", {"--missing": only_missing})
     wanted = replace(
         wanted,
         problems=part(wanted.problems, shard),
         backends=chosen_backends(backends, wanted.backends, of=wanted.techniques),
     )
+    if on is None:
+        require_gpu()
+    place = where(on or On.gpu)
+    if place == "cpu":
+        timed = {"--mode": mode, "--max-seconds": max_seconds, "--replicates": replicates > 1}
+        timed |= {"--ptxas": ptxas is Ptxas.shared}
+        refuse("--on cpu", "there nothing is timed, nor assembled", timed)
+        refuse("--on cpu", "recorded rows are of GPUs", {"--missing": only_missing})
     if ptxas is Ptxas.shared:
         wanted = assembled_by_nvcc(wanted)
     name = run_name(wanted.name + ("-shared" if wanted.assembler else ""), shard)
@@ -237,9 +239,10 @@ def tune(names: Names = None, backends: Backends = None, problem: Problems = Non
     from harness.measure import tune as tuning
 
     problems = part(chosen_problems(problem, load_experiment("ladder").problems), shard)
+    twins = chosen_backends(backends, techniques.SERIES, of=chosen(names))
     require_gpu()
     path = run_file(run_name("tune", shard))
-    table = tuning.tune(chosen(names), chosen_backends(backends, techniques.SERIES, of=chosen(names)), problems, path)
+    table = tuning.tune(chosen(names), twins, problems, path)
     console.print(f"selected tiles are in {table}", soft_wrap=True)
 
 

@@ -31,8 +31,11 @@ class Ptxas(StrEnum):
     shared = "shared"
 
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="[TECHNIQUE]...", help="Names from `list`; all by default.")]
-Backends = Annotated[list[str] | None, typer.Option("--backend", help="Repeat for several; all by default.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="TECHNIQUE", help="Names from `list`; all by default.")]
+SERIES = ", ".join(techniques.SERIES)
+Backends = Annotated[
+    list[str] | None, typer.Option("--backend", help=f"Of {SERIES}; repeat for several; all by default.")
+]
 Problems = Annotated[list[str] | None, typer.Option("--problem", help="A slug such as b4-h16-n4096-d128-bf16-causal.")]
 Arch = Annotated[str | None, typer.Option(help="sm_80, sm_90a or sm_120a; all that the ladder names by default.")]
 Where = Annotated[On | None, typer.Option("--on", help="Default: gpu where there is one.")]

@@ -55,7 +55,7 @@ class Tiled:
             new_max = torch.maximum(row_max, s.amax(1, keepdim=True))
             shift = new_max.masked_fill(new_max == -math.inf, 0.0)
             rescale, p = torch.exp2(row_max - shift), torch.exp2(s - shift)
-            row_sum = self.rescale_sum(row_sum, rescale) + p.sum(1, keepdim=True)
+            row_sum = self.rescale_sum(row_sum, rescale) + self.summed(p, v.dtype).sum(1, keepdim=True)
             o = (self.rescale_o(o, rescale) + p.to(v.dtype).float() @ v_tile.float()).to(self.o_dtype)
             row_max = new_max
         lse = (row_max / LOG2_E + row_sum.log()).squeeze(1)
@@ -78,6 +78,9 @@ class Tiled:
 
     def last_key(self, row, seq_q, seq_kv):
         return row + seq_kv - seq_q
+
+    def summed(self, p, dtype):
+        return p
 
     def rescale_sum(self, row_sum, rescale):
         return row_sum * rescale

@@ -223,6 +223,19 @@ def test_no_finite_answer_is_an_error_of_the_harness(monkeypatch):
         gate(Tiled(), replace(SQUARE, dtype="fp16"), distributions=("huge",))
 
 
+def test_the_limit_of_the_lse_refuses_a_sum_over_rounded_p():
+    """As the guide says: its O passes."""
+
+    class SumOfRoundedP(Tiled):
+        def summed(self, p, dtype):
+            return p.to(dtype).float()
+
+    verdict = gate(SumOfRoundedP(), SQUARE, distributions=("normal",), repeats=2)
+    assert verdict.check == "lse"
+    assert verdict.numerics["normal"]["max_error_used"] < 1
+    assert verdict.numerics["normal"]["rel_l2_used"] < 1
+
+
 def plain(q, k, v, o, lse, *, scale, causal):
     o.copy_(reference.plain_pytorch(q, k, v, scale=scale, causal=causal))
 

@@ -22,7 +22,7 @@ from harness.catalog import techniques
 from harness.cli import options, output
 from harness.inspection import survey
 from harness.rows import tables
-from harness.variants import Case, Unsupported
+from harness.variants import PEERS, Case, Unsupported
 from tests.support import replicated_rows as replicated
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -564,3 +564,37 @@ def test_a_hostile_run_stops_the_scorecard_with_its_line(
         cli.main(["scorecard"])
     assert end.value.code == 2
     assert "1-ladder.jsonl:1: row.on: got nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "got"),
+    [
+        (("bench", "scalr"), "technique: got 'scalr'"),
+        (("bench", "--problem", "big"), "got 'big'"),
+        (("bench", "--peer", "fa5"), "--peer: got 'fa5'"),
+        (("tune", "scalr"), "technique: got 'scalr'"),
+        (("sanitize", "scalr"), "technique: got 'scalr'"),
+        (("run", "ladder", "--mode", "brst"), "--mode: got 'brst'"),
+        (("run", "ladder", "--backend", "cud"), "--backend: got 'cud'"),
+        (("run", "ladder", "--shard", "9/9"), "--shard: got '9/9'"),
+    ],
+)
+def test_a_typo_is_answered_before_a_gpu_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], got: str
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    code, said = invoke(*arguments)
+    assert code == 2
+    assert got in said
+
+
+def test_help_is_short_too_names_its_values_and_the_version_is_told() -> None:
+    for command in ((), ("bench",), ("run",)):
+        assert invoke(*command, "-h") == invoke(*command, "--help")
+    said = " ".join(invoke("bench", "-h")[1].split())
+    assert all(name in said for name in (*techniques.SERIES, *PEERS))
+    assert all(name in invoke("run", "-h")[1] for name in techniques.SERIES)
+    assert "[[TECHNIQUE]...]" not in said
+    version = re.search(r'^version = "(.+)"', (CHECKOUT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert version
+    assert invoke("--version") == (0, version[1] + "\n")
