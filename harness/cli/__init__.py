@@ -22,6 +22,8 @@ from harness.rows.files import UNWRITABLE
 from harness.rows.results import NotRows
 
 PACKAGES = ("cuda_kernels", "triton_kernels", "harness", "experiments", "reports")
+AWKWARD = frozenset("',$\"\\\n")
+"""What compilers and ninja take for something else in a path."""
 COMMANDS: dict[str, Callable[..., None]] = {
     "list": inspecting.list_techniques,
     "doctor": inspecting.doctor,
@@ -76,6 +78,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f"{package}: got {folders[0] if folders else 'no such package'}, expected {ROOT / package}. "
                 f"Another distribution has a package of this name, or another checkout is installed here. "
                 f"Run `python -m pip install -e {ROOT}` in a virtual environment of its own, or `make report`."
+            )
+    for name, path in (("the checkout", ROOT), ("TWINKERNELS_CACHE", CACHE)):
+        if found := sorted(AWKWARD & set(str(path))):
+            sys.exit(
+                f"{name}: got {str(path)!r} with {' and '.join(found)}, at which nvcc, g++ or ninja fail; move it "
+                "to a path without"
             )
     os.environ.setdefault("TRITON_CACHE_DIR", str(CACHE / "triton"))
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(CACHE / "inductor"))

@@ -598,3 +598,20 @@ def test_help_is_short_too_names_its_values_and_the_version_is_told() -> None:
     version = re.search(r'^version = "(.+)"', (CHECKOUT / "pyproject.toml").read_text(), re.MULTILINE)
     assert version
     assert invoke("--version") == (0, version[1] + "\n")
+
+
+@pytest.mark.parametrize("letter", sorted(cli.AWKWARD))
+def test_a_path_at_which_compilers_fail_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, letter: str) -> None:
+    monkeypatch.setattr(cli, "CACHE", Path(f"/tmp/a{letter}b"))
+    with pytest.raises(SystemExit, match=re.escape(f"TWINKERNELS_CACHE: got {str(cli.CACHE)!r} with ")):
+        cli.main(["list"])
+
+
+def test_a_path_with_a_space_is_taken(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(cli, "CACHE", Path("/tmp/a b"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", os.environ.get("TRITON_CACHE_DIR", ""))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", os.environ.get("TORCHINDUCTOR_CACHE_DIR", ""))
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--version"])
+    assert not end.value.code
+    assert capsys.readouterr().out
