@@ -89,7 +89,7 @@ def build(
 
     @cache
     def drawn(ladder: str) -> list[common.Figure]:
-        return common.ladder_figures(main, common.rungs_of(LADDERS[ladder])) if main else []
+        return common.ladder_figures(main, LADDERS[ladder]) if main else []
 
     @cache
     def first() -> dict[str, Any]:

@@ -29,6 +29,8 @@ class Ladder:
     archs: tuple[str, ...]
     capabilities: tuple[int, ...]
     """Major compute capabilities that run it."""
+    experiment: str = "ladder"
+    """By which its rungs are timed, all of them on the same problems."""
 
 
 @dataclass(frozen=True)

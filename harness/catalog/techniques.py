@@ -69,3 +69,8 @@ def grid(technique: Technique, backend: str, problem: Problem) -> tuple[Tile, ..
             source = parent(source)
         tiles += source.grid[language] if source is not None else ()
     return tuple(tile for tile in dict.fromkeys(tiles) if unsupported(technique, backend, problem, tile) is None)
+
+
+def experiment_of(technique: Technique) -> str:
+    """The experiment that times the technique's ladder."""
+    return LADDERS[technique.ladder].experiment

@@ -171,6 +171,8 @@ def _language(
         if point.kind == "hole":
             again = data.point(experiment, problem, language.program, backend) if language.program else None
             reason = f"no number, as {language.program}" if again and again.reason == point.reason else point.reason
+            if reason.startswith("unsupported"):
+                reason = reason.partition("; got ")[0]  # the tile and the problem are what the cells differ in
             cell = f"d={problem.head_dim} {'causal' if problem.causal else 'full'}"
             cells.setdefault(reason, []).append(cell)
     language.holes = [

@@ -23,7 +23,7 @@ from reports.facts import counters, resources
 from reports.facts.holes import group_holes, unmeasured
 from reports.facts.scores import earlier, scored
 
-LADDER = "ladder"
+SHOWN_LENGTH = 4096
 LENGTHS = "sequence_length"
 
 
@@ -47,9 +47,17 @@ def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder, dra
         "series": series(rungs),
         "parents": {rung.name: parent for rung, parent in parents_elsewhere(rungs)},
         "figures": drawn(which.name),
-        "tables": [ladder_table(data, problem, rungs) for problem in data.problems(LADDER)] if data else [],
-        "holes": group_holes(r for r in data.holes(LADDER) if r.get("technique") in (None, *names)) if data else [],
-        "earlier": [(backend, name) for backend in SERIES for name in earlier(data, LADDER, backend) if name in names]
+        "tables": [
+            ladder_table(data, which.experiment, problem, rungs) for problem in shown_problems(data, which.experiment)
+        ]
+        if data
+        else [],
+        "holes": group_holes(r for r in data.holes(which.experiment) if r.get("technique") in (None, *names))
+        if data
+        else [],
+        "earlier": [
+            (backend, name) for backend in SERIES for name in earlier(data, which.experiment, backend) if name in names
+        ]
         if data
         else [],
         "steps": counters.conflict_steps(datasets),
@@ -62,17 +70,17 @@ def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder, dra
         "head_dim": resources.HEAD_DIM,
         "hit_rates": resources.hit_rates(datasets),
         "has_l2_orders": set(resources.L2_ORDERS) <= set(names),
-        "assembled": resources.assembled(data, LADDER, rungs) if data else [],
+        "assembled": resources.assembled(data, which.experiment, rungs) if data else [],
     }
 
 
-def ladder_table(data: Dataset, problem: Problem, rungs: Sequence[Technique]) -> dict[str, Any]:
+def ladder_table(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Technique]) -> dict[str, Any]:
     """One problem: per rung and twin the burst timing, the step, the sustained timing and the best tile; the peers."""
 
     def points(name: str | None, backends: Sequence[str], mode: str = "burst", best: bool = False) -> dict[str, Point]:
-        return {backend: data.point(LADDER, problem, name, backend, mode, best=best) for backend in backends}
+        return {backend: data.point(experiment, problem, name, backend, mode, best=best) for backend in backends}
 
-    peers = peers_of(data, LADDER)
+    peers = peers_of(data, experiment)
     lines: list[dict[str, Any]] = []
     for rung in rungs:
         shown = sources.series(SERIES, rung.path)
@@ -82,7 +90,7 @@ def ladder_table(data: Dataset, problem: Problem, rungs: Sequence[Technique]) ->
                 "burst": points(rung.name, shown),
                 "sustained": points(rung.name, shown, "sustained"),
                 "best": points(rung.name, shown, best=True),
-                "gains": {backend: data.gain(LADDER, problem, rung, backend) for backend in shown},
+                "gains": {backend: data.gain(experiment, problem, rung, backend) for backend in shown},
             }
         )
     return {
@@ -90,7 +98,7 @@ def ladder_table(data: Dataset, problem: Problem, rungs: Sequence[Technique]) ->
         "lines": lines,
         "burst": points(None, peers),
         "sustained": points(None, peers, "sustained"),
-        "has_sustained": "sustained" in data.modes(LADDER),
+        "has_sustained": "sustained" in data.modes(experiment),
         "has_best": any(point.counts for line in lines for point in line["best"].values()),
     }
 
@@ -146,14 +154,21 @@ def loaded(rows: Iterable[Row]) -> list[tuple[Row, Row]]:
     return [(modes["burst"], modes["sustained"]) for _, modes in sorted(found.items()) if len(modes) == 2]
 
 
-def ladder_figures(data: Dataset, rungs: Sequence[Technique]) -> list[Figure]:
+def shown_problems(data: Dataset, experiment: str) -> list[Problem]:
+    """The problems on which a ladder's page shows it: of an experiment with several lengths those of SHOWN_LENGTH."""
+    problems = data.problems(experiment)
+    return [problem for problem in problems if problem.seq_kv == SHOWN_LENGTH] or problems
+
+
+def ladder_figures(data: Dataset, which: Ladder) -> list[Figure]:
+    rungs, experiment = rungs_of(which), which.experiment
     return [
         Figure(
-            Markup(figures.ladder(data, LADDER, problem, rungs)),
-            data.provenance(data.counting(LADDER, rungs)),
+            Markup(figures.ladder(data, experiment, problem, rungs)),
+            data.provenance(data.counting(experiment, rungs)),
             f"TFLOPS per rung in CUDA and in Triton, {cell_title(problem)}",
         )
-        for problem in data.problems(LADDER)
+        for problem in shown_problems(data, experiment)
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.catalog import experiments
-from harness.catalog.techniques import LADDERS, TECHNIQUES
+from harness.catalog.techniques import LADDERS, TECHNIQUES, experiment_of
 from reports.data.dataset import Dataset, Row
 from reports.data.titles import THEMES, theme
 from reports.facts import answer, history, matrix
@@ -26,7 +26,7 @@ def techniques_page(data: Dataset | None, compiled: Sequence[Row]) -> dict[str, 
             {
                 "technique": technique,
                 "said": matrix.said_of(technique.name, known),
-                "verdict": verdict(data, answer.LADDER, technique) if data else None,
+                "verdict": verdict(data, experiment_of(technique), technique) if data else None,
                 "cost": matrix.cost(data, problem, technique.name) if data and problem else None,
             }
         )

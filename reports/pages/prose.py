@@ -22,7 +22,7 @@ from reports.facts import counters
 from reports.facts.resources import ARCH, DRAM_READ
 
 ROOT = Path(__file__).resolve().parent.parent / "notes"
-EXPERIMENT = "ladder"
+LADDER = "ladder"
 NOT_MEASURED = "*not measured*"
 EARLIER = "*not measured in this version*"
 
@@ -40,34 +40,37 @@ def render(name: str, data: Dataset, root: Path = ROOT) -> Markup | None:
     return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(text))
 
 
+def _experiment(technique: str | None) -> str:
+    """Where a technique is timed; library peers that are asked for alone are those of LADDER."""
+    return techniques.experiment_of(techniques.get(technique)) if technique else LADDER
+
+
 def references(data: Dataset) -> dict[str, Callable[..., str]]:
     """The functions that a note may call. `backend` is cuda, triton, triton_native, gluon or a peer
     (technique None)."""
 
     def tflops(technique: str | None, backend: str, problem: str, mode: str = "burst") -> str:
         """Median TFLOPS at the reference tile."""
-        if technique:
-            techniques.get(technique)
-        point = data.point(EXPERIMENT, Problem.parse(problem), technique, backend, mode)
+        point = data.point(_experiment(technique), Problem.parse(problem), technique, backend, mode)
         return f"{point.tflops:.0f} TFLOPS" if point.counts else _missing(point)
 
     def gain(technique: str, backend: str, problem: str) -> str:
         """Over the parent, in the same language."""
         cell, rung = Problem.parse(problem), techniques.get(technique)
         parent = techniques.parent(rung)
-        points = [data.point(EXPERIMENT, cell, name.name, backend) for name in (rung, parent) if name]
-        return _ratio(data.gain(EXPERIMENT, cell, rung, backend), points)
+        points = [data.point(_experiment(technique), cell, name.name, backend) for name in (rung, parent) if name]
+        return _ratio(data.gain(_experiment(technique), cell, rung, backend), points)
 
     def versus(technique: str, ours: str, theirs: str, problem: str) -> str:
         """One language over the other, on the same rung."""
         cell, rung = Problem.parse(problem), techniques.get(technique)
-        points = [data.point(EXPERIMENT, cell, technique, backend) for backend in (ours, theirs)]
-        return _ratio(data.versus(EXPERIMENT, cell, rung, ours, theirs), points)
+        points = [data.point(_experiment(technique), cell, technique, backend) for backend in (ours, theirs)]
+        return _ratio(data.versus(_experiment(technique), cell, rung, ours, theirs), points)
 
     def over(technique: str, backend: str, peer: str, problem: str) -> str:
         """A rung over a library peer."""
         cell = Problem.parse(problem)
-        points = [data.point(EXPERIMENT, cell, *which) for which in ((technique, backend), (None, peer))]
+        points = [data.point(_experiment(technique), cell, *which) for which in ((technique, backend), (None, peer))]
         return _ratio(data.ratio(*points), points)
 
     def code(technique: str, backend: str, problem: str, what: str, arch: str = ARCH) -> str:
@@ -82,8 +85,7 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
 
     def best(technique: str, backend: str, problem: str) -> str:
         """Median TFLOPS at the tile that `tune` chose, and that tile."""
-        techniques.get(technique)
-        point = data.point(EXPERIMENT, Problem.parse(problem), technique, backend, best=True)
+        point = data.point(_experiment(technique), Problem.parse(problem), technique, backend, best=True)
         if not point.counts or not point.row:
             return _missing(point)
         return f"{point.tflops:.0f} TFLOPS at {tile_slug(point.row)}"

@@ -23,7 +23,7 @@ from reports.facts.holes import group_holes
 from reports.facts.spills import spills
 from reports.facts.verdict import verdict
 from reports.pages import listing, prose
-from reports.pages.common import LADDER, Figure
+from reports.pages.common import Figure, shown_problems
 
 CENSUS_FIRST = (
     "instructions",
@@ -83,20 +83,24 @@ def page(
     context["numerics"] = [table for dataset in datasets if (table := numerics_table(dataset, which))]
     if data is None:
         return context
-    problems = data.problems(LADDER)
-    svg = figures.step(data, LADDER, problems, which)
+    experiment = techniques.experiment_of(which)
+    problems = shown_problems(data, experiment)
+    svg = figures.step(data, experiment, problems, which)
     cells = []
-    for problem, mode, backend in product(problems, data.modes(LADDER), SERIES):
-        reference, best = (data.point(LADDER, problem, which.name, backend, mode, best=best) for best in (False, True))
+    for problem, mode, backend in product(problems, data.modes(experiment), SERIES):
+        reference, best = (
+            data.point(experiment, problem, which.name, backend, mode, best=best) for best in (False, True)
+        )
         points = [reference] if best.row is reference.row else [reference, best]
         cells += [(problem, mode, backend, point) for point in points]
     shown = [point.row for *_, point in cells if point.row]
     context |= {
-        "tuned": tuning.tuned(data, LADDER, which),
+        "tuned": tuning.tuned(data, experiment, which),
         "tuned_earlier": any(data.tuned(which.name, backend, earlier=True) for backend in SERIES),
-        "verdict": verdict(data, LADDER, which),
+        "verdict": verdict(data, experiment, which),
         "finding": headlines.technique_title(
-            which.name, [ratio.value for problem in problems if (ratio := data.gain(LADDER, problem, which, "cuda"))]
+            which.name,
+            [ratio.value for problem in problems if (ratio := data.gain(experiment, problem, which, "cuda"))],
         ),
         "step": svg and Figure(Markup(svg), data.provenance(shown), f"TFLOPS of {which.name} and of its parent"),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],

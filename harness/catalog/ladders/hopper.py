@@ -17,6 +17,7 @@ LADDER = Ladder(
     "Hopper: wgmma, registers moved between warpgroups, named barriers",
     archs=("sm_90a",),
     capabilities=(9,),
+    experiment="hopper",
 )
 
 SHARED_MEMORY_BYTES = 227 * 1024
