@@ -17,7 +17,8 @@ from harness.inspection.survey import Cell
 from harness.rows import results
 from harness.variants.cuda import constants, cuda_compiler
 
-RECORDED = sources.ROOT / "reports" / "recorded" / "h200" / "ladder.jsonl"
+GPU = sources.ROOT / "reports" / "recorded" / "h200"
+RECORDED = sorted({GPU / f"{ladder.experiment}.jsonl" for ladder in techniques.LADDERS.values()})
 CLAIMS = sources.ROOT / "reports" / "recorded" / "compilers" / "expressibility.jsonl"
 
 
@@ -26,7 +27,8 @@ def gates() -> tuple[dict[str, Any], ...]:
     """Gate rows of today's sources that passed on the GPU, each with its machine code."""
     return tuple(
         row
-        for row in (results.read(RECORDED) if RECORDED.is_file() else [])
+        for path in RECORDED
+        for row in (results.read(path) if path.is_file() else [])
         if row["kind"] == "gate"
         and row["status"] == "passed"
         and row.get("technique")
