@@ -7,9 +7,6 @@
 #include <cuda_fp16.h>
 
 #include <ptx/kernel.cuh>
-#include <ptx/mbarrier.cuh>
-#include <ptx/shfl.cuh>
-#include <ptx/tensor_map.cuh>
 
 // What Python may call; everything else stays inside the library.
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -113,56 +110,3 @@ struct BlockTile {
 };
 
 constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
-
-// Launch order in which the blocks with most keys of a causal problem start first, so that short ones fill the end.
-// Heads are taken in sections whose K and V fit a quarter of a 64 MB L2 cache together. The grid is one-dimensional.
-struct LongestFirst {
-  int batch, head, q_tile;
-
-  DEVICE LongestFirst(const AttentionArgs& args, int block) {
-    constexpr int L2_BYTES = 16 << 20;
-    const int heads = args.batch * args.heads, q_tiles = ceil_div(args.seq_q, BLOCK_M);
-    const int fitting = L2_BYTES / (HEAD_DIM * 2 * ELEMENT_BYTES) / args.seq_kv;
-    const int section_heads = fitting > 0 ? fitting : 1;
-    const int first_head = block / (section_heads * q_tiles) * section_heads;
-    const int here = heads - first_head < section_heads ? heads - first_head : section_heads;
-    const int rest = block - first_head * q_tiles;
-    // A quotient sits in a register of every lane; taken from lane 0 it is one value of the warp.
-    const int batch_head = shfl_idx(first_head + rest % here, 0);
-    batch = batch_head / args.heads;
-    head = batch_head % args.heads;
-    q_tile = shfl_idx(q_tiles - 1 - rest / here, 0);
-  }
-  static int blocks(const AttentionArgs& args) { return args.batch * args.heads * ceil_div(args.seq_q, BLOCK_M); }
-};
-
-// What a kernel that loads by TMA is launched with.
-struct TmaParams {
-  AttentionArgs args;
-  TensorMap q, k, v;
-};
-
-// The sequence is a dimension of its own: a box that reaches beyond its end reads zeros, never the next head.
-inline Error encode(TensorMap& map, const void* base, const Strides& stride, int batch, int heads, int seq,
-                    const uint32_t (&box)[2], Swizzle swizzle) {
-  // A dimension of size 1 comes with stride 0; the map wants a multiple of 16 bytes.
-  auto bytes = [](int64_t elements) { return static_cast<uint64_t>(elements ? elements * ELEMENT_BYTES : 16); };
-  return tensor_map_encode_tiled<Element, 4>(
-      map, base, {HEAD_DIM, static_cast<uint64_t>(seq), static_cast<uint64_t>(heads), static_cast<uint64_t>(batch)},
-      {bytes(stride.seq), bytes(stride.head), bytes(stride.batch)}, {box[0], box[1], 1, 1}, swizzle);
-}
-
-// Maps of boxes of BLOCK_M or BLOCK_N rows and `columns` columns.
-inline Error encode(TmaParams& params, uint32_t columns, Swizzle swizzle) {
-  const AttentionArgs& a = params.args;
-  Error error = encode(params.q, a.q, a.q_stride, a.batch, a.heads, a.seq_q, {columns, BLOCK_M}, swizzle);
-  if (error == 0) error = encode(params.k, a.k, a.k_stride, a.batch, a.heads_kv, a.seq_kv, {columns, BLOCK_N}, swizzle);
-  if (error == 0) error = encode(params.v, a.v, a.v_stride, a.batch, a.heads_kv, a.seq_kv, {columns, BLOCK_N}, swizzle);
-  return error;
-}
-
-// Returns once the phase of this parity is complete.
-DEVICE void wait(uint32_t barrier, uint32_t parity, Where where = Where::current()) {
-  while (!mbarrier_try_wait_parity(barrier, parity, where)) {
-  }
-}

@@ -9,6 +9,7 @@
 #include <ptx/ld_st.cuh>
 #include <ptx/mbarrier.cuh>
 #include <ptx/shfl.cuh>
+#include <tma_params.cuh>
 
 struct PersistentParams {
   TmaParams tma;

@@ -8,6 +8,7 @@
 #include <ptx/shfl.cuh>
 #include <ptx/tma.cuh>
 #include <ptx/wgmma.cuh>
+#include <tma_params.cuh>
 
 constexpr int WARPGROUP_WARPS = 4;
 constexpr int WARPGROUP = WARPGROUP_WARPS * WARP_SIZE;

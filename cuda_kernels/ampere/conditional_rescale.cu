@@ -13,6 +13,7 @@
 #include <ptx/mma.cuh>
 #include <ptx/shfl.cuh>
 #include <ptx/vote.cuh>
+#include <tile_schedulers.cuh>
 
 namespace {
 

@@ -14,6 +14,7 @@
 #include <ptx/math.cuh>
 #include <ptx/mma.cuh>
 #include <ptx/shfl.cuh>
+#include <tile_schedulers.cuh>
 
 namespace {
 

@@ -15,6 +15,8 @@
 #include <ptx/shfl.cuh>
 #include <ptx/vote.cuh>
 #include <ptx/wgmma.cuh>
+#include <tile_schedulers.cuh>
+#include <tma_params.cuh>
 #include <warpgroup_tiles.cuh>
 
 namespace {

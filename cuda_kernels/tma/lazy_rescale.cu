@@ -17,6 +17,8 @@
 #include <ptx/shfl.cuh>
 #include <ptx/tma.cuh>
 #include <ptx/vote.cuh>
+#include <tile_schedulers.cuh>
+#include <tma_params.cuh>
 
 namespace {
 

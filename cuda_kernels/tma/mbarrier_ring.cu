@@ -15,6 +15,7 @@
 #include <ptx/shfl.cuh>
 #include <ptx/tma.cuh>
 #include <ptx/vote.cuh>
+#include <tma_params.cuh>
 
 namespace {
 

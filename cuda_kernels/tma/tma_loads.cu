@@ -13,6 +13,7 @@
 #include <ptx/mma.cuh>
 #include <ptx/shfl.cuh>
 #include <ptx/tma.cuh>
+#include <tma_params.cuh>
 
 namespace {
 

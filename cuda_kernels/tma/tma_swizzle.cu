@@ -14,6 +14,7 @@
 #include <ptx/mma.cuh>
 #include <ptx/shfl.cuh>
 #include <ptx/tma.cuh>
+#include <tma_params.cuh>
 
 namespace {
 

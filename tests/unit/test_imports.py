@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.catalog import techniques
+from harness.catalog import sources, techniques
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PACKAGES = ("harness", "experiments", "reports", "triton_kernels", "cuda_kernels")
@@ -252,7 +252,14 @@ def test_a_one_line_twin_may_import_its_sibling() -> None:
 
 
 STANDARD_HEADERS = {"cstdint", "cstddef", "type_traits", "limits", "utility"}
-PLUMBING = {"attention.cuh", "persistent_tiles.cuh", "roofs.cuh", "warpgroup_tiles.cuh"}
+PLUMBING = {
+    "attention.cuh",
+    "persistent_tiles.cuh",
+    "roofs.cuh",
+    "tile_schedulers.cuh",
+    "tma_params.cuh",
+    "warpgroup_tiles.cuh",
+}
 FLAGSHIP, SCHEDULES = "cuda_kernels/hopper/flagship.cu", "hopper/schedules/"
 """The one kernel that is made of others: of one of its schedules, which are no rungs and have no Triton twins."""
 CUDA_TYPES = {"cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h"}
@@ -310,6 +317,23 @@ def test_a_cuda_file_includes_only_what_the_table_allows(file: str) -> None:
 )
 def test_the_include_table_rejects(file: str, source: str) -> None:
     assert include_violations(file, source)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "header", "depends"),
+    [
+        ("ampere/scalar", "ptx/tensor_map.cuh", False),
+        ("ampere/scalar", "tile_schedulers.cuh", False),
+        ("ampere/longest_first", "tile_schedulers.cuh", True),
+        ("ampere/longest_first", "tma_params.cuh", False),
+        ("tma/tma_loads", "ptx/tensor_map.cuh", True),
+        ("tma/tma_loads", "tile_schedulers.cuh", False),
+    ],
+)
+def test_a_kernel_depends_on_what_it_uses(kernel: str, header: str, depends: bool) -> None:
+    """An edit of a header makes the rows of those kernels stale that include it, and of no others."""
+    found = sources.files("cuda", kernel)
+    assert (CHECKOUT / "cuda_kernels" / header in found) is depends
 
 
 def test_a_cuda_file_that_is_the_same_program_again_may_include_it() -> None:

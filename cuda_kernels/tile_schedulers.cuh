@@ -1,0 +1,27 @@
+// Which tile a block works on, where the order of the grid is not the order of the tiles.
+#pragma once
+
+#include <attention.cuh>
+#include <ptx/shfl.cuh>
+
+// Launch order in which the blocks with most keys of a causal problem start first, so that short ones fill the end.
+// Heads are taken in sections whose K and V fit a quarter of a 64 MB L2 cache together. The grid is one-dimensional.
+struct LongestFirst {
+  int batch, head, q_tile;
+
+  DEVICE LongestFirst(const AttentionArgs& args, int block) {
+    constexpr int L2_BYTES = 16 << 20;
+    const int heads = args.batch * args.heads, q_tiles = ceil_div(args.seq_q, BLOCK_M);
+    const int fitting = L2_BYTES / (HEAD_DIM * 2 * ELEMENT_BYTES) / args.seq_kv;
+    const int section_heads = fitting > 0 ? fitting : 1;
+    const int first_head = block / (section_heads * q_tiles) * section_heads;
+    const int here = heads - first_head < section_heads ? heads - first_head : section_heads;
+    const int rest = block - first_head * q_tiles;
+    // A quotient sits in a register of every lane; taken from lane 0 it is one value of the warp.
+    const int batch_head = shfl_idx(first_head + rest % here, 0);
+    batch = batch_head / args.heads;
+    head = batch_head % args.heads;
+    q_tile = shfl_idx(q_tiles - 1 - rest / here, 0);
+  }
+  static int blocks(const AttentionArgs& args) { return args.batch * args.heads * ceil_div(args.seq_q, BLOCK_M); }
+};
