@@ -90,6 +90,7 @@ class Worker:
         self._log = log
         self._deadlines = deadlines
         with log.open("ab") as output, theirs:
+            begin = log.stat().st_size
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "harness.measure.worker", str(theirs.fileno()), loader, on],
                 env={**os.environ, **environment, "PYTHONPATH": _python_path()},
@@ -101,7 +102,7 @@ class Worker:
             )
         self._connection = Connection(ours.detach())
         try:
-            self._receive()
+            self._receive(begin)
         except Failed as failure:
             self.kill()
             raise RuntimeError(
@@ -111,10 +112,11 @@ class Worker:
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Runs a method of `Service` in the process. Raises Failed; unless that was HARMLESS, the process is gone."""
+        begin = self._log.stat().st_size  # before the process can say a word
         try:
             with contextlib.suppress(BrokenPipeError):  # it died while idle: receiving says how
                 self._connection.send((method, arguments))
-            return self._receive()
+            return self._receive(begin)
         except BaseException as error:  # Ctrl-C included: half an answer may be on its way
             if not (isinstance(error, Failed) and error.fields["status"] in HARMLESS):
                 self.kill()
@@ -131,11 +133,11 @@ class Worker:
         self._process.wait()
         self._connection.close()
 
-    def _receive(self) -> Any:
-        """The answer to the last call. Heartbeats on the way move the deadline."""
+    def _receive(self, log_start: int) -> Any:
+        """The answer to the last call, which the log tells of from `log_start` on. Heartbeats on the way move the
+        deadline."""
         stage, label = "start", None
         partial: dict[str, Any] = {}
-        log_start = self._log.stat().st_size
         end = time.monotonic() + self._deadlines.start
 
         def failed(status: str, reason: str, check: str | None = None, **details: Any) -> Failed:

@@ -51,7 +51,7 @@ def check(row: Row) -> None:
     if row["kind"] not in ("probe", "roof"):
         _need(row, "problem")
     if row["backend"] in techniques.SERIES:
-        _need(row, "technique", "source_sha256")
+        _need(row, "roof" if row["kind"] == "roof" else "technique", "source_sha256")
     if row.get("technique") and row["kind"] in ("gate", "timing", "tune", "code", "referee"):
         _need(row, "tile")
     if row.get("samples_ms"):
@@ -259,7 +259,7 @@ _FIELDS: dict[str, Check] = {
     "source_sha256": _HASH,
     "renewed_from": _HASH,
     "differs_from": _HASH,
-    "compiler": _object({"front_end": _LINE, "ptxas": _LINE}, flags=_WORDS),
+    "compiler": _object({"front_end": _LINE}, ptxas=_LINE, flags=_WORDS),
     "status": _one_of(*results.STATUSES),
     "reason": _SAID,
     "check": _LINE,
