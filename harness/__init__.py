@@ -1,4 +1,4 @@
-"""Checks, times, inspects and reports kernels; and the fastest of them as a plain function."""
+"""Checks, times, inspects and reports kernels; and the flagship of them as a plain function."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,6 +31,7 @@ from harness.machine.environment import scrub
 if TYPE_CHECKING:
     from harness.attention.numerics import Verdict
     from harness.catalog.cases import Case
+    from harness.catalog.problem import Problem
 
 STICKY = frozenset((700, 702, 710, 714, 715, 716, 717, 718, 719))
 """CUDA errors of a kernel that ran (illegal address, launch failure, ...): the context is lost with it."""
@@ -283,24 +284,7 @@ class Service:
         problem = next(iter(cases.values())).problem
         self.now("check", None)
         tensors = inputs.make(problem, "normal", 0, self._device)
-        qkv = (tensors.q, tensors.k, tensors.v)
-        calls, outputs, written = {}, {}, {}
-        for label, case in cases.items():
-            self.now("load", label)
-            out = outputs[label] = inputs.make_outputs(problem, self._device)
-            variant = self._load(case)
-            bound = variant.bind(*qkv, out.o, out.lse, scale=problem.scale, causal=problem.causal)
-
-            def call(label: str = label, bound: Any = bound) -> None:
-                written[label] = bound()
-
-            self.now("launch", label)
-            for _ in range(2):
-                call()
-                self._synchronize()
-            calls[label] = call
-        for output in outputs.values():
-            output.poison()
+        calls, written = self._prepared(cases, problem, tensors)
         on_gpu = self._device == "cuda"
         timings = timing.time_group(
             {**calls, f"{repeated} again": calls[repeated]},
@@ -332,6 +316,33 @@ class Service:
                     )
         return rows
 
+    def _prepared(
+        self, cases: Mapping[str, Case], problem: Problem, tensors: Any
+    ) -> tuple[dict[str, Callable[[], None]], dict[str, Any]]:
+        """Label -> a call of its kernel, launched twice already, with its outputs poisoned since; and where each call
+        leaves what it returns."""
+        from harness.attention import inputs
+
+        calls: dict[str, Callable[[], None]] = {}
+        outputs, written = {}, {}
+        for label, case in cases.items():
+            self.now("load", label)
+            out = outputs[label] = inputs.make_outputs(problem, self._device)
+            arguments = (tensors.q, tensors.k, tensors.v, out.o, out.lse)
+            bound = self._load(case).bind(*arguments, scale=problem.scale, causal=problem.causal)
+
+            def call(label: str = label, bound: Any = bound) -> None:
+                written[label] = bound()
+
+            self.now("launch", label)
+            for _ in range(2):
+                call()
+                self._synchronize()
+            calls[label] = call
+        for output in outputs.values():
+            output.poison()
+        return calls, written
+
     def referee(self, cases: Mapping[str, Case], rounds: int) -> dict[str, dict[str, Any]]:
         """Times `cases` (label -> case, all of one problem) by CUDA events, then by CUPTI: the fields of their rows of
         kind referee. The inputs change twice meanwhile, and the last outputs must be of the last inputs."""
@@ -350,23 +361,7 @@ class Service:
                 getattr(tensors, name).copy_(getattr(values, name))
 
         change()
-        calls, outputs, written = {}, {}, {}
-        for label, case in cases.items():
-            self.now("load", label)
-            out = outputs[label] = inputs.make_outputs(problem, self._device)
-            arguments = (tensors.q, tensors.k, tensors.v, out.o, out.lse)
-            bound = self._load(case).bind(*arguments, scale=problem.scale, causal=problem.causal)
-
-            def call(label: str = label, bound: Any = bound) -> None:
-                written[label] = bound()
-
-            self.now("launch", label)
-            for _ in range(2):
-                call()
-                self._synchronize()
-            calls[label] = call
-        for output in outputs.values():
-            output.poison()
+        calls, written = self._prepared(cases, problem, tensors)
         self.now("launch", None)
         stopwatch = timing.CudaStopwatch()
         batch = list(calls.items())

@@ -36,8 +36,6 @@ THEME = {
 }
 """Colour -> the variable of the page's style that it follows, in light and in dark."""
 MARKERS = {"cuda": "o", "triton": "s", "triton_native": "s", "gluon": "^", "tlx": "D"}
-OPEN = ("triton",)
-"""Series whose marks are open and whose lines are dashed."""
 PEAK = "tensor peak"
 
 WIDTH = 5.0

@@ -96,10 +96,6 @@ def _cells(datasets: Sequence[Dataset], rung: Technique, backend: str) -> list[R
     return [found[cell] for cell in sorted(found)]
 
 
-def _spill_bytes(row: Row) -> int:
-    return row["code"].get("spill_bytes") or 0
-
-
 def built_for(found: Sequence[Taken]) -> str:
     """bf16, full: what all of the binaries are for; empty where they differ."""
     cells = {(row["problem"]["dtype"], row["problem"]["causal"]) for item in found for row in item.codes.values()}

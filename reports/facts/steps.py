@@ -44,10 +44,6 @@ class Step:
     note: str = ""
 
     @property
-    def loss(self) -> bool:
-        return bool(self.before and self.after and self.after < self.before)
-
-    @property
     def gain(self) -> float:
         """TFLOPS that the technique added by itself; 0 where it did not do it alone."""
         if not self.after or self.kind not in ("technique", "both"):

@@ -81,8 +81,6 @@ class Language:
     tuned: int = 0
     wrong: int = 0
     """Problems on which the gate found the earlier version wrong that `point` is of."""
-    launcher_us: float | None = None
-    graph_us: float | None = None
 
 
 @dataclass

@@ -18,11 +18,10 @@ from harness.catalog import techniques
 from harness.catalog.problem import Problem, Tile
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Ratio, Row, tile_slug
-from reports.facts import counters
+from reports.facts import answer, counters
 from reports.facts.resources import ARCH, DRAM_READ
 
 ROOT = Path(__file__).resolve().parent.parent / "notes"
-LADDER = "ladder"
 NOT_MEASURED = "*not measured*"
 EARLIER = "*not measured in this version*"
 
@@ -41,8 +40,8 @@ def render(name: str, data: Dataset, root: Path = ROOT) -> Markup | None:
 
 
 def _experiment(technique: str | None) -> str:
-    """Where a technique is timed; library peers that are asked for alone are those of LADDER."""
-    return techniques.experiment_of(techniques.get(technique)) if technique else LADDER
+    """Where a technique is timed; library peers that are asked for alone are those of answer.LADDER."""
+    return techniques.experiment_of(techniques.get(technique)) if technique else answer.LADDER
 
 
 def references(data: Dataset) -> dict[str, Callable[..., str]]:

@@ -3,7 +3,6 @@
 from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
 
 LOOP = (r"scf\.for", r"^    [}]")
-COPIES_AND_PRODUCTS = r"tt\.dot\b|ttg\.async_copy_global_to_local|ttg\.async_wait"
 COPY_BEFORE_PRODUCT = Detector(
     "ttgir", r"async_copy_global_to_local.*\.dot\b", within=LOOP, order=r"\w+\.dot\b|async_copy_global_to_local"
 )

@@ -2,8 +2,6 @@
 
 from harness.expressibility.claims import Claim, Detector, Proof, Twin
 
-WGMMA = r"\bHGMMA\S*"
-
 
 def _rung(
     technique: str, says: str, control: str, detector: Detector, seen: bool = True, subject: str | None = None

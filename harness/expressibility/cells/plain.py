@@ -3,7 +3,6 @@
 from harness.expressibility.claims import Claim, Detector, Probe, Proof
 
 PRODUCTS = Detector("sass", r"\bH?G?MMA\S*|\bHMMA\S*")
-NO_PRODUCTS = "no tensor core is used"
 SIXTEEN_BYTES = Detector("sass", r"\bLDG\.E\.128")
 LDMATRIX = Detector("sass", r"\bLDSM\S*")
 LDMATRIX_X4 = Detector("ptx", r"ldmatrix\S*\.x4\S*")

@@ -1,17 +1,14 @@
 """How tiles lie in shared memory: swizzled, padded, plain, in how many buffers."""
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
+from harness.expressibility.claims import Claim, Detector, Probe, Proof
 
 UNSWIZZLED = Detector("ttgir", r"swizzled_shared<[^>]*maxPhase = 1\b|padded_shared<")
 PADDED = Detector("ttgir", r"padded_shared<")
-NO_BOX_SWIZZLE = Detector("ttgir", r"swizzlingByteWidth = 0")
 STORED_AGAIN = Detector(
     "ptx",
     r"cp\.async\.bulk(?: cp\.async\.bulk)* st\.shared.*(?:wgmma|mma\.sync)",
     order=r"cp\.async\.bulk\b|st\.shared|ldmatrix|wgmma(?=\.mma_async)|mma\.sync",
 )
-SWIZZLES = Detector("ttgir", r"swizzled_shared<[^>]*maxPhase = [2-9]\d*|swizzlingByteWidth = (?:32|64|128)")
-GLUON_PLAIN = Twin("direct_rescale", "gluon", arch="sm_80")
 
 FORMS = (
     *(f"fp16 {way} 64" for way in ("plain", "mask", "a_transposed", "b_transposed", "cache", "strided", "added")),
