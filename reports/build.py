@@ -19,7 +19,7 @@ from harness.catalog import experiments as catalog
 from harness.catalog import tiles
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
-from harness.rows import reading
+from harness.rows import reading, results
 from reports.data.dataset import Dataset, tile_slug
 from reports.data.loading import load, probes
 from reports.data.names import cell_title, label, score_title
@@ -73,14 +73,14 @@ def build(
 ) -> Path:
     """Writes the site and returns the path of its index.html. The old site is replaced.
 
-    `runs`: files of fresh rows, by default all of reports/runs. `progress(done, total, page)` follows each page.
+    `runs`: files of fresh rows, by default those of experiments and reports in reports/runs.
+    `progress(done, total, page)` follows each page.
     `only`: the paths of the pages to make, all by default.
     `hashes`: of this checkout's kernels. `tables`: the folder of the tiles chosen for each GPU. Raises ValueError that
     names file and line when a row cannot be read.
     """
-    runs = sorted((ROOT / "runs").glob("*.jsonl")) if runs is None else runs
+    runs = results.fresh_runs(ROOT / "runs") if runs is None else list(runs)
     progress = progress or _print_progress
-    runs = list(runs)
     datasets = load(recorded, runs, reading.checkout_hashes() if hashes is None else hashes, tables)
     compiled = probes(recorded, runs)
     timed = [data for data in datasets if any(data.timings())]

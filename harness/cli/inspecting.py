@@ -30,7 +30,7 @@ from harness.cli.options import (
     refuse,
     require_gpu,
 )
-from harness.cli.output import conclude, console, run_file, show_failures
+from harness.cli.output import conclude, console, one_off_file, show_failures
 from harness.machine.progress import Progress
 from harness.rows import tables
 
@@ -151,6 +151,6 @@ def counted_by_ncu(names: Sequence[str], backends: list[str] | None, slugs: list
 
     require_gpu()
     twins = chosen_backends(backends, techniques.SERIES, of=names, default=techniques.LANGUAGES)
-    path = run_file("ncu")
+    path = one_off_file("ncu")
     rows = hardware_counters.run(hardware_counters.cases(names, twins, chosen_problems(slugs, ())), path)[1:]
     conclude(rows, tables.hardware_counters, as_json=as_json, path=path)

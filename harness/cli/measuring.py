@@ -35,7 +35,7 @@ from harness.cli.options import (
     require_writable,
     where,
 )
-from harness.cli.output import RECORDED, Row, conclude, console, newest_run, run_file, run_name
+from harness.cli.output import RECORDED, Row, conclude, console, newest_run, one_off_file, run_file, run_name
 from harness.rows import tables
 
 LIBRARIES = "sdpa_cudnn, sdpa_flash, sdpa_math, flex, fa2, fa3, fa4"
@@ -96,7 +96,7 @@ def check(
         "against": against and against.resolve(),
     }
     with sanitizers() if sanitize else nullcontext():
-        rows = runner.run(experiment, on=place, path=run_file(run_name(experiment.name, shard)), gate=gate)
+        rows = runner.run(experiment, on=place, path=one_off_file(run_name(experiment.name, shard)), gate=gate)
     gates = [row for row in rows if row["kind"] == "gate"]
     conclude(gates, tables.gates, as_json=as_json, checked=True)
 
@@ -121,7 +121,7 @@ def sanitize(
     else:
         cases = sanitizer.cases(chosen(names), twins)
         experiment, checks = "sanitizer", [sanitizer.Check(case, name) for name in tools for case in cases]
-    path = run_file(experiment)
+    path = one_off_file(experiment)
     conclude(
         sanitizer.run(checks, experiment, path, jobs=jobs)[1:], tables.gates, as_json=as_json, path=path, checked=True
     )
@@ -150,7 +150,7 @@ def bench(
         modes=(mode,),
     )
     require_gpu()
-    rows = runner.run(experiment, on="gpu", path=run_file("bench"))
+    rows = runner.run(experiment, on="gpu", path=one_off_file("bench"))
     conclude(rows, tables.timings, as_json=as_json)
 
 
@@ -241,7 +241,7 @@ def tune(names: Names = None, backends: Backends = None, problem: Problems = Non
     problems = part(chosen_problems(problem, load_experiment("ladder").problems), shard)
     twins = chosen_backends(backends, techniques.SERIES, of=chosen(names))
     require_gpu()
-    path = run_file(run_name("tune", shard))
+    path = one_off_file(run_name("tune", shard))
     table = tuning.tune(chosen(names), twins, problems, path)
     console.print(f"selected tiles are in {table}", soft_wrap=True)
 

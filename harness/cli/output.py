@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from harness.catalog.sources import ROOT
-from harness.rows import tables
+from harness.rows import results, tables
 
 RUNS = ROOT / "reports" / "runs"
 RECORDED = ROOT / "reports" / "recorded"
@@ -52,6 +52,12 @@ def run_file(name: str) -> Path:
     may begin in the same second."""
     begin = f"{datetime.now(UTC):%Y%m%d-%H%M%S%f}"[:-3]
     return RUNS / f"{begin}-{name}.jsonl"
+
+
+def one_off_file(name: str) -> Path:
+    """The same for what was asked in passing, with whatever problem and options: pages show it once it is recorded."""
+    file = run_file(name)
+    return file.parent / results.ONE_OFF / file.name
 
 
 def newest_run(name: str) -> Path | None:

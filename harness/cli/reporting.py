@@ -81,7 +81,7 @@ def scorecard(as_json: AsJson = False) -> None:
     from harness.rows.scorecard import scorecard as compute
 
     recorded = [row for _, path in results.iter_recorded(RECORDED) for row in results.read(path)]
-    fresh = [row for path in sorted(RUNS.glob("*.jsonl")) for row in results.read(path, schema.check)]
+    fresh = [row for path in results.fresh_runs(RUNS) for row in results.read(path, schema.check)]
     card = compute([*recorded, *fresh])
     if as_json:
         print(json.dumps(card, indent=1))

@@ -27,6 +27,8 @@ from harness.rows import packing
 SCHEMA = 2
 COMPILERS = "compilers"
 """Folder of reports/recorded for what holds on every machine: rows of kind probe, about compilers alone."""
+ONE_OFF = "one-off"
+"""Folder of reports/runs for what is no experiment and no report: what check, bench, sanitize, tune and ncu did."""
 KINDS = {
     "environment": "the machine of the rows that follow",
     "gate": "whether an output is right",
@@ -316,3 +318,8 @@ def iter_recorded(root: Path) -> Iterator[tuple[str, Path]]:
     for path in sorted(root.glob("*/*.jsonl")):
         if path.parent.name != COMPILERS:
             yield path.parent.name, path
+
+
+def fresh_runs(runs: Path) -> list[Path]:
+    """Files of the runs in reports/runs that pages and scorecard take: those of experiments and reports."""
+    return sorted(runs.glob("*.jsonl"))

@@ -21,7 +21,7 @@ from harness.attention.inputs import DISTRIBUTIONS
 from harness.catalog import techniques
 from harness.cli import options, output
 from harness.inspection import survey
-from harness.rows import tables
+from harness.rows import results, tables
 from harness.variants import PEERS, Case, Unsupported
 from tests.support import replicated_rows as replicated
 
@@ -236,6 +236,27 @@ def test_two_runs_of_a_second_have_files_of_their_own() -> None:
     one = output.run_file("bench")
     time.sleep(0.002)
     assert output.run_file("bench") > one
+
+
+def test_the_report_takes_no_run_that_was_asked_in_passing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wrote: dict[str, Path] = {}
+
+    def run(experiment, *, path, **_):  # type: ignore[no-untyped-def]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        wrote[experiment.name] = path
+        return []
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("harness.measure.runner.run", run)
+    monkeypatch.setattr("harness.cli.output.RUNS", tmp_path)
+    monkeypatch.setattr("harness.cli.output.ROOT", tmp_path)
+    invoke("check", "scalar", "--problem", "b1-h1-n8192-d128-fp16-full")  # a typo's timeout was on scalar's page
+    invoke("bench", "scalar")
+    invoke("run", "ladder")
+    assert set(wrote) == {"correctness", "bench", "ladder"}
+    assert results.fresh_runs(tmp_path) == [wrote["ladder"]]
+    assert wrote["bench"].parent == wrote["correctness"].parent == tmp_path / results.ONE_OFF
 
 
 def test_resume_finds_the_newest_run_of_its_own_shard_and_assembler(
