@@ -103,6 +103,7 @@ def flags(root: Path = HERE, sanitize: bool = False) -> tuple[str, ...]:
         "-pthread",
         "-fvisibility=hidden",
         "-ffp-contract=fast",
+        "-g1",  # lines, for a loop that only its address names
         "-Wall",
         "-Wno-unknown-pragmas",
         "-Werror=return-type",
@@ -111,8 +112,19 @@ def flags(root: Path = HERE, sanitize: bool = False) -> tuple[str, ...]:
         f"-isystem{cuda_include()}",
         f"-isystem{cuda_include() / 'cccl'}",
         *(f"-D__CUDA_NO_{switch}__" for switch in HALF_SWITCHES),
-        *(("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined") if sanitize else ()),
+        *(("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined") if sanitize else ()),
     )
+
+
+def line_of(library: Path, offset: int) -> str | None:
+    """The kernel's line, "scalar.cu:88", of the code at `offset` of a library; None where addr2line does not tell."""
+    tool = shutil.which("addr2line")
+    told = _said([tool, "-i", "-e", str(library), hex(offset - 1)]).splitlines() if tool else []
+    for place in told:  # from an inlined function out to the kernel
+        path, _, line = place.partition(" ")[0].rpartition(":")
+        if Path(path).suffix in (".cu", ".cuh") and "cpu" not in Path(path).parts:
+            return f"{Path(path).name}:{line}"
+    return None
 
 
 def sanitizing() -> bool:

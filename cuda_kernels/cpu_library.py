@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from cuda_kernels.cpu_build import line_of, sanitizing
 
 
 class Library:
@@ -19,7 +22,7 @@ class Library:
         self.handle = handle
         self.launch = handle.launch
         self.shared_memory_bytes: int = handle.shared_memory_bytes()
-        handle.configure.argtypes = [ctypes.c_uint64, ctypes.c_int, ctypes.c_int, ctypes.c_int]
+        handle.configure.argtypes = [ctypes.c_uint64, *[ctypes.c_int] * 4]
         handle.diagnosis.restype = ctypes.c_char_p
         handle.counters.restype = ctypes.c_char_p
         handle.watch.argtypes = [
@@ -27,14 +30,23 @@ class Library:
             *(ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int64), ctypes.c_int, ctypes.c_int),
         ]
 
-    def configure(self, *, seed: int = 0, checks: bool = True, counters: bool = False, os_threads: int = 0) -> None:
+    def configure(
+        self,
+        *,
+        seed: int = 0,
+        checks: bool = True,
+        counters: bool = False,
+        os_threads: int = 0,
+        patience: float = 20.0 if sanitizing() else 2.0,
+    ) -> None:
         """How this library runs from now on.
 
         `seed` orders warps, lanes and blocks; 0 is the plain order. `checks` looks for races, reads before writes and
         accesses outside the watched tensors; `counters` counts per instruction site. `os_threads` 0: all that the
-        machine has.
+        machine has. A block that spends `patience` seconds of processor time without reaching global memory that is new
+        to it goes on for ever, and is told of; a tile takes a right kernel milliseconds.
         """
-        self.handle.configure(seed, checks, counters, os_threads)
+        self.handle.configure(seed, checks, counters, os_threads, round(patience * 1000))
 
     def watch(
         self,
@@ -69,7 +81,10 @@ class Library:
 
     def diagnosis(self) -> str:
         """What the last launch did wrong, one `name: text [place]` per line; empty when nothing."""
-        return self.handle.diagnosis().decode()
+        return re.sub(r"\+0x([0-9a-f]+)", self._line, self.handle.diagnosis().decode())
+
+    def _line(self, offset: re.Match[str]) -> str:
+        return line_of(self.path, int(offset[1], 16)) or offset[0]
 
     def counters(self) -> list[dict[str, Any]]:
         """What the launches since the last `configure` counted: one dict per instruction site, in source order.

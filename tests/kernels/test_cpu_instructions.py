@@ -66,6 +66,7 @@ def launch(
     bug: str = "NONE",
     seed: int = 0,
     os_threads: int = 0,
+    patience: float = 2.0,
     **defines: object,
 ) -> str:
     """Runs a kernel of this folder and returns its diagnosis. Tensors come with "in", "out" or "scratch"."""
@@ -83,7 +84,7 @@ def launch(
         return ""
     library = Library(cpu_build.build(KERNELS / f"{kernel}.cu", defines, include=(KERNELS,)))
     library.handle.plant(BUGS.index(bug))
-    library.configure(seed=seed, os_threads=os_threads)
+    library.configure(seed=seed, os_threads=os_threads, patience=patience)
     library.forget()
     for number, (tensor, use) in enumerate(tensors):
         library.watch(
@@ -391,6 +392,38 @@ def test_wait_for_a_flag_in_shared_memory_is_a_race(by_votes: int, seed: int) ->
     said = launch("shared_flag", [], [by_votes], seed=seed, bug="NOTHING_SET")
     assert names(said) == ["deadlock"]
     assert re.search(r"ld_shared \(shared address 0x400, which holds 0\)", said)
+
+
+ENDLESS = ("VOTES", "READS", "WRITES", "COUNTS", "ARITHMETIC", "BARRIERS")
+
+
+def endless(way: int, **rest) -> str:
+    tensors = [(torch.ones(64), "in"), (torch.zeros(64), "out"), (torch.zeros(1, dtype=torch.int32), "scratch")]
+    return launch("endless_loop", tensors, [way], **rest)
+
+
+@pytest.mark.timeout(60, method="thread")  # a hang in the runtime sees no signal
+@pytest.mark.parametrize("way", ENDLESS)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_loop_for_ever_is_named(way: str, seed: int) -> None:
+    """Its line, its warp, and who waits for it: whether it has instructions in it or none, and whatever they do."""
+    (said,) = (line for line in endless(ENDLESS.index(way) + 1, patience=0.2, seed=seed).splitlines())
+    found = re.search(r"^endless_loop: .* \[endless_loop\.cu:(\d+).*, warp (\d), lane \d+\]$", said)
+    assert found, said
+    lines = (KERNELS / "endless_loop.cu").read_text().splitlines()
+    assert any(f"way == {way}" in line for line in lines[int(found[1]) - 2 : int(found[1])]), said
+    if way != "BARRIERS":
+        assert found[2] == "1"
+    if way != "BARRIERS" and not seed:
+        assert re.search(
+            r"warp 0: all lanes at endless_loop\.cu:\d+ bar_sync \(barrier 0, 32 of 64 threads there\)", said
+        )
+        assert re.search(r"warp 1: .*not waiting", said)
+
+
+def test_after_a_loop_for_ever_the_library_is_as_good_as_before() -> None:
+    assert names(endless(ENDLESS.index("ARITHMETIC") + 1, patience=0.2)) == ["endless_loop"]
+    assert endless(0) == ""
 
 
 @pytest.mark.timeout(60, method="thread")  # a hang in the runtime sees no signal

@@ -53,6 +53,7 @@ bool others_go_on(Cluster& cluster) {
   const auto asks_memory = [](const Thread* thread) { return thread->waiting.object == GLOBAL_MEMORY; };
   if (std::ranges::none_of(pollers, asks_memory)) return false;
   std::this_thread::yield();
+  cluster.ticks = 0;  // theirs, and Progress sees whether they do
   return !cluster.progress->stands_still(cluster, cluster.async->changes_seen);
 }
 

@@ -93,6 +93,7 @@ void write(Thread& self, BulkStore& store) {
     const std::byte* source = chunk;
     chunk += SWIZZLED;
     if (!bytes) return;
+    self.cluster->reach(global, true);
     if (options().checks && !check_global(self, global, bytes, true, store.issue.mnemonic, store.issue.where)) return;
     std::memcpy(const_cast<std::byte*>(global), source, bytes);
   });
@@ -166,6 +167,7 @@ void land(Cluster& cluster, BulkLoad& load) {
     std::byte* destination = load.block->shared.get() + (address - SHARED_BASE);
     std::memset(destination, 0, SWIZZLED);
     if (!bytes) return;
+    cluster.reach(global, false);
     if (options().checks && !check_global(self, global, bytes, false, load.mnemonic, load.where)) return;
     std::memcpy(destination, global, bytes);
   });

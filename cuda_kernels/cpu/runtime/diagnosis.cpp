@@ -126,29 +126,36 @@ std::string state_of(const Thread& thread, std::string& name) {
 
 }  // namespace
 
-void deadlocked(Cluster& cluster) {
+namespace {
+
+// The waiting threads of a cluster in words. `name` becomes more precise where a state tells; `first` is the thread
+// whose wait may be the cause.
+std::string who_waits(const Cluster& cluster, std::string& name, const Thread*& first) {
   // Lanes that wait at the same place for the same thing are told of together, and so are warps of such lanes.
   struct Waiters {
     std::string block, what;
     std::vector<int> warps;
   };
   std::vector<Waiters> waiters;
-  std::string name = "deadlock";
-  const Thread* first = nullptr;
   for (auto& block : cluster.blocks) {
     const std::string rank = cluster.blocks.size() > 1 ? text(" of block rank %d", block->rank) : "";
-    for (Warp& warp : block->warps) {
+    for (const Warp& warp : block->warps) {
       std::map<std::string, uint32_t> groups;
       for (const Thread* thread : warp.threads) {
+        const uint32_t lane = 1u << thread->lane;
         if (thread->has_returned) continue;
+        if (warp.runnable & lane) {
+          groups["not waiting"] |= lane;
+          continue;
+        }
         // Lanes at a collective instruction wait for their sisters, and are not the cause.
         if (!first || (is_gathering(*first) && !is_gathering(*thread))) first = thread;
-        const std::string at = place(thread->waiting.mnemonic, thread->waiting.where) + state_of(*thread, name);
-        groups[at] |= 1u << thread->lane;
+        const std::string at = "at " + place(thread->waiting.mnemonic, thread->waiting.where) + state_of(*thread, name);
+        groups[at] |= lane;
       }
-      if (warp.returned) groups["the end of the kernel"] |= warp.returned;
+      if (warp.returned) groups["at the end of the kernel"] |= warp.returned;
       for (const auto& [at, mask] : groups) {
-        const std::string what = lanes(mask) + " at " + at;
+        const std::string what = lanes(mask) + " " + at;
         auto same = std::find_if(waiters.begin(), waiters.end(),
                                  [&](const Waiters& other) { return other.block == rank && other.what == what; });
         if (same == waiters.end()) same = waiters.insert(same, {rank, what, {}});
@@ -163,6 +170,21 @@ void deadlocked(Cluster& cluster) {
     for (size_t i = 0; i < group.warps.size(); ++i) who += text("%s %d", i ? "," : "", group.warps[i]);
     who += group.block + ": " + group.what;
   }
+  return who;
+}
+
+}  // namespace
+
+std::string who_waits(const Cluster& cluster) {
+  std::string name;
+  const Thread* first = nullptr;
+  return who_waits(cluster, name, first);
+}
+
+void deadlocked(Cluster& cluster) {
+  std::string name = "deadlock";
+  const Thread* first = nullptr;
+  std::string who = who_waits(cluster, name, first);
   if (name == "blocks_not_resident")
     who += text("; not started: %d %s, because here as many run at once as there are OS threads",
                 cluster.progress->left(), cluster.blocks.size() > 1 ? "clusters" : "blocks");

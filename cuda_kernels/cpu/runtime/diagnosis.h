@@ -21,6 +21,8 @@ std::string text(const char* format, ...) __attribute__((format(printf, 1, 2)));
 [[noreturn]] void diverged(Thread& self, const char* mnemonic, Where where);
 void diverged_by_return(Thread& self);
 void deadlocked(Cluster& cluster);
+// "warps 0, 1: all lanes at x.cu:3 bar_sync (...); warp 2: ..."
+std::string who_waits(const Cluster& cluster);
 
 bool diagnosed();
 void forget_diagnoses();

@@ -11,6 +11,7 @@
 
 #include <runtime/clocks.h>
 #include <runtime/counters.h>
+#include <runtime/endless.h>
 #include <runtime/fiber.h>
 #include <runtime/shadow.h>
 #include <runtime/where.h>
@@ -161,11 +162,19 @@ struct Cluster {
   std::unique_ptr<Async> async;
   Fiber scheduler;
   bool abandoned = false;
+  Reached reached;
+  volatile int ticks = 0;            // of processor time since it reached something new
+  volatile bool is_endless = false;  // too many
+  const Thread* stopped = nullptr;   // by the clock, in a loop without an instruction of ptx/
+  const void* stopped_at = nullptr;
   uint64_t random_state = 1;
   bool preempting = false;  // does the seed ask for changes of warp where none is needed?
 
   uint32_t random();
   int agent_of_tensor_cores(int cluster_warp) const;
+  void reach(const void* global, bool is_store) {
+    if (reached.note(global, is_store)) ticks = 0;
+  }
 
  private:
   void set_up(int number);
@@ -184,6 +193,12 @@ void yield(Thread& self);
 void maybe_yield(Thread& self);
 // Leaves the cluster for good: its fibers are never resumed.
 [[noreturn]] void abandon(Thread& self);
+
+[[noreturn]] void report_endless(Thread& self, const char* mnemonic, Where where);
+// Every instruction that a loop may consist of comes past here.
+inline void goes_on(Thread& self, const char* mnemonic, Where where) {
+  if (self.cluster->is_endless) report_endless(self, mnemonic, where);
+}
 
 // Arrives at an instruction of the whole warp. The last lane to arrive gets the warp back and executes the
 // instruction for all, then calls `complete`; the others come back with null, after the execution.

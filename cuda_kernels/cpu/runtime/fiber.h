@@ -22,6 +22,7 @@ class Stacks {
   Stacks(const Stacks&) = delete;
   Stacks& operator=(const Stacks&) = delete;
   std::byte* record(size_t i) const { return first_ + i * STACK_BYTES; }
+  bool hold(const void* address) const { return address >= mapped_ && address < mapped_ + bytes_; }
 
  private:
   std::byte* first_;

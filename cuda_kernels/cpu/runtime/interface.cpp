@@ -5,8 +5,8 @@
 #include <runtime/global.h>
 #include <runtime/options.h>
 
-void configure(uint64_t seed, int checks, int counters, int os_threads) {
-  cpu::options() = {seed, checks != 0, counters != 0, os_threads};
+void configure(uint64_t seed, int checks, int counters, int os_threads, int patience_ms) {
+  cpu::options() = {seed, checks != 0, counters != 0, os_threads, patience_ms};
   cpu::all_counters().clear();
 }
 

@@ -6,7 +6,7 @@
 #define CPU_EXPORT extern "C" __attribute__((visibility("default")))
 
 // How the kernels of this library run from now on; see Options.
-CPU_EXPORT void configure(uint64_t seed, int checks, int counters, int os_threads);
+CPU_EXPORT void configure(uint64_t seed, int checks, int counters, int os_threads, int patience_ms);
 // What the last launch did wrong, one diagnosis per line; empty when nothing.
 CPU_EXPORT const char* diagnosis();
 // A tensor of `rank` dimensions, sizes and strides in elements. `access`: 0 a launch reads it, 1 it writes each element

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include <runtime/diagnosis.h>
+#include <runtime/endless.h>
 #include <runtime/global.h>
 #include <runtime/options.h>
 #include <runtime/progress.h>
@@ -83,6 +84,7 @@ int launch_grid(const Launch& launch) {
   std::vector<Cluster> clusters(workers);  // each runs one after the other
   Progress progress(count, workers);
   const auto work = [&](Cluster& cluster) {
+    const Patience patience(cluster);
     for (int i; (i = progress.take()) >= 0;) cluster.run(launch, order[i], progress);
   };
   std::vector<std::thread> threads;

@@ -11,6 +11,7 @@ constexpr uint32_t PATIENCE = 1 << 16;  // loads from shared memory without a wa
 
 Place locate_range(uint32_t address, uint32_t bytes, const char* mnemonic, Where where) {
   Thread& self = current();
+  goes_on(self, mnemonic, where);
   const uint32_t rank = (address & ~IN_CLUSTER) >> 24, offset = (address & 0xffffff) - SHARED_BASE;
   if (rank && !(address & IN_CLUSTER))
     fail("bad_operand", self, mnemonic, where,
@@ -45,6 +46,8 @@ namespace {
 void touch_global(const void* pointer, uint32_t bytes, uint32_t alignment, bool is_store, const char* mnemonic,
                   Where where) {
   Thread& self = current();
+  goes_on(self, mnemonic, where);
+  self.cluster->reach(pointer, is_store);
   if (reinterpret_cast<uintptr_t>(pointer) % alignment)
     fail("misaligned_access", self, mnemonic, where,
          text("global address %p is not a multiple of the access' %u bytes", pointer, alignment));

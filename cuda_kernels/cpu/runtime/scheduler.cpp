@@ -68,6 +68,9 @@ void Cluster::set_up(int number) {
   const int count = launch->cluster.x * launch->cluster.y * launch->cluster.z;
   const int warps = launch->threads / LANES;
   abandoned = false;
+  is_endless = false;
+  reached.forget();
+  ticks = 0;
   random_state = (options().seed + 1) * 0x9e3779b97f4a7c15ull + static_cast<uint64_t>(number) * 0xbf58476d1ce4e5b9ull;
   random_state |= 1;
   preempting = options().seed != 0;
@@ -154,6 +157,7 @@ void Cluster::run(const Launch& launched, int number, Progress& shared) {
     if (preempting && random() % 8 == 0) warp->priority = random();
     switch_fiber(scheduler, next_lane(*warp).fiber);
   }
+  if (stopped) report_stopped(*this);
   if (abandoned) return;
   for (auto& block : blocks)
     if (block->running) return deadlocked(*this);
@@ -193,6 +197,7 @@ void abandon(Thread& self) {
 
 Warp* gather(const char* mnemonic, Where where, void* operands) {
   Thread& self = current();
+  goes_on(self, mnemonic, where);
   Warp& warp = *self.warp;
   Gathering& gathering = warp.gathering;
   if (!gathering.arrived) {
@@ -228,7 +233,8 @@ void count_warp(const Warp& warp, const char* mnemonic, Where where) {
 }
 
 void count_thread(const char* mnemonic, Where where) {
-  const Thread& self = current();
+  Thread& self = current();
+  goes_on(self, mnemonic, where);
   if (options().counters) self.cluster->counters.count_lane(self, mnemonic, where, Path::none, 0, 0, nullptr);
 }
 
