@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any
 
@@ -97,7 +98,7 @@ class Problem:
     def tflops(self, milliseconds: float) -> float:
         return self.flops / milliseconds / 1e9
 
-    @property
+    @cached_property
     def slug(self) -> str:
         """A name safe for files and URLs, and readable: b4-h16-n4096-d128-bf16-causal."""
         heads = f"h{self.heads}" if self.heads == self.heads_kv else f"h{self.heads}k{self.heads_kv}"
@@ -123,7 +124,17 @@ class Problem:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Problem:
-        return cls(**data)
+        """Of equal dicts the same object: a report reads the problem of every row a hundred times."""
+        try:
+            return _problem(tuple(data), *data.values())
+        except TypeError:  # a value without a hash, which the constructor refuses by name
+            return cls(**data)
+
+
+@lru_cache(maxsize=None, typed=True)
+def _problem(names: tuple[str, ...], *values: Any) -> Problem:
+    """Typed, because 1 and True are equal."""
+    return Problem(**dict(zip(names, values, strict=True)))
 
 
 @dataclass(frozen=True, order=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from typing import Any, Literal
 from harness.catalog import techniques, tiles
 from harness.catalog.entries import Technique
 from harness.catalog.problem import ANCHOR, Problem, Tile
-from harness.rows import reading, results
+from harness.rows import reading, results, scorecard
 from harness.rows.intervals import Intervals
 from harness.rows.noise import Timings
 from harness.rows.reading import Hashes
@@ -146,6 +146,12 @@ class Dataset:
         }
 
     @cached_property
+    def scores(self) -> list[dict[str, Any]]:
+        """The scorecard's entries."""
+        entries: list[dict[str, Any]] = scorecard.scorecard(self.rows, hashes=self.hashes)["entries"]
+        return entries
+
+    @cached_property
     def intervals(self) -> Intervals:
         """Of ratios between rows, over the processes and boards that timed both."""
         return Intervals(Timings(self.rows))
@@ -205,10 +211,15 @@ class Dataset:
             key=lambda p: (-p.head_dim, p.causal, p.dtype, p.seq_q, p.seq_kv, p.batch),
         )
 
-    def timings(self, experiment: str | None = None) -> Iterator[Row]:
-        for row in self.newest:
-            if row["kind"] == "timing" and experiment in (None, row["experiment"]):
-                yield row
+    @cached_property
+    def _timings(self) -> dict[str | None, list[Row]]:
+        found: dict[str | None, list[Row]] = {None: [row for row in self.newest if row["kind"] == "timing"]}
+        for row in found[None]:
+            found.setdefault(row["experiment"], []).append(row)
+        return found
+
+    def timings(self, experiment: str | None = None) -> list[Row]:
+        return self._timings.get(experiment, [])
 
     @cached_property
     def _by_cell(self) -> dict[tuple[Any, ...], list[Row]]:
@@ -308,14 +319,11 @@ class Dataset:
         gate of the ladder read, then others; of each bf16 first and full before causal."""
         found = [
             row
-            for row in self.newest
-            if (row.get("code") or {}).get("registers") is not None
-            and (row.get("technique"), row["backend"]) == (technique, backend)
-            and arch in (None, row.get("arch"))
+            for row in self.with_code(technique, backend)
+            if arch in (None, row.get("arch"))
             and head_dim in (None, row["problem"]["head_dim"])
             and reading.is_reference_tile(row)
             and reading.is_current(row, self.hashes)
-            and reading.is_as_shipped(row)
         ]
         order = ("dtype", "causal", "head_dim")
 
@@ -338,40 +346,46 @@ class Dataset:
 
     def gates(self, technique: str, backend: str) -> list[Row]:
         """Gate rows of this checkout's twin."""
-        return [row for row in self._of("gate", technique, backend) if reading.is_current(row, self.hashes)]
+        return [row for row in self.of("gate", technique, backend) if reading.is_current(row, self.hashes)]
 
     def wrong(self, point: Point) -> list[Row]:
         """Gate rows that found the version wrong that a point of an earlier one is of."""
         if point.kind != "earlier" or not point.row:
             return []
-        gates = self._of("gate", point.row["technique"], point.row["backend"])
+        gates = self.of("gate", point.row["technique"], point.row["backend"])
         sha256 = point.row.get("source_sha256")
         return [row for row in gates if row["status"] == "wrong" and row.get("source_sha256") == sha256]
 
     def tuned(self, technique: str, backend: str, *, earlier: bool = False) -> int:
         """How many tiles `tune` has tried on this checkout's twin, or on earlier versions."""
-        rows = self._of("tune", technique, backend)
+        rows = self.of("tune", technique, backend)
         return len({tile_slug(row) for row in rows if reading.is_current(row, self.hashes) is not earlier})
 
-    def _of(self, kind: str, technique: str, backend: str) -> Iterator[Row]:
-        """Rows of one kind about one twin, of any version."""
+    @cached_property
+    def _by_twin(self) -> dict[tuple[Any, ...], list[Row]]:
+        found: dict[tuple[Any, ...], list[Row]] = {}
         for row in self.newest:
-            if (row["kind"], row.get("technique"), row["backend"]) == (kind, technique, backend):
-                yield row
+            found.setdefault((row["kind"], row.get("technique"), row["backend"]), []).append(row)
+        return found
+
+    def of(self, kind: str, technique: str, backend: str) -> list[Row]:
+        """Rows of one kind about one twin, of any version."""
+        return self._by_twin.get((kind, technique, backend), [])
 
     def holes(self, experiment: str | None = None) -> list[Row]:
         """Rows of this checkout that are not a pass, but for those of a library that was timed again since."""
+        return [row for row in self._holes if experiment in (None, row.get("experiment"))]
+
+    @cached_property
+    def _holes(self) -> list[Row]:
         latest: dict[str, str] = {}
-        for row in self.newest:
-            name = results.key(row)
+        names = [(results.key(row), row) for row in self.newest]
+        for name, row in names:
             latest[name] = max(row["time"], latest.get(name, ""))
         return [
             row
-            for row in self.newest
-            if row["status"] != "passed"
-            and row["time"] == latest[results.key(row)]
-            and experiment in (None, row.get("experiment"))
-            and reading.is_current(row, self.hashes)
+            for name, row in names
+            if row["status"] != "passed" and row["time"] == latest[name] and reading.is_current(row, self.hashes)
         ]
 
     def speed_of_light(self) -> float | None:

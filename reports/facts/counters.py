@@ -192,10 +192,8 @@ def _rows(datasets: Sequence[Dataset], technique: str, kind: str, backend: str =
     return [
         (data, row)
         for data in datasets
-        for row in data.newest
-        if (row["kind"], row.get("technique"), row["backend"]) == (kind, technique, backend)
-        and row["status"] == "passed"
-        and reading.is_current(row, data.hashes)
+        for row in data.of(kind, technique, backend)
+        if row["status"] == "passed" and reading.is_current(row, data.hashes)
     ]
 
 

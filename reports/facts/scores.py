@@ -6,21 +6,20 @@ import math
 from typing import Any
 
 from harness.catalog.techniques import TECHNIQUES
-from harness.rows import reading, scorecard
+from harness.rows import reading
 from reports.data.dataset import Dataset
 
 
 def scored(data: Dataset, experiment: str | None = None) -> list[dict[str, Any]]:
     """The scorecard's entries, of one experiment or of all, with the worst cell's value and what an earlier version
     keeps out."""
-    entries = scorecard.scorecard(data.rows, hashes=data.hashes)["entries"]
     return [
         {
             **entry,
             "worst_value": min((cell.get("value", math.inf) for cell in entry["cells"]), default=None),
             "earlier": earlier(data, entry["experiment"], entry["ours"]),
         }
-        for entry in entries
+        for entry in data.scores
         if experiment in (None, entry["experiment"])
     ]
 

@@ -6,10 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from harness.catalog.problem import Tile
+import pytest
+
+from harness.catalog.problem import Problem, Tile
+from harness.rows import results
 from reports.data import machines
 from reports.data.dataset import Dataset, Point, fastest, why
 from reports.data.loading import load
+from reports.facts import scores
 from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]
@@ -98,3 +102,27 @@ def test_what_the_gate_refused_was_not_timed_for_its_reason() -> None:
     earlier = {**row, "source_sha256": "0"}
     assert dataset([earlier]).point("ladder", PROBLEM, "scalar", "cuda").reason.startswith("earlier version wrong: ")
     assert dataset([row]).point("ladder", PROBLEM, "wmma", "cuda").reason == "not measured"
+
+
+def test_what_all_pages_ask_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def scorecard(rows: list[Row], **_: Any) -> Row:
+        asked.append("scorecard")
+        return {"entries": []}
+
+    monkeypatch.setattr("harness.rows.scorecard.scorecard", scorecard)
+    key = results.key
+    monkeypatch.setattr("harness.rows.results.key", lambda row: asked.append("key") or key(row))
+    data = dataset(synthetic.rows())
+    for _ in range(2):
+        assert scores.scored(data, "ladder") == []
+        assert data.timings("ladder")
+        assert data.holes("ladder")
+    assert asked.count("scorecard") == 1
+    assert asked.count("key") <= 4 * len(data.rows)
+    assert Problem.from_dict(PROBLEM.to_dict()) is Problem.from_dict(PROBLEM.to_dict())
+    with pytest.raises(ValueError, match=r"problem.heads: got True"):
+        Problem.from_dict({**PROBLEM.to_dict(), "heads": True, "heads_kv": True})
+    with pytest.raises(ValueError, match=r"problem.heads: got \[1\]"):
+        Problem.from_dict({**PROBLEM.to_dict(), "heads": [1]})
