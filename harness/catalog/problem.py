@@ -171,6 +171,16 @@ class Tile:
             f"-{name}{value}" for name, value in self.extra
         )
 
+    @classmethod
+    def parse(cls, slug: str) -> Tile:
+        """The tile that a slug names. Raises ValueError on anything else."""
+        match = re.fullmatch(r"(\d+)x(\d+)-s(\d+)-w(\d+)((?:-[a-z_]+\d+)*)", slug)
+        if not match:
+            raise ValueError(f"tile: got {slug!r}, expected a slug such as 64x128-s2-w4")
+        block_m, block_n, stages, warps, levers = match.groups()
+        extra = tuple((name, int(value)) for name, value in re.findall(r"-([a-z_]+)(\d+)", levers))
+        return cls(int(block_m), int(block_n), int(stages), int(warps), extra)
+
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "extra": dict(self.extra)}
 

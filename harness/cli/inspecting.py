@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,6 +27,7 @@ from harness.cli.options import (
     chosen_archs,
     chosen_backends,
     chosen_problems,
+    chosen_tile,
     experiments,
     load_experiment,
     refuse,
@@ -102,6 +105,10 @@ def inspect(
     ptxas: Annotated[Ptxas | None, typer.Option(help="bundled: Triton's own assembler; shared: nvcc's.")] = None,
     on: Annotated[On | None, typer.Option("--on", help="cpu: run the CUDA twins here and count.")] = None,
     ncu: Annotated[bool, typer.Option("--ncu", help="Launch the twins on the GPU here and count.")] = False,
+    tile: Annotated[
+        str | None, typer.Option(help="A slug such as 128x128-s2-w8; each technique's reference tile by default.")
+    ] = None,
+    save: Annotated[bool, typer.Option("--save", help="Write the rows to reports/runs/, for `record`.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Registers, spills, shared memory and instructions of both twins, compiled here; needs no GPU.
@@ -112,24 +119,43 @@ def inspect(
     from harness.inspection import survey
 
     if ncu:
-        refuse("--ncu", "ncu counts what this GPU runs", {"--arch": arch, "--ptxas": ptxas, "--on": on})
+        refuse(
+            "--ncu",
+            "ncu counts what this GPU runs",
+            {"--arch": arch, "--ptxas": ptxas, "--on": on, "--tile": tile, "--save": save},
+        )
         counted_by_ncu(chosen(names), backends, problem, as_json)
     if on is On.cpu:
         other = set(backends or ()) - {"cuda"}
         why = "there g++ compiles the CUDA twins, for this processor"
-        refuse("--on cpu", why, {"--arch": arch, "--ptxas": ptxas, "--backend": other})
+        refuse("--on cpu", why, {"--arch": arch, "--ptxas": ptxas, "--backend": other, "--tile": tile, "--save": save})
         cells, show = survey.on_cpu(chosen(names), chosen_problems(problem, ())), tables.memory
     else:
         problems = chosen_problems(problem, [Problem.square(4, 16, 4096, 128)])
         twins = chosen_backends(backends, techniques.SERIES, of=chosen(names))
         cells, show = survey.cells(chosen(names), twins, problems, chosen_archs(arch)), tables.code
+        if asked := chosen_tile(tile):
+            cells = [(replace(case, tile=asked), place) for case, place in cells]
     rows = inspected(cells, (ptxas or Ptxas.bundled).value)
-    if as_json:
-        print(json.dumps(rows, indent=1))
-    else:
-        console.print(Group(*show(rows), *tables.declined(rows)))
-        show_failures(rows)
-    raise typer.Exit(tables.failed(rows))
+    conclude(
+        rows,
+        lambda rows: Group(*show(rows), *tables.declined(rows)),
+        as_json=as_json,
+        path=saved(rows) if save else None,
+    )
+
+
+def saved(rows: Sequence[dict[str, Any]]) -> Path:
+    """Writes what the compilers made as a run, and returns its file."""
+    from harness.machine import environment
+    from harness.rows import making, results
+
+    path = one_off_file("inspect")
+    with results.Writer(path) as writer:
+        name = writer.write(making.environment(environment.describe(), "cpu"))["id"]
+        for row in rows:
+            writer.write({**row, "environment": name})
+    return path
 
 
 def inspected(cells: Sequence[survey.Cell], ptxas: str = "bundled") -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ import typer
 
 from harness.catalog import architectures, sources, techniques
 from harness.catalog import experiments as catalog
-from harness.catalog.problem import Experiment, Problem
+from harness.catalog.problem import Experiment, Problem, Tile
 
 
 class On(StrEnum):
@@ -85,6 +85,13 @@ def chosen_backends(
 def chosen_problems(slugs: list[str] | None, default: Sequence[Problem]) -> tuple[Problem, ...]:
     try:
         return tuple(Problem.parse(slug) for slug in slugs or []) or tuple(default)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def chosen_tile(slug: str | None) -> Tile | None:
+    try:
+        return Tile.parse(slug) if slug else None
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 

@@ -17,7 +17,7 @@ from harness.rows.rename import rename_rows
 Row = Mapping[str, Any]
 
 
-REPLACEABLE = ("gate", "tune", "sanitizer")
+REPLACEABLE = ("gate", "tune", "sanitizer", "code")
 """Kinds of which only the newest source's row of a case is kept, but for those with samples: timings say what a version
 of a kernel was worth, and how far replicates lie apart. Git keeps the others."""
 _REFERENCE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
@@ -66,7 +66,7 @@ def _placed(run: Path, root: Path) -> dict[Path, list[dict[str, Any]]]:
             raise Refused(
                 f"{run.name}: row of {_subject(row)} has no environment row; measure it anew with this checkout"
             )
-        if row["kind"] == "probe":
+        if row["kind"] in ("probe", "code"):
             by_file.setdefault(root / results.COMPILERS / f"{reading.page(row)}.jsonl", []).append(row)
             continue
         gpu = origin["details"]["gpu"]
@@ -76,6 +76,12 @@ def _placed(run: Path, root: Path) -> dict[Path, list[dict[str, Any]]]:
             )
         by_file.setdefault(root / results.gpu_slug(gpu["name"]) / f"{reading.page(row)}.jsonl", []).append(row)
     return {path: [*described.values(), *rows] for path, rows in by_file.items()}
+
+
+def _of_programs(root: Path) -> list[Path]:
+    """The recorded files whose rows are about kernels: of GPUs, and of what compilers made."""
+    made = root / results.COMPILERS / "inspect.jsonl"
+    return [*(path for _, path in results.iter_recorded(root)), *([made] if made.is_file() else [])]
 
 
 def renew(
@@ -88,7 +94,7 @@ def renew(
     """Compares the recorded rows of earlier sources of these techniques with this checkout (rows.renew). Returns the
     files that changed, and what became of the rows."""
     with files.locked(root):
-        found = {path: results.read(path) for _, path in results.iter_recorded(root)}
+        found = {path: results.read(path) for path in _of_programs(root)}
         before = {path: [_line(row) for row in rows] for path, rows in found.items()}
         all_rows = [row for rows in found.values() for row in rows]
         outcome = renewing.renew(all_rows, hashes, compile, lambda row: row["technique"] in names, identify)
@@ -100,14 +106,14 @@ def renew(
 
 def due(root: Path, hashes: renewing.Hashes) -> int:
     """How many recorded rows `renew` would look at."""
-    return sum(len(renewing.due(results.read(path), hashes)) for _, path in results.iter_recorded(root))
+    return sum(len(renewing.due(results.read(path), hashes)) for path in _of_programs(root))
 
 
 def rename(root: Path, old: str, new: str) -> tuple[list[Path], int]:
     """Gives a technique another name in all recorded rows. Returns the files that changed, and how many rows are about
     it. Raises Refused when there are none, or rows of the new name."""
     with files.locked(root):
-        found = {path: results.read(path) for _, path in results.iter_recorded(root)}
+        found = {path: results.read(path) for path in _of_programs(root)}
         named = Counter(row.get("technique") for rows in found.values() for row in rows)
         if not named[old] or named[new]:
             raise Refused(

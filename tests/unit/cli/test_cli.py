@@ -21,7 +21,7 @@ from harness.attention.inputs import DISTRIBUTIONS
 from harness.catalog import techniques
 from harness.cli import options, output
 from harness.inspection import survey
-from harness.rows import results, tables
+from harness.rows import record, results, tables
 from harness.variants import PEERS, Case, Unsupported
 from tests.support import replicated_rows as replicated
 
@@ -137,6 +137,8 @@ def test_tools_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--ncu", "--arch", "sm_80"), "--arch: got it with --ncu"),
         (("--ncu", "--ptxas", "bundled"), "--ptxas: got it with --ncu"),
         (("--ncu", "--on", "gpu"), "--on: got it with --ncu"),
+        (("--on", "cpu", "--tile", "64x64-s1-w4"), "--tile: got it with --on cpu"),
+        (("--ncu", "--save"), "--save: got it with --ncu"),
     ],
 )
 def test_inspect_refuses_options_that_it_would_ignore(arguments: tuple[str, ...], refused: str) -> None:
@@ -156,6 +158,26 @@ def test_a_head_dim_that_a_technique_has_not_is_declined_and_says_so(
     assert code == (2 if arguments[0] == "check" else 0)
     assert "declined: head_dim must be 64 or 128 (a rung marked general takes 256); got" in printed
     assert "by xor_swizzle cuda" in printed
+
+
+def test_inspect_takes_a_tile_and_writes_what_record_keeps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tile = techniques.Tile(128, 128, 2, 8, (("fused_switch", 1),))
+    code = {"registers": 32, "spill_bytes": 0, "smem_bytes": 0, "census": {}, "sass_sha256": "0" * 64}
+    compiler = {"front_end": "nvcc 13.0", "ptxas": "13.0", "flags": "-O3"}
+    fields = {"status": "passed", "mma": "wgmma", "code": code, "compiler": compiler}
+    monkeypatch.setattr(survey, "inspect", lambda cells, ptxas: ((cell, fields) for cell in cells))
+    monkeypatch.setattr(tables, "code", lambda rows: [])
+    monkeypatch.setattr(output, "ROOT", tmp_path)
+    monkeypatch.setattr(output, "RUNS", tmp_path)
+    asked = ("inspect", "flagship", "--backend", "cuda", "--arch", "sm_90a", "--tile", tile.slug)
+    assert invoke(*asked)[0] == 0
+    assert not list(tmp_path.iterdir()), "only where it is asked for"
+    code_of_exit, said = invoke(*asked, "--save")
+    (run,) = tmp_path.glob(f"{results.ONE_OFF}/*-inspect.jsonl")
+    assert (code_of_exit, f"record {run.relative_to(tmp_path)}" in said) == (0, True)
+    (recorded,) = record.record([run], tmp_path / "recorded")
+    assert [row["tile"] for row in results.read(recorded) if row["kind"] == "code"] == [tile.to_dict()]
+    assert "tile: got '128', expected a slug such as" in invoke("inspect", "scalar", "--tile", "128")[1]
 
 
 @pytest.mark.parametrize("options", [("--mode", "burst"), ("--max-seconds", "1"), ("--ptxas", "shared")])

@@ -228,3 +228,30 @@ def test_what_stands_is_of_these_kernels_this_gpu_and_these_compilers(root: Path
     assert record.standing(root, "ladder", here, hashes) == [environments[0], stands, peer]
     assert record.standing(root, "sequence_length", here, hashes) == []
     assert record.standing(root, "ladder", here | {"gpu": {"name": "NVIDIA A100"}}, hashes) == []
+
+
+def made(technique: str, of: str, source: str = OLD, code: str = "c" * 64) -> Row:
+    """What a compiler made, on a machine without a GPU."""
+    census = {"registers": 32, "spill_bytes": 0, "smem_bytes": 0, "census": {}, "sass_sha256": code}
+    row = timing(technique, of, kind="code", on="cpu", experiment="inspect", code=census, arch="sm_90a")
+    compiler = {"front_end": "nvcc 13.0.88", "ptxas": "13.0.88", "flags": "-O3"}
+    absent = ("mode", "group", "samples_ms")
+    kept = {name: value for name, value in row.items() if name not in absent}
+    return kept | {"source_sha256": source, "compiler": compiler, "environment": identity(of, None)}
+
+
+def test_machine_code_needs_no_gpu_and_is_kept_of_the_newest_source(tmp_path: Path, root: Path) -> None:
+    path = root / results.COMPILERS / "inspect.jsonl"
+    assert recorded(run_file(tmp_path, "1", environment("e1", None), made("scalar", "e1")), root) == [path]
+    recorded(run_file(tmp_path, "2", environment("e2", None), made("scalar", "e2", NEW)), root)
+    assert [row["source_sha256"] for row in results.read(path) if row["kind"] == "code"] == [NEW]
+
+
+@pytest.mark.parametrize(("code", "source"), [("c" * 64, NEW), ("d" * 64, OLD)])
+def test_machine_code_is_renewed_where_it_is_the_same(tmp_path: Path, root: Path, code: str, source: str) -> None:
+    recorded(run_file(tmp_path, "1", environment("e1", None), made("scalar", "e1")), root)
+    hashes = {("scalar", "cuda"): NEW}
+    assert record.due(root, hashes) == 1
+    (path,), _ = record.renew(root, hashes, lambda programs: [(each, code) for each in programs], ["scalar"])
+    assert record.due(root, hashes) == 0
+    assert [row["source_sha256"] for row in results.read(path) if row["kind"] == "code"] == [source]
