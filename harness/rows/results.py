@@ -28,7 +28,8 @@ SCHEMA = 2
 COMPILERS = "compilers"
 """Folder of reports/recorded for what holds on every machine: rows of kinds probe and code, about compilers alone."""
 ONE_OFF = "one-off"
-"""Folder of reports/runs for what is no experiment and no report: what check, bench, inspect, sanitize, tune and ncu did."""
+"""Folder of reports/runs for what is no experiment and no report: what check, bench, inspect, sanitize, tune and ncu
+did."""
 KINDS = {
     "environment": "the machine of the rows that follow",
     "gate": "whether an output is right",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby, product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from harness.catalog.cases import Case, origin
 from harness.catalog.problem import Problem
 from harness.inspection import survey
 from harness.inspection.survey import Cell
-from harness.rows import results
+from harness.rows import packing, results
 from harness.setup import doctor
 from tests.support import children, proven
 
@@ -53,6 +54,9 @@ CELLS = distinct(
         *survey.cells(NAMES, LANGUAGES, [ELSEWHERE]),
     ]
 )
+
+HOPPER = {cell for cell in CELLS if techniques.get(cell[0].technique or "").ladder == "hopper"}
+"""Whose rows test_hopper_machine_code.py reads: an earlier reader saw less than today's in others."""
 
 
 def program(cell: Cell) -> tuple[str, str]:
@@ -88,9 +92,12 @@ def test_it_compiles_to_its_instruction_class_and_to_what_is_recorded(cell: Cell
     found = children.call(survey.inspect_one, case, arch, "bundled", environment=variants.environment_of(case))
     assert found["status"] == "passed", found["reason"]
     assert found["mma"] == techniques.get(case.technique or "").mma
-    same = results.same_code([survey.row(cell, found)], proven.gates())
+    same = results.same_code([survey.row(cell, found)], proven.rows())
     assert bool(same) == proven.compiled(cell)
     assert all(equal for _, equal in same), "recorded: other machine code, of the same source by the same compiler"
+    recorded = proven.code(cell)
+    if recorded and cell in HOPPER:
+        assert recorded == packing.lean({"code": found["code"]})["code"], "recorded: the same code, read otherwise"
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -98,7 +105,7 @@ def test_rows_prove_most_programs(language: str) -> None:
     """Where they prove none, `make test` compiles for half an hour: this says why."""
     own = [cell for cell in CELLS if cell[0].backend == language and cell[1] == survey.MEASURED]
     if not any(map(proven.compiled, own)):
-        there = sorted({row["compiler"]["front_end"] for row in proven.gates() if row["backend"] == language})
+        there = sorted({row["compiler"]["front_end"] for row in proven.rows() if row["backend"] == language})
         pytest.skip(f"recorded with {there}, compiled here with {proven.compiler(own[0])[0]}")
 
 
@@ -111,6 +118,26 @@ def test_one_problem_of_every_program_is_compiled_and_all_of_one_that_changed(mo
     others = [program(cell) for cell in chosen - own]
     assert len(others) == len(set(others)) == len({program(cell) for cell in CELLS}) - len({program(c) for c in own})
     assert {arch for _, arch in chosen - own} == {arch for _, arch in CELLS}
+
+
+@pytest.mark.parametrize("kernel", ["ampere/wmma.cu", "attention.cuh"])
+def test_rows_prove_nothing_of_a_kernel_that_was_edited(tmp_path: Path, kernel: str) -> None:
+    """All of it is compiled again: of one program, or of every one that includes the header."""
+    cells = [cell for cell in CELLS if cell[0].backend == "cuda"]
+    concerned = {cell for cell in cells if kernel == "attention.cuh" or cell[0].technique == "wmma"}
+    before = {cell for cell in cells if proven.compiled(cell)}
+    assert before & concerned, "rows prove it as it is"
+    with proven.edited(tmp_path, f"cuda_kernels/{kernel}"):
+        assert {cell for cell in cells if proven.compiled(cell)} == before - concerned
+        assert unproven(cells) >= concerned
+    assert {cell for cell in cells if proven.compiled(cell)} == before
+
+
+def test_rows_of_another_compiler_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = [cell for cell in CELLS if cell[1] == survey.MEASURED]
+    assert any(map(proven.compiled, cells))
+    monkeypatch.setattr(proven, "compiler", lambda cell: ("nvcc 14.0", "14.0", "-O3"))
+    assert not any(map(proven.compiled, cells))
 
 
 def test_every_rung_is_among_them_on_every_architecture_of_its_ladder() -> None:

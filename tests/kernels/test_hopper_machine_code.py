@@ -1,13 +1,16 @@
 """What the assembler leaves of the hopper ladder: no serialized wgmma, no local memory in a main loop, and each
 technique's own order, which a source only asks for.
 
-`make test` leaves out what recorded rows prove; `make test-full` compiles all of it.
+`make test` reads the rows of what is recorded, of this source and by this compiler, and compiles the rest;
+`make test-full` compiles all of it. test_compile_every_rung.py shows that rows say what is compiled here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,7 +67,7 @@ def label(cell: Cell) -> str:
 
 
 @cache
-def code(one: Cell) -> dict[str, Any]:
+def compiled(one: Cell) -> dict[str, Any]:
     """The `code` of a row. CUDA builds stay in the build folder, so processes share them."""
     if doctor.nvcc() is None:
         pytest.skip("no nvcc here")
@@ -73,25 +76,29 @@ def code(one: Cell) -> dict[str, Any]:
     return found["code"]
 
 
-def loop(one: Cell) -> dict[str, Any]:
-    return code(one)["main_loop"]
+def recorded(one: Cell) -> dict[str, Any]:
+    """What a row tells; where none does, what is compiled."""
+    return proven.code(one) or compiled(one)
 
 
-def quick(cells: list[Cell]) -> list[Any]:
-    return [pytest.param(one, marks=pytest.mark.full if proven.compiled(one) else (), id=label(one)) for one in cells]
+Code = Callable[[Cell], dict[str, Any]]
 
 
-@pytest.mark.parametrize("one", quick(COMMITTED))
-def test_no_main_loop_is_serialized_or_spills(one: Cell) -> None:
-    main_loop = loop(one)
+@pytest.fixture(params=["recorded", pytest.param("compiled", marks=pytest.mark.full)])
+def code(request: pytest.FixtureRequest) -> Code:
+    return compiled if request.param == "compiled" else recorded
+
+
+@pytest.mark.parametrize("one", COMMITTED, ids=label)
+def test_no_main_loop_is_serialized_or_spills(one: Cell, code: Code) -> None:
+    main_loop = code(one)["main_loop"]
     assert code(one).get("remarks", []) == []
     assert not main_loop["serialized"]
     assert main_loop["local_memory"] == 0
 
 
-@pytest.mark.parametrize("one", quick(COMMITTED))
-def test_registers_move_from_the_producer_on(one: Cell) -> None:
-    loop(one)
+@pytest.mark.parametrize("one", COMMITTED, ids=label)
+def test_registers_move_from_the_producer_on(one: Cell, code: Code) -> None:
     moved = code(one).get("setmaxnreg", [])
     if one[0].technique == "wgmma":
         assert moved == []
@@ -102,35 +109,35 @@ def test_registers_move_from_the_producer_on(one: Cell) -> None:
 
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("name", ["wgmma", "producer_consumer", "exp_lock"])
-def test_a_serial_softmax_stands_alone(name: str, mask: str) -> None:
-    assert set(loop(cell(name, 128, MASKS[mask]))["under_products"].values()) == {0}
+def test_a_serial_softmax_stands_alone(name: str, mask: str, code: Code) -> None:
+    assert set(code(cell(name, 128, MASKS[mask]))["main_loop"]["under_products"].values()) == {0}
 
 
 @pytest.mark.parametrize(("head_dim", "mask"), list(product((64, 128), MASKS)))
-def test_exponentials_are_in_the_lock_and_maxima_are_not(head_dim: int, mask: str) -> None:
-    found = loop(cell("exp_lock", head_dim, MASKS[mask]))
+def test_exponentials_are_in_the_lock_and_maxima_are_not(head_dim: int, mask: str, code: Code) -> None:
+    found = code(cell("exp_lock", head_dim, MASKS[mask]))["main_loop"]
     assert found["in_lock"]["exponentials"] == found["all"]["exponentials"]
     assert found["in_lock"]["maxima"] == found["in_lock"]["shuffles"] == 0
 
 
 @pytest.mark.parametrize("mask", MASKS)
-def test_the_assembler_moves_the_wait_above_the_exponentials(mask: str) -> None:
+def test_the_assembler_moves_the_wait_above_the_exponentials(mask: str, code: Code) -> None:
     for name in ("overlapped_softmax", "pingpong"):
-        found = loop(cell(name, 128, MASKS[mask]))
+        found = code(cell(name, 128, MASKS[mask]))["main_loop"]
         assert found["under_products"]["exponentials"] < found["all"]["exponentials"] / 4, found["sequence"]
 
 
 @pytest.mark.parametrize(("head_dim", "mask"), list(product((64, 128), MASKS)))
-def test_a_held_order_holds(head_dim: int, mask: str) -> None:
-    found = loop(cell("held_overlap", head_dim, MASKS[mask]))
+def test_a_held_order_holds(head_dim: int, mask: str, code: Code) -> None:
+    found = code(cell("held_overlap", head_dim, MASKS[mask]))["main_loop"]
     for kind in ("exponentials", "maxima", "shuffles"):
         assert found["under_products"][kind] == found["all"][kind], found["sequence"]
 
 
 @pytest.mark.parametrize("mask", MASKS)
-def test_pinned_maxima_leave_some_exponentials_under_the_product(mask: str) -> None:
+def test_pinned_maxima_leave_some_exponentials_under_the_product(mask: str, code: Code) -> None:
     """What the fastest kernels have at 128x128: the whole reduction and at least ten exponentials before the wait."""
-    found = loop(cell(PINNED, 128, MASKS[mask], SQUARE))
+    found = code(cell(PINNED, 128, MASKS[mask], SQUARE))["main_loop"]
     for kind in ("maxima", "shuffles"):
         assert found["under_products"][kind] == found["all"][kind], found["sequence"]
     assert found["under_products"]["exponentials"] >= 10, found["sequence"]
@@ -140,12 +147,26 @@ def test_pinned_maxima_leave_some_exponentials_under_the_product(mask: str) -> N
 @pytest.mark.parametrize("schedule", ["tile by tile", "across tiles"])
 @pytest.mark.parametrize("head_dim", [64, 128, 256])
 def test_the_flagship_reduces_before_the_wait_and_has_exponentials_there(
-    head_dim: int, schedule: str, mask: str
+    head_dim: int, schedule: str, mask: str, code: Code
 ) -> None:
-    found = loop(cell("flagship", head_dim, MASKS[mask], FUSED[head_dim] if schedule == "across tiles" else None))
+    tile = FUSED[head_dim] if schedule == "across tiles" else None
+    found = code(cell("flagship", head_dim, MASKS[mask], tile))["main_loop"]
     for kind in ("maxima", "shuffles"):
         assert found["under_products"][kind] == found["all"][kind], found["sequence"]
     assert found["under_products"]["exponentials"] >= 10, found["sequence"]
+
+
+def test_what_was_edited_is_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    asked: list[Cell] = []
+    monkeypatch.setattr(request.module, "compiled", asked.append)
+    with proven.edited(tmp_path, "cuda_kernels/hopper/pingpong.cu"):
+        for one in COMMITTED:
+            recorded(one)
+    assert asked == [one for one in COMMITTED if one[0].technique in ("pingpong", "wide_tile")], (
+        "one includes the other"
+    )
 
 
 def test_every_kernel_of_the_ladder_is_among_them() -> None:

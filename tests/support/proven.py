@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from cuda_kernels import build, toolchain
 from harness.catalog import sources, techniques
@@ -18,18 +24,22 @@ from harness.rows import results
 from harness.variants.cuda import constants, cuda_compiler
 
 GPU = sources.ROOT / "reports" / "recorded" / "h200"
-RECORDED = sorted({GPU / f"{ladder.experiment}.jsonl" for ladder in techniques.LADDERS.values()})
-CLAIMS = sources.ROOT / "reports" / "recorded" / "compilers" / "expressibility.jsonl"
+COMPILERS = sources.ROOT / "reports" / "recorded" / results.COMPILERS
+RECORDED = [
+    *sorted({GPU / f"{ladder.experiment}.jsonl" for ladder in techniques.LADDERS.values()}),
+    COMPILERS / "inspect.jsonl",
+]
+CLAIMS = COMPILERS / "expressibility.jsonl"
 
 
 @cache
-def gates() -> tuple[dict[str, Any], ...]:
-    """Gate rows of today's sources that passed on the GPU, each with its machine code."""
+def rows() -> tuple[dict[str, Any], ...]:
+    """Rows of today's sources, each with its machine code: gates that passed on the GPU, and what was only compiled."""
     return tuple(
         row
         for path in RECORDED
         for row in (results.read(path) if path.is_file() else [])
-        if row["kind"] == "gate"
+        if row["kind"] in ("gate", "code")
         and row["status"] == "passed"
         and row.get("technique")
         and row["source_sha256"] == _source(row["technique"], row["backend"])
@@ -38,12 +48,16 @@ def gates() -> tuple[dict[str, Any], ...]:
 
 def passed(technique: str, backend: str = "cuda") -> bool:
     """Did this kernel, as it is now, pass the numerics gate on a GPU?"""
-    return any(row["technique"] == technique and row["backend"] == backend for row in gates())
+    return any((row["kind"], row["technique"], row["backend"]) == ("gate", technique, backend) for row in rows())
+
+
+def code(cell: Cell) -> dict[str, Any] | None:
+    """The `code` of this cell that is recorded, of today's source and by the compiler that is here; or None."""
+    return _compiled().get(_cell(cell))
 
 
 def compiled(cell: Cell) -> bool:
-    """Is the machine code of this cell recorded, of today's source and by the compiler that is here?"""
-    return _cell(cell) in _compiled()
+    return code(cell) is not None
 
 
 def compiler(cell: Cell) -> tuple[str, ...]:
@@ -55,6 +69,24 @@ def compiler(cell: Cell) -> tuple[str, ...]:
         here = cuda_compiler(SimpleNamespace(flags=build.flags(arch, constants(case))))
         return here["front_end"], here["ptxas"], here["flags"]
     return f"triton {version('triton')}", _triton_ptxas(arch)
+
+
+@contextmanager
+def edited(folder: Path, kernel: str) -> Iterator[None]:
+    """What rows prove of a copy of the kernels in `folder`, in which the code of one is another."""
+    for room in ("cuda_kernels", "triton_kernels"):
+        shutil.copytree(sources.ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / kernel).write_text((folder / kernel).read_text() + "\nint another_line;\n")
+    told = (rows, _source, _compiled)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "ROOT", folder)
+        for each in told:
+            each.cache_clear()
+        try:
+            yield
+        finally:
+            for each in told:
+                each.cache_clear()
 
 
 def claim(each: Todo) -> bool:
@@ -90,21 +122,21 @@ def _source(technique: str, backend: str) -> str | None:
         return None
 
 
-def _cell(cell: Cell) -> tuple[Any, ...] | None:
+def _cell(cell: Cell) -> tuple[Any, ...]:
     case, arch = cell
     try:
         return case.technique, case.backend, case.problem, case.tile, arch, *compiler(cell)
     except toolchain.ToolchainError:
-        return None
+        return ()
 
 
 @cache
-def _compiled() -> set[tuple[Any, ...]]:
-    found = set()
-    for row in gates():
+def _compiled() -> dict[tuple[Any, ...], dict[str, Any]]:
+    found = {}
+    for row in rows():
         if row.get("code"):
             made = row["compiler"]
             words = (made["front_end"], made["ptxas"], *([made["flags"]] if row["backend"] == "cuda" else []))
             problem, tile = Problem.from_dict(row["problem"]), Tile.from_dict(row["tile"])
-            found.add((row["technique"], row["backend"], problem, tile, row["arch"], *words))
+            found[row["technique"], row["backend"], problem, tile, row["arch"], *words] = row["code"]
     return found
