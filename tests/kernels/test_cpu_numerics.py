@@ -135,10 +135,11 @@ def all_cells(technique: Technique) -> list[Cell]:
 
 
 def problem_of(build: Build, layout: str, lengths: str) -> Problem:
-    """Grouped heads: four query heads share two key heads."""
+    """Grouped heads: four query heads share two key heads; in two batches two share one, at the same cost."""
     tile = techniques.reference_tile(techniques.get(build.technique), build.head_dim)
     seq_q, seq_kv = LENGTHS[lengths](tile.block_m, tile.block_n)
-    return Problem(1, 4, 2, seq_q, seq_kv, build.head_dim, build.dtype, build.causal, layout)
+    heads = (1, 4, 2) if lengths == "more keys" else (2, 2, 1)
+    return Problem(*heads, seq_q, seq_kv, build.head_dim, build.dtype, build.causal, layout)
 
 
 def check(build: Build, cells: list[Cell]) -> None:
@@ -221,6 +222,34 @@ def test_one_build_of_every_kernel_is_run_and_all_of_one_that_changed(monkeypatc
         assert {((i, a), (j, b)) for a, b in product(first, second)} <= found
     assert {(build.head_dim, build.dtype) for build in chosen} == set(product((*HEAD_DIMS, 256), DTYPES))
     assert {cell.lengths for build in chosen for cell in COVER[build]} == set(LENGTHS)
+
+
+SECTIONED = {"longest_first": ("tile_schedulers", 16), "persistent": ("persistent_tiles", 32)}
+"""A technique of each order that takes heads in sections: its header, and the MB that a section's K and V fit into."""
+
+
+@pytest.mark.parametrize(("heads_in_section", "planted"), [(1, False), (2, False), (4, False), (4, True)])
+@pytest.mark.parametrize("technique", SECTIONED)
+def test_more_than_one_section_of_heads(technique: str, heads_in_section: int, planted: bool, tmp_path: Path) -> None:
+    """In a cache so small that six heads of two batches are sections; a kernel that takes the last one, a smaller one,
+    for a whole one is found out."""
+    root, problem = cpu_run.copied(tmp_path), Problem(2, 3, 1, 384, 256, 64, "fp16", True)
+    header, megabytes = SECTIONED[technique]
+    path = root / f"{header}.cuh"
+    source, fits = path.read_text(), f"L2_BYTES = {megabytes} << 20;"
+    assert fits in source
+    kv_bytes = problem.seq_kv * problem.head_dim * 2 * 2
+    source = source.replace(fits, f"L2_BYTES = {kv_bytes * heads_in_section};")
+    if planted:
+        assert "rest % here" in source
+        source = source.replace("rest % here", "rest % section_heads")
+    path.write_text(source)
+    result = cpu_run.run(technique, problem, root=root)
+    assert bool(result.diagnosis) is planted
+    if planted:
+        return
+    verdict = numerics.judge(result.o, result.lse, expect(problem, "normal", 0, "cpu"))
+    assert verdict.passed, verdict.reason
 
 
 @pytest.mark.parametrize(("slack", "status"), [("2.f", "passed"), ("8.f", "wrong")])

@@ -54,7 +54,7 @@ class Tiled:
                 s = s.masked_fill(torch.arange(start, start + len(k_tile)) > last_key, self.masked)
             new_max = torch.maximum(row_max, s.amax(1, keepdim=True))
             shift = new_max.masked_fill(new_max == -math.inf, 0.0)
-            rescale, p = torch.exp2(row_max - shift), torch.exp2(s - shift)
+            rescale, p = torch.exp2(row_max - shift), self.p_of(s - shift)
             row_sum = self.rescale_sum(row_sum, rescale) + self.summed(p, v.dtype).sum(1, keepdim=True)
             o = (self.rescale_o(o, rescale) + p.to(v.dtype).float() @ v_tile.float()).to(self.o_dtype)
             row_max = new_max
@@ -78,6 +78,9 @@ class Tiled:
 
     def last_key(self, row, seq_q, seq_kv):
         return row + seq_kv - seq_q
+
+    def p_of(self, exponent):
+        return torch.exp2(exponent)
 
     def summed(self, p, dtype):
         return p
@@ -272,6 +275,58 @@ class StridesOfQForO(Tiled):
 
     def __call__(self, q, k, v, o, lse, *, scale, causal):
         super().__call__(q, k, v, _with_strides(o, q), lse, scale=scale, causal=causal)
+
+
+class BatchOfVForK(Tiled):
+    """Goes from batch to batch of K as far as from batch to batch of V."""
+
+    problem = replace(SQUARE, batch=2)
+    padded = True
+
+    def __call__(self, q, k, v, o, lse, *, scale, causal):
+        k = k.as_strided(k.shape, (v.stride(0), *k.stride()[1:]))
+        super().__call__(q, k, v, o, lse, scale=scale, causal=causal)
+
+
+class FirstBatchOnly(Tiled):
+    """Takes K and V of the first batch for all."""
+
+    problem = replace(SQUARE, batch=2)
+
+    def __call__(self, q, k, v, o, lse, *, scale, causal):
+        super().__call__(q, k[:1].expand(k.shape), v[:1].expand(v.shape), o, lse, scale=scale, causal=causal)
+
+
+class HeadsOfOtherGroups(Tiled):
+    """Takes the groups in reverse."""
+
+    problem = replace(SQUARE, heads=4)
+
+    def head_kv(self, head, group, heads_kv):
+        return heads_kv - 1 - head // group
+
+
+class RowsWithoutKeysDivided(Tiled):
+    """Divides by the sum of a row also where the row sees no key."""
+
+    problem = replace(CAUSAL, seq_q=192)
+
+    def store(self, o, lse, o_values, lse_values):
+        super().store(o, lse, o_values.masked_fill((lse_values == -math.inf)[:, None], math.nan), lse_values)
+
+
+class LastRowsBeyondKeysUnwritten(Tiled):
+    """Has as many rows as keys."""
+
+    problem = replace(SQUARE, seq_q=192)
+
+    def store(self, o, lse, o_values, lse_values):
+        rows = min(len(o), self.seq_kv)
+        super().store(o[:rows], lse[:rows], o_values[:rows], lse_values[:rows])
+
+    def attend(self, q, k, v, scale, causal):
+        self.seq_kv = len(k)
+        return super().attend(q, k, v, scale, causal)
 
 
 def _with_strides(tensor, other):
