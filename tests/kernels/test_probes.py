@@ -80,7 +80,6 @@ def unproven(each: Todo) -> bool:
     return (isinstance(subject, Probe) and subject.name in FEW) or not proven.claim(each)
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "each",
     [pytest.param(each, marks=() if unproven(each) else pytest.mark.full, id=name(each)) for each in todo(*HERE)],
@@ -127,7 +126,7 @@ def test_a_probe_alone_prints_what_its_proofs_show(probe: str, known: Known) -> 
     path = sources.ROOT / "triton_kernels" / "probes" / f"{probe}.py"
     command = [sys.executable, str(path)]
     environment = environments.variables(INSTALLED)
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=os.sep, timeout=280)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=os.sep)
     said = " ".join((done.stdout + done.stderr).split())
     for each in todo(INSTALLED):
         subject = each[1].subject

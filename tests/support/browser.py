@@ -19,7 +19,6 @@ FLAGS = (
 )
 DARK = "--blink-settings=preferredColorScheme=0"
 SCRIPT = Path(__file__).with_name("browser.js")
-SECONDS = 180
 
 
 def find() -> str | None:
@@ -72,7 +71,7 @@ def run(arguments: Sequence[str], scratch: Path) -> str:
     profile = scratch / "profile"
     shutil.rmtree(profile, ignore_errors=True)
     command = [program, *FLAGS, f"--user-data-dir={profile}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 RUNNER = """

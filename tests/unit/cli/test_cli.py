@@ -458,9 +458,7 @@ def test_packages_of_another_checkout_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_bare_python_is_told_what_to_do() -> None:
-    done = subprocess.run(
-        [sys.executable, "-S", "-m", "harness", "list"], capture_output=True, text=True, cwd=CHECKOUT, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-S", "-m", "harness", "list"], capture_output=True, text=True, cwd=CHECKOUT)
     assert done.returncode == 1
     assert "typer is missing here. `make report` sets up" in done.stderr
 

@@ -25,7 +25,7 @@ TOOLS = toolchain.find(toolchain.homes())
 def run(tree: Path, *command: str) -> str:
     identity = {f"GIT_{who}_{what}": "test" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     environment = {**os.environ, **identity, "PYTHONPATH": str(tree)}
-    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=280, env=environment)
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -34,6 +34,8 @@ pytestmark = pytest.mark.slow
 PROBLEM = Problem(1, 2, 1, 64, 64, 64, "fp16", True)
 TILE = Tile(16, 16)
 DEADLINES = Deadlines(start=60, load=2, launch=2, check=60)
+"""Of faults that hang: `run` lets them pass when a fake says that it does."""
+PATIENT = Deadlines(3600, 3600, 3600, 3600)
 QUICK = {"min_samples": 5, "max_seconds": 60.0, "target": 10.0, "limit": 10.0}
 GATE = {
     "right": ("passed", None),
@@ -78,7 +80,7 @@ TIMED_ON_DEVICE = {
 @contextmanager
 def registered() -> Iterator[None]:
     """The fakes as techniques of the registry."""
-    names = dict.fromkeys([*GATE, *TIMED, *ON_DEVICE, *TIMED_ON_DEVICE, "slow", "paced"])
+    names = dict.fromkeys([*GATE, *TIMED, *ON_DEVICE, *TIMED_ON_DEVICE, "waits", "paced"])
     fake = tuple(Technique(name, "ampere", "a fake", mma="fma", tile={64: TILE}) for name in names)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")  # threads that wait for each other on a busy machine make times random
@@ -412,10 +414,12 @@ def interrupted_run(path: Path, kernel: str, *signals: signal.Signals) -> list[d
 from pathlib import Path
 from tests.unit.measure import test_runner as t
 with t.registered():
-    t.run(Path({str(path)!r}), t.experiment({kernel!r}, "right"), deadlines=t.Deadlines(600, 600, 600, 600))
+    t.run(Path({str(path)!r}), t.experiment({kernel!r}, "right"), deadlines=t.PATIENT)
 """
-    checkout = Path(__file__).parents[3]
-    process = subprocess.Popen([sys.executable, "-c", script], cwd=checkout, stderr=subprocess.PIPE, text=True)
+    checkout, go = Path(__file__).parents[3], path.with_suffix(".go")
+    environment = {**os.environ, "FAKE_GO": str(go)}
+    command = [sys.executable, "-c", script]
+    process = subprocess.Popen(command, cwd=checkout, env=environment, stderr=subprocess.PIPE, text=True)
     log, errors = path.with_suffix(".log"), ""
     while not (log.exists() and "asleep" in log.read_text()) and process.poll() is None:
         time.sleep(0.05)
@@ -427,6 +431,7 @@ with t.registered():
         errors += line
     for number in signals[1:]:
         process.send_signal(number)
+    go.touch()
     errors += process.communicate()[1]
     assert process.returncode == 128 + signals[0], errors
     return [row for row in results.read(path) if row["kind"] == "gate"]
@@ -434,8 +439,8 @@ with t.registered():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_one_signal_finishes_the_case_in_progress(tmp_path: Path, number: signal.Signals) -> None:
-    rows = interrupted_run(tmp_path / "run.jsonl", "slow", number)
-    assert [(row["technique"], row["status"]) for row in rows] == [("slow", "passed")]
+    rows = interrupted_run(tmp_path / "run.jsonl", "waits", number)
+    assert [(row["technique"], row["status"]) for row in rows] == [("waits", "passed")]
 
 
 def test_a_second_ctrl_c_marks_the_case_interrupted(tmp_path: Path) -> None:
@@ -459,11 +464,11 @@ def test_a_pass_of_triton_that_fails_is_a_compile_error() -> None:
 
 def test_a_worker_that_cannot_start_is_nobodys_fault(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"no_such_loader(.|\n)*doctor"):
-        Worker({}, "no_such_loader", "cpu", tmp_path / "log", DEADLINES)
+        Worker({}, "no_such_loader", "cpu", tmp_path / "log", PATIENT)
 
 
 def test_a_worker_dies_with_all_that_it_started(tmp_path: Path) -> None:
-    worker = Worker({}, "tests.support.fake_kernels", "cpu", tmp_path / "log", DEADLINES)
+    worker = Worker({}, "tests.support.fake_kernels", "cpu", tmp_path / "log", PATIENT)
     pid = worker._process.pid
     worker.kill()
     assert not worker.alive
