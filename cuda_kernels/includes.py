@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -14,9 +15,10 @@ def without_comments(text: str) -> str:
     return _COMMENT.sub("", text)
 
 
-def names(text: str) -> list[str]:
-    """What a file of this text includes, as it is written there."""
-    return _INCLUDE.findall(without_comments(text))
+@cache
+def names(text: str) -> tuple[str, ...]:
+    """What a file of this text includes, as it is written there. Kept: a header stands in most kernels."""
+    return tuple(_INCLUDE.findall(without_comments(text)))
 
 
 def closure(files: Iterable[Path], folders: Sequence[Path]) -> list[Path]:

@@ -5,10 +5,12 @@ Text from rows reaches a page through autoescaping templates only.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache, partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.catalog import experiments as catalog
-from harness.catalog import tiles
+from harness.catalog import sources, tiles
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
 from harness.rows import reading, results
@@ -56,6 +58,9 @@ SECTIONS = {
     "guide/": "guide/reading.html",
 }
 """How a page's path begins -> the entry of the menu that it belongs to."""
+ROOMS = ("cuda_kernels", "experiments", "harness", "reports", "tests/planted", "triton_kernels")
+"""Folders that pages are made from."""
+LIBRARIES = ("jinja2", "markdown-it-py", "markupsafe", "matplotlib", "numpy", "pandas", "pygments", "seaborn")
 SUMMARY = "What can Triton not express of FlashAttention, and what does it cost? Every optimization twice, measured."
 
 Progress = Callable[[int, int, str], None]
@@ -144,6 +149,25 @@ def build(
 def section(page: str) -> str:
     """The entry of the menu that is current on a page."""
     return page if page in MENU else next((to for start, to in SECTIONS.items() if page.startswith(start)), "data.html")
+
+
+def inputs(root: Path = sources.ROOT) -> str:
+    """Names all that `build` makes the site from by default: the rows, the files of the checkout, the libraries."""
+    digest = hashlib.sha256(sys.version.encode())
+    for name in LIBRARIES:
+        digest.update(f"{name} {metadata.version(name)}\0".encode())
+    files = [path for room in ROOMS for path in (root / room).rglob("*") if path.is_file()]
+    left_out = (root / "reports" / "site", root / "reports" / "runs")
+    kept = [path for path in files if path.suffix != ".pyc" and not any(path.is_relative_to(each) for each in left_out)]
+    for path in sorted([*kept, *results.fresh_runs(root / "reports" / "runs")]):
+        digest.update(f"{path.relative_to(root).as_posix()}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def pages(output: Path) -> str:
+    """The files of a site and their sizes, without hidden ones."""
+    files = [path for path in sorted(output.rglob("[!.]*")) if path.is_file()]
+    return "".join(f"\n{path.relative_to(output).as_posix()} {path.stat().st_size}" for path in files)
 
 
 def experiment_path(data: Dataset | None, name: str, main: Dataset | None) -> str:

@@ -98,6 +98,20 @@ def gate_id() -> str:
     return digest.hexdigest()[:12]
 
 
+@cache
+def harness_id() -> str:
+    """Twelve hex digits that name what makes rows beside kernels and compilers: the registry, the code that compiles,
+    reads, runs and judges kernels, and the runtime of the CPU."""
+    rooms = ("attention", "catalog", "inspection", "machine", "measure", "variants")
+    python = [path for room in rooms for path in (ROOT / "harness" / room).rglob("*.py")]
+    python += (ROOT / "cuda_kernels").glob("*.py")
+    runtime = [path for path in (ROOT / "cuda_kernels" / "cpu").rglob("*") if path.is_file()]
+    digest = hashlib.sha256()
+    for path in sorted([*python, *runtime]):
+        digest.update(f"{path.relative_to(ROOT).as_posix()}\0{code(path)}\0".encode())
+    return digest.hexdigest()[:12]
+
+
 def code(path: Path) -> str:
     """The text without comments, docstrings and blank lines; all of it for Python that does not parse."""
     return _code(path.read_text(), path.suffix == ".py")
@@ -151,13 +165,19 @@ def _includes(path: Path, root: Path) -> list[Path]:
 
 def _imports(path: Path, root: Path) -> list[Path]:
     """Files of triton_kernels/ that `path` imports by their full name."""
+    return [root / f"{name.replace('.', '/')}.py" for name in _imported(path.read_text())]
+
+
+@cache
+def _imported(text: str) -> tuple[str, ...]:
+    """What may be a module of triton_kernels in the imports of a Python file."""
     modules: list[str] = []
-    for node in ast.walk(parse(path)):
+    for node in ast.walk(_parse(text)):
         if isinstance(node, ast.ImportFrom) and not node.level and node.module:
             modules += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
             modules += [alias.name for alias in node.names]
-    return [root / f"{name.replace('.', '/')}.py" for name in modules if name.startswith("triton_kernels.")]
+    return tuple(name for name in modules if name.startswith("triton_kernels."))
 
 
 @cache

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
@@ -14,13 +14,17 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from harness.catalog import techniques
+from harness.catalog.problem import Experiment
 from harness.catalog.sources import ROOT
 from harness.cli.inspecting import inspected
 from harness.cli.measuring import correctness
 from harness.cli.options import AsJson, Names, chosen, load_experiment, where
-from harness.cli.output import RECORDED, RUNS, console, run_file, show_failures
+from harness.cli.output import RECORDED, RUNS, Row, console, run_file, show_failures
 from harness.machine.progress import Progress
 from harness.rows import tables
+
+if TYPE_CHECKING:
+    from harness.rows.kept import Kept
 
 SITE = ROOT / "reports" / "site"
 
@@ -28,36 +32,45 @@ SITE = ROOT / "reports" / "site"
 def report(names: Names = None) -> None:
     """The main job: compile, check and inspect both twins, time them if there is a GPU, build the site.
 
-    The site stands within a minute or so, from recorded rows, and is built anew when all is compiled, and at the end.
-    With names, only these techniques are done anew. The site is built whatever failed; the exit code says that it did.
+    Where there is no site yet, it stands within a minute or so, from recorded rows. It is built anew when all is
+    compiled, and at the end. With names, only these techniques are looked at. What an earlier report or run did with
+    the same kernels, compilers and harness is not done again. The site is built whatever failed; the exit code says
+    that it did.
     """
-    from harness.inspection import structured_heads, survey
     from harness.machine import environment
-    from harness.measure import outputs, runner
-    from harness.rows import making, record, results
+    from harness.measure import runner
+    from harness.rows import kept, record, results
     from harness.rows.reading import checkout_hashes
 
     place = where(None)
     wanted = chosen(names)
-    console.print(f"{drawn()} shows recorded rows; what is computed here joins them", soft_wrap=True)
+    description, hashes = environment.describe(), checkout_hashes()
+    known = kept.Kept(results.fresh_runs(RUNS), description, hashes)
+    if not (SITE / "index.html").is_file():
+        console.print(f"{drawn()} shows recorded rows; what is computed here joins them", soft_wrap=True)
     ladder = replace(load_experiment("ladder"), techniques=wanted)
-    with results.Writer(run_file("inspect")) as writer:
-        name = writer.write(making.environment(environment.describe(), "cpu"))["id"]
-        read = inspected([*survey.survey(ladder), *survey.on_cpu(wanted)])
-        read.append(structured_heads.row())
-        with Progress() as progress:
-            for folder in sorted(RECORDED.glob("*/outputs")):
-                read += outputs.compared(wanted, folder, partial(progress.count, "outputs"))
-        for row in read:
-            writer.write({**row, "environment": name})
-    drawn()
+    read, fresh = looked_at(ladder, description, known)
+    if fresh and not names:
+        drawn()
     code = [row for row in read if row["kind"] == "code"]
     console.print(f"{sum(row['status'] == 'passed' for row in code)} of {len(code)} kernels compiled")
     experiment = ladder if place == "gpu" else correctness(place, wanted, techniques.TWINS)
-    rows = [*read, *runner.run(experiment, on=place, path=run_file(experiment.name))]
+    path = run_file(experiment.name)
+    ran = runner.run(experiment, on=place, path=path, standing=[*known.environments, *known.rows])
+    if all(row["kind"] == "environment" for row in ran):
+        path.unlink(missing_ok=True)
+    about = {"experiment": experiment.name, "on": place}
+    stand = [row for row in known.rows if about.items() <= row.items() and row.get("technique") in (*wanted, None)]
+    if count := len(stand) + len(read) - fresh:
+        console.print(
+            f"{count} rows of earlier reports and runs stand: same kernels, compilers and harness. "
+            f"`twinkernels run {experiment.name}` makes them anew",
+            soft_wrap=True,
+        )
+    rows = [*read, *stand, *ran]
     console.print(tables.gates(row for row in rows if row["kind"] == "gate"))
     show_failures(rows)
-    if waiting := record.due(RECORDED, checkout_hashes()):
+    if waiting := record.due(RECORDED, hashes):
         console.print(
             f"{waiting} recorded rows are of earlier sources and were not compared with these: "
             "`twinkernels record --renew` keeps those whose machine code is the same",
@@ -67,12 +80,44 @@ def report(names: Names = None) -> None:
     raise typer.Exit(tables.failed(rows))
 
 
+def looked_at(ladder: Experiment, description: Row, known: Kept) -> tuple[list[Row], int]:
+    """What compilers and the CPU make of the ladder's techniques, as rows, and how many of them are fresh: those that
+    are not `known`. They are on disk."""
+    from harness.inspection import structured_heads, survey
+    from harness.measure import outputs
+    from harness.rows import making, results
+
+    cells = [*survey.survey(ladder), *survey.on_cpu(ladder.techniques)]
+    found = {cell: known.find(survey.row(cell, {})) for cell in cells}
+    todo = [cell for cell, row in found.items() if row is None]
+    made = dict(zip(todo, inspected(todo), strict=True)) if todo else {}
+    read = [row for cell in cells if (row := found[cell] or made.get(cell))]
+    read.append(known.find(structured_heads.about()) or structured_heads.row())
+    with Progress() as progress:
+        for folder in sorted(RECORDED.glob("*/outputs")):
+            read += outputs.compared(ladder.techniques, folder, partial(progress.count, "outputs"), known.find)
+    fresh = [row for row in read if "environment" not in row]
+    if fresh:
+        with results.Writer(run_file("inspect")) as writer:
+            name = writer.write(making.environment(description, "cpu"))["id"]
+            for row in fresh:
+                writer.write({**row, "environment": name})
+    return read, len(fresh)
+
+
 def drawn() -> Path:
-    """Builds the site from all rows that there are, and returns the path of its first page."""
+    """Builds the site from all rows that there are, where it is not of them already, and returns the path of its first
+    page."""
     from reports import build as site
 
+    index, stamp = SITE / "index.html", SITE / ".drawn-from"
+    inputs = site.inputs()
+    if stamp.is_file() and stamp.read_text() == inputs + site.pages(SITE):
+        return index
     with Progress() as progress:
-        return site.build(SITE, progress=partial(progress.count, "pages"))
+        site.build(SITE, progress=partial(progress.count, "pages"))
+    stamp.write_text(inputs + site.pages(SITE))
+    return index
 
 
 def scorecard(as_json: AsJson = False) -> None:

@@ -106,9 +106,14 @@ def probe(case: variants.Case = CASE) -> dict[str, Any]:
     }
 
 
+def about() -> dict[str, Any]:
+    """What the row is about."""
+    return making.about(CASE, on="cpu", kind="heads", source_sha256=variants.source_sha256(CASE))
+
+
 def row() -> dict[str, Any]:
     """The whole row but for its environment."""
-    return making.about(CASE, on="cpu", kind="heads", **{"source_sha256": variants.source_sha256(CASE), **probe()})
+    return {**about(), **probe()}
 
 
 def _run(variant: variants.Variant) -> tuple[torch.Tensor, ...]:

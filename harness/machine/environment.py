@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from cuda_kernels import toolchain
-from harness.catalog.sources import ROOT
+from cuda_kernels import cpu_build, toolchain
+from harness.catalog.sources import ROOT, harness_id
 from harness.machine import clocks
 
 VARIABLES = re.compile(r"(TRITON|CUDA|TORCH|PYTORCH|DISABLE_MMA|NVIDIA_TF32)\w*|OMP_NUM_THREADS|MAX_JOBS")
@@ -34,7 +34,7 @@ FP32_FLOPS = {(8, 0): 128, (8, 6): 256, (8, 9): 256, (9, 0): 256, (12, 0): 256}
 
 def describe(argv: list[str] | None = None) -> dict[str, Any]:
     """The `details` of a run's environment row: gpu and peaks (None without a GPU), software, toolchain, variables,
-    system, git, argv, warnings. Unknown values are None."""
+    system, harness, git, argv, warnings. Unknown values are None."""
     gpu, git, tools = _gpu(), _git(), toolchain.find(toolchain.homes())
     return {
         "gpu": gpu,
@@ -58,7 +58,9 @@ def describe(argv: list[str] | None = None) -> dict[str, Any]:
             "kernel": platform.release(),
             "cpu": _cpu(),
             "cpu_count": os.cpu_count(),
+            "cxx": _cxx(),
         },
+        "harness": harness_id(),
         "git": git,
         "argv": [scrub(argument) for argument in (sys.argv if argv is None else argv)],
         "warnings": _warnings(gpu, git),
@@ -185,6 +187,15 @@ def triton_ptxas() -> str | None:
     spec = importlib.util.find_spec("triton")  # found, not imported: Triton reads its settings when it is
     path = Path(spec.origin).parent / "backends/nvidia/bin/ptxas" if spec and spec.origin else None
     return toolchain.release(path) if path and path.exists() else None
+
+
+def _cxx() -> str | None:
+    """What compiles for the CPU, as it names itself."""
+    try:
+        command = [cpu_build.compiler(), "--version"]
+    except toolchain.ToolchainError:
+        return None
+    return subprocess.run(command, capture_output=True, text=True).stdout.partition("\n")[0]
 
 
 def _cpu() -> str | None:

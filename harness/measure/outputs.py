@@ -85,9 +85,51 @@ def renew(folder: Path, sources: Mapping[tuple[Any, ...], str]) -> None:
 
 def load(folder: Path, case: Case, source_sha256: str) -> Pair:
     """What `save` was given. Raises Missing when there is nothing for this technique, tile and source."""
+    entry = _entry(folder, case, source_sha256)
+    _, arrays = _read(_file(folder, case.problem))
+    dtype = inputs.DTYPES[case.problem.dtype]
+    return torch.from_numpy(arrays[entry["o"]]).view(dtype), torch.from_numpy(arrays[entry["lse"]]).view(torch.float32)
+
+
+def compared(
+    names: Iterable[str],
+    folder: Path,
+    progress: Callable[[int, int, str], None] = lambda *_: None,
+    find: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda _: None,
+) -> Iterator[dict[str, Any]]:
+    """Rows of kind outputs: do the CUDA twins of these techniques give on a CPU what a GPU gave, on problems of fp16?
+
+    `gpu` is its name, `details` are the figures of numerics.judge_same, and as `of` what the CPU was compared with. A
+    twin of which the folder has another source, or that does not run here, has no row: the gate's rows say so.
+    `progress(done, total, case)` follows each. `find` gives the row of an earlier run, which stands where it compared
+    with the same.
+    """
+    problems = [problem for problem in PROBLEMS if problem.dtype == "fp16"]
+    cases = at_reference_tiles("outputs", names, ("cuda",), problems)
+    for number, case in enumerate(cases, 1):
+        progress(number, len(cases), str(case))
+        sha256 = source_sha256(case)
+        assert sha256 is not None
+        about = making.about(case, on="cpu", source_sha256=sha256, kind="outputs", gpu=folder.parent.name)
+        try:
+            entry = _entry(folder, case, sha256)
+            of = f"{entry['o']} {entry['lse']}"
+            if (earlier := find(about)) and earlier["details"].get("of") == of:
+                yield earlier
+                continue
+            other = load(folder, case, sha256)
+            mine = compute(variants.load(case, on="cpu").launch, case.problem, "cpu")
+        except (Missing, variants.Unsupported, variants.CompileError, variants.LaunchError):
+            continue
+        verdict = numerics.judge_same(*mine, *other, reference.expect(case.problem, DISTRIBUTION, SEED, "cpu"))
+        status = {"status": "passed"} if verdict.passed else {"status": "wrong", "reason": verdict.reason}
+        yield {**about, **status, "details": {**verdict.numerics, "of": of}}
+
+
+def _entry(folder: Path, case: Case, source_sha256: str) -> dict[str, Any]:
+    """What the index says of a technique. Raises Missing when there is nothing for this tile and source."""
     path = _file(folder, case.problem)
-    index, arrays = _read(path) if path.is_file() else ({}, {})
-    entry = index.get(case.technique, {})
+    entry: dict[str, Any] = _index(path).get(case.technique, {}) if path.is_file() else {}
     assert case.tile is not None
     if entry.get("source_sha256") != source_sha256 or entry.get("tile") != case.tile.to_dict():
         what = "of another source or tile" if entry else "missing"
@@ -95,43 +137,23 @@ def load(folder: Path, case: Case, source_sha256: str) -> Pair:
             f"{path.name}: the output of {case.technique} is {what}; record it on a GPU: "
             f"twinkernels check {case.technique} --on gpu --backend cuda --save-outputs {folder}"
         )
-    dtype = inputs.DTYPES[case.problem.dtype]
-    return torch.from_numpy(arrays[entry["o"]]).view(dtype), torch.from_numpy(arrays[entry["lse"]]).view(torch.float32)
-
-
-def compared(
-    names: Iterable[str], folder: Path, progress: Callable[[int, int, str], None] = lambda *_: None
-) -> Iterator[dict[str, Any]]:
-    """Rows of kind outputs: do the CUDA twins of these techniques give on a CPU what a GPU gave, on problems of fp16?
-
-    `gpu` is its name, `details` are the figures of numerics.judge_same. A twin of which the folder has another
-    source, or that does not run here, has no row: the gate's rows say so. `progress(done, total, case)` follows each.
-    """
-    problems = [problem for problem in PROBLEMS if problem.dtype == "fp16"]
-    cases = at_reference_tiles("outputs", names, ("cuda",), problems)
-    for number, case in enumerate(cases, 1):
-        progress(number, len(cases), str(case))
-        sha256 = source_sha256(case)
-        try:
-            other = load(folder, case, sha256)
-            mine = compute(variants.load(case, on="cpu").launch, case.problem, "cpu")
-        except (Missing, variants.Unsupported, variants.CompileError, variants.LaunchError):
-            continue
-        verdict = numerics.judge_same(*mine, *other, reference.expect(case.problem, DISTRIBUTION, SEED, "cpu"))
-        status = {"status": "passed"} if verdict.passed else {"status": "wrong", "reason": verdict.reason}
-        fields = {"kind": "outputs", "gpu": folder.parent.name, **status, "details": verdict.numerics}
-        yield making.about(case, on="cpu", source_sha256=sha256, **fields)
+    return entry
 
 
 def _file(folder: Path, problem: Problem) -> Path:
     return folder / f"{problem.slug}.npz"
 
 
+def _index(path: Path) -> dict[str, Any]:
+    with np.load(path) as file:
+        index: dict[str, Any] = json.loads(str(file["index"]))
+    return index
+
+
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     with np.load(path) as file:
-        index = json.loads(str(file["index"]))
         stored = {name: file[name] for name in sorted(file.files) if name != "index"}
-    return index, {name: bits if first is bits else bits + first for name, bits, first in _with_first(stored)}
+    return _index(path), {name: bits if first is bits else bits + first for name, bits, first in _with_first(stored)}
 
 
 def _write(path: Path, index: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:

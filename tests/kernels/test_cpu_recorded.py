@@ -102,6 +102,19 @@ def test_a_report_holds_outputs_against_a_gpus(tmp_path: Path, monkeypatch: pyte
         ["direct_rescale"],
     )
     assert 0.01 < found.differing < 1
+    earlier = {results.key(row): row for row in rows if row["status"] == "passed"}
+    other, computed = run("large_tile", small[0]), []
+    monkeypatch.setattr(outputs, "compute", lambda *_: computed.append(1) or other)
+
+    def again() -> list[object]:
+        return list(outputs.compared(list(pairs), folder, find=lambda row: earlier.get(results.key(row))))
+
+    assert rows[0] in again()
+    assert computed == [1], "only what did not pass is computed again"
+    case = case_of("register_softmax", small[0])
+    outputs.save(folder, case, variants.source_sha256(case), other)
+    assert rows[0] not in again()
+    assert len(computed) == 3, "it was compared with another output"
 
 
 def counted_by_ncu() -> list[object]:

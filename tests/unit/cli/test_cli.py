@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from harness import cli
 from harness.attention.inputs import DISTRIBUTIONS
-from harness.catalog import techniques
+from harness.catalog import sources, techniques
 from harness.cli import options, output
 from harness.inspection import survey
 from harness.rows import record, results, tables
@@ -423,18 +423,79 @@ def test_report_fails_when_a_kernel_did_and_builds_the_site_all_the_same(
         "reason": "because",
     }
     sites: list[Path] = []
-    monkeypatch.setattr("harness.cli.reporting.inspected", lambda cells: built.append(len(sites)) or [])
     built: list[int] = []
+
+    def inspected(cells):  # type: ignore[no-untyped-def]
+        built.append(len(sites))
+        return [survey.row(cell, {"status": "unsupported", "reason": "no compiler"}) for cell in cells]
+
+    monkeypatch.setattr("harness.cli.reporting.inspected", inspected)
+    monkeypatch.setattr("harness.cli.reporting.RUNS", tmp_path)
+    monkeypatch.setattr("harness.cli.reporting.SITE", tmp_path / "site")
     monkeypatch.setattr("harness.cli.reporting.run_file", lambda name: tmp_path / f"{name}.jsonl")
-    monkeypatch.setattr("harness.inspection.structured_heads.row", lambda: {"kind": "heads", "status": "passed"})
+    monkeypatch.setattr("harness.inspection.structured_heads.probe", lambda: {"status": "passed"})
     monkeypatch.setattr("harness.measure.outputs.compared", lambda *_: [])
     monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: [gate])
-    monkeypatch.setattr("reports.build.build", lambda site, **_: sites.append(site) or site / "index.html")
-    code, output = invoke("report", "scalar")
+    monkeypatch.setattr("reports.build.inputs", lambda: f"changed {len(sites)} times")
+    monkeypatch.setattr("reports.build.build", lambda site, **_: site.mkdir(exist_ok=True) or sites.append(site))
+    code, output = invoke("report")
     assert code == exit_code
     assert (f"{status}: scalar cuda" in output) == (status not in ("passed", "unsupported"))
-    assert output.endswith("reports/site/index.html\n")
+    assert output.endswith("site/index.html\n")
     assert (built, len(sites)) == ([1], 3), "the site stands before anything is compiled, and is completed afterwards"
+
+
+def test_a_second_report_does_only_what_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def inspected(cells):  # type: ignore[no-untyped-def]
+        done.extend(f"{case.technique} {case.backend}" for case, _ in cells)
+        return [survey.row(cell, {"status": "unsupported", "reason": "no compiler"}) for cell in cells]
+
+    def gate(self, case):  # type: ignore[no-untyped-def]
+        done.append(f"gate of {case.technique} {case.backend}")
+        numerics = {name: {"max_abs": 0.0} for name in self.gate_options.distributions}
+        return {"status": "passed", "numerics": numerics, "mma": None, "details": {"launch_ms": 1.0}}
+
+    def build(site: Path, **_: object) -> None:
+        site.mkdir(exist_ok=True)
+        (site / "index.html").write_text("pages")
+        done.append("pages")
+
+    runs = tmp_path / "runs"
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("harness.cli.output.RUNS", runs)
+    monkeypatch.setattr("harness.cli.reporting.RUNS", runs)
+    monkeypatch.setattr("harness.cli.reporting.SITE", tmp_path / "site")
+    monkeypatch.setattr("harness.cli.reporting.inspected", inspected)
+    monkeypatch.setattr(
+        "harness.inspection.structured_heads.probe", lambda: done.append("heads") or {"status": "passed"}
+    )
+    monkeypatch.setattr("harness.measure.outputs.compared", lambda *_: [])
+    monkeypatch.setattr("harness.measure.runner._Run.gate", gate)
+    monkeypatch.setattr("reports.build.inputs", lambda: ",".join(path.name for path in results.fresh_runs(runs)))
+    monkeypatch.setattr("reports.build.build", build)
+    assert invoke("report", "scalar")[0] == 0
+    assert {"scalar cuda", "scalar triton", "gate of scalar cuda", "gate of scalar triton", "heads"} < set(done)
+    assert done.count("pages") == 2  # before anything is compiled, and at the end
+    files = sorted(runs.iterdir())
+    done.clear()
+    code, output = invoke("report", "scalar")
+    assert (code, done) == (0, [])
+    assert sorted(runs.iterdir()) == files, "a report with nothing to do leaves no run behind"
+    assert "rows of earlier reports and runs stand" in output
+    assert re.search(r"scalar +triton +2", output), "what stands is shown too"
+
+    sha256 = sources.source_sha256
+    monkeypatch.setattr(sources, "source_sha256", lambda *name: "1" * 64 if name[0] == "cuda" else sha256(*name))
+    assert invoke("report", "scalar")[0] == 0
+    assert {"scalar cuda", "gate of scalar cuda", "pages"} < set(done)
+    assert not {"scalar triton", "gate of scalar triton"} & set(done)
+    assert done.count("pages") == 1
+    done.clear()
+    (tmp_path / "site" / "index.html").write_text("cut sho")
+    assert invoke("report", "scalar")[0] == 0
+    assert done == ["pages"], "a page that is not as it was drawn is drawn again"
 
 
 def test_packages_of_another_checkout_are_refused(tmp_path: Path) -> None:
