@@ -45,7 +45,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -32,6 +32,7 @@ from harness.cli.options import (
     load_experiment,
     refuse,
     require_gpu,
+    where,
 )
 from harness.cli.output import conclude, console, one_off_file, show_failures
 from harness.machine.progress import Progress
@@ -64,13 +65,16 @@ def list_techniques(as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps({"techniques": rows, "experiments": experiments()}, indent=1))
         return
+    wide = console.width >= 100
     for ladder in techniques.LADDERS.values():
         name = Column("technique", no_wrap=True)
-        table = Table(name, "idea", "instructions", "CUDA", "Triton", "Gluon", title=ladder.title, title_justify="left")
+        more = ("instructions", "CUDA", "Triton", "Gluon") if wide else ()
+        table = Table(name, "idea", *more, title=ladder.title, title_justify="left")
         for row in rows:
             if row["ladder"] == ladder.name:
                 present = ["yes" if row[language] else "[red]no[/]" for language in ("cuda", "triton")]
-                table.add_row(row["name"], row["idea"], row["mma"], *present, "yes" if row["gluon"] else "")
+                cells = (row["mma"], *present, "yes" if row["gluon"] else "") if wide else ()
+                table.add_row(row["name"], row["idea"], *cells)
         console.print(table)
     table = Table(Column("experiment", no_wrap=True), "question")
     for experiment, question in experiments().items():
@@ -103,7 +107,9 @@ def inspect(
     problem: Problems = None,
     arch: Arch = None,
     ptxas: Annotated[Ptxas | None, typer.Option(help="bundled: Triton's own assembler; shared: nvcc's.")] = None,
-    on: Annotated[On | None, typer.Option("--on", help="cpu: run the CUDA twins here and count.")] = None,
+    on: Annotated[
+        On | None, typer.Option("--on", help="cpu: run the CUDA twins here and count; gpu: compile for the one here.")
+    ] = None,
     ncu: Annotated[bool, typer.Option("--ncu", help="Launch the twins on the GPU here and count.")] = False,
     tile: Annotated[
         str | None, typer.Option(help="A slug such as 128x128-s2-w8; each technique's reference tile by default.")
@@ -133,7 +139,14 @@ def inspect(
     else:
         problems = chosen_problems(problem, [Problem.square(4, 16, 4096, 128)])
         twins = chosen_backends(backends, techniques.SERIES, of=chosen(names))
-        cells, show = survey.cells(chosen(names), twins, problems, chosen_archs(arch)), tables.code
+        archs = chosen_archs(arch)
+        if on is On.gpu:
+            from harness import variants
+
+            refuse("--on gpu", "its architecture is the GPU's", {"--arch": arch})
+            where(on)
+            archs = (variants.gpu_arch(),)
+        cells, show = survey.cells(chosen(names), twins, problems, archs), tables.code
         if asked := chosen_tile(tile):
             cells = [(replace(case, tile=asked), place) for case, place in cells]
     rows = inspected(cells, (ptxas or Ptxas.bundled).value)

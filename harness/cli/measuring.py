@@ -11,10 +11,12 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from harness.catalog import techniques
+from harness.catalog import experiments, techniques
+from harness.catalog.cases import of_experiment
 from harness.catalog.problem import PEERS, Experiment, Problem
 from harness.cli.options import (
     SERIES,
+    AsCsv,
     AsJson,
     Backends,
     Names,
@@ -26,6 +28,8 @@ from harness.cli.options import (
     chosen,
     chosen_backends,
     chosen_problems,
+    chosen_tile,
+    completing,
     load_experiment,
     missing,
     part,
@@ -131,15 +135,26 @@ def bench(
     names: Names = None,
     backends: Backends = None,
     problem: Problems = None,
-    peers: Annotated[list[str] | None, typer.Option("--peer", help=f"Libraries beside, of {LIBRARIES}.")] = None,
+    peers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--peer", help=f"Libraries beside, of {LIBRARIES}.", autocompletion=completing(LIBRARIES.split(", "))
+        ),
+    ] = None,
+    tile: Annotated[
+        str | None, typer.Option(help="A slug such as 128x128-s2-w8; each technique's reference tile by default.")
+    ] = None,
     mode: Annotated[str, typer.Option(help="burst or sustained.")] = "burst",
     as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Time a few techniques on a GPU, now. `run` does whole experiments."""
     from harness import variants
     from harness.measure import runner, timing
 
+    refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
     require_known("--mode", [mode], timing.MODES)
+    asked = chosen_tile(tile)
     experiment = Experiment(
         name="bench",
         question="How fast are these, now?",
@@ -150,12 +165,15 @@ def bench(
         modes=(mode,),
     )
     require_gpu()
-    rows = runner.run(experiment, on="gpu", path=one_off_file("bench"))
-    conclude(rows, tables.timings, as_json=as_json)
+    cases = [replace(case, tile=asked or case.tile) if case.technique else case for case in of_experiment(experiment)]
+    rows = runner.run(experiment, on="gpu", path=one_off_file("bench"), selected=cases)
+    conclude(rows, tables.timings, as_json=as_json, as_csv=as_csv)
 
 
 def run(
-    experiment: Annotated[str, typer.Argument(help="A name from `list`.")],
+    experiment: Annotated[
+        str, typer.Argument(help="A name from `list`.", autocompletion=completing(experiments.names()))
+    ],
     on: Annotated[On | None, typer.Option("--on", help="gpu by default; on cpu nothing is timed.")] = None,
     mode: Annotated[list[str] | None, typer.Option(help="burst, sustained; the experiment's by default.")] = None,
     backends: Annotated[list[str] | None, typer.Option("--backend", help=f"Of {SERIES}; its own by default.")] = None,
@@ -173,6 +191,8 @@ def run(
     only_missing: Annotated[
         bool, typer.Option("--missing", help="Only what the recorded rows of this GPU lack: new, changed or unsettled.")
     ] = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Run an experiment: gate every kernel, time what passed, write rows to reports/runs/."""
     from harness.machine import environment
@@ -180,14 +200,17 @@ def run(
     from harness.rows import reading
     from harness.rows import record as recorded
 
+    refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
     wanted = load_experiment(experiment, (on or On.gpu).value)
+    formats = {"as_json": as_json, "as_csv": as_csv}
     if wanted.roofs:
         asked: dict[str, object] = {"--on": on is On.cpu, "--mode": mode, "--backend": backends, "--shard": shard}
         asked |= {"--ptxas": ptxas is Ptxas.shared, "--max-seconds": max_seconds, "--replicates": replicates > 1}
         refuse(
             wanted.name, "it measures a multiprocessor, whole", {**asked, "--resume": resume, "--missing": only_missing}
         )
-        measure_roofs(wanted)
+        refuse(wanted.name, "its rows are of no problem", {"--csv": as_csv})
+        measure_roofs(wanted, as_json)
     require_known("--mode", mode or (), timing.MODES)
     wanted = replace(
         wanted,
@@ -206,7 +229,7 @@ def run(
         wanted = assembled_by_nvcc(wanted)
     name = run_name(wanted.name + ("-shared" if wanted.assembler else ""), shard)
     path = (resume and newest_run(name)) or run_file(name)
-    console.print(wanted.question)
+    announce(wanted.question, quiet=as_json or as_csv)
     limits = {"max_seconds": max_seconds} if max_seconds else {}
     standing: list[Row] = []
     if only_missing:
@@ -221,17 +244,22 @@ def run(
         replicates=replicates,
         timing=limits,
     )
-    conclude(rows, tables.timings, path=path)
+    conclude(rows, tables.timings, path=path, **formats)
 
 
-def measure_roofs(experiment: Experiment) -> NoReturn:
+def announce(question: str, *, quiet: bool) -> None:
+    """What the run is for; on stderr where stdout is for a program."""
+    typer.echo(question, err=True) if quiet else console.print(question)
+
+
+def measure_roofs(experiment: Experiment, as_json: bool) -> NoReturn:
     """Writes the rows of an experiment that has roofs; where there is no GPU for them, rows that say so."""
     from harness.measure import roofs
 
-    console.print(experiment.question)
+    announce(experiment.question, quiet=as_json)
     path = run_file(run_name(experiment.name))
     rows = [row for row in roofs.run(experiment, path) if row["kind"] == "roof"]
-    conclude(rows, tables.roofs, path=path)
+    conclude(rows, tables.roofs, as_json=as_json, path=path)
 
 
 def tune(names: Names = None, backends: Backends = None, problem: Problems = None, shard: Shard = None) -> None:

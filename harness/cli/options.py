@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -31,12 +31,31 @@ class Ptxas(StrEnum):
     shared = "shared"
 
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="TECHNIQUE", help="Names from `list`; all by default.")]
+def completing(words: Iterable[str]) -> Callable[[str], list[str]]:
+    """What a shell offers for the beginning of a word."""
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
+
+
+TECHNIQUES = [technique.name for technique in techniques.TECHNIQUES]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TECHNIQUE", help="Names from `list`; all by default.", autocompletion=completing(TECHNIQUES)
+    ),
+]
 SERIES = ", ".join(techniques.SERIES)
 Backends = Annotated[
-    list[str] | None, typer.Option("--backend", help=f"Of {SERIES}; repeat for several; all by default.")
+    list[str] | None,
+    typer.Option(
+        "--backend",
+        help=f"Of {SERIES}; repeat for several; all by default.",
+        autocompletion=completing(techniques.SERIES),
+    ),
 ]
-Problems = Annotated[list[str] | None, typer.Option("--problem", help="A slug such as b4-h16-n4096-d128-bf16-causal.")]
+Problems = Annotated[
+    list[str] | None,
+    typer.Option("--problem", help="A slug such as b4-h16-n4096-d128-bf16-causal; repeat for several."),
+]
 Arch = Annotated[str | None, typer.Option(help="sm_80, sm_90a or sm_120a; all that the ladder names by default.")]
 Where = Annotated[On | None, typer.Option("--on", help="Default: gpu where there is one.")]
 Shard = Annotated[
@@ -44,6 +63,7 @@ Shard = Annotated[
     typer.Option(metavar="I/N", help="Every Nth problem from the Ith: one process for each of N GPUs shares the work."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV: a line for each gate and time.")]
 
 
 def require_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:

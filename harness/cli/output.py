@@ -75,6 +75,7 @@ def conclude(
     show: Callable[[list[Row]], RenderableType],
     *,
     as_json: bool = False,
+    as_csv: bool = False,
     path: Path | None = None,
     checked: bool = False,
 ) -> NoReturn:
@@ -82,6 +83,8 @@ def conclude(
     at least one must be of something that ran: where all was declined, nothing was checked, and the exit code is 2."""
     if as_json:
         print(json.dumps(rows, indent=1))
+    elif as_csv:
+        print(tables.csv(rows), end="")
     else:
         console.print(show(rows))
         show_failures(rows)

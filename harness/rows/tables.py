@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from csv import writer
 from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from harness.catalog.problem import Problem, Tile
@@ -20,6 +22,29 @@ from harness.rows import results
 FINE = ("passed", "unsupported")
 """Statuses that are no failure: a backend may decline a cell."""
 Rows = Iterable[Mapping[str, Any]]
+
+
+def folding(*names: str) -> list[Column]:
+    """Columns whose words go on below where a terminal is narrow, and are never cut."""
+    return [Column(name, overflow="fold") for name in names]
+
+
+def csv(rows: Rows) -> str:
+    """A line for each gate and each time, with its median; without what describes the machine."""
+    names = ("kind", "technique", "backend", "problem", "tile", "mode", "status", "ms", "tflops", "reason")
+    text = io.StringIO()
+    lines = writer(text, lineterminator="\n")
+    lines.writerow(names)
+    for row in rows:
+        if "problem" not in row:
+            continue
+        problem, tile = Problem.from_dict(row["problem"]), row.get("tile")
+        known = {**row, "problem": problem.slug, "tile": tile and Tile.from_dict(tile).slug}
+        if row.get("samples_ms"):
+            known["ms"] = statistics.median(row["samples_ms"])
+            known["tflops"] = problem.tflops(known["ms"])
+        lines.writerow([known.get(name) for name in names])
+    return text.getvalue()
 
 
 def failed(rows: Rows) -> bool:
@@ -37,9 +62,9 @@ def code(rows: Rows) -> list[Table]:
     tables = []
     for (technique, cell), group in groups.items():
         table = Table(title=f"{technique}  {cell}", title_justify="left", box=box.SIMPLE_HEAD)
-        table.add_column("")
+        table.add_column("", overflow="fold")
         for row in group:
-            table.add_column(f"{row['backend'].replace('_', ' ')}\n{row['arch']}", justify="right")
+            table.add_column(f"{row['backend'].replace('_', ' ')}\n{row['arch']}", justify="right", overflow="fold")
         for name in ("registers", "spill_bytes", "smem_bytes"):
             table.add_row(name.replace("_", " "), *(str(row["code"][name]) for row in group), style="bold")
         for name in dict.fromkeys(name for row in group for name in row["code"]["census"]):
@@ -92,7 +117,7 @@ def hardware_counters(rows: Rows) -> Table:
         "L2 hits %": "lts__t_sector_hit_rate.pct",
         "bytes from DRAM": "dram__bytes_read.sum",
     }
-    table = Table("technique", "backend", "problem", "bank conflicts", *columns, box=box.SIMPLE_HEAD)
+    table = Table(*folding("technique", "backend", "problem", "bank conflicts", *columns), box=box.SIMPLE_HEAD)
     for row in rows:
         if row["status"] == "passed":
             metrics = row["details"]["metrics"]
@@ -110,7 +135,7 @@ def gates(rows: Rows) -> RenderableType:
     for row in rows:
         status = row["status"] if row["status"] in FINE else "failed"
         tally[row.get("technique") or "", row["backend"]][status] += 1
-    table = Table("technique", "backend", "passed", "failed", "declined", box=box.SIMPLE_HEAD)
+    table = Table(*folding("technique", "backend", "passed", "failed", "declined"), box=box.SIMPLE_HEAD)
     for key, counts in tally.items():
         numbers = [str(counts[status] or "") for status in ("passed", "failed", "unsupported")]
         table.add_row(*key, *numbers, style="red" if counts["failed"] else None)
@@ -128,7 +153,7 @@ def declined(rows: Rows) -> list[Text]:
 
 def timings(rows: Rows) -> Table:
     """Median time and TFLOPS, fastest first within a problem; what was timed in a second group, from that one."""
-    table = Table("problem", "technique", "backend", "tile", "ms", "TFLOPS", "", box=box.SIMPLE_HEAD)
+    table = Table(*folding("problem", "technique", "backend", "tile", "ms", "TFLOPS", ""), box=box.SIMPLE_HEAD)
     measured = {results.key(row): row for row in rows if row["kind"] == "timing"}.values()
     for row in sorted(measured, key=lambda row: (_slug(row), statistics.median(row.get("samples_ms") or [1e9]))):
         tile = Tile.from_dict(row["tile"]).slug if row.get("tile") else ""
@@ -147,7 +172,9 @@ def roofs(rows: Rows) -> Table:
     """What a multiprocessor did in a clock, one line a roof."""
     names = ("flop", "exponentials", "instructions", "units", "TFLOPS", "GHz")
     columns = ("roof", *(f"{name}/clk" if name.islower() else name for name in names), "status")
-    table = Table(*columns, title="Roofs, by multiprocessor and clock", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(
+        *folding(*columns), title="Roofs, by multiprocessor and clock", title_justify="left", box=box.SIMPLE_HEAD
+    )
     for row in rows:
         known = {**row.get("per_clock", {}), "TFLOPS": row.get("tflops"), "GHz": row.get("clock_ghz")}
         numbers = [f"{statistics.median(known[name]):.4g}" if known.get(name) else "" for name in names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -87,7 +88,7 @@ finally:
         (("run", "correctness", "--on", "cpu", "--mode", "brst"), "--mode: got 'brst'", "did you mean burst"),
         (("run", "correctness", "--on", "cpu", "--backend", "cud"), "--backend: got 'cud'", "did you mean cuda"),
         (("run", "correctness", "--on", "cpu", "--shard", "0/4"), "--shard: got '0/4'", "I from 1 to N"),
-        (("run", "correctness", "--on", "cpu", "--shard", "1/9"), "--shard: got '1/9'", "at most the 2 problems"),
+        (("run", "correctness", "--on", "cpu", "--shard", "1/9"), "--shard: got '1/9'", "at most the 4 problems"),
         (("run", "ladder", "--on", "cpu"), "--on: got cpu", "`twinkernels check --on cpu`"),
         (("check", "--on", "cpu", "--shard", "2"), "--shard: got '2'", "I/N"),
     ],
@@ -717,3 +718,105 @@ def test_a_path_with_a_space_is_taken(monkeypatch: pytest.MonkeyPatch, capsys: p
         cli.main(["--version"])
     assert not end.value.code
     assert capsys.readouterr().out
+
+
+def test_a_shell_completes_names() -> None:
+    """What bash asks the command for, once `twinkernels --install-completion` told it to."""
+
+    def offered(*words: str) -> set[str]:
+        asked = {
+            "_TWINKERNELS_COMPLETE": "complete_bash",
+            "COMP_WORDS": " ".join(words),
+            "COMP_CWORD": f"{len(words) - 1}",
+        }
+        program = "import sys; sys.argv[0] = 'twinkernels'; from harness.cli import main; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, **asked}, capture_output=True, text=True, cwd=CHECKOUT
+        )
+        return set(done.stdout.split())
+
+    assert offered("twinkernels", "che") == {"check"}
+    assert offered("twinkernels", "check", "xor") == {"xor_swizzle"}
+    assert offered("twinkernels", "bench", "--peer", "sdpa") == {"sdpa_cudnn", "sdpa_flash", "sdpa_math"}
+    assert offered("twinkernels", "check", "--backend", "g") == {"gluon"}
+    assert offered("twinkernels", "run", "correct") == {"correctness"}
+
+
+@pytest.mark.parametrize("command", ["check", "inspect", "bench", "tune", "sanitize"])
+def test_help_lists_the_values_of_an_option(command: str) -> None:
+    said = " ".join(invoke(command, "--help")[1].split())
+    assert "[TECHNIQUE]..." in said
+    assert "Of cuda, triton, triton_native, gluon; repeat for several" in said
+    if command == "bench":
+        assert all(peer in said for peer in PEERS)
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_no_name_is_cut_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setattr(output.console, "width", columns)
+    said = invoke("list")[1]
+    assert "…" not in said
+    assert all(re.search(rf"\b{name}\b", said) for name in (*NAMES, *options.experiments()))
+    problem = options.load_experiment("ladder").problems[0]
+    row = {"kind": "timing", "technique": NAMES[-1], "backend": "triton_native", "problem": problem.to_dict()}
+    row |= {"tile": {"block_m": 128, "block_n": 128, "stages": 2, "warps": 8}, "samples_ms": [1.0], "status": "passed"}
+    for show in (tables.timings, tables.gates):
+        with output.console.capture() as capture:
+            output.console.print(show([row]))
+        said = capture.get()
+        assert "…" not in said
+        letters = re.sub(r"\s", "", said)
+        assert all(letter in letters for letter in NAMES[-1])
+
+
+def timed(status: str = "passed") -> list[dict]:
+    problem = options.load_experiment("ladder").problems[0]
+    about = {"technique": "scalar", "backend": "cuda", "problem": problem.to_dict(), "status": status}
+    about["tile"] = {"block_m": 64, "block_n": 64, "stages": 1, "warps": 4}
+    time = {**about, "kind": "timing", "mode": "burst", "samples_ms": [2.0, 4.0, 3.0], "reason": 'a "b", c'}
+    return [{"kind": "environment", "id": "x"}, {**about, "kind": "gate"}, time]
+
+
+@pytest.mark.parametrize("command", [("bench", "scalar"), ("run", "ladder")])
+def test_times_for_a_program_to_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: tuple[str, str]) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: timed())
+    monkeypatch.setattr(output, "RUNS", tmp_path)
+    runner = CliRunner()
+    as_json = runner.invoke(cli.app, (*command, "--json"))
+    assert (as_json.exit_code, json.loads(as_json.stdout)) == (0, timed())
+    as_csv = runner.invoke(cli.app, (*command, "--csv"))
+    gate, time = csv.DictReader(as_csv.stdout.splitlines())
+    assert (gate["kind"], gate["ms"], gate["tile"]) == ("gate", "", "64x64-s1-w4")
+    problem = options.load_experiment("ladder").problems[0]
+    assert (time["problem"], time["ms"], time["reason"]) == (problem.slug, "3.0", 'a "b", c')
+    assert float(time["tflops"]) == pytest.approx(problem.tflops(3.0))
+    assert runner.invoke(cli.app, (*command, "--csv", "--json")).exit_code == 2
+
+
+def test_bench_takes_a_tile_and_several_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Case] = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: asked.extend(rest["selected"]) or [])
+    slugs = ("b1-h2-n512-d64-fp16-full", "b1-h2-n512-d128-bf16-causal")
+    problems = [word for slug in slugs for word in ("--problem", slug)]
+    assert invoke("bench", "xor_swizzle", *problems, "--peer", "sdpa_flash", "--tile", "128x64-s1-w8")[0] == 0
+    assert {case.problem.slug for case in asked} == set(slugs)
+    assert {case.tile.slug for case in asked if case.tile} == {"128x64-s1-w8"}
+    assert {case.tile for case in asked if case.backend == "sdpa_flash"} == {None}
+    assert invoke("bench", "xor_swizzle", "--tile", "128")[0] == 2
+
+
+def test_inspect_on_a_gpu_asks_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    code, said = invoke("inspect", "scalar", "--on", "gpu")
+    assert (code, said) == (2, "--on: got gpu, but torch sees none; `twinkernels doctor` says what is missing\n")
+    archs = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("harness.variants.gpu_arch", lambda: "sm_80")
+    monkeypatch.setattr(
+        "harness.cli.inspecting.inspected", lambda cells, ptxas: archs.extend(a for _, a in cells) or []
+    )
+    invoke("inspect", "scalar", "--on", "gpu")
+    assert set(archs) == {"sm_80"}
+    assert "--arch: got it with --on gpu" in invoke("inspect", "scalar", "--on", "gpu", "--arch", "sm_90a")[1]
