@@ -27,8 +27,13 @@ lint:  ## ruff, mypy, clang-format
 format:  ## let the same tools rewrite the files
 	@$(RUN) -m harness.setup.lint --fix
 
-clean:  ## remove builds, fresh runs, the site and .venv; recorded rows stay
-	rm -rf .venv build reports/runs reports/site .pytest_cache .mypy_cache .ruff_cache .benchmarks
+clean:  ## remove what can be made again: builds, the site, .venv
+	rm -rf .venv build reports/site .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help report test-fast test test-full lint format clean
+clean-all:  ## list fresh runs and saved baselines, which a GPU may have measured, and remove them too
+	@find reports/runs .benchmarks -type f 2> /dev/null | sort
+	rm -rf reports/runs .benchmarks
+	@$(MAKE) --no-print-directory clean
+
+.PHONY: help report test-fast test test-full lint format clean clean-all

@@ -30,7 +30,10 @@ PURPOSES = {
     "rich": "the command line",
     "pandas": "the report",
     "seaborn": "the report's figures",
+    "matplotlib": "the report's figures",
     "jinja2": "the report's pages",
+    "markupsafe": "the report's pages",
+    "pygments": "sources on the report's pages",
     "markdown-it-py": "the report's notes",
 }
 COMPILES = "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n__global__ void f(__half* x) { *x = __hadd(*x, *x); }\n"

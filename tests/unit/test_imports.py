@@ -61,7 +61,10 @@ ROOMS = {
     "experiments": Row("experiments/*", ("harness.catalog",)),
     "harness.machine": Row(
         "harness/machine/*",
-        ("harness.machine", "harness.catalog.sources", "cuda_kernels.toolchain", "torch", "pynvml", "rich"),
+        (
+            *("harness.machine", "harness.catalog.sources", "cuda_kernels.toolchain", "cuda_kernels.cpu_build"),
+            *("torch", "pynvml", "rich"),
+        ),
     ),
     "harness.rows": Row("harness/rows/*", ("harness.rows", "harness.catalog", "numpy", "rich")),
     "harness.attention": Row("harness/attention/*", ("harness.attention", "harness.catalog", "torch")),

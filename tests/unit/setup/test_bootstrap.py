@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.metadata
 import re
 import resource
 import shutil
@@ -15,6 +17,8 @@ import pytest
 from harness.setup import bootstrap
 
 CHECKOUT = Path(__file__).resolve().parents[3]
+OPTIONAL = {"twinkernels", "flash-attn", "flash-attn-3", "flash-attn-4", "triton-utlx"}
+"""Imported where it is there: this checkout, libraries that kernels are held against, another dialect."""
 
 
 @pytest.fixture
@@ -206,3 +210,19 @@ def test_every_dependency_says_what_it_is_for() -> None:
 def test_the_packages_are_never_published() -> None:
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
     assert "Private :: Do Not Upload" in project["classifiers"]
+
+
+def test_what_is_imported_is_declared() -> None:
+    """No package stands on what another one happens to bring."""
+    declared = {re.split(r"[<>=]", one)[0].lower() for one in bootstrap.requirements()}
+    names = importlib.metadata.packages_distributions()
+    imported: set[str] = set()
+    for package in ("cuda_kernels", "experiments", "harness", "reports", "triton_kernels"):
+        for path in (CHECKOUT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Import):
+                    imported |= {alias.name.partition(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                    imported.add(node.module.partition(".")[0])
+    needed = {name.lower() for module in imported & set(names) for name in names[module]}
+    assert needed - declared - OPTIONAL == set()
