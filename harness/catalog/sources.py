@@ -2,7 +2,7 @@
 
 Standard library only, so that a report can be made without torch. A kernel is named by `technique_path`, which is
 `ladder/name`: cuda_kernels/ladder/name.cu, triton_kernels/ladder/name.py and, where there is one,
-triton_kernels/gluon/name.py.
+triton_kernels/gluon/ladder/name.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> 
     if backend in ("triton", "triton_native"):
         return root / "triton_kernels" / f"{technique_path}.py"
     if backend == "gluon":
-        return root / "triton_kernels" / "gluon" / f"{technique_path.rpartition('/')[2]}.py"
+        return root / "triton_kernels" / "gluon" / f"{technique_path}.py"
     raise ValueError(
         f"backend: got {backend!r}, expected cuda, triton, triton_native or gluon (peers have no file here)"
     )

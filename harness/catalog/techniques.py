@@ -14,7 +14,7 @@ TWINS = ("cuda", "triton", "triton_native")
 """Series of one technique. triton_native is the Triton source without DISABLE_MMA_V3, so that it may use wgmma."""
 
 SERIES = (*TWINS, "gluon")
-"""The same, and Gluon's, which is there where core Triton has no lever: triton_kernels/gluon/<name>.py."""
+"""The same, and Gluon's, which is there where core Triton has no lever: triton_kernels/gluon/<ladder>/<name>.py."""
 
 LANGUAGES = ("cuda", "triton", "gluon")
 """One series of each: what a tool looks at that does not ask which instructions a source may become."""

@@ -29,7 +29,7 @@ PROBLEM, TILE = Problem(2, 4, 2, 256, 256, 64, "bf16", True), Tile(64, 64)
 
 
 def kernel(technique: Technique) -> ModuleType:
-    return importlib.import_module(f"triton_kernels.gluon.{technique.name}")
+    return importlib.import_module(f"triton_kernels.gluon.{technique.ladder}.{technique.name}")
 
 
 @cache
@@ -43,8 +43,9 @@ def census(name: str, arch: str = "sm_90a") -> dict[str, int]:
 
 
 def test_every_file_is_a_rung_and_is_its_series() -> None:
-    files = {path.stem for path in (sources.ROOT / "triton_kernels" / "gluon").glob("[!_]*.py")}
-    assert files == {technique.name for technique in STATED}
+    folder = sources.ROOT / "triton_kernels" / "gluon"
+    files = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("[!_]*.py")}
+    assert files == {technique.path for technique in STATED}
     scalar = techniques.get("scalar")
     assert not sources.has_series("gluon", scalar.path)
     assert all(sources.has_series(twin, scalar.path) for twin in techniques.TWINS)
@@ -72,7 +73,7 @@ def test_the_step_from_the_parent_is_small(technique: Technique) -> None:
         assert technique == STATED[0]
         return
     texts = [
-        sources.code(sources.kernel_file("gluon", f"gluon/{name}")).replace(name, "kernel").splitlines()
+        sources.code(sources.kernel_file("gluon", techniques.get(name).path)).replace(name, "kernel").splitlines()
         for name in (sources.same_program(parent.path, "gluon") or parent.name, technique.name)
     ]
     changed = [line for line in difflib.ndiff(*texts) if line[0] in "+-"]
