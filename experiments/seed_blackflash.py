@@ -11,7 +11,7 @@ SQUARE, RING = Tile(64, 64), Tile(64, 64, 2)
 LAST = ("warp_specialized", RING)
 BEST = (
     ("lean_instructions", Tile(128, 64)),
-    ("two_ctas_per_sm", Tile(128, 128, 2)),
+    ("lean_mbarrier_ring", Tile(128, 128, 2)),
     ("lazy_rescale", Tile(128, 128, 2)),
 )
 WIDE = ("lazy_consumers", Tile(256, 64, 3, 8))

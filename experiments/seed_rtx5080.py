@@ -11,7 +11,7 @@ SQUARE, RING, PAIRS = Tile(64, 64), Tile(64, 64, 2), Tile(64, 64, 1, 8)
 LAST = (("direct_rescale", SQUARE), ("padded_rows", SQUARE), ("split_warp_pairs", PAIRS))
 BEST = (
     ("lean_instructions", Tile(128, 64)),
-    ("two_ctas_per_sm", Tile(128, 128, 2)),
+    ("lean_mbarrier_ring", Tile(128, 128, 2)),
     ("lazy_rescale", Tile(128, 128, 2)),
 )
 SHORT = (("lean_instructions", SQUARE), ("lazy_rescale", RING))

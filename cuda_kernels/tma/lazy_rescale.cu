@@ -1,5 +1,5 @@
 // O is rescaled only when a row's max has outgrown the one in use more than fourfold: seldom, after the first steps.
-// Builds on two_ctas_per_sm; changes the online softmax. Takes any lengths and strides.
+// Builds on lean_mbarrier_ring; changes the online softmax. Takes any lengths and strides.
 //
 // The exponentials of a row may be relative to any value near its max, as long as the sum is relative to the same one.
 // So a step compares, lane by lane, and a warp votes; as long as no row has outgrown its max there is no shuffle, no

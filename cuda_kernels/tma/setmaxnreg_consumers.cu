@@ -1,5 +1,5 @@
 // Registers go where the math is: a producer warpgroup gives them up, eight consumer warps take 240 each.
-// Builds on two_ctas_per_sm and warp_specialized; changes who loads and who holds the registers, and walks masked tiles
+// Builds on lean_mbarrier_ring and warp_specialized; changes who loads and who holds the registers, and walks masked tiles
 // in the loop of the others. Takes any lengths and strides.
 //
 // One block of 384 threads has a multiprocessor to itself. setmaxnreg is executed by whole warpgroups and draws on the

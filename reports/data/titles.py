@@ -45,10 +45,10 @@ THEMES: dict[str, dict[str, str]] = {
         "cp_async_pipeline": "Asynchronous copies",
         "tma_loads": "TMA, rows unswizzled",
         "mbarrier_ring": "Ring of mbarriers",
-        "two_ctas_per_sm": "TMA loads, two blocks an SM",
         "lean_mbarrier_ring": "TMA loads, fewer instructions",
         "cluster_multicast": "Cluster multicast",
         "clusters": "Clusters",
+        "blocks_per_sm": "Blocks a multiprocessor",
         "l2_policy": "L2 eviction policy",
     },
     "Who works when": {

@@ -338,7 +338,7 @@ def test_native_series_uses_wgmma_on_hopper(name):
 
 
 def test_scores_of_the_next_tile_are_in_flight_during_a_softmax():
-    serial, in_flight = ("two_ctas_per_sm", "wgmma"), ("setmaxnreg_consumers", "overlapped_softmax")
+    serial, in_flight = ("lean_mbarrier_ring", "wgmma"), ("setmaxnreg_consumers", "overlapped_softmax")
     found = {name: children.call(products_and_exps, name) for name in (*serial, *in_flight)}
     assert all(found[name] == ["dot", "dot_wait", "exp2", "exp2", "dot"] for name in serial), found
     assert all(found[name] == ["dot", "dot_wait", "dot", "exp2", "exp2"] for name in in_flight), found
@@ -459,7 +459,7 @@ def test_stages_count_buffers_and_v_is_under_way_during_q_k():
     assert in_flight == [["1", "0"], ["3", "2"]]
 
 
-@pytest.mark.parametrize("name", ["direct_rescale", "lean_instructions", "two_ctas_per_sm"])
+@pytest.mark.parametrize("name", ["direct_rescale", "lean_instructions", "lean_mbarrier_ring"])
 def test_what_is_compiled_ahead_is_what_the_jit_compiles(name):
     hashes = children.call(jit_and_ahead, name, environment={"DISABLE_MMA_V3": "1", "DRIVER": "its own"})
     assert hashes["jit"] == hashes["ahead"]

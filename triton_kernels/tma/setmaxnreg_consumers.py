@@ -1,6 +1,6 @@
 """Scores in flight: Q K^T of the next tile runs under the softmax of this one. No setmaxnreg, no consumer groups.
 
-Builds on two_ctas_per_sm and warp_specialized; changes what the tensor cores do during a softmax: not another block's
+Builds on lean_mbarrier_ring and warp_specialized; changes what the tensor cores do during a softmax: not another block's
 work, but the block's own next Q K^T. General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
 
 It is another technique than the CUDA twin's, for the same purpose: no softmax without a product beside it. Core Triton

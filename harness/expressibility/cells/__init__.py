@@ -5,6 +5,7 @@ from dataclasses import replace
 from harness.expressibility.cells import copies, cuda, plain, products, roles, shared_memory, tlx
 
 SAME = {
+    "lean_mbarrier_ring": "mbarrier_ring",
     "producer_consumer": "warp_specialized",
     "exp_lock": "softmax_lock",
     "pingpong": "softmax_lock",
@@ -32,6 +33,7 @@ EXTRA = {
     "warp_specialized_sm120": "roles for warps on sm_120",
     "cluster_multicast": "one TMA load into the shared memory of several blocks",
     "two_cta_mma": "one product of two blocks, on sm_100",
+    "blocks_per_sm": "at least so many blocks on a multiprocessor: a bound of the registers of a thread",
     "clusters": "a cluster of two blocks runs an attention loop",
     "tma_store": "O by a TMA store from shared memory",
     "l2_policy": "which lines L2 keeps: an eviction policy",

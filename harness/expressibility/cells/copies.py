@@ -264,7 +264,7 @@ CLAIMS = (
         word="eviction_policy",
     ),
     Claim(
-        "two_ctas_per_sm",
+        "blocks_per_sm",
         "triton",
         "hatch",
         "maxnreg bounds the registers; a least number of blocks per SM has no word, and unknown options are dropped. A "

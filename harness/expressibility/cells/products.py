@@ -166,7 +166,7 @@ CLAIMS = (
                     f"overlap_in_flight d{head_dim}",
                     "in the machine code the exponentials stand before the wait for the products issued before them",
                     Twin("setmaxnreg_consumers", "triton_native", head_dim, tile),
-                    Twin("two_ctas_per_sm", "triton_native", head_dim, tile),
+                    Twin("lean_mbarrier_ring", "triton_native", head_dim, tile),
                     Detector(
                         "sass",
                         r"HGMMA(?: HGMMA| MUFU\.EX2)*(?: MUFU\.EX2){8}(?: HGMMA| MUFU\.EX2)* WARPGROUP\.DEPBAR",

@@ -98,7 +98,7 @@ def test_a_declined_case_is_unsupported() -> None:
 
 
 def test_a_case_survives_json() -> None:
-    wanted = case(Problem(1, 4, 2, 113, 203, 64, "bf16", True, "bshd"), "two_ctas_per_sm")
+    wanted = case(Problem(1, 4, 2, 113, 203, 64, "bf16", True, "bshd"), "lean_mbarrier_ring")
     assert single_launch.from_dict(json.loads(json.dumps(single_launch.to_dict(wanted)))) == wanted
 
 

@@ -1,12 +1,13 @@
-"""Two blocks per SM: while one is in its softmax, the tensor cores work for the other.
+"""K and V arrive by TMA in rings of buffers: the loads of mbarrier_ring in the lean kernel.
 
 Builds on ampere/lean_instructions; changes the loads of K and V, and the store of O, from pointers to tensor
 descriptors, with V, and so O, in one piece. General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
 
-Core Triton cannot ask for two blocks: how many fit follows from num_warps, num_stages and the registers that the
-assembler takes. With 4 warps and at most 113 KB of buffers two do, at 255 registers a thread; with 8 warps they would
-need `maxnreg`, which caps every warp alike, at 128. Descriptors bound K, V and O in the sequence: a ragged tile reads
-zeros and writes nothing behind it. Q comes by pointers, as in tma_loads.
+The compiler makes the rings: num_stages says how many buffers, each is awaited by an mbarrier of its own and freed by a
+barrier of the whole block. Nor can core Triton ask for two blocks: how many fit follows from num_warps, num_stages and
+the registers that the assembler takes. With 4 warps and at most 113 KB of buffers two do, at 255 registers a thread;
+with 8 warps they would need `maxnreg`, which caps every warp alike, at 128. Descriptors bound K, V and O in the
+sequence: a ragged tile reads zeros and writes nothing behind it. Q comes by pointers, as in tma_loads.
 """
 
 import triton
@@ -58,7 +59,7 @@ def _attend(
 
 
 @triton.jit
-def two_ctas_per_sm(
+def lean_mbarrier_ring(
     q_ptr, k_desc, v_desc, o_desc, lse_ptr, scale, heads, group, seq_q, seq_kv,
     q_stride_batch, q_stride_head, q_stride_row,
     HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, EVEN_N: tl.constexpr,
@@ -128,12 +129,12 @@ def _refine(arguments):
 
 def specialize(problem, strides, tile, arch):
     options = _options(tile)
-    return specialization.specialize(two_ctas_per_sm, problem, strides, tile, arch, options, _grid, _refine)
+    return specialization.specialize(lean_mbarrier_ring, problem, strides, tile, arch, options, _grid, _refine)
 
 
 def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
     return specialization.launch(
-        two_ctas_per_sm, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=_options(tile),
+        lean_mbarrier_ring, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=_options(tile),
         grid=_grid, refine=_refine,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-// Two blocks on a multiprocessor: while one is in its softmax, the tensor cores work for the other.
+// K and V arrive by TMA in rings of buffers: the loop of the lean kernel has no barrier of the whole block.
 // Builds on ampere/lean_instructions, with the loads of mbarrier_ring; changes how K and V arrive, and gives masked
 // tiles a loop of their own at every head_dim. Takes any lengths and strides.
 //
@@ -98,7 +98,7 @@ DEVICE void store_tile(Element* gmem, int64_t row_stride, uint32_t smem, int fir
   }
 }
 
-KERNEL(THREADS, 2) two_ctas_per_sm(GRID_CONSTANT const TmaParams params) {
+KERNEL(THREADS, 2) lean_mbarrier_ring(GRID_CONSTANT const TmaParams params) {
   const AttentionArgs& args = params.args;
   const LongestFirst order(args, ctaid_x());
   const BlockTile tile(args, order.batch, order.head, order.q_tile);
@@ -291,5 +291,5 @@ EXPORT int launch(const AttentionArgs* args, void* stream) {
   TmaParams params{*args};
   if (const Error error = encode(params, SLAB, Swizzle::bytes_128)) return error;
   const Grid grid{LongestFirst::blocks(*args), 1, 1};
-  return launch_kernel<two_ctas_per_sm>(grid, THREADS, SharedMemory::bytes, stream, params);
+  return launch_kernel<lean_mbarrier_ring>(grid, THREADS, SharedMemory::bytes, stream, params);
 }
