@@ -20,6 +20,7 @@ ARTICLE = Article(
                 ("lean_instructions", Tile(128, 64)),
                 ("lazy_rescale", Tile(128, 64, 2)),
                 ("lazy_consumers", Tile(256, 64, 3, 8)),
+                ("lazy_scores_in_flight", Tile(256, 64, 3, 8)),
             ),
             tflops=197.74,
             libraries={"sdpa_flash": 186.73, "sdpa_cudnn": 203.61, "fa2": 190.58},

@@ -1,7 +1,7 @@
 """At what sequence length does each kernel reach its speed?
 
 The number of tokens and the model width stay the same (batch * seq = 16384, heads * head_dim = 2048), so a longer
-sequence means more work per query and fewer, longer rows of blocks. Three rungs and the peers.
+sequence means more work per query and fewer, longer rows of blocks. Four rungs and the peers.
 """
 
 from harness.catalog.problem import Experiment, Problem
@@ -15,7 +15,7 @@ EXPERIMENT = Experiment(
     problems=tuple(
         Problem.square(TOKENS // seq, HEADS, seq, 2048 // HEADS) for seq in (512, 1024, 2048, 4096, 8192, 16_384)
     ),
-    techniques=("cp_async_pipeline", "lean_instructions", "lazy_consumers"),
+    techniques=("cp_async_pipeline", "lean_instructions", "lazy_consumers", "lazy_scores_in_flight"),
     tiles=("reference", "best"),
     peers=("sdpa_cudnn", "sdpa_flash", "flex", "fa4"),
 )

@@ -1,6 +1,6 @@
 // Registers go where the math is: a producer warpgroup gives them up, eight consumer warps take 240 each.
-// Builds on lean_mbarrier_ring and warp_specialized; changes who loads and who holds the registers, and walks masked tiles
-// in the loop of the others. Takes any lengths and strides.
+// Builds on lean_mbarrier_ring and warp_specialized; changes who loads and who holds the registers, and walks masked
+// tiles in the loop of the others. Takes any lengths and strides.
 //
 // One block of 384 threads has a multiprocessor to itself. setmaxnreg is executed by whole warpgroups and draws on the
 // pool that the block was launched with, so the producer is a warpgroup too, of which one thread works. Each scheduler

@@ -25,7 +25,10 @@ def record(
     names: Annotated[list[str] | None, typer.Option("--technique", help="With --renew: only its rows.")] = None,
     rename: Annotated[
         list[str] | None,
-        typer.Option(metavar="OLD=NEW", help="A rung's rows, tiles, outputs and notes take its new name."),
+        typer.Option(
+            metavar="OLD=NEW[:BACKEND,...]",
+            help="A rung's rows, tiles, outputs and notes take its new name, or those of some backends alone.",
+        ),
     ] = None,
 ) -> None:
     """Merge runs into reports/recorded/, from which machines without a GPU report, and redraw README's figures.
@@ -50,29 +53,32 @@ def record(
 
 
 def renamed(names: str) -> list[Path]:
-    """OLD=NEW: moves what is recorded about a technique and returns the files that changed."""
+    """OLD=NEW[:BACKEND,...]: moves what is recorded about a technique and returns the files that changed."""
     from harness.catalog import tiles
     from harness.measure import outputs
     from harness.rows import record as recorded
     from harness.rows.rename import rename_in_note
 
-    old, _, new = names.partition("=")
+    old, _, rest = names.partition("=")
+    new, _, some = rest.partition(":")
+    backends = tuple(some.split(",")) if some else ()
     known = [technique.name for technique in techniques.TECHNIQUES]
-    if new not in known or old in known or not old:
+    if new not in known or (old in known) != bool(backends) or not set(backends) <= set(techniques.SERIES):
         raise typer.BadParameter(
-            f"--rename: got {names!r}, expected OLD=NEW with NEW in the registry and OLD not; rename the files and the "
-            "entry of the kernel first"
+            f"--rename: got {names!r}, expected OLD=NEW with NEW in the registry and OLD not, or OLD=NEW:BACKEND,... "
+            f"with both in it and of {', '.join(techniques.SERIES)}; rename the files and the entry of the kernel first"
         )
-    files, count = recorded.rename(RECORDED, old, new)
+    files, count = recorded.rename(RECORDED, old, new, backends)
     console.print(f"{count} rows of {old} are {new}'s")
     for table in sorted(tiles.FOLDER.glob("*.toml")):
-        tiles.rename(table, old, new)
-    for folder in sorted(RECORDED.glob("*/outputs")):
+        tiles.rename(table, old, new, backends)
+    for folder in sorted(RECORDED.glob("*/outputs")) if not backends or "cuda" in backends else ():
         outputs.rename(folder, old, new)
     for note in sorted((ROOT / "reports" / "notes").glob("*.md")):
-        text = rename_in_note(note.read_text(), old, new)
-        if text != note.read_text() or note.stem == old:
-            path = note.with_stem(new) if note.stem == old else note
+        text = rename_in_note(note.read_text(), old, new, backends)
+        moves = note.stem == old and not backends
+        if text != note.read_text() or moves:
+            path = note.with_stem(new) if moves else note
             note.rename(path).write_text(text)
             files.append(path)
     return files

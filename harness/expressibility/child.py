@@ -40,7 +40,7 @@ def programs(request):
         for form in request["forms"]:
             yield form, lambda form=form: probe["build"](form)
     else:
-        sys.path.append(request["root"])
+        sys.path.insert(0, request["root"])  # before another checkout that this Python has installed
         yield "", lambda: twin(request)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
 from harness.rows import files, packing, reading, results, schema, summary
 from harness.rows import renew as renewing
@@ -109,19 +110,24 @@ def due(root: Path, hashes: renewing.Hashes) -> int:
     return sum(len(renewing.due(results.read(path), hashes)) for path in _of_programs(root))
 
 
-def rename(root: Path, old: str, new: str) -> tuple[list[Path], int]:
-    """Gives a technique another name in all recorded rows. Returns the files that changed, and how many rows are about
-    it. Raises Refused when there are none, or rows of the new name."""
+def rename(root: Path, old: str, new: str, backends: Collection[str] = ()) -> tuple[list[Path], int]:
+    """Gives a technique another name in all recorded rows, or in those of some backends. Returns the files that
+    changed, and how many rows are about it. Raises Refused when there are none, or such rows of the new name."""
     with files.locked(root):
         found = {path: results.read(path) for path in _of_programs(root)}
-        named = Counter(row.get("technique") for rows in found.values() for row in rows)
+        named = Counter(
+            row.get("technique")
+            for rows in found.values()
+            for row in rows
+            if not backends or row.get("backend") in backends
+        )
         if not named[old] or named[new]:
             raise Refused(
                 f"--rename: got {old}={new}, but there are {named[old]} rows of {old} and {named[new]} of {new}; "
                 "expected rows of the first alone"
             )
         before = {path: [_line(row) for row in rows] for path, rows in found.items()}
-        count = sum(rename_rows(rows, old, new) for rows in found.values())
+        count = sum(rename_rows(rows, old, new, backends) for rows in found.values())
         changed = [path for path, rows in found.items() if [_line(row) for row in rows] != before[path]]
         keep_all({path: merge(found[path]) for path in changed})
     return changed, count
@@ -161,7 +167,7 @@ def citations(notes: Path) -> set[tuple[str, ...]]:
 
 def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]]) -> list[Row]:
     """The rows without those of a REPLACEABLE kind that a newer one of the same case replaced, whatever their sources,
-    unless they have samples or the case is cited."""
+    unless they have samples or the case is cited; and without repeats of a program that the twin no longer is."""
 
     def case(row: Row) -> str:
         planted = (row.get("details") or {}).get("planted", "")
@@ -177,11 +183,25 @@ def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]]) -> list[Row]
             newest[case(row)] = max(row["time"], newest.get(case(row), ""))
 
     def stays(row: Row) -> bool:
+        if _repeats_another(row):
+            return False
         if row["kind"] not in REPLACEABLE or row.get("samples_ms"):
             return True
         return bool(row["time"] >= newest.get(case(row), "")) or is_cited(row)
 
     return [row for row in rows if stays(row)]
+
+
+def _repeats_another(row: Row) -> bool:
+    """Whether the row is that of another rung's program, under the name of a rung that has it no longer."""
+    measured = (row.get("details") or {}).get("same_program")
+    paths = {technique.name: technique.path for technique in techniques.TECHNIQUES}
+    name: str | None = row.get("technique")
+    if not measured or name not in paths:
+        return False
+    while name in paths and name != measured:
+        name = sources.same_program(paths[name], row["backend"])
+    return name != measured
 
 
 def merge(rows: Sequence[Row]) -> list[Row]:

@@ -338,7 +338,7 @@ def test_native_series_uses_wgmma_on_hopper(name):
 
 
 def test_scores_of_the_next_tile_are_in_flight_during_a_softmax():
-    serial, in_flight = ("lean_mbarrier_ring", "wgmma"), ("setmaxnreg_consumers", "overlapped_softmax")
+    serial, in_flight = ("lean_mbarrier_ring", "wgmma"), ("scores_in_flight", "overlapped_softmax")
     found = {name: children.call(products_and_exps, name) for name in (*serial, *in_flight)}
     assert all(found[name] == ["dot", "dot_wait", "exp2", "exp2", "dot"] for name in serial), found
     assert all(found[name] == ["dot", "dot_wait", "dot", "exp2", "exp2"] for name in in_flight), found

@@ -1,7 +1,7 @@
 """O is rescaled only when a row's max has outgrown the one in use more than fourfold: seldom, after the first steps.
 
-Builds on lean_mbarrier_ring; changes the online softmax. General: any lengths, strides, grouped heads and head_dim 64, 128
-and 256.
+Builds on lean_mbarrier_ring; changes the online softmax. General: any lengths, strides, grouped heads and head_dim 64,
+128 and 256.
 
 The exponentials of a row may be relative to any value near its max, as long as the sum is relative to the same one.
 But only a P that is 1 has no rounding, so the slack is small. Core Triton has one branch for a whole program, where

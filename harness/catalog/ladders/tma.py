@@ -117,10 +117,32 @@ TECHNIQUES = (
         general=True,
     ),
     Technique(
+        "scores_in_flight",
+        "tma",
+        "Q K^T of the next tile is issued before the softmax of this one",
+        builds_on=("setmaxnreg_consumers",),
+        grid={
+            "cuda": (
+                *(Tile(256, n, stages, 8) for stages in (2, 3) for n in (32, 48, 64)),
+                *(Tile(128, n, stages, 8) for stages in (2, 3) for n in (64, 128)),
+            ),
+        },
+        limits=(*GENERAL, RING, TWO_WARPGROUPS),
+        general=True,
+    ),
+    Technique(
         "lazy_consumers",
         "tma",
         "the lazy rescale in those eight consumer warps",
         builds_on=("setmaxnreg_consumers", "lazy_rescale"),
+        limits=(*GENERAL, RING, TWO_WARPGROUPS),
+        general=True,
+    ),
+    Technique(
+        "lazy_scores_in_flight",
+        "tma",
+        "the lazy rescale with the scores of two tiles in flight",
+        builds_on=("scores_in_flight", "lazy_consumers"),
         limits=(*GENERAL, RING, TWO_WARPGROUPS),
         general=True,
     ),

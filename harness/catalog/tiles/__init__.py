@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -93,10 +93,14 @@ def update(path: Path, selections: Iterable[Selection]) -> None:
         os.close(folder)
 
 
-def rename(path: Path, old: str, new: str) -> None:
-    """Gives a technique another name in a file."""
-    found = read(path)
-    _write(path, [replace(one, technique=new) if one.technique == old else one for one in found])
+def rename(path: Path, old: str, new: str, backends: Collection[str] = ()) -> None:
+    """Gives a technique another name in a file; with `backends`, only the tiles of those."""
+
+    def renamed(one: Selection) -> Selection:
+        moves = one.technique == old and (not backends or one.backend in backends)
+        return replace(one, technique=new) if moves else one
+
+    _write(path, map(renamed, read(path)))
 
 
 def _write(path: Path, selections: Iterable[Selection]) -> None:

@@ -6,6 +6,7 @@ from harness.expressibility.cells import copies, cuda, plain, products, roles, s
 
 SAME = {
     "lean_mbarrier_ring": "mbarrier_ring",
+    "scores_in_flight": "overlapped_softmax",
     "producer_consumer": "warp_specialized",
     "exp_lock": "softmax_lock",
     "pingpong": "softmax_lock",

@@ -13,6 +13,7 @@ BY_HAND = {
     "conditional_rescale": "O is rescaled under an `if`; one condition for the whole block, not for a warp.",
     "lazy_rescale": "The bound is a number in an `if`; one condition for the whole block, not for a warp.",
     "lazy_consumers": "The same `if` in a kernel with roles; one condition for the whole block.",
+    "lazy_scores_in_flight": "The same `if` beside scores in flight; one condition for the whole block.",
 }
 ORDERED = {
     "l2_grid_order": "Which block takes which tile is arithmetic on its index.",

@@ -165,7 +165,7 @@ CLAIMS = (
                 Proof(
                     f"overlap_in_flight d{head_dim}",
                     "in the machine code the exponentials stand before the wait for the products issued before them",
-                    Twin("setmaxnreg_consumers", "triton_native", head_dim, tile),
+                    Twin("scores_in_flight", "triton_native", head_dim, tile),
                     Twin("lean_mbarrier_ring", "triton_native", head_dim, tile),
                     Detector(
                         "sass",

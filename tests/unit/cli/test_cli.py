@@ -604,7 +604,7 @@ def test_an_experiment_is_a_script_too(script: str, options: list[str], said: st
 
 def test_record_says_what_it_needs() -> None:
     assert "expected runs of reports/runs/, --renew or --rename" in invoke("record")[1]
-    for wrong in ("scalar", "scalar=wmma", "never_was=never_will_be"):
+    for wrong in ("scalar", "scalar=wmma", "never_was=never_will_be", "never_was=wmma:triton", "scalar=wmma:rust"):
         code, output = invoke("record", "--rename", wrong)
         assert (code, "NEW in the registry and OLD not" in output) == (2, True), output
 

@@ -70,6 +70,8 @@ def test_a_technique_gets_another_name_in_the_table(tmp_path: Path) -> None:
     tiles.update(path, [tiles.Selection("scalar", "cuda", "d64-full", GRID[0], 3, "a-tune"), wmma])
     tiles.rename(path, "scalar", "another")
     assert [one.technique for one in tiles.read(path)] == ["another", "wmma"]
+    tiles.rename(path, "wmma", "elsewhere", ("triton",))
+    assert [one.technique for one in tiles.read(path)] == ["another", "wmma"]
 
 
 def test_the_table_reads_back_keeps_other_cells_and_is_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

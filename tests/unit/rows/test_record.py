@@ -128,6 +128,25 @@ def test_a_gate_of_an_earlier_source_stays_only_if_a_note_cites_it(tmp_path: Pat
     }
 
 
+def test_a_repeat_of_a_program_that_the_twin_is_no_longer_goes() -> None:
+    """ldmatrix_x4 re-exports cp_async_pipeline in Triton; wmma is a program of its own."""
+    repeats = [
+        timing(name, "1", backend="triton", details={"same_program": program})
+        for name, program in (
+            ("ldmatrix_x4", "cp_async_pipeline"),
+            ("ldmatrix_x4", "wmma"),
+            ("wmma", "cp_async_pipeline"),
+            ("not_in_the_registry", "wmma"),
+        )
+    ]
+    kept = record.pruned([*repeats, timing("wmma", "1", backend="triton")], set())
+    assert [(row["technique"], row.get("details", {}).get("same_program")) for row in kept] == [
+        ("ldmatrix_x4", "cp_async_pipeline"),
+        ("not_in_the_registry", "wmma"),
+        ("wmma", None),
+    ]
+
+
 def test_what_one_assembler_made_for_both_languages_has_a_file_of_its_own(tmp_path: Path, root: Path) -> None:
     run = run_file(tmp_path, "1", environment("e1"), timing("scalar", "e1", assembler="shared"))
     assert recorded(run, root) == [root / "h200/ladder_shared_ptxas.jsonl"]

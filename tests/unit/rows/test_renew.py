@@ -224,6 +224,31 @@ def test_recorded_rows_are_renamed_unless_two_rungs_would_become_one(tmp_path: P
     assert {one.get("technique") for one in results.read(path)} == {None, "lean", "wmma"}
 
 
+def test_a_name_is_given_to_the_programs_of_one_language_alone(tmp_path: Path) -> None:
+    path = tmp_path / "h200" / "ladder.jsonl"
+    order = ["two_ctas triton b4", "two_ctas cuda b4"]
+    with results.Writer(path) as writer:
+        for backend in ("cuda", "triton"):
+            writer.write(row(technique="two_ctas", backend=backend, order=order))
+            writer.write(row(technique="lock", backend=backend, details={"same_program": "two_ctas"}))
+        writer.write(ENVIRONMENT)
+    with pytest.raises(record.Refused, match="0 rows of lock and 0 of in_flight"):
+        record.rename(tmp_path, "lock", "in_flight", ("gluon",))
+    assert record.rename(tmp_path, "two_ctas", "in_flight", ("triton",)) == ([path], 1)
+    rows = [one for one in results.read(path) if one["kind"] != "environment"]
+    assert {(one["technique"], one["backend"]) for one in rows if "order" in one} == {
+        ("two_ctas", "cuda"),
+        ("in_flight", "triton"),
+    }
+    assert all(one["order"] == ["in_flight triton b4", "two_ctas cuda b4"] for one in rows if "order" in one)
+    repeated = {one["backend"]: one["details"]["same_program"] for one in rows if one["technique"] == "lock"}
+    assert repeated == {"cuda": "two_ctas", "triton": "in_flight"}
+    text = 'two_ctas is {{ gain("two_ctas", "cuda", "p") }} and {{ code("two_ctas", "triton", "p") }}'
+    assert rename_in_note(text, "two_ctas", "in_flight", ("triton",)) == (
+        'two_ctas is {{ gain("two_ctas", "cuda", "p") }} and {{ code("in_flight", "triton", "p") }}'
+    )
+
+
 def test_a_note_follows_where_no_plain_word_could_be_meant() -> None:
     text = 'two_ctas_per_sm is {{ gain("two_ctas_per_sm", "cuda") }}; scalar code: {{ gain("scalar", "cuda") }}.'
     assert rename_in_note(text, "two_ctas_per_sm", "lean_ring") == (
