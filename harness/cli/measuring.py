@@ -93,6 +93,8 @@ def check(
     if save_outputs or against:
         experiment = replace(experiment, problems=outputs.PROBLEMS, peers=())
     experiment = replace(experiment, problems=part(chosen_problems(problem, experiment.problems), shard))
+    if place == "cpu" and problem:
+        refuse_hours(experiment)
     orders = tuple(seeds or SCHEDULER_SEEDS) if place == "cpu" else ()
     gate = {
         "scheduler_seeds": orders,
@@ -100,7 +102,8 @@ def check(
         "against": against and against.resolve(),
     }
     with sanitizers() if sanitize else nullcontext():
-        rows = runner.run(experiment, on=place, path=one_off_file(run_name(experiment.name, shard)), gate=gate)
+        path = one_off_file(run_name(experiment.name, shard))
+        rows = runner.run(experiment, on=place, path=path, gate=gate, patient=False)
     gates = [row for row in rows if row["kind"] == "gate"]
     conclude(gates, tables.gates, as_json=as_json, checked=True)
 
@@ -272,6 +275,24 @@ def tune(names: Names = None, backends: Backends = None, problem: Problems = Non
     path = one_off_file(run_name("tune", shard))
     table = tuning.tune(chosen(names), twins, problems, path)
     console.print(f"selected tiles are in {table}", soft_wrap=True)
+
+
+def refuse_hours(experiment: Experiment) -> None:
+    """Bad usage for problems of a GPU's size, thread by thread; says how long it takes where that is minutes."""
+    from harness.measure import effort
+
+    todo = of_experiment(experiment)
+    slowest = max(todo, key=effort.launch_seconds, default=None)
+    if slowest is None:
+        return
+    like = f"--problem {effort.smaller(slowest.problem).slug}"
+    if (launch := effort.launch_seconds(slowest)) > effort.TOO_LONG:
+        raise typer.BadParameter(
+            f"--problem: got {slowest.problem.slug}, of which one launch of {slowest.technique} {slowest.backend} "
+            f"takes this CPU about {launch / 60:,.0f} min; expected one such as {like}, or a GPU"
+        )
+    if (whole := effort.seconds(todo)) > 120:
+        typer.echo(f"about {whole / 60:,.0f} min on this CPU; {like} is one such in seconds", err=True)
 
 
 def correctness(place: str, names: Sequence[str], backends: Sequence[str]) -> Experiment:

@@ -63,14 +63,16 @@ class Progress:
 
 
 class Interrupts:
-    """Ctrl-C and SIGTERM: the first asks to stop after the case in progress, the next raises KeyboardInterrupt at once.
+    """Ctrl-C and SIGTERM: the first asks to stop after the case in progress, the next raises KeyboardInterrupt at once;
+    where nobody is `patient`, because a case is not worth the wait, the first does.
 
     `exit_code` is what a shell expects of a process that ended for this: 130 after Ctrl-C, 143 after SIGTERM.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-    def __init__(self) -> None:
+    def __init__(self, patient: bool = True) -> None:
+        self.patient = patient
         self.requested = False
         self.exit_code = 0
 
@@ -87,4 +89,6 @@ class Interrupts:
         if self.requested:
             raise KeyboardInterrupt
         self.requested, self.exit_code = True, 128 + number
+        if not self.patient:
+            raise KeyboardInterrupt
         print("\nfinishing the case in progress; once more stops at once", file=sys.stderr)

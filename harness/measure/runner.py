@@ -49,6 +49,7 @@ def run(
     referee: bool | None = None,
     gate: Mapping[str, Any] | None = None,
     timing: Mapping[str, Any] | None = None,
+    patient: bool = True,
     loader: str = "harness.variants",
     deadlines: Deadlines | None = None,
 ) -> list[Row]:
@@ -61,9 +62,9 @@ def run(
     another board each where there are several; the second process also times them by CUPTI, where there is a GPU or
     `referee` says so. `gate` are fields of GateOptions that the experiment does not name, `timing` options of
     timing.time_group. Raises SystemExit after Ctrl-C (130) or SIGTERM (143): the first finishes the case in progress,
-    the second marks it interrupted.
+    the second marks it interrupted, and so does the first where the caller is not `patient`.
     """
-    with results.Writer(path) as writer, Interrupts() as interrupts, Progress() as progress:
+    with results.Writer(path) as writer, Interrupts(patient) as interrupts, Progress() as progress:
         earlier = results.read(path) if resume else []
         session = Session(
             experiment.name,
@@ -93,6 +94,9 @@ def run(
                 wanted = on == "gpu" if referee is None else referee
                 this.time_replicate(number, "burst", referee=wanted and number == 2)
             this.repeat_same_programs()
+        except KeyboardInterrupt:
+            if patient or not interrupts.requested:
+                raise
         finally:
             session.release()
     if interrupts.requested:

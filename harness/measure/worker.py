@@ -104,6 +104,9 @@ class Worker:
         self._connection = Connection(ours.detach())
         try:
             self._receive(begin)
+        except KeyboardInterrupt:
+            self.kill()
+            raise
         except Failed as failure:
             self.kill()
             raise RuntimeError(

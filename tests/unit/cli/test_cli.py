@@ -20,8 +20,11 @@ from typer.testing import CliRunner
 from harness import cli
 from harness.attention.inputs import DISTRIBUTIONS
 from harness.catalog import sources, techniques
+from harness.catalog.cases import of_experiment
+from harness.catalog.problem import Problem
 from harness.cli import options, output
 from harness.inspection import survey
+from harness.measure import effort
 from harness.rows import record, results, tables
 from harness.variants import PEERS, Case, Unsupported
 from tests.support import replicated_rows as replicated
@@ -216,7 +219,7 @@ def test_gluon_is_refused_where_it_has_nothing_or_cannot_run(arguments: tuple[st
 def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {}
 
-    def run(experiment, *, on, path, gate):  # type: ignore[no-untyped-def]
+    def run(experiment, *, on, path, gate, patient):  # type: ignore[no-untyped-def]
         asked.update(experiment=experiment, on=on, path=path)
         problem = experiment.problems[0].to_dict()
         base = {"kind": "gate", "technique": "scalar", "problem": problem}
@@ -820,3 +823,34 @@ def test_inspect_on_a_gpu_asks_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     invoke("inspect", "scalar", "--on", "gpu")
     assert set(archs) == {"sm_80"}
     assert "--arch: got it with --on gpu" in invoke("inspect", "scalar", "--on", "gpu", "--arch", "sm_90a")[1]
+
+
+def test_a_problem_of_a_gpus_size_is_refused_on_a_cpu_with_a_smaller_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before any work; thread by thread a launch took minutes, and a right kernel was called a timeout."""
+    ran = []
+    monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: ran.append(rest) or [])
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    code, said = invoke("check", "scalar", "--on", "cpu", "--problem", "b4-h16k4-n4096-d128-bf16-causal")
+    assert (code, ran) == (2, [])
+    like = re.search(r"expected one such as --problem (\S+),", said)
+    assert like, said
+    assert like[1] == "b1-h4k1-n512-d128-bf16-causal"
+    assert "takes this CPU about" in said
+    code, said = invoke("check", "scalar", "--on", "cpu", "--problem", "b1-h4-q512k2048-d64-fp16-full")
+    assert len(ran) == 1
+    assert re.search(r"about \d+ min on this CPU; --problem b1-h1-q128k512-d64-fp16-full is one such", said)
+    code, said = invoke("check", "scalar", "--on", "cpu", "--problem", like[1], "--backend", "cuda")
+    assert len(ran) == 2
+    assert "min on this CPU" not in said
+    assert ran[0]["patient"] is False, "one Ctrl-C ends it"
+
+
+def test_no_problem_of_a_check_on_a_cpu_is_long() -> None:
+    small = options.load_experiment("correctness", "cpu")
+    assert max(map(effort.launch_seconds, of_experiment(small))) < 2
+    for slug in ("b4-h16-n4096-d128-bf16-causal", "b1-h8k8-q16k65536-d64-fp16-full", "b2-h6k2-q300k200-d64-fp16-full"):
+        problem = Problem.parse(slug)
+        assert Case("x", "scalar", "cuda", effort.smaller(problem), None).problem.flops < 1e9
+        assert effort.smaller(effort.smaller(problem)) == effort.smaller(problem)

@@ -60,3 +60,10 @@ def test_the_first_signal_asks_and_the_second_insists(number: signal.Signals, ex
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
     assert signal.getsignal(number) is before
+
+
+def test_where_nobody_is_patient_the_first_signal_insists() -> None:
+    with Interrupts(patient=False) as interrupts:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert (interrupts.requested, interrupts.exit_code) == (True, 130)

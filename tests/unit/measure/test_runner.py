@@ -443,6 +443,26 @@ def test_one_signal_finishes_the_case_in_progress(tmp_path: Path, number: signal
     assert [(row["technique"], row["status"]) for row in rows] == [("waits", "passed")]
 
 
+def test_the_first_ctrl_c_ends_a_run_that_is_not_worth_the_wait(tmp_path: Path) -> None:
+    """`check` is such a run: within 2 s, plus what a busy machine takes, where the case would go on for minutes."""
+    path = tmp_path / "run.jsonl"
+    script = f"""
+from pathlib import Path
+from tests.unit.measure import test_runner as t
+with t.registered():
+    t.run(Path({str(path)!r}), t.experiment("sleeps", "right"), deadlines=t.PATIENT, patient=False)
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[3])
+    log = path.with_suffix(".log")
+    while not (log.exists() and "asleep" in log.read_text()):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=10) == 130
+    rows = [row for row in results.read(path) if row["kind"] == "gate"]
+    assert [(row["technique"], row["status"]) for row in rows] == [("sleeps", "interrupted")]
+
+
 def test_a_second_ctrl_c_marks_the_case_interrupted(tmp_path: Path) -> None:
     rows = interrupted_run(tmp_path / "run.jsonl", "sleeps", signal.SIGINT, signal.SIGINT)
     assert [(row["technique"], row["status"]) for row in rows] == [("sleeps", "interrupted")]

@@ -1,0 +1,41 @@
+"""How long a CPU takes for what a GPU does in milliseconds: an estimate, before the work begins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+
+from harness.catalog.cases import Case
+from harness.catalog.problem import Problem
+from harness.measure.worker import Deadlines
+
+FLOPS = {"cuda": 1e8, "triton": 4e7}
+"""In a second, of the slowest kernels: thread by thread on one core, and in Triton's interpreter, which has one."""
+LAUNCHES = 12
+"""Of a case with two distributions, where a launch is slow: ten of the first, two of the second."""
+TOO_LONG = Deadlines().launch / 2
+"""Seconds of a launch: it might be called a timeout, on a busy machine."""
+LONGEST = 512
+"""Queries or keys of a problem that takes a CPU seconds."""
+
+
+def launch_seconds(case: Case) -> float:
+    """Of one launch on this CPU, roughly."""
+    cores = (os.cpu_count() or 1) if case.backend == "cuda" else 1
+    return case.problem.flops / FLOPS.get(case.backend, FLOPS["triton"]) / cores
+
+
+def seconds(cases: Iterable[Case]) -> float:
+    """Of checking them all, roughly, compilers aside."""
+    return sum(LAUNCHES * launch_seconds(case) for case in cases)
+
+
+def smaller(problem: Problem) -> Problem:
+    """One like it that a CPU does in seconds: one batch, one group of heads, and lengths in the same ratio."""
+    group, factor = problem.heads // problem.heads_kv, max(problem.seq_q, problem.seq_kv) / LONGEST
+    seq_q, seq_kv = (
+        max(128, round(length / factor / 128) * 128) if factor > 1 else length
+        for length in (problem.seq_q, problem.seq_kv)
+    )
+    return replace(problem, batch=1, heads=min(group, 4), heads_kv=1, seq_q=seq_q, seq_kv=seq_kv)
