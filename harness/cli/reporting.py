@@ -92,8 +92,9 @@ def looked_at(ladder: Experiment, description: Row, known: Kept) -> tuple[list[R
     todo = [cell for cell, row in found.items() if row is None]
     made = dict(zip(todo, inspected(todo), strict=True)) if todo else {}
     read = [row for cell in cells if (row := found[cell] or made.get(cell))]
-    read.append(known.find(structured_heads.about()) or structured_heads.row())
     with Progress() as progress:
+        progress.say("errors of structured heads, and outputs of a GPU computed again, on this CPU")
+        read.append(known.find(structured_heads.about()) or structured_heads.row())
         for folder in sorted(RECORDED.glob("*/outputs")):
             read += outputs.compared(ladder.techniques, folder, partial(progress.count, "outputs"), known.find)
     fresh = [row for row in read if "environment" not in row]
@@ -115,6 +116,7 @@ def drawn() -> Path:
     if stamp.is_file() and stamp.read_text() == inputs + site.pages(SITE):
         return index
     with Progress() as progress:
+        progress.say("drawing the site from the rows that there are")
         site.build(SITE, progress=partial(progress.count, "pages"))
     stamp.write_text(inputs + site.pages(SITE))
     return index

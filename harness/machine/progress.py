@@ -11,13 +11,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
+SILENCE = 20.0
+"""Seconds after which a line says what goes on, where there are no bars."""
+
 
 class Progress:
     """Bars on a terminal; elsewhere nothing but lines. All of it on stderr: stdout is for results."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
-        self._start = time.monotonic()
+        self._start = self._said = time.monotonic()
+        self._last = ""
+        self._ended = threading.Event()
         columns = (
             TextColumn("{task.description:8}"),
             BarColumn(),
@@ -27,27 +32,39 @@ class Progress:
         )
         self._bars = Bars(*columns, console=self._console) if self._console.is_terminal else None
         self._tasks: dict[str, object] = {}
-        self._counts: dict[str, tuple[float, float]] = {}
+        self._begins: dict[str, float] = {}
 
     def __enter__(self) -> Progress:
         if self._bars:
             self._bars.start()
+        else:
+            threading.Thread(target=self._break_silence, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
         if self._bars:
             self._bars.stop()
 
-    def say(self, text: str) -> None:
-        self._console.print(f"{time.monotonic() - self._start:7.1f} s  {text}", markup=False, soft_wrap=True)
+    def _break_silence(self) -> None:
+        while not self._ended.wait(SILENCE / 20):
+            if time.monotonic() - self._said >= SILENCE:
+                self._print(f"still at work since: {self._last}")
 
-    def count(self, name: str, done: int, total: int, label: str, every: float = 20.0) -> None:
-        """`step` for many short steps: without bars, a line every so many seconds, with what is left at this pace."""
+    def say(self, text: str) -> None:
+        self._last = text
+        self._print(text)
+
+    def _print(self, text: str) -> None:
+        self._said = time.monotonic()
+        self._console.print(f"{self._said - self._start:7.1f} s  {text}", markup=False, soft_wrap=True)
+
+    def count(self, name: str, done: int, total: int, label: str) -> None:
+        """`step` for many short steps: without bars, a line after SILENCE, with what is left at this pace."""
         now = time.monotonic()
-        begin, last = self._counts.setdefault(name, (now, now))
-        due = self._bars is None and (now - last >= every or done == total)
+        begin = self._begins.setdefault(name, self._said)
+        due = self._bars is None and (now - self._said >= SILENCE or done == total)
         if due:
-            self._counts[name] = begin, now
             left = (now - begin) / done * (total - done)
             label = f"{done} of {total}, about {left / 60:.0f} min left: {label}"
         self.step(name, done, total, label if due else None)

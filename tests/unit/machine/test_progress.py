@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from queue import Queue
 from types import SimpleNamespace
 
 import pytest
@@ -31,12 +32,23 @@ def test_without_a_terminal_a_line_every_twenty_seconds_tells_how_far(
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     with Progress() as shown:
         for done in range(1, 101):
-            shown.count("compile", done, 100, f"kernel {done}")
             clock[0] += 3.0
+            shown.count("compile", done, 100, f"kernel {done}")
     said = [line.partition(" s  ")[2] for line in capsys.readouterr().err.splitlines()]
-    assert said[0] == "compile  8 of 100, about 4 min left: kernel 8"
+    assert said[0] == "compile  7 of 100, about 5 min left: kernel 7"
     assert said[-1] == "compile  100 of 100, about 0 min left: kernel 100"
     assert len(said) == 100 // 7 + 1
+
+
+def test_a_step_that_takes_long_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: Queue[str] = Queue()
+    monkeypatch.setattr(progress, "SILENCE", 0.02)
+    shown = Progress()
+    monkeypatch.setattr(shown, "_console", SimpleNamespace(print=lambda text, **_: said.put(text)))
+    with shown:
+        shown.say("compiling")
+        lines = [said.get().partition(" s  ")[2] for _ in range(3)]
+    assert lines == ["compiling", *["still at work since: compiling"] * 2]
 
 
 def test_bars_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
