@@ -3,10 +3,11 @@ python3 -m harness.setup.bootstrap -m harness report
 
 Standard library only; this file runs before anything is installed. In this order:
 1. the current Python, if it meets pyproject.toml's dependencies: nothing is installed (a machine without a network);
-2. .venv, if it was set up from the same pyproject.toml and constraints.txt;
+2. .venv, if it was set up from the same pyproject.toml and lock;
 3. .venv, set up now: PyTorch, this checkout (editable) with its dev tools, and NVIDIA's compiler when there is none.
 
-TORCH_INDEX names the package index that PyTorch comes from, where the choice below does not fit.
+The lock is constraints.txt, with torch's version in constraints-cpu.txt and constraints-gpu.txt. uv installs where it
+is on PATH, else pip. TORCH_INDEX names the package index that PyTorch comes from, where the choice below does not fit.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ STAMP = VENV / "set-up"
 NAME = f"python{sys.version_info.major}.{sys.version_info.minor}"  # of the interpreter and of its packages
 OLDEST_PYTHON = (3, 11)
 GET_PYTHON = "apt install python3.11 python3.11-venv, then make PYTHON=python3.11 report"
-CPU_TORCH = "torch==2.13.0"
-GPU_TORCH = "torch==2.11.0"  # requires triton==3.6.0 itself: what the recorded rows were measured with
+LOCKS = ("constraints.txt", "constraints-cpu.txt", "constraints-gpu.txt")
+EVERY = 15
+"""Seconds between two lines that say how far an installation is."""
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
@@ -100,7 +102,7 @@ def python_header() -> Path:
 
 def digest() -> str:
     """Names what .venv is made from; it is set up again when this changes."""
-    made_from = [CHECKOUT / "pyproject.toml", CHECKOUT / "constraints.txt", Path(__file__)]
+    made_from = [*(CHECKOUT / name for name in ("pyproject.toml", *LOCKS)), Path(__file__)]
     content = b"".join(path.read_bytes() for path in made_from)
     return hashlib.sha256(content + f"{CHECKOUT} {has_gpu()} {system_nvcc()}".encode()).hexdigest()
 
@@ -109,20 +111,54 @@ def say(text: str) -> None:
     print(f"set-up: {text}", file=sys.stderr, flush=True)
 
 
+def lock() -> Path:
+    """The constraints of all that is installed here."""
+    return CHECKOUT / f"constraints-{'gpu' if has_gpu() else 'cpu'}.txt"
+
+
+def torch_pin() -> str:
+    """torch==<version>, from the lock."""
+    return next(line.split()[0] for line in lock().read_text().splitlines() if line.startswith("torch=="))
+
+
 def pip(*arguments: str) -> None:
-    command = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", *arguments]
-    quiet = [] if sys.stderr.isatty() else ["--quiet"]
-    if subprocess.run([*command, *quiet], stdout=sys.stderr).returncode:
-        raise SetupError(f"pip failed (its message is above). Try again with: {' '.join(command)}")
+    """pip's own. Raises SetupError."""
+    ran([str(PYTHON), "-m", "pip", "--disable-pip-version-check", *arguments])
+
+
+def install(*arguments: str) -> None:
+    """By uv where it is on PATH, else by pip: what both understand. Raises SetupError."""
+    if uv := shutil.which("uv"):
+        ran([uv, "pip", "install", "--python", str(PYTHON), *arguments])
+    else:
+        pip("install", *arguments)
+
+
+def ran(command: list[str]) -> None:
+    """Runs an installer; on anything but a terminal, where it has bars, lines say how far it is."""
+    bars = sys.stderr.isatty()
+    start = time.monotonic()
+    with subprocess.Popen([*command, *([] if bars else ["--quiet"])], stdout=sys.stderr) as process:
+        while True:
+            try:
+                code = process.wait(None if bars else EVERY)
+                break
+            except subprocess.TimeoutExpired:
+                size = sum(path.lstat().st_size for path in VENV.rglob("*") if not path.is_dir()) / 1e6
+                say(f"  still at it after {time.monotonic() - start:.0f} s, {size:.0f} MB in {VENV.name}")
+    if code:
+        raise SetupError(f"it failed (the message is above). Try again with: {' '.join(command)}")
 
 
 def torch_arguments() -> list[str]:
-    """What to ask pip for: the CUDA build on a machine with an NVIDIA GPU, else a CPU build (no CUDA libraries)."""
-    wanted = GPU_TORCH if has_gpu() else CPU_TORCH
+    """What to ask for: the CUDA build on a machine with an NVIDIA GPU, else a CPU build (no CUDA libraries)."""
+    wanted = torch_pin()
     if index := os.environ.get("TORCH_INDEX"):
         return [wanted, "--index-url", index]
     if has_gpu():
         return [wanted]
+    if shutil.which("uv"):  # it does not read pip's configuration
+        return [wanted, "--index-url", CPU_INDEX]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         pip("install", "--dry-run", "--no-deps", "--quiet", "--report", str(report), wanted)
@@ -132,28 +168,55 @@ def torch_arguments() -> list[str]:
     return [wanted, "--index-url", CPU_INDEX]
 
 
+def obstacles() -> list[str]:
+    """What keeps a set-up from being made here, each with the command that mends it."""
+    found = []
+    if importlib.util.find_spec("ensurepip") is None:
+        found.append(f"{NAME} has no venv. On Debian or Ubuntu: apt install {NAME}-venv")
+    if shutil.which("g++") is None:
+        found.append("g++ is missing; nvcc needs it. On Debian or Ubuntu: apt install g++")
+    if has_gpu() and not python_header().exists():
+        found.append(
+            f"Python.h is missing; Triton compiles its launcher with it. On Debian or Ubuntu: apt install {NAME}-dev"
+        )
+    return found
+
+
+def is_set_up() -> bool:
+    """Whether .venv is what this checkout's set-up makes."""
+    return PYTHON.exists() and STAMP.exists() and STAMP.read_text() == digest()
+
+
 def set_up() -> None:
     """Makes .venv. Raises SetupError."""
     start = time.monotonic()
-    if importlib.util.find_spec("ensurepip") is None:
-        raise SetupError(f"{NAME} has no venv. On Debian or Ubuntu: apt install {NAME}-venv")
-    if shutil.which("g++") is None:
-        raise SetupError("g++ is missing; nvcc needs it. On Debian or Ubuntu: apt install g++")
-    if has_gpu() and not python_header().exists():
-        raise SetupError(
-            f"Python.h is missing; Triton compiles its launcher with it. On Debian or Ubuntu: apt install {NAME}-dev"
-        )
+    if found := obstacles():
+        raise SetupError(found[0])
     if not PYTHON.exists():
         say(f"making {VENV.relative_to(CHECKOUT)}")
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True, stdout=sys.stderr)
-    torch = torch_arguments()
-    say(f"installing {' '.join(torch)} (once, {'about 5 GB' if has_gpu() else 'about 200 MB'})")
-    pip("install", "--no-deps", *torch)
+    try:
+        torch = torch_arguments()
+        say(f"installing {' '.join(torch)} (once, {'about 5 GB' if has_gpu() else 'about 200 MB'})")
+        install("--no-deps", *torch)
+    except SetupError as error:
+        raise SetupError(
+            f"{error}\nset-up: where that package index is out of reach, name one that has {torch_pin()}: "
+            "TORCH_INDEX=<url> make report"
+        ) from None
     extras = "dev" if system_nvcc() else "dev,nvcc"
     say(f"installing this checkout with [{extras}] (once, about 500 MB, most of it Triton)")
-    pip("install", "--editable", f"{CHECKOUT}[{extras}]", "--constraint", str(CHECKOUT / "constraints.txt"))
+    install("--editable", f"{CHECKOUT}[{extras}]", "--constraint", str(lock()))
     STAMP.write_text(digest())
     say(f"done in {time.monotonic() - start:.0f} s")
+
+
+def lacking(*extras: str) -> list[str]:
+    """What this Python lacks of the dependencies and those of `extras`; where it lacks anything, .venv is used."""
+    missing = unmet(requirements(*extras))
+    if not has_gpu() and (fault := interpreter_fault()):
+        missing.append(fault)
+    return missing
 
 
 def find_python(*extras: str) -> Path:
@@ -161,16 +224,14 @@ def find_python(*extras: str) -> Path:
 
     Raises SetupError.
     """
-    missing = unmet(requirements(*extras))
-    if not has_gpu() and (fault := interpreter_fault()):
-        missing.append(fault)
+    missing = lacking(*extras)
     if not missing:
         return Path(sys.executable)
     lock_file = CHECKOUT / "build" / "set-up.lock"
     lock_file.parent.mkdir(exist_ok=True)
     with lock_file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two `make` at once: the second waits for the first
-        if not (PYTHON.exists() and STAMP.exists() and STAMP.read_text() == digest()):
+        if not is_set_up():
             say(f"{sys.executable} lacks {missing[0]} and {len(missing) - 1} more; using .venv")
             set_up()
     return PYTHON

@@ -49,6 +49,8 @@ class Finding:
     remedy: str
     required: bool = False
     """`make report` without a GPU cannot run without it."""
+    installed: bool = False
+    """By `make report` itself, before anything else."""
 
 
 def examine() -> list[Finding]:
@@ -60,7 +62,7 @@ def examine() -> list[Finding]:
 
 
 def healthy(findings: list[Finding]) -> bool:
-    return all(finding.found for finding in findings if finding.required)
+    return all(finding.found or finding.installed for finding in findings if finding.required)
 
 
 def _installed(distribution: str) -> str | None:
@@ -79,19 +81,21 @@ def _importable(module: str) -> bool:
 
 def _python() -> Iterator[Finding]:
     yield Finding("Python", f"{platform.python_version()} at {sys.executable}", "everything", "", required=True)
+    will_set_up = bool(bootstrap.lacking())
     for requirement in bootstrap.requirements():
         name = re.split(r"[<>=]", requirement)[0]
-        problem = bootstrap.unmet([requirement])
-        yield Finding(
-            name, None if problem else _installed(name), PURPOSES[name], f"{requirement}: {SET_UP}", required=True
-        )
+        found = None if bootstrap.unmet([requirement]) else _installed(name)
+        yield Finding(name, found, PURPOSES[name], f"{requirement}: {SET_UP}", required=True, installed=will_set_up)
+    if will_set_up:
+        for obstacle in bootstrap.obstacles():
+            yield Finding(obstacle.partition(" ")[0], None, "the set-up", obstacle, required=True)
     if triton := _installed("triton"):
         fault = bootstrap.interpreter_fault()
         yield Finding(
             "Triton's interpreter",
             None if fault else f"Triton {triton} with NumPy {_installed('numpy')}",
             "checks of Triton twins without a GPU",
-            f"{fault}: pip install -c constraints.txt numpy",
+            f"{fault}: {SET_UP}",
         )
     for name, purpose in (("pytest", "make test"), ("pytest-benchmark", "tests/regression"), ("ruff", "make lint")):
         yield Finding(name, _installed(name), purpose, f"pip install {name}")
@@ -107,7 +111,7 @@ def nvcc() -> str | None:
 
 def _compilers() -> Iterator[Finding]:
     yield Finding("g++", _release(shutil.which("g++")), "nvcc's host compiler", "apt install g++", required=True)
-    compiler = nvcc()
+    compiler, will_set_up = nvcc(), bool(bootstrap.lacking())
     error = _compile_error(compiler) if compiler else None
     yield Finding(
         "nvcc",
@@ -117,6 +121,7 @@ def _compilers() -> Iterator[Finding]:
         if error
         else "CUDA toolkit 12.8 or newer on PATH or in $CUDA_HOME, or pip install -e '.[nvcc]'",
         required=True,
+        installed=will_set_up and compiler is None,
     )
     ptxas = compiler and str(Path(compiler).resolve().with_name("ptxas"))
     yield Finding("ptxas of nvcc", _release(ptxas), "assembling the CUDA twins", "comes with nvcc")
@@ -126,7 +131,8 @@ def _compilers() -> Iterator[Finding]:
         ("cuobjdump", "cuobjdump", "reading machine code"),
         ("nvdisasm", "nvdisasm", "reading machine code"),
     ):
-        yield Finding(name, _release(_triton_tool(tool)), purpose, "comes with the triton package", required=True)
+        found = _release(_triton_tool(tool))
+        yield Finding(name, found, purpose, "comes with the triton package", required=True, installed=will_set_up)
 
 
 def _triton_tool(name: str) -> str | None:
@@ -226,6 +232,12 @@ def main(as_json: bool) -> int:
             needed = ", needed" if finding.required else ""
             print(f"  {finding.name:34} for {finding.purpose}{needed}\n  {'':34} get it: {finding.remedy}")
     print(f"\n`make report` {'can' if able else 'cannot'} run here; it needs no GPU.")
+    if able and any(finding.installed and not finding.found for finding in findings):
+        print(
+            "It uses .venv, which is set up: `.venv/bin/python -m harness doctor` says what is there."
+            if bootstrap.is_set_up()
+            else "First it installs what is missing into .venv, in this folder: about 700 MB, with a GPU 5 GB."
+        )
     return 0 if able else 1
 
 

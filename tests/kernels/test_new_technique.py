@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.setup import bootstrap
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 ROOMS = ("harness", "cuda_kernels", "triton_kernels", "experiments", "reports", "tests/planted")
 ENTRIES = """
@@ -30,7 +32,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for room in ROOMS:
         ignored = shutil.ignore_patterns("__pycache__", "runs", "site", "recorded")
         shutil.copytree(CHECKOUT / room, root / room, ignore=ignored)
-    for name in ("pyproject.toml", "constraints.txt"):
+    for name in ("pyproject.toml", *bootstrap.LOCKS):
         shutil.copy(CHECKOUT / name, root)
     for kernels, suffix in (("cuda_kernels", ".cu"), ("triton_kernels", ".py")):
         folder = root / kernels / "ampere"

@@ -24,7 +24,7 @@ OPTIONAL = {"twinkernels", "flash-attn", "flash-attn-3", "flash-attn-4", "triton
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout without .venv, on a machine without GPU and nvcc; installs are recorded by `pip_calls`."""
-    for name in ("pyproject.toml", "constraints.txt"):
+    for name in ("pyproject.toml", *bootstrap.LOCKS):
         shutil.copy(CHECKOUT / name, tmp_path)
     venv = tmp_path / ".venv"
     monkeypatch.setattr(bootstrap, "CHECKOUT", tmp_path)
@@ -35,6 +35,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(bootstrap, "system_nvcc", lambda: False)
     monkeypatch.setattr(bootstrap, "unmet", lambda required: ["torch>=2.11 (not installed)"])
     monkeypatch.delenv("TORCH_INDEX", raising=False)
+    which = shutil.which
+    monkeypatch.setattr("shutil.which", lambda name, **rest: None if name == "uv" else which(name, **rest))
     return tmp_path
 
 
@@ -79,8 +81,8 @@ def test_set_up_happens_once_and_again_when_the_pins_change(checkout: Path, pip_
     assert bootstrap.find_python() == checkout / ".venv/bin/python"
     installs = [call for call in pip_calls if "--dry-run" not in call]
     assert installs == [
-        ("install", "--no-deps", bootstrap.CPU_TORCH),
-        ("install", "--editable", f"{checkout}[dev,nvcc]", "--constraint", str(checkout / "constraints.txt")),
+        ("install", "--no-deps", "torch==2.13.0"),
+        ("install", "--editable", f"{checkout}[dev,nvcc]", "--constraint", str(checkout / "constraints-cpu.txt")),
     ]
     pip_calls.clear()
     bootstrap.find_python()
@@ -104,19 +106,70 @@ def test_a_failed_set_up_is_not_taken_for_a_finished_one(checkout: Path, monkeyp
 def test_torch_comes_from_the_cpu_index_unless_pip_finds_a_cpu_build(
     checkout: Path, pip_calls: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert bootstrap.torch_arguments() == [bootstrap.CPU_TORCH]
+    torch = bootstrap.torch_pin()
+    assert bootstrap.torch_arguments() == [torch]
 
     def pip(*arguments: str) -> None:
         report = Path(arguments[arguments.index("--report") + 1])
         report.write_text('{"install": [{"metadata": {"version": "2.13.0"}}]}')
 
     monkeypatch.setattr(bootstrap, "pip", pip)
-    assert bootstrap.torch_arguments() == [bootstrap.CPU_TORCH, "--index-url", bootstrap.CPU_INDEX]
+    assert bootstrap.torch_arguments() == [torch, "--index-url", bootstrap.CPU_INDEX]
     monkeypatch.setenv("TORCH_INDEX", "https://example.org/simple")
-    assert bootstrap.torch_arguments() == [bootstrap.CPU_TORCH, "--index-url", "https://example.org/simple"]
+    assert bootstrap.torch_arguments() == [torch, "--index-url", "https://example.org/simple"]
     monkeypatch.delenv("TORCH_INDEX")
     monkeypatch.setattr(bootstrap, "has_gpu", lambda: True)
-    assert bootstrap.torch_arguments() == [bootstrap.GPU_TORCH]
+    assert bootstrap.torch_arguments() == ["torch==2.11.0"]
+
+
+def test_an_index_out_of_reach_is_told_with_the_variable_that_names_another(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bootstrap.PYTHON.parent.mkdir(parents=True)
+    bootstrap.PYTHON.symlink_to("/bin/false")
+    with pytest.raises(bootstrap.SetupError, match=r"one that has torch==2\.13\.0: TORCH_INDEX=<url> make report"):
+        bootstrap.find_python()
+
+
+def test_uv_installs_from_the_same_lock_where_it_is_there(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(bootstrap, "ran", commands.append)
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    bootstrap.find_python()
+    to = ["/bin/uv", "pip", "install", "--python", str(bootstrap.PYTHON)]
+    assert commands == [
+        [*to, "--no-deps", "torch==2.13.0", "--index-url", bootstrap.CPU_INDEX],
+        [*to, "--editable", f"{checkout}[dev,nvcc]", "--constraint", str(checkout / "constraints-cpu.txt")],
+    ]
+
+
+def test_an_installation_says_how_far_it_is(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bootstrap, "EVERY", 0.2)
+    bootstrap.VENV.mkdir()
+    (bootstrap.VENV / "torch").write_bytes(bytes(3_000_000))
+    bootstrap.ran(["sh", "-c", "sleep 1"])
+    assert re.search(r"set-up:   still at it after \d s, 3 MB in \.venv", capfd.readouterr().err)
+    with pytest.raises(bootstrap.SetupError, match="Try again with: sh -c exit 3"):
+        bootstrap.ran(["sh", "-c", "exit 3"])
+
+
+def test_the_lock_pins_all_that_is_installed() -> None:
+    """Every requirement has one exact version that the bounds in pyproject.toml allow, and torch one of each kind."""
+    pins = dict(line.split("==") for line in (CHECKOUT / "constraints.txt").read_text().split("\n") if "==" in line)
+    pins = {name.lower().replace("_", "-"): version for name, version in pins.items()}
+    for kind in ("cpu", "gpu"):
+        text = (CHECKOUT / f"constraints-{kind}.txt").read_text()
+        assert "-c constraints.txt\n" in text
+        torch = dict(re.findall(r"^(torch)==(.*)$", text, re.MULTILINE))
+        for requirement in bootstrap.requirements("test", "dev"):
+            name, bounds = re.fullmatch(r"([\w.-]+)(?:\[\w+\])?(.*)", requirement).groups()  # type: ignore[union-attr]
+            if name == "twinkernels":
+                continue
+            version = bootstrap.version({**pins, **torch}[name.lower()])
+            for sign, bound in re.findall(r"(>=|<)([\d.]+)", bounds):
+                assert (version >= bootstrap.version(bound)) == (sign == ">="), requirement
 
 
 def test_missing_venv_and_missing_compiler_name_the_package(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
