@@ -46,22 +46,45 @@ DEVICE int key_tiles_of(const AttentionArgs& args, const BlockTile& tile) {
   return tiles > 0 ? tiles : 1;
 }
 
-// What a tile's number stands for, in the order of LongestFirst; a q_tile of -1 says that there is none.
+// What a tile's number stands for; a q_tile of -1 says that there is none.
 struct TilePlace {
   int batch, head, q_tile, unused;
 
+  // Whose K and V fit half of a 64 MB L2 cache, one at least.
+  DEVICE static int heads_in_l2(const AttentionArgs& args) {
+    constexpr int L2_BYTES = 32 << 20;
+    const int fitting = L2_BYTES / (HEAD_DIM * 2 * ELEMENT_BYTES) / args.seq_kv;
+    return fitting > 0 ? fitting : 1;
+  }
+
+  // In the order of LongestFirst.
   DEVICE static TilePlace of(const PersistentParams& params, int tile) {
     if (tile >= params.tiles) return {0, 0, -1, 0};
-    constexpr int L2_BYTES = 32 << 20;
     const AttentionArgs& args = params.tma.args;
     const int heads = args.batch * args.heads, q_tiles = params.tiles / heads;
-    const int fitting = L2_BYTES / (HEAD_DIM * 2 * ELEMENT_BYTES) / args.seq_kv;
-    const int section_heads = fitting > 0 ? fitting : 1;
+    const int section_heads = heads_in_l2(args);
     const int first_head = tile / (section_heads * q_tiles) * section_heads;
     const int here = heads - first_head < section_heads ? heads - first_head : section_heads;
     const int rest = tile - first_head * q_tiles;
     const int batch_head = first_head + rest % here;
     return {batch_head / args.heads, batch_head % args.heads, q_tiles - 1 - rest / here, 0};
+  }
+
+  // Head after head: tiles that share K and V are neighbours, and each wave of blocks reads as much from memory as the
+  // next. With a mask a head's longest tile is its first, and the last heads, WAVES tiles a block or what fits L2, are
+  // taken together, longest first, so that short tiles fill the end.
+  DEVICE static TilePlace head_by_head(const PersistentParams& params, int tile) {
+    if (tile >= params.tiles) return {0, 0, -1, 0};
+    constexpr int WAVES = 2;
+    const AttentionArgs& args = params.tma.args;
+    const int heads = args.batch * args.heads, q_tiles = params.tiles / heads;
+    const int wanted = ceil_div(WAVES * params.blocks, q_tiles), fitting = heads_in_l2(args);
+    const int together = fitting < wanted ? fitting : wanted;
+    const int last_heads = !CAUSAL ? 0 : together < heads ? together : heads, first_of_them = heads - last_heads;
+    const int rest = tile - first_of_them * q_tiles;
+    const int batch_head = rest < 0 ? tile / q_tiles : first_of_them + rest % last_heads;
+    const int place = rest < 0 ? tile % q_tiles : rest / last_heads;  // in the head, the last q_tile first
+    return {batch_head / args.heads, batch_head % args.heads, q_tiles - 1 - place, 0};
   }
 };
 

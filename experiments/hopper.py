@@ -11,7 +11,7 @@ from harness.catalog.problem import Experiment, Problem
 EXPERIMENT = Experiment(
     name="hopper",
     question="How far does each step with wgmma carry, from short sequences to long ones?",
-    problems=Problem.comparison_grid((4096, 1024, 16_384)),
+    problems=Problem.comparison_grid((4096, 1024, 16_384, 512)),
     techniques=tuple(technique.name for technique in TECHNIQUES),
     backends=("cuda", "triton", "gluon"),
     peers=("sdpa_cudnn", "fa3", "fa4"),

@@ -144,11 +144,12 @@ DEVICE void register_fence(uint32_t (&registers)[COUNT]) {
 template <class T, int N, bool TRANSPOSE_B = false>
 DEVICE void wgmma_mma_async_ss(float (&d)[N / 2], uint64_t a, uint64_t b, int scale_d) {
   static_assert(sizeof(T) == 2 || !TRANSPOSE_B, "8-bit operands are K-major");
-  static_assert(N == 16 || N == 32 || N == 64 || N == 80 || N == 96 || N == 112 || N == 128 || N == 160 || N == 176 ||
-                    N == 192 || N == 256,
+  static_assert(N == 16 || N == 32 || N == 48 || N == 64 || N == 80 || N == 96 || N == 112 || N == 128 || N == 160 ||
+                    N == 176 || N == 192 || N == 256,
                 "add N here");
   WGMMA_SS(16, 8, 9, 10, 11)
   WGMMA_SS(32, 16, 17, 18, 19)
+  WGMMA_SS(48, 24, 25, 26, 27)
   WGMMA_SS(64, 32, 33, 34, 35)
   WGMMA_SS(80, 40, 41, 42, 43)
   WGMMA_SS(96, 48, 49, 50, 51)
@@ -164,11 +165,12 @@ DEVICE void wgmma_mma_async_ss(float (&d)[N / 2], uint64_t a, uint64_t b, int sc
 template <class T, int N, bool TRANSPOSE_B = false>
 DEVICE void wgmma_mma_async_rs(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, int scale_d) {
   static_assert(sizeof(T) == 2 || !TRANSPOSE_B, "8-bit operands are K-major");
-  static_assert(N == 16 || N == 32 || N == 64 || N == 80 || N == 96 || N == 112 || N == 128 || N == 160 || N == 176 ||
-                    N == 192 || N == 256,
+  static_assert(N == 16 || N == 32 || N == 48 || N == 64 || N == 80 || N == 96 || N == 112 || N == 128 || N == 160 ||
+                    N == 176 || N == 192 || N == 256,
                 "add N here");
   WGMMA_RS(16, 8, 9, 10, 11, 12, 13, 14)
   WGMMA_RS(32, 16, 17, 18, 19, 20, 21, 22)
+  WGMMA_RS(48, 24, 25, 26, 27, 28, 29, 30)
   WGMMA_RS(64, 32, 33, 34, 35, 36, 37, 38)
   WGMMA_RS(80, 40, 41, 42, 43, 44, 45, 46)
   WGMMA_RS(96, 48, 49, 50, 51, 52, 53, 54)

@@ -71,6 +71,7 @@ THEMES: dict[str, dict[str, str]] = {
         "persistent": "One block an SM",
         "own_diagonal": "Each warpgroup stops at its diagonal",
         "fused_switch": "Next tile begins early",
+        "head_by_head": "Tiles head by head",
         "double_buffered_p": "Two buffers for P",
     },
     "The whole kernel": {

@@ -17,7 +17,6 @@ import pytest
 
 from harness.catalog import sources, techniques, tiles
 from harness.catalog.cases import Case, origin
-from harness.catalog.ladders import hopper as ladder
 from harness.catalog.problem import Problem, Tile
 from harness.inspection import survey
 from harness.inspection.survey import MEASURED, Cell
@@ -30,12 +29,6 @@ RUNGS = [one for one in techniques.TECHNIQUES if one.ladder == "hopper"]
 MASKS = {"full": False, "causal": True}
 PINNED = "pinned_maxima"
 SQUARE = Tile(128, 128, 2, 8)
-FUSED = {
-    64: Tile(192, 128, 2, 12, ladder.FUSED),
-    128: Tile(128, 128, 2, 8, ladder.FUSED),
-    256: Tile(128, 80, 2, 8, ladder.FUSED),
-}
-"""head_dim -> a tile of the flagship's second schedule."""
 
 
 def cell(name: str, head_dim: int, causal: bool, tile: Tile | None = None) -> Cell:
@@ -51,8 +44,7 @@ def committed() -> list[Cell]:
     for rung, head_dim, causal in product(RUNGS, (64, 128, 256), MASKS.values()):
         case, _ = cell(rung.name, head_dim, causal)
         chosen = [tiles.best_tile(rung.name, "cuda", case.problem, gpu) for gpu in tables]
-        fused = FUSED[head_dim] if rung.name == "flagship" else None
-        for tile in filter(None, (case.tile, fused, *chosen)):
+        for tile in filter(None, (case.tile, *chosen)):
             one = cell(rung.name, head_dim, causal, tile)
             found.setdefault((origin(one[0]), tile, head_dim, causal), one)
     return list(found.values())
@@ -144,12 +136,10 @@ def test_pinned_maxima_leave_some_exponentials_under_the_product(mask: str, code
 
 
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("schedule", ["tile by tile", "across tiles"])
-@pytest.mark.parametrize("head_dim", [64, 128, 256])
+@pytest.mark.parametrize(("head_dim", "tile"), [(64, None), (128, None), (128, SQUARE), (256, None)], ids=str)
 def test_the_flagship_reduces_before_the_wait_and_has_exponentials_there(
-    head_dim: int, schedule: str, mask: str, code: Code
+    head_dim: int, tile: Tile | None, mask: str, code: Code
 ) -> None:
-    tile = FUSED[head_dim] if schedule == "across tiles" else None
     found = code(cell("flagship", head_dim, MASKS[mask], tile))["main_loop"]
     for kind in ("maxima", "shuffles"):
         assert found["under_products"][kind] == found["all"][kind], found["sequence"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.catalog import sources, techniques
+from harness.catalog import sources
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PACKAGES = ("harness", "experiments", "reports", "triton_kernels", "cuda_kernels")
@@ -257,14 +257,13 @@ def test_a_one_line_twin_may_import_its_sibling() -> None:
 STANDARD_HEADERS = {"cstdint", "cstddef", "type_traits", "limits", "utility"}
 PLUMBING = {
     "attention.cuh",
+    "persistent_pipeline.cuh",
     "persistent_tiles.cuh",
     "roofs.cuh",
     "tile_schedulers.cuh",
     "tma_params.cuh",
     "warpgroup_tiles.cuh",
 }
-FLAGSHIP, SCHEDULES = "cuda_kernels/hopper/flagship.cu", "hopper/schedules/"
-"""The one kernel that is made of others: of one of its schedules, which are no rungs and have no Triton twins."""
 CUDA_TYPES = {"cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"][^>"]+[>"])', re.MULTILINE)
 
@@ -278,9 +277,6 @@ def include_violations(file: str, source: str) -> list[str]:
         name = include[1:-1]
         if include[0] == '"':
             problems.append(f'{file}: #include "{name}": angle brackets, so that the include path decides GPU or CPU')
-        elif name.startswith(SCHEDULES) or file == FLAGSHIP:
-            if file != FLAGSHIP or not name.startswith(SCHEDULES):
-                problems.append(f"{file}: includes <{name}>; {FLAGSHIP} includes its schedules, and nothing else does")
         elif name.endswith(".cu"):
             if not is_twin:
                 problems.append(f"{file}: includes the kernel {name}; only a file of nothing else may")
@@ -311,10 +307,7 @@ def test_a_cuda_file_includes_only_what_the_table_allows(file: str) -> None:
         ("cuda_kernels/ampere/x.cu", "#include <ampere/scalar.cu>\nint a;"),
         ("cuda_kernels/ampere/x.cu", '#include "attention.cuh"\nint a;'),
         ("cuda_kernels/ampere/x.cu", "#include <cuda_runtime.h>\nint a;"),
-        ("cuda_kernels/hopper/x.cu", "#include <hopper/schedules/tile_by_tile.cu>\n"),
-        ("cuda_kernels/hopper/schedules/x.cu", "#include <hopper/schedules/tile_by_tile.cu>\n"),
-        ("cuda_kernels/hopper/flagship.cu", "#include <hopper/persistent.cu>\n"),
-        ("cuda_kernels/hopper/flagship.cu", "#include <attention.cuh>\nint a;"),
+        ("cuda_kernels/hopper/x.cu", "#include <hopper/persistent.cu>\nint a;"),
         ("cuda_kernels/ptx/mma.cuh", "#include <cute/tensor.hpp>"),
     ],
 )
@@ -341,14 +334,3 @@ def test_a_kernel_depends_on_what_it_uses(kernel: str, header: str, depends: boo
 
 def test_a_cuda_file_that_is_the_same_program_again_may_include_it() -> None:
     assert include_violations("cuda_kernels/ampere/x.cu", "// Only the tile.\n#include <ampere/scalar.cu>\n") == []
-
-
-def test_schedules_are_the_flagships_and_no_rungs() -> None:
-    folder = CHECKOUT / "cuda_kernels" / SCHEDULES
-    schedules = {path.name for path in folder.iterdir()}
-    source = (CHECKOUT / FLAGSHIP).read_text()
-    assert {include[1:-1] for include in INCLUDE.findall(source)} == {SCHEDULES + name for name in schedules}
-    assert not {Path(name).stem for name in schedules} & {technique.name for technique in techniques.TECHNIQUES}
-    assert not (CHECKOUT / "triton_kernels" / SCHEDULES).exists()
-    for path in folder.iterdir():
-        assert len(path.read_text().splitlines()) <= 350, path.name

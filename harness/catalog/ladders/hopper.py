@@ -5,9 +5,6 @@ Its rungs take any lengths: few of their tiles divide one.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import ceil
-
 from harness.catalog.entries import Ladder, Limit, Technique
 from harness.catalog.limits import GENERAL_HEAD_DIM, RING
 from harness.catalog.problem import Problem, Tile
@@ -54,11 +51,13 @@ TURNS = Limit(
     "two or three math warpgroups take turns: warps must be 8 or 12",
     lambda problem, tile: tile.warps not in (8, 12),
 )
-SKIPPED_TILES = Limit(
+STAGED_OUTPUT = Limit(
     "cuda",
-    "with a fused switch and a causal mask there must be more stages than key tiles that a warpgroup skips",
+    f"where {SHARED_MEMORY_BYTES} bytes do not hold two buffers of Q and the rings of K and V, each warpgroup stages O "
+    "in a stage of V: stages must be warps / 4 or more, block_n 64 or more",
     lambda problem, tile: (
-        problem.causal and bool(tile.extra) and ceil((tile.block_m - 64) / tile.block_n) >= tile.stages
+        _buffers(problem, tile) + 2 * problem.head_dim * tile.block_m > SHARED_MEMORY_BYTES
+        and (tile.stages < tile.warps // 4 or tile.block_n < 64)
     ),
 )
 OVERLAPPED_REGISTERS = Limit(
@@ -105,19 +104,15 @@ TILES = tuple(
     for block_n in columns
     for stages in (2, 3)
 )
-FUSED = (("fused_switch", 1),)
-"""The lever of the flagship's second schedule, in which a tile begins under the last product of the one before."""
-FLAGSHIP_TILES = tuple(
-    replace(tile, extra=extra)
-    for tile in (
-        Tile(192, 80, 2, 12),
-        Tile(192, 80, 3, 12),
-        Tile(192, 128, 2, 12),
-        Tile(128, 80, 2, 8),
-        Tile(128, 128, 2, 8),
-        Tile(128, 176, 2, 8),
-    )
-    for extra in ((), FUSED)
+FLAGSHIP_TILES = (
+    Tile(128, 64, 2, 8),
+    Tile(128, 80, 2, 8),
+    Tile(128, 128, 2, 8),
+    Tile(128, 176, 2, 8),
+    Tile(192, 64, 4, 12),
+    Tile(192, 80, 3, 12),
+    Tile(192, 128, 2, 12),
+    Tile(192, 128, 3, 12),
 )
 TRITON_TILES = (
     *Tile.grid((64,), (64, 128, 256), (1, 2, 3), (4,)),
@@ -277,14 +272,23 @@ TECHNIQUES = (
         general=True,
     ),
     Technique(
+        "head_by_head",
+        "hopper",
+        "tiles are dealt out head after head: those that share K and V are worked on at the same time",
+        builds_on=("tma_store",),
+        mma="wgmma",
+        limits=(*LIMITS, TURNS),
+        general=True,
+    ),
+    Technique(
         "flagship",
         "hopper",
-        "what pays of all this at each head_dim, mask and length: one of its schedules, at a tile of its own",
-        builds_on=("own_diagonal",),
+        "what pays of all this at each head_dim, at a tile for each mask and length; one warp stores O",
+        builds_on=("head_by_head", "own_diagonal"),
         mma="wgmma",
         tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 80, 3, 12), 256: Tile(128, 80, 2, 8)},
         grid={"cuda": FLAGSHIP_TILES},
-        limits=(*LIMITS, TURNS, SKIPPED_TILES, OVERLAPPED_REGISTERS),
+        limits=(*LIMITS, TURNS, STAGED_OUTPUT, OVERLAPPED_REGISTERS),
         general=True,
     ),
 )

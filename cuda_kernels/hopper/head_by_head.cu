@@ -1,31 +1,25 @@
-// A tile of queries ends before the next begins: what pays at a head_dim, of all that the ladder tried one by one.
-// Builds on own_diagonal, early_rescale and integer_max, whose files explain each. Takes any lengths and strides.
+// Tiles are dealt out head after head, so that those which share K and V are worked on at the same time.
+// Builds on tma_store; changes the order of tiles. Takes any lengths and strides.
 //
-// One block a multiprocessor takes tile after tile from a counter. One producer warp loads Q, K and V; two or three
-// math warpgroups take turns at issuing the next Q K^T with the P V of before, and stop at their own diagonals.
+// Longest first takes one tile of each of many heads, then the next of each: in a short sequence a whole wave of blocks
+// loads keys and values that nobody has loaded yet, and waits for memory, and the waves after it leave memory idle.
+// Head after head each wave reads as much as the next. Only the last heads are taken longest first, for the end.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
 #include <ptx/ld_st.cuh>
 #include <ptx/math.cuh>
-#include <ptx/max3.cuh>
 #include <ptx/mbarrier.cuh>
 #include <ptx/setmaxnreg.cuh>
 #include <ptx/shfl.cuh>
+#include <ptx/stmatrix.cuh>
+#include <ptx/tma.cuh>
 #include <ptx/vote.cuh>
 #include <ptx/wgmma.cuh>
 #include <persistent_tiles.cuh>
 #include <warpgroup_tiles.cuh>
 
 namespace {
-
-// Three-input maxima halve the reduction, which counts where a step has few products for its instructions.
-constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Multiplies of O take time from the tensor cores: more of them, and more often, the shorter a step of more columns.
-constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
-// The vote on them is a branch. Between the two products it does not split the softmax.
-constexpr bool EARLY_RESCALE = HEAD_DIM == 128;
-constexpr float SLACK = 2.f;  // powers of two by which a row's max may outgrow the one in use
 
 constexpr int CONSUMERS = WARPS * WARP_SIZE;
 constexpr int THREADS = CONSUMERS + WARPGROUP;  // and the producer warpgroup
@@ -37,7 +31,6 @@ static_assert(WARPS == 8 || WARPS == 12, "two or three warpgroups take turns");
 constexpr int WARPGROUPS = WARPS / WARPGROUP_WARPS, TURN = 2 * WARPGROUP;  // one waits, the one before it arrives
 static_assert(BLOCK_N % MMA_K == 0 && BLOCK_N <= 256);
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
-static_assert(ceil_div(BLOCK_M - WARPGROUP_ROWS, BLOCK_N) <= STAGES + 1, "K is skipped while the last V is held");
 
 // Two where they fit beside the rings, in the 227 KB that a block can have.
 constexpr int Q_BUFFERS = 2 * Q_BYTES + 2 * STAGES * KV_BYTES + 1024 <= 227 * 1024 ? 2 : 1;
@@ -57,7 +50,7 @@ struct SharedMemory {
 };
 static_assert(SharedMemory::k % 1024 == 0 && KV_BYTES % 1024 == 0, "the swizzle pattern starts at each buffer");
 
-KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PersistentParams params) {
+KERNEL(THREADS, 1) head_by_head(GRID_CONSTANT const PersistentParams params) {
   const AttentionArgs& args = params.tma.args;
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
@@ -92,7 +85,7 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PersistentParams params) {
       RingOf<Q_BUFFERS> q_ring;
       Ring k_ring, v_ring;  // all are empty the first time round, when the wait passes at once
       for (TileNumbers numbers{ctaid_x()};;) {
-        const TilePlace place = TilePlace::of(params, numbers.tile);
+        const TilePlace place = TilePlace::head_by_head(params, numbers.tile);
         queue.put(place);
         if (place.q_tile < 0) break;
         const BlockTile tile(args, place.batch, place.head, place.q_tile);
@@ -125,10 +118,9 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PersistentParams params) {
 
   const float scale_log2 = args.scale * LOG2_E;
   float o_regs[HEAD_DIM / 2];
-  float row_max[2], row_sum[2];  // exponentials are relative to row_max, which may lag behind the true max by SLACK
-  float rescale[2];              // what O is still to be multiplied by
+  float row_max[2], row_sum[2];
   int last_key[2];
-  int whole_tiles;  // of keys, that every row of the warpgroup sees whole
+  int whole_tiles;  // of keys, that every row sees whole
   uint64_t q_operand;
   float s_regs[BLOCK_N / 2];
   uint32_t p_regs[BLOCK_N / MMA_K][4];
@@ -156,33 +148,8 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PersistentParams params) {
       wgmma_mma_async_rs<Element, HEAD_DIM, true>(o_regs, p_regs[n], v_operand + mn_major_rows(n * MMA_K), 1);
     wgmma_commit_group();
   };
-  auto rescale_o = [&] {
-    if (LAZY_RESCALE && !vote_any(rescale[0] != 1.f || rescale[1] != 1.f)) return;
-#pragma unroll
-    for (int d = 0; d < HEAD_DIM / 2; ++d) o_regs[d] *= rescale[d / 2 % 2];
-  };
-  auto float_max = [&](int half) {
-    float x = max_f32(s_regs[half * 2], s_regs[half * 2 + 1]);
-#pragma unroll
-    for (int n = half * 2 + 4; n < BLOCK_N / 2; n += 4) x = max_f32(x, max_f32(s_regs[n], s_regs[n + 1]));
-    return x;
-  };
-  auto integer_max = [&](int half) {
-    // Two chains, even and odd n8 tiles, of which each instruction takes a tile's two scores.
-    int32_t largest[2] = {bits_of(s_regs[half * 2]), bits_of(s_regs[half * 2 + 4])};
-    largest[0] = max3_s32(largest[0], largest[0], bits_of(s_regs[half * 2 + 1]));
-    largest[1] = max3_s32(largest[1], largest[1], bits_of(s_regs[half * 2 + 5]));
-#pragma unroll
-    for (int n = 2; n < BLOCK_N / 8; ++n)
-      largest[n % 2] =
-          max3_s32(largest[n % 2], bits_of(s_regs[n * 4 + half * 2]), bits_of(s_regs[n * 4 + half * 2 + 1]));
-    const float x = float_of(max3_s32(largest[0], largest[0], largest[1]));
-    if (!vote_any(bits_of(x) < 0)) return x;
-    register_fence(s_regs);  // without it the compiler finds both maxima and chooses
-    return float_max(half);
-  };
   // Leaves exponentials in S and what O must be multiplied by in `rescale`; hands K back.
-  auto online_softmax = [&]<bool MASKED>(int j) {
+  auto online_softmax = [&]<bool MASKED>(int j, float (&rescale)[2]) {
     if (MASKED && j >= whole_tiles) {
 #pragma unroll
       for (int i = 0; i < BLOCK_N / 2; ++i)
@@ -191,9 +158,10 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PersistentParams params) {
     float new_base[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float new_max = INTEGER_MAX ? integer_max(half) : float_max(half);
+      float new_max = max_f32(s_regs[half * 2], s_regs[half * 2 + 1]);
+#pragma unroll
+      for (int n = half * 2 + 4; n < BLOCK_N / 2; n += 4) new_max = max_f32(new_max, max_f32(s_regs[n], s_regs[n + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
-      if (LAZY_RESCALE && !(new_max > row_max[half] + SLACK)) new_max = row_max[half];
       // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
       new_base[half] = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
       rescale[half] = ex2_approx_ftz(row_max[half] - new_base[half]);
@@ -221,32 +189,38 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PersistentParams params) {
   };
   auto step = [&]<bool MASKED>(int j) {
     wait(k_full + k_ring.stage * 8, k_ring.phase);
-    if (!MASKED) bar_sync(my_turn, TURN);
+    bar_sync(my_turn, TURN);
     issue_qk();
-    if (EARLY_RESCALE) rescale_o();
     wait(v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();
-    if (!MASKED) bar_arrive(next_turn, TURN);
+    bar_arrive(next_turn, TURN);
     wgmma_wait_group<1>();  // S is there
     register_fence(s_regs);
-    online_softmax.template operator()<MASKED>(j);
+    float rescale[2];
+    online_softmax.template operator()<MASKED>(j, rescale);
     wgmma_wait_group<0>();  // O too, and P may be written
     register_fence(o_regs), register_fence(p_regs);
     if (lane == 0) mbarrier_arrive(v_empty + v_ring.stage * 8);
     convert_p();
-    if (!EARLY_RESCALE) rescale_o();
+#pragma unroll
+    for (int d = 0; d < HEAD_DIM / 2; ++d) o_regs[d] *= rescale[d / 2 % 2];
     v_ring.advance();
+  };
+  // The buffer that lane 0 has stored O from is Q's again, once it has been read.
+  int stored = -1;
+  auto hand_q_back = [&] {
+    if (lane == 0 && stored >= 0) {
+      cp_async_bulk_wait_group_read<0>();
+      mbarrier_arrive(q_empty + stored * 8);
+    }
+    stored = -1;
   };
 
   if (warpgroup == WARPGROUPS - 1) bar_arrive(next_turn, TURN);
   for (TilePlace place = queue.take(); place.q_tile >= 0; place = queue.take()) {
     const BlockTile tile(args, place.batch, place.head, place.q_tile);
     const int key_tiles = key_tiles_of(args, tile);
-    const int common_tiles = tile.unmasked_keys(args) / BLOCK_N;  // that every row of the block sees whole
-    // This warpgroup's, of which it works on one at least, like the block.
-    const int first_row = warpgroup * WARPGROUP_ROWS, last_row = first_row + WARPGROUP_ROWS - 1;
-    const int own_tiles = tile.last_key(args, last_row) < 0 ? 1 : tile.last_key(args, last_row) / BLOCK_N + 1;
-    whole_tiles = (tile.last_key(args, first_row) + 1) / BLOCK_N;
+    whole_tiles = tile.unmasked_keys(args) / BLOCK_N;
     const int q_rows = args.seq_q - tile.q_start;
     for (int d = 0; d < HEAD_DIM / 2; ++d) o_regs[d] = 0.f;
     for (int half = 0; half < 2; ++half) {
@@ -255,56 +229,65 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PersistentParams params) {
     }
 
     // the first Q K^T has no P V beside it
+    if (Q_BUFFERS == 1) hand_q_back();
     q_operand = k_major(q_smem + q_ring.stage * Q_BYTES + warpgroup * WARPGROUP_ROWS * ROW_BYTES);
     wait(q_full + q_ring.stage * 8, q_ring.phase);
     wait(k_full + k_ring.stage * 8, k_ring.phase);
     issue_qk();
     wgmma_wait_group<0>();
     register_fence(s_regs);
-    online_softmax.template operator()<true>(0);
-    rescale[0] = rescale[1] = 1.f;  // O is zero
+    float rescale[2];  // of an O that is zero
+    online_softmax.template operator()<true>(0, rescale);
     convert_p();
+    hand_q_back();
 
     int j = 1;
-    for (; j < common_tiles; ++j) step.template operator()<false>(j);
-    for (; j < own_tiles; ++j) step.template operator()<true>(j);
+    for (; j < whole_tiles; ++j) step.template operator()<false>(j);
+    for (; j < key_tiles; ++j) step.template operator()<true>(j);
 
     // the last P V has no Q K^T beside it
-    if (lane == 0) mbarrier_arrive(q_empty + q_ring.stage * 8);
-    q_ring.advance();
-    if (EARLY_RESCALE) rescale_o();
     wait(v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();
-    for (int skipped = own_tiles; skipped < key_tiles; ++skipped, k_ring.advance()) {
-      wait(k_full + k_ring.stage * 8, k_ring.phase);
-      if (lane == 0) mbarrier_arrive(k_empty + k_ring.stage * 8);
-    }
     wgmma_wait_group<0>();
     register_fence(o_regs);
     if (lane == 0) mbarrier_arrive(v_empty + v_ring.stage * 8);
     v_ring.advance();
-    for (int skipped = own_tiles; skipped < key_tiles; ++skipped, v_ring.advance()) {
-      wait(v_full + v_ring.stage * 8, v_ring.phase);
-      if (lane == 0) mbarrier_arrive(v_empty + v_ring.stage * 8);
-    }
 
-    // epilogue
+    // epilogue: the whole warpgroup has multiplied Q before any of its rows is overwritten
+    bar_sync(1 + WARPGROUPS + warpgroup, WARPGROUP);
+    float inverse[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = warp_row + group + half * 8;
       const float sum = quad_reduce_sum(row_sum[half]);
-      const float inverse = sum > 0.f ? rcp_approx_ftz(sum) : 0.f;
-      if (row < q_rows) {
-        Element* o = tile.o(args) + row * args.o_stride.seq;
-#pragma unroll
-        for (int d = 0; d < HEAD_DIM / 8; ++d)
-          st_global(o + d * 8 + quad * 2,
-                    cvt_pack<Element>(o_regs[d * 4 + half * 2] * inverse, o_regs[d * 4 + half * 2 + 1] * inverse));
-        if (quad == 0)
-          st_global(tile.lse(args) + row, sum > 0.f ? (row_max[half] + lg2_approx_ftz(sum)) * LN_2 : -INFINITY_F32);
-      }
+      inverse[half] = sum > 0.f ? rcp_approx_ftz(sum) : 0.f;
+      if (quad == 0 && row < q_rows)
+        st_global(tile.lse(args) + row, sum > 0.f ? (row_max[half] + lg2_approx_ftz(sum)) * LN_2 : -INFINITY_F32);
     }
+    const uint32_t o_smem = q_smem + q_ring.stage * Q_BYTES + warp_row * ROW_BYTES;  // this warp's rows
+    const int row = lane % 16;  // of the address that this lane gives to stmatrix
+#pragma unroll
+    for (int d = 0; d < HEAD_DIM / 8; d += 2) {
+      uint32_t o_pair[4];  // of two n8 tiles: rows group, rows group + 8, and again
+      for (int i = 0; i < 4; ++i)
+        o_pair[i] =
+            cvt_pack<Element>(o_regs[d * 4 + i * 2] * inverse[i % 2], o_regs[d * 4 + i * 2 + 1] * inverse[i % 2]);
+      const int column = d % 8 + lane / 16;  // in 16 bytes
+      stmatrix_x4(o_smem + d / 8 * (BLOCK_M * ROW_BYTES) + row * ROW_BYTES + (column ^ row % 8) * 16, o_pair);
+    }
+    fence_proxy_async_shared();
+    bar_warp_sync();  // the warp's rows of O are there
+    if (lane == 0) {
+#pragma unroll
+      for (int slab = 0; slab < SLABS; ++slab)
+        cp_async_bulk_tensor_store<4>(params.o, {slab * SLAB, tile.q_start + warp_row, tile.head, tile.batch},
+                                      o_smem + slab * (BLOCK_M * ROW_BYTES));
+      cp_async_bulk_commit_group();
+    }
+    stored = q_ring.stage;
+    q_ring.advance();
   }
+  if (lane == 0) cp_async_bulk_wait_group_read<0>();
 }
 
 }  // namespace
@@ -316,6 +299,9 @@ EXPORT int workspace_bytes(const AttentionArgs*) { return TileNumbers::COUNTER_B
 EXPORT int launch(const AttentionArgs* args, void* stream) {
   PersistentParams params{{*args}};
   if (const Error error = encode(params.tma, SLAB, Swizzle::bytes_128)) return error;
+  const AttentionArgs& a = *args;
+  if (const Error error = encode(params.o, a.o, a.o_stride, a.batch, a.heads, a.seq_q, {SLAB, 16}, Swizzle::bytes_128))
+    return error;
   if (const Error error = deal(params)) return error;
-  return launch_kernel<flagship>({params.blocks, 1, 1}, THREADS, SharedMemory::bytes, stream, params);
+  return launch_kernel<head_by_head>({params.blocks, 1, 1}, THREADS, SharedMemory::bytes, stream, params);
 }
