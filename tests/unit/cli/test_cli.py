@@ -488,7 +488,7 @@ def test_a_second_report_does_only_what_changed(tmp_path: Path, monkeypatch: pyt
     assert (code, done) == (0, [])
     assert sorted(runs.iterdir()) == files, "a report with nothing to do leaves no run behind"
     assert "rows of earlier reports and runs stand" in output
-    assert re.search(r"scalar +triton +2", output), "what stands is shown too"
+    assert re.search(r"scalar +triton +[1-9]", output), "what stands is shown too"
 
     sha256 = sources.source_sha256
     monkeypatch.setattr(sources, "source_sha256", lambda *name: "1" * 64 if name[0] == "cuda" else sha256(*name))
