@@ -5,6 +5,11 @@ NaN behind every sequence. Gated and not timed. Number formats and storage order
 meets every head dimension and mask.
 """
 
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
 from itertools import product
 
 from harness.catalog.problem import DTYPES, LAYOUTS, Experiment, Problem
@@ -39,6 +44,6 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.catalog.script import become
+    from harness.setup.script import become
 
     become("run", EXPERIMENT.name)

@@ -4,6 +4,11 @@ Small problems, gated and not timed. Without a GPU the CUDA twins run thread by 
 Triton's interpreter, which computes bf16 wrongly without a word, so there everything is fp16.
 """
 
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
 from itertools import product
 
 from harness.catalog.problem import Experiment, Problem
@@ -41,6 +46,6 @@ WITHOUT_GPU = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.catalog.script import become
+    from harness.setup.script import become
 
     become("check")

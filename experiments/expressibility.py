@@ -4,6 +4,11 @@ Answered by compiling, not by measuring: harness/expressibility names a grade fo
 programs that prove it.
 """
 
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
 from harness.catalog.problem import Experiment
 
 EXPERIMENT = Experiment(
@@ -17,6 +22,6 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.catalog.script import become
+    from harness.setup.script import become
 
     become("expressibility")

@@ -5,6 +5,11 @@ attention libraries for this GPU. The number of tokens and the model width stay 
 heads * head_dim = 2048).
 """
 
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
 from harness.catalog.ladders.hopper import TECHNIQUES
 from harness.catalog.problem import Experiment, Problem
 
@@ -19,6 +24,6 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.catalog.script import become
+    from harness.setup.script import become
 
     become("run", EXPERIMENT.name)

@@ -4,6 +4,11 @@ The flagship in both languages against cuDNN, FlashAttention-3 and flash-attn 4,
 these are compared elsewhere: batch * seq = 16384, heads * head_dim = 2048, from 512 tokens to 16384.
 """
 
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
 from harness.catalog.ladders.hopper import TECHNIQUES
 from harness.catalog.problem import Experiment, Problem
 
@@ -18,6 +23,6 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.catalog.script import become
+    from harness.setup.script import become
 
     become("run", EXPERIMENT.name)

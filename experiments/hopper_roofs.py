@@ -7,6 +7,11 @@ them, and with a part of them on the FMA pipe. cuBLAS multiplies in the same run
 multiprocessor, which the kernels read themselves.
 """
 
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
 from harness.catalog import roofs
 from harness.catalog.problem import Experiment
 
@@ -37,6 +42,6 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.catalog.script import become
+    from harness.setup.script import become
 
     become("run", EXPERIMENT.name)

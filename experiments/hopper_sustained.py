@@ -4,6 +4,11 @@ The long sequences of hopper_grid, each kernel launched without pause until its 
 watts of a GPU under load.
 """
 
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
 from harness.catalog.ladders.hopper import TECHNIQUES
 from harness.catalog.problem import Experiment, Problem
 
@@ -19,6 +24,6 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.catalog.script import become
+    from harness.setup.script import become
 
     become("run", EXPERIMENT.name)

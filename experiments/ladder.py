@@ -5,6 +5,11 @@ reference tile and at the tile tuned for it, on long self-attention that fills t
 most models use, with and without a causal mask. The library peers show how far the top is.
 """
 
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
 from harness.catalog.problem import Experiment, Problem
 from harness.catalog.techniques import SERIES, TECHNIQUES
 
@@ -21,6 +26,6 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.catalog.script import become
+    from harness.setup.script import become
 
     become("run", EXPERIMENT.name)

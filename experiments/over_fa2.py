@@ -4,6 +4,11 @@ FlashAttention-2 is the mma.sync kernel that most people have. The last rungs of
 SDPA flash) and cuDNN at short, middle and long sequences: 16384 tokens, 2048 columns of heads.
 """
 
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
 from itertools import product
 
 from harness.catalog.problem import Experiment, Problem
@@ -22,6 +27,6 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.catalog.script import become
+    from harness.setup.script import become
 
     become("run", EXPERIMENT.name)

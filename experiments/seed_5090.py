@@ -4,6 +4,11 @@ The article has bf16, no mask, head_dim 128, 8 heads, 4096 queries and 8192 keys
 it links uses a different one in nearly every step. Here a change of the tile is a step of its own.
 """
 
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
 from harness.catalog.articles import Article, Shape, Step
 from harness.catalog.problem import Problem, Tile
 
@@ -69,6 +74,6 @@ EXPERIMENT = ARTICLE.experiment(
 )
 
 if __name__ == "__main__":
-    from harness.catalog.script import become
+    from harness.setup.script import become
 
     become("run", EXPERIMENT.name)

@@ -4,6 +4,11 @@ The article is a kernel for an RTX 5060 Laptop: bf16, no mask, four shapes, 64x6
 producer warp and eight consumer warps. It names its steps and gives no number to them, only to the last.
 """
 
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
 from harness.catalog.articles import Article, Shape, Step
 from harness.catalog.problem import Problem, Tile
 
@@ -86,6 +91,6 @@ ARTICLE = Article(
 EXPERIMENT = ARTICLE.experiment("BlackFlash: what do seven steps to TMA and warp specialization buy at head_dim 64?")
 
 if __name__ == "__main__":
-    from harness.catalog.script import become
+    from harness.setup.script import become
 
     become("run", EXPERIMENT.name)

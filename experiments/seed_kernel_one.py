@@ -4,6 +4,11 @@ The article assembles a first kernel for an RTX 3090: 64x64 tiles, 4 warps, head
 seq, heads, dim). Both orders of the grid are timed; the later kernels that it names follow.
 """
 
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
 from harness.catalog.articles import Article, Shape, Step
 from harness.catalog.problem import Problem, Tile
 
@@ -82,6 +87,6 @@ EXPERIMENT = ARTICLE.experiment(
 )
 
 if __name__ == "__main__":
-    from harness.catalog.script import become
+    from harness.setup.script import become
 
     become("run", EXPERIMENT.name)

@@ -4,6 +4,11 @@ The article climbs from 29.5 to 187.3 TFLOPS on an A100 (fp16, no mask, head_dim
 of its steps change the tile together with something else; here each change stands alone.
 """
 
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
 from harness.catalog.articles import Article, Shape, Step
 from harness.catalog.problem import Problem, Tile
 
@@ -85,6 +90,6 @@ ARTICLE = Article(
 EXPERIMENT = ARTICLE.experiment("Flash attention from raw CUDA and PTX: which part of each of its seven steps pays?")
 
 if __name__ == "__main__":
-    from harness.catalog.script import become
+    from harness.setup.script import become
 
     become("run", EXPERIMENT.name)

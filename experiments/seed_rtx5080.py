@@ -4,6 +4,11 @@ The article has fp16, a causal mask and head_dim 64 on an RTX 5080, and climbs f
 heads and 2048 tokens; four more shapes have the last kernel's number. Structured heads show where a kernel attends.
 """
 
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
 from harness.catalog.articles import Article, Shape, Step
 from harness.catalog.problem import Problem, Tile
 
@@ -67,6 +72,6 @@ EXPERIMENT = ARTICLE.experiment(
 )
 
 if __name__ == "__main__":
-    from harness.catalog.script import become
+    from harness.setup.script import become
 
     become("run", EXPERIMENT.name)

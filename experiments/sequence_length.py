@@ -4,6 +4,11 @@ The number of tokens and the model width stay the same (batch * seq = 16384, hea
 sequence means more work per query and fewer, longer rows of blocks. Four rungs and the peers.
 """
 
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
 from harness.catalog.problem import Experiment, Problem
 
 TOKENS = 16_384
@@ -21,6 +26,6 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.catalog.script import become
+    from harness.setup.script import become
 
     become("run", EXPERIMENT.name)

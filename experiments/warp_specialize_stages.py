@@ -3,6 +3,11 @@
 The same source at two and at three stages, each through the gate, not timed: what compiles may be wrong without a word.
 """
 
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
 from harness.catalog.problem import Experiment, Problem, Tile
 
 PROBLEMS = tuple(
@@ -26,6 +31,6 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.catalog.script import become
+    from harness.setup.script import become
 
     become("run", EXPERIMENT.name)

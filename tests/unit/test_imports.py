@@ -34,7 +34,6 @@ class Row:
 FILES = (
     Row("cuda_kernels/toolchain.py", ()),
     Row("cuda_kernels/includes.py", ()),
-    Row("harness/catalog/script.py", ()),
     Row("harness/machine/cuda_tools.py", ()),
     Row("harness/machine/processes.py", ()),
     Row("harness/machine/clocks.py", ("torch", "pynvml")),
@@ -46,6 +45,7 @@ FILES = (
     Row("harness/measure/timing.py", ("torch", "harness.machine.clocks")),
     Row("harness/expressibility/child.py", ("triton",)),
     Row("harness/setup/lint.py", ()),
+    Row("harness/setup/script.py", ("harness.setup.bootstrap", "harness.catalog.techniques")),
     Row("harness/setup/bootstrap.py", ("cuda_kernels.toolchain",)),
     Row("triton_kernels/probes/*", ("triton", "utlx_plugin")),
 )
@@ -58,7 +58,6 @@ ROOMS = {
         ("torch", "triton", "triton_kernels.specialization", "triton_kernels.gluon_specialization"),
     ),
     "harness.catalog": Row("harness/catalog/*", ("harness.catalog", "cuda_kernels.includes")),
-    "experiments": Row("experiments/*", ("harness.catalog",)),
     "harness.machine": Row(
         "harness/machine/*",
         (
@@ -98,6 +97,7 @@ ROOMS = {
             *("torch", "pynvml"),
         ),
     ),
+    "experiments": Row("experiments/*", ("harness.catalog", "harness.setup.script")),
     "reports.data": Row("reports/data/*", ("reports.data", "harness.catalog", "harness.rows")),
     "reports.facts": Row(
         "reports/facts/*",

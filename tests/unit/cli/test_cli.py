@@ -26,6 +26,7 @@ from harness.cli import options, output
 from harness.inspection import survey
 from harness.measure import effort
 from harness.rows import record, results, tables
+from harness.setup import bootstrap
 from harness.variants import PEERS, Case, Unsupported
 from tests.support import replicated_rows as replicated
 
@@ -584,23 +585,77 @@ def test_an_experiment_opens_with_its_question(name: str) -> None:
     assert 'if __name__ == "__main__":' in source
 
 
+BARE = (sys.executable, "-S")
+"""A Python without any package, as a system's is."""
+
+
+def script(
+    name: str, *options: str, python: tuple[str, ...] = BARE, cwd: Path | None = None, checkout: Path = CHECKOUT
+) -> subprocess.CompletedProcess[str]:
+    """Runs a file of experiments/ on a machine without a GPU, from another folder."""
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "PATH": "/usr/bin:/bin", "PYTHONPATH": ""}
+    command = [*python, str(checkout / "experiments" / f"{name}.py"), *options]
+    return subprocess.run(command, cwd=cwd, env={**os.environ, **hidden}, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.skipif(bootstrap.has_gpu(), reason="with a GPU it measures")
+@pytest.mark.parametrize(
+    "name", [name for name in options.experiments() if name not in ("correctness", "expressibility")]
+)
+def test_an_experiment_without_a_gpu_tells_what_is_recorded(name: str, tmp_path: Path) -> None:
+    """Whatever Python runs it, with nothing installed: its question, the table with GPU and day, the report's page."""
+    done = script(name, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith((CHECKOUT / "experiments" / f"{name}.py").read_text()[3:].partition("\n")[0])
+    if list((CHECKOUT / "reports/recorded").glob(f"*/{name}.summary.csv")):
+        assert re.search(r"^Recorded on H200, \d{4}-\d\d-\d\d$", done.stdout, re.MULTILINE)
+        page = re.search(r"^With what was measured beside it: reports/site/(\S+\.html)", done.stdout, re.MULTILINE)
+        assert page, done.stdout
+        assert page[1] in ("correctness.html", f"experiment/{name}.html")
+    else:
+        assert "Nothing is recorded yet: it needs a GPU." in done.stdout
+
+
+@pytest.mark.skipif(bootstrap.has_gpu(), reason="with a GPU it measures")
+def test_the_recorded_table_has_the_recorded_numbers() -> None:
+    lines = script("ladder").stdout.splitlines()
+    begin = next(i for i, line in enumerate(lines) if "b4-h16-n4096-d128-bf16-full" in line)
+    assert lines[begin].split()[1:3] == ["cuda", "triton"]
+    told = next(line for line in lines[begin:] if line.split()[:1] == ["xor_swizzle"]).split()
+    with (CHECKOUT / "reports/recorded/h200/ladder.summary.csv").open() as rows:
+        speeds = [
+            float(row["tflops"])
+            for row in csv.DictReader(rows)
+            if row["cell"].startswith("cuda xor_swizzle b4-h16-n4096-d128-bf16-full ")
+        ]
+    assert float(told[1]) == max(speeds)
+    names = [line.split()[0] for line in lines[begin + 1 :] if line.startswith("  ")]
+    assert [name for name in NAMES if name in names] == [name for name in dict.fromkeys(names) if name in NAMES]
+
+
+@pytest.mark.parametrize(("name", "command"), [("ladder", "run"), ("correctness", "check"), ("seed_5090", "run")])
+def test_help_of_a_script_is_its_own(name: str, command: str, tmp_path: Path) -> None:
+    mine, bare = script(name, "--help", python=(sys.executable,)), script(name, "-h")
+    for done in (mine, bare):
+        assert done.returncode == 0, done.stderr
+        assert f"Usage: python experiments/{name}.py [OPTIONS]" in done.stdout
+        assert "{experiment}" not in done.stdout
+        assert "harness" not in done.stdout.partition("Options")[0]
+        assert (CHECKOUT / f"experiments/{name}.py").read_text()[3:].partition("?")[0][:40] in done.stdout
+    assert "--backend" in mine.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("script", "options", "said"),
+    ("name", "options", "said"),
     [
-        ("ladder", [], "this command needs a GPU"),
+        ("ladder", ["--mode", "burst"], "this command needs a GPU"),
         ("ladder", ["--on", "cpu"], "--on: got cpu"),
         ("correctness", ["--backend", "slow"], "--backend: got 'slow'"),
     ],
 )
-def test_an_experiment_is_a_script_too(script: str, options: list[str], said: str) -> None:
-    done = subprocess.run(
-        [sys.executable, f"experiments/{script}.py", *options],
-        cwd=CHECKOUT,
-        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-    )
+def test_an_experiment_is_a_script_too(name: str, options: list[str], said: str) -> None:
+    done = script(name, *options, python=(sys.executable,))
     assert done.returncode == 2
     assert said in done.stderr
 

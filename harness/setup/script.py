@@ -1,0 +1,98 @@
+"""A file of experiments/ called as a script: the command line where there is a GPU, and what is recorded where not.
+
+Standard library only: the Python that runs it may be any. What needs more is left to the one that bootstrap finds.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import signal
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import NoReturn
+
+from harness.catalog import techniques
+from harness.setup import bootstrap
+
+RECORDED = bootstrap.CHECKOUT / "reports" / "recorded"
+SITE = bootstrap.CHECKOUT / "reports" / "site"
+PAGES = {"any_length": "correctness.html", "correctness": "correctness.html", "expressibility": "expressibility.html"}
+"""Of experiments that have no page of their own name."""
+ORDER = {technique.name: number for number, technique in enumerate(techniques.TECHNIQUES)}
+
+
+def become(*command: str) -> NoReturn:
+    """`twinkernels` with this command and the options that the file was called with, in the place of this process.
+
+    Where there is no GPU to `run` on, prints the question and the recorded answer.
+    """
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a word
+    file, options = Path(sys.argv[0]).resolve(), sys.argv[1:]
+    question = str(sys.modules["__main__"].__doc__)
+    path = [str(bootstrap.CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(path)
+    if {"-h", "--help"} & set(options):
+        explain(str(file.relative_to(bootstrap.CHECKOUT)), question, command[0])
+    if command[0] == "run" and not options and not bootstrap.has_gpu():
+        answer = recorded(file.stem)
+        page = where(file.stem) if answer else ["Nothing is recorded yet: it needs a GPU."]
+        print("\n".join([question.splitlines()[0], "", *answer, *page]))
+        sys.exit()
+    os.execv(sys.executable, [sys.executable, "-m", "harness.setup.bootstrap", "-m", "harness", *command, *options])
+
+
+def explain(script: str, question: str, command: str) -> NoReturn:
+    """The question, the script's own usage, and the options of its command where a Python is set up that tells them."""
+    ready = bootstrap.PYTHON if bootstrap.unmet(bootstrap.requirements()) else Path(sys.executable)
+    if ready.exists():
+        os.execv(ready, [str(ready), "-m", "harness.cli.script", script, command])
+    print(f"{question.strip()}\n\nUsage: python {script} [OPTIONS]\n")
+    print(f"Its options are those of `twinkernels {command}`; once `make report` has set up, this lists them.")
+    sys.exit()
+
+
+def recorded(name: str) -> list[str]:
+    """Lines: of each GPU a table of TFLOPS, a line a technique and a column a series, problem by problem; of what was
+    not timed the counts."""
+    lines = []
+    for file in sorted(RECORDED.glob(f"*/{name}.summary.csv")):
+        times = re.findall(r'"time":"(\d{4}-\d{2}-\d{2})', file.with_name(f"{name}.jsonl").read_text())
+        day = f", {max(times)}" if times else ""
+        lines += [f"Recorded on {file.parent.name.upper()}{day}", ""]
+        tables: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+        counted = []
+        with file.open() as text:
+            for row in csv.DictReader(text):
+                backend, technique, problem = told(row["cell"])
+                if problem is None:
+                    counted.append(f"  {row['cell']}: {row['status']}")
+                elif row["tflops"] and row["status"] == "passed":
+                    best, series = tables[problem][technique or backend], backend if technique else "library"
+                    best[series] = max(best.get(series, 0.0), float(row["tflops"]))
+        for problem, rows in tables.items():
+            columns = [one for one in (*techniques.SERIES, "library") if any(one in row for row in rows.values())]
+            wide = max(map(len, [*rows, problem]))
+            lines.append(f"  {problem:{wide}}" + "".join(f"{series:>15}" for series in columns))
+            for technique in sorted(rows, key=lambda name: ORDER.get(name, len(ORDER))):
+                cells = (f"{speed:.1f}" if (speed := rows[technique].get(one)) else "" for one in columns)
+                lines.append(f"  {technique:{wide}}" + "".join(f"{cell:>15}" for cell in cells))
+            lines.append("")
+        lines += ["TFLOPS, of the best tile timed.", ""] if tables else [*counted, ""]
+    return lines
+
+
+def told(cell: str) -> tuple[str, str | None, str | None]:
+    """Backend, technique and problem of a timed cell; a library has no technique. No problem: it was not timed."""
+    words = cell.split()
+    at = next((i for i, word in enumerate(words) if re.match(r"b\d+-h\d+", word)), None)
+    return words[0], words[1] if at == 2 else None, None if at is None else words[at]
+
+
+def where(name: str) -> list[str]:
+    """Lines: the report's page, and how to have it where it is not built yet."""
+    page = (SITE / PAGES.get(name, f"experiment/{name}.html")).relative_to(bootstrap.CHECKOUT)
+    built = (bootstrap.CHECKOUT / page).is_file()
+    return [f"With what was measured beside it: {page}{'' if built else ', which `make report` builds'}"]
