@@ -1,6 +1,6 @@
 // Nothing but the instructions that attention needs: what is left when every address, mask and reduction that can be
 // had outside the main loop is taken out of it. Takes any lengths and strides.
-// Builds on longest_first; changes what a step executes, not how data moves.
+// Builds on general_shapes; changes what a step executes, not how data moves.
 //
 // Row strides are compile-time constants when tensors are packed, so that a copy is one instruction with an immediate
 // offset. Keys are walked backwards: the tiles that the diagonal or the end of the sequence cuts come first, at

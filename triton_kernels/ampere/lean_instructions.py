@@ -1,6 +1,6 @@
 """Nothing but what attention needs: keys walked backwards, constant strides, short addresses, a row sum in pieces.
 
-Builds on longest_first; changes what a step executes; with one buffer K and V are awaited together. General: any
+Builds on general_shapes; changes what a step executes; with one buffer K and V are awaited together. General: any
 lengths, strides, grouped heads and head_dim 64, 128 and 256.
 
 Tiles that the diagonal or the end of the sequence cuts come first, in a loop of their own; the other loop tests

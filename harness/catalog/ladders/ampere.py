@@ -218,11 +218,19 @@ TECHNIQUES = (
         limits=BATCHED,
     ),
     Technique(
+        "general_shapes",
+        "ampere",
+        "any lengths and strides: rows that do not exist are read as zeros, masked, and not written",
+        builds_on=("longest_first",),
+        tile={256: Tile(64, 64)},
+        limits=(*GENERAL, ONE_STAGE),
+        general=True,
+    ),
+    Technique(
         "lean_instructions",
         "ampere",
         "constant strides, keys walked backwards, masks for the first tiles only: nothing but what attention needs",
-        builds_on=("longest_first",),
-        tile={**TALL, 256: Tile(64, 64)},
+        builds_on=("general_shapes",),
         grid={
             "triton": (*Tile.grid((128,), (32, 64), (1, 2, 3), (4, 8)), Tile(64, 64, 2), Tile(64, 128)),
             "triton_native": WGMMA_TILES,

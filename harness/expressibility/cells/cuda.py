@@ -45,7 +45,15 @@ CLAIMS = (
     _rung("longest_first", "one index of blocks, from the end", "l2_grid_order", _ptx(r"%ctaid\.y"), seen=False),
     _rung("staged_epilogue", "stores of 16 bytes a lane", "l2_grid_order", _sass(r"STG\.E\.128")),
     _rung("conditional_rescale", "a vote of the warp", "longest_first", _sass(r"\bVOTE\S*")),
-    _rung("lean_instructions", "a loop without masks beside the one with them", "longest_first", _sass(r"\bHMMA", 200)),
+    _rung(
+        "general_shapes",
+        "copies that fill what does not exist with zeros",
+        "longest_first",
+        _ptx(r"cp\.async\S* \[\S+\], \[\S+\], 16, %r\d+"),
+    ),
+    _rung(
+        "lean_instructions", "a loop without masks beside the one with them", "general_shapes", _sass(r"\bHMMA", 200)
+    ),
     _rung("tma_loads", "TMA loads", "exp2_softmax", _sass(r"UTMALDG\S*")),
     _rung("tma_swizzle", "ldmatrix addresses follow the swizzle", "tma_loads", _ptx(r"xor\.b32")),
     _rung("mbarrier_ring", "no barrier of the block in the loop", "tma_swizzle", _sass(r"BAR\.SYNC", 2), seen=False),
