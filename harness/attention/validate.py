@@ -71,6 +71,8 @@ def validate(
 def _check_options(scale: float, causal: bool) -> None:
     if isinstance(scale, bool) or not isinstance(scale, int | float):
         raise TypeError(f"scale: got {type(scale).__name__}, expected a float; the usual one is head_dim ** -0.5")
+    if isinstance(scale, int) and scale > FP32.max:
+        raise ValueError(f"scale: got an int of {scale.bit_length()} bits, expected at most {FP32.max:.3g} (fp32)")
     if not (math.isfinite(scale) and scale > 0):
         raise ValueError(f"scale: got {scale}, expected finite and positive; the usual one is head_dim ** -0.5")
     if not FP32.tiny <= scale <= FP32.max:
@@ -84,6 +86,10 @@ def _check_options(scale: float, causal: bool) -> None:
 
 def _check_memory(name: str, tensor: torch.Tensor) -> None:
     """A kernel reads memory, and as it is: what PyTorch remembers to do with it later, it does not know."""
+    if tensor.is_nested:
+        raise ValueError(
+            f"{name}: got a nested tensor, expected one size of each dimension; pad it, or call per sequence"
+        )
     if tensor.layout != torch.strided:
         raise ValueError(f"{name}.layout: got {tensor.layout}, expected torch.strided; pass {name}.to_dense()")
     if tensor.is_neg() or tensor.is_conj():
@@ -96,7 +102,16 @@ def _check_memory(name: str, tensor: torch.Tensor) -> None:
         return
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     needed = (tensor.storage_offset() + last + 1) * tensor.element_size()
-    if (held := tensor.untyped_storage().nbytes()) < needed:
+    try:
+        held, has_memory = tensor.untyped_storage().nbytes(), not tensor._is_zerotensor() and tensor.data_ptr() != 0
+    except RuntimeError:  # what torch.vmap and torch.func.grad give to a function
+        held, has_memory = needed, False
+    if held >= needed and not has_memory:
+        raise ValueError(
+            f"{name}: got a tensor without memory of its own (a fake one, a lazy zero, or one inside torch.func), "
+            "expected one that holds its values"
+        )
+    if held < needed:
         raise ValueError(
             f"{name}: got a storage of {held} bytes, expected the {needed} that its shape and strides reach; it was "
             "freed or made smaller"

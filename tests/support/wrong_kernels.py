@@ -52,11 +52,11 @@ class Tiled:
             s = q.float() @ self.fragment(k_tile).float().T * (scale * LOG2_E)
             if causal:
                 s = s.masked_fill(torch.arange(start, start + len(k_tile)) > last_key, self.masked)
-            new_max = torch.maximum(row_max, s.amax(1, keepdim=True))
+            new_max = self.new_max(row_max, s)
             shift = new_max.masked_fill(new_max == -math.inf, 0.0)
             rescale, p = torch.exp2(row_max - shift), self.p_of(s - shift)
             row_sum = self.rescale_sum(row_sum, rescale) + self.summed(p, v.dtype).sum(1, keepdim=True)
-            o = (self.rescale_o(o, rescale) + p.to(v.dtype).float() @ v_tile.float()).to(self.o_dtype)
+            o = (self.rescale_o(o, rescale) + self.product(p, v_tile)).to(self.o_dtype)
             row_max = new_max
         lse = (row_max / LOG2_E + row_sum.log()).squeeze(1)
         return o.float() / row_sum.masked_fill(row_sum == 0, 1.0), lse
@@ -78,6 +78,12 @@ class Tiled:
 
     def last_key(self, row, seq_q, seq_kv):
         return row + seq_kv - seq_q
+
+    def new_max(self, row_max, s):
+        return torch.maximum(row_max, s.amax(1, keepdim=True))
+
+    def product(self, p, v_tile):
+        return p.to(v_tile.dtype).float() @ v_tile.float()
 
     def p_of(self, exponent):
         return torch.exp2(exponent)
@@ -327,6 +333,39 @@ class LastRowsBeyondKeysUnwritten(Tiled):
     def attend(self, q, k, v, scale, causal):
         self.seq_kv = len(k)
         return super().attend(q, k, v, scale, causal)
+
+
+class FiniteMask(Tiled):
+    """Hides a key with a score of -10000: small enough, but a row that sees no key gets the mean of V."""
+
+    problem = replace(CAUSAL, seq_q=192)
+    masked = -1e4 * LOG2_E
+
+
+class HalvesOfEqualWeight(Tiled):
+    """Attends to each half of the keys for itself and takes the mean, whatever their log-sum-exps say."""
+
+    right_on = ("constant_rows",)  # equal keys: both halves weigh the same
+
+    def attend(self, q, k, v, scale, causal):
+        half = len(k) // 2
+        (o, lse), (o2, lse2) = (
+            super(HalvesOfEqualWeight, self).attend(q, *each, scale, causal)
+            for each in ((k[:half], v[:half]), (k[half:], v[half:]))
+        )
+        return (o + o2) / 2, torch.logaddexp(lse, lse2)
+
+
+class ValuesInOrderOfReversedKeys(Tiled):
+    """Takes the last tile of keys first, and of values the first."""
+
+    right_on = ("constant_rows",)  # equal keys: whose P a value gets does not matter
+
+    def load(self, matrix, start):
+        self.turn = not self.turn
+        return super().load(matrix, start if self.turn else len(matrix) - self.block_n - start)
+
+    turn = False
 
 
 def _with_strides(tensor, other):

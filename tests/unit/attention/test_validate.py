@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from harness.attention.validate import validate
 from harness.catalog import techniques
@@ -81,6 +82,34 @@ BAD = {
     "scale negative": ({"scale": -1}, ValueError, r"scale: got -1, expected finite and positive"),
     "scale beyond fp32": ({"scale": 1e39}, ValueError, r"scale: got 1e\+39, expected 1\.18e-38 to 3\.4e\+38"),
     "scale below fp32": ({"scale": 1e-46}, ValueError, r"scale: got 1e-46, expected 1\.18e-38 to 3\.4e\+38"),
+    "scale beyond any float": (
+        {"scale": 10**400},
+        ValueError,
+        r"scale: got an int of 1329 bits, expected at most 3\.4e\+38",
+    ),
+    "scale subnormal in fp32": ({"scale": 1e-40}, ValueError, r"scale: got 1e-40, expected 1\.18e-38 to 3\.4e\+38"),
+    "scale in a tensor": ({"scale": torch.tensor(0.125)}, TypeError, r"scale: got Tensor, expected a float"),
+    "scale complex": ({"scale": 1j}, TypeError, r"scale: got complex, expected a float"),
+    "q in fp8": (
+        {"q": torch.empty(QUERY, device="meta").to(torch.float8_e4m3fn)},
+        TypeError,
+        r"q\.dtype: got torch\.float8_e4m3fn, expected torch\.float16 or torch\.bfloat16",
+    ),
+    "lse in fp64": (
+        {"lse": torch.empty(2, 4, 128, dtype=torch.float64, device="meta")},
+        TypeError,
+        r"lse\.dtype: got torch\.float64, expected torch\.float32",
+    ),
+    "q of rank 5": (
+        {"q": torch.empty(1, *QUERY, dtype=torch.bfloat16, device="meta")},
+        ValueError,
+        r"q\.dim\(\): got 5 with shape \(1, 2, 4, 128, 64\), expected 4",
+    ),
+    "no columns": (
+        {"v": torch.empty(2, 2, 192, 0, dtype=torch.bfloat16, device="meta")},
+        ValueError,
+        r"v\.shape: got head_dim = 0, expected 1 to",
+    ),
     "causal as a number": ({"causal": 1}, TypeError, r"causal: got int, expected True or False"),
     "q in fp32": (
         {"q": torch.empty(QUERY, device="meta")},
@@ -314,3 +343,54 @@ def test_memory_that_is_not_what_it_seems_is_refused(name):
     complex_half = torch.zeros((*good[name].shape, 1), dtype=torch.complex64).conj()
     with pytest.raises(ValueError, match=f"^{name}: got a view that PyTorch has conjugated"):
         validate(**{**good, name: complex_half})
+
+
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
+@pytest.mark.parametrize("name", ["q", "k", "v", "o", "lse"])
+def test_a_tensor_without_memory_is_refused(name):
+    """A kernel would be given address 0."""
+    good = arguments("cpu")
+    shape, dtype = good[name].shape, good[name].dtype
+    with FakeTensorMode():
+        fake = torch.empty(shape, dtype=dtype)
+    for one in (fake, torch._efficientzerotensor(shape, dtype=dtype)):
+        with pytest.raises(ValueError, match=f"^{name}: got a tensor without memory of its own .*, expected one that"):
+            validate(**{**good, name: one})
+    refused = []
+
+    def inside(tensor):
+        with pytest.raises(ValueError, match=f"^{name}: got a tensor without memory of its own"):
+            validate(**{**good, name: tensor})
+        refused.append(name)
+        return tensor.float().sum()
+
+    torch.vmap(inside)(good[name][None])
+    torch.func.grad(inside)(good[name])
+    assert len(refused) == 2
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_is_refused():
+    nested = torch.nested.nested_tensor([torch.zeros(4, 128, 64, dtype=torch.bfloat16)] * 2)
+    jagged = torch.nested.nested_tensor([torch.zeros(4, 64, dtype=torch.bfloat16)] * 2, layout=torch.jagged)
+    for one in (nested, jagged):
+        with pytest.raises(ValueError, match=r"^q: got a nested tensor, expected one size of each dimension"):
+            validate(**{**arguments("cpu"), "q": one})
+
+
+def test_neighbours_of_bad_tensors_are_taken():
+    """K that is V as well, a parameter that needs no gradient, a subclass, a tensor of inference mode."""
+    good = arguments("cpu")
+
+    class Own(torch.Tensor):
+        pass
+
+    with torch.inference_mode():
+        inferred = torch.empty_like(good["q"])
+    for name, one in {
+        "v": good["k"],
+        "k": torch.nn.Parameter(good["k"], requires_grad=False),
+        "o": good["o"].as_subclass(Own),
+        "q": inferred,
+    }.items():
+        validate(**{**good, name: one})
