@@ -71,12 +71,18 @@ def compiler(cell: Cell) -> tuple[str, ...]:
     return f"triton {version('triton')}", _triton_ptxas(arch)
 
 
+def uses(cell: Cell, file: str) -> bool:
+    """Whether a file of the checkout is among the sources of the cell's kernel."""
+    kernel = techniques.get(cell[0].technique or "").path
+    return sources.ROOT / file in sources.files(cell[0].backend, kernel)
+
+
 @contextmanager
-def edited(folder: Path, kernel: str) -> Iterator[None]:
-    """What rows prove of a copy of the kernels in `folder`, in which the code of one is another."""
+def edited(folder: Path, file: str) -> Iterator[None]:
+    """What rows prove of a copy of the kernels in `folder`, in which the code of one file is another."""
     for room in ("cuda_kernels", "triton_kernels"):
         shutil.copytree(sources.ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / kernel).write_text((folder / kernel).read_text() + "\nint another_line;\n")
+    (folder / file).write_text((folder / file).read_text() + "\nint another_line;\n")
     told = (rows, _source, _compiled)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "ROOT", folder)
