@@ -210,7 +210,7 @@ def program(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _compiler(row: Mapping[str, Any], environment: Mapping[str, Any]) -> tuple[str, str] | None:
     """(front end, ptxas) of the row, or what its environment had: a sanitizer's rows do not say."""
-    if said := row.get("compiler"):
+    if "ptxas" in (said := row.get("compiler") or {}):
         return said["front_end"], said["ptxas"]
     tools, software = environment.get("toolchain") or {}, environment.get("software") or {}
     if row.get("backend") == "cuda":

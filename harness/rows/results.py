@@ -209,7 +209,7 @@ def read(path: Path, check: Callable[[dict[str, Any]], None] | None = None) -> l
                 "restore the file from git"
             ) from None
         schema = row.get("schema", 0)
-        if not isinstance(schema, int) or schema > SCHEMA:
+        if not isinstance(schema, int) or isinstance(schema, bool) or schema > SCHEMA:
             raise NotRows(f"{path}:{number}: schema {schema!r}, this checkout reads up to {SCHEMA}; update it")
         row = upgrade(row)
         if check:

@@ -34,6 +34,10 @@ AHEAD = 24 * 3600
 """Seconds that a clock may be ahead of this one."""
 LARGEST = 2**63
 DEEPEST = 20
+LONGEST = 50_000
+"""Characters of a text, and entries of a list or an object: ten times what any recorded row has."""
+MOST_BYTES = 2**50
+"""Of a problem's tensors: more than any machine holds."""
 
 
 def check(row: Row) -> None:
@@ -114,6 +118,8 @@ def _plain(name: str, value: Any, depth: int) -> None:
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
             raise _wrong(name, value, "text (half of a pair of UTF-16 is none)")
+        if len(value) > LONGEST:
+            raise _wrong(name, value, f"at most {LONGEST} characters")
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise _wrong(name, value, "a finite number")
@@ -122,6 +128,8 @@ def _plain(name: str, value: Any, depth: int) -> None:
             raise _wrong(name, value, "a finite number")
     elif depth > DEEPEST:
         raise ValueError(f"{name}: got more than {DEEPEST} levels of lists and objects, expected a row")
+    elif isinstance(value, dict | list) and len(value) > LONGEST:
+        raise ValueError(f"{name}: got {len(value)} entries, expected at most {LONGEST}")
     elif isinstance(value, dict):
         for key, item in value.items():
             _plain(name, key, depth + 1)
@@ -146,8 +154,11 @@ def _one_of(*values: str) -> Check:
     return _text("|".join(map(re.escape, values)), f"one of {', '.join(values)}")
 
 
-def _number(*, least: float | None = None, above: float | None = None, whole: bool = False) -> Check:
+def _number(
+    *, least: float | None = None, above: float | None = None, most: float | None = None, whole: bool = False
+) -> Check:
     bound = f" of at least {least:g}" if least is not None else f" above {above:g}" if above is not None else ""
+    bound += f" and at most {most:g}" if most is not None else ""
     expected = f"{'a whole' if whole else 'a'} number{bound}"
 
     def ask(name: str, value: Any) -> None:
@@ -155,6 +166,8 @@ def _number(*, least: float | None = None, above: float | None = None, whole: bo
         if isinstance(value, bool) or not isinstance(value, kind):
             raise _wrong(name, value, expected)
         if (least is not None and value < least) or (above is not None and value <= above):
+            raise _wrong(name, value, expected)
+        if most is not None and value > most:
             raise _wrong(name, value, expected)
 
     return ask
@@ -184,10 +197,13 @@ def _list(each: Check, least: int = 0) -> Check:
 
 
 def _table(each: Check) -> Check:
+    """An object whose names are one line each: tables and pages show them."""
+
     def ask(name: str, value: Any) -> None:
         if not isinstance(value, Mapping):
             raise _wrong(name, value, "an object")
         for key, item in value.items():
+            _LINE(f"{name}: a name", key)
             each(f"{name}.{key}", item)
 
     return ask
@@ -224,6 +240,10 @@ def _same_as(kind: type[Problem] | type[Tile]) -> Check:
                 raise _wrong(f"{name}.{field}", value.get(field), f"{kind.__name__}.to_dict()'s {item!r}")
             if isinstance(item, int) and not isinstance(item, bool) and item >= 2**31:
                 raise _wrong(f"{name}.{field}", item, "below 2**31")
+        if kind is Problem and (size := kind.from_dict(value).bytes) > MOST_BYTES:
+            raise ValueError(f"{name}: got tensors of {size} bytes, expected at most {MOST_BYTES}")
+        for lever in again.get("extra", ()):
+            _NAME(f"{name}.extra: a lever", lever)
 
     return ask
 
@@ -239,7 +259,10 @@ def _moment(name: str, value: Any) -> None:
 _WORDS = _text(r"(?s).*", "text")
 _SAID = _text(r"(?s).+", "text")
 _NAME = _text(r"[a-z][a-z0-9_]*", "a name of small letters, digits and _")
-_LINE = _text(r"[^\x00-\x1f\x7f]+", "one line of text")
+_LINE = _text(
+    r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]{1,1000}",
+    "one line of text, without control characters",
+)
 _HASH = _text(r"[0-9a-f]{64}", "a SHA-256 in hexadecimal")
 _COUNT = _number(least=0, whole=True)
 _ANY_NUMBER = _number()
@@ -251,10 +274,10 @@ _FIELDS: dict[str, Check] = {
     "experiment": _NAME,
     "assembler": _one_of("shared"),
     "technique": _NAME,
-    "backend": _text(r"[a-z][a-z0-9_]*(@[A-Za-z0-9.+-]+)?", "a name such as cuda or fa3@2.8"),
+    "backend": _text(r"[a-z][a-z0-9_]*(@[A-Za-z0-9][A-Za-z0-9.+-]{0,99})?", "a name such as cuda or fa3@2.8"),
     "problem": _same_as(Problem),
     "tile": _same_as(Tile),
-    "arch": _text(r"sm_\d+[a-z]?", "an architecture such as sm_90a"),
+    "arch": _text(r"sm_\d{2,3}[a-z]?", "an architecture such as sm_90a"),
     "mma": _NAME,
     "source_sha256": _HASH,
     "renewed_from": _HASH,
@@ -265,7 +288,7 @@ _FIELDS: dict[str, Check] = {
     "check": _LINE,
     "gate": _text(r"[0-9a-f]{12}", "twelve hexadecimal digits"),
     "numerics": _table(_table(_maybe(_number(least=0)))),
-    "samples_ms": _list(_number(above=0)),
+    "samples_ms": _list(_number(least=1e-6, most=1e9)),  # a nanosecond, eleven days
     "mode": _one_of("burst", "sustained"),
     "tool": _NAME,
     "proof": _LINE,
@@ -324,7 +347,7 @@ _ENVIRONMENT = _object(
     {
         "gpu": _maybe(
             _object(
-                {"name": _LINE},
+                {"name": _text(r"[ -~]{1,100}", "a name of at most 100 letters, digits and signs")},
                 capability=_list(_COUNT, least=2),
                 uuid_sha256=_LINE,
                 sm_count=_maybe(_COUNT),

@@ -119,6 +119,34 @@ HOSTILE = {
     "infinity deep in details": ("timing", put("details", "again", "difference", value=float("inf")), "again.diff"),
     "a sample that is text": ("timing", put("samples_ms", 0, value="1.0"), "row.samples_ms[0]"),
     "a number beyond every machine's": ("timing", put("compile_s", value=10**400), "row.compile_s"),
+    "a sample of no time": ("timing", put("samples_ms", value=[1e-310]), "row.samples_ms[0]"),  # infinite TFLOPS
+    "a sample of a century": ("timing", put("samples_ms", value=[1e308]), "row.samples_ms[0]"),
+    "samples without end": ("timing", put("samples_ms", value=[1.0] * 100_000), "row.samples_ms"),
+    "a reason without end": ("timing", put("reason", value="a" * 100_000), "row.reason"),
+    "details without end": (
+        "timing",
+        put("details", "x", value=dict.fromkeys(map(str, range(100_000)), 1)),
+        "details.x",
+    ),
+    "an escape sequence as a distribution": ("gate", put("numerics", value={"\x1b[2J": {}}), "row.numerics: a name"),
+    "an escape sequence as an instruction": ("timing", put("code", "census", value={"\x1b[2J": 1}), "row.code.census"),
+    "two lines as an instruction": ("timing", put("code", "census", value={"a\nb": 1}), "row.code.census"),
+    "a path as a lever": ("timing", put("tile", "extra", value={"../../x": 1}), "row.tile.extra: a lever"),
+    "text backwards as a group": ("timing", put("group", value="a\u202eb"), "row.group"),
+    "a path as a version": ("timing", put("backend", value="fa3@.."), "row.backend"),
+    "a version without end": ("timing", put("backend", value="fa3@" + "9" * 1000), "row.backend"),
+    "an architecture without end": ("timing", put("arch", value="sm_" + "9" * 1000), "row.arch"),
+    "a GPU of a name too long for a folder": (
+        "environment",
+        put("details", "gpu", "name", value="H" * 300),
+        "gpu.name",
+    ),
+    "a GPU whose name is backwards": ("environment", put("details", "gpu", "name", value="H200\u202e"), "gpu.name"),
+    "a problem larger than every machine": (
+        "timing",
+        lambda row: row["problem"].update(batch=2**20, seq_q=2**20, seq_kv=2**20),
+        "row.problem: got tensors of",
+    ),
     "a problem of true": ("timing", put("problem", "batch", value=True), "problem.batch"),
     "a problem of no tokens": ("timing", put("problem", "seq_q", value=0), "problem.seq_q"),
     "a problem of half a token": ("timing", put("problem", "seq_q", value=4096.0), "problem.seq_q"),
@@ -136,6 +164,7 @@ HOSTILE = {
     "an unknown kind": ("timing", put("kind", value="guess"), "kind"),
     "a kind that is a list": ("timing", put("kind", value=["timing"]), "kind"),
     "a schema of text": ("timing", put("schema", value="2"), "schema"),
+    "a schema of true": ("timing", put("schema", value=True), "schema"),
     "a later schema": ("timing", put("schema", value=99), "schema"),
     "a failure without reason": ("timing", put("status", value="wrong"), "row.reason"),
     "an unknown field": ("timing", put("speed", value=3), "'speed'"),
@@ -242,7 +271,13 @@ def test_a_comparison_takes_no_hostile_row(tmp_path: Path, capsys: pytest.Captur
     assert compare.main(good, bad, tmp_path) == 2
     assert compare.main(bad, good, tmp_path) == 2
     said = capsys.readouterr().out
-    assert said.count("bad.jsonl:2: row.samples_ms[0]: got '1', expected a number above 0") == 2
+    assert said.count("bad.jsonl:2: row.samples_ms[0]: got '1', expected a number of at least 1e-06") == 2
+
+
+def test_a_compiler_without_an_assembler_is_recorded(tmp_path: Path) -> None:
+    """The environment knows which; it was a traceback."""
+    run = file_of(tmp_path, ENVIRONMENT, TIMING | {"compiler": {"front_end": "nvcc 13.0"}})
+    assert record.record([run], tmp_path / "recorded") == [tmp_path / "recorded/h200/ladder.jsonl"]
 
 
 def test_an_hour_ahead_is_another_clock_and_a_week_is_not() -> None:
