@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.expressibility.cells import copies, cuda, plain, products, roles, shared_memory, tlx
+from harness.expressibility.cells import copies, cuda, hopper, plain, products, roles, shared_memory, tlx
 
 SAME = {
     "lean_mbarrier_ring": "mbarrier_ring",
@@ -10,10 +10,11 @@ SAME = {
     "producer_consumer": "warp_specialized",
     "exp_lock": "softmax_lock",
     "pingpong": "softmax_lock",
+    "lazy_rescale_wgmma": "lazy_rescale",
 }
 """Rung -> the one that asks the same of a language."""
 
-_OWN = (*plain.CLAIMS, *shared_memory.CLAIMS, *products.CLAIMS, *copies.CLAIMS, *roles.CLAIMS)
+_OWN = (*plain.CLAIMS, *shared_memory.CLAIMS, *products.CLAIMS, *copies.CLAIMS, *roles.CLAIMS, *hopper.CLAIMS)
 _IN_TLX = (*tlx.OWN, *tlx.inherited(_OWN))
 _AGAIN = tuple(
     replace(claim, technique=rung)

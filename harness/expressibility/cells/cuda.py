@@ -1,17 +1,25 @@
 """CUDA says everything: each rung beside the one without it, in the machine code that nvcc makes of both."""
 
+from dataclasses import replace
+
 from harness.expressibility.claims import Claim, Detector, Proof, Twin
 
 
 def _rung(
-    technique: str, says: str, control: str, detector: Detector, seen: bool = True, subject: str | None = None
+    technique: str,
+    says: str,
+    control: str,
+    detector: Detector,
+    seen: bool = True,
+    subject: str | None = None,
+    head_dim: int = 64,
 ) -> Claim:
     """A claim by one proof: the CUDA kernel of the technique (or `subject`) beside that of `control`."""
     proof = Proof(
         f"{technique} in CUDA",
         says,
-        Twin(subject or technique, "cuda"),
-        Twin(control, "cuda"),
+        Twin(subject or technique, "cuda", head_dim),
+        Twin(control, "cuda", head_dim),
         detector,
         seen,
         obtained=True,
@@ -26,6 +34,13 @@ def _sass(pattern: str, least: int = 1) -> Detector:
 def _ptx(pattern: str, least: int = 1) -> Detector:
     return Detector("ptx", pattern, least)
 
+
+IN_FLIGHT = Detector(
+    "ptx",
+    r"WAIT1 (?:ex2 )+WAIT0".replace("WAIT", r"wgmma\.wait_group\.sync\.aligned\s+"),
+    order=r"wgmma\.wait_group\S+\s+\d|\bex2(?=\.approx)",
+)
+"""The exponentials stand between the wait for Q K^T and that for P V."""
 
 CLAIMS = (
     _rung("scalar", "no product of tensor cores", "mma_ldmatrix", _sass(r"\bHMMA\S*"), seen=False),
@@ -76,6 +91,27 @@ CLAIMS = (
     _rung("warp_specialized", "288 threads: a producer warp beside eight", "mbarrier_ring", _ptx(r"\.maxntid 288")),
     _rung("exp_lock", "barriers reached without waiting", "producer_consumer", _sass(r"BAR\.ARV\S*")),
     _rung("pingpong", "barriers reached without waiting", "overlapped_softmax", _sass(r"BAR\.ARV\S*")),
+    _rung("overlapped_softmax", "exponentials between two waits", "producer_consumer", IN_FLIGHT),
+    _rung("held_overlap", "a wait behind a comparison of values", "overlapped_softmax", _ptx(r"setp\.lt\.f32")),
+    _rung("wide_tile", "products of 80 or 176 columns", "pingpong", _ptx(r"m64n(?:80|176)k16"), head_dim=128),
+    _rung("pinned_maxima", "an arrival that depends on the maxima", "wide_tile", _ptx(r"setp\.nan\.f32")),
+    _rung("persistent", "the next tile from a counter", "wide_tile", _ptx(r"atom\.\S*inc\S*")),
+    _rung("lazy_rescale_wgmma", "a vote of the warp", "persistent", _sass(r"\bVOTE\.\S*")),
+    _rung(
+        "early_rescale",
+        "the vote stands between issuing Q K^T and P V",
+        "lazy_rescale_wgmma",
+        Detector("ptx", "commit_group vote", order=r"commit_group(?=\.sync)|wait_group(?=\.sync)|vote(?=\.sync)"),
+    ),
+    _rung("integer_max", "maxima of three integers", "persistent", _sass(r"VIMNMX3\S*")),
+    _rung(
+        "fused_switch",
+        "a third place with two products in flight: where one tile ends and the next begins",
+        "persistent",
+        replace(IN_FLIGHT, least=3),
+    ),
+    _rung("tma_store", "a TMA store", "persistent", _sass(r"UTMASTG\S*")),
+    _rung("flagship", "a TMA store, maxima of three integers, a counter", "wgmma", _sass(r"UTMASTG\S*|VIMNMX3\S*")),
     _rung("mma_choice", "wgmma where it is written", "mbarrier_ring", _sass(r"\bHGMMA\S*"), True, "wgmma"),
     _rung(
         "role_branch", "a producer warp beside eight", "mbarrier_ring", _ptx(r"\.maxntid 288"), True, "warp_specialized"

@@ -7,6 +7,15 @@ SETMAXNREG = Detector("sass", r"USETMAXREG\S*")
 SIXTEEN = Detector("facts", r"warps 16")
 ROLES = Detector("facts", r"warps (?:12|16)")
 EMPTY_WAITS = Detector("ptx", r"mbarrier\.arrive\.(?!expect)\S*")
+CODE_OF_SOME_WARPS = (
+    Proof(
+        "roles_gluon code",
+        "the workers are partitions of their own in the IR",
+        Probe("roles_gluon", "64"),
+        Probe("roles_gluon", "no roles"),
+        Detector("ttgir", r"partition\d?\(.*num_warps\(\d\)"),
+    ),
+)
 PASS_FAILED = Detector("words", r"PassManager::run failed")
 
 
@@ -222,15 +231,7 @@ CLAIMS = (
         "gluon",
         "direct",
         "Each function of gl.warp_specialize is code of its warps alone.",
-        (
-            Proof(
-                "roles_gluon code",
-                "the workers are partitions of their own in the IR",
-                Probe("roles_gluon", "64"),
-                Probe("roles_gluon", "no roles"),
-                Detector("ttgir", r"partition\d?\(.*num_warps\(\d\)"),
-            ),
-        ),
+        CODE_OF_SOME_WARPS,
         word=r"gl\.warp_specialize",
     ),
     Claim(

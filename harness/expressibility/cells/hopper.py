@@ -1,0 +1,107 @@
+"""What the rungs of the ladder hopper ask of core Triton and Gluon beside roles, barriers, products and tiles."""
+
+from harness.expressibility.cells import roles
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
+
+TILE = "128x128-s2-w8"
+"""Of the kernels of core Triton: the reference tiles of these rungs are no powers of two."""
+BITCAST = "A bitcast makes integers of scores; that one instruction compares three of them is the assembler's choice."
+COUNTER = Detector("ptx", r"\batom\.\S*add\S*")
+THREE_AT_ONCE = Detector("sass", r"\bVIMNMX3\S*")
+
+
+def _tiles(form: str) -> Probe:
+    return Probe("tiles_gluon", form)
+
+
+CLAIMS = (
+    Claim(
+        "persistent",
+        "triton",
+        "direct",
+        "A `while` over tiles, the next from an atomic counter. How many blocks a multiprocessor holds it does not "
+        "say, nor that the next tile is loaded under the end of this one.",
+        (
+            Proof(
+                "tiles from a counter",
+                "the next tile is taken from a counter in memory",
+                Twin("persistent", "triton", tile=TILE),
+                Twin("overlapped_softmax", "triton", tile=TILE),
+                COUNTER,
+            ),
+        ),
+        word=r"tl\.atomic_add",
+    ),
+    Claim(
+        "persistent",
+        "gluon",
+        "direct",
+        "A `while` over tiles, the next from an atomic counter.",
+        (
+            Proof(
+                "tiles from a counter in Gluon",
+                "the next tile is taken from a counter in memory",
+                _tiles("counter"),
+                _tiles("plain"),
+                COUNTER,
+            ),
+        ),
+        word=r"gl\.atomic_add",
+    ),
+    Claim(
+        "integer_max",
+        "triton",
+        "hint",
+        BITCAST,
+        (
+            Proof(
+                "maxima of integers",
+                "maxima of three integers; floats have no such instruction on sm_90",
+                Twin("integer_max", "triton", tile=TILE),
+                Twin("persistent", "triton", tile=TILE),
+                THREE_AT_ONCE,
+            ),
+        ),
+        word=r"bitcast=True",
+    ),
+    Claim(
+        "integer_max",
+        "gluon",
+        "hint",
+        BITCAST,
+        (
+            Proof(
+                "maxima of integers in Gluon",
+                "maxima of three integers; floats have no such instruction on sm_90",
+                _tiles("integers"),
+                _tiles("floats"),
+                THREE_AT_ONCE,
+            ),
+        ),
+        word=r"bitcast=True",
+    ),
+    Claim(
+        "tma_store",
+        "gluon",
+        "direct",
+        "A TMA store takes its descriptor and its place in shared memory; a wait says when that place is free.",
+        (
+            Proof(
+                "TMA store in Gluon",
+                "a TMA store",
+                _tiles("tma_store"),
+                _tiles("plain"),
+                Detector("sass", r"UTMASTG\S*"),
+            ),
+        ),
+        word="store_async",
+    ),
+    Claim(
+        "own_diagonal",
+        "gluon",
+        "direct",
+        "Each function of gl.warp_specialize is code of its warps alone, and its arguments are the bounds of its loop.",
+        roles.CODE_OF_SOME_WARPS,
+        word=r"gl\.warp_specialize",
+    ),
+)
