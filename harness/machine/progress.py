@@ -21,7 +21,7 @@ class Progress:
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
         self._start = self._said = time.monotonic()
-        self._last = ""
+        self._last = self._shown = ""
         self._ended = threading.Event()
         columns = (
             TextColumn("{task.description:8}"),
@@ -49,25 +49,26 @@ class Progress:
     def _break_silence(self) -> None:
         while not self._ended.wait(SILENCE / 20):
             if time.monotonic() - self._said >= SILENCE:
-                self._print(f"still at work since: {self._last}")
+                self._print(self._last if self._last != self._shown else f"still at work after: {self._last}")
 
     def say(self, text: str) -> None:
         self._last = text
         self._print(text)
 
     def _print(self, text: str) -> None:
-        self._said = time.monotonic()
+        self._said, self._shown = time.monotonic(), self._last
         self._console.print(f"{self._said - self._start:7.1f} s  {text}", markup=False, soft_wrap=True)
 
     def count(self, name: str, done: int, total: int, label: str) -> None:
         """`step` for many short steps: without bars, a line after SILENCE, with what is left at this pace."""
+        if self._bars:
+            self.step(name, done, total)
+            return
         now = time.monotonic()
-        begin = self._begins.setdefault(name, self._said)
-        due = self._bars is None and (now - self._said >= SILENCE or done == total)
-        if due:
-            left = (now - begin) / done * (total - done)
-            label = f"{done} of {total}, about {left / 60:.0f} min left: {label}"
-        self.step(name, done, total, label if due else None)
+        left = (now - self._begins.setdefault(name, self._said)) / done * (total - done)
+        self._last = f"{name}  {done} of {total}, about {left / 60:.0f} min left: {label}"
+        if now - self._said >= SILENCE or done == total:
+            self._print(self._last)
 
     def step(self, name: str, done: int, total: int, label: str | None = None) -> None:
         """`done` of `total` of what is called `name`. Without bars, `label` (what was done last) is a line."""

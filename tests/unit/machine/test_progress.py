@@ -48,7 +48,9 @@ def test_a_step_that_takes_long_is_no_silence(monkeypatch: pytest.MonkeyPatch) -
     with shown:
         shown.say("compiling")
         lines = [said.get().partition(" s  ")[2] for _ in range(3)]
-    assert lines == ["compiling", *["still at work since: compiling"] * 2]
+        shown.count("compile", 1, 100, "a kernel")
+        assert any("still at work after: compile  1 of 100" in said.get() for _ in range(100))
+    assert lines == ["compiling", *["still at work after: compiling"] * 2]
 
 
 def test_bars_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
