@@ -285,7 +285,10 @@ def refuse_hours(experiment: Experiment) -> None:
     slowest = max(todo, key=effort.launch_seconds, default=None)
     if slowest is None:
         return
-    like = f"--problem {effort.smaller(slowest.problem).slug}"
+    small = effort.smaller(slowest.problem)
+    if "triton" in experiment.backends:
+        small = replace(small, dtype="fp16")  # the interpreter has no other
+    like = f"--problem {small.slug}"
     if (launch := effort.launch_seconds(slowest)) > effort.TOO_LONG:
         raise typer.BadParameter(
             f"--problem: got {slowest.problem.slug}, of which one launch of {slowest.technique} {slowest.backend} "

@@ -893,7 +893,7 @@ def test_a_problem_of_a_gpus_size_is_refused_on_a_cpu_with_a_smaller_one(
     assert (code, ran) == (2, [])
     like = re.search(r"expected one such as --problem (\S+),", said)
     assert like, said
-    assert like[1] == "b1-h4k1-n512-d128-bf16-causal"
+    assert like[1] == "b1-h4k1-n512-d128-fp16-causal"
     assert "takes this CPU about" in said
     code, said = invoke("check", "scalar", "--on", "cpu", "--problem", "b1-h4-q512k2048-d64-fp16-full")
     assert len(ran) == 1
