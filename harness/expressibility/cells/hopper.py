@@ -8,6 +8,22 @@ TILE = "128x128-s2-w8"
 BITCAST = "A bitcast makes integers of scores; that one instruction compares three of them is the assembler's choice."
 COUNTER = Detector("ptx", r"\batom\.\S*add\S*")
 THREE_AT_ONCE = Detector("sass", r"\bVIMNMX3\S*")
+RESCALED_BETWEEN = Detector(
+    "ptx",
+    r"commit_group (?:mul )+commit_group",
+    order=r"commit_group(?=\.sync)|wait_group(?=\.sync)|\bmul(?=\.\S*f32)",
+)
+"""O is multiplied after a product was issued, before it is awaited and before the next one is issued."""
+TWICE_IN_FLIGHT = Detector(
+    "ptx",
+    r"commit_group commit_group WAIT1 WAIT0".replace("WAIT", r"wait_group\.sync\.aligned\s+"),
+    least=2,
+    order=r"commit_group(?=\.sync)|wait_group\S+\s+\d",
+)
+
+
+def _products(form: str) -> Probe:
+    return Probe("products_gluon", form)
 
 
 def _tiles(form: str) -> Probe:
@@ -103,5 +119,59 @@ CLAIMS = (
         "Each function of gl.warp_specialize is code of its warps alone, and its arguments are the bounds of its loop.",
         roles.CODE_OF_SOME_WARPS,
         word=r"gl\.warp_specialize",
+    ),
+    Claim(
+        "early_rescale",
+        "triton",
+        "inexpressible",
+        "No word for issuing a product or awaiting it: what stands between two products stands where the compiler has "
+        "awaited the first.",
+        tuple(
+            Proof(
+                f"rescale_order {form}",
+                shows,
+                Probe("rescale_order", form),
+                _products("early"),
+                RESCALED_BETWEEN,
+                seen=False,
+            )
+            for form, shows in (
+                ("written", "written between the two products, it comes after the wait for the first"),
+                ("rotated", "so it does where what is added to O is a product of its own"),
+                ("asm", "so it does where inline PTX stands between the products"),
+            )
+        ),
+    ),
+    Claim(
+        "early_rescale",
+        "gluon",
+        "direct",
+        "A product is issued where its call stands and awaited where its wait does.",
+        (
+            Proof(
+                "early rescale in Gluon",
+                "in PTX the multiplications stand between issuing Q K^T and P V",
+                _products("early"),
+                _products("late"),
+                RESCALED_BETWEEN,
+            ),
+        ),
+        word="is_async=True",
+    ),
+    Claim(
+        "fused_switch",
+        "gluon",
+        "direct",
+        "A product is issued where its call stands, in whichever loop, and awaited where its wait does.",
+        (
+            Proof(
+                "two tiles in flight in Gluon",
+                "a second place with two products in flight: where one tile ends and the next begins",
+                _products("fused"),
+                _products("late"),
+                TWICE_IN_FLIGHT,
+            ),
+        ),
+        word="is_async=True",
     ),
 )

@@ -1,0 +1,48 @@
+"""Does O's rescaling stand between issuing Q K^T and P V, in core Triton? Three ways to ask for it."""
+
+import re
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+FORMS = ("written", "rotated", "asm")
+
+
+@triton.jit
+def attend(q_ptr, k_ptr, v_ptr, o_ptr, keys, FORM: tl.constexpr):
+    row, column, dim = tl.arange(0, 128), tl.arange(0, 64), tl.arange(0, 64)
+    q = tl.load(q_ptr + row[:, None] * 64 + dim)
+    k_at, v_at = column[None, :] * 64 + dim[:, None], column[:, None] * 64 + dim[None, :]
+    o, row_max = tl.zeros((128, 64), tl.float32), tl.full((128,), -1e30, tl.float32)
+    s = tl.dot(q, tl.load(k_ptr + k_at))
+    new_max = tl.max(s, 1)
+    p, rescale, row_max = tl.exp2(s - new_max[:, None]).to(tl.float16), tl.exp2(row_max - new_max), new_max
+    for start in tl.range(0, keys, 64):
+        s = tl.dot(q, tl.load(k_ptr + (start + 64) * 64 + k_at))
+        if FORM == "asm":  # a statement that the compiler does not move away from the product before it
+            rescale = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [rescale], tl.float32, False, 1)
+        o = o * rescale[:, None]
+        v = tl.load(v_ptr + start * 64 + v_at)
+        if FORM == "rotated":  # what is added to O is a product of its own
+            o += tl.dot(p, v)
+        else:
+            o = tl.dot(p, v, o)
+        new_max = tl.maximum(row_max, tl.max(s, 1))
+        p, rescale, row_max = tl.exp2(s - new_max[:, None]).to(tl.float16), tl.exp2(row_max - new_max), new_max
+    tl.store(o_ptr + row[:, None] * 64 + dim, o.to(tl.float16))
+
+
+def build(form):
+    pointers = dict.fromkeys(("q_ptr", "k_ptr", "v_ptr", "o_ptr"), "*fp16")
+    signature = {**pointers, "keys": "i32", "FORM": "constexpr"}
+    attrs = {(i,): [["tt.divisibility", 16]] for i in range(5)}
+    source = ASTSource(attend, signature, {"FORM": form}, attrs)
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8, "num_stages": 3})
+
+
+if __name__ == "__main__":
+    for form in FORMS:
+        order = r"commit_group(?=\.sync)|wait_group\S+\s+\d|\bex2(?=\.approx)|\bmul(?=\.\S*f32)"
+        print(form, *re.findall(order, build(form).asm["ptx"]))
