@@ -36,6 +36,7 @@ def record(
     --renew needs no GPU. A commit's kernels are compiled anew where no row tells what machine code was measured. Rename
     the kernel's files and its entry in the registry first, then --rename its rows, and --renew them.
     """
+    from harness.expressibility import matrix
     from harness.rows import record as recorded
     from reports.draw import readme
 
@@ -43,7 +44,7 @@ def record(
         raise typer.BadParameter("FILE: got none, expected runs of reports/runs/, --renew or --rename")
     try:
         files = dict.fromkeys(path for names in rename or () for path in renamed(names))
-        files |= dict.fromkeys(recorded.record(runs, RECORDED) if runs else ())
+        files |= dict.fromkeys(recorded.record(runs, RECORDED, matrix.proofs()) if runs else ())
     except ValueError as refusal:  # a file that holds no rows, or rows that are not recorded
         raise typer.BadParameter(str(refusal)) from None
     if renew:

@@ -129,6 +129,11 @@ def cells(rows: Iterable[Mapping[str, Any]], claims: Iterable[Claim] = CLAIMS) -
     ]
 
 
+def proofs() -> set[tuple[str, str]]:
+    """(technique, proof) of all claims."""
+    return {(claim.technique, proof.name) for claim in CLAIMS for proof in claim.proofs}
+
+
 def proven(found: Iterable[Cell]) -> tuple[int, int]:
     """How many cells are proven in every version of their column, and how many there are."""
     found = list(found)

@@ -18,7 +18,7 @@ from harness.rows.rename import rename_rows
 Row = Mapping[str, Any]
 
 
-REPLACEABLE = ("gate", "tune", "sanitizer", "code")
+REPLACEABLE = ("gate", "tune", "sanitizer", "code", "probe")
 """Kinds of which only the newest source's row of a case is kept, but for those with samples: timings say what a version
 of a kernel was worth, and how far replicates lie apart. Git keeps the others."""
 _REFERENCE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
@@ -30,13 +30,18 @@ class Refused(ValueError):
     """The run does not say where it comes from, or does not come from a GPU."""
 
 
-def record(runs: Iterable[Path], root: Path) -> list[Path]:
+Proofs = Collection[tuple[str, str]]
+"""(technique, proof) of all claims of expressibility."""
+
+
+def record(runs: Iterable[Path], root: Path, proofs: Proofs | None = None) -> list[Path]:
     """Merges the runs into `root`/<gpu>/<experiment>.jsonl; the newest row per key wins. Returns the files written.
 
     Timings of the same source by several runs are each kept. Environment rows that no kept row refers to are dropped,
-    and so are gates of earlier sources, unless a note beside `root` cites them. The same rows give the same bytes, in
-    whatever order the runs were recorded. Nothing is written when one row is refused: raises results.NotRows for a row
-    that schema.admit does not take, Refused when one has no environment row or was not measured on a GPU.
+    and so are gates of earlier sources, unless a note beside `root` cites them, and, with `proofs`, probes that are
+    none of them. The same rows give the same bytes, in whatever order the runs were recorded. Nothing is written when
+    one row is refused: raises results.NotRows for a row that schema.admit does not take, Refused when one has no
+    environment row or was not measured on a GPU.
     """
     new: dict[Path, list[dict[str, Any]]] = {}
     for run in runs:
@@ -48,7 +53,7 @@ def record(runs: Iterable[Path], root: Path) -> list[Path]:
         for path, mine in new.items():
             rows = [*(results.read(path) if path.exists() else []), *mine]
             renewing.take_machine_code(rows)
-            kept[path] = merge(pruned(rows, cited))
+            kept[path] = merge(pruned(rows, cited, proofs))
         keep_all(kept)
     return sorted(new)
 
@@ -165,15 +170,18 @@ def citations(notes: Path) -> set[tuple[str, ...]]:
     return {case for reference in references for case in _CITATION.findall(reference)}
 
 
-def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]]) -> list[Row]:
+def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]], proofs: Proofs | None = None) -> list[Row]:
     """The rows without those of a REPLACEABLE kind that a newer one of the same case replaced, whatever their sources,
-    unless they have samples or the case is cited; and without repeats of a program that the twin no longer is."""
+    unless they have samples or the case is cited; without repeats of a program that the twin no longer is; and without
+    probes that are none of `proofs`."""
 
     def case(row: Row) -> str:
         planted = (row.get("details") or {}).get("planted", "")
         return f"{planted} {results.key({name: value for name, value in row.items() if name != 'source_sha256'})}"
 
     def is_cited(row: Row) -> bool:
+        if row["kind"] == "probe":
+            return False
         problem, tile = Problem.from_dict(row["problem"]).slug, row.get("tile")
         return (row.get("technique"), row["backend"], problem, tile and Tile.from_dict(tile).slug) in cited
 
@@ -183,7 +191,8 @@ def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]]) -> list[Row]
             newest[case(row)] = max(row["time"], newest.get(case(row), ""))
 
     def stays(row: Row) -> bool:
-        if _repeats_another(row):
+        unclaimed = row["kind"] == "probe" and proofs is not None and (row["technique"], row["proof"]) not in proofs
+        if unclaimed or _repeats_another(row):
             return False
         if row["kind"] not in REPLACEABLE or row.get("samples_ms"):
             return True

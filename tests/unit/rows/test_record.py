@@ -147,6 +147,20 @@ def test_a_repeat_of_a_program_that_the_twin_is_no_longer_goes() -> None:
     ]
 
 
+def test_of_a_proof_the_newest_row_stays_while_somebody_claims_it() -> None:
+    def probe(proof: str, time: str, **fields: Any) -> Row:
+        return {"kind": "probe", "technique": "wmma", "backend": "cuda", "proof": proof, "time": time, **fields}
+
+    rows = [
+        probe("a", "1", status="passed", source_sha256=OLD),
+        probe("a", "2", status="wrong", source_sha256=NEW),
+        probe("a", "1", status="passed", source_sha256=OLD, backend="triton@3.6.0"),
+        probe("b", "1", status="passed", source_sha256=OLD),
+    ]
+    assert record.pruned(rows, set()) == rows[1:]
+    assert record.pruned(rows, set(), {("wmma", "a")}) == rows[1:3]
+
+
 def test_what_one_assembler_made_for_both_languages_has_a_file_of_its_own(tmp_path: Path, root: Path) -> None:
     run = run_file(tmp_path, "1", environment("e1"), timing("scalar", "e1", assembler="shared"))
     assert recorded(run, root) == [root / "h200/ladder_shared_ptxas.jsonl"]
