@@ -14,6 +14,10 @@ RESCALED_BETWEEN = Detector(
     order=r"commit_group(?=\.sync)|wait_group(?=\.sync)|\bmul(?=\.\S*f32)",
 )
 """O is multiplied after a product was issued, before it is awaited and before the next one is issued."""
+IN_FLIGHT_AT_THE_STORE = Detector(
+    "ptx", "commit_group st.global", order=r"commit_group(?=\.sync)|wait_group(?=\.sync)|\bst\.global"
+)
+"""A product was issued and is not awaited where O of a tile is stored."""
 TWICE_IN_FLIGHT = Detector(
     "ptx",
     r"commit_group commit_group WAIT1 WAIT0".replace("WAIT", r"wait_group\.sync\.aligned\s+"),
@@ -157,6 +161,31 @@ CLAIMS = (
             ),
         ),
         word="is_async=True",
+    ),
+    Claim(
+        "fused_switch",
+        "triton",
+        "hint",
+        "In one loop over the steps of all tiles, written by hand, the next tile's first product is in flight where O "
+        "is stored. With a loop in a loop it is awaited, and flatten=True does not change that.",
+        (
+            Proof(
+                "tiles_flat by hand",
+                "O is stored before the product issued last is awaited",
+                Probe("tiles_flat", "by hand"),
+                Probe("tiles_flat", "nested"),
+                IN_FLIGHT_AT_THE_STORE,
+            ),
+            Proof(
+                "tiles_flat flatten",
+                "with tl.range(flatten=True) every product is awaited before O is stored",
+                Probe("tiles_flat", "flatten"),
+                Probe("tiles_flat", "by hand"),
+                IN_FLIGHT_AT_THE_STORE,
+                seen=False,
+            ),
+        ),
+        word=r"tl\.dot",
     ),
     Claim(
         "fused_switch",
