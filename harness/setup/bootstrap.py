@@ -12,6 +12,7 @@ is on PATH, else pip. TORCH_INDEX names the package index that PyTorch comes fro
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import importlib.metadata
@@ -134,6 +135,16 @@ def install(*arguments: str) -> None:
         pip("install", *arguments)
 
 
+def bytes_below(folder: Path) -> int:
+    """Of all files; an installer may move them meanwhile."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(place, name)).st_size
+    return total
+
+
 def ran(command: list[str]) -> None:
     """Runs an installer; on anything but a terminal, where it has bars, lines say how far it is."""
     bars = sys.stderr.isatty()
@@ -144,8 +155,8 @@ def ran(command: list[str]) -> None:
                 code = process.wait(None if bars else EVERY)
                 break
             except subprocess.TimeoutExpired:
-                size = sum(path.lstat().st_size for path in VENV.rglob("*") if not path.is_dir()) / 1e6
-                say(f"  still at it after {time.monotonic() - start:.0f} s, {size:.0f} MB in {VENV.name}")
+                seconds, megabytes = time.monotonic() - start, bytes_below(VENV) / 1e6
+                say(f"  still at it after {seconds:.0f} s, {megabytes:.0f} MB in {VENV.name}")
     if code:
         raise SetupError(f"it failed (the message is above). Try again with: {' '.join(command)}")
 

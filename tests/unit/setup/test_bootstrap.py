@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import os
 import re
 import resource
 import shutil
@@ -153,6 +154,19 @@ def test_an_installation_says_how_far_it_is(
     assert re.search(r"set-up:   still at it after \d s, 3 MB in \.venv", capfd.readouterr().err)
     with pytest.raises(bootstrap.SetupError, match="Try again with: sh -c exit 3"):
         bootstrap.ran(["sh", "-c", "exit 3"])
+
+
+def test_files_may_move_while_they_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("stays", "goes"):
+        (tmp_path / name).write_bytes(bytes(7))
+    lstat = os.lstat
+
+    def moved(path: str) -> os.stat_result:
+        Path(tmp_path / "goes").unlink(missing_ok=True)
+        return lstat(path)
+
+    monkeypatch.setattr("os.lstat", moved)
+    assert bootstrap.bytes_below(tmp_path) == 7
 
 
 def test_the_lock_pins_all_that_is_installed() -> None:
