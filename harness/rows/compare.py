@@ -141,8 +141,8 @@ def main(
 
 def tally(verdicts: Iterable[Verdict]) -> dict[str, int]:
     """Verdict -> how many, the failing ones first; none that is 0."""
-    told = [verdict.verdict for verdict in verdicts]
-    return {kind: told.count(kind) for kind in (SLOWER, MISSING, FASTER, AMBIGUOUS, SAME) if kind in told}
+    kinds = [verdict.verdict for verdict in verdicts]
+    return {kind: kinds.count(kind) for kind in (SLOWER, MISSING, FASTER, AMBIGUOUS, SAME) if kind in kinds}
 
 
 class _Judge:
@@ -167,10 +167,10 @@ class _Judge:
         ratio = statistics.fmean(ratios) if ratios else None
         one_board = all(shift.one_board for shift in shifts)
         changed = self._before.program(base[-1]) != self._after.program(new[-1])
-        told, limit, reason = self._judge(time, ratio, one_board, shifts[0].is_anchor)
+        decision, limit, reason = self._judge(time, ratio, one_board, shifts[0].is_anchor)
         return Verdict(
             case,
-            told,
+            decision,
             base_ms,
             _median_ms(new),
             math.expm1(time),
@@ -192,17 +192,17 @@ class _Judge:
             known = f"{limit.pairs} pairs of replicates among the recorded rows of this GPU"
             return AMBIGUOUS, None, f"{known}, expected at least {noise.FEWEST}: its noise is not known"
         anchors = math.nan if ratio is None else time - ratio
-        told = VERDICTS[int(noise.judge(time, anchors, is_anchor, limit))]
+        decision = VERDICTS[int(noise.judge(time, anchors, is_anchor, limit))]
         if ratio is None:
             alone = limit.anchor if is_anchor and limit.anchor else limit.time
-            return told, alone, "no library peer in both groups: judged by its time alone"
+            return decision, alone, "no library peer in both groups: judged by its time alone"
         if abs(anchors) > limit.anchors:
             moved = f"its anchors moved by {math.expm1(anchors):+.1%}, more than they do by chance"
-            return told, limit.ratio, f"{moved}: judged by the ratio alone"
-        if told == AMBIGUOUS:
+            return decision, limit.ratio, f"{moved}: judged by the ratio alone"
+        if decision == AMBIGUOUS:
             which = "its time, not its ratio to the anchors," if abs(time) > limit.time else "its ratio, not its time,"
-            return told, limit.both, f"{which} moved by more than chance"
-        return told, limit.both, ""
+            return decision, limit.both, f"{which} moved by more than chance"
+        return decision, limit.both, ""
 
     def _limits(self) -> dict[bool, noise.Noise]:
         """Noise of the records of this GPU, without the pairs that are being judged."""

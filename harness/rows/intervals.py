@@ -125,7 +125,7 @@ def process(row: Row) -> tuple[Any, Any]:
     return row.get("environment"), str(row.get("group")).rpartition("-")[0]
 
 
-def told(value: float, interval: Interval) -> str:
+def described(value: float, interval: Interval) -> str:
     """A gain in words: 1.07 (1.05 to 1.09); "no change" where its interval holds 1."""
     if interval.low is None or interval.high is None:
         return f"{value:.3f} ({interval.rests_on})"

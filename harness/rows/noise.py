@@ -229,11 +229,11 @@ def judge(time: Array, anchors: Array, is_anchor: Array, limit: Noise) -> Array:
     time, anchors, is_anchor = np.broadcast_arrays(*map(np.asarray, (time, anchors, is_anchor)))
     ratio = time - anchors
     both, alone = _smaller(time, ratio), np.where(is_anchor, limit.anchor or limit.time, limit.time)
-    told = _direction(both, limit.both)
+    decision = _direction(both, limit.both)
     alone_moved = (np.abs(time) > limit.time) | (np.abs(ratio) > limit.ratio)
-    told = np.where((told == 0) & alone_moved, AMBIGUOUS, told)
-    told = np.where(np.abs(anchors) > limit.anchors, _direction(ratio, limit.ratio), told)
-    return np.where(np.isnan(anchors), _direction(time, alone), told)
+    decision = np.where((decision == 0) & alone_moved, AMBIGUOUS, decision)
+    decision = np.where(np.abs(anchors) > limit.anchors, _direction(ratio, limit.ratio), decision)
+    return np.where(np.isnan(anchors), _direction(time, alone), decision)
 
 
 @dataclass(frozen=True)
@@ -267,15 +267,15 @@ def trial(pairs: Replicates) -> list[Trial]:
         for what, mask in kinds.items():
             chosen = np.tile(mask(here), 2)
             if chosen.any():
-                told = plain[chosen]
+                decision = plain[chosen]
                 found.append(
                     Trial(
                         left_out,
                         one_board,
                         what,
                         int(chosen.sum()) // 2,
-                        false=float(np.isin(told, (1, -1)).mean()),
-                        ambiguous=float((told == AMBIGUOUS).mean()),
+                        false=float(np.isin(decision, (1, -1)).mean()),
+                        ambiguous=float((decision == AMBIGUOUS).mean()),
                         planted=PLANTED[one_board],
                         found=float((planted[chosen] == 1).mean()),
                     )

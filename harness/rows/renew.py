@@ -108,11 +108,11 @@ def renew(
         commit = (environment.get("git") or {}).get("sha")
         asked.append((row, replace(here, source_sha256=measured_source(row), commit=commit), here))
 
-    def told(row: Row, here: Program) -> tuple[str | None, str | None]:
+    def known_code(row: Row, here: Program) -> tuple[str | None, str | None]:
         """The machine code of then and of now, as rows tell it."""
         return machine_code(row), known.get(_name(row, here.source_sha256, here.compiler))
 
-    open_ones = [(then, here) for row, then, here in asked if None in told(row, here)]
+    open_ones = [(then, here) for row, then, here in asked if None in known_code(row, here)]
     names = dict(identify(_distinct(side for pair in open_ones for side in pair))) if open_ones else {}
     unchanged = {
         pair for pair in open_ones if isinstance(names.get(pair[0]), str) and len({*map(names.get, pair)}) == 1
@@ -121,7 +121,7 @@ def renew(
         side
         for row, *pair in asked
         if tuple(pair) not in unchanged
-        for side, code in zip(pair, told(row, pair[1]), strict=True)
+        for side, code in zip(pair, known_code(row, pair[1]), strict=True)
         if code is None
     )
     answers = dict(compile(wanted)) if wanted else {}
@@ -129,7 +129,7 @@ def renew(
         same = (then, here) in unchanged
         was, now_is = (
             code or answers.get(side, Unknown("not compiled"))
-            for side, code in zip((then, here), told(row, here), strict=True)
+            for side, code in zip((then, here), known_code(row, here), strict=True)
         )
         if not same:
             if isinstance(was, Unknown) or isinstance(now_is, Unknown):

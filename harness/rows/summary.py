@@ -45,8 +45,8 @@ def summary(rows: Iterable[Row]) -> str:
         between = (f"{min(speeds):.1f}", f"{max(speeds):.1f}") if len(speeds) > 1 else ("", "")
         writer.writerow((cell, speed, *between, len(speeds), newest["status"]))
     for name, statuses in sorted(others.items()):
-        told = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
-        writer.writerow((name, "", "", "", "", told))
+        counts = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
+        writer.writerow((name, "", "", "", "", counts))
     return text.getvalue()
 
 

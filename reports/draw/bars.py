@@ -119,10 +119,10 @@ def _bar(axes: Axes, bar: Bar, y: float, thick: float, pixel: float, note: str) 
 
 
 def _note(bar: Bar, found: Answer, narrow: bool) -> str:
-    if (bar.panel, bar.backend) == ("mma_sync", "triton") and found.held:
-        return f"{found.held.value:.2f}× CUDA"
+    if (bar.panel, bar.backend) == ("mma_sync", "triton") and found.same_instructions:
+        return f"{found.same_instructions.value:.2f}× CUDA"
     if bar.backend == "gluon" and bar.tflops:
-        count, of = found.stated_in_gluon
+        count, of = found.in_gluon
         return f"{count} of {of} techniques" + ("" if narrow else " so far")
     if bar is found.triton and found.over_cuda and found.cuda.panel != bar.panel:
         return f"{found.over_cuda.value:.2f}× CUDA" + ("" if narrow else " above")

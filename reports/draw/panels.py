@@ -54,18 +54,24 @@ def problem_panel(found: Answer, top: float) -> str:
         write(axes, str(tick), (tick, height - 12), size=TICK, color=MUTED, ha="center")
     for place, bar in enumerate(bars):
         y = 26 + row * (place + 0.5)
-        held = bar.backend == "triton" and bar.panel == "mma_sync"
-        series = "triton" if held else "triton_native" if bar.backend == "triton" else bar.backend
+        same_instructions = bar.backend == "triton" and bar.panel == "mma_sync"
+        series = "triton" if same_instructions else "triton_native" if bar.backend == "triton" else bar.backend
         label = f"{name_of(series)}, mma.sync" if bar.panel == "mma_sync" and bar.backend == "cuda" else name_of(series)
         write(axes, label, (0, y), (-8, 0), ha="right", size=TICK)
         color = LIBRARY if bar.is_library else COLORS[bar.backend]
         value = bar.tflops or 0
-        axes.plot([0, value], [y, y], color=color, lw=1 if bar.is_library else 2.4, ls=(0, (3, 2)) if held else "-")
-        _mark(axes, value, y, series, color, filled=not held and not bar.is_library)
+        axes.plot(
+            [0, value],
+            [y, y],
+            color=color,
+            lw=1 if bar.is_library else 2.4,
+            ls=(0, (3, 2)) if same_instructions else "-",
+        )
+        _mark(axes, value, y, series, color, filled=not same_instructions and not bar.is_library)
         write(axes, f"{value:.0f}", (value, y), (8, 0), size=TICK, weight="bold")
-    told = ", ".join(f"{bar.label} {bar.tflops:.0f}" for bar in bars)
+    speeds = ", ".join(f"{bar.label} {bar.tflops:.0f}" for bar in bars)
     return to_svg(
-        figure, f"panel {found.problem.slug}", embed=True, alt=f"{kind_of(found.problem)}: {told} TFLOPS", css="s"
+        figure, f"panel {found.problem.slug}", embed=True, alt=f"{kind_of(found.problem)}: {speeds} TFLOPS", css="s"
     )
 
 
@@ -97,10 +103,12 @@ def length_panel(found: Lengths, width: int) -> str:
         color = LIBRARY if library else COLORS[curve.backend]
         xs = [math.log2(problem.seq_q) for problem, _ in curve.points]
         ys = [point.tflops or 0 for _, point in curve.points]
-        held = curve.backend == "triton"
-        axes.plot(xs, ys, color=color, lw=1.4 if library else 2.4, ls=(0, (4, 2)) if held else "-", clip_on=False)
+        same_instructions = curve.backend == "triton"
+        axes.plot(
+            xs, ys, color=color, lw=1.4 if library else 2.4, ls=(0, (4, 2)) if same_instructions else "-", clip_on=False
+        )
         for x, y in zip(xs, ys, strict=True):
-            _mark(axes, x, y, curve.backend, color, filled=not held and not library)
+            _mark(axes, x, y, curve.backend, color, filled=not same_instructions and not library)
         text = f"{name_of(curve.backend)} {ends[curve.backend]:.0f}"
         weight = "normal" if library else "bold"
         ink = MUTED if library else color
@@ -108,8 +116,8 @@ def length_panel(found: Lengths, width: int) -> str:
             axes, text, (math.log2(problems[-1]), places[curve.backend]), (10, 0), size=TICK, color=ink, weight=weight
         )
     css = "w" if width == WIDE else "n"
-    told = ", ".join(f"{name_of(name)} {value:.0f}" for name, value in ends.items())
-    alt = f"TFLOPS against sequence length; at {problems[-1]} tokens: {told}"
+    speeds = ", ".join(f"{name_of(name)} {value:.0f}" for name, value in ends.items())
+    alt = f"TFLOPS against sequence length; at {problems[-1]} tokens: {speeds}"
     return to_svg(figure, f"lengths {found.head_dim} {found.causal} {width}", embed=True, alt=alt, css=css)
 
 

@@ -20,7 +20,7 @@ from reports.data.names import LABELS
 INK, MUTED, GRID, PAPER = "#1a1d21", "#565e69", "#e3e6ea", "#ffffff"
 LIBRARY, TILE, PANEL, BAD, RULE = "#5b6470", "#d5dae0", "#f5f6f8", "#b3122f", "#c9ced5"
 COLORS = {"cuda": "#b84a00", "triton": "#1556c0", "triton_native": "#1556c0", "gluon": "#00796b", "tlx": "#6a1560"}
-"""One hue a language. Core Triton held to mma.sync is an open mark and a dashed line, free to choose a filled and a
+"""One hue a language. Core Triton compiled to mma.sync is an open mark and a dashed line, free to choose a filled and a
 solid one."""
 THEME = {
     INK: "ink",

@@ -34,7 +34,7 @@ from reports.facts.answer import Bar
 from reports.facts.steps import SINGLE, Chain, Step
 
 WIDE, NARROW = 1296, 358
-HEADS = {"cuda": "CUDA, mma.sync", "triton": "core Triton, held to mma.sync"}
+HEADS = {"cuda": "CUDA, mma.sync", "triton": "core Triton, mma.sync"}
 
 
 class _Columns:

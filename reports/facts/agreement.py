@@ -30,7 +30,7 @@ UNEXPLAINED = "not explained"
 
 
 @dataclass(frozen=True)
-class Held:
+class Compared:
     """One count of both. `why` they differ; empty where they are equal."""
 
     name: str
@@ -39,20 +39,20 @@ class Held:
     why: str
 
 
-def held(which: Counted | None, rows: list[Row]) -> list[Held]:
+def compared(which: Counted | None, rows: list[Row]) -> list[Compared]:
     """Of the first of ncu's rows that is about the same launch of the CUDA twin; empty where there is none."""
     if which is None:
         return []
     cuda = [row for row in rows if row["backend"] == "cuda"]
     found = next((row for row in cuda if _launch(row) == _launch(which.row)), None)
-    return list(_held(which, found)) if found else []
+    return list(_compared(which, found)) if found else []
 
 
 def _launch(row: Row) -> tuple[str, Any]:
     return reading.slug(row), row.get("tile")
 
 
-def _held(which: Counted, row: Row) -> Iterator[Held]:
+def _compared(which: Counted, row: Row) -> Iterator[Compared]:
     details = row["details"]
     expected: dict[str, Any] = which.row["details"].get("ncu", {})
     pairs = [(name, which.totals[key], (details.get("totals") or {}).get(key)) for name, key in BY_ADDRESS.items()]
@@ -61,7 +61,7 @@ def _held(which: Counted, row: Row) -> Iterator[Held]:
     pairs += [(name, expected.get(metric), details["metrics"].get(metric)) for name, metric in METRICS.items()]
     for name, cpu, ncu in pairs:
         if cpu is not None and ncu is not None and (cpu or ncu or name.startswith("bank conflicts")):
-            yield Held(name, cpu, ncu, "" if cpu == ncu else _why(name, cpu, ncu, which, row))
+            yield Compared(name, cpu, ncu, "" if cpu == ncu else _why(name, cpu, ncu, which, row))
 
 
 def _banks_are_known(expected: dict[str, Any]) -> bool:

@@ -63,9 +63,9 @@ class Answer:
     """The best of core Triton over the fastest library."""
     over_cuda: Spread | None
     """The best of core Triton over the best CUDA kernel, whatever their instructions."""
-    held: Spread | None
+    same_instructions: Spread | None
     """Core Triton with mma.sync over CUDA with mma.sync."""
-    stated_in_gluon: tuple[int, int]
+    in_gluon: tuple[int, int]
     """How many techniques have a kernel in Gluon and how many there are."""
 
     def bar(self, panel: str, backend: str) -> Bar:
@@ -119,7 +119,9 @@ def answer(data: Dataset, problem: Problem | None = None) -> Answer | None:
         result,
         over_library=processes.over(data, result.triton.point, result.library.point),
         over_cuda=processes.over(data, result.triton.point, result.cuda.point),
-        held=processes.over(data, *(result.bar("mma_sync", language).point for language in ("triton", "cuda"))),
+        same_instructions=processes.over(
+            data, *(result.bar("mma_sync", language).point for language in ("triton", "cuda"))
+        ),
     )
 
 

@@ -99,7 +99,7 @@ def matrices(datasets: Sequence[Dataset]) -> list[Matrix]:
 
 
 @dataclass(frozen=True)
-class Held:
+class CpuOutputs:
     """Outputs that a CPU computed, against those that a GPU gave for the same inputs."""
 
     gpu: str
@@ -119,14 +119,14 @@ class Held:
         return max(row["details"]["differing"] for row in self.rows)
 
 
-def held(datasets: Sequence[Dataset]) -> list[Held]:
+def cpu_outputs(datasets: Sequence[Dataset]) -> list[CpuOutputs]:
     """One per GPU that outputs are recorded of, from the newest runs of the checkout's kernels."""
     found: dict[str, list[Row]] = {}
     for data in datasets:
         for row in data.newest:
             if row["kind"] == "outputs" and reading.is_current(row, data.hashes):
                 found.setdefault(row["gpu"], []).append(row)
-    return [Held(gpu, rows) for gpu, rows in sorted(found.items())]
+    return [CpuOutputs(gpu, rows) for gpu, rows in sorted(found.items())]
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ class Sanitized:
     def reasons(self) -> list[str]:
         """Of all that is not a pass, each once: status and reason, then what the tool found."""
         failed = [row for row in self.rows if row["status"] != "passed"]
-        told = [f"{row['status']}: {row.get('reason')}" for row in failed]
-        return list(dict.fromkeys([*told, *(line for row in failed for line in findings(row))]))
+        reasons = [f"{row['status']}: {row.get('reason')}" for row in failed]
+        return list(dict.fromkeys([*reasons, *(line for row in failed for line in findings(row))]))
 
 
 def sanitized(datasets: Sequence[Dataset], technique: Technique) -> dict[tuple[str, str], Sanitized]:
@@ -239,7 +239,7 @@ def _matrix(data: Dataset, experiment: str, backend: str, rows: Sequence[Row]) -
         lengths[f"{problem.seq_q}×{problem.seq_kv}, heads {problem.heads}/{problem.heads_kv}"] = None
     grid = experiments.load(experiment)
     asked = {problem.slug for problem in grid.problems}
-    stated = [name for name in grid.techniques if sources.has_series(backend, techniques.get(name).path)]
+    in_series = [name for name in grid.techniques if sources.has_series(backend, techniques.get(name).path)]
     return Matrix(
         experiment,
         data.provenance(rows),
@@ -253,7 +253,7 @@ def _matrix(data: Dataset, experiment: str, backend: str, rows: Sequence[Row]) -
         sorted({name for one in whole.values() for name in one.distributions}),
         sorted(lengths),
         sum(reading.is_current(row, data.hashes) and reading.slug(row) in asked for row in rows),
-        len(grid.problems) * len(stated) if all(row["on"] == "gpu" for row in rows) else None,
+        len(grid.problems) * len(in_series) if all(row["on"] == "gpu" for row in rows) else None,
     )
 
 

@@ -53,7 +53,7 @@ class Said:
     def strip(self) -> dict[str, str]:
         """Version -> the grade and fault that are proven for it, or in which state its proofs are."""
         marks = self.cell.marks if self.cell else {}
-        return {version: _told(mark) for version, mark in marks.items() if version}
+        return {version: _text(mark) for version, mark in marks.items() if version}
 
     @property
     def proofs(self) -> tuple[matrix.Shown, ...]:
@@ -88,7 +88,7 @@ def _same(one: Mark, other: Mark) -> bool:
     return (one.grade, one.fault) == (other.grade, other.fault)
 
 
-def _told(mark: Mark) -> str:
+def _text(mark: Mark) -> str:
     if mark.state != verdicts.PROVEN:
         return mark.state
     return WORDS[mark.grade] + (f", {mark.fault}" if mark.fault else "")

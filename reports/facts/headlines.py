@@ -19,11 +19,11 @@ SAME = 0.015
 
 
 def sentence(found: Answer) -> str:
-    """What core Triton reaches, of the fastest library, of the best CUDA kernel, and held to the same instructions."""
+    """What core Triton reaches, of the fastest library, of the best CUDA kernel, and with the same instructions."""
     triton, cuda, library = found.triton, found.cuda, found.library
     if not triton.tflops:
-        told = f"On {article(found.gpu)} {found.gpu} no timing of core Triton is of the kernels as they are now"
-        return f"{told}; record --renew says which still hold."
+        none = f"On {article(found.gpu)} {found.gpu} no timing of core Triton is of the kernels as they are now"
+        return f"{none}; record --renew says which still hold."
     text = f"On {article(found.gpu)} {found.gpu} core Triton reaches {triton.tflops:.0f} TFLOPS"
     parts = []
     if found.over_library and library.tflops:
@@ -34,18 +34,18 @@ def sentence(found: Answer) -> str:
         parts.append(f"{of(found.over_cuda.value)} our best CUDA kernel{older}")
     if parts:
         text += ", " + " and ".join(parts)
-    if found.held:
-        text += f"; held to mma.sync{' too' if crossed else ''}, Triton reaches {of(found.held.value)} CUDA"
+    if same := found.same_instructions:
+        text += f"; compiled to mma.sync{' too' if crossed else ''}, Triton reaches {of(same.value)} CUDA"
     return text + "."
 
 
 def bars_title(found: Answer) -> str:
     """Who passes whom, and by which instruction."""
-    held, free = found.held, found.over_cuda
-    if held is None or free is None:
+    same, free = found.same_instructions, found.over_cuda
+    if same is None or free is None:
         return "The best of each language and library"
     crossed = found.cuda.panel != found.triton.panel
-    with_same = _stands(held)
+    with_same = _stands(same)
     if crossed and free.value > 1:
         return f"Triton passes our CUDA because it may use wgmma; with the same instructions it {with_same}"
     if _stands(free) == with_same:
@@ -59,9 +59,9 @@ def matrix_title(found: Sequence[Line]) -> str:
     if not any(probed.values()):
         return f"{len(found)} techniques: what core Triton costs, at the same tile"
     others = [(name, label) for name, label in LANGUAGES.items() if name != "triton" and probed[name]]
-    told = [f"{label} {counts(found, name)['direct']}" for name, label in others]
+    rest = [f"{label} {counts(found, name)['direct']}" for name, label in others]
     first = f"Core Triton writes {counts(found, 'triton')['direct']} of {len(found)} techniques"
-    return first + (f", {', '.join(told)}" if told else "")
+    return first + (f", {', '.join(rest)}" if rest else "")
 
 
 def _stands(ratio: Spread) -> str:
@@ -122,11 +122,11 @@ def article(name: str) -> str:
 
 def problems_title(answers: Sequence[Answer]) -> str:
     """The range of both ratios over masks and head dimensions."""
-    held = [one.held.value for one in answers if one.held]
+    same = [one.same_instructions.value for one in answers if one.same_instructions]
     free = [one.over_library.value for one in answers if one.over_library]
     parts = []
-    if held:
-        parts.append(f"held to mma.sync it reaches {between(held)} of CUDA")
+    if same:
+        parts.append(f"compiled to mma.sync it reaches {between(same)} of CUDA")
     if free:
         parts.append(f"free to choose, {between(free)} of the fastest library")
     return f"Core Triton over masks and head dimensions: {'; '.join(parts)}" if parts else "Masks and head dimensions"

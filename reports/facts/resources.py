@@ -49,7 +49,7 @@ def hit_rates(datasets: Sequence[Dataset]) -> list[HitRates]:
 
 
 @dataclass(frozen=True)
-class Taken:
+class Usage:
     """Of one rung: a row with machine code per twin, and what ncu says of the CUDA twin."""
 
     technique: Technique
@@ -62,7 +62,7 @@ class Taken:
     """Warps that were there, on average, in percent of the same; of a launch that filled the GPU."""
 
 
-def taken(datasets: Sequence[Dataset], rungs: Sequence[Technique]) -> list[Taken]:
+def usage(datasets: Sequence[Dataset], rungs: Sequence[Technique]) -> list[Usage]:
     """Rungs whose machine code is known; what was computed here before what was recorded."""
     found = []
     for rung in rungs:
@@ -80,7 +80,7 @@ def taken(datasets: Sequence[Dataset], rungs: Sequence[Technique]) -> list[Taken
             }
             fits, active, waves = (_metric(largest, name) for name in (counters.OCCUPANCY, counters.ACTIVE, WAVES))
             active = active if (waves or 0) >= 1 else None
-            found.append(Taken(rung, codes, spilled, fits, active))
+            found.append(Usage(rung, codes, spilled, fits, active))
     return found
 
 
@@ -96,7 +96,7 @@ def _cells(datasets: Sequence[Dataset], rung: Technique, backend: str) -> list[R
     return [found[cell] for cell in sorted(found)]
 
 
-def built_for(found: Sequence[Taken]) -> str:
+def built_for(found: Sequence[Usage]) -> str:
     """bf16, full: what all of the binaries are for; empty where they differ."""
     cells = {(row["problem"]["dtype"], row["problem"]["causal"]) for item in found for row in item.codes.values()}
     return ", ".join(f"{dtype}, {'causal' if causal else 'full'}" for dtype, causal in cells) if len(cells) == 1 else ""

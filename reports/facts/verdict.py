@@ -23,9 +23,9 @@ from reports.data.titles import title
 from reports.facts import steps
 
 NOTHING = 0.02
-"""A gain below 2% in either direction is told as "nothing": it is within what another tile or compiler moves."""
+"""A gain below 2% in either direction is given as "nothing": it is within what another tile or compiler moves."""
 ANOTHER = 0.1
-"""A gain at the best tiles is told beside the one at the reference tile where they are this far apart, or where one
+"""A gain at the best tiles is given beside the one at the reference tile where they are this far apart, or where one
 buys what the other costs."""
 
 
@@ -45,7 +45,7 @@ class Gain:
         return round(self.low, 2) < 1 < round(self.high, 2) and max(1 - self.low, self.high - 1) > NOTHING
 
     @property
-    def told(self) -> str:
+    def phrase(self) -> str:
         """Buys, costs, changes nothing or depends on the problem, with the number."""
         value = f"{self.value:.2f}×"
         if self.mixed:
@@ -106,8 +106,8 @@ class Verdict:
 
 def verdict(data: Dataset, experiment: str, technique: Technique, root: Path = sources.ROOT) -> Verdict:
     problems = data.problems(experiment)
-    stated = sources.series(SERIES, technique.path, root)
-    languages = {backend: _language(data, experiment, problems, technique, backend, root) for backend in stated}
+    in_series = sources.series(SERIES, technique.path, root)
+    languages = {backend: _language(data, experiment, problems, technique, backend, root) for backend in in_series}
     versus, best_versus = _both(
         lambda problem, best: data.versus(experiment, problem, technique, "triton", "cuda", best=best), problems
     )
@@ -119,18 +119,18 @@ def verdict(data: Dataset, experiment: str, technique: Technique, root: Path = s
 def sentence(result: Verdict) -> str:
     """What the step buys in both languages, and where Triton then stands."""
     if result.parent is None:
-        told = "The ladder starts here."
+        text = "The ladder starts here."
     else:
         languages = [one for one in result.languages.values() if one.backend != "triton_native" and _has_step(one)]
-        told = "; ".join(map(_told, languages)) + "."
-        told = told[0].upper() + told[1:]
+        text = "; ".join(map(_clause, languages)) + "."
+        text = text[0].upper() + text[1:]
     if result.versus is None:
-        return told
+        return text
     best = result.best_versus
     tuned = f", at {best.value:.2f}× each at its best tile" if best and _apart(result.versus, best) else ""
     if abs(result.versus.value - 1) < NOTHING:
-        return f"{told} Both then run equally fast{tuned}."
-    return f"{told} Triton then runs at {result.versus.value:.2f}× the speed of CUDA{tuned}."
+        return f"{text} Both then run equally fast{tuned}."
+    return f"{text} Triton then runs at {result.versus.value:.2f}× the speed of CUDA{tuned}."
 
 
 def missing_lever(technique: Technique, backend: str, root: Path = sources.ROOT) -> str:
@@ -219,7 +219,7 @@ def _apart(gain: Gain, best: Gain) -> bool:
     return differs or opposed
 
 
-def _told(language: Language) -> str:
+def _clause(language: Language) -> str:
     name = LABELS[language.backend]
     if language.program:
         return f"{name} {_no_word(language)}runs the program of {title(language.program)} again"
@@ -231,12 +231,12 @@ def _told(language: Language) -> str:
         return f"in {name} only an earlier version was measured{found}"
     if language.dropped:
         return f"{name}’s compiler ignores the hint, so that only the tile changes: {language.gain.value:.2f}×"
-    told = language.gain.told
+    text = language.gain.phrase
     if language.best_gain and _apart(language.gain, language.best_gain):
-        told += f" ({language.best_gain.value:.2f}× each at its best tile)"
+        text += f" ({language.best_gain.value:.2f}× each at its best tile)"
     if language.tile_alone and language.lever:
-        return f"{name} {_no_word(language)}runs the same program, which at the other tile {told}"
-    return f"in {name} {'the tile alone' if language.tile_alone else 'it'} {told}"
+        return f"{name} {_no_word(language)}runs the same program, which at the other tile {text}"
+    return f"in {name} {'the tile alone' if language.tile_alone else 'it'} {text}"
 
 
 def _has_step(language: Language) -> bool:

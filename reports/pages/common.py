@@ -62,10 +62,10 @@ def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder, dra
         else [],
         "steps": counters.conflict_steps(datasets),
         "picture": banks.picture,
-        "taken": (taken := resources.taken(datasets, rungs)),
-        "built_for": resources.built_for(taken),
-        "has_warps": any(item.fits is not None for item in taken),
-        "has_active": any(item.active is not None for item in taken),
+        "usage": (usage := resources.usage(datasets, rungs)),
+        "built_for": resources.built_for(usage),
+        "has_warps": any(item.fits is not None for item in usage),
+        "has_active": any(item.active is not None for item in usage),
         "arch": resources.ARCH,
         "head_dim": resources.HEAD_DIM,
         "hit_rates": resources.hit_rates(datasets),
@@ -114,7 +114,7 @@ def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
             if any((backend, tool) in found for _, found in sanitized)
         ],
         "planted": correctness_facts.planted(datasets),
-        "held_outputs": correctness_facts.held(datasets),
+        "cpu_outputs": correctness_facts.cpu_outputs(datasets),
         "group_holes": group_holes,
     }
 
@@ -190,7 +190,7 @@ def rungs_of(which: Ladder) -> list[Technique]:
 
 
 def series(rungs: Sequence[Technique]) -> tuple[str, ...]:
-    """What stands beside each other in the tables of a ladder: Gluon only where a rung is stated in it."""
+    """What stands beside each other in the tables of a ladder: Gluon only where a rung is written in it."""
     return tuple(name for name in SERIES if any(sources.has_series(name, rung.path) for rung in rungs))
 
 

@@ -51,7 +51,7 @@ def _problems(data: Dataset) -> Section | None:
         "problems",
         headlines.problems_title(answers),
         "The best of each language and library by head dimension and mask, each at its best tile. An open square is "
-        "core Triton held to mma.sync.",
+        "core Triton compiled to mma.sync.",
         [Markup(panels.problem_panel(one, top)) for one in answers],
         "quarters",
         _caption(data, [bar.point.row for one in answers for bar in one.bars]),

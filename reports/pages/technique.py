@@ -121,7 +121,7 @@ def counters_of(datasets: Sequence[Dataset], which: Technique, parent: Technique
         "lines": counters.table(found, before or None) if found else [],
         "pictures": [(site, banks.picture(site)) for site in found.on_banks] if found else [],
         "ncu": side_by_side(profiled),
-        "held": agreement.held(found, [row for row, _ in profiled]),
+        "compared": agreement.compared(found, [row for row, _ in profiled]),
         "names": counters.NCU,
     }
 

@@ -63,22 +63,24 @@ def test_the_sentence_holds_the_numbers(found: answer.Answer) -> None:
     assert text.startswith(f"On an H200 core Triton reaches {found.triton.tflops:.0f} TFLOPS, ")
     assert found.over_library
     assert found.over_cuda
-    assert found.held
+    assert found.same_instructions
     assert found.over_library.value == pytest.approx(found.triton.tflops / found.library.tflops, rel=0.02)
     assert f"{found.over_library.value:.2f} of the fastest library (cuDNN)" in text
     assert f"{found.over_cuda.value:.2f} times our best CUDA kernel, which still uses the older mma.sync" in text
-    assert text.endswith(f"held to mma.sync too, Triton reaches {headlines.of(found.held.value)} CUDA.")
+    assert text.endswith(
+        f"compiled to mma.sync too, Triton reaches {headlines.of(found.same_instructions.value)} CUDA."
+    )
 
 
 def test_the_sentence_turns_with_the_finding(found: answer.Answer) -> None:
     slower = Spread(0.74, 0.74, 0.74, 1, linked=False)
     cuda = replace(found.bar("wgmma", "cuda"), point=found.bar("wgmma", "sdpa_cudnn").point)
     bars = [cuda if bar.panel == "wgmma" and bar.backend == "cuda" else bar for bar in found.bars]
-    turned = replace(found, bars=bars, over_cuda=slower, held=replace(slower, value=0.84))
+    turned = replace(found, bars=bars, over_cuda=slower, same_instructions=replace(slower, value=0.84))
     text = headlines.sentence(turned)
     assert "0.74 of our best CUDA kernel;" in text
     assert "older" not in text
-    assert text.endswith("held to mma.sync, Triton reaches 0.84 of CUDA.")
+    assert text.endswith("compiled to mma.sync, Triton reaches 0.84 of CUDA.")
     assert headlines.bars_title(turned) == "Beside CUDA, core Triton trails with mma.sync and with wgmma"
     assert "passes our CUDA because it may use wgmma" in headlines.bars_title(found)
     level = replace(turned, over_cuda=replace(slower, value=1.0))

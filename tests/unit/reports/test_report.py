@@ -308,7 +308,7 @@ def test_the_same_program_again_is_dashed(data: Dataset) -> None:
         svg = figures.ladder(of, "ladder", synthetic.PROBLEMS[0], TECHNIQUES)
         return len(re.findall(r"stroke-dasharray: 4,4;[^\"]*stroke: var\(--triton\)", svg))
 
-    assert dashes(data) == 4  # two steps of core Triton, held to mma.sync and free
+    assert dashes(data) == 4  # two steps of core Triton, compiled to mma.sync and free
     own = [row | {"details": {}} if row["kind"] == "timing" else row for row in synthetic.rows()]
     assert dashes(dataset(own)) == 0
 
@@ -437,18 +437,18 @@ def test_counts_are_held_against_ncu(counted: list[Row]) -> None:
     problem, expected = Problem.from_dict(which.row["problem"]), which.row["details"]["ncu"]
     same = by_ncu("mma_ldmatrix", problem, **expected)
     same["details"]["totals"] = which.totals
-    assert {one.why for one in agreement.held(which, [same])} == {""}
-    assert [one.cpu for one in agreement.held(which, [same])][:2] == [
+    assert {one.why for one in agreement.compared(which, [same])} == {""}
+    assert [one.cpu for one in agreement.compared(which, [same])][:2] == [
         which.totals["bank_conflicts"],
         which.totals["wavefronts"],
     ]
     other = {f"{agreement.HARDWARE}ld.sum": expected[f"{agreement.HARDWARE}ld.sum"] + 3, agreement.LDMATRIX: 1}
     differs = by_ncu("mma_ldmatrix", problem, **{**expected, **other})
-    why = {one.name: one.why for one in agreement.held(which, [differs]) if one.why}
+    why = {one.name: one.why for one in agreement.compared(which, [differs]) if one.why}
     assert why.pop("bank conflicts of loads, by hardware").startswith("the hardware also counts")
     assert why == {"ldmatrix executed": agreement.UNEXPLAINED}
-    assert agreement.held(which, [by_ncu("mma_ldmatrix", synthetic.PROBLEMS[0], **expected)]) == []
-    assert agreement.held(None, [same]) == []
+    assert agreement.compared(which, [by_ncu("mma_ldmatrix", synthetic.PROBLEMS[0], **expected)]) == []
+    assert agreement.compared(None, [same]) == []
 
 
 def test_counters_of_another_version_are_not_shown(counted: list[Row]) -> None:
@@ -464,7 +464,7 @@ def test_what_a_rung_takes(counted: list[Row]) -> None:
     hit = by_ncu("xor_swizzle", synthetic.PROBLEMS[0], **metrics, **{resources.WAVES: 7.8})
     tiny = by_ncu("direct_rescale", Problem.square(1, 1, 512, 128), **metrics, **{resources.WAVES: 0.02})
     data = dataset([*synthetic.rows(), hit, tiny])
-    found = {item.technique.name: item for item in resources.taken([data], TECHNIQUES)}
+    found = {item.technique.name: item for item in resources.usage([data], TECHNIQUES)}
     assert set(found) == {technique.name for technique in TECHNIQUES}
     swizzle = found["xor_swizzle"]
     assert (swizzle.fits, swizzle.active, found["scalar"].fits) == (25.0, 18.5, None)

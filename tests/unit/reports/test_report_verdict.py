@@ -141,7 +141,7 @@ def test_machine_code_is_of_the_reference_tile_and_its_spill_the_worst_of_the_la
     name = "exp2_softmax"
     reference = techniques.reference_tile(techniques.get(name), 128)
     found = [code(name, Tile(128, 32, 1, 8), 4000), code(name, reference, 8), code(name, reference, 72, causal=True)]
-    (item,) = resources.taken([dataset([synthetic.ENVIRONMENT, *found])], [techniques.get(name)])
+    (item,) = resources.usage([dataset([synthetic.ENVIRONMENT, *found])], [techniques.get(name)])
     assert item.codes["cuda"]["code"]["spill_bytes"] == 8
     assert item.spilled["cuda"]["code"]["spill_bytes"] == 72
 

@@ -94,10 +94,10 @@ def test_a_gain_that_may_be_none_is_no_change() -> None:
     flash, cudnn = pair(rows, None, "sdpa_flash")[1], pair(rows)[1]  # equal but for the noise
     peers = known.of(flash, cudnn)
     assert peers.is_no_change
-    assert intervals.told(1.004, peers).startswith("no change (")
+    assert intervals.described(1.004, peers).startswith("no change (")
     gain = known.of(pair(rows, "register_softmax")[0], pair(rows)[0])
     assert not gain.is_no_change
-    assert intervals.told(11.3, gain).startswith("11.300 (")
+    assert intervals.described(11.3, gain).startswith("11.300 (")
 
 
 def test_programs_that_never_met_have_none() -> None:
