@@ -203,4 +203,36 @@ CLAIMS = (
         ),
         word="is_async=True",
     ),
+    Claim(
+        "pinned_maxima",
+        "gluon",
+        "direct",
+        "An arrival on an mbarrier takes a condition, which may hang on the maxima: on one scalar of a whole group.",
+        (
+            Proof(
+                "an arrival that hangs on maxima in Gluon",
+                "a comparison of the maxima decides on the arrival",
+                Probe("values_gluon", "pinned"),
+                Probe("values_gluon", "free"),
+                Detector("ptx", r"setp\.num\.f32"),
+            ),
+        ),
+        word="pred=",
+    ),
+    Claim(
+        "held_overlap",
+        "gluon",
+        "direct",
+        "A wait for an mbarrier takes the phase as a value, which may hang on a comparison of sums.",
+        (
+            Proof(
+                "a wait that hangs on sums in Gluon",
+                "a comparison of the sums decides on the phase that is awaited",
+                Probe("values_gluon", "held"),
+                Probe("values_gluon", "free"),
+                Detector("ptx", r"setp\.lt\.f32"),
+            ),
+        ),
+        word=r"mbarrier\.wait\(empty",
+    ),
 )
