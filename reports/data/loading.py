@@ -15,7 +15,8 @@ from reports.data.dataset import Chosen, Dataset, Row
 def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes, tables: Path = tiles.FOLDER) -> list[Dataset]:
     """One dataset per recorded GPU and one per GPU (or CPU) that the fresh runs ran on; the one
     with most timings that count comes first, of equals the fresh one. A fresh row that has been recorded since, or
-    that a recorded one replaced, is left out. `tables`: the folder of the tiles chosen for each GPU."""
+    that a recorded one replaced, is left out, and so are probes, which are of no machine. `tables`: the folder of the
+    tiles chosen for each GPU."""
     rows: dict[tuple[str, bool], list[dict[str, Any]]] = {}
     replaced: dict[tuple[str, str], str] = {}
     for gpu, path in results.iter_recorded(recorded):
@@ -31,7 +32,7 @@ def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes, tables: Path = t
         new = [
             row
             for row in found
-            if row["kind"] != "environment" and row["time"] > replaced.get((gpu, results.key(row)), "")
+            if row["kind"] not in ("environment", "probe") and row["time"] > replaced.get((gpu, results.key(row)), "")
         ]
         if new:
             rows.setdefault((gpu, False), []).extend([row for row in found if row["kind"] == "environment"] + new)
