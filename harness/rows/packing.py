@@ -7,8 +7,8 @@ of what it stands for; so a new row changes no other line, but for those of whic
 
 Numerics are written by figure, {"of": distributions, figure: [its value in each]}, so that no name stands five times.
 
-CUDA events give times as 32-bit floats. `samples_f32` are `samples_ms` with as few digits as tell those apart; the
-reader gives back the same numbers.
+CUDA events count in ticks of 32 ns and give milliseconds as 32-bit floats. `samples_32ns` are `samples_ms` in ticks:
+the smallest, then by how much each exceeds it; the reader gives back the same numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,8 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
-SHARED, SAMPLES, SAMPLES_F32 = "shared", "samples_ms", "samples_f32"
+SHARED, SAMPLES, SAMPLES_TICKS = "shared", "samples_ms", "samples_32ns"
+TICKS_PER_MS = 31_250
 NUMERICS, BY_FIGURE = "numerics", "numerics_by_figure"
 DIGITS = 4
 """Of errors and of host latencies, significant."""
@@ -91,8 +91,9 @@ def unpack(line: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> 
     for name in line.get(SHARED, "").split():
         row = _united(row, _by_distribution(shared[name]))
     row = _united(row, _by_distribution({name: value for name, value in line.items() if name != SHARED}))
-    if SAMPLES_F32 in row:
-        row[SAMPLES] = [_f32(sample) for sample in row.pop(SAMPLES_F32)]
+    if SAMPLES_TICKS in row:
+        smallest, *above = row.pop(SAMPLES_TICKS)
+        row[SAMPLES] = [_milliseconds(smallest + more) for more in above]
     return row
 
 
@@ -167,23 +168,18 @@ def _without(row: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_short_samples(row: Row) -> dict[str, Any]:
     samples = row.get(SAMPLES)
-    if not samples or any(_f32(sample) != sample for sample in samples):
+    if not samples:
+        return dict(row)
+    ticks = [round(sample * TICKS_PER_MS) for sample in samples]
+    if [_milliseconds(count) for count in ticks] != samples:
         return dict(row)
     own = {name: value for name, value in row.items() if name != SAMPLES}
-    return own | {SAMPLES_F32: [_shortest(sample) for sample in samples]}
+    return own | {SAMPLES_TICKS: [min(ticks), *(count - min(ticks) for count in ticks)]}
 
 
-def _f32(value: float) -> float:
-    """The 32-bit float nearest to `value`, infinity beyond them."""
-    try:
-        return float(struct.unpack("f", struct.pack("f", value))[0])
-    except OverflowError:
-        return math.inf
-
-
-def _shortest(value: float) -> float:
-    """The number of fewest digits whose nearest 32-bit float is `value`."""
-    return next(short for digits in range(4, 10) if _f32(short := float(f"{value:.{digits}g}")) == value)
+def _milliseconds(ticks: int) -> float:
+    """As the 32-bit float that CUDA gives."""
+    return float(struct.unpack("f", struct.pack("f", ticks / TICKS_PER_MS))[0])
 
 
 def _canonical(part: Mapping[str, Any]) -> str:
