@@ -41,8 +41,8 @@ Row = Mapping[str, Any]
 Array = Any
 """A numpy array."""
 
-LEVEL = 0.99
-"""Share of replicate pairs that a limit lets pass."""
+LEVEL = 0.993
+"""Share of replicate pairs that a limit lets pass: where recorded rows keep what is promised, in each kind of pairs."""
 FEWEST = math.ceil(1 / (1 - LEVEL))
 """Pairs below which there is no such quantile."""
 AMBIGUOUS = 2

@@ -46,7 +46,7 @@ def test_few_replicates_are_no_noise() -> None:
     found = pairs()
     few = noise.noise(found.where(found.one_board.cumsum() < noise.FEWEST), True)
     assert few.time is None
-    with pytest.raises(ValueError, match="expected at least 100"):
+    with pytest.raises(ValueError, match=f"expected at least {noise.FEWEST}"):
         noise.judge(0.1, 0.0, False, few)
 
 
