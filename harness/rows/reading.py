@@ -45,9 +45,21 @@ def tflops(row: Row) -> float:
 
 
 def is_current(row: Row, hashes: Hashes) -> bool:
-    """Whether the row measured this checkout's kernel. Library peers always count."""
+    """Whether the row measured this checkout's kernel. Library peers always count, and so does a case that the registry
+    declines now as it did then: nothing of a kernel's source was in it."""
     technique = row.get("technique")
-    return technique is None or hashes.get((technique, row["backend"])) == row.get("source_sha256")
+    if technique is None or hashes.get((technique, row["backend"])) == row.get("source_sha256"):
+        return True
+    return row["status"] == "unsupported" and _is_declined(row)
+
+
+def _is_declined(row: Row) -> bool:
+    """Whether the registry gives the row's reason for declining its case."""
+    known = {technique.name: technique for technique in techniques.TECHNIQUES}
+    if row["technique"] not in known or not row.get("tile"):
+        return False
+    problem, tile = Problem.from_dict(row["problem"]), Tile.from_dict(row["tile"])
+    return techniques.unsupported(known[row["technique"]], row["backend"], problem, tile) == row.get("reason")
 
 
 def counts(row: Row, hashes: Hashes) -> bool:
