@@ -16,6 +16,7 @@ from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES
+from harness.expressibility.cells import CLAIMS
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Ratio, geometric_mean
 from reports.data.names import LABELS
@@ -73,6 +74,8 @@ class Language:
     """It is the parent's program at another tile, for one head_dim at least."""
     lever: str
     """Which lever is missing, in the words of the re-exporting file."""
+    grade: str | None
+    """What the language is claimed to say of the technique."""
     holes: list[str] = field(default_factory=list)
     lines_of_code: int | None = None
     compile_s: float | None = None
@@ -160,6 +163,7 @@ def _language(
         next((point.program for point in points if point.program), None) or _repeated(technique, backend, root),
         _is_parents_program(technique, backend, root) and not _same_tiles(technique),
         missing_lever(technique, backend, root),
+        _grade(technique, backend),
         dropped=bool(problems) and steps.hint_dropped(data, technique, backend, problems[0], points[0]),
         tuned=data.tuned(technique.name, backend),
         wrong=len({reading.slug(row) for row in data.wrong(points[0])}) if points else 0,
@@ -182,9 +186,6 @@ def _language(
         language.lines_of_code = sources.lines_of_code(path)
     compiled = [row["compile_s"] for row in (*rows, *data.codes(technique.name, backend)) if row.get("compile_s")]
     language.compile_s = statistics.median(compiled) if compiled else None
-    for name in ("launcher", "graph"):
-        found = [row["call_us"][name] for row in rows if (row.get("call_us") or {}).get(name)]
-        setattr(language, f"{name}_us", statistics.median(found) if found else None)
     return language
 
 
@@ -245,8 +246,20 @@ def _has_step(language: Language) -> bool:
 
 
 def _no_word(language: Language) -> str:
-    """What its twin's file says that the language lacks. The proof, where there is one, is in the matrix."""
-    return f"has no word for {language.lever}, so it " if language.lever else ""
+    """What its twin's file says that the language lacks, as far as the matrix has it so."""
+    if not language.lever:
+        return ""
+    if language.grade == "hatch":
+        return f"needs a hatch for {language.lever}, so it "
+    if language.grade == "hint":
+        return f"leaves {language.lever} to its compiler, so it "
+    return f"has no word for {language.lever}, so it "
+
+
+def _grade(technique: Technique, backend: str) -> str | None:
+    dialect = {"triton_native": "triton"}.get(backend, backend)
+    claims = [claim for claim in CLAIMS if claim.cell == (technique.name, dialect)]
+    return claims[0].grade if claims else None
 
 
 def _is_parents_program(technique: Technique, backend: str, root: Path) -> bool:

@@ -17,7 +17,7 @@ from reports.data import machines
 from reports.data.dataset import Dataset, Row, tile_slug
 from reports.data.titles import theme
 from reports.draw import banks, figures
-from reports.facts import agreement, correctness, counters, headlines, layouts, matrix, resources, tuning
+from reports.facts import agreement, correctness, counters, headlines, layouts, matrix, resources, timelines, tuning
 from reports.facts.expressibility import LONG, said
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
@@ -55,6 +55,7 @@ def page(
         "long": LONG,
         "programs": {name: sources.same_program(which.path, name) for name in written},
         "layouts": layouts.LAYOUTS if which.name in layouts.SHOWN else (),
+        "timelines": timelines.TIMELINES.get(which.name, ()),
         "before": TECHNIQUES[place - 1] if place else None,
         "after": TECHNIQUES[place + 1] if place + 1 < len(TECHNIQUES) else None,
         "finding": "What it buys",

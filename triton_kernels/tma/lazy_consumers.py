@@ -1,7 +1,7 @@
 """The lazy rescale in consumer warps: the same program as lazy_rescale, at the tile of the CUDA twin.
 
 Builds on setmaxnreg_consumers and lazy_rescale; changes the online softmax, which without roles for warps is the change
-of lazy_rescale. The missing lever is that of setmaxnreg_consumers: registers of their own for some warps.
+of lazy_rescale. The missing lever is registers of their own for some warps (as in setmaxnreg_consumers).
 """
 
 from triton_kernels.tma.lazy_rescale import launch, specialize, workspace_bytes  # noqa: F401

@@ -218,3 +218,17 @@ def test_an_earlier_version_that_the_gate_found_wrong_is_told_as_such() -> None:
     of_another = {**gate, "source_sha256": "1", "problem": FULL.to_dict()}
     told = verdict(dataset([*rows, gate, of_another]), "ladder", technique).sentence
     assert told.startswith(f"{earlier}, which the gate found wrong on 1 problem;")
+
+
+@pytest.mark.parametrize(
+    ("name", "grade", "words"),
+    [
+        ("xor_swizzle", "automatic", "Triton has no word for the layout of shared memory, so it"),
+        ("padded_rows", "hatch", "Triton needs a hatch for the layout of shared memory, so it"),
+        ("tma_swizzle", "hint", "Triton leaves the layout of shared memory to its compiler, so it"),
+    ],
+)
+def test_what_is_missing_is_said_as_the_matrix_grades_it(name: str, grade: str, words: str) -> None:
+    found = verdict(dataset(synthetic.rows()), "ladder", techniques.get(name))
+    assert found.languages["triton"].grade == grade
+    assert words in found.sentence
