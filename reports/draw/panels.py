@@ -96,27 +96,27 @@ def length_panel(found: Lengths, width: int) -> str:
         size=TICK,
         color=MUTED,
     )
-    ends = {curve.backend: curve.longest.tflops or 0.0 for curve in found.curves}
+    names = {"wgmma": "CUDA", "cuda": "CUDA, mma.sync"}
+    ends = {curve.series: curve.longest.tflops or 0.0 for curve in found.curves}
     places = apart(ends, top * 17 / (height - 52))
     for curve in found.curves:
-        library = curve.backend not in SERIES
-        color = LIBRARY if library else COLORS[curve.backend]
+        library = curve.series not in SERIES
+        style = "cuda" if curve.series == "wgmma" else curve.series
+        color = LIBRARY if library else COLORS[style]
         xs = [math.log2(problem.seq_q) for problem, _ in curve.points]
         ys = [point.tflops or 0 for _, point in curve.points]
-        same_instructions = curve.backend == "triton"
+        same_instructions = curve.series in ("cuda", "triton")
         axes.plot(
             xs, ys, color=color, lw=1.4 if library else 2.4, ls=(0, (4, 2)) if same_instructions else "-", clip_on=False
         )
         for x, y in zip(xs, ys, strict=True):
-            _mark(axes, x, y, curve.backend, color, filled=not same_instructions and not library)
-        text = f"{name_of(curve.backend)} {ends[curve.backend]:.0f}"
+            _mark(axes, x, y, style, color, filled=not same_instructions and not library)
+        text = f"{names.get(curve.series) or name_of(curve.series)} {ends[curve.series]:.0f}"
         weight = "normal" if library else "bold"
         ink = MUTED if library else color
-        write(
-            axes, text, (math.log2(problems[-1]), places[curve.backend]), (10, 0), size=TICK, color=ink, weight=weight
-        )
+        write(axes, text, (math.log2(problems[-1]), places[curve.series]), (10, 0), size=TICK, color=ink, weight=weight)
     css = "w" if width == WIDE else "n"
-    speeds = ", ".join(f"{name_of(name)} {value:.0f}" for name, value in ends.items())
+    speeds = ", ".join(f"{names.get(name) or name_of(name)} {value:.0f}" for name, value in ends.items())
     alt = f"TFLOPS against sequence length; at {problems[-1]} tokens: {speeds}"
     return to_svg(figure, f"lengths {found.head_dim} {found.causal} {width}", embed=True, alt=alt, css=css)
 

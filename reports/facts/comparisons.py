@@ -13,17 +13,24 @@ from reports.facts import answer, counters, processes, steps
 from reports.facts.answer import Answer
 from reports.facts.processes import Spread
 
-LENGTHS = "sequence_length"
-SERIES = {"cuda": ("cuda",), "triton": ("triton",), "triton_native": ("triton_native",)}
+LENGTHS, GRID = "sequence_length", "hopper_grid"
+SERIES = {
+    "wgmma": ((GRID, "cuda"),),
+    "cuda": ((LENGTHS, "cuda"),),
+    "triton_native": ((GRID, "triton"), (LENGTHS, "triton_native")),
+    "triton": ((LENGTHS, "triton"),),
+}
+"""Curve -> the experiments and backends of its kernels: CUDA with wgmma and with mma.sync, core Triton free to choose
+and compiled to mma.sync."""
 LIBRARIES = ("sdpa_flash", "sdpa_cudnn", "flex", "fa3", "fa4")
 DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The fastest kernel of a series at each length, each at its best tile; `technique` at the longest."""
+    """The fastest kernel of a series, one of SERIES or a library, at each length; `technique` at the longest."""
 
-    backend: str
+    series: str
     points: list[tuple[Problem, Point]]
 
     @property
@@ -43,8 +50,8 @@ class Lengths:
     causal: bool
     curves: list[Curve]
 
-    def curve(self, backend: str) -> Curve | None:
-        return next((curve for curve in self.curves if curve.backend == backend), None)
+    def curve(self, series: str) -> Curve | None:
+        return next((curve for curve in self.curves if curve.series == series), None)
 
 
 @dataclass(frozen=True)
@@ -76,21 +83,21 @@ def lengths(data: Dataset) -> list[Lengths]:
     found = []
     for (head_dim, causal), problems in by_kind.items():
         problems.sort(key=lambda problem: problem.seq_q)
-        curves = [_curve(data, problems, backend) for backend in (*SERIES, *LIBRARIES)]
+        curves = [_curve(data, problems, series) for series in (*SERIES, *LIBRARIES)]
         shown = [curve for curve in curves if len(curve.points) > 1]
-        if any(curve.backend in SERIES for curve in shown):
+        if any(curve.series in SERIES for curve in shown):
             found.append(Lengths(head_dim, causal, shown))
     return found
 
 
-def share(data: Dataset, found: Lengths, backend: str, place: int) -> Spread | None:
+def share(data: Dataset, found: Lengths, series: str, place: int) -> Spread | None:
     """The series over the fastest library at the shortest (0) or the longest (-1) length."""
-    ours = found.curve(backend)
+    ours = found.curve(series)
     if ours is None:
         return None
     problem, point = ours.points[place]
     libraries = [
-        other for curve in found.curves if curve.backend in LIBRARIES for at, other in curve.points if at == problem
+        other for curve in found.curves if curve.series in LIBRARIES for at, other in curve.points if at == problem
     ]
     fastest = max(libraries, key=lambda other: other.tflops or 0, default=None)
     return processes.over(data, point, fastest) if fastest else None
@@ -158,16 +165,22 @@ def tiles(data: Dataset, problem: Problem, technique: str, backend: str) -> dict
     return found
 
 
-def _curve(data: Dataset, problems: Sequence[Problem], backend: str) -> Curve:
-    versions = {row["backend"] for row in data.timings(LENGTHS) if row["backend"].partition("@")[0] == backend}
+def _curve(data: Dataset, problems: Sequence[Problem], series: str) -> Curve:
+    kernels = SERIES.get(series) or tuple((experiment, series) for experiment in (GRID, LENGTHS))
+    versions = {
+        (experiment, row["backend"])
+        for experiment, backend in kernels
+        for row in data.timings(experiment)
+        if row["backend"].partition("@")[0] == backend
+    }
     points = []
     for problem in problems:
         rows = [
             row
-            for version in versions
-            for row in data.at(LENGTHS, problem, version)
+            for experiment, version in sorted(versions)
+            for row in data.at(experiment, problem, version)
             if row["mode"] == "burst" and reading.counts(row, data.hashes)
         ]
         if rows:
             points.append((problem, Point("measured", max(rows, key=reading.tflops))))
-    return Curve(backend, points)
+    return Curve(series, points)

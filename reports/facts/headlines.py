@@ -135,7 +135,7 @@ def problems_title(answers: Sequence[Answer]) -> str:
 def lengths_title(data: Dataset, found: Lengths) -> str:
     """How the share of the fastest library moves from the shortest length to the longest."""
     curve = found.curve("triton_native") or found.curve("triton")
-    shares = [comparisons.share(data, found, curve.backend, place) for place in (0, -1)] if curve else []
+    shares = [comparisons.share(data, found, curve.series, place) for place in (0, -1)] if curve else []
     if not curve or not all(shares):
         return "Speed against sequence length"
     first, last = (share.value for share in shares if share)

@@ -81,7 +81,7 @@ def _lengths(data: Dataset) -> Section | None:
         "lengths",
         [
             {
-                "series": curve.backend,
+                "series": curve.series,
                 "tokens": problem.seq_q,
                 "tflops": point.tflops,
                 "technique": (point.row or {}).get("technique"),

@@ -95,7 +95,7 @@ def test_a_report_holds_outputs_against_a_gpus(tmp_path: Path, monkeypatch: pyte
         "direct_rescale": "wrong",
     }
     timed = [{**row, "time": "2030-01-02T00:00:00Z"} for row in rows]
-    (found,) = correctness.held([Dataset("a CPU", False, timed, reading.checkout_hashes())])
+    (found,) = correctness.cpu_outputs([Dataset("a CPU", False, timed, reading.checkout_hashes())])
     assert (found.gpu, len(found.techniques), [row["technique"] for row in found.failed]) == (
         "h200",
         2,
@@ -136,7 +136,7 @@ def test_counted_as_by_ncu(row: dict[str, Any]) -> None:
     case = Case("test", name, "cuda", problem, Tile.from_dict(row["tile"]))
     if row["source_sha256"] != variants.source_sha256(case):
         pytest.skip(f"counted of another version of {name}: inspect --ncu, on a GPU")
-    held = {one.name: one for one in agreement.held(Counted({**row, **memory.count(case)}, "here"), [row])}
+    held = {one.name: one for one in agreement.compared(Counted({**row, **memory.count(case)}, "here"), [row])}
     differing = {name: one.why for name, one in held.items() if one.why}
     assert agreement.UNEXPLAINED not in differing.values(), differing
     assert "bank conflicts, by address" not in differing
