@@ -413,6 +413,7 @@ def test_a_file_of_anything_but_rows_is_bad_usage(tmp_path: Path, command: str) 
     assert "expected a row of reports/runs/*.jsonl" in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "exit_code"), [("passed", 0), ("unsupported", 0), ("not_converged", 0), ("wrong", 1), ("crashed", 1)]
 )
@@ -450,6 +451,7 @@ def test_report_fails_when_a_kernel_did_and_builds_the_site_all_the_same(
     assert (built, len(sites)) == ([1], 3), "the site stands before anything is compiled, and is completed afterwards"
 
 
+@pytest.mark.slow
 def test_a_second_report_does_only_what_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
 

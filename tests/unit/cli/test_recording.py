@@ -72,6 +72,7 @@ def scorecard(tree: Path) -> Any:
     return json.loads(twinkernels(tree, "scorecard", "--json"))["entries"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(TOOLS is None, reason="no nvcc; `twinkernels doctor` says how to get one")
 def test_rows_outlive_an_edit_that_leaves_the_machine_code_as_it_is(tree: Path) -> None:
     before = scorecard(tree)

@@ -34,7 +34,10 @@ KEPT = (
 """Pages of which pictures are kept."""
 SCREENSHOTS = build.ROOT.parent / "build" / "screenshots"
 
-pytestmark = pytest.mark.skipif(browser.find() is None, reason=f"no browser: install one of {', '.join(browser.NAMES)}")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(browser.find() is None, reason=f"no browser: install one of {', '.join(browser.NAMES)}"),
+]
 
 Found = dict[tuple[str, int], dict[str, Any]]
 

@@ -78,6 +78,7 @@ def test_a_python_that_has_everything_is_used_as_it_is(checkout: Path, monkeypat
     assert not bootstrap.VENV.exists()
 
 
+@pytest.mark.slow
 def test_set_up_happens_once_and_again_when_the_pins_change(checkout: Path, pip_calls: list) -> None:
     assert bootstrap.find_python() == checkout / ".venv/bin/python"
     installs = [call for call in pip_calls if "--dry-run" not in call]
@@ -94,6 +95,7 @@ def test_set_up_happens_once_and_again_when_the_pins_change(checkout: Path, pip_
     assert pip_calls
 
 
+@pytest.mark.slow
 def test_a_failed_set_up_is_not_taken_for_a_finished_one(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def pip(*arguments: str) -> None:
         raise bootstrap.SetupError("no network")
@@ -132,6 +134,7 @@ def test_an_index_out_of_reach_is_told_with_the_variable_that_names_another(
         bootstrap.find_python()
 
 
+@pytest.mark.slow
 def test_uv_installs_from_the_same_lock_where_it_is_there(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
     monkeypatch.setattr(bootstrap, "ran", commands.append)
