@@ -65,6 +65,8 @@ def expressibility(
     if name is not None:
         exact = [each for each in asked if each[1].name == name]
         asked = exact or asked
+        if not install:
+            asked = without_missing(asked)
     found = judged(asked, install)
     rows = written(found) if name is None else [survey.row(*each) for each in found]
     if as_json:
@@ -105,8 +107,7 @@ def judged(asked: Sequence[Todo], install: bool) -> list[tuple[Todo, Verdict]]:
 
     from harness.expressibility import environments, survey
 
-    lacking = sorted({(version, claim.dialect) for claim, _, version in asked if version} | needed_by_controls(asked))
-    for version, dialect in lacking:
+    for version, dialect in sorted(set().union(*map(needed, asked))):
         if not environments.is_here(version, dialect):
             if not install:
                 try:
@@ -123,14 +124,32 @@ def judged(asked: Sequence[Todo], install: bool) -> list[tuple[Todo, Verdict]]:
     return [(each, found[each]) for each in dict.fromkeys(asked)]
 
 
-def needed_by_controls(asked: Sequence[Todo]) -> set[tuple[str, str]]:
-    """Versions of Triton that a program of a proof names for itself."""
-    programs = [program for _, proof, _ in asked for program in (proof.subject, proof.control)]
-    return {
-        (version, getattr(program, "dialect", None) or "triton")
-        for program in programs
-        if (version := getattr(program, "version", None))
+def needed(each: Todo) -> set[tuple[str, str]]:
+    """The Tritons of a proof, (version, dialect): the one under examination, and those that its programs name."""
+    claim, proof, version = each
+    named = {
+        (own, getattr(program, "dialect", None) or "triton")
+        for program in (proof.subject, proof.control)
+        if (own := getattr(program, "version", None))
     }
+    return named | ({(version, claim.dialect)} if version else set())
+
+
+def without_missing(asked: list[Todo]) -> list[Todo]:
+    """Those whose Tritons are here, where there are such; the others are named, with what they need."""
+    from harness.expressibility import environments
+
+    lacking = {each: sorted(one for one in needed(each) if not environments.is_here(*one)) for each in asked}
+    here = [each for each in asked if not lacking[each]]
+    if not here:
+        return asked
+    for (_, proof, _), tritons in lacking.items():
+        if tritons:
+            names = " and ".join(
+                f"triton {version}{' with TLX' if dialect == 'tlx' else ''}" for version, dialect in tritons
+            )
+            console.print(f"not run: {proof.name} needs {names}; add --install", soft_wrap=True, highlight=False)
+    return here
 
 
 def written(found: Iterable[tuple[Todo, Verdict]]) -> list[dict[str, Any]]:
