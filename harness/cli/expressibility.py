@@ -145,9 +145,7 @@ def without_missing(asked: list[Todo]) -> list[Todo]:
         return asked
     for (_, proof, _), tritons in lacking.items():
         if tritons:
-            names = " and ".join(
-                f"triton {version}{' with TLX' if dialect == 'tlx' else ''}" for version, dialect in tritons
-            )
+            names = " and ".join(environments.name(*one) for one in tritons)
             console.print(f"not run: {proof.name} needs {names}; add --install", soft_wrap=True, highlight=False)
     return here
 

@@ -39,6 +39,10 @@ def plugin() -> Path:
     return FOLDER / "utlx"
 
 
+def name(version: str, dialect: str = "triton") -> str:
+    return f"triton {version}" + (" with TLX" if dialect == "tlx" else "")
+
+
 def is_here(version: str, dialect: str = "triton") -> bool:
     here = version == installed() or (folder(version) / "triton" / "__init__.py").is_file()
     return here and (dialect != "tlx" or (plugin() / "utlx_plugin" / "libutlx.so").is_file())
@@ -49,10 +53,10 @@ def variables(version: str, dialect: str = "triton") -> dict[str, str]:
     if not is_here(version, dialect):
         size = f" ({MEGABYTES[version]} MB)" if version in MEGABYTES else ""
         raise MissingTriton(
-            f"triton {version}{' with TLX' if dialect == 'tlx' else ''}: not in build/triton, expected there{size}; "
+            f"{name(version, dialect)}: not in build/triton, expected there{size}; "
             f"`twinkernels expressibility --triton {version} --install` installs it"
         )
-    inherited = {name: value for name, value in os.environ.items() if not re.match(r"TRITON_|DISABLE_MMA", name)}
+    inherited = {key: value for key, value in os.environ.items() if not re.match(r"TRITON_|DISABLE_MMA", key)}
     path = [] if version == installed() else [str(folder(version))]
     added = {"TRITON_CACHE_DIR": str(sources.ROOT / "build" / "expressibility" / "triton")}
     if dialect == "tlx":

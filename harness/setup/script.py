@@ -66,7 +66,7 @@ def recorded(name: str) -> list[str]:
         counted = []
         with file.open() as text:
             for row in csv.DictReader(text):
-                backend, technique, problem = told(row["cell"])
+                backend, technique, problem = parts(row["cell"])
                 if problem is None:
                     counted.append(f"  {row['cell']}: {row['status']}")
                 elif row["tflops"] and row["status"] == "passed":
@@ -84,7 +84,7 @@ def recorded(name: str) -> list[str]:
     return lines
 
 
-def told(cell: str) -> tuple[str, str | None, str | None]:
+def parts(cell: str) -> tuple[str, str | None, str | None]:
     """Backend, technique and problem of a timed cell; a library has no technique. No problem: it was not timed."""
     words = cell.split()
     at = next((i for i, word in enumerate(words) if re.match(r"b\d+-h\d+", word)), None)

@@ -264,7 +264,7 @@ TIMELINES: dict[str, tuple[Timeline, Timeline]] = {
     "head_by_head": (
         Timeline(
             "Longest first",
-            "The first wave of blocks reads the keys of as many heads as there are blocks; later ones find them in L2.",
+            "Short sequences: the first wave reads keys of nearly as many heads as it has blocks, later ones few.",
             {
                 "memory": "reads many heads*6 | .*3 | .*3",
                 "blocks": ".*3 | wave 0*4 | wave 1*2 | wave 2*2 | .*1",
