@@ -215,6 +215,7 @@ def _environment(main: Dataset | None) -> Environment:
         "slug": reading.slug,
         "problem": lambda row: Problem.from_dict(row["problem"]),
         "tflops": reading.tflops,
+        "clock_ghz": reading.clock_ghz,
         "median_ms": reading.median_ms,
         "reference": reading.is_reference_tile,
     }

@@ -30,6 +30,8 @@ LONGEST_LOAD = 20.0
 kernel of 23 ms took up to 28 ms behind 50 ms of others, and 23.0 ms in every round that it opened."""
 LONGEST_REST = 1.0
 """Seconds after which a rest has been long enough, whatever came before."""
+CLOCK_LAUNCHES = 3
+"""Of each call, after the timing: launches around which the SM clock is read."""
 LONGEST_PRELOAD = 5
 """Times `preload_seconds` after which a call is sampled though its time still moves."""
 
@@ -42,6 +44,8 @@ class Timing:
     status: str = "passed"
     reason: str | None = None
     clocks: dict[str, Any] | None = None
+    clock_ghz: list[float] | None = None
+    """The SM clock while the call ran, of a few launches that are not timed."""
     launch_hidden: bool = True
     """False when some launch was not queued ahead of the GPU, so that samples may include host time."""
 
@@ -57,6 +61,14 @@ class Stopwatch(Protocol):
     def now(self) -> float: ...
 
     def sleep(self, seconds: float) -> None: ...
+
+
+class KernelClock(Protocol):
+    """Reads the SM clock of whatever runs on the GPU: `ghz` is that of the last call that `around` made."""
+
+    def around(self, call: Call) -> Call: ...
+
+    def ghz(self) -> float: ...
 
 
 class HostStopwatch:
@@ -150,6 +162,7 @@ def time_group(
     seed: int = 0,
     notify: Notify = lambda stage, label: None,
     source: clocks.Device | None = None,
+    kernel_clock: KernelClock | None = None,
 ) -> dict[str, Timing]:
     """Times `calls` (label -> zero-argument closure) until the relative error of every median is below `target`.
 
@@ -161,17 +174,24 @@ def time_group(
     first runs each call alone for `preload_seconds`, and on while its time still moves, then samples it at the clock
     that this leaves, for at least as long: at the power cap the clock swings, and samples of one moment agree with each
     other, not with the next moment's. `queue`: launches queued ahead of the GPU at once (default: all calls; 1 tells
-    for certain which call broke the device). `source`: where clocks are read, if anywhere. Raises ValueError on an
-    unknown mode, and whatever a call raises.
+    for certain which call broke the device). `source`: where NVML's clocks are read, if anywhere. `kernel_clock`: by
+    what the kernels' own is, if at all: after the samples, in launches like theirs that are no samples. Raises
+    ValueError on an unknown mode, and whatever a call raises.
     """
     if mode not in MODES:
         raise ValueError(f"mode: got {mode!r}, expected one of {', '.join(MODES)}")
-    timings = {label: Timing() for label in calls}
+    timings = {label: Timing(clock_ghz=[] if kernel_clock else None) for label in calls}
     fewest, seconds = min(FEWEST, min_samples), max_seconds
 
     def settled(label: str, enough: int = min_samples) -> bool:
         samples = timings[label].samples_ms
         return len(samples) >= enough and relative_error(samples) < target
+
+    def read_clock(label: str, launches: int) -> None:
+        """Of the last of some launches one after another."""
+        if kernel_clock and (read := timings[label].clock_ghz) is not None:
+            stopwatch.measure([(label, kernel_clock.around(calls[label]))] * launches, notify)
+            read.append(round(kernel_clock.ghz(), 4))
 
     with clocks.Sampler(source, now=stopwatch.now) as sampler:
         shuffled = random.Random(seed)
@@ -196,6 +216,10 @@ def time_group(
             summary = sampler.summary(begin, stopwatch.now())
             for timing in timings.values():
                 timing.clocks = summary
+            for label in _shuffle(calls, shuffled) * CLOCK_LAUNCHES if kernel_clock else ():
+                woken = stopwatch.now()
+                read_clock(label, 1)
+                _cool(sampler, stopwatch, busy=stopwatch.now() - woken)
         else:
             for label in _shuffle(calls, shuffled):
                 batch = [label] * (queue or 8)
@@ -210,6 +234,8 @@ def time_group(
                 ):
                     _sample(timings, calls, batch, stopwatch, notify)
                 timings[label].clocks = sampler.summary(begin, stopwatch.now())
+                for _ in range(CLOCK_LAUNCHES):
+                    read_clock(label, len(batch))
     for label, timing in timings.items():
         timing.launch_hidden = label not in stopwatch.exposed
         error = relative_error(timing.samples_ms)

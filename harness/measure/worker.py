@@ -289,11 +289,14 @@ class Service:
         tensors = inputs.make(problem, "normal", 0, self._device)
         calls, written = self._prepared(cases, problem, tensors)
         on_gpu = self._device == "cuda"
+        self.now("load", None)
+        kernel_clock = _kernel_clock() if on_gpu else None
         timings = timing.time_group(
             {**calls, f"{repeated} again": calls[repeated]},
             stopwatch=timing.CudaStopwatch() if on_gpu else timing.HostStopwatch(),
             notify=lambda stage, label: self.now("launch", label.removesuffix(" again")),
             source=clocks.device(_uuid()) if on_gpu else None,
+            kernel_clock=kernel_clock,
             **options,
         )
         rows = {label: asdict(result) for label, result in timings.items()}
@@ -444,6 +447,18 @@ def _uuid() -> str | None:
     import torch
 
     return str(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", "")) or None
+
+
+def _kernel_clock() -> Any:
+    """harness.variants.sm_clocks of the GPU here; None where no compiler makes it, which the log says."""
+    from harness.variants import sm_clocks
+    from harness.variants.errors import CompileError
+
+    try:
+        return sm_clocks.of_this_gpu()
+    except CompileError as error:
+        print(f"rows carry no clock_ghz: {error}", flush=True)
+        return None
 
 
 def serve(descriptor: int, loader: str, on: str) -> None:

@@ -44,6 +44,11 @@ def tflops(row: Row) -> float:
     return Problem.from_dict(row["problem"]).tflops(median_ms(row))
 
 
+def clock_ghz(row: Row) -> float | None:
+    """Median SM clock of the kernel itself, None where it was not read."""
+    return statistics.median(row["clock_ghz"]) if row.get("clock_ghz") else None
+
+
 def is_current(row: Row, hashes: Hashes) -> bool:
     """Whether the row measured this checkout's kernel. Library peers always count, and so does a case that the registry
     declines now as it did then: nothing of a kernel's source was in it."""

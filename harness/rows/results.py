@@ -95,8 +95,9 @@ FIELDS = {
     "per_clock": "of a roof: {what: rates}, of one multiprocessor and clock, the median multiprocessor of each launch; "
     "what: flop (of tensor cores), exponentials, instructions (of fp32, lane by lane), units (of a softmax)",
     "tflops": "of a roof with products: those of the whole GPU, launch by launch",
-    "clock_ghz": "SM clock of the kernel, launch by launch: of a roof clock64 over globaltimer inside the kernel, the "
-    "median multiprocessor; of counters what ncu says, whose launches stand alone",
+    "clock_ghz": "SM clock of the kernel, launch by launch: clock64 over globaltimer, the median multiprocessor; of a "
+    "roof inside the kernel, of a timing around launches that are no samples; of counters what ncu says, whose "
+    "launches stand alone",
     "group": "id of the interleaved group",
     "order": "what it was interleaved with, in order",
     "clocks": "{sm_mhz, power_w, throttle}",

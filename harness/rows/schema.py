@@ -290,6 +290,9 @@ _FIELDS: dict[str, Check] = {
     "numerics": _table(_table(_maybe(_number(least=0)))),
     "samples_ms": _list(_number(least=1e-6, most=1e9)),  # a nanosecond, eleven days
     "mode": _one_of("burst", "sustained"),
+    "per_clock": _table(_list(_number(above=0))),
+    "tflops": _list(_number(above=0)),
+    "clock_ghz": _list(_number(above=0, most=10), least=1),
     "tool": _NAME,
     "proof": _LINE,
     "gpu": _text(r"[a-z0-9]+(-[a-z0-9]+)*", "the folder of a GPU, such as h200"),

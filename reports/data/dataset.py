@@ -388,10 +388,15 @@ class Dataset:
             if row["status"] != "passed" and row["time"] == latest[name] and reading.is_current(row, self.hashes)
         ]
 
-    def speed_of_light(self) -> float | None:
-        """Dense 16-bit tensor-core peak in TFLOPS at the card's highest SM clock, None where it is not known."""
-        peaks = [(row.get("details") or {}).get("peaks") or {} for row in self.environments.values()]
-        return next((peak["tensor_tflops"] for peak in peaks if peak.get("tensor_tflops")), None)
+    def speed_of_light(self, kernel: Row | None = None) -> float | None:
+        """Dense 16-bit tensor-core peak in TFLOPS at the SM clock of this kernel's timing, at the card's highest where
+        the row does not say it; None where that is not known."""
+        for row in self.environments.values():
+            details = row.get("details") or {}
+            if peak := (details.get("peaks") or {}).get("tensor_tflops"):
+                ghz, highest = reading.clock_ghz(kernel or {}), (details.get("gpu") or {}).get("max_sm_mhz")
+                return peak * ghz * 1e3 / highest if ghz and highest else peak
+        return None
 
     def bandwidth(self) -> float | None:
         """Bytes that DRAM moves in a second, None where it is not known."""

@@ -18,7 +18,7 @@ from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES, TWINS
-from reports.data.dataset import Dataset, Point
+from reports.data.dataset import Dataset, Point, fastest
 from reports.data.names import LABELS, SHORT, cell_title, label
 from reports.draw.style import (
     COLORS,
@@ -42,11 +42,11 @@ SHAPES = {**MARKERS, "triton_native": "D"}
 
 def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Technique]) -> str:
     """TFLOPS per rung at the reference tile, top to bottom, one line per language, with a thin line to the best tile
-    where that is faster; peers and the tensor-core peak as vertical lines.
+    where that is faster; peers and the tensor-core peak, at the clock of the fastest rung, as vertical lines.
     """
     figure, axes = new_axes(WIDTH, 1.65 + 0.32 * len(rungs))
-    peak = data.speed_of_light()
     ends: dict[str, tuple[float, str]] = {}
+    timed: list[Point] = []
     notes: dict[int, dict[str, list[str]]] = {}
     for backend in SERIES:
         points = [data.point(experiment, problem, rung.name, backend) for rung in rungs]
@@ -58,6 +58,7 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
             if point.kind == "hole" and sources.has_series(backend, rungs[row].path):
                 notes.setdefault(row, {}).setdefault(point.reason.partition(":")[0], []).append(LABELS[backend])
         drawn = [point for point in points if point.tflops]
+        timed += drawn
         last = next((point for point in reversed(drawn) if point.counts), drawn[-1] if drawn else None)
         if last and last.tflops:
             if backend in TWINS:
@@ -69,6 +70,7 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
         for name in sorted({row["backend"] for row in data.timings(experiment) if not row.get("technique")})
         if (point := data.point(experiment, problem, None, name)).tflops
     }
+    peak = data.speed_of_light(fastest(timed).row)
     reached = [*(value for value, _ in ends.values()), *filter(None, peers.values())]
     right = max([*reached, peak or 0, 1]) * 1.03
     axes.set(xlim=(0, right), ylim=(len(rungs) - 0.5, -0.5), xlabel="TFLOPS", ylabel="")

@@ -58,7 +58,8 @@ class Answer:
     gpu: str
     bars: list[Bar]
     limits: dict[str, float | None]
-    """Class of instructions -> TFLOPS of the tensor cores; None where it was not measured."""
+    """Class of instructions -> TFLOPS of the tensor cores, at the SM clock of the fastest bar where it was read; None
+    where it was not measured."""
     over_library: Spread | None
     """The best of core Triton over the fastest library."""
     over_cuda: Spread | None
@@ -112,7 +113,8 @@ def answer(data: Dataset, problem: Problem | None = None) -> Answer | None:
     for panel, languages in PANELS.items():
         bars += [_bar(data, panel, language, best(data, problem, language, panel)) for language in languages]
         bars += [_bar(data, panel, name, library_point(data, problem, name)) for name in LIBRARIES[panel]]
-    gpu, limits = data.gpu.removeprefix("NVIDIA "), {"mma_sync": None, "wgmma": data.speed_of_light()}
+    by_wgmma = fastest(bar.point for bar in bars if bar.panel == "wgmma")
+    gpu, limits = data.gpu.removeprefix("NVIDIA "), {"mma_sync": None, "wgmma": data.speed_of_light(by_wgmma.row)}
     in_gluon = sum(sources.has_series("gluon", technique.path) for technique in TECHNIQUES), len(TECHNIQUES)
     result = Answer(problem, gpu, bars, limits, None, None, None, in_gluon)
     return replace(

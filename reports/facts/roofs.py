@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 from harness.catalog import experiments
 from harness.catalog.roofs import KEYS, PEAK, ROWS, Roof, unit_flop
+from harness.rows import reading
 from reports.data.dataset import Dataset, Row
 
 EXPERIMENT = "hopper_roofs"
+KERNEL, KERNEL_EXPERIMENT = "flagship", "hopper_grid"
+"""What the roofs are compared with, in full attention and its longest sequence."""
 HEAD_DIMS = (64, 128)
 UNIT_EXPONENTIALS = ROWS * KEYS
 
@@ -101,7 +104,26 @@ class Found:
         for line in self.lines:
             if line.roof.kernel == "loop" and line.roof.head_dim == head_dim and line.flop:
                 found.append(Limit(_loop_label(line.roof), line.flop, True))
+        if kernel := self._kernel(head_dim):
+            found.append(kernel)
         return found
+
+    def _kernel(self, head_dim: int) -> Limit | None:
+        """What KERNEL reaches at its own clock, where that was read."""
+        rows = [
+            row
+            for row in (self.data.counting(KERNEL_EXPERIMENT) if self.data else [])
+            if (row["technique"], row["backend"], row["mode"]) == (KERNEL, "cuda", "burst")
+            and row["problem"]["head_dim"] == head_dim
+            and not row["problem"]["causal"]
+            and reading.clock_ghz(row)
+        ]
+        if not rows or self.data is None:
+            return None
+        row = max(rows, key=lambda row: (row["problem"]["seq_q"], reading.tflops(row)))
+        multiprocessors = self.data.environments[row["environment"]]["details"]["gpu"]["sm_count"]
+        flop = reading.tflops(row) * 1e3 / (reading.clock_ghz(row) or 0) / multiprocessors
+        return Limit(f"{KERNEL}, {row['problem']['seq_q']} tokens", flop, True)
 
     def _softmax(self, head_dim: int, beside: bool) -> float | None:
         """Clocks of a unit, with as many warps as do it fastest."""

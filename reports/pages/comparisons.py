@@ -96,8 +96,10 @@ def _lengths(data: Dataset) -> Section | None:
 
 def _roofline(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Section | None:
     work = comparisons.work(datasets, data, found.problem)
-    bandwidth, peak = data.bandwidth(), data.speed_of_light()
-    if not work or not bandwidth or not peak:
+    if not work:
+        return None
+    bandwidth, peak = data.bandwidth(), data.speed_of_light(max(work, key=lambda one: one.tflops).timing)
+    if not bandwidth or not peak:
         return None
     return Section(
         "roofline",

@@ -523,6 +523,7 @@ def test_a_small_ladder_is_gated_timed_and_inspected(tmp_path: Path) -> None:
     for row in timings:
         assert row["call_us"]["launcher"] > 0
         assert row["clocks"] is None or row["clocks"]["sm_mhz"] > 0
+        assert all(0.3 < ghz < 3 for ghz in row["clock_ghz"])
     cuda, triton = (
         next(row for row in timings if (row.get("technique"), row["backend"]) == ("mma_ldmatrix", backend))
         for backend in ("cuda", "triton")

@@ -149,6 +149,45 @@ def test_burst_waits_until_the_power_is_low() -> None:
     assert stopwatch.slept == pytest.approx(21 * timing.LONGEST_REST, rel=0.02), "never low: it goes on"
 
 
+class Clock:
+    """A kernel clock by which the call before last ran at its place among all calls, in tenths of a GHz."""
+
+    def __init__(self) -> None:
+        self.around_calls = 0
+
+    def around(self, call: timing.Call) -> timing.Call:
+        def counted() -> None:
+            self.around_calls += 1
+            call()
+
+        return counted
+
+    def ghz(self) -> float:
+        return self.around_calls / 10
+
+
+@pytest.mark.parametrize("mode", timing.MODES)
+def test_the_clock_of_a_kernel_is_read_in_launches_that_are_no_samples(mode: str) -> None:
+    """After the samples, in launches like theirs: alone and rested in a burst, under load one behind the other."""
+    plain, stopwatch, clock = Simulated(), Simulated(), Clock()
+    without = timing.time_group(CALLS, stopwatch=plain, mode=mode)
+    timings = timing.time_group(CALLS, stopwatch=stopwatch, mode=mode, kernel_clock=clock)
+    assert {label: len(one.samples_ms) for label, one in timings.items()} == {
+        label: len(one.samples_ms) for label, one in without.items()
+    }
+    assert {one.clock_ghz for one in without.values()} == {None}
+    read = [ghz for one in timings.values() for ghz in one.clock_ghz or []]
+    assert len(read) == len(set(read)) == len(CALLS) * timing.CLOCK_LAUNCHES
+    extra = sum(map(len, stopwatch.batches)) - sum(map(len, plain.batches))
+    assert clock.around_calls == extra
+    if mode == "burst":
+        assert stopwatch.batches[: len(plain.batches)] == plain.batches
+        assert extra == len(read)
+        assert stopwatch.slept - plain.slept == pytest.approx(timing.CLOCK_LAUNCHES * 3 * 0.007)
+    else:
+        assert extra == len(read) * 8
+
+
 def test_sustained_preloads_each_call_alone_for_two_seconds() -> None:
     stopwatch = Simulated(noise=0.01)
     timings = timing.time_group(CALLS, stopwatch=stopwatch, mode="sustained")

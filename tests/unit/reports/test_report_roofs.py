@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import experiments
+from harness.catalog import experiments, techniques
+from harness.catalog.problem import Problem
 from harness.catalog.roofs import PEAK, unit_flop
 from harness.measure import roofs as measure
 from harness.rows import record, results
@@ -47,6 +48,30 @@ def rows() -> list[Row]:
     return made
 
 
+def flagship(seq: int, tflops: float, **fields: Any) -> Row:
+    """A timing of the grid, at a clock of 1.7 GHz."""
+    problem = Problem.square(16_384 // seq, 16, seq, 128)
+    return {
+        **measure.about(EXPERIMENT, EXPERIMENT.roofs[0]),
+        "kind": "timing",
+        "experiment": facts.KERNEL_EXPERIMENT,
+        "technique": "flagship",
+        "backend": "cuda",
+        "problem": problem.to_dict(),
+        "tile": techniques.reference_tile(techniques.get("flagship"), 128).to_dict(),
+        "source_sha256": synthetic.hashes()["flagship", "cuda"],
+        "status": "passed",
+        "mode": "burst",
+        "group": "g",
+        "samples_ms": [problem.flops / tflops / 1e9],
+        "clock_ghz": [1.69, 1.7, 1.71],
+        "schema": results.SCHEMA,
+        "environment": synthetic.ENVIRONMENT["id"],
+        "time": "2030-01-02T00:00:00Z",
+        **fields,
+    }
+
+
 def dataset(made: list[Row], gpu: str = "NVIDIA H200") -> Dataset:
     return Dataset(gpu, True, made, synthetic.hashes())
 
@@ -77,6 +102,20 @@ def test_limits_follow_from_rates() -> None:
         "and the whole softmax",
     }
     assert facts.shared(100, alone=50, beside=80) == 100
+
+
+def test_the_flagship_stands_beside_the_roofs_at_its_own_clock() -> None:
+    found = facts.found([dataset([*rows(), flagship(4096, 700), flagship(16_384, 750)])])
+    (limit,) = [one for one in found.limits(128) if one.label.startswith("flagship")]
+    multiprocessors = synthetic.ENVIRONMENT["details"]["gpu"]["sm_count"]
+    assert limit.label == "flagship, 16384 tokens"
+    assert limit.measured
+    assert limit.flop == pytest.approx(750e12 / (1.7e9 * multiprocessors))
+    unread = flagship(16_384, 750)
+    del unread["clock_ghz"]
+    for row in (unread, flagship(16_384, 750, source_sha256="0" * 64), flagship(16_384, 750, mode="sustained")):
+        other = facts.found([dataset([*rows(), row])])
+        assert not [one for one in other.limits(128) if one.label.startswith("flagship")]
 
 
 def test_the_page_shows_every_roof_and_draws_both_head_dims() -> None:

@@ -136,6 +136,13 @@ def test_what_all_pages_ask_is_computed_once(monkeypatch: pytest.MonkeyPatch) ->
         Problem.from_dict({**PROBLEM.to_dict(), "heads": [1]})
 
 
+def test_the_tensor_peak_is_at_the_clock_of_the_kernel_beside_it() -> None:
+    data = dataset(synthetic.rows())
+    assert data.speed_of_light() == data.speed_of_light(timing(1.0)) == 1070.5
+    assert data.speed_of_light(timing(1.0, clock_ghz=[1.6, 1.65, 1.7])) == pytest.approx(1070.5 * 1650 / 1980)
+    assert dataset([]).speed_of_light() is None
+
+
 def test_a_site_is_named_by_all_that_it_is_made_from(tmp_path: Path) -> None:
     for room in build.ROOMS:
         (tmp_path / room).mkdir(parents=True)

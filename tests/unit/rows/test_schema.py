@@ -54,6 +54,7 @@ TIMING: Row = {
     "group": "one",
     "order": ["sdpa_cudnn", "scalar cuda"],
     "clocks": {"sm_mhz": 1980, "power_w": 500.0, "throttle": []},
+    "clock_ghz": [1.712, 1.708, 1.71],
     "code": {
         "registers": 64,
         "spill_bytes": 0,
@@ -114,6 +115,7 @@ HOSTILE = {
     "warnings that are text": ("environment", put("details", "warnings", value="none"), "row.details.warnings"),
     "a sample of 0": ("timing", put("samples_ms", 1, value=0), "row.samples_ms[1]"),
     "a negative sample": ("timing", put("samples_ms", 0, value=-1.0), "row.samples_ms[0]"),
+    "a clock of megahertz": ("timing", put("clock_ghz", 0, value=1712.0), "row.clock_ghz[0]"),
     "NaN": ("timing", put("samples_ms", 0, value=float("nan")), "row.samples_ms[0]"),
     "infinity": ("timing", put("samples_ms", 0, value=float("inf")), "row.samples_ms[0]"),
     "infinity deep in details": ("timing", put("details", "again", "difference", value=float("inf")), "again.diff"),

@@ -1,0 +1,80 @@
+"""The SM clock at which any kernel runs: every multiprocessor's own counters, read before it and after it."""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from harness.variants.cuda import gpu_arch
+from harness.variants.errors import CompileError, LaunchError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SOURCE = "sm_clocks"
+"""Below cuda_kernels/."""
+
+
+class Stands(ctypes.Structure):
+    """cuda_kernels/sm_clocks.cu, field by field."""
+
+    _fields_ = [("of", ctypes.c_void_p)]
+
+
+class SmClocks:
+    """Reads the clocks by `library`, a build of cuda_kernels/sm_clocks.cu for `device`, on its current stream."""
+
+    def __init__(self, library: Any, multiprocessors: int, device: str) -> None:
+        import torch
+
+        self._library = library
+        self._stands = torch.zeros(2, multiprocessors, 2, dtype=torch.int64, device=device)
+
+    def around(self, call: Callable[[], object]) -> Callable[[], None]:
+        """`call` between two readings."""
+
+        def read_around() -> None:
+            self._stands.zero_()
+            self._read(self._stands[0])
+            call()
+            self._read(self._stands[1])
+
+        return read_around
+
+    def ghz(self) -> float:
+        """Cycles a nanosecond between the last two readings, on the median multiprocessor: of the call, and of a few
+        microseconds in which it began and ended. Waits for the device. Raises RuntimeError where no multiprocessor was
+        read twice."""
+        before, after = self._stands.tolist()
+        rates = [
+            (cycles - first_cycles) / (nanoseconds - first_nanoseconds)
+            for (first_cycles, first_nanoseconds), (cycles, nanoseconds) in zip(before, after, strict=True)
+            if first_nanoseconds and nanoseconds > first_nanoseconds
+        ]
+        if not rates:
+            raise RuntimeError("SM clocks: got no multiprocessor with two readings, expected a call that `around` made")
+        return statistics.median(rates)
+
+    def _read(self, stands: Tensor) -> None:
+        import torch
+
+        stream = torch.cuda.current_stream().cuda_stream if stands.is_cuda else None
+        if code := self._library.launch(ctypes.byref(Stands(stands.data_ptr())), ctypes.c_void_p(stream)):
+            raise LaunchError(f"{SOURCE}: CUDA error {code}", code)
+
+
+def of_this_gpu() -> SmClocks:
+    """Of torch's current GPU. Raises CompileError, where there is no compiler too."""
+    import torch
+
+    from cuda_kernels import build
+    from cuda_kernels.toolchain import ToolchainError
+
+    try:
+        built = build.build(SOURCE, {}, gpu_arch(), inline=False)
+    except (build.CompileError, ToolchainError) as error:
+        raise CompileError(f"{SOURCE}: {error}") from None
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return SmClocks(ctypes.CDLL(str(built.library)), properties.multi_processor_count, "cuda")
