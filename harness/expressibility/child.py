@@ -49,7 +49,8 @@ def twin(request):
 
     problem, tile = SimpleNamespace(**request["problem"]), SimpleNamespace(**request["tile"])
     tile.extra = tuple(tile.extra.items())
-    return import_module(request["module"]).specialize(problem, None, tile, request["arch"]).compile()
+    module = import_module(request["module"])
+    return getattr(module, "twin", module).specialize(problem, None, tile, request["arch"]).compile()
 
 
 def texts(build):

@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.catalog import techniques
 from harness.catalog.problem import Problem, Tile
+from harness.rows import reading
 
 Row = dict[str, Any]
 Hashes = Mapping[tuple[str, str], str]
@@ -20,8 +21,9 @@ Hashes = Mapping[tuple[str, str], str]
 
 @dataclass(frozen=True)
 class Program:
-    """What is compiled to learn its machine code. `commit` holds the sources of `source_sha256`; None is this checkout.
-    `compiler` is (front end, ptxas), such as ("nvcc 13.0.88", "13.0.88"): with another one the answer means nothing."""
+    """What is compiled to learn its machine code. `commit` is where the sources of `source_sha256` are looked for first
+    if they are not this checkout's. `compiler` is (front end, ptxas), such as ("nvcc 13.0.88", "13.0.88"): with another
+    one the answer means nothing."""
 
     technique: str
     backend: str
@@ -64,7 +66,8 @@ def due(rows: Iterable[Row], hashes: Hashes) -> list[Row]:
     found = []
     for row in rows:
         now = hashes.get((row.get("technique", ""), row.get("backend", "")))
-        if row.get("source_sha256") and now not in (None, row["source_sha256"], row.get("differs_from")):
+        known = not row.get("source_sha256") or now in (None, row.get("differs_from"))
+        if not known and not reading.is_current(row, hashes):
             found.append(row)
     return found
 
@@ -79,15 +82,17 @@ def renew(
     """Compares every row that is due (and `chosen`) with this checkout, and changes it in place. `rows` are all
     recorded ones, with their environments.
 
-    Machine code that a row of the same program, source and compiler tells is not compiled again. What no row tells is:
-    this checkout's sources, and those of the commit that the row's environment names, but where `identify` gives both
-    one name. A row of the same machine code gets this checkout's `source_sha256`, and `renewed_from`, the source that
-    was measured. Another one gets `differs_from` and stays of an earlier version.
+    Nothing is compiled where `identify` gives this checkout's program the name of the one that was measured, or of the
+    one as which the row counted so far (that had the same machine code) or which it differs from (that had not). Nor is
+    machine code that a row of the same program, source and compiler tells. What is left is compiled: this checkout's
+    sources, and those of the commit that the row's environment names. A row of the same machine code gets this
+    checkout's `source_sha256`, and `renewed_from`, the source that was measured. Another one gets `differs_from` and
+    stays of an earlier version.
     """
     known = take_machine_code(rows)
     environments = _environments(rows)
     outcome = Renewal()
-    asked: list[tuple[Row, Program, Program]] = []
+    asked: list[tuple[Row, Program, Program]] = []  # with the program as measured, and this checkout's
     for row in due(rows, hashes):
         if chosen and not chosen(row):
             continue
@@ -112,32 +117,42 @@ def renew(
         """The machine code of then and of now, as rows tell it."""
         return machine_code(row), known.get(_name(row, here.source_sha256, here.compiler))
 
-    open_ones = [(then, here) for row, then, here in asked if None in known_code(row, here)]
-    names = dict(identify(_distinct(side for pair in open_ones for side in pair))) if open_ones else {}
-    unchanged = {
-        pair for pair in open_ones if isinstance(names.get(pair[0]), str) and len({*map(names.get, pair)}) == 1
-    }
+    open_ones = [(row, then, here) for row, then, here in asked if None in known_code(row, here)]
+    named = _distinct(
+        side for row, then, here in open_ones for side in (here, *_equals(row, then), *_unequals(row, then))
+    )
+    names = {program: name for program, name in identify(named) if isinstance(name, str)} if named else {}
+
+    def proven(row: Row, then: Program, here: Program) -> bool | None:
+        """Whether names show that the machine code is the same, or another one; None where they do not tell."""
+        if (name := names.get(here)) is None:
+            return None
+        if name in map(names.get, _equals(row, then)):
+            return True
+        return False if name in map(names.get, _unequals(row, then)) else None
+
     wanted = _distinct(
         side
-        for row, *pair in asked
-        if tuple(pair) not in unchanged
-        for side, code in zip(pair, known_code(row, pair[1]), strict=True)
+        for row, then, here in asked
+        if proven(row, then, here) is None
+        for side, code in zip((then, here), known_code(row, here), strict=True)
         if code is None
     )
     answers = dict(compile(wanted)) if wanted else {}
     for row, then, here in asked:
-        same = (then, here) in unchanged
-        was, now_is = (
-            code or answers.get(side, Unknown("not compiled"))
-            for side, code in zip((then, here), known_code(row, here), strict=True)
-        )
-        if not same:
+        same = proven(row, then, here)
+        if same is None:
+            was, now_is = (
+                code or answers.get(side, Unknown("not compiled"))
+                for side, code in zip((then, here), known_code(row, here), strict=True)
+            )
             if isinstance(was, Unknown) or isinstance(now_is, Unknown):
                 outcome.unknown[next(side.reason for side in (was, now_is) if isinstance(side, Unknown))] += 1
                 continue
             if machine_code(row) is None:
                 row["sass_sha256"] = was
-        if same or was == now_is:
+            same = was == now_is
+        if same:
             outcome.sources[*program(row), row["source_sha256"]] = here.source_sha256
             row["renewed_from"] = measured_source(row)
             row["source_sha256"] = here.source_sha256
@@ -147,6 +162,16 @@ def renew(
             row["differs_from"] = here.source_sha256
             outcome.different += 1
     return outcome
+
+
+def _equals(row: Row, then: Program) -> list[Program]:
+    """Programs of the machine code that the row measured: as measured, and as which it counted so far."""
+    return [then, replace(then, source_sha256=row["source_sha256"])]
+
+
+def _unequals(row: Row, then: Program) -> list[Program]:
+    """Programs of other machine code: that of the checkout with which the row was last compared."""
+    return [replace(then, source_sha256=row["differs_from"])] if "differs_from" in row else []
 
 
 def _distinct(programs: Iterable[Program]) -> list[Program]:

@@ -1,16 +1,15 @@
 """Machine code of many programs, of this checkout and of earlier commits: what `record --renew` compares.
 
 A commit's kernel packages are laid out in build/commits/<sha>; a program's source is found there by its hash, whatever
-the technique was called then. Programs in which the compiler sees no difference are compiled once. Answers are kept by
-content in machine_code.txt, in build/ or $TWINKERNELS_CACHE. Where Triton is given the same as before, nothing is
-compiled at all.
+the technique was called then: in the commit that was measured, or in the newest that has it. Programs in which the
+compiler sees no difference are compiled once. Answers are kept by content in machine_code.txt, in build/ or
+$TWINKERNELS_CACHE. Where Triton is given the same as before, nothing is compiled at all.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
 import io
 import json
 import os
@@ -24,7 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from harness.catalog import sources, techniques
+from harness.catalog import sources
 from harness.catalog.cases import Case
 from harness.catalog.sources import ROOT
 from harness.machine import environment, processes
@@ -32,11 +31,14 @@ from harness.rows.renew import Program, Unknown
 from harness.variants import machine_code
 from harness.variants.compiling import shared_assembler
 from harness.variants.cuda import constants
+from harness.variants.triton import twin_in
 from harness.variants.variables import environment_of
 
 COMMITS = ROOT / "build" / "commits"
 KEPT = sources.CACHE / "machine_code.txt"
 PACKAGES = ("cuda_kernels", "triton_kernels")
+COMMITS_SEARCHED = 20
+"""How far back a source is looked for: laying out a commit and hashing its kernels takes half a second."""
 
 Place = tuple[Path, str, tuple[tuple[str, str], ...]]
 """Where a program is compiled: folder of the kernel packages, kernel file in it, variables of the process."""
@@ -106,11 +108,13 @@ def identify_all(
         for program in group:
             if isinstance(answers, processes.NoAnswer):
                 yield program, Unknown(environment.scrub(answers.reason).split("\n")[0])
-            else:
+                continue
+            answer = answers[program]
+            if isinstance(answer, str):
                 place = locate(program)
                 assert not isinstance(place, Unknown)
-                kept.add(program, place, answers[program])
-                yield program, answers[program]
+                kept.add(program, place, answer)
+            yield program, answer
 
 
 class _Kept:
@@ -153,18 +157,10 @@ def _flags(program: Program) -> tuple[str, ...]:
 
 def locate(program: Program) -> Place | Unknown:
     """Where a program is compiled, or why it cannot be."""
-    path = techniques.get(program.technique).path
-    if program.commit is None:
-        root, kernel = ROOT, sources.kernel_file(program.backend, path).relative_to(ROOT).as_posix()
-    else:
-        found = lay_out(program.commit)
-        if isinstance(found, Unknown):
-            return found
-        root = found
-        known = _kernels(root, program.backend).get(program.source_sha256)
-        if known is None:
-            return Unknown(f"commit {program.commit[:7]} does not hold the sources that were measured")
-        kernel = known
+    found = _sources(program.backend, program.source_sha256, program.commit)
+    if isinstance(found, Unknown):
+        return found
+    root, kernel = found
     front_end, ptxas = program.compiler
     variables: dict[str, str] = {}
     if program.backend == "cuda":
@@ -180,6 +176,29 @@ def locate(program: Program) -> Place | Unknown:
         got = " with ptxas ".join(here) if here else "none"
         return Unknown(f"compiled by {front_end} with ptxas {ptxas}; here is {got}")
     return root, kernel, tuple(sorted(variables.items()))
+
+
+@functools.cache
+def _sources(backend: str, source_sha256: str, commit: str | None) -> tuple[Path, str] | Unknown:
+    """Root and kernel file of the sources of this hash: in this checkout, in `commit`, or in the newest that has them
+    of the last COMMITS_SEARCHED that changed kernels of the language."""
+    if kernel := _kernels(ROOT, backend).get(source_sha256):
+        return ROOT, kernel
+    for each in filter(None, [commit, *_history(backend)]):
+        root = lay_out(each)
+        if isinstance(root, Path) and (kernel := _kernels(root, backend).get(source_sha256)):
+            return root, kernel
+    if commit and isinstance(absent := lay_out(commit), Unknown):
+        return absent
+    return Unknown(f"neither commit {str(commit)[:7]} nor one of the last {COMMITS_SEARCHED} holds what was measured")
+
+
+@functools.cache
+def _history(backend: str) -> list[str]:
+    """Commits that changed kernels of the language, newest first; none outside a repository."""
+    package = PACKAGES[backend != "cuda"]
+    command = ["git", "log", f"-{COMMITS_SEARCHED}", "--format=%H", "--", package]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.split()
 
 
 @functools.cache
@@ -229,14 +248,18 @@ def _compile(root: str, kernel: str, programs: Sequence[Program]) -> dict[Progra
     return {program: compile_one(Path(root), kernel, program, known) for program in programs}
 
 
-def _identify(root: str, kernel: str, programs: Sequence[Program]) -> dict[Program, str]:
+def _identify(root: str, kernel: str, programs: Sequence[Program]) -> dict[Program, str | Unknown]:
     """Runs in a process of its own; all programs are of one kernel file."""
     from triton.runtime.jit import JITFunction
 
     _import_from(root)
-    found = {}
+    found: dict[Program, str | Unknown] = {}
     for program in programs:
-        specialized = _specialized(kernel, program)
+        try:
+            specialized = _specialized(kernel, program)
+        except Exception as error:  # a tile that the language has not
+            found[program] = Unknown(f"{type(error).__name__}: {error}".splitlines()[0])
+            continue
         for name, module in list(sys.modules.items()):
             if name.partition(".")[0] in PACKAGES:
                 for function in vars(module).values():
@@ -257,8 +280,7 @@ def _import_from(root: str) -> None:
 
 
 def _specialized(kernel: str, program: Program) -> Any:
-    module = importlib.import_module(".".join(Path(kernel).with_suffix("").parts))
-    return module.specialize(program.problem, None, program.tile, program.arch)
+    return twin_in(kernel).specialize(program.problem, None, program.tile, program.arch)
 
 
 def _arguments(specialized: Any) -> str:

@@ -27,14 +27,14 @@ class TritonVariant(Variant):
         require_environment(case, on)
         if on == "cpu" and case.problem.dtype != "fp16":
             raise Unsupported("Triton's interpreter multiplies bf16 wrongly without an error; use fp16")
-        self.module = _twin(case)
-        self.workspace_bytes = self.module.workspace_bytes(case.problem)
+        self.twin = _twin(case)
+        self.workspace_bytes = self.twin.workspace_bytes(case.problem)
         self.compiled: Any = None
 
     def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
         self._check(q, k, v, o, lse, scale, causal)
         workspace = self._workspace(q.device)
-        launch, tile = self.module.launch, self.case.tile
+        launch, tile = self.twin.launch, self.case.tile
         if self.on == "gpu" and self.compiled is None:
             from triton import knobs
 
@@ -63,11 +63,18 @@ def compile_triton(case: Case, arch: str) -> Any:
     return _twin(case).specialize(case.problem, None, case.tile, arch).compile()
 
 
+def twin_in(kernel_file: str) -> Any:
+    """What `specialize`s, `launch`es and says `workspace_bytes` of a kernel file (triton_kernels/ladder/name.py): its
+    `twin`, or its module where it has these three by themselves, as at earlier commits. Raises what importing raises.
+    """
+    module = importlib.import_module(".".join(Path(kernel_file).with_suffix("").parts))
+    return getattr(module, "twin", module)
+
+
 def _twin(case: Case) -> Any:
-    """The twin's module. Raises what importing it raises."""
     assert case.technique is not None
     path = sources.kernel_file(case.backend, techniques.get(case.technique).path)
-    return importlib.import_module(".".join(path.relative_to(sources.ROOT).with_suffix("").parts))
+    return twin_in(path.relative_to(sources.ROOT).as_posix())
 
 
 def note_compile_time(*, metadata_group: dict[str, str], times: Any, cache_hit: bool, **_: Any) -> None:

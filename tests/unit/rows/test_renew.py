@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.catalog import techniques
 from harness.catalog.problem import Problem, Tile
 from harness.rows import record, renew, results
 from harness.rows.rename import rename_in_note, rename_rows
@@ -154,15 +155,44 @@ def test_where_the_compiler_is_given_the_same_nothing_is_compiled() -> None:
     assert {(program.source_sha256, program.commit) for program in asked} == {("old", "c0ffee"), ("new", None)}
 
 
-@pytest.mark.parametrize("names", [{"old": "a", "new": "b"}, {"old": "a"}, {}])
-def test_what_has_another_name_or_none_is_compiled(names: dict[str, str]) -> None:
+def named(**names: str) -> renew.Identify:
+    """Gives the programs of these sources names, and others none."""
+
     def identify(programs: Sequence[Program]) -> Iterator[tuple[Program, str | Unknown]]:
         for program in programs:
-            name = names.get(program.source_sha256)
-            yield program, name if name else Unknown("only compiling tells")
+            yield program, names.get(program.source_sha256) or Unknown("only compiling tells")
 
+    return identify
+
+
+def test_what_the_compiler_was_given_last_time_is_known_by_name_too() -> None:
+    """A row renewed by its machine code: its own source has another name, that as which it counted has this one."""
+    measured, compiler = row(source_sha256="between", renewed_from="old"), Compiler()
+    found = renew.renew([ENVIRONMENT, measured], HASHES, compiler, identify=named(old="a", between="b", new="b"))
+    assert (found.renewed, compiler.asked) == (1, [])
+    assert (measured["source_sha256"], measured["renewed_from"]) == ("new", "old")
+
+
+def test_what_had_other_machine_code_is_known_by_name_too() -> None:
+    measured, compiler = gate("abc", differs_from="between"), Compiler()
+    found = renew.renew([ENVIRONMENT, measured], HASHES, compiler, identify=named(old="a", between="b", new="b"))
+    assert (found.renewed, found.different, compiler.asked) == (0, 1, [])
+    assert (measured["source_sha256"], measured["differs_from"]) == ("old", "new")
+
+
+def test_what_the_registry_declines_is_not_due_whatever_its_source() -> None:
+    problem, tile = Problem.square(4, 16, 4096, 256), Tile(64, 64)
+    reason = techniques.unsupported(techniques.get("scalar"), "cuda", problem, tile)
+    assert reason
+    declined = row("gate", problem=problem.to_dict(), status="unsupported", reason=reason)
+    assert renew.due([declined], HASHES) == []
+    assert renew.due([{**declined, "reason": "another"}], HASHES) != []
+
+
+@pytest.mark.parametrize("names", [{"old": "a", "new": "b"}, {"old": "a"}, {}])
+def test_what_has_another_name_or_none_is_compiled(names: dict[str, str]) -> None:
     measured, compiler = gate("abc"), Compiler(new="abc")
-    found = renew.renew([ENVIRONMENT, measured], HASHES, compiler, identify=identify)
+    found = renew.renew([ENVIRONMENT, measured], HASHES, compiler, identify=named(**names))
     assert (found.renewed, [program.source_sha256 for program in compiler.asked]) == (1, ["new"])
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.catalog import sources, techniques
-from harness.catalog.problem import Problem
+from harness.catalog.problem import Problem, Tile
 from harness.machine import processes
 from harness.rows.renew import Program, Unknown
 from harness.variants import recompiling
@@ -49,14 +50,42 @@ def test_names_tell_programs_apart_and_nothing_else(tmp_path: Path) -> None:
         tree("moved", "import triton\n", "\n\nimport triton\n"),
         tree("more beside it", "import triton\n", "import triton\n\n\ndef nobody_calls():\n    return 1\n"),
         tree("changed", "tl.exp", "tl.exp2"),
+        tree("another constant", "LOWEST = tl.constexpr(-3.0e38)", "LOWEST = tl.constexpr(-3.1e38)"),
+        tree("another option", "num_stages=1", "num_stages=2"),
     ]
     one, causal = program(), program(Problem.square(2, 4, 256, 64, causal=True))
     jobs: list[processes.Job] = [(recompiling._identify, (place, KERNEL, [one, causal])) for place in places]
     found = {job[1][0]: answer for job, answer in processes.answers(jobs, {})}
     names = [found[place] for place in places]
     assert all(isinstance(each, dict) for each in names), names
-    assert [each[one] == names[0][one] for each in names] == [True, True, True, False]
+    assert [each[one] == names[0][one] for each in names] == [True, True, True, False, False, False]
     assert names[0][one] != names[0][causal]
+
+
+def test_a_program_without_a_name_leaves_the_others_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recompiling, "KEPT", tmp_path / "kept.txt")
+    fine = program()
+    unsayable = replace(fine, tile=Tile(64, 64, 1, 4, (("maxregs", 128),)))
+    found = dict(recompiling.identify_all([unsayable, fine]))
+    assert isinstance(found[fine], str)
+    assert isinstance(found[unsayable], Unknown)
+    assert "maxregs" in found[unsayable].reason
+
+
+def test_sources_are_found_in_the_newest_commit_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the commit that was measured lacks them: rows renewed since count as later sources."""
+    monkeypatch.setattr(recompiling, "_history", lambda backend: ["newer", "older"])
+    monkeypatch.setattr(recompiling, "lay_out", lambda commit: Path("/", commit))
+    held = {CHECKOUT: {"now": "here.py"}, Path("/measured"): {"then": "a.py"}, Path("/older"): {"since": "b.py"}}
+    monkeypatch.setattr(recompiling, "_kernels", lambda root, backend: held.get(root, {}))
+    recompiling._sources.cache_clear()
+    assert recompiling._sources("triton", "now", "measured") == (CHECKOUT, "here.py")
+    assert recompiling._sources("triton", "then", "measured") == (Path("/measured"), "a.py")
+    assert recompiling._sources("triton", "since", "measured") == (Path("/older"), "b.py")
+    absent = recompiling._sources("triton", "never", "measured")
+    assert isinstance(absent, Unknown)
+    assert "measure" in absent.reason
+    recompiling._sources.cache_clear()
 
 
 def test_names_are_kept_and_cuda_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
