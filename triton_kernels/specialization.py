@@ -1,8 +1,9 @@
-"""From (problem, strides, tile) to the exact arguments, specialization and options of a Triton kernel.
+"""From (problem, strides, tile) to the exact arguments, specialization and options of a Triton or Gluon kernel.
 
-`launch` runs a kernel through Triton's ordinary JIT call. `specialize` says what that call specializes on, without a
-GPU, by running Triton's own binder on meta tensors; its result compiles ahead of time. Both go through `arguments` and
-`options`, so what is inspected is what is timed.
+A kernel file ends in `twin = Twin(kernel, options, grid, refine)`. `Twin.launch` runs the kernel through Triton's
+ordinary JIT call. `Twin.specialize` says what that call specializes on, without a GPU, by running Triton's own binder
+on meta tensors; its result compiles ahead of time. Both take the same arguments and options, so what is inspected is
+what is timed.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, CompiledKernel, make_backend
+from triton.experimental.gluon._runtime import GluonASTSource
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction, create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -31,7 +34,7 @@ Grid = Callable[[torch.Tensor, Any], tuple[int, ...]]
 """(q, tile) -> programs per dimension of the launch."""
 
 Refine = Callable[[dict[str, Any]], dict[str, Any]]
-"""The common arguments by name -> those that one kernel takes, with further constants or descriptors."""
+"""The arguments by name -> the same, some changed or added."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class Specialization:
 
     def compile(self) -> CompiledKernel:
         """Compiles without a GPU: `.asm` holds ttgir, ptx and cubin, `.metadata` the shared memory and the options."""
-        source = ASTSource(self.function, self.signature, self.constexprs, self.attrs)
+        front_end = GluonASTSource if self.function.is_gluon() else ASTSource
+        source = front_end(self.function, self.signature, self.constexprs, self.attrs)
         return triton.compile(source, target=self.target, options=vars(self.options))
 
 
@@ -83,7 +87,7 @@ def arguments(
     causal: bool,
     tile: Any,
 ) -> dict[str, Any]:
-    """Every kernel's arguments by name: pointers, sizes, strides in elements, compile-time constants.
+    """What kernels are given, by the names of their parameters: pointers, sizes, strides in elements, constants.
 
     A dimension of size 1 gets stride 0: its stride is never used, and storage orders must not differ by it.
     """
@@ -178,6 +182,16 @@ def plain_grid(q: torch.Tensor, tile: Any) -> tuple[int, ...]:
     return q.shape[0] * q.shape[1], triton.cdiv(q.shape[2], tile.block_m)
 
 
+def linear_grid(q: torch.Tensor, tile: Any) -> tuple[int, ...]:
+    """A program for each query block of each head, in one row: which is which the kernel says."""
+    return (triton.cdiv(q.shape[2], tile.block_m) * q.shape[1] * q.shape[0],)
+
+
+def persistent_grid(q: torch.Tensor, tile: Any) -> tuple[int, ...]:
+    """As many programs as the GPU runs at once, at 8 math warps a multiprocessor, and no more than there are tiles."""
+    return (min(*linear_grid(q, tile), multiprocessors(q) * max(8 // tile.warps, 1)),)
+
+
 def specialize(
     function: JITFunction,
     problem: Any,
@@ -244,3 +258,83 @@ def launch(
         )
     values = refine(arguments(q, k, v, o, lse, scale=scale, causal=causal, tile=tile))
     return function[grid(q, tile)](**values, **compile_options)
+
+
+BLOCKS = {"q": "BLOCK_M", "k": "BLOCK_N", "v": "BLOCK_N", "o": "BLOCK_M"}
+"""Tensor -> the constant that counts the rows of its block."""
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A kernel, and how it is launched: the last statement of its file.
+
+    The kernel is given what its parameters name. Beside `arguments` there are `q_desc`, `k_desc`, `v_desc` and `o_desc`
+    in place of pointers and strides, `batches`, EVEN_M and EVEN_N (whether the tile divides seq_q and seq_kv), and
+    `counter`, which is zero at the start and is left zero. `options` turns a tile into compile options. `refine`
+    changes or adds arguments. `descriptors_bytes(problem)` is what a kernel takes of the workspace that makes
+    descriptors itself.
+    """
+
+    kernel: JITFunction | InterpretedFunction
+    options: Callable[[Any], dict[str, Any]]
+    grid: Grid = plain_grid
+    refine: Refine = dict
+    descriptors_bytes: Callable[[Any], int] | None = None
+
+    def specialize(self, problem: Any, strides: Strides | None, tile: Any, arch: str) -> Specialization:
+        """What `launch` compiles for `problem` on `arch` (such as sm_90a). `strides` None means packed storage.
+
+        Raises ValueError for an option that this Triton does not know, and in the interpreter.
+        """
+        refine = partial(self.given, workspace=None)
+        return specialize(self.kernel, problem, strides, tile, arch, self.options(tile), self.grid, refine)
+
+    def launch(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        o: torch.Tensor,
+        lse: torch.Tensor,
+        *,
+        scale: float,
+        causal: bool,
+        tile: Any,
+        workspace: torch.Tensor | None = None,
+    ) -> CompiledKernel | None:
+        """Runs the kernel on the current stream and returns the loaded program (None in the interpreter).
+
+        q and o: (batch, heads, seq_q, head_dim), k and v: (batch, heads_kv, seq_kv, head_dim), fp16 or bf16, of any
+        strides but the last; lse: (batch, heads, seq_q) fp32. `workspace`: uint8, zeroed, `workspace_bytes(problem)`.
+        Raises NotImplementedError for bf16 in the interpreter, ValueError for a workspace that is too small.
+        """
+        if self.descriptors_bytes:
+            lend(workspace)
+        return launch(
+            self.kernel, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=self.options(tile),
+            grid=self.grid, refine=partial(self.given, workspace=workspace),
+        )  # fmt: skip
+
+    def workspace_bytes(self, problem: Any) -> int:
+        """What `launch` needs of memory that is zero before it, and is left zero."""
+        if self.descriptors_bytes:
+            return self.descriptors_bytes(problem)
+        return COUNTER_BYTES if "counter" in self.kernel.arg_names else 0
+
+    def given(self, offered: dict[str, Any], *, workspace: torch.Tensor | None) -> dict[str, Any]:
+        """Those of the arguments that the kernel's parameters name. Raises TypeError for a parameter that none fits."""
+        names = self.kernel.arg_names
+        offered["batches"] = offered["q_ptr"].shape[0]
+        offered["EVEN_M"] = offered["seq_q"] % offered["BLOCK_M"] == 0
+        offered["EVEN_N"] = offered["seq_kv"] % offered["BLOCK_N"] == 0
+        if "counter" in names:
+            offered["counter"] = counters(workspace)
+        refined = self.refine(offered)
+        wanted = {name for name in BLOCKS if f"{name}_desc" in names and f"{name}_desc" not in refined}
+        given = describe(refined, {name: BLOCKS[name] for name in wanted})
+        if unknown := [name for name in names if name not in given]:
+            raise TypeError(
+                f"{self.kernel.__name__}: got the parameters {', '.join(unknown)}, expected of {', '.join(given)}, or "
+                "tensors as in q_desc; rename them, or let `refine` add them"
+            )
+        return {name: given[name] for name in names}

@@ -34,7 +34,7 @@ def kernel(technique: Technique) -> ModuleType:
 
 @cache
 def compiled(name: str, arch: str = "sm_90a"):
-    return kernel(techniques.get(name)).specialize(PROBLEM, None, TILE, arch).compile()
+    return kernel(techniques.get(name)).twin.specialize(PROBLEM, None, TILE, arch).compile()
 
 
 @cache
@@ -91,7 +91,7 @@ def test_a_renamed_copy_would_be_found(tmp_path: Path, monkeypatch: pytest.Monke
         source.replace("xor_swizzle", "another_name").replace("new_max", "larger_max")
     )
     monkeypatch.syspath_prepend(tmp_path)
-    copy = importlib.import_module("gluon_copy").specialize(PROBLEM, None, TILE, "sm_90a").compile()
+    copy = importlib.import_module("gluon_copy").twin.specialize(PROBLEM, None, TILE, "sm_90a").compile()
     assert normalized(copy.asm["ttgir"]) == normalized(compiled("xor_swizzle").asm["ttgir"])
 
 

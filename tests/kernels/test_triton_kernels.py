@@ -60,13 +60,17 @@ def tiles(problem: Problem) -> list[Tile]:
     return TILES[: 1 + (problem.seq_q != problem.seq_kv)]
 
 
-def kernel(name: str):
+def module(name: str):
     return importlib.import_module(f"triton_kernels.{LADDER[name]}.{name}")
 
 
+def kernel(name: str) -> specialization.Twin:
+    return module(name).twin
+
+
 def program(name: str) -> str:
-    """Name of the module that holds the program: another one's where the twin is a re-export."""
-    return kernel(name).launch.__module__.rpartition(".")[2]
+    """Name of the kernel that is launched: another one's where the twin is a re-export."""
+    return kernel(name).kernel.__name__
 
 
 DISTINCT = [name for name in LADDER if program(name) == name]
@@ -147,7 +151,7 @@ def interpret(name: str, problem: Problem, tile: Tile, section_bytes: int | None
     workspace = torch.zeros(program.workspace_bytes(p), dtype=torch.uint8)
     with pytest.MonkeyPatch.context() as patch:
         if section_bytes:
-            patch.setattr(program, "SECTION_BYTES", section_bytes)
+            patch.setattr(module(name), "SECTION_BYTES", section_bytes)
         program.launch(q, k, v, o, lse, scale=p.scale, causal=p.causal, tile=tile, workspace=workspace)
     assert not workspace.any(), f"{name} leaves its counters at {workspace.view(torch.int32).tolist()}"
     expected, expected_lse = truth(q, k, v, p)
@@ -243,7 +247,7 @@ def renamed_copy() -> dict:
         path = Path(folder) / "another_name.py"
         path.write_text(source.replace("direct_rescale", "another_name").replace("new_max", "larger_max"))
         sys.path.insert(0, folder)
-        copied = importlib.import_module("another_name").specialize(COMPILED, None, TILES[0], "sm_80").compile()
+        copied = importlib.import_module("another_name").twin.specialize(COMPILED, None, TILES[0], "sm_80").compile()
     original = kernel("direct_rescale").specialize(COMPILED, None, TILES[0], "sm_80").compile()
     return {"copy": normalized(copied.asm["ttgir"]), "original": normalized(original.asm["ttgir"])}
 
@@ -277,10 +281,10 @@ def jit_and_ahead(name: str) -> dict:
     driver.set_active(Hopper())
     q, k, v, o, lse = specialization.meta_tensors(COMPILED, None)
     values = specialization.arguments(q, k, v, o, lse, scale=0.1, causal=True, tile=COMPILED_TILE)
-    values = getattr(kernel(name), "_refine", dict)(values)
-    function, options = getattr(kernel(name), name), kernel(name)._options(COMPILED_TILE)
-    jit = function.run(**values, **options, grid=(1,), warmup=True)
-    return {"jit": jit.hash, "ahead": kernel(name).specialize(COMPILED, None, COMPILED_TILE, "sm_90a").compile().hash}
+    twin = kernel(name)
+    values = twin.given(values, workspace=None)
+    jit = twin.kernel.run(**values, **twin.options(COMPILED_TILE), grid=(1,), warmup=True)
+    return {"jit": jit.hash, "ahead": twin.specialize(COMPILED, None, COMPILED_TILE, "sm_90a").compile().hash}
 
 
 def interpretations():
@@ -431,7 +435,7 @@ def test_a_renamed_copy_would_be_found():
 
 @pytest.mark.parametrize("name", [name for name in LADDER if name not in DISTINCT])
 def test_a_re_export_says_whose_program_it_is(name):
-    assert f"the same program as {program(name)}" in kernel(name).__doc__
+    assert f"the same program as {program(name)}" in module(name).__doc__
     assert sources.same_program(f"{LADDER[name]}/{name}", "triton") == program(name)
 
 
@@ -527,6 +531,21 @@ def test_packed_strides():
 def test_an_option_that_triton_does_not_know_is_an_error():
     with pytest.raises(ValueError, match=r"tile\.extra: got \['maxregs'\], expected options of Triton .*maxnreg"):
         kernel("scalar").specialize(COMPILED, None, Tile(64, 64, extra=(("maxregs", 128),)), "sm_80")
+
+
+def test_a_parameter_that_nothing_is_offered_for_is_named():
+    class Misspelled:
+        __name__, arg_names = "scalar", ["q_ptr", "k_desc", "EVEN_N", "q_stride_seq"]
+
+    twin = specialization.Twin(Misspelled(), dict)
+    tensors = specialization.meta_tensors(COMPILED, None)
+    offered = specialization.arguments(*tensors, scale=1.0, causal=True, tile=COMPILED_TILE)
+    with pytest.raises(TypeError, match="scalar: got the parameters q_stride_seq, expected of"):
+        twin.given(offered, workspace=None)
+    Misspelled.arg_names.remove("q_stride_seq")
+    given = twin.given(offered, workspace=None)
+    assert list(given) == ["q_ptr", "k_desc", "EVEN_N"]
+    assert given["k_desc"].block_shape == [1, 1, COMPILED_TILE.block_n, COMPILED.head_dim]
 
 
 @pytest.mark.gpu

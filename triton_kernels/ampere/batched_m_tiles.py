@@ -4,4 +4,4 @@ Builds on exp2_softmax; changes the tile only, which comes from the registry: BL
 warp has. The missing lever is the order of V's fragments: when one is loaded is the compiler's choice.
 """
 
-from triton_kernels.ampere.exp2_softmax import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.ampere.exp2_softmax import twin  # noqa: F401

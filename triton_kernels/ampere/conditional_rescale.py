@@ -10,7 +10,7 @@ that 128 rows rescale in nearly every step of a row of 8192 keys. Data moves as 
 import triton
 import triton.language as tl
 
-from triton_kernels import specialization
+from triton_kernels.specialization import Twin, linear_grid, options
 
 LOWEST = tl.constexpr(-3.0e38)
 """Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
@@ -118,24 +118,4 @@ def conditional_rescale(
     tl.store(lse_ptr + batch_head * seq_q + row, lse)
 
 
-def _options(tile):
-    return specialization.options(tile, num_stages=tile.stages + 1)
-
-
-def _grid(q, tile):
-    return (triton.cdiv(q.shape[2], tile.block_m) * q.shape[1] * q.shape[0],)
-
-
-def specialize(problem, strides, tile, arch):
-    return specialization.specialize(conditional_rescale, problem, strides, tile, arch, _options(tile), _grid)
-
-
-def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
-    options = _options(tile)
-    return specialization.launch(
-        conditional_rescale, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=options, grid=_grid
-    )
-
-
-def workspace_bytes(problem):
-    return 0
+twin = Twin(conditional_rescale, lambda tile: options(tile, num_stages=tile.stages + 1), linear_grid)

@@ -14,7 +14,7 @@ twin's schedule, the next K under P V with one buffer, is out of reach: copies a
 import triton
 import triton.language as tl
 
-from triton_kernels import specialization
+from triton_kernels.specialization import Twin, options
 
 LOWEST = tl.constexpr(-3.0e38)
 """Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
@@ -107,19 +107,4 @@ def cp_async_pipeline(
     tl.store(lse_ptr + tl.program_id(0).to(tl.int64) * seq_q + row, lse)
 
 
-def _options(tile):
-    return specialization.options(tile, num_stages=tile.stages + 1)
-
-
-def specialize(problem, strides, tile, arch):
-    return specialization.specialize(cp_async_pipeline, problem, strides, tile, arch, _options(tile))
-
-
-def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
-    return specialization.launch(
-        cp_async_pipeline, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=_options(tile)
-    )
-
-
-def workspace_bytes(problem):
-    return 0
+twin = Twin(cp_async_pipeline, lambda tile: options(tile, num_stages=tile.stages + 1))

@@ -9,7 +9,7 @@ Data moves as in register_softmax: one K tile and one V tile at a time, V in two
 import triton
 import triton.language as tl
 
-from triton_kernels import specialization
+from triton_kernels.specialization import Twin, options
 
 LOWEST = tl.constexpr(-3.0e38)
 """Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
@@ -100,19 +100,4 @@ def direct_rescale(
     tl.store(lse_ptr + tl.program_id(0).to(tl.int64) * seq_q + row, lse)
 
 
-def _options(tile):
-    return specialization.options(tile, num_stages=1)
-
-
-def specialize(problem, strides, tile, arch):
-    return specialization.specialize(direct_rescale, problem, strides, tile, arch, _options(tile))
-
-
-def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
-    return specialization.launch(
-        direct_rescale, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=_options(tile)
-    )
-
-
-def workspace_bytes(problem):
-    return 0
+twin = Twin(direct_rescale, lambda tile: options(tile, num_stages=1))

@@ -4,4 +4,4 @@ Builds on batched_m_tiles; changes nothing in core Triton. The missing lever is 
 the assembler orders ldmatrix and mma.
 """
 
-from triton_kernels.ampere.exp2_softmax import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.ampere.exp2_softmax import twin  # noqa: F401

@@ -11,7 +11,7 @@ with those that the diagonal cuts. Triton specializes on each stride by itself; 
 import triton
 import triton.language as tl
 
-from triton_kernels import specialization
+from triton_kernels.specialization import Twin, linear_grid, options
 
 LOWEST = tl.constexpr(-3.0e38)
 """Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
@@ -138,32 +138,4 @@ def general_shapes(
     tl.store(lse_ptr + batch_head * seq_q + row, lse, None if EVEN_M else row_exists)
 
 
-def _options(tile):
-    return specialization.options(tile, num_stages=tile.stages + 1)
-
-
-def _grid(q, tile):
-    return (triton.cdiv(q.shape[2], tile.block_m) * q.shape[1] * q.shape[0],)
-
-
-def _refine(arguments):
-    """Adds EVEN_M and EVEN_N: whether the tile divides the lengths."""
-    even_m = arguments["seq_q"] % arguments["BLOCK_M"] == 0
-    even_n = arguments["seq_kv"] % arguments["BLOCK_N"] == 0
-    return {**arguments, "EVEN_M": even_m, "EVEN_N": even_n}
-
-
-def specialize(problem, strides, tile, arch):
-    options = _options(tile)
-    return specialization.specialize(general_shapes, problem, strides, tile, arch, options, _grid, _refine)
-
-
-def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
-    return specialization.launch(
-        general_shapes, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=_options(tile),
-        grid=_grid, refine=_refine,
-    )  # fmt: skip
-
-
-def workspace_bytes(problem):
-    return 0
+twin = Twin(general_shapes, lambda tile: options(tile, num_stages=tile.stages + 1), linear_grid)

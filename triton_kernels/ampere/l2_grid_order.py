@@ -6,7 +6,7 @@ Builds on batched_m_tiles; changes which program computes which block. Data move
 import triton
 import triton.language as tl
 
-from triton_kernels import specialization
+from triton_kernels.specialization import Twin, options
 
 LOWEST = tl.constexpr(-3.0e38)
 """Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
@@ -103,24 +103,8 @@ def l2_grid_order(
     tl.store(lse_ptr + (batch * heads + head) * seq_q + row, lse)
 
 
-def _options(tile):
-    return specialization.options(tile, num_stages=tile.stages + 1)
-
-
 def _grid(q, tile):
     return triton.cdiv(q.shape[2], tile.block_m), q.shape[1], q.shape[0]
 
 
-def specialize(problem, strides, tile, arch):
-    return specialization.specialize(l2_grid_order, problem, strides, tile, arch, _options(tile), _grid)
-
-
-def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
-    options = _options(tile)
-    return specialization.launch(
-        l2_grid_order, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=options, grid=_grid
-    )
-
-
-def workspace_bytes(problem):
-    return 0
+twin = Twin(l2_grid_order, lambda tile: options(tile, num_stages=tile.stages + 1), _grid)

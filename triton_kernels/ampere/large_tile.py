@@ -3,4 +3,4 @@
 Builds on xor_swizzle; changes the tile only, which comes from the registry.
 """
 
-from triton_kernels.ampere.direct_rescale import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.ampere.direct_rescale import twin  # noqa: F401

@@ -4,4 +4,4 @@ Builds on cp_async_pipeline; changes nothing in core Triton. The missing lever i
 takes ldmatrix.x4, transposed for V, on its own wherever the tile is large enough.
 """
 
-from triton_kernels.ampere.cp_async_pipeline import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.ampere.cp_async_pipeline import twin  # noqa: F401

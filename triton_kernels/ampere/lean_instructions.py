@@ -13,7 +13,7 @@ O is rescaled in every step: the branch of the rungs before, which parts the wai
 import triton
 import triton.language as tl
 
-from triton_kernels import specialization
+from triton_kernels.specialization import Twin, linear_grid, options
 
 LOWEST = tl.constexpr(-3.0e38)
 """Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
@@ -142,16 +142,8 @@ def lean_instructions(
     tl.store(lse_ptr + batch_head * seq_q + row, lse, None if EVEN_M else exists)
 
 
-def _options(tile):
-    return specialization.options(tile, num_stages=tile.stages + 1)
-
-
-def _grid(q, tile):
-    return (triton.cdiv(q.shape[2], tile.block_m) * q.shape[1] * q.shape[0],)
-
-
 def _refine(arguments):
-    """Adds EVEN_M and EVEN_N, whether the tile divides the lengths, and fixes the row strides of packed storage."""
+    """Fixes the row strides of packed storage."""
     head_dim, heads = arguments["HEAD_DIM"], arguments["heads"]
     packed_rows = {"q": heads, "k": heads // arguments["group"], "v": heads // arguments["group"], "o": heads}
     fixed = {}
@@ -159,22 +151,7 @@ def _refine(arguments):
         stride = arguments[f"{name}_stride_row"]
         if stride in (head_dim, head_dim * heads_in_row):
             fixed[f"{name}_stride_row"] = tl.constexpr(stride)
-    even_m = arguments["seq_q"] % arguments["BLOCK_M"] == 0
-    even_n = arguments["seq_kv"] % arguments["BLOCK_N"] == 0
-    return {**arguments, **fixed, "EVEN_M": even_m, "EVEN_N": even_n}
+    return {**arguments, **fixed}
 
 
-def specialize(problem, strides, tile, arch):
-    options = _options(tile)
-    return specialization.specialize(lean_instructions, problem, strides, tile, arch, options, _grid, _refine)
-
-
-def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
-    return specialization.launch(
-        lean_instructions, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=_options(tile),
-        grid=_grid, refine=_refine,
-    )  # fmt: skip
-
-
-def workspace_bytes(problem):
-    return 0
+twin = Twin(lean_instructions, lambda tile: options(tile, num_stages=tile.stages + 1), linear_grid, _refine)

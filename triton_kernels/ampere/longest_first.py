@@ -8,7 +8,7 @@ of one section. Data moves as in cp_async_pipeline.
 import triton
 import triton.language as tl
 
-from triton_kernels import specialization
+from triton_kernels.specialization import Twin, linear_grid, options
 
 LOWEST = tl.constexpr(-3.0e38)
 """Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
@@ -116,24 +116,4 @@ def longest_first(
     tl.store(lse_ptr + batch_head * seq_q + row, lse)
 
 
-def _options(tile):
-    return specialization.options(tile, num_stages=tile.stages + 1)
-
-
-def _grid(q, tile):
-    return (triton.cdiv(q.shape[2], tile.block_m) * q.shape[1] * q.shape[0],)
-
-
-def specialize(problem, strides, tile, arch):
-    return specialization.specialize(longest_first, problem, strides, tile, arch, _options(tile), _grid)
-
-
-def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
-    options = _options(tile)
-    return specialization.launch(
-        longest_first, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=options, grid=_grid
-    )
-
-
-def workspace_bytes(problem):
-    return 0
+twin = Twin(longest_first, lambda tile: options(tile, num_stages=tile.stages + 1), linear_grid)

@@ -4,4 +4,4 @@ Builds on wmma; changes nothing in core Triton. The missing lever is the instruc
 never emits WMMA fragments, so that its first tensor-core program is this one already.
 """
 
-from triton_kernels.ampere.wmma import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.ampere.wmma import twin  # noqa: F401

@@ -4,4 +4,4 @@ Builds on direct_rescale; changes nothing in core Triton. The missing lever is t
 swizzles every tile that pointers bring to shared memory, and no word of the language pads instead.
 """
 
-from triton_kernels.ampere.direct_rescale import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.ampere.direct_rescale import twin  # noqa: F401

@@ -4,4 +4,4 @@ Builds on l2_grid_order; changes nothing in core Triton. The missing lever is th
 the fragments of O into rows through shared memory and stores 16 bytes per thread, in every rung but scalar (2 bytes).
 """
 
-from triton_kernels.ampere.l2_grid_order import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.ampere.l2_grid_order import twin  # noqa: F401

@@ -5,4 +5,4 @@ swizzles every tile that pointers bring to shared memory, and no word of the lan
 permutation.
 """
 
-from triton_kernels.ampere.direct_rescale import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.ampere.direct_rescale import twin  # noqa: F401

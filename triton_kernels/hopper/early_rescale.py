@@ -5,4 +5,4 @@ issued and that at which it is awaited: a multiply that stands between two produ
 compiler awaits the first.
 """
 
-from triton_kernels.hopper.lazy_rescale_wgmma import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.hopper.lazy_rescale_wgmma import twin  # noqa: F401

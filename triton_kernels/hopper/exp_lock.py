@@ -4,4 +4,4 @@ Builds on producer_consumer; changes nothing in core Triton. The missing lever i
 others only arrive at: the compiler splits the rows between two warpgroups, and no statement is for one of them.
 """
 
-from triton_kernels.hopper.producer_consumer import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.hopper.producer_consumer import twin  # noqa: F401

@@ -6,4 +6,4 @@ were slower at their best tiles. What the CUDA twin is made of beyond them has n
 the maxima, the end of each warpgroup at its own diagonal, and steps of 80 keys.
 """
 
-from triton_kernels.hopper.wgmma import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.hopper.wgmma import twin  # noqa: F401

@@ -6,4 +6,4 @@ One loop over the steps of all tiles, written by hand, keeps it in flight (the p
 condition in every step; a loop that takes its tiles from a counter has not been written so.
 """
 
-from triton_kernels.hopper.persistent import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.hopper.persistent import twin  # noqa: F401

@@ -4,4 +4,4 @@ Builds on tma_store; changes nothing in core Triton, whose grid has had the tile
 ladder's first rung on. Which block runs next is the hardware's choice there.
 """
 
-from triton_kernels.hopper.persistent import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.hopper.persistent import twin  # noqa: F401

@@ -14,7 +14,7 @@ of their own, with nothing in flight.
 import triton
 import triton.language as tl
 
-from triton_kernels import specialization
+from triton_kernels.specialization import Twin, linear_grid, options
 
 LOWEST = tl.constexpr(-3.0e38)
 """Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
@@ -158,30 +158,4 @@ def overlapped_softmax(
     tl.store(lse_ptr + batch_head.to(tl.int64) * seq_q + row, lse, row < seq_q)
 
 
-def _options(tile):
-    return specialization.options(tile, num_stages=tile.stages)
-
-
-def _grid(q, tile):
-    return (triton.cdiv(q.shape[2], tile.block_m) * q.shape[1] * q.shape[0],)
-
-
-def _refine(arguments):
-    blocks = {"q": "BLOCK_M", "k": "BLOCK_N", "v": "BLOCK_N", "o": "BLOCK_M"}
-    described = specialization.describe(arguments, blocks)
-    return {**described, "EVEN_N": arguments["seq_kv"] % arguments["BLOCK_N"] == 0}
-
-
-def specialize(problem, strides, tile, arch):
-    return specialization.specialize(overlapped_softmax, problem, strides, tile, arch, _options(tile), _grid, _refine)
-
-
-def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
-    return specialization.launch(
-        overlapped_softmax, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=_options(tile),
-        grid=_grid, refine=_refine,
-    )  # fmt: skip
-
-
-def workspace_bytes(problem):
-    return 0
+twin = Twin(overlapped_softmax, lambda tile: options(tile, num_stages=tile.stages), linear_grid)

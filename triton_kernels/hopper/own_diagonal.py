@@ -4,4 +4,4 @@ Builds on persistent; changes nothing in core Triton. The missing lever is a sta
 of a program walk the same key tiles.
 """
 
-from triton_kernels.hopper.persistent import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.hopper.persistent import twin  # noqa: F401

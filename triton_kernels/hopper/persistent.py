@@ -13,7 +13,7 @@ the loads of a loop are the compiler's, and it fills and drains them for each ti
 import triton
 import triton.language as tl
 
-from triton_kernels import specialization
+from triton_kernels.specialization import Twin, options, persistent_grid
 
 LOWEST = tl.constexpr(-3.0e38)
 """Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
@@ -166,37 +166,4 @@ def persistent(
         number = taken + tl.num_programs(0)
 
 
-def _options(tile):
-    return specialization.options(tile, num_stages=tile.stages)
-
-
-def _grid(q, tile):
-    tiles = triton.cdiv(q.shape[2], tile.block_m) * q.shape[1] * q.shape[0]
-    return (min(tiles, specialization.multiprocessors(q) * max(8 // tile.warps, 1)),)
-
-
-def _refine(counter, batches):
-    def refine(arguments):
-        blocks = {"q": "BLOCK_M", "k": "BLOCK_N", "v": "BLOCK_N", "o": "BLOCK_M"}
-        described = specialization.describe(arguments, blocks)
-        even = arguments["seq_kv"] % arguments["BLOCK_N"] == 0
-        return {**described, "counter": counter, "batches": batches, "EVEN_N": even}
-
-    return refine
-
-
-def specialize(problem, strides, tile, arch):
-    refine = _refine(specialization.counters(None), problem.batch)
-    return specialization.specialize(persistent, problem, strides, tile, arch, _options(tile), _grid, refine)
-
-
-def launch(q, k, v, o, lse, *, scale, causal, tile, workspace):
-    refine = _refine(specialization.counters(workspace), q.shape[0])
-    return specialization.launch(
-        persistent, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=_options(tile),
-        grid=_grid, refine=refine,
-    )  # fmt: skip
-
-
-def workspace_bytes(problem):
-    return specialization.COUNTER_BYTES
+twin = Twin(persistent, lambda tile: options(tile, num_stages=tile.stages), persistent_grid)

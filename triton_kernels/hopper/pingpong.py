@@ -4,4 +4,4 @@ Builds on overlapped_softmax; changes nothing in core Triton. The missing lever 
 warpgroup waits and another arrives: the warps of a program are one, and no statement is for some of them.
 """
 
-from triton_kernels.hopper.overlapped_softmax import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.hopper.overlapped_softmax import twin  # noqa: F401

@@ -14,7 +14,7 @@ tile.warps = 8 stands for num_warps = 4. Descriptors take memory in every launch
 import triton
 import triton.language as tl
 
-from triton_kernels import specialization
+from triton_kernels.specialization import DESCRIPTORS_BYTES, Twin, linear_grid, options
 
 LOWEST = tl.constexpr(-3.0e38)
 """Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
@@ -98,31 +98,16 @@ def producer_consumer(
 
 
 def _options(tile):
-    options = specialization.options(tile, num_stages=tile.stages)
-    return {**options, "num_warps": max(tile.warps // 2, 4)}
-
-
-def _grid(q, tile):
-    return (triton.cdiv(q.shape[2], tile.block_m) * q.shape[1] * q.shape[0],)
+    return {**options(tile, num_stages=tile.stages), "num_warps": max(tile.warps // 2, 4)}
 
 
 def _refine(arguments):
     rows = {f"{name}_stride_row": arguments[f"{name}_stride_row"] or arguments["HEAD_DIM"] for name in "qkvo"}
-    return {**arguments, **rows, "EVEN_N": arguments["seq_kv"] % arguments["BLOCK_N"] == 0}
+    return {**arguments, **rows}
 
 
-def specialize(problem, strides, tile, arch):
-    return specialization.specialize(producer_consumer, problem, strides, tile, arch, _options(tile), _grid, _refine)
+def _descriptors_bytes(problem):
+    return DESCRIPTORS_BYTES * triton.cdiv(problem.seq_q, 128) * problem.heads * problem.batch
 
 
-def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
-    specialization.lend(workspace)
-    return specialization.launch(
-        producer_consumer, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=_options(tile),
-        grid=_grid, refine=_refine,
-    )  # fmt: skip
-
-
-def workspace_bytes(problem):
-    blocks = triton.cdiv(problem.seq_q, 128) * problem.heads * problem.batch
-    return specialization.DESCRIPTORS_BYTES * blocks
+twin = Twin(producer_consumer, _options, linear_grid, _refine, _descriptors_bytes)

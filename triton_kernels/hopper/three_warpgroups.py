@@ -4,4 +4,4 @@ Builds on producer_consumer; changes nothing in core Triton. The missing lever i
 in powers of two, so 192 rows and 12 warps cannot be asked for, and the reference tile is declined.
 """
 
-from triton_kernels.hopper.producer_consumer import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.hopper.producer_consumer import twin  # noqa: F401

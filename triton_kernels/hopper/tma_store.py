@@ -4,4 +4,4 @@ Builds on persistent; changes nothing in core Triton, which has had it from the 
 descriptor stages the tile by stmatrix and leaves by TMA. When Q's buffer is handed back is the compiler's.
 """
 
-from triton_kernels.hopper.persistent import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.hopper.persistent import twin  # noqa: F401

@@ -4,4 +4,4 @@ Builds on pingpong; changes nothing in core Triton. The missing lever is the til
 192x80, 128x176 and 128x80 cannot be asked for, and the reference tiles are declined.
 """
 
-from triton_kernels.hopper.overlapped_softmax import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.hopper.overlapped_softmax import twin  # noqa: F401

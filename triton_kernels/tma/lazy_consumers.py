@@ -4,4 +4,4 @@ Builds on setmaxnreg_consumers and lazy_rescale; changes the online softmax, whi
 of lazy_rescale. The missing lever is registers of their own for some warps (as in setmaxnreg_consumers).
 """
 
-from triton_kernels.tma.lazy_rescale import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.tma.lazy_rescale import twin  # noqa: F401

@@ -5,4 +5,4 @@ V. The missing lever is the barrier: the compiler makes the full ones by itself,
 whole block, so that warps cannot drift apart by more than a step; but for where it specializes warps.
 """
 
-from triton_kernels.tma.tma_loads import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.tma.tma_loads import twin  # noqa: F401

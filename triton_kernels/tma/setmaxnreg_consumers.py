@@ -5,4 +5,4 @@ a number of registers for some warps: setmaxnreg comes only where the compiler s
 does on sm_120a alone, and `maxnreg` holds for the whole launch.
 """
 
-from triton_kernels.tma.lean_mbarrier_ring import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.tma.lean_mbarrier_ring import twin  # noqa: F401

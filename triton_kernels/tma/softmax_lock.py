@@ -4,4 +4,4 @@ Builds on setmaxnreg_consumers; changes nothing in core Triton. The missing leve
 and others only arrive at: the language has no word for one, though inline PTX has, of which the compiler knows nothing.
 """
 
-from triton_kernels.tma.lean_mbarrier_ring import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.tma.lean_mbarrier_ring import twin  # noqa: F401

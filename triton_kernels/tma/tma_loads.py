@@ -13,7 +13,7 @@ program a descriptor in workspace memory and a fence. Q is loaded once, by point
 import triton
 import triton.language as tl
 
-from triton_kernels import specialization
+from triton_kernels.specialization import Twin, options
 
 LOWEST = tl.constexpr(-3.0e38)
 """Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
@@ -94,25 +94,4 @@ def tma_loads(
     tl.store(lse_ptr + tl.program_id(0).to(tl.int64) * seq_q + row, lse)
 
 
-def _options(tile):
-    return specialization.options(tile, num_stages=tile.stages + 1)
-
-
-def _refine(arguments):
-    return specialization.describe(arguments, {"k": "BLOCK_N", "v": "BLOCK_N"})
-
-
-def specialize(problem, strides, tile, arch):
-    options = _options(tile)
-    return specialization.specialize(tma_loads, problem, strides, tile, arch, options, refine=_refine)
-
-
-def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
-    options = _options(tile)
-    return specialization.launch(
-        tma_loads, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=options, refine=_refine
-    )
-
-
-def workspace_bytes(problem):
-    return 0
+twin = Twin(tma_loads, lambda tile: options(tile, num_stages=tile.stages + 1))

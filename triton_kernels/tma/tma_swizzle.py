@@ -4,4 +4,4 @@ Builds on tma_loads; changes nothing in core Triton. The missing lever is the la
 picks the widest swizzle that a row of a box fills. The width of the box is the only say: rows of 16 bytes have none.
 """
 
-from triton_kernels.tma.tma_loads import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.tma.tma_loads import twin  # noqa: F401

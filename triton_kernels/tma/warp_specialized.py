@@ -12,7 +12,7 @@ compile error in the pass NVGPUWarpSpecialization, and 8 warps are not specializ
 import triton
 import triton.language as tl
 
-from triton_kernels import specialization
+from triton_kernels.specialization import Twin, options
 
 LOWEST = tl.constexpr(-3.0e38)
 """Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
@@ -93,26 +93,4 @@ def warp_specialized(
     tl.store(lse_ptr + tl.program_id(0).to(tl.int64) * seq_q + row, lse)
 
 
-def _options(tile):
-    return specialization.options(tile, num_stages=tile.stages + 1)
-
-
-def _refine(arguments):
-    return specialization.describe(arguments, {"k": "BLOCK_N", "v": "BLOCK_N"})
-
-
-def specialize(problem, strides, tile, arch):
-    options = _options(tile)
-    return specialization.specialize(warp_specialized, problem, strides, tile, arch, options, refine=_refine)
-
-
-def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
-    options = _options(tile)
-    return specialization.launch(
-        warp_specialized, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=options,
-        refine=_refine,
-    )  # fmt: skip
-
-
-def workspace_bytes(problem):
-    return 0
+twin = Twin(warp_specialized, lambda tile: options(tile, num_stages=tile.stages + 1))

@@ -11,7 +11,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 
-from triton_kernels import gluon_specialization, specialization
+from triton_kernels.specialization import Twin, options
 
 load_async = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
 """Global to shared memory by cp.async, under the name that this Triton has for it: 3.6 has the longer one."""
@@ -136,19 +136,4 @@ def cp_async_pipeline(
     gl.store(lse_ptr + gl.program_id(0).to(gl.int64) * seq_q + row, lse)
 
 
-def _options(tile):
-    return specialization.options(tile, num_stages=1)
-
-
-def specialize(problem, strides, tile, arch):
-    return gluon_specialization.specialize(cp_async_pipeline, problem, strides, tile, arch, _options(tile))
-
-
-def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
-    return specialization.launch(
-        cp_async_pipeline, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=_options(tile)
-    )
-
-
-def workspace_bytes(problem):
-    return 0
+twin = Twin(cp_async_pipeline, lambda tile: options(tile, num_stages=1))

@@ -3,4 +3,4 @@
 Builds on xor_swizzle; changes nothing but the tile.
 """
 
-from triton_kernels.gluon.ampere.xor_swizzle import launch, specialize, workspace_bytes  # noqa: F401
+from triton_kernels.gluon.ampere.xor_swizzle import twin  # noqa: F401

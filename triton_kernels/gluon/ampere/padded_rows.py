@@ -10,7 +10,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 
-from triton_kernels import gluon_specialization, specialization
+from triton_kernels.specialization import Twin, options
 
 LOWEST = gl.constexpr(-3.0e38)
 """Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
@@ -120,19 +120,4 @@ def padded_rows(
     gl.store(lse_ptr + gl.program_id(0).to(gl.int64) * seq_q + row, lse)
 
 
-def _options(tile):
-    return specialization.options(tile, num_stages=1)
-
-
-def specialize(problem, strides, tile, arch):
-    return gluon_specialization.specialize(padded_rows, problem, strides, tile, arch, _options(tile))
-
-
-def launch(q, k, v, o, lse, *, scale, causal, tile, workspace=None):
-    return specialization.launch(
-        padded_rows, q, k, v, o, lse, scale=scale, causal=causal, tile=tile, compile_options=_options(tile)
-    )
-
-
-def workspace_bytes(problem):
-    return 0
+twin = Twin(padded_rows, lambda tile: options(tile, num_stages=1))
