@@ -53,9 +53,15 @@ class Built:
     """Wall time of the build, when it was really built."""
 
 
-def sources(technique: str) -> list[Path]:
-    """The kernel file `ladder/name` and every file of this folder that it includes, the kernel first."""
-    return includes.closure([HERE / f"{technique}.cu"], [HERE])
+def sources(kernel: str | Path) -> list[Path]:
+    """The kernel file and every file that it includes from this folder or its own, the kernel first."""
+    path = _file(kernel)
+    return includes.closure([path], [path.parent, HERE])
+
+
+def _file(kernel: str | Path) -> Path:
+    """`ladder/name` is a file of this folder, a Path one of any."""
+    return kernel if isinstance(kernel, Path) else HERE / f"{kernel}.cu"
 
 
 def flags(arch: str, defines: Mapping[str, int]) -> tuple[str, ...]:
@@ -76,31 +82,33 @@ def flags(arch: str, defines: Mapping[str, int]) -> tuple[str, ...]:
     )
 
 
-def build(technique: str, defines: Mapping[str, int], arch: str, *, inline: bool | None = None) -> Built:
-    """The library of cuda_kernels/<technique>.cu for these constants; from the build folder when it is there.
+def build(kernel: str | Path, defines: Mapping[str, int], arch: str, *, inline: bool | None = None) -> Built:
+    """The library of a kernel file for these constants; from the build folder when it is there.
 
-    `inline` chooses load_inline (default: when torch is a CUDA build). Raises FileNotFoundError, ToolchainError,
-    CompileError.
+    `kernel` is `ladder/name`, for cuda_kernels/<ladder>/<name>.cu, or the path of a file elsewhere. `inline` chooses
+    load_inline (default: when torch is a CUDA build). Raises FileNotFoundError, ToolchainError, CompileError.
     """
     tools = toolchain()
     if inline is None:
         inline = _torch_has_cuda()
     options = flags(arch, defines)
-    name = technique.replace("/", "_")
-    folder = BUILD / f"{name}-{_fingerprint(technique, options, tools, inline)}"
+    file = _file(kernel)
+    name = re.sub(r"\W", "_", file.stem if isinstance(kernel, Path) else kernel)
+    folder = BUILD / f"{name}-{_fingerprint(kernel, options, tools, inline)}"
     marker = folder / "built.json"
     with _locked(folder):
         if not marker.is_file():
             shutil.rmtree(folder, ignore_errors=True)  # a killed build leaves files, and torch's lock among them
             folder.mkdir(parents=True)
-            source = f"#include <{technique}.cu>\n"
+            source = f'#include "{file}"\n' if isinstance(kernel, Path) else f"#include <{kernel}.cu>\n"
             start = time.perf_counter()
             make = _load_inline if inline else _nvcc
             try:
                 library, log = make(folder, f"{name}_{folder.name[-16:]}", source, options, tools)
             except CompileError as error:
                 shutil.rmtree(folder, ignore_errors=True)
-                raise CompileError(f"cuda_kernels/{technique}.cu does not build for {arch}:\n{error}") from None
+                shown = file.name if isinstance(kernel, Path) else f"cuda_kernels/{kernel}.cu"
+                raise CompileError(f"{shown} does not build for {arch}:\n{error}") from None
             record = {"library": library.name, "log": log, "seconds": round(time.perf_counter() - start, 3)}
             partial = marker.with_suffix(".partial")
             partial.write_text(json.dumps(record))
@@ -115,10 +123,11 @@ def _torch_has_cuda() -> bool:
     return torch.version.cuda is not None
 
 
-def _fingerprint(technique: str, options: Sequence[str], tools: Toolchain, inline: bool) -> str:
+def _fingerprint(kernel: str | Path, options: Sequence[str], tools: Toolchain, inline: bool) -> str:
     digest = hashlib.sha256()
-    for path in sources(technique):
-        digest.update(path.relative_to(HERE).as_posix().encode() + b"\0" + path.read_bytes())
+    for path in sources(kernel):
+        name = path.relative_to(HERE) if path.is_relative_to(HERE) else path
+        digest.update(name.as_posix().encode() + b"\0" + path.read_bytes())
     digest.update(json.dumps([list(options), tools.nvcc, tools.ptxas, inline]).encode())
     if inline:
         import torch

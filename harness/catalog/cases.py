@@ -5,27 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from harness.catalog import sources, techniques, tiles
+from harness.catalog import own, sources, techniques, tiles
 from harness.catalog.problem import Experiment, Problem, Tile
 
 
 @dataclass(frozen=True)
 class Case:
-    """What one measurement is of. `technique` and `tile` are None for library peers."""
+    """What one measurement is of. `technique` and `tile` are None for library peers. `kernel` is a user's own, of
+    backend own: it has no technique, and a tile where it is a .cu file."""
 
     experiment: str
     technique: str | None
     backend: str
     problem: Problem
     tile: Tile | None
+    kernel: own.Kernel | None = None
+
+    @property
+    def is_peer(self) -> bool:
+        return self.technique is None and self.kernel is None
+
+    @property
+    def name(self) -> str | None:
+        """The technique, or what rows call the user's kernel; None for a peer."""
+        return self.kernel.name if self.kernel else self.technique
 
     def __str__(self) -> str:
-        parts = (self.technique, self.backend, self.problem.slug, self.tile and self.tile.slug)
+        parts = (self.name, self.backend, self.problem.slug, self.tile and self.tile.slug)
         return " ".join(part for part in parts if part)
 
 
 def source_sha256(case: Case) -> str | None:
     """Hash of the kernel's files; None for peers. Raises FileNotFoundError where the kernel has no file."""
+    if case.kernel:
+        return own.source_sha256(case.kernel)
     return case.technique and sources.source_sha256(case.backend, techniques.get(case.technique).path)
 
 

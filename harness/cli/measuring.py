@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from harness.catalog import experiments, techniques
-from harness.catalog.cases import of_experiment
+from harness.catalog.cases import Case, of_experiment
 from harness.catalog.problem import PEERS, Experiment, Problem
 from harness.cli.options import (
     SERIES,
@@ -20,13 +20,16 @@ from harness.cli.options import (
     AsJson,
     Backends,
     Names,
+    NamesOrFiles,
     On,
+    OwnTile,
     Problems,
     Ptxas,
     Shard,
     Where,
     chosen,
     chosen_backends,
+    chosen_kernels,
     chosen_problems,
     chosen_tile,
     completing,
@@ -37,6 +40,7 @@ from harness.cli.options import (
     require_gpu,
     require_known,
     require_writable,
+    split,
     where,
 )
 from harness.cli.output import RECORDED, Row, conclude, console, newest_run, one_off_file, run_file, run_name
@@ -48,7 +52,7 @@ SCHEDULER_SEEDS = (0, 1, 2)
 
 
 def check(
-    names: Names = None,
+    names: NamesOrFiles = None,
     backends: Backends = None,
     problem: Problems = None,
     on: Where = None,
@@ -61,23 +65,32 @@ def check(
     against: Annotated[
         Path | None, typer.Option(exists=True, file_okay=False, help="Compare with O and LSE of another machine.")
     ] = None,
+    tile: OwnTile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare every twin with the truth. On a CPU, CUDA twins run thread by thread, Triton's in its interpreter.
+    """Compare every twin, or a kernel of your own, with the truth. On a CPU, CUDA kernels run thread by thread,
+    Triton's in its interpreter, other functions on tensors of the CPU.
 
     Launches take the scheduler seeds in turn, 0, 1 and 2 by default; 0 is the plain order. --save-outputs and --against
     take CUDA twins through the same few problems on every machine.
     """
     from harness import variants
-    from harness.measure import outputs, runner
+    from harness.measure import outputs, own, runner
 
+    names, files = split(names)
+    mine = chosen_kernels(files, chosen_tile(tile))
+    if files:
+        refuse(files[0], "their folders are of twins", {"--save-outputs": save_outputs, "--against": against})
+    else:
+        refuse("no FILE.cu", "a twin has its own", {"--tile": tile})
+    rungs = chosen(names) if names or not files else ()
     place = where(on)
     if place == "cpu" and "gluon" in (backends or ()):
         raise typer.BadParameter(
             f"--backend: got gluon with --on cpu, but {variants.available('gluon', 'cpu')}; "
             "leave it out, or compile it with `twinkernels inspect --backend gluon`"
         )
-    wanted = chosen_backends(backends, load_experiment("correctness", place).backends, of=chosen(names))
+    wanted = chosen_backends(backends, load_experiment("correctness", place).backends, of=rungs)
     if (seeds or sanitize) and place == "gpu":
         raise typer.BadParameter("--scheduler-seed, --sanitize: got a GPU, which obeys neither; add --on cpu")
     if sanitize or save_outputs or against:
@@ -89,12 +102,15 @@ def check(
         wanted = ("cuda",)
     if save_outputs:
         require_writable("--save-outputs", save_outputs)
-    experiment = correctness(place, chosen(names), wanted)
+    experiment = correctness(place, rungs, wanted)
+    if files:
+        experiment = replace(experiment, peers=())
     if save_outputs or against:
         experiment = replace(experiment, problems=outputs.PROBLEMS, peers=())
     experiment = replace(experiment, problems=part(chosen_problems(problem, experiment.problems), shard))
+    cases = [*of_experiment(experiment), *own.cases(experiment, mine, None)]
     if place == "cpu" and problem:
-        refuse_hours(experiment)
+        refuse_hours(cases)
     orders = tuple(seeds or SCHEDULER_SEEDS) if place == "cpu" else ()
     gate = {
         "scheduler_seeds": orders,
@@ -103,7 +119,7 @@ def check(
     }
     with sanitizers() if sanitize else nullcontext():
         path = one_off_file(run_name(experiment.name, shard))
-        rows = runner.run(experiment, on=place, path=path, gate=gate, patient=False)
+        rows = runner.run(experiment, on=place, path=path, gate=gate, patient=False, selected=cases)
     gates = [row for row in rows if row["kind"] == "gate"]
     conclude(gates, tables.gates, as_json=as_json, checked=True)
 
@@ -135,7 +151,7 @@ def sanitize(
 
 
 def bench(
-    names: Names = None,
+    names: NamesOrFiles = None,
     backends: Backends = None,
     problem: Problems = None,
     peers: Annotated[
@@ -145,30 +161,47 @@ def bench(
         ),
     ] = None,
     tile: Annotated[
-        str | None, typer.Option(help="A slug such as 128x128-s2-w8; each technique's reference tile by default.")
+        str | None,
+        typer.Option(
+            help="A slug such as 128x128-s2-w8; each technique's reference tile by default. Beside a file it is what "
+            "a .cu file is built for; techniques have their best one."
+        ),
     ] = None,
     mode: Annotated[str, typer.Option(help="burst or sustained.")] = "burst",
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Time a few techniques on a GPU, now. `run` does whole experiments."""
-    from harness import variants
-    from harness.measure import runner, timing
+    """Time a few techniques, or a kernel of your own, on a GPU, now. `run` does whole experiments.
 
+    Beside a kernel of your own are the techniques and libraries that you name; the three fastest recorded techniques
+    where you name none.
+    """
+    from harness import variants
+    from harness.measure import own, runner, timing
+
+    names, files = split(names)
     refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
     require_known("--mode", [mode], timing.MODES)
     asked = chosen_tile(tile)
+    mine = chosen_kernels(files, asked)
+    rungs = chosen(names) if names or not files else ()
     experiment = Experiment(
         name="bench",
         question="How fast are these, now?",
         problems=chosen_problems(problem, [Problem.square(4, 16, 4096, 128)]),
-        techniques=chosen(names),
-        backends=chosen_backends(backends, techniques.SERIES, of=chosen(names)),
+        techniques=rungs,
+        backends=chosen_backends(backends, techniques.SERIES, of=rungs),
         peers=chosen_backends(peers, variants.PEERS, "--peer") if peers else PEERS,
         modes=(mode,),
     )
     require_gpu()
-    cases = [replace(case, tile=asked or case.tile) if case.technique else case for case in of_experiment(experiment)]
+    if files:
+        named = experiment.peers if peers or names else ()
+        cases = own.beside_the_best(experiment, replace(mine, rungs=rungs, backends=experiment.backends, peers=named))
+    else:
+        cases = [
+            replace(case, tile=asked or case.tile) if case.technique else case for case in of_experiment(experiment)
+        ]
     rows = runner.run(experiment, on="gpu", path=one_off_file("bench"), selected=cases)
     conclude(rows, tables.timings, as_json=as_json, as_csv=as_csv)
 
@@ -277,22 +310,21 @@ def tune(names: Names = None, backends: Backends = None, problem: Problems = Non
     console.print(f"selected tiles are in {table}", soft_wrap=True)
 
 
-def refuse_hours(experiment: Experiment) -> None:
+def refuse_hours(todo: Sequence[Case]) -> None:
     """Bad usage for problems of a GPU's size, thread by thread; says how long it takes where that is minutes."""
     from harness.measure import effort
 
-    todo = of_experiment(experiment)
     slowest = max(todo, key=effort.launch_seconds, default=None)
     if slowest is None:
         return
     small = effort.smaller(slowest.problem)
-    if "triton" in experiment.backends:
+    if any(case.backend == "triton" for case in todo):
         small = replace(small, dtype="fp16")  # the interpreter has no other
     like = f"--problem {small.slug}"
     if (launch := effort.launch_seconds(slowest)) > effort.TOO_LONG:
         raise typer.BadParameter(
-            f"--problem: got {slowest.problem.slug}, of which one launch of {slowest.technique} {slowest.backend} "
-            f"takes this CPU about {launch / 60:,.0f} min; expected one such as {like}, or a GPU"
+            f"--problem: got {slowest.problem.slug}, of which one launch of {slowest.name} {slowest.backend} takes "
+            f"this CPU about {launch / 60:,.0f} min; expected one such as {like}, or a GPU"
         )
     if (whole := effort.seconds(todo)) > 120:
         typer.echo(f"about {whole / 60:,.0f} min on this CPU; {like} is one such in seconds", err=True)

@@ -12,13 +12,16 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from harness.catalog import architectures, sources, techniques
+from harness.catalog import architectures, own, sources, techniques
 from harness.catalog import experiments as catalog
 from harness.catalog.problem import Experiment, Problem, Tile
+
+if TYPE_CHECKING:
+    from harness.measure.own import Chosen
 
 
 class On(StrEnum):
@@ -36,6 +39,12 @@ def completing(words: Iterable[str]) -> Callable[[str], list[str]]:
     return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
+def split(names: Iterable[str] | None) -> tuple[list[str], list[str]]:
+    """The words of the command line that name techniques, and those that name files of the user's."""
+    words = list(names or ())
+    return [word for word in words if not own.is_kernel(word)], [word for word in words if own.is_kernel(word)]
+
+
 TECHNIQUES = [technique.name for technique in techniques.TECHNIQUES]
 Names = Annotated[
     list[str] | None,
@@ -44,6 +53,14 @@ Names = Annotated[
     ),
 ]
 SERIES = ", ".join(techniques.SERIES)
+NamesOrFiles = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TECHNIQUE|FILE",
+        help=f"Names from `list`, all by default; or kernels of your own, {own.EXPECTED}.",
+        autocompletion=completing(TECHNIQUES),
+    ),
+]
 Backends = Annotated[
     list[str] | None,
     typer.Option(
@@ -57,6 +74,9 @@ Problems = Annotated[
     typer.Option("--problem", help="A slug such as b4-h16-n4096-d128-bf16-causal; repeat for several."),
 ]
 Arch = Annotated[str | None, typer.Option(help="sm_80, sm_90a or sm_120a; all that the ladder names by default.")]
+OwnTile = Annotated[
+    str | None, typer.Option("--tile", help="What a .cu file of your own is built for; 64x64-s1-w4 by default.")
+]
 Where = Annotated[On | None, typer.Option("--on", help="Default: gpu where there is one.")]
 Shard = Annotated[
     str | None,
@@ -81,6 +101,16 @@ def chosen(names: list[str] | None) -> tuple[str, ...]:
     known = [technique.name for technique in techniques.TECHNIQUES]
     require_known("technique", names or (), known)
     return tuple(name for name in known if not names or name in names)
+
+
+def chosen_kernels(files: Sequence[str], tile: Tile | None) -> Chosen:
+    """The kernels of the user's that files name; a .cu file is built for `tile`."""
+    from harness.measure.own import Chosen
+
+    try:
+        return Chosen(tuple(own.parse(file) for file in files), tile=tile)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def chosen_backends(

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
+from harness.catalog import own
 from harness.catalog.cases import Case
 from harness.catalog.problem import Problem
 from harness.measure.worker import Deadlines
@@ -21,9 +22,21 @@ LONGEST = 512
 
 
 def launch_seconds(case: Case) -> float:
-    """Of one launch on this CPU, roughly."""
-    cores = (os.cpu_count() or 1) if case.backend == "cuda" else 1
-    return case.problem.flops / FLOPS.get(case.backend, FLOPS["triton"]) / cores
+    """Of one launch on this CPU, roughly. 0 for a function of the user's that needs no interpreter."""
+    language = _language(case)
+    if language is None:
+        return 0.0
+    cores = (os.cpu_count() or 1) if language == "cuda" else 1
+    return case.problem.flops / FLOPS[language] / cores
+
+
+def _language(case: Case) -> str | None:
+    """A key of FLOPS."""
+    if case.kernel is None:
+        return "cuda" if case.backend == "cuda" else "triton"
+    if case.kernel.function is None:
+        return "cuda"
+    return "triton" if own.uses_triton(case.kernel) else None
 
 
 def seconds(cases: Iterable[Case]) -> float:

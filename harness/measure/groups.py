@@ -24,20 +24,23 @@ def environments(
 ) -> list[tuple[dict[str, str], list[Case]]]:
     """Splits cases of one problem by the environment variables that their process needs.
 
-    A case that does with any process joins the split of the CUDA twins, which is the last.
+    A case that does with any process joins the split of the CUDA twins, which is the last. Beside a user's own kernel
+    the CUDA twins do with any: all are timed in its process.
     """
     cases = list(cases)
+    center = "own" if any(case.kernel for case in cases) else "cuda"
     splits: dict[tuple[tuple[str, str], ...], list[Case]] = {}
     for case in cases:
-        if (needed := variables[case]) is not None:
+        if (needed := variables[case]) is not None and (case.backend != "cuda" or center == "cuda"):
             splits.setdefault(tuple(sorted(needed.items())), []).append(case)
 
     def rank(split: tuple[tuple[str, str], ...]) -> tuple[bool, int]:
-        return any(case.backend == "cuda" for case in splits[split]), len(splits[split])
+        return any(case.backend == center for case in splits[split]), len(splits[split])
 
     home = max(splits, key=rank, default=())
+    placed = {case for split in splits.values() for case in split}
     for case in cases:
-        if variables[case] is None:
+        if case not in placed:
             splits.setdefault(home, []).append(case)
     return [(dict(split), splits[split]) for split in sorted(splits, key=rank)]
 
@@ -93,8 +96,8 @@ def finals(
             anywhere = case.backend == "cuda" or variables[case] is None
             stands = _is_best_tile(case) or (case.technique, case.backend) not in tuned
             if stands and (anywhere or variables[case] == needed):
-                fastest.setdefault(case.backend, case)
-        if any(case.technique for case in fastest.values()):
+                fastest.setdefault(str(case.kernel or case.backend), case)
+        if not all(case.is_peer for case in fastest.values()):
             found.append((needed, list(fastest.values())))
     return found
 

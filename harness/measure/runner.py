@@ -264,7 +264,7 @@ class _Run:
         milliseconds = {case: rank(case) for case in timed}
         variables = {case: self.loader.environment_of(case, self.on) for case in cases}
         for needed, group in groups.finals(cases, variables, milliseconds):
-            others = [case for case in timed if case.technique and case not in group]
+            others = [case for case in timed if not case.is_peer and case not in group]
             if others or len({timed[case]["group"] for case in group}) > 1:
                 self.time_group(sorted(group, key=lambda case: case != anchor), needed, mode, final=True)
 
@@ -485,7 +485,7 @@ class _Tuning(_Run):
 
 def anchor_of(cases: Sequence[Case]) -> Case | None:
     """The peer that is in every group of these cases: ANCHOR, or the first where it is not among them."""
-    peers = {case.backend: case for case in cases if case.technique is None}
+    peers = {case.backend: case for case in cases if case.is_peer}
     return peers.get(ANCHOR) or next(iter(peers.values()), None)
 
 

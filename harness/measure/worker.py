@@ -202,7 +202,7 @@ class Service:
 
     def gate(self, case: Case, label: str, options: GateOptions) -> dict[str, Any]:
         """Loads and judges one case: the fields of its gate row."""
-        from harness.attention import numerics
+        from harness.attention import numerics, partial
         from harness.variants import machine_code
 
         self.now("load", label)
@@ -221,17 +221,22 @@ class Service:
             self.now("check", label)
 
         self.now("check", label)
+        completed = partial.Completed(launch) if case.kernel else None
         verdict = numerics.gate(
-            launch,
+            completed or launch,
             case.problem,
             distributions=options.distributions,
             seeds=options.seeds,
             device=self._device,
             repeats=options.repeats,
             padded=options.padded,
-            peer=case.technique is None,
+            peer=case.is_peer,
         )
         details = {"label": variant.label, "launch_ms": min(launches_ms)}
+        if completed and completed.without_lse:
+            details["label"] = "no LSE"
+            figures = {name: without_lse(of) for name, of in verdict.numerics.items()}
+            verdict = replace(verdict, numerics=figures)
         if verdict.passed and (options.save or options.against):
             verdict, details["outputs"] = self._exchange(case, launch, verdict, options)
         code = variant.code()
@@ -280,7 +285,7 @@ class Service:
         failure there costs nothing else. `options` go to timing.time_group. Inputs are normal, seed 0; outputs are
         poisoned before the first timed launch and judged after the last.
         """
-        from harness.attention import inputs, numerics
+        from harness.attention import inputs
         from harness.machine import clocks
         from harness.measure import timing
 
@@ -302,8 +307,7 @@ class Service:
         rows = {label: asdict(result) for label, result in timings.items()}
         for label, case in cases.items():
             self.now("check", label)
-            o, lse = written[label]
-            verdict = numerics.judge_timed(o, lse, tensors, problem, peer=case.technique is None)
+            verdict = self._judge_timed(case, written[label], tensors)
             if not verdict.passed:
                 reason = f"last timed output: {verdict.reason}"
                 rows[label] |= {"status": "wrong", "reason": reason, "check": verdict.check}
@@ -321,6 +325,15 @@ class Service:
                         else timing.graph_latency(calls[label], launches=launches)
                     )
         return rows
+
+    def _judge_timed(self, case: Case, written: tuple[Any, Any], tensors: Any) -> Verdict:
+        """The verdict on the last output of a timed call. A user's kernel may leave lse out."""
+        from harness.attention import numerics, partial, reference
+
+        (o, lse), sample = written, tensors.sample
+        if case.kernel and (lse is None or partial.is_unwritten(lse)):
+            lse = reference.expect(case.problem, sample.distribution, sample.seed, self._device).lse.float()
+        return numerics.judge_timed(o, lse, tensors, case.problem, peer=case.is_peer)
 
     def _prepared(
         self, cases: Mapping[str, Case], problem: Problem, tensors: Any
@@ -352,7 +365,7 @@ class Service:
     def referee(self, cases: Mapping[str, Case], rounds: int) -> dict[str, dict[str, Any]]:
         """Times `cases` (label -> case, all of one problem) by CUDA events, then by CUPTI: the fields of their rows of
         kind referee. The inputs change twice meanwhile, and the last outputs must be of the last inputs."""
-        from harness.attention import inputs, numerics
+        from harness.attention import inputs
         from harness.measure import referee, timing
 
         problem = next(iter(cases.values())).problem
@@ -380,8 +393,7 @@ class Service:
         for label, case in cases.items():
             self.now("check", label)
             rows[label] = referee.fields(testimonies[label], by_events[label])
-            o, lse = written[label]
-            verdict = numerics.judge_timed(o, lse, tensors, problem, peer=case.technique is None)
+            verdict = self._judge_timed(case, written[label], tensors)
             if not verdict.passed:
                 reason = f"{referee.FAULTS['kept_results']}, or another output: {verdict.reason}"
                 rows[label] |= {"status": "wrong", "reason": reason, "check": "kept_results"}
@@ -400,6 +412,11 @@ class Service:
             import torch
 
             torch.cuda.synchronize()
+
+
+def without_lse(numerics: Any) -> Any:
+    """The figures of one distribution, those of log-sum-exp left out."""
+    return {name: value for name, value in numerics.items() if not name.startswith("lse")}
 
 
 def status_of(error: BaseException, stage: str) -> str:

@@ -33,7 +33,7 @@ FAILING = (SLOWER, MISSING)
 VERDICTS = {0: SAME, 1: SLOWER, -1: FASTER, noise.AMBIGUOUS: AMBIGUOUS}
 STYLES = {FASTER: "green", SLOWER: "bold red", MISSING: "bold red", AMBIGUOUS: "yellow", INCOMPARABLE: "yellow"}
 
-IDENTITY = ("experiment", "assembler", "technique", "backend", "problem", "tile", "mode", "on", "arch")
+IDENTITY = ("experiment", "assembler", "technique", "backend", "kernel", "problem", "tile", "mode", "on", "arch")
 """What makes two rows the same case: a row's key without the hash of its source, which is what changed."""
 
 
@@ -239,7 +239,13 @@ def _cases(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 def _name(row: Row, with_experiment: bool) -> str:
     tile = Tile.from_dict(row["tile"]).slug if row.get("tile") else ""
-    parts = (row["backend"], row.get("technique"), Problem.from_dict(row["problem"]).slug, tile, row.get("mode"))
+    parts = (
+        row["backend"],
+        row.get("technique") or row.get("kernel"),
+        Problem.from_dict(row["problem"]).slug,
+        tile,
+        row.get("mode"),
+    )
     return " ".join(part for part in (row["experiment"] if with_experiment else "", *parts) if part)
 
 

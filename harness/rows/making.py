@@ -21,6 +21,7 @@ def about(case: Case, *, on: str, source_sha256: str | None, **fields: Any) -> d
         "experiment": case.experiment,
         "technique": case.technique,
         "backend": case.backend,
+        "kernel": case.kernel and case.kernel.name,
         "problem": case.problem.to_dict(),
         "tile": case.tile and case.tile.to_dict(),
         "source_sha256": source_sha256,

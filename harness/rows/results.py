@@ -62,8 +62,8 @@ STATUSES = (
     "interrupted",
 )
 KEY = (
-    *("kind", "experiment", "assembler", "technique", "backend", "problem", "tile", "mode", "tool", "proof", "gpu"),
-    *("roof", "on", "arch", "source_sha256"),
+    *("kind", "experiment", "assembler", "technique", "backend", "kernel", "problem", "tile", "mode", "tool"),
+    *("proof", "gpu", "roof", "on", "arch", "source_sha256"),
 )
 FIELDS = {
     "schema": "version of this format",
@@ -72,7 +72,8 @@ FIELDS = {
     "experiment": "name of the experiment",
     "assembler": "shared where nvcc's ptxas assembled Triton's programs too; absent where each language has its own",
     "technique": "name in the registry; absent for library peers",
-    "backend": "cuda, triton, triton_native, gluon, sdpa_flash, sdpa_cudnn, sdpa_math, flex, fa2, fa3, fa4",
+    "backend": "cuda, triton, triton_native, gluon, sdpa_flash, sdpa_cudnn, sdpa_math, flex, fa2, fa3, fa4, own",
+    "kernel": "of backend own: file and function of the user's kernel, my_kernel.py:attend",
     "problem": "Problem.to_dict()",
     "tile": "Tile.to_dict()",
     "arch": "sm_80, sm_90a, sm_120a",

@@ -16,7 +16,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from harness.catalog import experiments, techniques
+from harness.catalog import experiments, own, techniques
 from harness.catalog.problem import Problem, Tile
 from harness.rows import results
 
@@ -56,6 +56,8 @@ def check(row: Row) -> None:
         _need(row, "problem")
     if row["backend"] in techniques.SERIES:
         _need(row, "roof" if row["kind"] == "roof" else "technique", "source_sha256")
+    if row["backend"] == own.BACKEND:
+        _need(row, "kernel", "source_sha256")
     if row.get("technique") and row["kind"] in ("gate", "timing", "tune", "code", "referee"):
         _need(row, "tile")
     if row.get("samples_ms"):
@@ -85,6 +87,11 @@ def admit(row: Row) -> None:
     if row["experiment"] not in _experiments():
         known = ", ".join(sorted(_experiments()))
         raise ValueError(f"row.experiment: got {row['experiment']!r}, expected one of {known}")
+    if row["backend"] == own.BACKEND:
+        raise ValueError(
+            f"row.backend: got own ({row.get('kernel')}), expected kernels of this checkout; `twinkernels compare` "
+            "takes the run's file as it is, and a kernel to record becomes a rung first"
+        )
     if row.get("technique") and row["kind"] != "probe" and row["technique"] not in _techniques():
         raise ValueError(
             f"row.technique: got {row['technique']!r}, expected a name of the registry (`twinkernels list`); a rung "
@@ -275,6 +282,7 @@ _FIELDS: dict[str, Check] = {
     "assembler": _one_of("shared"),
     "technique": _NAME,
     "backend": _text(r"[a-z][a-z0-9_]*(@[A-Za-z0-9][A-Za-z0-9.+-]{0,99})?", "a name such as cuda or fa3@2.8"),
+    "kernel": _LINE,
     "problem": _same_as(Problem),
     "tile": _same_as(Tile),
     "arch": _text(r"sm_\d{2,3}[a-z]?", "an architecture such as sm_90a"),

@@ -29,6 +29,11 @@ def folding(*names: str) -> list[Column]:
     return [Column(name, overflow="fold") for name in names]
 
 
+def name_of(row: Mapping[str, Any]) -> str:
+    """A technique, or the file and function of a user's own kernel; nothing for a peer."""
+    return row.get("technique") or row.get("kernel") or ""
+
+
 def csv(rows: Rows) -> str:
     """A line for each gate and each time, with its median; without what describes the machine."""
     names = ("kind", "technique", "backend", "problem", "tile", "mode", "status", "ms", "tflops", "reason")
@@ -39,7 +44,7 @@ def csv(rows: Rows) -> str:
         if "problem" not in row:
             continue
         problem, tile = Problem.from_dict(row["problem"]), row.get("tile")
-        known = {**row, "problem": problem.slug, "tile": tile and Tile.from_dict(tile).slug}
+        known = {**row, "technique": name_of(row), "problem": problem.slug, "tile": tile and Tile.from_dict(tile).slug}
         if row.get("samples_ms"):
             known["ms"] = statistics.median(row["samples_ms"])
             known["tflops"] = problem.tflops(known["ms"])
@@ -134,12 +139,12 @@ def gates(rows: Rows) -> RenderableType:
     tally: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for row in rows:
         status = row["status"] if row["status"] in FINE else "failed"
-        tally[row.get("technique") or "", row["backend"]][status] += 1
+        tally[name_of(row), row["backend"]][status] += 1
     table = Table(*folding("technique", "backend", "passed", "failed", "declined"), box=box.SIMPLE_HEAD)
     for key, counts in tally.items():
         numbers = [str(counts[status] or "") for status in ("passed", "failed", "unsupported")]
         table.add_row(*key, *numbers, style="red" if counts["failed"] else None)
-    return Group(table, *declined(rows))
+    return Group(table, *declined(rows), *_labelled(rows))
 
 
 def declined(rows: Rows) -> list[Text]:
@@ -147,8 +152,17 @@ def declined(rows: Rows) -> list[Text]:
     reasons: dict[str, list[str]] = defaultdict(list)
     for row in rows:
         if row.get("status") == "unsupported":
-            reasons[row["reason"]].append(" ".join(filter(None, (row.get("technique"), row["backend"]))))
+            reasons[row["reason"]].append(" ".join(filter(None, (name_of(row), row["backend"]))))
     return [Text(f"declined: {reason}\n  by {', '.join(dict.fromkeys(who))}") for reason, who in reasons.items()]
+
+
+def _labelled(rows: Rows) -> list[Text]:
+    """What an answer lacks, such as "no LSE", with whose it is."""
+    labels: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        if label := (row.get("details") or {}).get("label"):
+            labels[label].append(" ".join(filter(None, (name_of(row), row["backend"]))))
+    return [Text(f"{label}: {', '.join(dict.fromkeys(who))}") for label, who in labels.items()]
 
 
 def timings(rows: Rows) -> Table:
@@ -157,13 +171,14 @@ def timings(rows: Rows) -> Table:
     measured = {results.key(row): row for row in rows if row["kind"] == "timing"}.values()
     for row in sorted(measured, key=lambda row: (_slug(row), statistics.median(row.get("samples_ms") or [1e9]))):
         tile = Tile.from_dict(row["tile"]).slug if row.get("tile") else ""
-        names = (_slug(row), row.get("technique") or "", row["backend"], tile)
+        names = (_slug(row), name_of(row), row["backend"], tile)
         if not row.get("samples_ms"):
             table.add_row(*names, "", "", escape(f"{row['status']}: {row['reason']}"), style="red")
             continue
         median = statistics.median(row["samples_ms"])
         tflops = Problem.from_dict(row["problem"]).tflops(median)
-        remark = "" if row["status"] == "passed" else f"{row['status']}: {row['reason']}"
+        fault = "" if row["status"] == "passed" else f"{row['status']}: {row['reason']}"
+        remark = ", ".join(filter(None, ((row.get("details") or {}).get("label"), fault)))
         table.add_row(*names, f"{median:.4f}", f"{tflops:.1f}", escape(remark))
     return table
 
@@ -185,7 +200,7 @@ def roofs(rows: Rows) -> Table:
 def failures(rows: Rows) -> list[str]:
     """What failed, with the compiler's, the gate's or the CPU runtime's words."""
     return [
-        f"{row['status']}: {row.get('technique') or ''} {row['backend']} {row.get('arch') or ''} {_cell(row)}\n"
+        f"{row['status']}: {name_of(row)} {row['backend']} {row.get('arch') or ''} {_cell(row)}\n"
         f"{_indented(row.get('details', {}).get('diagnosis') or [row['reason']])}"
         for row in rows
         if row.get("status", "passed") not in FINE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.catalog import architectures, techniques
@@ -53,10 +54,9 @@ def row_strides(problem: Problem) -> tuple[int, int]:
 
 def constants(case: Case, *, packed: bool = True) -> dict[str, int]:
     """The compile-time constants of this case's CUDA kernel. `packed`: row strides are those of packed tensors."""
-    assert case.technique is not None
     assert case.tile is not None
     defines = cuda_defines(case.problem, case.tile)
-    if packed and techniques.get(case.technique).constant_strides:
+    if packed and _has_constant_strides(case):
         names = ("ATTENTION_Q_ROW_STRIDE", "ATTENTION_KV_ROW_STRIDE")
         defines |= zip(names, row_strides(case.problem), strict=True)
     return defines
@@ -64,22 +64,31 @@ def constants(case: Case, *, packed: bool = True) -> dict[str, int]:
 
 def fits(case: Case, q: Tensor, k: Tensor, v: Tensor, o: Tensor) -> bool:
     """Whether a library built with `constants(case)` takes tensors with these row strides."""
-    assert case.technique is not None
-    if not techniques.get(case.technique).constant_strides:
+    if not _has_constant_strides(case):
         return True
     q_rows, kv_rows = row_strides(case.problem)
     expected = (q_rows, kv_rows, kv_rows, q_rows)
     return all(t.shape[2] == 1 or t.stride(2) == rows for t, rows in zip((q, k, v, o), expected, strict=True))
 
 
+def _has_constant_strides(case: Case) -> bool:
+    return case.technique is not None and techniques.get(case.technique).constant_strides
+
+
+def cuda_file(case: Case) -> str | Path:
+    """The kernel as cuda_kernels.build names it: ladder/name, or the user's file."""
+    if case.kernel:
+        return case.kernel.path
+    assert case.technique is not None
+    return techniques.get(case.technique).path
+
+
 def build_cuda(case: Case, arch: str, *, inline: bool | None = None, packed: bool = True) -> Any:
     """`cuda_kernels.build.Built` for this case. Raises CompileError."""
     from cuda_kernels import build
 
-    assert case.technique is not None
-    path = techniques.get(case.technique).path
     try:
-        return build.build(path, constants(case, packed=packed), arch, inline=inline)
+        return build.build(cuda_file(case), constants(case, packed=packed), arch, inline=inline)
     except build.CompileError as error:
         raise CompileError(f"{case}: {error}") from None
 
@@ -125,6 +134,12 @@ def attention_args(
     )
 
 
+def shared_memory_bytes(library: ctypes.CDLL) -> int:
+    """What `EXPORT int shared_memory_bytes()` of a kernel's library says: the dynamic shared memory of a block. 0 where
+    it exports none."""
+    return library.shared_memory_bytes() if hasattr(library, "shared_memory_bytes") else 0
+
+
 def workspace_bytes(library: ctypes.CDLL, problem: Problem) -> int:
     """What a kernel's library asks for: `EXPORT int workspace_bytes(const AttentionArgs*)`, which sees the sizes alone.
     0 where it exports none."""
@@ -145,7 +160,7 @@ class CudaVariant(Variant):
         self.compile_s = built.seconds
         self.compiler = cuda_compiler(built)
         handle = ctypes.CDLL(str(built.library))
-        self.shared_memory_bytes = handle.shared_memory_bytes()
+        self.shared_memory_bytes = shared_memory_bytes(handle)
         allowed = shared_memory_of_gpu()
         if self.shared_memory_bytes > allowed:
             raise Unsupported(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.catalog import techniques
 from harness.catalog.cases import Case
-from harness.variants.cuda import attention_args, constants, fits, workspace_bytes
+from harness.variants.cuda import attention_args, constants, cuda_file, fits, workspace_bytes
 from harness.variants.errors import CompileError, Diagnosed, Unsupported
 from harness.variants.variant import Call, Variant
 
@@ -54,9 +54,10 @@ class CpuCudaVariant(Variant):
     def _build(self, *, packed: bool) -> Any:
         from cuda_kernels import cpu_build, cpu_library
 
-        path = cpu_build.HERE / f"{techniques.get(self.case.technique or '').path}.cu"
+        kernel = cuda_file(self.case)
+        path, beside = (kernel, [kernel.parent]) if isinstance(kernel, Path) else (cpu_build.HERE / f"{kernel}.cu", [])
         defines, sanitize = constants(self.case, packed=packed), cpu_build.sanitizing()
-        return cpu_library.Library(cpu_build.build(path, defines, sanitize=sanitize))
+        return cpu_library.Library(cpu_build.build(path, defines, sanitize=sanitize, include=beside))
 
     def schedule(self, seed: int) -> None:
         self._options = {"seed": seed}

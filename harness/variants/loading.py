@@ -10,6 +10,7 @@ from harness.variants.cuda import CudaVariant, gpu_arch
 from harness.variants.cuda_on_cpu import CpuCudaVariant
 from harness.variants.errors import Unsupported
 from harness.variants.libraries import LIBRARIES
+from harness.variants.own import OwnFunction
 from harness.variants.peers import PEERS, PeerVariant
 from harness.variants.triton import TritonVariant
 from harness.variants.variant import Variant
@@ -46,6 +47,12 @@ def load(case: Case, on: str = "gpu") -> Variant:
     """
     if reason := available(case.backend, on):
         raise Unsupported(reason)
+    if case.kernel and case.kernel.function:
+        return OwnFunction(case, on)
+    if case.kernel:
+        if reason := available("cuda", on):
+            raise Unsupported(reason)
+        return CudaVariant(case) if on == "gpu" else CpuCudaVariant(case)
     if case.technique is None:
         return PeerVariant(case)
     technique = techniques.get(case.technique)

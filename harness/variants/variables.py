@@ -13,6 +13,9 @@ MMA_SYNC_ONLY = {"DISABLE_MMA_V3": "1"}
 
 def environment_of(case: Case, on: str = "gpu") -> dict[str, str] | None:
     """Variables that a process needs before it loads this case; None when any process will do."""
+    if case.kernel:
+        triton = {"TRITON_INTERPRET": "1"} if on == "cpu" else {}
+        return triton if case.kernel.function else None
     if on == "cpu":
         return {"TRITON_INTERPRET": "1"} if case.backend.startswith("triton") else None
     if case.technique is None:

@@ -220,7 +220,7 @@ def test_gluon_is_refused_where_it_has_nothing_or_cannot_run(arguments: tuple[st
 def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {}
 
-    def run(experiment, *, on, path, gate, patient):  # type: ignore[no-untyped-def]
+    def run(experiment, *, on, path, gate, patient, selected):  # type: ignore[no-untyped-def]
         asked.update(experiment=experiment, on=on, path=path)
         problem = experiment.problems[0].to_dict()
         base = {"kind": "gate", "technique": "scalar", "problem": problem}
@@ -807,7 +807,7 @@ def test_a_shell_completes_names() -> None:
 @pytest.mark.parametrize("command", ["check", "inspect", "bench", "tune", "sanitize"])
 def test_help_lists_the_values_of_an_option(command: str) -> None:
     said = " ".join(invoke(command, "--help")[1].split())
-    assert "[TECHNIQUE]..." in said
+    assert ("[TECHNIQUE|FILE]..." if command in ("check", "bench") else "[TECHNIQUE]...") in said
     assert "Of cuda, triton, triton_native, gluon; repeat for several" in said
     if command == "bench":
         assert all(peer in said for peer in PEERS)
@@ -854,6 +854,35 @@ def test_times_for_a_program_to_read(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert (time["problem"], time["ms"], time["reason"]) == (problem.slug, "3.0", 'a "b", c')
     assert float(time["tflops"]) == pytest.approx(problem.tflops(3.0))
     assert runner.invoke(cli.app, (*command, "--csv", "--json")).exit_code == 2
+
+
+@pytest.mark.slow
+def test_check_of_a_file_ends_with_what_its_kernel_did(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("harness.cli.output.RUNS", tmp_path)
+    file, problem = CHECKOUT / "tests/support/own_kernels.py", ("--problem", "b1-h2-n128-d64-fp16-full")
+    code, said = invoke("check", f"{file}:output_alone", "--on", "cpu", *problem)
+    assert code == 0
+    assert "no LSE: own_kernels.py:output_alone own" in said
+    code, said = invoke("check", f"{file}:wrong", "--on", "cpu", *problem)
+    assert code == 1
+    assert "wrong: own_kernels.py:wrong own" in said
+    assert invoke("check", f"{file}:attnd", "--on", "cpu")[0] == 2
+    assert "--save-outputs: got it with" in invoke("check", f"{file}:attend", "--save-outputs", str(tmp_path))[1]
+
+
+def test_bench_of_a_file_is_beside_the_best_or_what_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list] = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("harness.measure.runner.run", lambda *_, selected, **rest: asked.append(selected) or [])
+    gpu = {"name": "NVIDIA H200", "capability": [9, 0]}
+    monkeypatch.setattr("harness.machine.environment.describe", lambda: {"gpu": gpu})
+    file = str(CHECKOUT / "tests/support/own_kernels.py") + ":attend"
+    for arguments in ((), ("xor_swizzle", "--backend", "cuda", "--peer", "fa3")):
+        assert invoke("bench", file, *arguments)[0] == 0
+    best, named = ([case.technique or case.backend for case in cases] for cases in asked)
+    assert (best[:2], best[-1], len(best)) == (["sdpa_cudnn", "sdpa_flash"], "own", 6)
+    assert {techniques.get(name).ladder for name in best[2:5]} == {"hopper"}
+    assert named == ["fa3", "xor_swizzle", "own"]
 
 
 def test_bench_takes_a_tile_and_several_problems(monkeypatch: pytest.MonkeyPatch) -> None:

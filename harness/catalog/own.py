@@ -1,0 +1,119 @@
+"""A kernel of the user's, anywhere on disk: a Python function, or a .cu file by the twin contract. Standard library
+only.
+
+The function is `attend(q, k, v, *, causal, scale)` and returns o or (o, lse); where it has a parameter `out`, it writes
+o into that. It declines a problem by raising NotImplementedError. The .cu file ends in `extern "C" int launch(const
+AttentionArgs*, void* stream)`, as every file of cuda_kernels/ does.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.catalog import sources
+
+BACKEND = "own"
+EXPECTED = "FILE.py:FUNCTION or FILE.cu"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """`path` is absolute; `function` is None for a .cu file."""
+
+    path: Path
+    function: str | None
+
+    @property
+    def name(self) -> str:
+        """What rows and tables call it, whatever the folder: my_kernel.py:attend."""
+        return ":".join(filter(None, (self.path.name, self.function)))
+
+
+def is_kernel(text: str) -> bool:
+    """Whether a word of the command line means a file, not a technique."""
+    return re.search(r"\.(py|cu)(:|$)", text) is not None
+
+
+def parse(text: str) -> Kernel:
+    """The kernel that `text` names, relative to the working folder. Raises ValueError."""
+    file, _, function = text.partition(":")
+    path = Path(file).expanduser().absolute()
+    if path.suffix not in (".py", ".cu") or (path.suffix == ".py") != bool(function):
+        raise ValueError(f"kernel: got {text!r}, expected {EXPECTED}")
+    if not path.is_file():
+        raise ValueError(f"kernel: got {text!r}, but there is no file {file}; expected {EXPECTED}")
+    if function and function not in (known := _functions(path)):
+        raise ValueError(f"kernel: got {text!r}, but {path.name} has {', '.join(known) or 'no function'}")
+    return Kernel(path, function or None)
+
+
+def of_function(function: Callable[..., Any]) -> Kernel:
+    """The same of a function of this process. Raises ValueError for one that another process cannot import: a lambda, a
+    method, one inside another, one that no file holds."""
+    name, file = getattr(function, "__qualname__", repr(function)), None
+    if inspect.isfunction(function):
+        file = inspect.getsourcefile(function)
+    if file is None or not Path(file).is_file() or name not in _functions(Path(file)):
+        raise ValueError(
+            f"kernel: got {name}, expected a function at the top level of a file, which the process that times it "
+            "imports; write it into one"
+        )
+    return Kernel(Path(file).absolute(), name)
+
+
+def source_sha256(kernel: Kernel) -> str:
+    """Hash over the code of the file and of what it includes or imports from its own folder and from this checkout."""
+    digest = hashlib.sha256()
+    for path in _files(kernel.path):
+        name = path.relative_to(sources.ROOT).as_posix() if path.is_relative_to(sources.ROOT) else path.name
+        digest.update(f"{name}\0{sources.code(path)}\0".encode())
+    return digest.hexdigest()
+
+
+def uses_triton(kernel: Kernel) -> bool:
+    """Whether its files import Triton: those are the kernels that Triton's interpreter runs on a CPU."""
+    return kernel.path.suffix == ".py" and any("triton" in _modules(path) for path in _files(kernel.path))
+
+
+def _files(top: Path) -> list[Path]:
+    """The file, then all that belongs to it, sorted."""
+    found, todo = set(sources.closure(top, sources.ROOT)), [top]
+    while todo:
+        path = todo.pop()
+        beside = [path.parent / f"{name}.py" for name in _modules(path)] if path.suffix == ".py" else []
+        new = {file for file in beside if file.is_file()} - found
+        found |= new
+        todo += new
+    return [top, *sorted(found - {top})]
+
+
+def _modules(path: Path) -> set[str]:
+    """First names of what a Python file imports."""
+    names: set[str] = set()
+    for node in ast.walk(sources.parse(path)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+def _functions(path: Path) -> list[str]:
+    """What a Python file defines or binds at its top level, by name; all that is bound, as a decorator or an import may
+    make a function too."""
+    names: list[str] = []
+    for node in sources.parse(path).body:
+        if isinstance(node, ast.FunctionDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+        elif isinstance(node, ast.ImportFrom):
+            names += [alias.asname or alias.name for alias in node.names]
+    return names

@@ -1,0 +1,99 @@
+"""Kernels of the user's beside rungs and peers: the same worker, gate, interleaving and rows, `backend: own`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.catalog import architectures, own, sources, techniques, tiles
+from harness.catalog.cases import Case
+from harness.catalog.problem import PEERS, Experiment, Problem, Tile
+from harness.machine import environment
+from harness.rows import fastest
+from harness.rows.results import gpu_slug
+
+RECORDED = sources.ROOT / "reports" / "recorded"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is measured together: `kernels` of the user's, `rungs` and `peers` by name. `backends` are the series of
+    the rungs; `tile` is what a .cu file of the user's is built for."""
+
+    kernels: tuple[own.Kernel, ...] = ()
+    rungs: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()
+    backends: tuple[str, ...] = techniques.SERIES
+    tile: Tile | None = None
+
+    def __post_init__(self) -> None:
+        names = [kernel.name for kernel in self.kernels]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"kernel: got {twice} twice, expected other names: rows tell kernels apart by them")
+
+
+def choose(things: Iterable[Callable[..., Any] | str], peers: Sequence[str], tile: Tile | None = None) -> Chosen:
+    """Functions, files ("my_kernel.py:attend", "my_kernel.cu") and names of techniques and of `peers`. Raises
+    ValueError for what is none of these."""
+    kernels: list[own.Kernel] = []
+    names: list[str] = []
+    libraries: list[str] = []
+    known = [technique.name for technique in techniques.TECHNIQUES]
+    for thing in things:
+        if not isinstance(thing, str):
+            kernels.append(own.of_function(thing))
+        elif own.is_kernel(thing):
+            kernels.append(own.parse(thing))
+        elif thing in known:
+            names.append(thing)
+        elif thing in peers:
+            libraries.append(thing)
+        else:
+            raise ValueError(
+                f"kernel: got {thing!r}, expected a function, {own.EXPECTED}, a technique (`twinkernels list`) or one "
+                f"of {', '.join(peers)}"
+            )
+    return Chosen(tuple(kernels), tuple(names), tuple(libraries), tile=tile)
+
+
+def cases(experiment: Experiment, chosen: Chosen, gpu: str | None) -> list[Case]:
+    """Every kernel of `chosen` on every problem of the experiment, problem by problem. Rungs have the tile that was
+    chosen for `gpu` (a slug), where one was, else their reference tile."""
+    found = []
+    for problem in experiment.problems:
+        found += [Case(experiment.name, None, peer, problem, None) for peer in chosen.peers]
+        for name in chosen.rungs:
+            for backend in sources.series(chosen.backends, techniques.get(name).path):
+                found.append(_rung(experiment.name, name, backend, problem, gpu))
+        found += [_own(experiment.name, kernel, problem, chosen.tile) for kernel in chosen.kernels]
+    return found
+
+
+def beside_the_best(experiment: Experiment, chosen: Chosen, records: Path = RECORDED) -> list[Case]:
+    """`cases` on this machine's GPU; where no rung and no peer is named, beside the fastest recorded ones and PEERS."""
+    here = environment.describe()["gpu"]
+    gpu = here and gpu_slug(here["name"])
+    if chosen.rungs or chosen.peers:
+        return cases(experiment, chosen, gpu)
+    arch = here and architectures.of_capability(here["capability"][0])
+    found = []
+    for problem in experiment.problems:
+        best = fastest.recorded(records, gpu or "", arch, problem)
+        found += [Case(experiment.name, None, peer, problem, None) for peer in PEERS]
+        found += [_rung(experiment.name, name, backend, problem, gpu) for name, backend in best]
+        found += [_own(experiment.name, kernel, problem, chosen.tile) for kernel in chosen.kernels]
+    return found
+
+
+def _rung(experiment: str, name: str, backend: str, problem: Problem, gpu: str | None) -> Case:
+    reference = techniques.reference_tile(techniques.get(name), problem.head_dim)
+    return Case(experiment, name, backend, problem, tiles.best_tile(name, backend, problem, gpu) or reference)
+
+
+def _own(experiment: str, kernel: own.Kernel, problem: Problem, tile: Tile | None) -> Case:
+    """A .cu file is built for a tile: the first rung's where none is given."""
+    if kernel.function is None and tile is None:
+        tile = techniques.reference_tile(techniques.TECHNIQUES[0], problem.head_dim)
+    return Case(experiment, None, own.BACKEND, problem, None if kernel.function else tile, kernel)

@@ -1,0 +1,54 @@
+"""Which rungs a kernel is held against where nobody says: the fastest that are recorded. Standard library only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+from harness.catalog import techniques
+from harness.catalog.problem import Problem
+from harness.rows import reading, results
+from harness.rows.reading import Row
+
+Rung = tuple[str, str]
+"""(technique, backend)."""
+
+
+def recorded(folder: Path, gpu: str, arch: str | None, problem: Problem, count: int = 3) -> list[Rung]:
+    """The `count` fastest rungs in the rows that `folder` records of `gpu` (a slug such as h200), each in its fastest
+    language, best first. Where that GPU has none, the last rung of each ladder that is built for `arch`, in CUDA."""
+    files = sorted((folder / gpu).glob("*.jsonl"))
+    if found := of_rows((row for path in files for row in results.read(path)), problem)[:count]:
+        return found
+    last = [
+        [each for each in techniques.TECHNIQUES if each.ladder == ladder.name][-1]
+        for ladder in techniques.LADDERS.values()
+        if arch in ladder.archs
+    ]
+    return [(technique.name, "cuda") for technique in reversed(last)][:count]
+
+
+def of_rows(rows: Iterable[Row], problem: Problem) -> list[Rung]:
+    """Every rung in its fastest language, best first, on the problem that was timed nearest to this one: with its
+    head_dim and mask, then of its length, then of its number of heads and its dtype."""
+    times: dict[Problem, dict[Rung, float]] = {}
+    known = {technique.name for technique in techniques.TECHNIQUES}
+    for row in rows:
+        if row["kind"] == "timing" and row["status"] == "passed" and row.get("technique") in known:
+            cell = times.setdefault(Problem.from_dict(row["problem"]), {})
+            rung = (row["technique"], row["backend"])
+            cell[rung] = min(reading.median_ms(row), cell.get(rung, math.inf))
+    alike = [one for one in times if (one.head_dim, one.causal) == (problem.head_dim, problem.causal)]
+    if not alike:
+        return []
+    nearest = times[min(alike, key=lambda one: (_distance(one, problem), one))]
+    found: dict[str, Rung] = {}
+    for rung in sorted(nearest, key=nearest.__getitem__):
+        found.setdefault(rung[0], rung)
+    return list(found.values())
+
+
+def _distance(one: Problem, other: Problem) -> tuple[float, float, bool]:
+    length = abs(math.log(one.seq_q / other.seq_q)) + abs(math.log(one.seq_kv / other.seq_kv))
+    return length, abs(math.log(one.batch * one.heads / other.batch / other.heads)), one.dtype != other.dtype

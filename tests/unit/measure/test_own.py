@@ -1,0 +1,206 @@
+"""A kernel of the user's goes through the same worker, gate and rows; whatever is wrong with it becomes a row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.catalog import own, sources, techniques
+from harness.catalog.cases import Case
+from harness.catalog.problem import Experiment, Problem, Tile
+from harness.measure import groups, runner
+from harness.measure import own as measured
+from harness.measure.worker import Deadlines
+from harness.rows import fastest, results, schema, tables
+from tests.support import own_kernels
+
+FILE = Path(own_kernels.__file__)
+PROBLEM = Problem(1, 2, 1, 64, 128, 64, "fp16", True)
+EXPERIMENT = Experiment("bench", "is it right?", (PROBLEM,), (), peers=(), distributions=("normal",), padded=True)
+ENDS = {
+    "attend": ("passed", None),
+    "output_alone": ("passed", None),
+    "into": ("passed", None),
+    "wrong": ("wrong", "max_error"),
+    "wrong_lse": ("wrong", "lse"),
+    "kept": ("wrong", "stale_output"),
+    "of_another_shape": ("launch_error", None),
+    "crashing": ("crashed", None),
+    "hanging": ("timeout", None),
+    "declining": ("unsupported", None),
+    "not_a_function": ("import_error", None),
+}
+
+
+def run(path: Path, *kernels: own.Kernel, tile: Tile | None = None, **options: object) -> list[dict]:
+    cases = measured.cases(EXPERIMENT, measured.Chosen(kernels, tile=tile), None)
+    return runner.run(EXPERIMENT, on="cpu", path=path, selected=cases, gate={"repeats": 3}, **options)
+
+
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
+    kernels = [own.parse(f"{FILE}:{name}") for name in ENDS]
+    path = tmp_path_factory.mktemp("own") / "run.jsonl"
+    rows = run(path, *kernels, deadlines=Deadlines(launch=8))
+    assert rows == results.read(path, schema.check)
+    return {row["kernel"].partition(":")[2]: row for row in rows if row["kind"] == "gate"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ENDS)
+def test_each_end_is_a_row(gated: dict[str, dict], name: str) -> None:
+    row = gated[name]
+    assert (row["status"], row.get("check")) == ENDS[name]
+    assert (row["backend"], row["kernel"]) == ("own", f"own_kernels.py:{name}")
+    assert "technique" not in row
+
+
+@pytest.mark.slow
+def test_an_answer_without_lse_is_labelled_and_has_no_figures_of_it(gated: dict[str, dict]) -> None:
+    for name, label in {"attend": "", "output_alone": "no LSE", "into": "no LSE"}.items():
+        assert gated[name]["details"]["label"] == label
+        assert ("lse_max_abs" in gated[name]["numerics"]["normal"]) == (not label)
+        assert gated[name]["numerics"]["normal"]["max_abs"] > 0
+
+
+@pytest.mark.slow
+def test_what_failed_is_said_in_the_terminal_and_ends_with_1(gated: dict[str, dict]) -> None:
+    assert tables.failed(gated.values())
+    assert not tables.failed([gated["attend"], gated["declining"]])
+    said = "\n".join(tables.failures(gated.values()))
+    assert "wrong: own_kernels.py:wrong own" in said
+    assert "got o of (1, 2, 64, 64) torch.float32, expected (1, 2, 64, 64) torch.float16" in said
+    assert "SIGSEGV" in said
+
+
+@pytest.mark.slow
+def test_two_functions_are_timed_interleaved(tmp_path: Path) -> None:
+    kernels = [own.of_function(function) for function in (own_kernels.attend, own_kernels.output_alone)]
+    timing = {"min_samples": 5, "max_seconds": 20.0, "target": 10.0, "limit": 10.0}
+    rows = run(tmp_path / "run.jsonl", *kernels, modes=("burst",), timing=timing)
+    timed = [row for row in rows if row["kind"] == "timing"]
+    assert {row["kernel"]: row["status"] for row in timed} == {kernel.name: "passed" for kernel in kernels}
+    assert len({row["group"] for row in timed}) == 1
+    labels = {row["kernel"]: row["details"].get("label") for row in timed}
+    assert labels == {"own_kernels.py:attend": None, "own_kernels.py:output_alone": "no LSE"}
+
+
+@pytest.mark.slow
+def test_a_cu_file_anywhere_runs_on_the_cpu(tmp_path: Path) -> None:
+    source = (sources.ROOT / "cuda_kernels" / "ampere" / "xor_swizzle.cu").read_text()
+    folder = tmp_path / "some where"
+    folder.mkdir()
+    (folder / "mine.cu").write_text('#include "beside.h"\n' + source)
+    (folder / "beside.h").write_text("// nothing\n")
+    kernel = own.parse(str(folder / "mine.cu"))
+    (row,) = [row for row in run(tmp_path / "run.jsonl", kernel, tile=Tile(64, 64)) if row["kind"] == "gate"]
+    assert (row["status"], row["kernel"], row["tile"]) == ("passed", "mine.cu", Tile(64, 64).to_dict())
+    before = own.source_sha256(kernel)
+    (folder / "beside.h").write_text("constexpr int MORE = 1;\n")
+    assert own.source_sha256(kernel) != before
+
+
+def test_what_a_file_imports_from_its_folder_is_its_source(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import triton\nfrom beside import attend\n")
+    (tmp_path / "beside.py").write_text("def attend(): ...\n")
+    kernel = own.parse(f"{tmp_path}/mine.py:attend")
+    before = own.source_sha256(kernel)
+    (tmp_path / "beside.py").write_text("def attend(): return 1\n")
+    assert own.source_sha256(kernel) != before
+    assert own.uses_triton(kernel)
+    assert not own.uses_triton(own.parse(f"{tmp_path}/beside.py:attend"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("mine.py", "expected FILE.py:FUNCTION or FILE.cu"),
+        ("mine.cu:attend", "expected FILE.py:FUNCTION or FILE.cu"),
+        ("nowhere.cu", "there is no file nowhere.cu"),
+        (f"{FILE}:attnd", "but own_kernels.py has attend, output_alone"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_name(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=f"got '{text}'") as refusal:
+        own.parse(text)
+    assert said in str(refusal.value)
+
+
+def test_a_function_that_no_other_process_can_import_is_refused() -> None:
+    def inner() -> None: ...
+
+    for function in (inner, lambda: None, len):
+        with pytest.raises(ValueError, match="expected a function at the top level of a file"):
+            own.of_function(function)
+
+
+def test_names_become_what_they_name() -> None:
+    chosen = measured.choose([own_kernels.attend, "lazy_rescale", "sdpa_cudnn"], ("sdpa_cudnn",))
+    assert (chosen.kernels, chosen.rungs) == ((own.parse(f"{FILE}:attend"),), ("lazy_rescale",))
+    assert chosen.peers == ("sdpa_cudnn",)
+    with pytest.raises(ValueError, match="got 'lazy', expected a function"):
+        measured.choose(["lazy"], ())
+    with pytest.raises(ValueError, match="twice"):
+        measured.choose([own_kernels.attend, f"{FILE}:attend"], ())
+
+
+def test_all_that_can_share_a_process_is_timed_beside_an_own_kernel() -> None:
+    """A CUDA kernel does not read Triton's variables, so that it need not stay with its twin."""
+    kernel = own.of_function(own_kernels.attend)
+    mine = Case("bench", None, "own", PROBLEM, None, kernel)
+    cuda, twin = (Case("bench", "xor_swizzle", backend, PROBLEM, Tile(64, 64)) for backend in ("cuda", "triton"))
+    peer = Case("bench", None, "sdpa_cudnn", PROBLEM, None)
+    older = {"DISABLE_MMA_V3": "1"}
+    variables = {mine: {}, cuda: older, twin: older, peer: None}
+    assert groups.environments(variables, variables) == [(older, [twin]), ({}, [mine, cuda, peer])]
+    del variables[mine]
+    assert groups.environments(variables, variables) == [(older, [cuda, twin, peer])]
+
+
+def test_rows_of_an_own_kernel_are_not_recorded() -> None:
+    row = {
+        "schema": results.SCHEMA,
+        "kind": "gate",
+        "experiment": "bench",
+        "backend": "own",
+        "kernel": "mine.cu",
+        "problem": PROBLEM.to_dict(),
+        "on": "cpu",
+        "status": "crashed",
+        "reason": "x",
+        "environment": "e",
+        "source_sha256": "0" * 64,
+        "time": "2026-01-31T23:59:59Z",
+    }
+    schema.check(row)
+    with pytest.raises(ValueError, match=r"row\.backend: got own \(mine\.cu\)"):
+        schema.admit(row)
+    del row["kernel"]
+    with pytest.raises(ValueError, match=r"row\.kernel: got nothing"):
+        schema.check(row)
+
+
+def test_the_best_rungs_are_those_of_the_nearest_recorded_problem() -> None:
+    def row(technique: str, backend: str, problem: Problem, ms: float, status: str = "passed") -> dict:
+        about = {"technique": technique, "backend": backend, "problem": problem.to_dict(), "samples_ms": [ms]}
+        return {"kind": "timing", "status": status, **about}
+
+    near, far = (Problem.square(4, 16, length, 128) for length in (4096, 16384))
+    rows = [
+        *(row("flagship", "cuda", near, 1.0), row("pingpong", "cuda", near, 3.0), row("pingpong", "triton", near, 2.0)),
+        *(row("scalar", "cuda", near, 0.1, "wrong"), row("scalar", "cuda", far, 0.1)),
+        row("wgmma", "cuda", replace(near, causal=True), 0.1),
+    ]
+    found = fastest.of_rows(rows, Problem.square(4, 16, 6000, 128))
+    assert found == [("flagship", "cuda"), ("pingpong", "triton")]
+    assert fastest.of_rows(rows, Problem.square(4, 16, 4096, 256)) == []
+
+
+def test_without_records_the_last_rung_of_each_ladder_stands_in(tmp_path: Path) -> None:
+    last = [technique.name for technique in techniques.TECHNIQUES if technique.ladder == "ampere"][-1]
+    assert fastest.recorded(tmp_path, "h100", "sm_80", PROBLEM) == [(last, "cuda")]
+    recorded = fastest.recorded(measured.RECORDED, "h200", "sm_90a", Problem.square(4, 16, 4096, 128))
+    assert len({technique for technique, _ in recorded}) == 3
+    assert all(techniques.get(technique).ladder == "hopper" for technique, _ in recorded)
