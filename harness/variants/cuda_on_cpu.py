@@ -29,6 +29,12 @@ def sanitizer_environment() -> dict[str, str]:
         raise Unsupported(str(error)) from None
 
 
+def left_in(workspace: Tensor | None) -> list[str]:
+    """What is wrong with a workspace after a launch: the next one begins with it."""
+    left = [] if workspace is None else workspace.nonzero().flatten().tolist()
+    return [f"workspace_not_zero: byte {left[0]} of the workspace is not 0 when the kernel ends"] if left else []
+
+
 class CpuCudaVariant(Variant):
     """The same .cu file, run thread by thread on the CPU; waits, races and unwritten outputs are diagnosed by name."""
 
@@ -92,9 +98,10 @@ class CpuCudaVariant(Variant):
                 code = library.launch(ctypes.byref(args), None)
             finally:
                 library.forget()  # the tensors may be gone when someone launches this library again
-            if code:
+            said = library.diagnosis().splitlines() + left_in(workspace)
+            if said:
                 order = [f"scheduler seed {self._options['seed']}"] if self._options.get("seed") else []
-                raise Diagnosed(library.diagnosis().splitlines() + order, code)
+                raise Diagnosed(said + order, code)
             return o, lse
 
         return call

@@ -12,17 +12,27 @@ from harness.attention import inputs
 from harness.catalog.problem import Problem, Tile
 
 PROBLEM = Problem(1, 3, 3, 64, 64, 64, "fp16")
-COUNTER = "atom_inc(static_cast<uint32_t*>(args.workspace) + ctaid_x() + {beyond}, THREADS * 64);\n  "
+COUNTER = "atom_inc(static_cast<uint32_t*>(args.workspace) + ctaid_x() + {beyond}, THREADS - {last});\n  "
 SIZE = "\nEXPORT int workspace_bytes(const AttentionArgs* args) { return args->heads * 4; }\n"
 
 
-@pytest.mark.parametrize("beyond", [0, 1])
-def test_workspace(beyond: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counters per head; the last head's lies in the workspace, and the one behind it does not."""
+@pytest.mark.parametrize(
+    ("beyond", "last", "diagnosis"),
+    [
+        (0, 1, None),
+        (0, 0, "workspace_not_zero: byte 0 of the workspace is not 0 when the kernel ends"),
+        (1, 1, "global_out_of_range: writes 4 bytes outside every tensor"),
+    ],
+)
+def test_workspace(
+    beyond: int, last: int, diagnosis: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counters per head, which each thread of its only block moves on; the last head's lies in the workspace, the one
+    behind it does not."""
     source = (cpu_build.HERE / "ampere" / "scalar.cu").read_text()
     start = "const BlockTile tile(args,"
     assert source.count(start) == 1
-    counting = source.replace(start, COUNTER.format(beyond=beyond) + start) + SIZE
+    counting = source.replace(start, COUNTER.format(beyond=beyond, last=last) + start) + SIZE
     (tmp_path / "ampere").mkdir()
     (tmp_path / "ampere" / "scalar.cu").write_text("#include <ptx/atom.cuh>\n" + counting)
     case = variants.Case("test", "scalar", "cuda", PROBLEM, Tile(64, 64, 1, 4))
@@ -32,8 +42,8 @@ def test_workspace(beyond: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert variant.workspace_bytes == 3 * 4
     given, outputs = inputs.make(PROBLEM, "normal", 0, "cpu"), inputs.make_outputs(PROBLEM, "cpu")
     tensors = (given.q, given.k, given.v, outputs.o, outputs.lse)
-    if not beyond:
+    if diagnosis is None:
         variant.launch(*tensors, scale=PROBLEM.scale, causal=False)
         return
-    with pytest.raises(variants.Diagnosed, match="global_out_of_range: writes 4 bytes outside every tensor"):
+    with pytest.raises(variants.Diagnosed, match=diagnosis):
         variant.launch(*tensors, scale=PROBLEM.scale, causal=False)

@@ -17,6 +17,7 @@ from harness.attention import inputs
 from harness.catalog import techniques
 from harness.catalog.problem import Problem
 from harness.variants.cuda import attention_args, workspace_bytes
+from harness.variants.cuda_on_cpu import left_in
 
 
 @dataclass
@@ -75,4 +76,5 @@ def run(
     args = attention_args(*tensors.values(), workspace=workspace, scale=problem.scale)
     code = library.launch(ctypes.byref(args), None)
     library.forget()
-    return Run(given, outputs.o, outputs.lse, code, library.diagnosis(), library)
+    said = library.diagnosis().splitlines() + left_in(workspace)
+    return Run(given, outputs.o, outputs.lse, code, "\n".join(said), library)

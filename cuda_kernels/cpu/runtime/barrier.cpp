@@ -1,6 +1,7 @@
 #include <runtime/barrier.h>
 
 #include <runtime/diagnosis.h>
+#include <runtime/options.h>
 
 namespace cpu {
 namespace {
@@ -14,6 +15,8 @@ void open_when_full(Barrier& barrier, Block& block) {
     wake(*warp);
   }
   barrier.waiting.clear();
+  std::swap(barrier.arrivals, barrier.last);
+  barrier.arrivals.clear();
   barrier.brought.forget(block.cluster->clocks.size());
 }
 
@@ -31,8 +34,19 @@ Barrier& arrive(Thread& self, const char* mnemonic, uint32_t number, int expecte
   if (barrier.expected && barrier.arrived + LANES > barrier.expected)
     fail("barrier_over_arrival", self, mnemonic, where,
          text("barrier %u: %d threads are there already, %d are expected", number, barrier.arrived, barrier.expected));
+  for (const auto& [agent, clock] : barrier.last)
+    if (options().checks && known_event(self, agent) < clock) {
+      report(
+          "phase_can_go_by", self, mnemonic, where,
+          text("nothing keeps this arrival behind that of warp %d in the last phase of barrier %u, whose place it can "
+               "take",
+               agent % self.cluster->launch->threads / LANES, number));
+      break;
+    }
   barrier.arrived += LANES;
   for (Thread* thread : self.warp->threads) release(*thread, barrier.brought);
+  const int first = self.warp->threads[0]->agent;
+  barrier.arrivals.emplace_back(first, barrier.brought.events[first]);
   return barrier;
 }
 

@@ -1,8 +1,9 @@
 // Who knows of what: vector clocks. An agent is a thread of the cluster, or an mbarrier, to which the writes of bulk
-// copies belong, or a warp's tensor cores, to which the reads of its wgmma belong. An agent's clock counts its
-// releases; what happened at clock c or before is known to everyone whose knowledge of the agent is at least c. Only
-// barriers spread knowledge, inside a warp too: shuffles and matrix instructions order no memory accesses, and what one
-// lane learns at an mbarrier the others do not know before a barrier of the warp.
+// copies belong, or a warp's tensor cores, to which the reads of its wgmma belong, or a warp's collectives: who knows
+// of one knows that every lane had come so far. An agent's clock counts its releases; what happened at clock c or
+// before is known to everyone whose knowledge of the agent is at least c. Only barriers spread knowledge, inside a warp
+// too: shuffles and matrix instructions order no memory accesses, and what one lane learns at an mbarrier the others do
+// not know before a barrier of the warp.
 #pragma once
 
 #include <algorithm>

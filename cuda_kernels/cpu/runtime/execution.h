@@ -85,6 +85,7 @@ struct Warp {
   Knowledge known;           // to all its lanes
   Knowledge learned[LANES];  // by a lane alone, at an mbarrier, since the warp's last barrier
   uint32_t learners = 0;     // lanes that did
+  bool has_waited = false;   // a lane has, at an mbarrier, since the warp's last collective
   int first_lane = 0;        // where the search for the next lane begins
   uint32_t priority = 0;
   uint64_t cluster_phase = 0;  // of the cluster's barrier, at its last arrival there
@@ -113,6 +114,8 @@ struct Barrier {
   int expected = 0;  // 0: all threads that have not returned
   Knowledge brought;
   std::vector<Warp*> waiting;
+  std::vector<std::pair<int, Clock>> arrivals,
+      last;  // agent and clock of each warp's first lane: now, in the last phase
 };
 
 struct Block {
@@ -156,7 +159,7 @@ struct Cluster {
   Progress* progress = nullptr;
   std::vector<std::unique_ptr<Block>> blocks;
   std::unique_ptr<Stacks> stacks;
-  std::vector<Clock> clocks;  // by agent: threads, mbarriers, tensor cores of warps
+  std::vector<Clock> clocks;  // by agent: threads, mbarriers, tensor cores of warps, collectives of warps
   Counters counters;
   ClusterBarrier barrier;
   std::unique_ptr<Async> async;
@@ -172,6 +175,7 @@ struct Cluster {
 
   uint32_t random();
   int agent_of_tensor_cores(int cluster_warp) const;
+  int agent_of_collectives(int cluster_warp) const;
   void reach(const void* global, bool is_store) {
     if (reached.note(global, is_store)) ticks = 0;
   }

@@ -1,8 +1,11 @@
 #include <runtime/mbarrier.h>
 
+#include <set>
+
 #include <runtime/async.h>
 #include <runtime/diagnosis.h>
 #include <runtime/memory.h>
+#include <runtime/options.h>
 
 namespace cpu {
 namespace {
@@ -19,10 +22,37 @@ InFlight loads_in_flight(const Block& block) {
 
 bool is_complete(const Mbarrier& mbarrier, uint32_t parity) { return (mbarrier.phase & 1) != (parity & 1); }
 
+// Whoever completes a phase must know of every repeated wait for the one before it.
+void check_passed(const Cluster& cluster, Mbarrier& mbarrier) {
+  const std::vector<Clock>& known = mbarrier.told.events;
+  const auto is_known = [&](const PassedWait& wait) {
+    return known[wait.thread->agent] >= wait.at ||
+           known[cluster.agent_of_collectives(wait.thread->cluster_warp)] >= wait.of_collectives;
+  };
+  std::set<const Thread*> have_waited;
+  for (const PassedWait& wait : mbarrier.passed)
+    if (!have_waited.insert(wait.thread).second && !is_known(wait))
+      report("phase_can_go_by", *wait.thread, wait.mnemonic, wait.where,
+             text("nothing keeps the next phase of the mbarrier at shared address 0x%x from completing before this "
+                  "wait, which then waits for one more",
+                  mbarrier.offset));
+  mbarrier.passed.clear();
+}
+
+void pass(Thread& self, Mbarrier& mbarrier, const char* mnemonic, Where where) {
+  learn(self, mbarrier.told);
+  if (!options().checks) return;
+  const std::vector<Clock>& clocks = self.cluster->clocks;
+  mbarrier.passed.push_back(
+      {&self, clocks[self.agent], clocks[self.cluster->agent_of_collectives(self.cluster_warp)], mnemonic, where});
+  self.warp->has_waited = true;
+}
+
 void advance(Cluster& cluster, Mbarrier& mbarrier) {
   if (mbarrier.pending || mbarrier.bytes) return;
   mbarrier.brought.events[mbarrier.agent] = cluster.clocks[mbarrier.agent]++;
   mbarrier.told.learn(mbarrier.brought);
+  check_passed(cluster, mbarrier);
   mbarrier.brought.forget(cluster.clocks.size());
   mbarrier.pending = mbarrier.count;
   ++mbarrier.phase;
@@ -122,7 +152,7 @@ bool mbarrier_test_wait(uint32_t address, uint32_t parity, const char* mnemonic,
   }
   const InFlight loads = loads_in_flight(*self.block);
   count_wait(mnemonic, where, loads, loads, Whose::block);
-  learn(self, mbarrier.told);
+  pass(self, mbarrier, mnemonic, where);
   return true;
 }
 
@@ -141,7 +171,7 @@ bool mbarrier_try_wait(uint32_t address, uint32_t parity, const char* mnemonic, 
     }
   }
   count_wait(mnemonic, where, before, loads_in_flight(*self.block), Whose::block);
-  learn(self, mbarrier.told);
+  pass(self, mbarrier, mnemonic, where);
   return true;
 }
 

@@ -5,6 +5,15 @@
 
 namespace cpu {
 
+// A wait that a completed phase let pass. The next phase may not complete before it: a wait that comes after both finds
+// its parity taken back, and waits for one more.
+struct PassedWait {
+  const Thread* thread;
+  Clock at, of_collectives;  // clocks of the thread and of its warp's collectives when it passed
+  const char* mnemonic;
+  Where where;
+};
+
 struct Mbarrier {
   Block* block;
   uint32_t offset;
@@ -19,6 +28,7 @@ struct Mbarrier {
   bool is_fenced = false;   // may bulk copies complete on it?
   Knowledge brought, told;  // by arrivals of the current phase; to those who wait for a completed one
   std::vector<Thread*> waiting;
+  std::vector<PassedWait> passed;  // since the last phase completed
 };
 
 void mbarrier_init(uint32_t address, uint32_t count, const char* mnemonic, Where where);

@@ -61,6 +61,11 @@ int Cluster::agent_of_tensor_cores(int cluster_warp) const {
   return static_cast<int>(blocks.size()) * (launch->threads + MBARRIERS) + cluster_warp;
 }
 
+int Cluster::agent_of_collectives(int cluster_warp) const {
+  const int warps = static_cast<int>(blocks.size()) * launch->threads / LANES;
+  return agent_of_tensor_cores(warps) + cluster_warp;
+}
+
 void Cluster::set_up(int number) {
   const Dim per{launch->grid.x / launch->cluster.x, launch->grid.y / launch->cluster.y, 1};
   const Dim first{number % per.x * launch->cluster.x, number / per.x % per.y * launch->cluster.y,
@@ -75,7 +80,7 @@ void Cluster::set_up(int number) {
   random_state |= 1;
   preempting = options().seed != 0;
   if (!stacks) stacks = std::make_unique<Stacks>(count * launch->threads);
-  const size_t agents = count * (launch->threads + MBARRIERS + warps);
+  const size_t agents = count * (launch->threads + MBARRIERS + 2 * warps);
   clocks.resize(agents);
   // Everything that earlier blocks did here is known.
   const std::vector<Clock> before = clocks;
@@ -98,6 +103,7 @@ void Cluster::set_up(int number) {
     for (Barrier& barrier : block.barriers) {
       barrier.arrived = barrier.expected = 0;
       barrier.waiting.clear();
+      barrier.arrivals.clear(), barrier.last.clear();
       barrier.brought.forget(clocks.size());
     }
     if (options().checks) block.shadow.reset(launch->shared_bytes, count * warps);
@@ -210,6 +216,11 @@ Warp* gather(const char* mnemonic, Where where, void* operands) {
   gathering.arrived |= 1u << self.lane;
   gathering.operands[self.lane] = operands;
   if (gathering.arrived == ALL_LANES) {
+    if (warp.has_waited) {  // every lane has, when any of them goes on
+      const int agent = self.cluster->agent_of_collectives(self.cluster_warp);
+      warp.known.events[agent] = self.cluster->clocks[agent]++;
+      warp.has_waited = false;
+    }
     if (options().counters) self.cluster->counters.converge(warp);
     return &warp;
   }
