@@ -70,3 +70,15 @@ class Technique:
     def path(self) -> str:
         """ladder/name: the stem of both twins below cuda_kernels/ and triton_kernels/."""
         return f"{self.ladder}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Ablation(Technique):
+    """A CUDA kernel less something of its parent: no rung, without a twin and in no ladder."""
+
+    lacks: tuple[str, ...] = ()
+    """Terms of the ledger (catalog.ledger) that it does without."""
+
+    @property
+    def path(self) -> str:
+        return f"{self.ladder}/ablations/{self.name}"

@@ -39,7 +39,9 @@ def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> 
 def series(backends: Iterable[str], technique_path: str, root: Path | None = None) -> list[str]:
     """The backends, of those given, in which the technique is measured. CUDA and Triton always are, so that a missing
     file is an error. Gluon is where it has a kernel; triton_native is not on the ladder of wgmma, where Triton is
-    native already."""
+    native already; an ablation is CUDA alone."""
+    if "/ablations/" in technique_path:
+        return [name for name in backends if name == "cuda"]
     without = {"triton_native"} if technique_path.startswith("hopper/") else set()
     if not kernel_file("gluon", technique_path, root).is_file():
         without.add("gluon")

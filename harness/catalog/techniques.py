@@ -6,6 +6,7 @@ entry in ladders/<ladder>.py. The name is the file stem, the kernel symbol and t
 
 from __future__ import annotations
 
+from harness.catalog.ablations import ABLATIONS
 from harness.catalog.entries import Technique
 from harness.catalog.ladders import ampere, hopper, tma
 from harness.catalog.problem import Problem, Tile
@@ -23,18 +24,23 @@ LADDERS = {ladder.LADDER.name: ladder.LADDER for ladder in (ampere, tma, hopper)
 TECHNIQUES = (*ampere.TECHNIQUES, *tma.TECHNIQUES, *hopper.TECHNIQUES)
 
 
+def kernels() -> tuple[Technique, ...]:
+    """What can be run and has rows: every rung, and the ablations, which are no rungs."""
+    return (*TECHNIQUES, *ABLATIONS)
+
+
 def get(name: str) -> Technique:
-    """The technique called `name`. Raises KeyError that lists the known names."""
-    for technique in TECHNIQUES:
+    """The technique or ablation called `name`. Raises KeyError that lists the known names."""
+    for technique in kernels():
         if technique.name == name:
             return technique
-    known = ", ".join(technique.name for technique in TECHNIQUES)
+    known = ", ".join(technique.name for technique in kernels())
     raise KeyError(f"technique: got {name!r}, expected one of {known} (`twinkernels list` shows them)")
 
 
 def parent(technique: Technique) -> Technique | None:
     """The nearest ancestor that exists here, or None for the first rung."""
-    names = {other.name for other in TECHNIQUES}
+    names = {other.name for other in kernels()}
     return next((get(name) for name in technique.builds_on if name in names), None)
 
 

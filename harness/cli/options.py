@@ -45,11 +45,12 @@ def split(names: Iterable[str] | None) -> tuple[list[str], list[str]]:
     return [word for word in words if not own.is_kernel(word)], [word for word in words if own.is_kernel(word)]
 
 
-TECHNIQUES = [technique.name for technique in techniques.TECHNIQUES]
+NAMES = [technique.name for technique in techniques.kernels()]
+RUNGS = [technique.name for technique in techniques.TECHNIQUES]
 Names = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="TECHNIQUE", help="Names from `list`; all by default.", autocompletion=completing(TECHNIQUES)
+        metavar="TECHNIQUE", help="Names from `list`; all rungs by default.", autocompletion=completing(NAMES)
     ),
 ]
 SERIES = ", ".join(techniques.SERIES)
@@ -58,7 +59,7 @@ NamesOrFiles = Annotated[
     typer.Argument(
         metavar="TECHNIQUE|FILE",
         help=f"Names from `list`, all by default; or kernels of your own, {own.EXPECTED}.",
-        autocompletion=completing(TECHNIQUES),
+        autocompletion=completing(NAMES),
     ),
 ]
 Backends = Annotated[
@@ -97,10 +98,9 @@ def require_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None
 
 
 def chosen(names: list[str] | None) -> tuple[str, ...]:
-    """The techniques named, or all of them, in ladder order."""
-    known = [technique.name for technique in techniques.TECHNIQUES]
-    require_known("technique", names or (), known)
-    return tuple(name for name in known if not names or name in names)
+    """The techniques and ablations named, or all techniques, in the order of the registry."""
+    require_known("technique", names or (), NAMES)
+    return tuple(name for name in NAMES if name in (names or RUNGS))
 
 
 def chosen_kernels(files: Sequence[str], tile: Tile | None) -> Chosen:

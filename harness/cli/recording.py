@@ -63,7 +63,7 @@ def renamed(names: str) -> list[Path]:
     old, _, rest = names.partition("=")
     new, _, some = rest.partition(":")
     backends = tuple(some.split(",")) if some else ()
-    known = [technique.name for technique in techniques.TECHNIQUES]
+    known = [technique.name for technique in techniques.kernels()]
     if new not in known or (old in known) != bool(backends) or not set(backends) <= set(techniques.SERIES):
         raise typer.BadParameter(
             f"--rename: got {names!r}, expected OLD=NEW with NEW in the registry and OLD not, or OLD=NEW:BACKEND,... "

@@ -24,7 +24,7 @@ never in it."""
 def checkout_hashes() -> dict[tuple[str, str], str]:
     """Hashes of every twin that has a file here."""
     hashes = {}
-    for technique in techniques.TECHNIQUES:
+    for technique in techniques.kernels():
         for backend in techniques.SERIES:
             if sources.kernel_file(backend, technique.path).is_file():
                 hashes[technique.name, backend] = sources.source_sha256(backend, technique.path)
@@ -60,7 +60,7 @@ def is_current(row: Row, hashes: Hashes) -> bool:
 
 def _is_declined(row: Row) -> bool:
     """Whether the registry gives the row's reason for declining its case."""
-    known = {technique.name: technique for technique in techniques.TECHNIQUES}
+    known = {technique.name: technique for technique in techniques.kernels()}
     if row["technique"] not in known or not row.get("tile"):
         return False
     problem, tile = Problem.from_dict(row["problem"]), Tile.from_dict(row["tile"])

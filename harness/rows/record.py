@@ -204,7 +204,7 @@ def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]], proofs: Proo
 def _repeats_another(row: Row) -> bool:
     """Whether the row is that of another rung's program, under the name of a rung that has it no longer."""
     measured = (row.get("details") or {}).get("same_program")
-    paths = {technique.name: technique.path for technique in techniques.TECHNIQUES}
+    paths = {technique.name: technique.path for technique in techniques.kernels()}
     name: str | None = row.get("technique")
     if not measured or name not in paths:
         return False

@@ -226,7 +226,7 @@ def program(row: Mapping[str, Any]) -> tuple[Any, ...]:
     what = (row["technique"], row["backend"], Tile.from_dict(row["tile"]).slug)
     if row["backend"] != "cuda":
         return *what, problem.slug
-    known = {technique.name: technique for technique in techniques.TECHNIQUES}.get(row["technique"])
+    known = {technique.name: technique for technique in techniques.kernels()}.get(row["technique"])
     strides: list[int] = []
     if (known is None or known.constant_strides) and problem.layout == "bshd":
         strides = [problem.heads, problem.heads_kv]

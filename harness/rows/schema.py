@@ -106,7 +106,7 @@ def _experiments() -> frozenset[str]:
 
 @cache
 def _techniques() -> frozenset[str]:
-    return frozenset(technique.name for technique in techniques.TECHNIQUES)
+    return frozenset(technique.name for technique in techniques.kernels())
 
 
 def _need(row: Row, *names: str) -> None:

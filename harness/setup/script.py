@@ -21,7 +21,7 @@ RECORDED = bootstrap.CHECKOUT / "reports" / "recorded"
 SITE = bootstrap.CHECKOUT / "reports" / "site"
 PAGES = {"any_length": "correctness.html", "correctness": "correctness.html", "expressibility": "expressibility.html"}
 """Of experiments that have no page of their own name."""
-ORDER = {technique.name: number for number, technique in enumerate(techniques.TECHNIQUES)}
+ORDER = {technique.name: number for number, technique in enumerate(techniques.kernels())}
 
 
 def become(*command: str) -> NoReturn:

@@ -121,7 +121,7 @@ def _triton_ptxas(arch: str) -> str:
 
 @cache
 def _source(technique: str, backend: str) -> str | None:
-    known = {one.name: one.path for one in techniques.TECHNIQUES}
+    known = {one.name: one.path for one in techniques.kernels()}
     try:
         return sources.source_sha256(backend, known[technique])
     except (KeyError, FileNotFoundError):

@@ -114,6 +114,7 @@ FLAGSHIP_TILES = (
     Tile(192, 128, 2, 12),
     Tile(192, 128, 3, 12),
 )
+FLAGSHIP_LIMITS = (*LIMITS, TURNS, STAGED_OUTPUT, OVERLAPPED_REGISTERS)
 TRITON_TILES = (
     *Tile.grid((64,), (64, 128, 256), (1, 2, 3), (4,)),
     *Tile.grid((128,), (64, 128), (1, 2, 3), (4, 8)),
@@ -288,7 +289,7 @@ TECHNIQUES = (
         mma="wgmma",
         tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 80, 3, 12), 256: Tile(128, 80, 2, 8)},
         grid={"cuda": FLAGSHIP_TILES},
-        limits=(*LIMITS, TURNS, STAGED_OUTPUT, OVERLAPPED_REGISTERS),
+        limits=FLAGSHIP_LIMITS,
         general=True,
     ),
 )

@@ -1,0 +1,66 @@
+"""Ablations: kernels of cuda_kernels/hopper/ablations, each the flagship less one technique, or two. Plain data,
+standard library only.
+
+They have no Triton twin and are in no ladder. Together with the ladder's steps from below they say what each technique
+is worth (experiments/what_triton_misses.py).
+"""
+
+from __future__ import annotations
+
+from harness.catalog.entries import Ablation, Limit
+from harness.catalog.ladders.hopper import FLAGSHIP_LIMITS, SHARED_MEMORY, WARPGROUP_ROWS, WARPGROUPS, WGMMA_COLUMNS
+from harness.catalog.limits import HEAD_DIM
+
+LAZY = Limit(
+    "*",
+    "at head_dim 64 the flagship does not rescale lazily: there is nothing to leave out",
+    lambda problem, tile: problem.head_dim == 64,
+)
+DIAGONAL = Limit(
+    "*",
+    "without a causal mask there is no diagonal: there is nothing to leave out",
+    lambda problem, tile: not problem.causal,
+)
+POWERS_OF_TWO = Limit(
+    "cuda",
+    "core Triton's tensors and warps come in powers of two: block_n and warps must be such",
+    lambda problem, tile: any(size & size - 1 for size in (tile.block_n, tile.warps)),
+)
+
+
+def _without(*lacks: str, idea: str, name: str = "", limits: tuple[Limit, ...] = ()) -> Ablation:
+    return Ablation(
+        name or f"without_{'_or_'.join(lacks)}",
+        "hopper",
+        idea,
+        builds_on=("flagship",),
+        mma="wgmma",
+        limits=(HEAD_DIM, *limits, *FLAGSHIP_LIMITS),
+        lacks=lacks,
+    )
+
+
+ABLATIONS = (
+    _without("turns", idea="warpgroups issue their products when they come to them"),
+    _without("overlap", idea="S and the P V of before are both awaited before the softmax"),
+    _without("pinned_maxima", idea="K is handed back as soon as its product is there"),
+    _without("persistent", idea="a block for each tile of queries"),
+    _without("own_diagonal", idea="every warpgroup works on all tiles of keys of its block", limits=(DIAGONAL,)),
+    _without("lazy_rescale", idea="O is multiplied in every step", limits=(LAZY,)),
+    _without("early_rescale", idea="O is multiplied behind the wait for the P V of before", limits=(LAZY,)),
+    _without("integer_max", idea="maxima of floats, two at a time"),
+    _without("tma_store", idea="lanes store O from their registers"),
+    _without("head_by_head", idea="tiles are dealt out longest first"),
+    _without("moved_descriptors", idea="operands are described anew for every wgmma"),
+    _without("turns", "overlap", idea="neither turns nor a softmax under the warpgroup's own product"),
+    _without("turns", "pinned_maxima", idea="neither turns nor maxima held before the wait"),
+    _without("lazy_rescale", "integer_max", idea="O is multiplied in every step, by maxima of floats", limits=(LAZY,)),
+    Ablation(
+        "triton_vocabulary",
+        "hopper",
+        "what core Triton can say: equal warps, powers of two, both products awaited before the softmax",
+        builds_on=("wgmma",),
+        mma="wgmma",
+        limits=(HEAD_DIM, WARPGROUPS, WARPGROUP_ROWS, WGMMA_COLUMNS, SHARED_MEMORY, POWERS_OF_TWO),
+    ),
+)
