@@ -78,9 +78,12 @@ def of_experiment(experiment: Experiment, gpu: str | None = None) -> list[Case]:
                         if tile is None and "reference" in experiment.tiles:
                             continue
                     found[Case(experiment.name, name, backend, problem, tile)] = None
+        for name in experiment.at_its_tile:
+            tile = tiles.best_tile(experiment.techniques[0], "cuda", problem, gpu)
+            found[Case(experiment.name, name, "cuda", problem, tile)] = None
         for where, name, tile in experiment.cells:
             if where == problem:
-                for backend in experiment.backends:
+                for backend in sources.series(experiment.backends, techniques.get(name).path):
                     found[Case(experiment.name, name, backend, problem, tile)] = None
     return list(found)
 

@@ -199,6 +199,8 @@ class Experiment:
     `cells` are (problem, technique, tile) beside that grid: on one of `problems`, at a tile of their own. `padded`: at
     the gate rows of NaN lie behind every sequence, for techniques that take any stride. `assembler` is "shared" where
     nvcc's ptxas assembles Triton's programs too. `roofs` are limits of the hardware, measured by kernels of their own.
+    `at_its_tile` are CUDA kernels at the best tile of the first technique, whatever their own is. With `one_group` all
+    that is timed of a problem is interleaved with each other, in replicates too.
     """
 
     name: str
@@ -217,3 +219,5 @@ class Experiment:
     padded: bool = False
     assembler: str | None = None
     roofs: tuple[Roof, ...] = ()
+    at_its_tile: tuple[str, ...] = ()
+    one_group: bool = False

@@ -83,7 +83,7 @@ def run(
         options = GateOptions(experiment.distributions, experiment.seeds, padded=experiment.padded, **(gate or {}))
         if modes is None:
             modes = experiment.modes if on == "gpu" else ()
-        this = (_Tuning if tuning else _Run)(session, todo, modes, options, timing or {})
+        this = (_Tuning if tuning else _Run)(session, todo, modes, options, timing or {}, experiment.one_group)
         try:
             this.gate_all()
             this.screen()
@@ -119,9 +119,10 @@ class _Run:
         modes: Sequence[str],
         gate_options: GateOptions,
         timing_options: Mapping[str, Any],
+        one_group: bool = False,
     ) -> None:
         self.session, self.loader, self.on = session, session.loader, session.on
-        self.modes = modes
+        self.modes, self.one_group = modes, one_group
         self.todo = dict.fromkeys(todo)
         self.gate_options, self.timing_options = gate_options, timing_options
         self.gated: dict[Case, Row] = {}
@@ -247,10 +248,12 @@ class _Run:
             variables = {case: self.loader.environment_of(case, self.on) for case in here}
             milliseconds = {case: self.gated[case]["details"]["launch_ms"] for case in here}
             members = [case for case in here if case != anchor]
+            largest = len(here) + 1 if self.one_group else groups.LARGEST
             for needed, split in groups.environments(members, variables) or [({}, [])]:
-                for group in groups.groups(split, milliseconds, self.together) or [[]]:
+                for group in groups.groups(split, milliseconds, self.together, largest) or [[]]:
                     self.time_group([anchor, *group] if anchor else group, needed, mode)
-            self.time_finals(here, anchor, mode)
+            if not self.one_group:
+                self.time_finals(here, anchor, mode)
 
     def time_finals(self, cases: list[Case], anchor: Case | None, mode: str) -> None:
         """Times the fastest of each series once more, together, where they were chosen or met no other before."""
@@ -271,7 +274,8 @@ class _Run:
     def time_replicate(self, number: int, mode: str, *, referee: bool) -> None:
         """Times the final groups of every problem in one more process. Its rows have an environment row of their own.
 
-        Where a problem needed no final group its fastest, which were in one group anyway, are timed again.
+        Where a problem needed no final group its fastest, which were in one group anyway, are timed again; in an
+        experiment of one group all of it.
         """
         timed = {case: row for (case, timed), row in self.timed.items() if timed == mode and row["status"] == "passed"}
         todo: list[tuple[dict[str, str], list[Case]]] = []
@@ -282,7 +286,8 @@ class _Run:
             }
             variables = {case: self.loader.environment_of(case, self.on) for case in here}
             anchor = anchor_of(here)
-            for needed, group in groups.finals(here, variables, milliseconds):
+            again = groups.environments(here, variables) if self.one_group else None
+            for needed, group in again or groups.finals(here, variables, milliseconds):
                 if not all(self.session.has_replicate(case, mode, number) for case in group):
                     todo.append((needed, sorted(group, key=[anchor].__contains__, reverse=True)))
         if not todo or self.session.interrupts.requested:

@@ -252,6 +252,17 @@ def test_replicates_are_timed_in_processes_of_their_own(tmp_path: Path) -> None:
     assert not [row for row in run(path, what, modes=("burst",), replicates=3, resume=True) if row["kind"] == "timing"]
 
 
+def test_an_experiment_of_one_group_times_all_of_it_in_every_process(tmp_path: Path) -> None:
+    what = experiment("right", "right_too", peers=("sdpa_flash",), one_group=True)
+    rows = run(tmp_path / "run.jsonl", what, modes=("burst",), replicates=2)
+    timings = [row for row in rows if row["kind"] == "timing"]
+    assert [(row.get("technique"), row["details"].get("replicate")) for row in timings] == [
+        *[(None, None), ("right", None), ("right_too", None)],
+        *[(None, 2), ("right", 2), ("right_too", 2)],
+    ]
+    assert len({row["group"] for row in timings}) == 2
+
+
 def test_the_second_process_asks_the_referee(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finding is a row; a kernel that dies under the profiler is one too, and costs the others nothing."""
     ask, asked = Worker.call, list[list[str]]()

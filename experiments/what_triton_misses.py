@@ -1,0 +1,46 @@
+"""Where does the gap between the best Triton kernel and the fastest kernel come from?
+
+Two ways to the price of a technique: the flagship without it, and the ladder with it added. All of them, at the
+flagship's tile, the best of core Triton and of Gluon, and a CUDA kernel that does only what core Triton can say are
+interleaved in one group. With --ptxas shared nvcc's assembler makes Triton's machine code too.
+"""
+
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
+from itertools import product
+
+from harness.catalog import ledger
+from harness.catalog.problem import Experiment, Problem
+
+PROBLEMS = tuple(
+    Problem.square(16_384 // seq, 2048 // head_dim, seq, head_dim, causal=causal)
+    for seq, head_dim, causal in product((4096, 16_384), (128, 64), (False, True))
+)
+EXPERIMENT = Experiment(
+    name="what_triton_misses",
+    question="Where does the gap between the best Triton kernel and the fastest kernel come from?",
+    problems=PROBLEMS,
+    techniques=("flagship",),
+    backends=("cuda", "triton", "gluon"),
+    peers=("sdpa_cudnn",),
+    tiles=("best",),
+    at_its_tile=ledger.kernels(),
+    cells=tuple(
+        (problem, name, tile)
+        for problem in PROBLEMS
+        for name, tile in (
+            (ledger.VOCABULARY, ledger.TRITONS),
+            (ledger.VOCABULARY, ledger.SQUARE),
+            (ledger.FLAGSHIP, ledger.SQUARE),
+        )
+    ),
+    one_group=True,
+)
+
+if __name__ == "__main__":
+    from harness.setup.script import become
+
+    become("run", EXPERIMENT.name)

@@ -1,0 +1,82 @@
+"""The ledger's data: every term can be measured, has a cause that something bears out, and was predicted."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.catalog import experiments, ledger, techniques
+from harness.catalog.ablations import ABLATIONS
+from harness.catalog.cases import of_experiment
+from harness.catalog.ledger import TERMS, Term
+from harness.catalog.problem import Tile
+from harness.expressibility.cells import CLAIMS
+
+PROOFS = {proof.name: claim for claim in CLAIMS if claim.dialect == "triton" for proof in claim.proofs}
+NAMES = [term.name for term in TERMS]
+
+
+@pytest.mark.parametrize("term", TERMS, ids=NAMES)
+def test_a_term_is_measured_and_was_predicted(term: Term) -> None:
+    assert term.leave_out or term.step
+    assert set(term.expected) == {"d128-full", "d128-causal", "d64-full", "d64-causal"}
+    known = {one.name for one in techniques.kernels()} | {ledger.TRITON, ledger.SHARED}
+    assert {term.leave_out, *(term.step or ())} - {""} <= known
+    assert term.part_of in {"", *NAMES}
+    if term.leave_out:
+        assert next(one for one in ABLATIONS if one.name == term.leave_out).lacks == (term.name,)
+
+
+@pytest.mark.parametrize("term", TERMS, ids=NAMES)
+def test_a_cause_is_borne_out(term: Term) -> None:
+    """The language has no word where the matrix says inexpressible or hatch, of the odd tiles too."""
+    assert {term.cause, term.odd or term.cause} <= set(ledger.CAUSES)
+    assert set(term.proofs) <= set(PROOFS)
+    if not term.part_of and term.cause != "unexplained":
+        assert term.proofs or term.order
+    grades = {PROOFS[name].grade for name in term.proofs}
+    beyond = grades & {"inexpressible", "hatch"}
+    assert bool(beyond) is ("language" in (term.cause, term.odd))
+    if term.cause in ("compiler", "effort") and term.proofs:
+        assert grades - beyond
+    if term.cause == "assembler":
+        assert term.order
+
+
+def test_a_tile_that_core_triton_cannot_say_has_another_cause() -> None:
+    (term,) = [term for term in TERMS if term.odd]
+    assert term.cause_at(Tile(128, 128, 2, 8)) == term.cause != term.odd
+    assert term.cause_at(Tile(192, 80, 3, 12)) == term.cause_at(Tile(192, 128, 2, 12)) == term.odd
+
+
+def test_the_steps_are_one_way_from_triton_to_the_top_of_the_ladder() -> None:
+    """Each starts where an earlier one ended; no kernel is reached twice."""
+    reached = {ledger.TRITON}
+    for term in TERMS:
+        if term.step:
+            to, start = term.step
+            assert start in reached
+            assert to not in reached
+            reached.add(to)
+
+
+def test_the_experiment_times_all_that_the_terms_name_at_the_flagships_tile() -> None:
+    experiment = experiments.load("what_triton_misses")
+    cases = of_experiment(experiment, "h200")
+    for problem in experiment.problems:
+        here = [case for case in cases if case.problem == problem]
+        (flagship,) = [
+            case
+            for case in here
+            if (case.technique, case.backend) == ("flagship", "cuda") and case.tile != ledger.SQUARE
+        ] or [case for case in here if (case.technique, case.backend) == ("flagship", "cuda")]
+        timed = {case.technique for case in here if case.backend == "cuda" and case.tile == flagship.tile}
+        assert timed >= {*ledger.kernels(), "flagship"}
+        assert ("flagship", "triton") in {(case.technique, case.backend) for case in here}
+        tiles = {case.tile for case in here if case.technique == ledger.VOCABULARY}
+        assert tiles == {ledger.TRITONS, ledger.SQUARE}
+
+
+def test_a_kernel_in_no_language_but_cuda_is_asked_for_in_no_other() -> None:
+    for case in of_experiment(experiments.load("what_triton_misses"), "h200"):
+        if case.technique in {one.name for one in ABLATIONS}:
+            assert case.backend == "cuda"
