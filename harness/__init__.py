@@ -1,11 +1,16 @@
-"""Checks, times, inspects and reports kernels; and the flagship of them as a plain function."""
+"""Checks, times, inspects and reports kernels, a user's own too; and the flagship of them as a plain function."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.api import bench, check
+
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+__all__ = ["bench", "check", "flash_attention", "register_flash_attention"]
 
 
 def flash_attention(
@@ -29,3 +34,17 @@ def flash_attention(
     from harness.variants.flash_attention import attend
 
     return attend(q, k, v, causal=causal, scale=scale)
+
+
+def register_flash_attention() -> str:
+    """Offers the flagship to PyTorch (2.13 or newer) as an implementation of scaled_dot_product_attention's flash
+    backend, and returns its name there: torch.nn.attention.activate_flash_attention_impl("twinkernels") puts it in
+    place, restore_flash_attention_impl() takes it away.
+
+    It does what `flash_attention` does, forward only. A call with dropout, with a gradient to come, or causal with
+    lengths that differ (SDPA aligns its mask top left) raises NotImplementedError. Raises RuntimeError where torch has
+    no registry for it.
+    """
+    from harness.variants import sdpa
+
+    return sdpa.register()

@@ -115,7 +115,13 @@ ROOMS = {
     ),
     "reports": Row("reports/*", ("reports", "harness.catalog", "harness.rows", "harness.expressibility", *PLOTS)),
     "harness.cli": Row("harness/cli/*", None, (*KERNELS, *PLOTS)),
-    "harness": Row("harness/*.py", ("harness.cli", "harness.variants", "torch")),
+    "harness": Row(
+        "harness/*.py",
+        (
+            *("harness.api", "harness.cli", "harness.catalog", "harness.rows", "harness.measure", "harness.variants"),
+            *("torch", "pandas"),
+        ),
+    ),
 }
 
 

@@ -1,0 +1,172 @@
+"""check and bench as functions, for a kernel that is being written in Python."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas
+
+    from harness.catalog.problem import Problem
+    from harness.measure.own import Chosen
+
+Kernel = Callable[..., Any] | str
+"""A function at the top level of a file, "my_kernel.py:attend", "my_kernel.cu", or a technique's name."""
+
+
+def check(
+    kernels: Kernel | Sequence[Kernel],
+    problems: str | Problem | Sequence[str | Problem] | None = None,
+    *,
+    on: str | None = None,
+    tile: str | None = None,
+) -> pandas.DataFrame:
+    """Holds kernels against the truth: error at most twice that of a careful 16-bit computation, whatever the input.
+
+    A function is called as attend(q, k, v, *, causal, scale), with q of shape (batch, heads, seq_q, head_dim) and k, v
+    of (batch, heads_kv, seq_kv, head_dim), fp16 or bf16, last dimension contiguous. It returns o, of the shape and
+    dtype of q, or (o, lse), lse fp32 of shape (batch, heads, seq_q); where it has a parameter `out`, it writes o into
+    that. Causal is aligned bottom right. What it cannot do it declines by NotImplementedError. `problems`: such as
+    "b4-h16-n4096-d128-bf16-causal"; by default those of the experiment correctness. `on`: gpu or cpu, by default gpu
+    where there is one. `tile`: what a .cu file is built for, such as "128x64-s2-w8".
+
+    One line a kernel and problem: kernel, backend, problem, tile, status, check, reason, label, error (over the
+    yardstick's, the worst of all distributions; at most 2), registers, spill_bytes. A kernel that crashes, hangs or is
+    wrong is a line, no exception. `attrs["rows"]` is the file of the rows.
+
+    The functions run in a process of their own, which imports their file: in a script, call this below
+    `if __name__ == "__main__":`.
+
+    Raises ValueError for a kernel, problem or tile that there is not, RuntimeError where the device is missing and in
+    a file that is being imported to be checked.
+    """
+    from harness.cli.options import load_experiment
+    from harness.cli.output import one_off_file
+    from harness.measure import own, runner
+
+    place = on or ("gpu" if _has_gpu() else "cpu")
+    if place not in ("gpu", "cpu"):
+        raise ValueError(f"on: got {on!r}, expected gpu or cpu")
+    experiment = load_experiment("correctness", place)
+    chosen = _chosen(kernels, tile, peers=())
+    backends = tuple(backend for backend in chosen.backends if backend in experiment.backends)
+    wanted = replace(experiment, problems=_problems(problems) or experiment.problems, peers=())
+    cases = own.cases(wanted, replace(chosen, backends=backends), None)
+    _require(place)
+    path = one_off_file("check")
+    orders = (0, 1, 2) if place == "cpu" else ()
+    rows = runner.run(wanted, on=place, path=path, selected=cases, gate={"scheduler_seeds": orders}, patient=False)
+    return frame(rows, str(path))
+
+
+def bench(
+    kernels: Kernel | Sequence[Kernel],
+    problem: str | Problem | Sequence[str | Problem] = "b4-h16-n4096-d128-bf16-full",
+    *,
+    backends: Sequence[str] | None = None,
+    tile: str | None = None,
+    mode: str = "burst",
+) -> pandas.DataFrame:
+    """Times kernels on this machine's GPU, interleaved in one process, with a cold L2 cache; first each is checked.
+
+    `kernels` are as for `check`, and names of libraries such as "sdpa_cudnn". Where only kernels of your own are named,
+    the three fastest recorded techniques and two libraries are beside them. `backends`: which languages of the
+    techniques, all of them by default. `mode`: burst or sustained.
+
+    One line a kernel and problem, the fastest first: what `check` gives, and ms (the median), tflops and group (lines
+    of one group were interleaved: compare these). Raises what `check` raises; ValueError for a backend or a mode.
+    """
+    from harness.catalog.problem import Experiment
+    from harness.cli.output import one_off_file
+    from harness.measure import own, runner, timing
+    from harness.variants import PEERS
+
+    if mode not in timing.MODES:
+        raise ValueError(f"mode: got {mode!r}, expected one of {', '.join(timing.MODES)}")
+    chosen = _chosen(kernels, tile, peers=PEERS)
+    if unknown := [backend for backend in backends or () if backend not in chosen.backends]:
+        raise ValueError(f"backends: got {unknown[0]!r}, expected some of {', '.join(chosen.backends)}")
+    chosen = replace(chosen, backends=tuple(backends or chosen.backends))
+    _require("gpu")
+    experiment = Experiment("bench", "How fast are these, now?", _problems(problem), (), peers=(), modes=(mode,))
+    path = one_off_file("bench")
+    cases = own.beside_the_best(experiment, chosen)
+    return frame(runner.run(experiment, on="gpu", path=path, selected=cases), str(path))
+
+
+def frame(rows: Iterable[Mapping[str, Any]], path: str) -> pandas.DataFrame:
+    """The lines of `check` and `bench` from a run's rows: of each case the newest time, else its gate."""
+    import pandas
+
+    from harness.catalog.problem import Problem, Tile
+    from harness.rows import reading
+    from harness.rows.tables import name_of
+
+    lines: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in rows:
+        if row["kind"] not in ("gate", "timing"):
+            continue
+        problem, tile = Problem.from_dict(row["problem"]), row.get("tile")
+        about = {
+            "kernel": name_of(row) or row["backend"],
+            "backend": row["backend"],
+            "problem": problem.slug,
+            "tile": Tile.from_dict(tile).slug if tile else "",
+        }
+        line = lines.setdefault(tuple(about.values()), about)
+        line |= {name: row.get(name) for name in ("status", "check", "reason")}
+        line["label"] = (row.get("details") or {}).get("label") or line.get("label", "")
+        if row["kind"] == "gate":
+            line["error"] = error_over_yardstick(row)
+            line |= {name: (row.get("code") or {}).get(name) for name in ("registers", "spill_bytes")}
+        elif row.get("samples_ms"):
+            line |= {"ms": reading.median_ms(row), "tflops": reading.tflops(row), "group": row["group"]}
+    table = pandas.DataFrame(lines.values())
+    table.attrs["rows"] = path
+    if "ms" in table:
+        return table.sort_values(["problem", "ms"], ignore_index=True)
+    return table
+
+
+def error_over_yardstick(gate: Mapping[str, Any]) -> float | None:
+    """The largest |O - truth| over that of the careful 16-bit computation, of the worst distribution. None where a
+    kernel gave no finite answer."""
+    found = [of for of in (gate.get("numerics") or {}).values() if of.get("max_abs") is not None]
+    return max((of["max_abs"] / max(of["yardstick"], of["floor"]) for of in found), default=None)
+
+
+def _chosen(kernels: Kernel | Sequence[Kernel], tile: str | None, peers: Sequence[str]) -> Chosen:
+    from harness.catalog.problem import Tile
+    from harness.measure import own
+
+    main = sys.modules.get("__main__")
+    if getattr(getattr(main, "__spec__", None), "name", "") == "harness.measure.worker":
+        raise RuntimeError(
+            "check, bench: got a call while the process that measures imports your file; put it below "
+            '`if __name__ == "__main__":`'
+        )
+    things = [kernels] if isinstance(kernels, str) or callable(kernels) else list(kernels)
+    return own.choose(things, peers, Tile.parse(tile) if tile else None)
+
+
+def _problems(problems: str | Problem | Sequence[str | Problem] | None) -> tuple[Problem, ...]:
+    from harness.catalog.problem import Problem
+
+    several = [problems] if isinstance(problems, str | Problem) else problems or ()
+    return tuple(Problem.parse(one) if isinstance(one, str) else one for one in several)
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _require(place: str) -> None:
+    if place == "gpu" and not _has_gpu():
+        raise RuntimeError(
+            "gpu: torch sees none; `twinkernels doctor` says what is missing, and check(on='cpu') needs none"
+        )

@@ -1,0 +1,102 @@
+"""`from harness import check, bench`: frames of what the command line prints, and README's example as it stands."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import api, bench, check
+from harness.catalog.problem import Problem
+from harness.catalog.sources import ROOT
+from harness.rows import results
+from tests.support import own_kernels
+
+SMALL = "b1-h2k1-n64-d64-fp16-causal"
+
+
+def script(file: Path) -> subprocess.CompletedProcess[str]:
+    """What a user sees who runs a file; this checkout need not be the one that is installed."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, file], capture_output=True, text=True, env=environment)
+
+
+@pytest.mark.slow
+def test_check_gives_a_line_for_each_kernel_and_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("harness.cli.output.RUNS", tmp_path)
+    table = check([own_kernels.output_alone, f"{own_kernels.__file__}:wrong"], [SMALL, Problem.parse(SMALL)], on="cpu")
+    lines = table.set_index("kernel").to_dict("index")
+    right, wrong = lines["own_kernels.py:output_alone"], lines["own_kernels.py:wrong"]
+    assert (right["status"], right["label"], right["backend"], right["problem"]) == ("passed", "no LSE", "own", SMALL)
+    assert right["error"] < 2 < wrong["error"]
+    assert (wrong["status"], wrong["check"]) == ("wrong", "max_error")
+    kept = [row for row in results.read(Path(table.attrs["rows"])) if row["kind"] == "gate"]
+    assert [row["status"] for row in kept] == ["passed", "wrong"]
+
+
+def test_a_time_follows_its_gate_in_one_line() -> None:
+    about = {"backend": "own", "kernel": "mine.py:attend", "problem": Problem.parse(SMALL).to_dict()}
+    numerics = {"normal": {"max_abs": 0.03, "yardstick": 0.02, "floor": 0.001}, "outliers": {"max_abs": None}}
+    code = {"registers": 168, "spill_bytes": 8}
+    gate = {**about, "kind": "gate", "status": "passed", "numerics": numerics, "code": code}
+    timing = {**about, "kind": "timing", "status": "passed", "samples_ms": [2.0, 1.0, 4.0], "group": "g-01"}
+    peer = {**timing, "backend": "sdpa_cudnn", "samples_ms": [1.0], "details": {"label": "no LSE"}}
+    del peer["kernel"]
+    table = api.frame([{"kind": "environment"}, gate, timing, peer], "rows.jsonl")
+    assert list(table.kernel) == ["sdpa_cudnn", "mine.py:attend"]
+    line = table.iloc[1].to_dict()
+    assert (line["ms"], line["error"], line["registers"], line["group"]) == (2.0, 1.5, 168, "g-01")
+    assert line["tflops"] == Problem.parse(SMALL).tflops(2.0)
+    assert table.label[0] == "no LSE"
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda: check("xor_swizle"), ValueError, "got 'xor_swizle', expected a function"),
+        (lambda: check(lambda: None), ValueError, "expected a function at the top level of a file"),
+        (lambda: check("scalar", "b1"), ValueError, "problem: got 'b1', expected a slug"),
+        (lambda: check("scalar", on="tpu"), ValueError, "on: got 'tpu', expected gpu or cpu"),
+        (lambda: bench("scalar", mode="fast"), ValueError, "mode: got 'fast', expected one of burst"),
+        (lambda: bench("scalar", backends=["hip"]), ValueError, "backends: got 'hip', expected some of cuda"),
+    ],
+)
+def test_bad_input_ends_in_a_sentence(call, error: type[Exception], said: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(error, match=said):
+        call()
+
+
+def test_without_a_gpu_it_says_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    for call in (lambda: bench("scalar"), lambda: check("scalar", on="gpu")):
+        with pytest.raises(RuntimeError, match="gpu: torch sees none"):
+            call()
+
+
+@pytest.mark.slow
+def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
+    """On a CPU what can run there: the check; the times are asked for below it, where there is a GPU."""
+    readme = (ROOT / "README.md").read_text()
+    (example,) = re.findall(r"```python\n(# my_kernel\.py\n.*?)```", readme, re.DOTALL)
+    file = tmp_path / "my_kernel.py"
+    file.write_text(example)
+    calls = example.partition("if __name__")[2].splitlines()
+    assert "bench" in calls[-1]
+    small = f"check(attend, {SMALL.replace('h2k1', 'h2')!r})"
+    file.write_text(example.replace(calls[-1].strip(), "pass").replace("check(attend)", small))
+    done = script(file)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"b1-h2-n64-d64-fp16-causal +passed +[01]\.", done.stdout), done.stdout
+
+
+@pytest.mark.slow
+def test_a_script_that_calls_while_it_is_imported_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    source = (ROOT / "tests/support/own_kernels.py").read_text()
+    file.write_text(f"{source}\nfrom harness import check\nprint(check(attend, {SMALL!r}, on='cpu').reason[0])\n")
+    done = script(file)
+    assert "got a call while the process that measures imports your file; put it below" in done.stdout, done.stderr
