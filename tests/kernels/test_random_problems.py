@@ -1,0 +1,108 @@
+"""The flagship on problems that nobody chose: a few on this CPU, a thousand on a Hopper GPU; and every rung of its
+ladder on one ragged problem there. What a run draws depends on a seed that it prints."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+
+from harness import flash_attention
+from harness.attention import inputs, numerics, reference
+from harness.catalog import techniques
+from harness.catalog.cases import Case
+from harness.catalog.problem import DTYPES, Problem
+from harness.rows.results import gpu_slug
+from harness.variants import flash_attention as plain
+from harness.variants import load, prebuild
+from tests.support import cpu_run
+from tests.support.random_problems import try_problems
+
+ON_A_GPU, ON_A_CPU = 1000, 12
+LONGEST_ON_A_GPU = 2500
+"""Queries and keys: of both classes of length that are no minutes of the exact result."""
+RAGGED = Problem(2, 6, 2, 333, 571, 128, "bf16", True, "bshd")
+RUNGS = [rung.name for rung in techniques.TECHNIQUES if rung.ladder == "hopper"]
+
+
+def need_hopper() -> None:
+    if torch.cuda.get_device_capability()[0] != 9:
+        pytest.skip("no Hopper GPU")
+
+
+def test_random_problems_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
+    """One dtype and head_dim, each a build; what is drawn as a seed orders warps and lanes."""
+
+    def check(problem: Problem, distribution: str, seed: int) -> None:
+        found = cpu_run.run("flagship", problem, seed=seed, distribution=distribution)
+        assert found.diagnosis == ""
+        verdict = numerics.judge(found.o, found.lse, reference.expect(problem, distribution, 0, "cpu"))
+        assert verdict.passed, f"{problem.slug}, {verdict.check}: {verdict.reason}"
+
+    said = try_problems(ON_A_CPU, check, head_dims=(64,), dtypes=("fp16",), longest=200)
+    with capsys.disabled():
+        print(f" {said} ", end="")
+
+
+def test_what_fails_says_its_seed() -> None:
+
+    def check(problem: Problem, distribution: str, seed: int) -> None:
+        assert problem.seq_kv <= 64
+
+    with pytest.raises(AssertionError) as raised:
+        try_problems(ON_A_CPU, check, longest=200)
+    (note,) = [note for note in raised.value.__notes__ if "RANDOM_PROBLEMS" in note]
+    assert note.startswith(f"{ON_A_CPU} random problems, RANDOM_PROBLEMS=")
+
+
+@pytest.mark.gpu
+def test_a_thousand_random_problems(capsys: pytest.CaptureFixture[str]) -> None:
+    """By the plain function, between NaN, two kinds of values each and the same bits when launched again."""
+    need_hopper()
+    gpu = gpu_slug(torch.cuda.get_device_name())
+    kinds = product((1024, LONGEST_ON_A_GPU), (64, 128, 256), DTYPES, (False, True))
+    prebuild(
+        {
+            plain.case_of(Problem.square(1, 1, seq, head_dim, dtype=dtype, causal=causal), gpu)
+            for seq, head_dim, dtype, causal in kinds
+        }
+    )
+
+    def launch(q: Any, k: Any, v: Any, o: Any, lse: Any, *, scale: float, causal: bool) -> None:
+        found = flash_attention(q, k, v, causal=causal, scale=scale)
+        o.copy_(found[0]), lse.copy_(found[1])
+
+    def check(problem: Problem, distribution: str, seed: int) -> None:
+        verdict = numerics.gate(
+            launch, problem, distributions=(distribution,), seeds=(seed,), device="cuda", repeats=2, padded=True
+        )
+        assert verdict.passed, f"{problem.slug}, {verdict.check}: {verdict.reason}"
+
+    said = try_problems(ON_A_GPU, check, longest=LONGEST_ON_A_GPU)
+    with capsys.disabled():
+        print(f" {said} ", end="")
+
+
+@pytest.fixture(scope="module")
+def rungs() -> dict[str, Case]:
+    """Built ahead, all at once."""
+    cases = {}
+    for name in RUNGS:
+        tile = techniques.reference_tile(techniques.get(name), RAGGED.head_dim)
+        cases[name] = Case("test", name, "cuda", RAGGED, tile)
+    prebuild(cases.values())
+    return cases
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", RUNGS)
+def test_a_rung_on_a_ragged_problem(name: str, rungs: dict[str, Case]) -> None:
+    """Outliers among its inputs, NaN around them, ten launches with the same bits."""
+    need_hopper()
+    launch = load(rungs[name], "gpu").launch
+    verdict = numerics.gate(
+        launch, RAGGED, distributions=tuple(inputs.DISTRIBUTIONS), device="cuda", repeats=10, padded=True
+    )
+    assert verdict.passed, f"{verdict.check}: {verdict.reason}"
