@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case
-from harness.variants import machine_code
+from harness.variants import interpreter, machine_code
 from harness.variants.errors import Unsupported
 from harness.variants.variables import require_environment
 from harness.variants.variant import Call, Variant
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+KERNELS = sources.ROOT / "triton_kernels"
 
 
 class TritonVariant(Variant):
@@ -35,6 +38,7 @@ class TritonVariant(Variant):
         self._check(q, k, v, o, lse, scale, causal)
         workspace = self._workspace(q.device)
         launch, tile = self.twin.launch, self.case.tile
+        assert tile is not None
         if self.on == "gpu" and self.compiled is None:
             from triton import knobs
 
@@ -44,7 +48,11 @@ class TritonVariant(Variant):
             self.compiled = launch(q, k, v, o, lse, scale=scale, causal=causal, tile=tile, workspace=workspace)
             return o, lse
 
-        return call
+        def watched_call() -> tuple[Tensor, Tensor]:
+            with interpreter.watched(KERNELS, interpreter.most_steps(self.problem, tile)):
+                return call()
+
+        return watched_call if self.on == "cpu" else call
 
     def code(self) -> dict[str, Any] | None:
         if self.compiled is None:

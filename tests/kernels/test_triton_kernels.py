@@ -14,7 +14,8 @@ import pytest
 from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import LADDERS
-from harness.variants import machine_code
+from harness.variants import interpreter, machine_code
+from harness.variants.errors import Diagnosed
 from tests.support import children, proven
 from triton_kernels import specialization
 
@@ -131,7 +132,13 @@ def guarded(shape, layout):
     return storage.permute([order.index(i) for i in range(4)])
 
 
-def interpret(name: str, problem: Problem, tile: Tile, section_bytes: int | None = None) -> tuple[float, float]:
+def interpret(
+    name: str,
+    problem: Problem,
+    tile: Tile,
+    section_bytes: int | None = None,
+    patience: float = interpreter.PATIENCE,
+) -> tuple[float, float]:
     """Errors of O (relative L2) and of LSE (absolute) against attention in fp64.
 
     NaN lies behind every sequence. A kernel that writes there gets the error inf.
@@ -152,13 +159,35 @@ def interpret(name: str, problem: Problem, tile: Tile, section_bytes: int | None
     with pytest.MonkeyPatch.context() as patch:
         if section_bytes:
             patch.setattr(module(name), "SECTION_BYTES", section_bytes)
-        program.launch(q, k, v, o, lse, scale=p.scale, causal=p.causal, tile=tile, workspace=workspace)
+        with interpreter.watched(ROOT / "triton_kernels", interpreter.most_steps(p, tile), patience):
+            program.launch(q, k, v, o, lse, scale=p.scale, causal=p.causal, tile=tile, workspace=workspace)
     assert not workspace.any(), f"{name} leaves its counters at {workspace.view(torch.int32).tolist()}"
     expected, expected_lse = truth(q, k, v, p)
     gap = torch.where(expected_lse == lse, 0, expected_lse - lse)  # -inf equals -inf
     difference = (o.double() - expected).norm() / expected.norm()
     difference += float("inf") if guards.isfinite().any() else 0
     return difference.item(), gap.abs().max().item()
+
+
+def interpret_mutant(folder: str, old: str, new: str) -> str:
+    """What is said of persistent with `old` replaced by `new`."""
+    import torch
+
+    text = (ROOT / "triton_kernels/hopper/persistent.py").read_text()
+    assert old in text
+    (Path(folder) / "mutant.py").write_text(text.replace(old, new))
+    sys.path.insert(0, folder)
+    sys.modules.pop("mutant", None)
+    twin = importlib.import_module("mutant").twin
+    problem, tile = Problem(1, 2, 1, 128, 128, 64), TILES[0]
+    q, k, v, o = (torch.randn(1, heads, 128, 64).half() for heads in (2, 1, 1, 2))
+    lse, workspace = torch.empty(1, 2, 128), torch.zeros(twin.workspace_bytes(problem), dtype=torch.uint8)
+    try:
+        with interpreter.watched(Path(folder), interpreter.most_steps(problem, tile), patience=0.2):
+            twin.launch(q, k, v, o, lse, scale=problem.scale, causal=True, tile=tile, workspace=workspace)
+    except Diagnosed as found:
+        return str(found)
+    return "returned"
 
 
 def launch_bf16() -> str:
@@ -531,6 +560,35 @@ def test_packed_strides():
 def test_an_option_that_triton_does_not_know_is_an_error():
     with pytest.raises(ValueError, match=r"tile\.extra: got \['maxregs'\], expected options of Triton .*maxnreg"):
         kernel("scalar").specialize(COMPILED, None, Tile(64, 64, extra=(("maxregs", 128),)), "sm_80")
+
+
+ENDLESS = {
+    "number = taken + tl.num_programs(0)": ("number = taken * 0", "while number < numbers"),
+    "        tile = tiles - 1 - step\n": (
+        "        tile = tiles - 1 - step\n        while tile < tiles:\n            s = s * 1.0\n",
+        "while tile < tiles",
+    ),
+}
+"""A line of persistent -> the same in a kernel that goes on for ever, and its loop."""
+
+
+@pytest.mark.parametrize("old", list(ENDLESS))
+def test_a_kernel_that_goes_on_for_ever_is_ended_and_its_loop_named(tmp_path, old):
+    new, loop = ENDLESS[old]
+    said = interpreted(interpret_mutant, str(tmp_path), old, new)
+    lines = (tmp_path / "mutant.py").read_text().splitlines()
+    found = re.fullmatch(
+        rf"endless_loop: goes on for ever, over \d+ steps: {loop}: \[mutant\.py:(\d+)\](, in .*)?", said
+    )
+    assert found, said
+    assert lines[int(found[1]) - 1].strip() == f"{loop}:"
+
+
+@pytest.mark.parametrize("name", DISTINCT)
+def test_a_right_kernel_is_not_taken_for_an_endless_one(name):
+    """At the problem of few tiles for its columns, with every step counted from the first on."""
+    problem = Problem(1, 1, 1, 64, 256, 64, "fp16", True)
+    assert interpreted(interpret, name, problem, Tile(64, 32), None, 1e-4)[0] < 6e-4
 
 
 def test_a_parameter_that_nothing_is_offered_for_is_named():
