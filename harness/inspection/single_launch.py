@@ -111,8 +111,10 @@ def launch_cuda(case: Case, arch: str) -> None:
         for seed, (heads, rows) in enumerate((q, kv, kv))
     ]
     o, lse = driver.allocate(o_bytes), driver.allocate(lse_bytes)
+    scratch = variants.workspace_bytes(library, p)
+    workspace = driver.upload(bytes(scratch)) if scratch else None
     args = variants.AttentionArgs(
-        *(*inputs, o, lse, None),
+        *(*inputs, o, lse, workspace),
         *(strides(p, *shape) for shape in (q, kv, kv, q)),
         *(p.batch, p.heads, p.heads_kv, p.seq_q, p.seq_kv, p.scale),
     )

@@ -83,6 +83,15 @@ def test_the_kernel_gets_what_the_problem_says(problem: Problem, monkeypatch: py
     assert (o.double() - expected).abs().max() < 2e-2
 
 
+def test_a_kernel_gets_the_workspace_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = on_cpu(monkeypatch)
+    problem = Problem.square(1, 2, 128, 64, causal=True)
+    single_launch.launch_cuda(case(problem, "persistent"), "sm_90a")
+    *_, counter = driver.memory
+    assert len(counter) == 4
+    assert not any(bytes(counter)), "zero before the launch, and again after it"
+
+
 def test_a_kernel_that_writes_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = on_cpu(monkeypatch)
     monkeypatch.setattr(driver, "download", lambda pointer, size: bytes(size))
