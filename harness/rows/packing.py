@@ -7,6 +7,9 @@ of what it stands for; so a new row changes no other line, but for those of whic
 
 Numerics are written by figure, {"of": distributions, figure: [its value in each]}, so that no name stands five times.
 
+The variants of a group are named without the problem that they have in common, `order_short`: [its slug, [each name,
+with * for the slug]].
+
 CUDA events count in ticks of 32 ns and give milliseconds as 32-bit floats. `samples_32ns` are `samples_ms` in ticks:
 the smallest, then by how much each exceeds it; the reader gives back the same numbers.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +30,9 @@ Row = Mapping[str, Any]
 SHARED, SAMPLES, SAMPLES_TICKS = "shared", "samples_ms", "samples_32ns"
 TICKS_PER_MS = 31_250
 NUMERICS, BY_FIGURE = "numerics", "numerics_by_figure"
+ORDER, ORDER_SHORT = "order", "order_short"
 DIGITS = 4
-"""Of errors and of host latencies, significant."""
+"""Of errors, of host latencies and of seconds to compile, significant."""
 OF_A_RUN = ("schema", "on", "experiment", "assembler", "arch", "mma", "mode", "status", "gate", "environment")
 DETAILS_OF_A_RUN = ("label", "outputs", "launch_hidden", "screened", "same_program", "final", "tool_version")
 OF_A_GROUP = ("group", "order", "clocks")
@@ -46,19 +51,25 @@ DETAILS = {OF_A_RUN: DETAILS_OF_A_RUN, OF_A_GROUP: ("again",)}
 """Of a row's details, what goes with these fields."""
 YARDSTICK = ("yardstick", "yardstick_rel_l2", "floor", "pytorch_max_abs", "pytorch_rel_l2", "lse_tolerance")
 """Of a distribution's numerics, what depends on the problem and not on the kernel."""
+SLUG = re.compile(r"b\d+-h\d+\S*-d\d+-\S+")
+"""How a problem is named."""
 SHORTEST = 24
 """Characters below which a reference is no gain."""
 ID_LENGTH = 4
 
 
 def lean(row: Row) -> dict[str, Any]:
-    """The row without what nobody reads: digits beyond DIGITS of errors and host latencies, and instructions that the
-    machine code does not have."""
+    """The row without what nobody reads: digits beyond DIGITS of errors, latencies and compile times, instructions
+    that the machine code does not have, and where in the harness a case was declined, whose reason says it all."""
     found = dict(row)
+    if row.get("compile_s") is not None:
+        found["compile_s"] = _rounded(row["compile_s"])
     if "call_us" in row:
         found["call_us"] = {name: _rounded(value) for name, value in row["call_us"].items()}
     if "launch_ms" in (row.get("details") or {}):
         found["details"] = row["details"] | {"launch_ms": _rounded(row["details"]["launch_ms"])}
+    if row.get("status") == "unsupported" and "log" in (row.get("details") or {}):
+        found["details"] = {name: value for name, value in row["details"].items() if name != "log"}
     if numerics := row.get(NUMERICS):
         found[NUMERICS] = {name: {key: _rounded(value) for key, value in of.items()} for name, of in numerics.items()}
     if census := (row.get("code") or {}).get("census"):
@@ -73,14 +84,14 @@ def pack(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     repeated = [text for text, count in occurrences.items() if count > 1 and len(text) >= SHORTEST]
     ids = dict(zip(repeated, _ids(repeated), strict=True))
     for text, name in sorted(ids.items(), key=lambda item: item[1]):
-        yield {"kind": SHARED, "id": name, "fields": _by_figure(json.loads(text))}
+        yield {"kind": SHARED, "id": name, "fields": _with_short_order(_by_figure(json.loads(text)))}
     for row, found in zip(rows, parts, strict=True):
         own = _with_short_samples(row)
         for text, part in found.items():
             if text in ids:
                 own = _without(own, part)
         names = " ".join(ids[text] for text in found if text in ids)
-        own = _by_figure(own)
+        own = _with_short_order(_by_figure(own))
         yield own | {SHARED: names} if names else own
 
 
@@ -89,8 +100,8 @@ def unpack(line: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> 
     it in place. Raises KeyError with an id that is not known."""
     row: dict[str, Any] = {}
     for name in line.get(SHARED, "").split():
-        row = _united(row, _by_distribution(shared[name]))
-    row = _united(row, _by_distribution({name: value for name, value in line.items() if name != SHARED}))
+        row = _united(row, _with_order(_by_distribution(shared[name])))
+    row = _united(row, _with_order(_by_distribution({name: value for name, value in line.items() if name != SHARED})))
     if SAMPLES_TICKS in row:
         smallest, *above = row.pop(SAMPLES_TICKS)
         row[SAMPLES] = [_milliseconds(smallest + more) for more in above]
@@ -137,6 +148,25 @@ def _by_distribution(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     of = columns.pop("of")
     numerics = {name: {figure: column[place] for figure, column in columns.items()} for place, name in enumerate(of)}
     return {name: value for name, value in fields.items() if name != BY_FIGURE} | {NUMERICS: numerics}
+
+
+def _with_short_order(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Where every variant of the group names the same problem, once."""
+    names = [name.split(" ") for name in fields.get(ORDER) or ()]
+    common = [word for word in (names[0] if names else ()) if all(name.count(word) == 1 for name in names)]
+    slug = next((word for word in common if SLUG.fullmatch(word)), None)
+    if slug is None:
+        return dict(fields)
+    short = [" ".join("*" if word == slug else word for word in name) for name in names]
+    return {name: value for name, value in fields.items() if name != ORDER} | {ORDER_SHORT: [slug, short]}
+
+
+def _with_order(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    if ORDER_SHORT not in fields:
+        return fields
+    slug, short = fields[ORDER_SHORT]
+    order = [" ".join(slug if word == "*" else word for word in name.split(" ")) for name in short]
+    return {name: value for name, value in fields.items() if name != ORDER_SHORT} | {ORDER: order}
 
 
 def _ids(texts: Sequence[str]) -> list[str]:

@@ -6,7 +6,15 @@ backends without a technique. Bad tensors are refused by `validate` before eithe
 
 from harness.catalog.cases import Case, same_program, source_sha256
 from harness.variants.compiling import prebuild
-from harness.variants.cuda import AttentionArgs, build_cuda, constants, cuda_compiler, cuda_defines, gpu_arch, workspace_bytes
+from harness.variants.cuda import (
+    AttentionArgs,
+    build_cuda,
+    constants,
+    cuda_compiler,
+    cuda_defines,
+    gpu_arch,
+    workspace_bytes,
+)
 from harness.variants.cuda_on_cpu import CpuCudaVariant, sanitizer_environment
 from harness.variants.errors import CompileError, Diagnosed, LaunchError, Unsupported
 from harness.variants.libraries import LIBRARIES

@@ -48,6 +48,7 @@ def timing(technique: str, **fields: Any) -> Row:
     return row | fields
 
 
+SLUG = Problem.square(4, 16, 4096, 128).slug
 ENVIRONMENTS = [
     {"kind": "environment", "id": name, "on": "gpu", "time": name, "details": {"gpu": {"name": "NVIDIA H200"}, "n": n}}
     for n, name in enumerate("ef")
@@ -60,11 +61,20 @@ ROWS = [
     timing("scalar"),
     timing("wmma", samples_ms=[1.1, 2.2]),  # no whole ticks
     timing("padded_rows", samples_ms=[], details={}),
+    timing("wmma", order=[f"sdpa_cudnn {SLUG}", f"wmma cuda {SLUG} 64x64-s1-w4", f"sdpa_cudnn {SLUG} again"]),
+    timing("wmma", order=[f"wmma cuda {SLUG}", "wmma cuda b2-h16-n4096-d128-bf16-full"]),  # of two problems
 ]
 
 
 def lines(path: Path) -> list[Row]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_group_names_its_problem_once(tmp_path: Path) -> None:
+    record.write(tmp_path / "rows.jsonl", ROWS)
+    text = (tmp_path / "rows.jsonl").read_text()
+    assert text.count(f'"order_short":["{SLUG}",["sdpa_cudnn *","wmma cuda * 64x64-s1-w4","sdpa_cudnn * again"]]') == 1
+    assert text.count(f'"order":["wmma cuda {SLUG}"') == 1
 
 
 def test_a_packed_file_gives_back_every_row(tmp_path: Path) -> None:
@@ -84,7 +94,7 @@ def test_what_rows_share_is_written_once(tmp_path: Path) -> None:
 
 def test_samples_are_kept_in_ticks_and_keep_their_value(tmp_path: Path) -> None:
     record.write(tmp_path / "rows.jsonl", ROWS)
-    short, exact, none = (line for line in lines(tmp_path / "rows.jsonl") if line["kind"] == "timing")
+    short, exact, none, *_ = (line for line in lines(tmp_path / "rows.jsonl") if line["kind"] == "timing")
     assert short["samples_32ns"] == [50580, 0, 133]
     assert exact["samples_ms"] == [1.1, 2.2]
     assert none["samples_ms"] == []
@@ -119,6 +129,12 @@ def test_a_reference_to_nothing_names_the_line(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("".join(rest))
     with pytest.raises(ValueError, match=r"rows\.jsonl:\d+: shares '[\w-]+', expected one of the \d+ lines"):
         results.read(tmp_path / "rows.jsonl")
+
+
+@pytest.mark.parametrize(("status", "kept"), [("unsupported", {"stage"}), ("compile_error", {"stage", "log"})])
+def test_the_log_of_a_failure_is_kept_and_that_of_a_declined_case_is_not(status: str, kept: set[str]) -> None:
+    row = gate("scalar") | {"status": status, "details": {"stage": "load", "log": "Traceback"}}
+    assert set(packing.lean(row)["details"]) == kept
 
 
 def test_recorded_files_are_packed_and_lean() -> None:
