@@ -1,10 +1,10 @@
 """What does a multiprocessor do in a clock, and how much of that can attention have?
 
-Small kernels whose data is in registers and shared memory from the start: products alone, exponentials alone, both at
-once; fp32 additions, multiply-adds, maxima and polynomial exponentials beside products; the softmax of a unit of 64
-queries by 128 keys, alone and beside products; the main loop of attention without loads, with its exponentials, without
-them, and with a part of them on the FMA pipe. cuBLAS multiplies in the same run. Rates are per clock of the
-multiprocessor, which the kernels read themselves.
+Small kernels whose data is in registers and shared memory from the start: products alone, by wgmma and by mma.sync,
+exponentials alone, both at once; fp32 additions, multiply-adds, maxima and polynomial exponentials beside products; the
+softmax of a unit of 64 queries by 128 keys, alone and beside products; the main loop of attention without loads, with
+its exponentials, without them, and with a part of them on the FMA pipe. cuBLAS multiplies in the same run. Rates are
+per clock of the multiprocessor, which the kernels read themselves.
 """
 
 import sys
@@ -25,6 +25,7 @@ EXPERIMENT = Experiment(
     modes=(),
     roofs=(
         *(roofs.products(head_dim) for head_dim in (64, 128)),
+        roofs.mma_sync(),
         *(roofs.exponentials(beside) for beside in (None, 64, 128)),
         *(roofs.polynomials(beside) for beside in (None, 64, 128)),
         *(roofs.additions(beside) for beside in (None, 64, 128)),

@@ -74,6 +74,21 @@ def products(head_dim: int, groups: int = 2) -> Roof:
     )
 
 
+def mma_sync(groups: int = 2) -> Roof:
+    """Warps multiply fragments in their registers, 16 x 8 x 16 each time."""
+    operations, warps = 64, 4
+    return Roof(
+        "mma_sync",
+        "products by mma.sync alone",
+        "mma_sync",
+        None,
+        groups,
+        flop=operations * warps * 2 * 16 * 8 * 16,
+        constants={"OPERATIONS": operations},
+        loops=({"HMMA": operations},),
+    )
+
+
 def vector(
     kernel: str, work: str, operations: int, instructions: dict[str, int], asks: str, beside: int | None = None
 ) -> Roof:

@@ -10,7 +10,7 @@ from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
 from reports.data.dataset import Dataset, Point, fastest
 from reports.data.names import LABELS
-from reports.facts import processes
+from reports.facts import processes, roofs
 from reports.facts.processes import Spread
 
 LADDER = "ladder"
@@ -113,8 +113,7 @@ def answer(data: Dataset, problem: Problem | None = None) -> Answer | None:
     for panel, languages in PANELS.items():
         bars += [_bar(data, panel, language, best(data, problem, language, panel)) for language in languages]
         bars += [_bar(data, panel, name, library_point(data, problem, name)) for name in LIBRARIES[panel]]
-    by_wgmma = fastest(bar.point for bar in bars if bar.panel == "wgmma")
-    gpu, limits = data.gpu.removeprefix("NVIDIA "), {"mma_sync": None, "wgmma": data.speed_of_light(by_wgmma.row)}
+    gpu, limits = data.gpu.removeprefix("NVIDIA "), {panel: _limit(data, bars, panel) for panel in PANELS}
     in_gluon = sum(sources.has_series("gluon", technique.path) for technique in TECHNIQUES), len(TECHNIQUES)
     result = Answer(problem, gpu, bars, limits, None, None, None, in_gluon)
     return replace(
@@ -125,6 +124,16 @@ def answer(data: Dataset, problem: Problem | None = None) -> Answer | None:
             data, *(result.bar("mma_sync", language).point for language in ("triton", "cuda"))
         ),
     )
+
+
+def _limit(data: Dataset, bars: Iterable[Bar], panel: str) -> float | None:
+    """What the tensor cores do by these instructions, at the clock of the panel's fastest kernel: all that they can by
+    wgmma, by mma.sync the share that a kernel of it alone reached; None where nobody measured that."""
+    most = data.speed_of_light(fastest(bar.point for bar in bars if bar.panel == panel).row)
+    if panel == "wgmma":
+        return most
+    share = roofs.found([data]).line("mma_sync").share
+    return most * share if most and share else None
 
 
 def best(data: Dataset, problem: Problem, language: str, mma: str) -> Point:

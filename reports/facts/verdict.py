@@ -172,7 +172,8 @@ def _language(
     for problem, point in zip(problems, points, strict=True):
         if point.kind == "hole":
             again = data.point(experiment, problem, language.program, backend) if language.program else None
-            reason = f"no number, as {language.program}" if again and again.reason == point.reason else point.reason
+            repeated = again is not None and again.reason == point.reason
+            reason = f"no number: {language.program}, whose program it runs, has none" if repeated else point.reason
             if reason.startswith("unsupported"):
                 reason = reason.partition("; got ")[0]  # the tile and the problem are what the cells differ in
             cell = f"d={problem.head_dim} {'causal' if problem.causal else 'full'}"

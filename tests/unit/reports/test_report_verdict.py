@@ -82,7 +82,7 @@ def test_a_hole_of_a_program_is_told_once_and_named_where_it_runs_again() -> Non
         "d=128 causal: not converged: 242",
         "d=64 causal: not converged: 208",
     ]
-    assert again.holes == ["d=128 causal, d=64 causal: no number, as direct_rescale"]
+    assert again.holes == ["d=128 causal, d=64 causal: no number: direct_rescale, whose program it runs, has none"]
 
 
 def test_the_same_program_at_the_tile_of_the_rung_is_a_measurement_of_the_rung() -> None:
