@@ -78,7 +78,7 @@ def of_experiment(experiment: Experiment, gpu: str | None = None) -> list[Case]:
                         if tile is None and "reference" in experiment.tiles:
                             continue
                     found[Case(experiment.name, name, backend, problem, tile)] = None
-        for name in experiment.at_its_tile:
+        for name in experiment.at_its_tile if "cuda" in experiment.backends else ():
             tile = tiles.best_tile(experiment.techniques[0], "cuda", problem, gpu)
             found[Case(experiment.name, name, "cuda", problem, tile)] = None
         for where, name, tile in experiment.cells:

@@ -83,9 +83,9 @@ TERMS = (
         "The same program by hand",
         "compiler",
         "A CUDA kernel that does only what core Triton can say: blocks of equal warps, powers of two, both products "
-        "awaited before the softmax. It asks for the next K and V as soon as a buffer is free; with one stage Triton "
-        "issues each load where it is needed, and with two a block has no neighbour on its multiprocessor.",
-        "Issue the load of the next step when the buffer's last reader is done, with one stage too.",
+        "awaited before the softmax, K and V in turn in one buffer. It asks for the next tile as soon as the block has "
+        "left the buffer, and has half of the barriers.",
+        "Issue a load when the buffer's last reader is done, with one stage too; drop barriers that order nothing.",
         step=(VOCABULARY, SHARED),
         proofs=("overlap_plain plain",),
         order=("triton", FLAGSHIP),

@@ -2,9 +2,10 @@
 // sizes in powers of two, and a wait for both products before the softmax. Builds on wgmma, less its ring of mbarriers.
 // Takes any lengths and strides.
 //
-// Of two blocks on a multiprocessor one is in its softmax while the other multiplies; that is all that overlaps, but
-// for O += P V, which is in flight over the end of a step, as core Triton leaves it. One thread asks for K and V again
-// as soon as the block has left their buffers. Keys come from the last to the first, so that the masked ones are first.
+// With one stage K and V take turns in one buffer, as core Triton has it, and three blocks of four warps are on a
+// multiprocessor: what overlaps is one's softmax with another's products. With more stages each has buffers of its own,
+// and O += P V is in flight over the end of a step. One thread asks for the next tile as soon as the block has left a
+// buffer. Keys come from the last to the first, so that the masked ones are first.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -21,21 +22,20 @@
 namespace {
 
 constexpr int THREADS = WARPS * WARP_SIZE;
-constexpr int BLOCKS = WARPS == 4 ? 2 : 1;  // on a multiprocessor, at least
+constexpr int BLOCKS = WARPS == 4 ? 3 : 1;             // on a multiprocessor, at least
+constexpr int BUFFERS = STAGES == 1 ? 1 : 2 * STAGES;  // which K and V of the steps take in turn
 static_assert(BLOCK_M * WARPGROUP == WARPGROUP_ROWS * THREADS, "each warpgroup owns 64 query rows");
 static_assert((BLOCK_N & (BLOCK_N - 1)) == 0 && (WARPS & (WARPS - 1)) == 0, "powers of two");
 static_assert(BLOCK_N % MMA_K == 0 && BLOCK_N <= 256);
 
 struct SharedMemory {
   static constexpr int q = 0;
-  static constexpr int k = q + Q_BYTES;
-  static constexpr int v = k + STAGES * KV_BYTES;
-  static constexpr int q_full = v + STAGES * KV_BYTES;
-  static constexpr int k_full = q_full + 8;
-  static constexpr int v_full = k_full + STAGES * 8;
-  static constexpr int bytes = v_full + STAGES * 8;
+  static constexpr int kv = q + Q_BYTES;
+  static constexpr int q_full = kv + BUFFERS * KV_BYTES;
+  static constexpr int kv_full = q_full + 8;
+  static constexpr int bytes = kv_full + BUFFERS * 8;
 };
-static_assert(SharedMemory::k % 1024 == 0 && KV_BYTES % 1024 == 0, "the swizzle pattern starts at each buffer");
+static_assert(SharedMemory::kv % 1024 == 0 && KV_BYTES % 1024 == 0, "the swizzle pattern starts at each buffer");
 
 KERNEL(THREADS, BLOCKS) triton_vocabulary(GRID_CONSTANT const TmaParams params) {
   const AttentionArgs& args = params.args;
@@ -43,10 +43,8 @@ KERNEL(THREADS, BLOCKS) triton_vocabulary(GRID_CONSTANT const TmaParams params) 
   const BlockTile tile(args, order.batch, order.head, order.q_tile);
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
-  const uint32_t k_smem = smem + SharedMemory::k;
-  const uint32_t v_smem = smem + SharedMemory::v;
-  const uint32_t q_full = smem + SharedMemory::q_full;
-  const uint32_t k_full = smem + SharedMemory::k_full, v_full = smem + SharedMemory::v_full;
+  const uint32_t kv_smem = smem + SharedMemory::kv;
+  const uint32_t q_full = smem + SharedMemory::q_full, kv_full = smem + SharedMemory::kv_full;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warpgroup = warp / WARPGROUP_WARPS;
   // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and the next.
@@ -65,39 +63,37 @@ KERNEL(THREADS, BLOCKS) triton_vocabulary(GRID_CONSTANT const TmaParams params) 
 
   if (tid_x() == 0) {
     mbarrier_init(q_full, 1);
-    for (int stage = 0; stage < STAGES; ++stage)
-      mbarrier_init(k_full + stage * 8, 1), mbarrier_init(v_full + stage * 8, 1);
+    for (int i = 0; i < BUFFERS; ++i) mbarrier_init(kv_full + i * 8, 1);
     fence_mbarrier_init();
   }
   bar_sync();  // the barriers are there
 
-  // By the elected thread: the tile of step `step`, if there is one, where step % STAGES says.
-  auto load_k = [&](int step, int stage) {
+  // By the elected thread: tile 2 * step is K of a step, the next one V, if there is one.
+  auto load = [&](int tile_number) {
+    const int step = tile_number / 2, buffer = tile_number % BUFFERS;
     if (step < key_tiles)
-      load_tile<BLOCK_N>(k_smem + stage * KV_BYTES, params.k, (key_tiles - 1 - step) * BLOCK_N, tile.head_kv,
-                         tile.batch, k_full + stage * 8);
+      load_tile<BLOCK_N>(kv_smem + buffer * KV_BYTES, tile_number % 2 ? params.v : params.k,
+                         (key_tiles - 1 - step) * BLOCK_N, tile.head_kv, tile.batch, kv_full + buffer * 8);
   };
-  auto load_v = [&](int step, int stage) {
-    if (step < key_tiles)
-      load_tile<BLOCK_N>(v_smem + stage * KV_BYTES, params.v, (key_tiles - 1 - step) * BLOCK_N, tile.head_kv,
-                         tile.batch, v_full + stage * 8);
+  auto is_there = [&](int tile_number) {  // its address, when it is
+    const int buffer = tile_number % BUFFERS;
+    wait(kv_full + buffer * 8, tile_number / BUFFERS % 2);
+    return kv_smem + buffer * KV_BYTES;
   };
 
-  // load Q, and the first STAGES tiles of K and V behind it
+  // load Q, and the first tiles of K and V behind it
   if (elected && key_tiles > 0) {
     load_tile<BLOCK_M>(q_smem, params.q, tile.q_start, tile.head, tile.batch, q_full);
-    for (int step = 0; step < STAGES; ++step) load_k(step, step), load_v(step, step);
+    for (int i = 0; i < BUFFERS; ++i) load(i);
   }
   if (key_tiles > 0) wait(q_full, 0);
 
   const uint64_t q_operand = k_major(q_smem + warpgroup * WARPGROUP_ROWS * ROW_BYTES);
-  float s_regs[BLOCK_N / 2];
   uint32_t p_regs[BLOCK_N / MMA_K][4];
-  Ring ring;
   auto attend = [&]<bool MASKED>(int step) {
     // S = Q K^T
-    wait(k_full + ring.stage * 8, ring.phase);
-    const uint64_t k_operand = k_major(k_smem + ring.stage * KV_BYTES);
+    const uint64_t k_operand = k_major(is_there(2 * step));
+    float s_regs[BLOCK_N / 2];  // of one step alone: under P V they are no longer held
     register_fence(s_regs);
     wgmma_fence();
 #pragma unroll
@@ -106,11 +102,12 @@ KERNEL(THREADS, BLOCKS) triton_vocabulary(GRID_CONSTANT const TmaParams params) 
                                            k_operand + k_major_columns<BLOCK_N>(d), d != 0);
     wgmma_commit_group();
     wgmma_wait_group<0>();  // the P V of the step before, too
-    register_fence(s_regs), register_fence(o_regs), register_fence(p_regs);
+    register_fence(s_regs);
+    if (BUFFERS > 1) register_fence(o_regs), register_fence(p_regs);
     bar_sync();  // the whole block has left K of this step and V of the one before
     if (elected) {
-      load_k(step + STAGES, ring.stage);
-      if (step > 0) load_v(step - 1 + STAGES, ring.stage == 0 ? STAGES - 1 : ring.stage - 1);
+      if (BUFFERS > 1 && step > 0) load(2 * step - 1 + BUFFERS);
+      load(2 * step + BUFFERS);
     }
     if (MASKED) {
       const int kv_start = (key_tiles - 1 - step) * BLOCK_N;
@@ -120,6 +117,7 @@ KERNEL(THREADS, BLOCKS) triton_vocabulary(GRID_CONSTANT const TmaParams params) 
     }
 
     // online softmax
+    float new_base[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float new_max = max_f32(s_regs[half * 2], s_regs[half * 2 + 1]);
@@ -127,34 +125,39 @@ KERNEL(THREADS, BLOCKS) triton_vocabulary(GRID_CONSTANT const TmaParams params) 
       for (int n = half * 2 + 4; n < BLOCK_N / 2; n += 4) new_max = max_f32(new_max, max_f32(s_regs[n], s_regs[n + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
       // A row without a visible key so far has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
-      const float new_base = new_max == -INFINITY_F32 ? 0.f : new_max;
-      const float rescale = ex2_approx_ftz(row_max[half] - new_base);
+      new_base[half] = new_max == -INFINITY_F32 ? 0.f : new_max;
+      const float rescale = ex2_approx_ftz(row_max[half] - new_base[half]);
       row_max[half] = new_max;
       row_sum[half] *= rescale;
-#pragma unroll
-      for (int n = half * 2; n < BLOCK_N / 2; n += 4) {
-        for (int i = n; i < n + 2; ++i) {
-          s_regs[i] = ex2_approx_ftz(s_regs[i] * scale_log2 - new_base);
-          row_sum[half] += s_regs[i];
-        }
-      }
 #pragma unroll
       for (int d = half * 2; d < HEAD_DIM / 2; d += 4) o_regs[d] *= rescale, o_regs[d + 1] *= rescale;
     }
 #pragma unroll
-    for (int n = 0; n < BLOCK_N / MMA_K; ++n)
-      for (int i = 0; i < 4; ++i) p_regs[n][i] = cvt_pack<Element>(s_regs[n * 8 + i * 2], s_regs[n * 8 + i * 2 + 1]);
+    for (int n = 0; n < BLOCK_N / MMA_K; ++n) {
+      for (int i = 0; i < 4; ++i) {
+        float p[2];
+        for (int column = 0; column < 2; ++column) {
+          p[column] = ex2_approx_ftz(s_regs[n * 8 + i * 2 + column] * scale_log2 - new_base[i % 2]);
+          row_sum[i % 2] += p[column];
+        }
+        p_regs[n][i] = cvt_pack<Element>(p[0], p[1]);
+      }
+    }
 
     // O += P V
-    wait(v_full + ring.stage * 8, ring.phase);
-    const uint64_t v_operand = mn_major<BLOCK_N>(v_smem + ring.stage * KV_BYTES);
+    const uint64_t v_operand = mn_major<BLOCK_N>(is_there(2 * step + 1));
     register_fence(o_regs), register_fence(p_regs);
     wgmma_fence();
 #pragma unroll
     for (int n = 0; n < BLOCK_N / MMA_K; ++n)
       wgmma_mma_async_rs<Element, HEAD_DIM, true>(o_regs, p_regs[n], v_operand + mn_major_rows(n * MMA_K), 1);
     wgmma_commit_group();
-    ring.advance();
+    if (BUFFERS == 1) {
+      wgmma_wait_group<0>();
+      register_fence(o_regs), register_fence(p_regs);
+      bar_sync();  // the whole block has left V
+      if (elected) load(2 * step + 2);
+    }
   };
 
   int step = 0;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.catalog import experiments, ledger, techniques
@@ -74,6 +76,12 @@ def test_the_experiment_times_all_that_the_terms_name_at_the_flagships_tile() ->
         assert ("flagship", "triton") in {(case.technique, case.backend) for case in here}
         tiles = {case.tile for case in here if case.technique == ledger.VOCABULARY}
         assert tiles == {ledger.TRITONS, ledger.SQUARE}
+
+
+def test_a_run_of_triton_alone_is_of_triton_alone() -> None:
+    """With nvcc's assembler only Triton's machine code is another."""
+    experiment = replace(experiments.load("what_triton_misses"), backends=("triton",))
+    assert {case.backend for case in of_experiment(experiment, "h200")} == {"sdpa_cudnn", "triton"}
 
 
 def test_a_kernel_in_no_language_but_cuda_is_asked_for_in_no_other() -> None:
