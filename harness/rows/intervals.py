@@ -70,6 +70,33 @@ class Interval:
         }
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """A logarithm of TFLOPS over TFLOPS, or a sum of such: the mean over processes, then over boards, and the
+    bootstrap's `draws` of it, None where fewer than FEWEST processes timed all that it is of."""
+
+    value: float
+    draws: Array | None
+    processes: int
+    boards: int
+
+    @property
+    def interval(self) -> Interval:
+        """Of the ratio whose logarithm it is."""
+        if self.draws is None:
+            return Interval(None, None, self.processes, self.boards)
+        between = _between(self.draws, _clusters(self.processes, self.boards))
+        return Interval(*between, self.processes, self.boards)
+
+    def minus(self, other: Estimate) -> Estimate:
+        """Of what was timed in processes of its own: the draws are independent."""
+        drawn = None
+        if self.draws is not None and other.draws is not None:
+            drawn = self.draws - np.random.default_rng(1).permutation(other.draws)
+        fewest = min(self.processes, other.processes), min(self.boards, other.boards)
+        return Estimate(self.value - other.value, drawn, *fewest)
+
+
 class Intervals:
     """Intervals of ratios between rows, from all rows of a GPU. Draws are kept: a ratio is asked for more than once."""
 
@@ -96,6 +123,45 @@ class Intervals:
         # Each cell's draws came from one seed: shuffled, they do not move together.
         shuffled = [np.random.default_rng(number).permutation(drawn) for number, drawn in enumerate(draws)]
         return Interval(*_between(np.mean(shuffled, axis=0), _clusters(processes, boards)), processes, boards)
+
+    def estimate(self, weights: Iterable[tuple[Row, float]], board: str | None = None) -> Estimate | None:
+        """The sum of weight times logarithm of TFLOPS over programs of one problem, from the groups that hold all of
+        them, of all boards or of one. Weights add up to 0. None where no group has them all."""
+        wanted = list(weights)
+        boards: dict[str | None, dict[Any, list[list[tuple[Row, float]]]]] = defaultdict(lambda: defaultdict(list))
+        for found in self._together([row for row, _ in wanted]):
+            members = [(row, weight) for row, (_, weight) in zip(found, wanted, strict=True)]
+            where = self._timings.board(found[0])
+            if board is None or where == board:
+                boards[where][process(members[0][0])].append(members)
+        processes = sum(len(found) for found in boards.values())
+        if not processes:
+            return None
+        value = statistics.fmean(
+            statistics.fmean(statistics.fmean(map(_sum, groups)) for groups in found.values())
+            for found in boards.values()
+        )
+        if processes < FEWEST:
+            return Estimate(value, None, processes, len(boards))
+        chance = np.random.default_rng(0)
+        sampled = [
+            np.array(
+                [np.mean([_drawn(one, chance, self._draws) for one in groups], axis=0) for groups in found.values()]
+            )
+            for found in boards.values()
+        ]
+        return Estimate(value, _resampled(sampled, chance), processes, len(boards))
+
+    def boards(self, rows: Sequence[Row]) -> list[str]:
+        """Those on which the programs of these rows met in one group."""
+        found = {self._timings.board(together[0]) for together in self._together(rows)}
+        return sorted(filter(None, found))
+
+    def _together(self, rows: Sequence[Row]) -> list[list[Row]]:
+        """The rows of the same programs, group by group that has them all."""
+        of_programs = [self._rows[self._timings.program(row)] for row in rows]
+        groups = set.intersection(*map(set, of_programs))
+        return [[of_program[group] for of_program in of_programs] for group in sorted(groups, key=str)]
 
     def _ratio(self, ours: Row, theirs: Row) -> tuple[Array | None, Interval]:
         pair = self._timings.program(ours), self._timings.program(theirs)
@@ -135,12 +201,27 @@ def described(value: float, interval: Interval) -> str:
 
 def _medians(groups: Sequence[tuple[Row, Row]], chance: np.random.Generator, draws: int) -> Array:
     """Logarithm of the ratio of one process, its samples resampled `draws` times; the mean over its groups."""
+    ratios = [_resampled_ms(theirs, chance, draws) / _resampled_ms(ours, chance, draws) for ours, theirs in groups]
+    return np.mean(np.log(ratios), axis=0)
 
-    def resampled(row: Row) -> Array:
-        samples = np.asarray(row["samples_ms"])
-        return np.median(samples[chance.integers(0, len(samples), (draws, len(samples)))], axis=1)
 
-    return np.mean([np.log(resampled(theirs) / resampled(ours)) for ours, theirs in groups], axis=0)
+def _resampled_ms(row: Row, chance: np.random.Generator, draws: int) -> Array:
+    """Medians of the row's samples, resampled `draws` times."""
+    samples = np.asarray(row["samples_ms"])
+    return np.median(samples[chance.integers(0, len(samples), (draws, len(samples)))], axis=1)
+
+
+def _sum(members: Iterable[tuple[Row, float]]) -> float:
+    """Weight times logarithm of TFLOPS, of one group: of equal problems times count in place of TFLOPS."""
+    return -sum(weight * noise.log_ms(row) for row, weight in members)
+
+
+def _drawn(members: Iterable[tuple[Row, float]], chance: np.random.Generator, draws: int) -> Array:
+    """`_sum` with samples resampled `draws` times."""
+    total = np.zeros(draws)
+    for row, weight in members:
+        total -= weight * np.log(_resampled_ms(row, chance, draws))
+    return total
 
 
 def _resampled(boards: Sequence[Array], chance: np.random.Generator) -> Array:

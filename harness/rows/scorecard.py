@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.catalog import articles, experiments, techniques
 from harness.catalog.problem import Problem, Tile
-from harness.rows import intervals, noise, results
+from harness.rows import intervals, ledger, noise, results
 from harness.rows.reading import (
     Hashes,
     Row,
@@ -41,6 +41,8 @@ ARTICLE = "article"
 """In place of a backend: the article's own code as quoted in the experiment, measured separately on one kind of GPU."""
 
 
+GAP_EXPLAINED = "gap_explained"
+"""The entry that is no ratio: the share of a gap that has a cause (rows.ledger)."""
 FASTEST = "fastest"
 """In place of a backend: the fastest of RIVALS, which must all be in the group."""
 RIVALS = ("sdpa_cudnn", "fa3", "fa4")
@@ -92,8 +94,8 @@ PROMISES = (
 
 
 def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None, mode: str = "burst") -> dict[str, Any]:
-    """One entry per promise and GPU that ran its experiment: {name, experiment, ours, gpu, quoted, status, reason,
-    value, interval, worst_cell, cells}.
+    """One entry per promise and GPU that ran its experiment, and GAP_EXPLAINED: {name, experiment, ours, gpu, quoted,
+    status, reason, value, interval, worst_cell, cells}.
 
     `value` is the geometric mean over the experiment's problems of ours / theirs, None while the entry is incomplete.
     `quoted` says what theirs is where it was not measured with ours, else it is None. A cell is {problem, value,
@@ -117,7 +119,45 @@ def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None, mode: str = 
             runs = promise.ladder and majors.get(gpu) in techniques.LADDERS[promise.ladder].capabilities
             if (runs or place in timing) and (promise.theirs != ARTICLE or gpu == articles.OWN_CODE_GPU):
                 entries.append(_entry(promise, gpu, timing.get(place, []), hashes, known))
+        if mode == "burst" and majors.get(gpu) in techniques.LADDERS["hopper"].capabilities:
+            own = [row for row in all_rows if gpus.get(row.get("environment") or row.get("id")) == gpu]
+            entries.append(_gap_explained(gpu, own, hashes))
     return {"schema": SCHEMA, "mode": mode, "entries": entries}
+
+
+def _gap_explained(gpu: str, rows: Iterable[Row], hashes: Hashes) -> dict[str, Any]:
+    """How much of the gap between core Triton and the flagship has a cause; its one cell is ledger.HEADLINE."""
+    problem = ledger.HEADLINE.slug
+    found = next((one for one in ledger.ledgers(rows, hashes) if one.problem == ledger.HEADLINE), None)
+    explained = found and found.explained
+    cell: dict[str, Any] = {"problem": problem}
+    reason = None
+    if found is None:
+        reason = f"{ledger.EXPERIMENT} was not run on this GPU: `twinkernels run {ledger.EXPERIMENT}`"
+    elif explained is None:
+        reason = (
+            "; ".join(f"{name}: {why}" for name, why in found.refused.items()) or "the two ends have no common group"
+        )
+    if found and explained:
+        ours, theirs = found.rows[ledger.FLAGSHIP], found.rows[ledger.TRITON]
+        cell |= {"value": explained[0], "interval": explained[1].to_dict()}
+        cell |= {"ours": tflops(ours), "theirs": tflops(theirs), "ours_is": _name(ours), "theirs_is": _name(theirs)}
+        cell["run"] = ours.get("environment")
+    else:
+        cell["reason"] = reason
+    return {
+        "name": GAP_EXPLAINED,
+        "experiment": ledger.EXPERIMENT,
+        "ours": "cuda",
+        "gpu": gpu,
+        "quoted": None,
+        "status": "complete" if explained else "incomplete",
+        "reason": reason and f"{problem}: {reason}" if found else reason,
+        "value": explained[0] if explained else None,
+        "interval": explained[1].to_dict() if explained else None,
+        "worst_cell": problem if explained else None,
+        "cells": [cell],
+    }
 
 
 def _major(environment: Row) -> int | None:

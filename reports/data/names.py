@@ -31,6 +31,8 @@ SCORED = {
     "seed_rtx5080": "CUDA (RTX 5080)",
 }
 """Sides of a ratio of the scorecard that are no backend."""
+SHARES = {"gap_explained": "Share of the gap from core Triton to the flagship that has a cause"}
+"""Entries of the scorecard that are no ratio."""
 SHORT = {"sdpa_flash": "FA2", "sdpa_cudnn": "cuDNN", "flex": "Flex"}
 
 
@@ -41,7 +43,9 @@ def label(backend: str) -> str:
 
 
 def score_title(name: str) -> str:
-    """A ratio of the scorecard for people: triton_native_over_flex -> Triton native over FlexAttention."""
+    """An entry of the scorecard for people: triton_native_over_flex -> Triton native over FlexAttention."""
+    if name in SHARES:
+        return SHARES[name]
     ours, _, theirs = name.partition("_over_")
     return f"{SCORED.get(ours, label(ours))} over {SCORED.get(theirs, label(theirs))}"
 

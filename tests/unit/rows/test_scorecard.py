@@ -11,7 +11,7 @@ import pytest
 from harness.catalog import experiments
 from harness.catalog.problem import Tile
 from harness.rows import reading, scorecard
-from tests.support import synthetic_articles
+from tests.support import ledger_rows, synthetic_articles
 from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]
@@ -308,3 +308,30 @@ def test_the_sustained_ratio_is_of_sustained_rows(monkeypatch: pytest.MonkeyPatc
     rows = [row | {"mode": "sustained"} if "samples_ms" in row else row for row in rows]
     entry = grid_entries(rows, monkeypatch)["flagship_over_fastest_sustained"]
     assert (entry["status"], len(entry["cells"])) == ("complete", 12)
+
+
+def test_what_is_explained_of_the_gap_is_an_entry_with_its_interval() -> None:
+    (entry,) = [
+        one
+        for one in scorecard.scorecard(ledger_rows.rows(), hashes=ledger_rows.hashes())["entries"]
+        if one["name"] == scorecard.GAP_EXPLAINED
+    ]
+    assert entry["status"] == "complete"
+    assert 0.9 < entry["value"] <= 1
+    assert entry["interval"]["low"] < entry["value"] <= entry["interval"]["high"]
+    (cell,) = entry["cells"]
+    assert cell["ours"] > cell["theirs"] == pytest.approx(ledger_rows.TRITON_TFLOPS, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("without", "reason"),
+    [
+        (None, "what_triton_misses was not run on this GPU: `twinkernels run what_triton_misses`"),
+        (("flagship",), "b4-h16-n4096-d128-bf16-full: the two ends have no common group"),
+    ],
+)
+def test_without_both_ends_of_the_gap_its_entry_is_incomplete(without: tuple[str, ...] | None, reason: str) -> None:
+    rows = synthetic.rows() if without is None else ledger_rows.rows(without=without)
+    card = scorecard.scorecard(rows, hashes=ledger_rows.hashes())["entries"]
+    (entry,) = [one for one in card if one["name"] == scorecard.GAP_EXPLAINED]
+    assert (entry["status"], entry["value"], entry["reason"]) == ("incomplete", None, reason)

@@ -1,0 +1,138 @@
+"""Invented rows of the experiment behind the ledger: every kernel as fast as its techniques say. No number here was
+ever measured."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+from harness.catalog import experiments, ledger
+from harness.catalog.ablations import ABLATIONS
+from harness.catalog.cases import of_experiment
+from harness.catalog.problem import Problem, Tile
+from harness.catalog.techniques import get, unsupported
+from harness.rows.results import SCHEMA
+from tests.support import synthetic_rows as synthetic
+
+Row = dict[str, Any]
+
+EXPERIMENT = "what_triton_misses"
+PROBLEM = Problem.square(4, 16, 4096, 128)
+CAUSAL = Problem.square(4, 16, 4096, 128, causal=True)
+WORTH = {
+    "assembler": 0.01,
+    "compiler": 0.03,
+    "one_block": -0.02,
+    "producer_consumer": 0.04,
+    "overlap": 0.08,
+    "turns": 0.02,
+    "pinned_maxima": 0.05,
+    "persistent": 0.04,
+    "own_diagonal": 0.03,
+    "lazy_rescale": 0.02,
+    "early_rescale": 0.005,
+    "integer_max": 0.025,
+    "tma_store": 0.02,
+    "head_by_head": 0.01,
+    "moved_descriptors": 0.004,
+}
+"""Logarithms of what each term multiplies the TFLOPS by."""
+STEPS = {term.step[0]: (term.name, term.step[1]) for term in ledger.TERMS if term.step}
+TRITON_TFLOPS = 500.0
+
+
+def hashes() -> dict[tuple[str, str], str]:
+    names = {*ledger.kernels(), ledger.FLAGSHIP, ledger.VOCABULARY}
+    return {(name, backend): synthetic.sha(name, backend) for name in names for backend in ("cuda", "triton", "gluon")}
+
+
+def speed(name: str, has: Mapping[str, float], beyond: Mapping[str, float]) -> float:
+    """Logarithm of a kernel's TFLOPS. `beyond`: what an ablation of two loses more than each."""
+    if name == ledger.TRITON:
+        return math.log(TRITON_TFLOPS)
+    if name == ledger.FLAGSHIP:
+        return speed(ledger.TRITON, has, beyond) + sum(
+            worth for term, worth in has.items() if term not in ("moved_descriptors",)
+        )
+    for ablation in ABLATIONS:
+        if ablation.name == name and ablation.lacks:
+            lost = sum(has[term] for term in ablation.lacks) + beyond.get(name, 0.0)
+            return speed(ledger.FLAGSHIP, has, beyond) - lost
+    term, start = STEPS[name]
+    return speed(start, has, beyond) + has[term]
+
+
+def rows(
+    problems: tuple[Problem, ...] = (PROBLEM,),
+    boards: int = 3,
+    processes: int = 2,
+    worth: Mapping[str, float] | None = None,
+    beyond: Mapping[str, float] | None = None,
+    without: tuple[str, ...] = (),
+    noise: float = 0.0005,
+) -> list[Row]:
+    """Of every process one group a problem, and one of Triton by nvcc's ptxas. `without`: kernels left out."""
+    has, chance, found = {**WORTH, **(worth or {})}, random.Random(0), list[Row]()
+    cases = of_experiment(experiments.load(EXPERIMENT), "h200")
+    for board, process in product(range(boards), range(processes)):
+        origin = f"board{board}-{process}"
+        details = synthetic.ENVIRONMENT["details"]
+        gpu = {**details["gpu"], "uuid_sha256": f"board{board}"}
+        found.append({**synthetic.ENVIRONMENT, "id": origin, "details": {**details, "gpu": gpu}})
+        for problem in problems:
+            here = [case for case in cases if case.problem == problem and case.technique not in without]
+            applying = {
+                term.name: 0.0 if term.leave_out and _declined(term.leave_out, problem) else has[term.name]
+                for term in ledger.TERMS
+            }
+            for case in here:
+                name = ledger.TRITON if case.backend == "triton" else case.technique
+                if name and case.tile and unsupported(get(case.technique or ""), case.backend, problem, case.tile):
+                    continue
+                tflops = math.exp(speed(name, applying, beyond or {})) if name else 480.0
+                if name == ledger.TRITON and case.tile == ledger.SQUARE:
+                    tflops *= 0.9
+                ms = problem.flops / tflops / 1e9 * math.exp(chance.gauss(0, noise))
+                found.append(_row(problem, case.technique, case.backend, case.tile, origin, ms))
+                if case.backend in ("triton", "sdpa_cudnn"):
+                    faster = math.exp(has["assembler"]) if case.technique else 1.0
+                    shared = _row(problem, case.technique, case.backend, case.tile, origin, ms / faster)
+                    group = f"{origin}-{problem.slug}-shared-01"
+                    found.append(
+                        {**shared, "assembler": "shared", "group": group, **_compiled(case.technique, "13.0.88")}
+                    )
+    return found
+
+
+def _compiled(name: str | None, ptxas: str) -> Row:
+    return {"compiler": {"front_end": "a compiler", "ptxas": ptxas}} if name else {}
+
+
+def _declined(name: str, problem: Problem) -> bool:
+    return unsupported(get(name), "cuda", problem, ledger.SQUARE) is not None
+
+
+def _row(problem: Problem, name: str | None, backend: str, tile: Tile | None, origin: str, ms: float) -> Row:
+    kernel: Row = {}
+    if name and tile:
+        kernel = {"technique": name, "source_sha256": synthetic.sha(name, backend), "tile": tile.to_dict()}
+    return {
+        "schema": SCHEMA,
+        "kind": "timing",
+        "on": "gpu",
+        "experiment": EXPERIMENT,
+        "backend": backend,
+        "problem": problem.to_dict(),
+        "status": "passed",
+        "mode": "burst",
+        "arch": "sm_90a",
+        "samples_ms": synthetic.samples(f"{problem.slug} {name} {backend} {origin}", ms, 20),
+        "group": f"{origin}-{problem.slug}-01",
+        "environment": origin,
+        "time": synthetic.TIME,
+        **kernel,
+        **_compiled(name, "12.8.93"),
+    }

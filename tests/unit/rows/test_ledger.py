@@ -1,0 +1,169 @@
+"""harness/rows/ledger.py: terms and remainder are the whole gap, and a kernel that is missing is named."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from harness.catalog import ledger as catalog
+from harness.catalog.problem import Problem
+from harness.rows import ledger, results
+from harness.rows.ledger import Ledger, Priced
+from tests.support import ledger_rows as made
+
+
+def one(**options: Any) -> Ledger:
+    (found,) = ledger.ledgers(made.rows(**options), made.hashes())
+    return found
+
+
+def priced(found: Ledger, name: str) -> Priced:
+    return next(term for term in found.terms if term.term.name == name)
+
+
+@pytest.fixture(scope="module")
+def found() -> Ledger:
+    return one()
+
+
+def test_a_term_is_what_its_technique_multiplies_the_speed_by(found: Ledger) -> None:
+    for term in found.terms:
+        assert term.size is not None
+        assert term.size.value == pytest.approx(made.WORTH[term.term.name], abs=0.004), term.term.name
+        interval = term.size.interval
+        assert interval.low is not None
+        assert interval.high is not None
+        assert math.log(interval.low) < made.WORTH[term.term.name] < math.log(interval.high)
+        assert not term.interacts
+        assert not term.why
+
+
+def test_terms_and_remainder_are_the_whole_gap(found: Ledger) -> None:
+    assert found.gap
+    assert found.remainder
+    added = [term.size.value for term in found.terms if term.size and not term.term.part_of]
+    assert sum(added) + found.remainder.value == pytest.approx(found.gap.value, abs=1e-12)
+    assert found.remainder.interval.is_no_change
+
+
+def test_what_the_techniques_need_of_each_other_is_left_over() -> None:
+    """The flagship is faster than its techniques one by one: by nothing that has a name."""
+    found = one(worth={"turns": 0.02}, beyond={"without_overlap": 0.06})
+    assert found.remainder
+    assert found.gap
+    assert found.remainder.value == pytest.approx(-0.03, abs=0.004)
+    assert found.explained
+    share, interval = found.explained
+    assert share == pytest.approx(1 - 0.03 / found.gap.value, abs=0.02)
+    assert interval.low is not None
+    assert interval.high is not None
+    assert interval.low < share < interval.high
+    assert priced(found, "overlap").interacts
+    assert not priced(found, "turns").interacts
+
+
+def test_two_techniques_that_hide_each_other_are_a_pair() -> None:
+    found = one(beyond={"without_turns_or_overlap": 0.05})
+    pairs = {pair.names: pair for pair in found.pairs}
+    assert pairs["turns", "overlap"].interacts
+    assert pairs["turns", "overlap"].beyond.value == pytest.approx(0.05, abs=0.005)
+    assert not pairs["turns", "pinned_maxima"].interacts
+
+
+def test_what_is_explained_is_nearly_all_where_nothing_is_left(found: Ledger) -> None:
+    assert found.explained
+    share, interval = found.explained
+    assert share > 0.98
+    assert interval.processes == 6
+    assert interval.boards == 3
+
+
+def test_a_term_without_a_cause_explains_nothing(found: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found.explained
+    assert found.gap
+    with_cause = found.explained[0]
+    monkeypatch.setattr(catalog.Term, "cause_at", lambda term, tile: "unexplained" if term.name == "overlap" else "x")
+    fresh = one()
+    assert fresh.explained
+    assert with_cause - fresh.explained[0] == pytest.approx(0.08 / found.gap.value, abs=0.02)
+
+
+def test_a_kernel_that_is_missing_leaves_one_price_and_is_named() -> None:
+    found = one(without=("without_overlap", "triton_vocabulary"))
+    overlap = priced(found, "overlap")
+    assert overlap.alone is None
+    assert overlap.size == overlap.added
+    assert overlap.why == "without_overlap: not measured"
+    assert priced(found, "compiler").size is None
+    assert "triton_vocabulary" in priced(found, "compiler").why
+    assert found.remainder
+    assert found.remainder.value == pytest.approx(made.WORTH["assembler"] + 0.03 - 0.02, abs=0.005)
+
+
+def test_a_kernel_that_was_refused_says_why() -> None:
+    rows = made.rows(without=("without_turns",))
+    case = next(row for row in rows if row.get("technique") == "without_overlap")
+    rows.append({**case, "technique": "without_turns", "kind": "gate", "status": "wrong", "reason": "max_abs 0.3"})
+    (found,) = ledger.ledgers(rows, made.hashes())
+    assert priced(found, "turns").why == "without_turns: wrong, max_abs 0.3"
+
+
+def test_rows_of_an_earlier_version_do_not_count() -> None:
+    rows = [
+        {**row, "source_sha256": "earlier"} if row.get("technique") == "without_turns" else row for row in made.rows()
+    ]
+    (found,) = ledger.ledgers(rows, made.hashes())
+    assert "earlier version" in priced(found, "turns").why
+
+
+def test_without_nvccs_assembler_its_term_is_the_compilers() -> None:
+    rows = [row for row in made.rows() if not row.get("assembler")]
+    (found,) = ledger.ledgers(rows, made.hashes())
+    assert priced(found, "assembler").size is None
+    compiler = priced(found, "compiler")
+    assert compiler.size
+    assert compiler.size.value == pytest.approx(made.WORTH["assembler"] + made.WORTH["compiler"], abs=0.004)
+    assert found.remainder
+    assert abs(found.remainder.value) < 0.005
+
+
+def test_a_problem_has_the_terms_that_its_flagship_has(found: Ledger) -> None:
+    (causal,) = ledger.ledgers(made.rows((made.CAUSAL,)), made.hashes())
+    assert "own_diagonal" not in {term.term.name for term in found.terms}
+    assert "own_diagonal" in {term.term.name for term in causal.terms}
+    (small,) = ledger.ledgers(made.rows((Problem.square(4, 32, 4096, 64),)), made.hashes())
+    assert not {"lazy_rescale", "early_rescale"} & {term.term.name for term in small.terms}
+    assert priced(small, "one_block").cause == "language"
+    assert priced(found, "one_block").cause == "compiler"
+
+
+def test_each_board_has_a_ledger_of_its_own(found: Ledger) -> None:
+    assert found.boards == ["board0", "board1", "board2"]
+    for board in found.boards:
+        own = found.on(board)
+        assert own.gap
+        assert own.gap.processes == 2
+        assert own.explained
+        assert own.explained[0] > 0.95
+        assert own.explained[1].low is None, "two processes have no interval"
+
+
+def test_few_processes_have_sizes_without_intervals() -> None:
+    found = one(boards=1, processes=1)
+    overlap = priced(found, "overlap")
+    assert overlap.size
+    assert overlap.size.draws is None
+    assert overlap.size.interval.to_dict()["reason"]
+    assert not overlap.interacts
+
+
+def test_without_rows_there_is_no_ledger() -> None:
+    assert ledger.ledgers([], made.hashes()) == []
+    assert ledger.percent(math.log(1.25)) == pytest.approx(25)
+
+
+def test_made_rows_are_rows() -> None:
+    for row in made.rows(boards=1, processes=1):
+        results.check(row)
