@@ -30,6 +30,10 @@ class Kernel:
     path: Path
     function: str | None
 
+    def __str__(self) -> str:
+        """As `parse` takes it."""
+        return ":".join(filter(None, (str(self.path), self.function)))
+
     @property
     def name(self) -> str:
         """What rows and tables call it, whatever the folder: my_kernel.py:attend."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +12,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from harness.catalog import experiments, techniques
-from harness.catalog.cases import Case, of_experiment
+from harness.catalog.cases import Case, of_experiment, of_grids
 from harness.catalog.problem import PEERS, Experiment, Problem
+from harness.cli import spreading
 from harness.cli.options import (
     SERIES,
     AsCsv,
@@ -44,6 +45,7 @@ from harness.cli.options import (
     where,
 )
 from harness.cli.output import RECORDED, Row, conclude, console, newest_run, one_off_file, run_file, run_name
+from harness.cli.spreading import Cluster, Gpus, Rows
 from harness.rows import tables
 
 LIBRARIES = "sdpa_cudnn, sdpa_flash, sdpa_math, flex, fa2, fa3, fa4"
@@ -66,6 +68,9 @@ def check(
         Path | None, typer.Option(exists=True, file_okay=False, help="Compare with O and LSE of another machine.")
     ] = None,
     tile: OwnTile = None,
+    rows_file: Rows = None,
+    gpus: Gpus = None,
+    cluster: Cluster = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare every twin, or a kernel of your own, with the truth. On a CPU, CUDA kernels run thread by thread,
@@ -76,6 +81,7 @@ def check(
     """
     from harness import variants
     from harness.measure import outputs, own, runner
+    from harness.measure.fleet import Work
 
     names, files = split(names)
     mine = chosen_kernels(files, chosen_tile(tile))
@@ -109,6 +115,14 @@ def check(
         experiment = replace(experiment, problems=outputs.PROBLEMS, peers=())
     experiment = replace(experiment, problems=part(chosen_problems(problem, experiment.problems), shard))
     cases = [*of_experiment(experiment), *own.cases(experiment, mine, None)]
+    if spreading.wanted(gpus, cluster):
+        refuse_to_spread({"--on cpu": place == "cpu", "--shard": shard, "--rows": rows_file, "--against": against})
+        refuse_to_spread({"--save-outputs": save_outputs})
+        options = {"--on": "gpu", "--backend": backends, "--problem": problem, "--tile": tile}
+        kernels = [str(kernel) for kernel in mine.kernels]
+        work = Work(command(["check", *names, *kernels], options), experiment.problems, tuple(cases))
+        rows = spreading.spread(work, one_off_file(experiment.name), gpus, cluster)
+        conclude([row for row in rows if row["kind"] == "gate"], tables.gates, as_json=as_json, checked=True)
     if place == "cpu" and problem:
         refuse_hours(cases)
     orders = tuple(seeds or SCHEDULER_SEEDS) if place == "cpu" else ()
@@ -118,8 +132,10 @@ def check(
         "against": against and against.resolve(),
     }
     with sanitizers() if sanitize else nullcontext():
-        path = one_off_file(run_name(experiment.name, shard))
-        rows = runner.run(experiment, on=place, path=path, gate=gate, patient=False, selected=cases)
+        path = rows_file or one_off_file(run_name(experiment.name, shard))
+        rows = runner.run(
+            experiment, on=place, path=path, resume=True, gate=gate, patient=rows_file is not None, selected=cases
+        )
     gates = [row for row in rows if row["kind"] == "gate"]
     conclude(gates, tables.gates, as_json=as_json, checked=True)
 
@@ -130,21 +146,38 @@ def sanitize(
     tool: Annotated[list[str] | None, typer.Option(help="memcheck, synccheck, racecheck, initcheck; all four.")] = None,
     planted: Annotated[bool, typer.Option("--planted", help="Do the tools find bugs planted into kernels?")] = False,
     jobs: Annotated[int | None, typer.Option(help="Processes at once; as many as cores by default.")] = None,
+    shard: Shard = None,
+    rows_file: Rows = None,
+    gpus: Gpus = None,
+    cluster: Cluster = None,
     as_json: AsJson = False,
 ) -> None:
     """Launch every twin on a GPU under the tools of NVIDIA's compute-sanitizer, in many processes at once."""
     from harness.inspection import sanitizer
+    from harness.measure.fleet import Work
 
     require_known("--tool", tool or (), sanitizer.OPTIONS)
     twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), default=techniques.LANGUAGES)
-    require_gpu()
+    spreads = spreading.wanted(gpus, cluster)
+    if planted:
+        refuse("--planted", "its bugs are few", {"--shard": shard, "--gpus": gpus, "--cluster": cluster})
+    if cluster is None:
+        require_gpu()
     tools = tool or list(sanitizer.OPTIONS)
+    problems = part((*sanitizer.PROBLEMS, *sanitizer.RAGGED), shard)
     if planted:
         experiment, checks = "sanitizer_planted", sanitizer.planted(tools)
     else:
-        cases = sanitizer.cases(chosen(names), twins)
+        cases = [case for case in sanitizer.cases(chosen(names), twins) if case.problem in problems]
         experiment, checks = "sanitizer", [sanitizer.Check(case, name) for name in tools for case in cases]
-    path = one_off_file(experiment)
+    path = rows_file or one_off_file(run_name(experiment, shard))
+    if spreads:
+        refuse_to_spread({"--shard": shard, "--rows": rows_file})
+        options = {"--backend": backends, "--tool": tool, "--jobs": jobs}
+        fields = {"tool": tools[0]}
+        work = Work(command(["sanitize", *(names or ())], options), problems, tuple(cases), "sanitizer", fields=fields)
+        rows = [row for row in spreading.spread(work, path, gpus, cluster) if row["kind"] == "sanitizer"]
+        conclude(rows, tables.gates, as_json=as_json, path=path, checked=True)
     conclude(
         sanitizer.run(checks, experiment, path, jobs=jobs)[1:], tables.gates, as_json=as_json, path=path, checked=True
     )
@@ -227,13 +260,17 @@ def run(
     only_missing: Annotated[
         bool, typer.Option("--missing", help="Only what the recorded rows of this GPU lack: new, changed or unsettled.")
     ] = False,
+    rows_file: Rows = None,
+    gpus: Gpus = None,
+    cluster: Cluster = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
     """Run an experiment: gate every kernel, time what passed, write rows to reports/runs/."""
     from harness.machine import environment
     from harness.measure import runner, timing
-    from harness.rows import reading
+    from harness.measure.fleet import Work
+    from harness.rows import reading, results
     from harness.rows import record as recorded
 
     refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
@@ -243,7 +280,9 @@ def run(
         asked: dict[str, object] = {"--on": on is On.cpu, "--mode": mode, "--backend": backends, "--shard": shard}
         asked |= {"--ptxas": ptxas is Ptxas.shared, "--max-seconds": max_seconds, "--replicates": replicates > 1}
         refuse(
-            wanted.name, "it measures a multiprocessor, whole", {**asked, "--resume": resume, "--missing": only_missing}
+            wanted.name,
+            "it measures a multiprocessor, whole",
+            {**asked, "--resume": resume, "--missing": only_missing, "--gpus": gpus, "--cluster": cluster},
         )
         refuse(wanted.name, "its rows are of no problem", {"--csv": as_csv})
         measure_roofs(wanted, as_json)
@@ -253,9 +292,9 @@ def run(
         problems=part(wanted.problems, shard),
         backends=chosen_backends(backends, wanted.backends, of=wanted.techniques),
     )
-    if on is None:
+    if on is None and cluster is None:
         require_gpu()
-    place = where(on or On.gpu)
+    place = "gpu" if cluster else where(on or On.gpu)
     if place == "cpu":
         timed = {"--mode": mode, "--max-seconds": max_seconds, "--replicates": replicates > 1}
         timed |= {"--ptxas": ptxas is Ptxas.shared}
@@ -264,8 +303,17 @@ def run(
     if ptxas is Ptxas.shared:
         wanted = assembled_by_nvcc(wanted)
     name = run_name(wanted.name + ("-shared" if wanted.assembler else ""), shard)
-    path = (resume and newest_run(name)) or run_file(name)
+    path = rows_file or (resume and newest_run(name)) or run_file(name)
     announce(wanted.question, quiet=as_json or as_csv)
+    if spreading.wanted(gpus, cluster):
+        refuse_to_spread({"--on cpu": place == "cpu", "--shard": shard, "--rows": rows_file})
+        options: dict[str, object] = {"--mode": mode, "--backend": backends, "--max-seconds": max_seconds}
+        options |= {"--missing": only_missing, "--ptxas": ptxas.value if wanted.assembler else None}
+        here = environment.describe()["gpu"]
+        cases = tuple(of_experiment(wanted, here and results.gpu_slug(here["name"])))
+        work = Work(command(["run", experiment], options), wanted.problems, cases, replicates=replicates)
+        known = results.read(path) if path.exists() else []
+        conclude(spreading.spread(work, path, gpus, cluster, known), tables.timings, path=path, **formats)
     limits = {"max_seconds": max_seconds} if max_seconds else {}
     standing: list[Row] = []
     if only_missing:
@@ -274,13 +322,22 @@ def run(
         wanted,
         on=place,
         path=path,
-        resume=resume,
+        resume=resume or rows_file is not None,
         standing=standing,
         modes=mode,
         replicates=replicates,
         timing=limits,
     )
     conclude(rows, tables.timings, path=path, **formats)
+
+
+def command(words: Sequence[str], options: Mapping[str, object]) -> tuple[str, ...]:
+    """Arguments of Python for a command of this module."""
+    return ("-m", "harness", *words, *spreading.words(options))
+
+
+def refuse_to_spread(others: Mapping[str, object]) -> None:
+    refuse("--gpus, --cluster", "each GPU gets whole problems, and rows come back to one file here", others)
 
 
 def announce(question: str, *, quiet: bool) -> None:
@@ -298,15 +355,38 @@ def measure_roofs(experiment: Experiment, as_json: bool) -> NoReturn:
     conclude(rows, tables.roofs, as_json=as_json, path=path)
 
 
-def tune(names: Names = None, backends: Backends = None, problem: Problems = None, shard: Shard = None) -> None:
+def tune(
+    names: Names = None,
+    backends: Backends = None,
+    problem: Problems = None,
+    shard: Shard = None,
+    rows_file: Rows = None,
+    gpus: Gpus = None,
+    cluster: Cluster = None,
+) -> None:
     """Time every tile of every technique on this GPU and write harness/catalog/tiles/<gpu>.toml."""
     from harness.measure import tune as tuning
+    from harness.measure.fleet import Work
 
     problems = part(chosen_problems(problem, load_experiment("ladder").problems), shard)
     twins = chosen_backends(backends, techniques.SERIES, of=chosen(names))
-    require_gpu()
-    path = one_off_file(run_name("tune", shard))
-    table = tuning.tune(chosen(names), twins, problems, path)
+    if cluster is None:
+        require_gpu()
+    path = rows_file or one_off_file(run_name("tune", shard))
+    if spreading.wanted(gpus, cluster):
+        refuse_to_spread({"--shard": shard, "--rows": rows_file})
+        options = {"--backend": backends, "--problem": problem}
+        cases = tuple(of_grids(chosen(names), twins, problems))
+        work = Work(command(["tune", *(names or ())], options), problems, cases, "tune")
+        spreading.spread(work, path, gpus, cluster)
+        table = tuning.select(path, problems)
+    else:
+        table = tuning.tune(
+            chosen(names), twins, problems, path, resume=rows_file is not None, write_table=rows_file is None
+        )
+    if rows_file:
+        console.print(f"{rows_file} holds the rows; no table is written", soft_wrap=True)
+        return
     console.print(f"selected tiles are in {table}", soft_wrap=True)
 
 

@@ -89,7 +89,8 @@ def conclude(
         console.print(show(rows))
         show_failures(rows)
         if path:
-            console.print(f"`twinkernels record {path.relative_to(ROOT)}` keeps it", soft_wrap=True)
+            shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+            console.print(f"`twinkernels record {shown}` keeps it", soft_wrap=True)
     if checked and all(row["status"] == "unsupported" for row in rows):
         typer.echo("nothing was checked: " + ("every cell was declined" if rows else "no cell was chosen"), err=True)
         raise typer.Exit(2)

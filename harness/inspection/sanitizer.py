@@ -117,7 +117,7 @@ def run(
         with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
             futures = {
                 pool.submit(fields, todo[key], arch, number, Path(scratch), deadline): key
-                for number, key in enumerate(distinct)
+                for number, key in enumerate(distinct, _first_number())
             }
             for done, future in enumerate(as_completed(futures), 1):
                 case, tool = futures[future]
@@ -202,6 +202,12 @@ def launch(
     answer = verdict(findings(report), exit_code, outcome, said)
     answer["details"]["seconds"] = round(time.monotonic() - start, 1)
     return answer
+
+
+def _first_number() -> int:
+    """Of this process's checks among those of all GPUs of a host, each of which has a process of its own."""
+    board = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0]
+    return 200 * int(board) if board.isdecimal() else 0
 
 
 def findings(report: Path) -> list[str]:

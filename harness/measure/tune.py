@@ -35,9 +35,11 @@ def tune(
     on: str = "gpu",
     resume: bool = False,
     folder: Path = tiles.FOLDER,
+    write_table: bool = True,
     **options: Any,
 ) -> Path | None:
-    """Writes a row of kind tune per tile to `path` and the fastest tiles to `folder`/<gpu>.toml, which it returns.
+    """Writes a row of kind tune per tile to `path` and, where it shall `write_table`, the fastest tiles to
+    `folder`/<gpu>.toml, which it returns.
 
     None without a GPU, whose name the table would have. `options` go to runner.run.
     """
@@ -65,13 +67,25 @@ def tune(
         timing=timing,
         **options,
     )
+    return select(path, problems, folder=folder, same_program=loader.same_program) if write_table else None
+
+
+def select(
+    path: Path,
+    problems: Sequence[Problem],
+    *,
+    folder: Path = tiles.FOLDER,
+    same_program: SameProgram = same_program,
+) -> Path | None:
+    """Writes the fastest tiles of the rows in `path` to `folder`/<gpu>.toml, which it returns; None where no row is of
+    a GPU."""
     rows = results.read(path)
-    gpu = next(row["details"]["gpu"] for row in rows if row["kind"] == "environment")
+    gpu = next((gpu for row in rows if row["kind"] == "environment" and (gpu := row["details"]["gpu"])), None)
     if gpu is None:
         return None
     table = folder / f"{results.gpu_slug(gpu['name'])}.toml"
     selections = of_lengths(fastest(rows, path.stem), tiles.read(table) if table.exists() else [])
-    tiles.update(table, [*selections, *inherited(selections, problems, loader.same_program)])
+    tiles.update(table, [*selections, *inherited(selections, problems, same_program)])
     return table
 
 

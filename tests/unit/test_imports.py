@@ -43,6 +43,7 @@ FILES = (
     ),
     Row("harness/variants/instruction_order.py", ()),
     Row("harness/measure/timing.py", ("torch", "harness.machine.clocks")),
+    Row("harness/measure/ray_hands.py", ("harness.catalog.sources", "harness.machine", "harness.measure.fleet", "ray")),
     Row("harness/expressibility/child.py", ("triton",)),
     Row("harness/setup/lint.py", ()),
     Row("harness/setup/script.py", ("harness.setup.bootstrap", "harness.catalog.techniques")),
@@ -70,7 +71,10 @@ ROOMS = {
     "harness.variants": Row(
         "harness/variants/*",
         None,
-        ("harness.measure", "harness.inspection", "harness.expressibility", "harness.setup", "harness.cli", *PLOTS),
+        (
+            *("harness.measure", "harness.inspection", "harness.expressibility", "harness.setup", "harness.cli"),
+            *(*PLOTS, "ray"),
+        ),
     ),
     "harness.measure": Row(
         "harness/measure/*",
@@ -114,7 +118,7 @@ ROOMS = {
         ),
     ),
     "reports": Row("reports/*", ("reports", "harness.catalog", "harness.rows", "harness.expressibility", *PLOTS)),
-    "harness.cli": Row("harness/cli/*", None, (*KERNELS, *PLOTS)),
+    "harness.cli": Row("harness/cli/*", None, (*KERNELS, *PLOTS, "ray")),
     "harness": Row(
         "harness/*.py",
         (
@@ -183,6 +187,8 @@ def test_a_python_file_imports_only_what_the_table_allows(file: str) -> None:
         ("harness/measure/runner.py", "from cuda_kernels import build"),
         ("harness/setup/doctor.py", "from cuda_kernels import build"),
         ("harness/variants/peers.py", "import pandas"),
+        ("harness/measure/fleet.py", "import ray"),
+        ("harness/cli/spreading.py", "def f():\n    import ray"),
         ("triton_kernels/ampere/scalar.py", "from harness.catalog.problem import Problem"),
         ("triton_kernels/ampere/x.py", "from triton_kernels.ampere import scalar\nlaunch = scalar.launch"),
         ("cuda_kernels/build.py", "import triton"),

@@ -220,7 +220,7 @@ def test_gluon_is_refused_where_it_has_nothing_or_cannot_run(arguments: tuple[st
 def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {}
 
-    def run(experiment, *, on, path, gate, patient, selected):  # type: ignore[no-untyped-def]
+    def run(experiment, *, on, path, **_):  # type: ignore[no-untyped-def]
         asked.update(experiment=experiment, on=on, path=path)
         problem = experiment.problems[0].to_dict()
         base = {"kind": "gate", "technique": "scalar", "problem": problem}
@@ -883,6 +883,46 @@ def test_bench_of_a_file_is_beside_the_best_or_what_is_named(monkeypatch: pytest
     assert (best[:2], best[-1], len(best)) == (["sdpa_cudnn", "sdpa_flash"], "own", 6)
     assert {techniques.get(name).ladder for name in best[2:5]} == {"hopper"}
     assert named == ["fa3", "xor_swizzle", "own"]
+
+
+def test_on_all_gpus_the_ordinary_command_runs_for_each_problem(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("harness.cli.output.RUNS", CHECKOUT / "reports" / tmp_path.name)
+    monkeypatch.setattr("harness.machine.environment.describe", lambda: {"gpu": None})
+    monkeypatch.setattr("harness.cli.spreading.spread", lambda work, *rest: asked.append((work, rest)) or [])
+    monkeypatch.setattr("harness.measure.tune.select", lambda path, problems: "table.toml")
+    problem = "b4-h16-n4096-d128-bf16-full"
+    for arguments, words, kind in (
+        (("run", "ladder", "--replicates", "3", "--mode", "burst"), ("run", "ladder", "--mode", "burst"), "gate"),
+        (("tune", "scalar", "--problem", problem), ("tune", "scalar", "--problem", problem), "tune"),
+        (("check", "scalar"), ("check", "scalar", "--on", "gpu"), "gate"),
+        (("sanitize", "scalar", "--tool", "memcheck"), ("sanitize", "scalar", "--tool", "memcheck"), "sanitizer"),
+    ):
+        code, said = invoke(*arguments, "--gpus", "2")
+        assert code in (0, 2), said  # no row came back: of a check nothing was checked
+        work, (_, gpus, cluster, *_) = asked.pop()
+        assert (work.arguments, work.kind) == (("-m", "harness", *words), kind)
+        assert (gpus, cluster) == ("2", None)
+        assert {case.problem for case in work.cases} <= set(work.problems)
+        assert "leave one of them out" in " ".join(invoke(*arguments, "--gpus", "2", "--shard", "1/1")[1].split())
+    assert "--gpus: got 'many', expected all or a number" in invoke("run", "ladder", "--gpus", "many")[1]
+
+
+def test_a_run_continues_the_file_that_it_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("harness.measure.runner.run", lambda *_, **rest: asked.append(rest) or [])
+    monkeypatch.setattr("harness.measure.tune.tune", lambda *_, **rest: asked.append(rest))
+    file = tmp_path / "rows.jsonl"
+    code, said = invoke("run", "ladder", "--shard", "1/3", "--rows", str(file))
+    assert code == 0, said
+    assert (asked[0]["path"], asked[0]["resume"]) == (file, True)
+    code, said = invoke("tune", "scalar", "--rows", str(file))
+    assert (code, asked[1]) == (0, {"resume": True, "write_table": False})
+    assert "no table is written" in said
 
 
 def test_bench_takes_a_tile_and_several_problems(monkeypatch: pytest.MonkeyPatch) -> None:

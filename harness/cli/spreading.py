@@ -1,0 +1,58 @@
+"""--gpus and --cluster: the same command on every GPU, a problem at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.options import missing
+from harness.cli.output import Row
+
+if TYPE_CHECKING:
+    from harness.measure.fleet import Work
+
+Gpus = Annotated[
+    str | None, typer.Option(metavar="all|N", help="Share the problems among the GPUs of this host, by Ray.")
+]
+Cluster = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Share them among all GPUs of a Ray cluster, such as auto.")
+]
+Rows = Annotated[
+    Path | None,
+    typer.Option("--rows", dir_okay=False, help="Write rows to this file; what it holds is not done again."),
+]
+
+
+def wanted(gpus: str | None, cluster: str | None) -> bool:
+    """Whether the problems are to be shared. Bad usage for a number that is none."""
+    if gpus not in (None, "all") and not (str(gpus).isdecimal() and int(str(gpus))):
+        raise typer.BadParameter(f"--gpus: got {gpus!r}, expected all or a number such as 4")
+    return gpus is not None or cluster is not None
+
+
+def spread(work: Work, path: Path, gpus: str | None, cluster: str | None, earlier: Iterable[Row] = ()) -> list[Row]:
+    """The rows of the command, run everywhere. Ends the command where the GPUs or Ray are missing."""
+    from harness.measure import fleet, ray_hands
+
+    count = None if gpus in (None, "all") else int(str(gpus))
+    try:
+        with ray_hands.hands(count, cluster) as (hands, new_hand):
+            return fleet.run(work, path, hands, new_hand=new_hand, earlier=earlier)
+    except ray_hands.Refused as refusal:
+        missing(str(refusal))
+
+
+def words(options: Mapping[str, object]) -> list[str]:
+    """Options as they are given: one for each item of a list, a flag for True, nothing for None and False."""
+    found: list[str] = []
+    for name, value in options.items():
+        if value is True:
+            found.append(name)
+        elif isinstance(value, list | tuple):
+            found += [word for item in value for word in (name, str(item))]
+        elif value is not None and value is not False:
+            found += [name, str(value)]
+    return found

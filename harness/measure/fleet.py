@@ -1,0 +1,278 @@
+"""One command over many GPUs: whole problems are handed out, rows come back as they are made.
+
+On each GPU the ordinary command runs with `--shard I/N`, which is one problem. Workers keep their deadlines and named
+faults there; here it is only seen whether the command still runs. What was lost with a process or a node is placed once
+more, then it is a row. Knows nothing of who starts the processes: a `Hand` does, on one GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from harness.catalog.cases import Case, source_sha256
+from harness.catalog.problem import Problem
+from harness.machine import environment
+from harness.machine.progress import Interrupts, Progress
+from harness.rows import making, results, schema
+
+PAUSE = 0.2
+"""Seconds between two looks at every hand."""
+PLACEMENTS = 2
+"""How often a problem is begun."""
+NO_HAND = 300.0
+"""Seconds that the rest of the work waits for a GPU when all are lost."""
+
+Row = dict[str, Any]
+
+
+class Lost(Exception):
+    """The hand is gone; the message says how."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a hand has since it was asked last: lines of rows; once the command has ended, its exit code and the end of
+    what it printed."""
+
+    lines: tuple[str, ...] = ()
+    exit_code: int | None = None
+    said: str = ""
+
+
+class Hand(Protocol):
+    """One GPU. `board` names it; it is None until the hand can be used."""
+
+    @property
+    def board(self) -> str | None: ...
+
+    def start(self, arguments: Sequence[str], earlier: Sequence[str]) -> None:
+        """Starts `python arguments... --rows FILE`; FILE begins with the lines `earlier`, which the command continues.
+        Raises Lost."""
+
+    def poll(self) -> Answer:
+        """Returns at once. Raises Lost."""
+
+    def stop(self, *, at_once: bool) -> None:
+        """Asks the command to finish its case and end, or ends it."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Shard `number` of a command, which is `problem`; the `replicate`-th process that times it. `seen`: boards that
+    had it in an earlier one. `placed`: how often it was begun."""
+
+    number: int
+    problem: Problem
+    replicate: int = 1
+    seen: frozenset[str] = frozenset()
+    placed: int = 0
+
+    @property
+    def label(self) -> str:
+        return self.problem.slug + (f", process {self.replicate}" if self.replicate > 1 else "")
+
+
+@dataclass(frozen=True)
+class Work:
+    """`arguments`: of Python, such as -m harness run ladder. `problems` in the order in which the command counts its
+    shards; `cases` are all that it measures, of rows of `kind`. `replicates`: processes that time each problem, on
+    different boards where there are several."""
+
+    arguments: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    cases: tuple[Case, ...]
+    kind: str = "gate"
+    on: str = "gpu"
+    replicates: int = 1
+    fields: Mapping[str, Any] | None = None
+    """What a row about a lost problem has beside its case: the tool of a sanitizer row."""
+
+
+def run(
+    work: Work,
+    path: Path,
+    hands: Sequence[Hand],
+    *,
+    new_hand: Callable[[], Hand],
+    earlier: Iterable[Row] = (),
+) -> list[Row]:
+    """Hands the problems out, the slowest first, and returns the rows, which are appended to `path` as they come.
+
+    `new_hand` takes the place of one that was lost. `earlier` are rows of `path`: what they say is not done
+    again. Raises SystemExit after Ctrl-C (130) or SIGTERM (143), when the cases in progress are finished; after a
+    second one at once. Every row that a command wrote until then is in `path`.
+    """
+    with results.Writer(path) as writer, Interrupts() as interrupts, Progress() as progress:
+        this = _Run(work, writer, list(hands), new_hand, list(earlier), progress, interrupts)
+        try:
+            this.loop()
+        finally:
+            this.end()
+    if interrupts.requested:
+        raise SystemExit(interrupts.exit_code)
+    return this.rows
+
+
+class _Run:
+    def __init__(
+        self,
+        work: Work,
+        writer: results.Writer,
+        hands: list[Hand],
+        new_hand: Callable[[], Hand],
+        earlier: list[Row],
+        progress: Progress,
+        interrupts: Interrupts,
+    ) -> None:
+        self.work, self.writer, self.new_hand = work, writer, new_hand
+        self.progress, self.interrupts = progress, interrupts
+        self.rows = earlier
+        self.hands = hands
+        self.running: dict[int, tuple[Hand, Job, float]] = {}
+        self.queue = [Job(number, problem) for number, problem in enumerate(work.problems, 1)]
+        self.queue.sort(key=self._weight, reverse=True)
+        self.total, self.done = len(self.queue) * work.replicates, 0
+        self.environment: str | None = None
+
+    def _weight(self, job: Job) -> int:
+        """Roughly how long it takes, beside others."""
+        return job.problem.flops * sum(case.problem == job.problem for case in self.work.cases)
+
+    def loop(self) -> None:
+        stopped, lonely_since = False, time.monotonic()
+        while self.running or (self.queue and not self.interrupts.requested):
+            if self.interrupts.requested and not stopped:
+                stopped = True
+                for hand, *_ in self.running.values():
+                    hand.stop(at_once=False)
+            for hand in [hand for hand in self.hands if hand.board and id(hand) not in self.running]:
+                self.hand_out(hand)
+            for hand, job, begin in list(self.running.values()):
+                self.look_at(hand, job, begin)
+            if any(hand.board for hand in self.hands):
+                lonely_since = time.monotonic()
+            elif time.monotonic() - lonely_since > NO_HAND:
+                for job in self.queue:
+                    self.give_up(job, "no GPU is left")
+                return
+            time.sleep(PAUSE)
+
+    def hand_out(self, hand: Hand) -> None:
+        """Gives the hand the first problem that it may have: a further process of a problem goes to a board that has
+        not timed it, while there is one."""
+        assert hand.board is not None
+        boards = {other.board for other in self.hands if other.board}
+        for job in self.queue:
+            if self.interrupts.requested or (hand.board in job.seen and boards - job.seen):
+                continue
+            self.queue.remove(job)
+            job = replace(job, placed=job.placed + 1)
+            shard = f"{job.number}/{len(self.work.problems)}"
+            arguments = [*self.work.arguments, "--shard", shard]
+            if self.work.replicates > 1:
+                arguments += ["--replicates", str(job.replicate)]
+            self.running[id(hand)] = hand, job, time.monotonic()
+            try:
+                hand.start(arguments, [json.dumps(row) for row in self._of(job.problem)])
+            except Lost as lost:
+                self.lose(hand, job, str(lost))
+            return
+
+    def look_at(self, hand: Hand, job: Job, begin: float) -> None:
+        try:
+            answer = hand.poll()
+            for line in answer.lines:
+                self.take(line)
+        except (Lost, ValueError) as fault:
+            self.lose(hand, job, str(fault))
+            return
+        if answer.exit_code is None:
+            return
+        if answer.exit_code not in (0, 1) and not self.interrupts.requested:
+            # The command itself ended badly, on a GPU that is there: this hand is used again.
+            del self.running[id(hand)]
+            self.again(job, f"exit code {answer.exit_code}: {_last_line(answer.said)}")
+            return
+        del self.running[id(hand)]
+        if answer.exit_code not in (0, 1):
+            return
+        assert hand.board is not None
+        self.done += 1
+        seconds = time.monotonic() - begin
+        self.progress.step("problems", self.done, self.total, f"{job.label}  {seconds:.0f} s on {hand.board}")
+        if job.replicate < self.work.replicates:
+            self.queue.append(replace(job, replicate=job.replicate + 1, seen=job.seen | {hand.board}, placed=0))
+
+    def take(self, line: str) -> None:
+        """Writes a row that came back. Raises ValueError for what is none."""
+        row = json.loads(line)
+        schema.check(row)
+        self.rows.append(self.writer.write(row))
+
+    def lose(self, hand: Hand, job: Job, how: str) -> None:
+        """The hand is gone, and what it had is placed anew."""
+        del self.running[id(hand)]
+        self.hands.remove(hand)
+        hand.stop(at_once=True)
+        self.progress.say(f"lost {hand.board}: {how}")
+        if not self.interrupts.requested:
+            self.hands.append(self.new_hand())
+        self.again(job, how)
+
+    def again(self, job: Job, how: str) -> None:
+        if self.interrupts.requested:
+            return
+        if job.placed < PLACEMENTS:
+            self.progress.say(f"{job.label} is begun once more: {how}")
+            self.queue.insert(0, job)
+        else:
+            self.give_up(job, how)
+
+    def give_up(self, job: Job, how: str) -> None:
+        """A row for each case of the problem that has none yet, so that every hole has its reason."""
+        self.done += 1 + self.work.replicates - job.replicate
+        self.progress.step("problems", self.done, self.total, f"{job.label}  given up: {how}")
+        if self.environment is None:
+            row = self.writer.write(making.environment(environment.describe(), self.work.on))
+            self.rows.append(row)
+            self.environment = row["id"]
+        known = {_cell(row) for row in self.rows if row["kind"] == self.work.kind}
+        for case in self.work.cases:
+            about = making.about(case, on=self.work.on, source_sha256=_sha256(case), environment=self.environment)
+            if case.problem == job.problem and _cell(about) not in known:
+                reason = environment.scrub(f"begun {job.placed} times: {how}")
+                fields = {"kind": self.work.kind, "status": "crashed", "reason": reason}
+                self.rows.append(self.writer.write({**about, **(self.work.fields or {}), **fields}))
+
+    def end(self) -> None:
+        for hand in self.hands:
+            hand.stop(at_once=True)
+
+    def _of(self, problem: Problem) -> list[Row]:
+        """What is known of a problem, with the environments that its rows name."""
+        rows = [row for row in self.rows if row.get("problem") == problem.to_dict()]
+        named = {row["environment"] for row in rows}
+        environments = {row["id"]: row for row in self.rows if row["kind"] == "environment" and row["id"] in named}
+        return [*environments.values(), *rows]
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    names = ("technique", "backend", "kernel", "problem", "tile")
+    return json.dumps([row.get(name) for name in names], sort_keys=True)
+
+
+def _sha256(case: Case) -> str | None:
+    try:
+        return source_sha256(case)
+    except FileNotFoundError:
+        return None
+
+
+def _last_line(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return environment.scrub(lines[-1])[:400] if lines else "it said nothing"

@@ -1,0 +1,197 @@
+"""Hands by Ray: one actor a GPU, which starts commands there. The only file that imports Ray; `pip install -e
+'.[cluster]'` brings it.
+
+Ray places the actors and says which have died; it never retries anything. Its usage reports and its dashboard are off.
+Whoever reaches an open Ray port runs code as this user: keep it inside.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from harness.catalog.sources import ROOT
+from harness.measure.fleet import Answer, Lost
+
+SILENCE = 120.0
+"""Seconds without an answer after which an actor counts as lost, if Ray has not said so before."""
+OBJECT_STORE_BYTES = 128 * 2**20
+"""Rows are small; by default Ray takes a third of the memory."""
+SAID = 4000
+"""Characters of what a command printed that are kept."""
+
+
+class Refused(RuntimeError):
+    """These GPUs cannot do the work; the message names what is missing and the next step."""
+
+
+class Commands:
+    """What the actor does: one command at a time, whose rows it hands out line by line."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Which GPU and which node this is, and of which commit its checkout."""
+        import ray
+
+        from harness.machine import environment
+
+        found = environment.describe()
+        gpus = ",".join(map(str, ray.get_gpu_ids())) or "?"
+        return {
+            "board": f"GPU {gpus} of {ray.util.get_node_ip_address()}",
+            "commit": found["git"]["sha"],
+            "harness": found["harness"],
+        }
+
+    def start(self, arguments: Sequence[str], earlier: Sequence[str]) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="twinkernels-")
+        self._rows, self._log = (Path(self._folder.name) / name for name in ("rows.jsonl", "log"))
+        self._rows.write_text("".join(f"{line}\n" for line in earlier))
+        self._read = self._rows.stat().st_size
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, *arguments, "--rows", str(self._rows)],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for the one who hands out work
+                preexec_fn=_die_with_parent,
+            )
+
+    def poll(self) -> tuple[tuple[str, ...], int | None, str]:
+        """New whole lines, the exit code once the command has ended, the end of what it printed."""
+        assert self._process is not None
+        code = self._process.poll()
+        with self._rows.open("rb") as file:
+            file.seek(self._read)
+            whole, end, _ = file.read().rpartition(b"\n")
+        self._read += len(whole) + len(end)
+        lines = tuple(whole.decode(errors="replace").split("\n")) if whole else ()
+        return lines, code, "" if code is None else self._log.read_text(errors="replace")[-SAID:]
+
+    def stop(self) -> None:
+        """Ctrl-C for the command."""
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+class RayHand:
+    """A Hand whose actor may be on another node."""
+
+    def __init__(self, actor: Any) -> None:
+        self.identity: tuple[str | None, str] | None = None
+        self._board: str | None = None
+        self._actor = actor
+        self._ask(actor.describe.remote())
+
+    def _ask(self, question: Any) -> None:
+        self._question, self._since = question, time.monotonic()
+
+    def _answer(self) -> Any:
+        """What the actor says to the last question; None while it says nothing. Raises Lost."""
+        import ray
+
+        ready, _ = ray.wait([self._question], timeout=0)
+        if not ready:
+            if self._board and time.monotonic() - self._since > SILENCE:
+                raise Lost(f"no answer for {SILENCE:g} s")
+            return None
+        try:
+            return ray.get(self._question)
+        except ray.exceptions.RayError as error:
+            raise Lost(str(error).strip().split("\n")[0]) from None
+
+    @property
+    def board(self) -> str | None:
+        if self._board is None:
+            with suppress(Lost):  # before it had anything to lose
+                if found := self._answer():
+                    self._board, self.identity = found["board"], (found["commit"], found["harness"])
+        return self._board
+
+    def start(self, arguments: Sequence[str], earlier: Sequence[str]) -> None:
+        self._actor.start.remote(list(arguments), list(earlier))
+        self._ask(self._actor.poll.remote())
+
+    def poll(self) -> Answer:
+        found = self._answer()
+        if found is None:
+            return Answer()
+        self._ask(self._actor.poll.remote())
+        return Answer(*found)
+
+    def stop(self, *, at_once: bool) -> None:
+        import ray
+
+        if at_once:
+            ray.kill(self._actor, no_restart=True)
+        else:
+            self._actor.stop.remote()
+
+
+@contextmanager
+def hands(count: int | None, address: str | None = None, *, timeout: float = 300.0) -> Iterator[Any]:
+    """(hands, new_hand) on `count` GPUs of this host, or of the cluster at `address`; all there are where it is None.
+
+    Raises Refused where Ray is not installed or cannot be reached, where there are fewer GPUs, and where a node has
+    another commit.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise Refused(
+            "--gpus, --cluster: got no Ray; install it with: pip install -e '.[cluster]', or give each process a part: "
+            "--shard 1/4"
+        ) from None
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    quiet = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if address is None else {}
+    local = {"num_gpus": count, "num_cpus": 1} if address is None else {"address": address}
+    try:
+        ray.init(log_to_driver=False, logging_level="ERROR", **local, **quiet)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise Refused(
+            f"--gpus, --cluster: got {address or 'this host'}, where no Ray answers ({error}); `ray start --head` "
+            "begins a cluster"
+        ) from None
+    try:
+        found = int(ray.cluster_resources().get("GPU", 0))
+        if found < (wanted := count or max(1, found)):
+            raise Refused(f"--gpus: got {count or 'all'}, but Ray sees {found} GPUs; expected at least {wanted}")
+        actor = ray.remote(num_gpus=1, num_cpus=0, max_restarts=0, max_task_retries=0)(Commands)
+
+        def new_hand() -> RayHand:
+            return RayHand(actor.remote())
+
+        ready = [new_hand() for _ in range(wanted)]
+        _await(ready, timeout)
+        yield ready, new_hand
+    finally:
+        ray.shutdown()
+
+
+def _await(ready: Sequence[RayHand], timeout: float) -> None:
+    end = time.monotonic() + timeout
+    while any(hand.board is None for hand in ready):
+        if time.monotonic() > end:
+            raise Refused(f"--gpus: {sum(hand.board is None for hand in ready)} GPUs did not answer for {timeout:g} s")
+        time.sleep(0.1)
+    identities = {hand.identity: hand.board for hand in ready}
+    if len(identities) > 1:
+        (one, here), (other, there), *_ = identities.items()
+        raise Refused(f"checkout: got {other} on {there}, expected {one} as on {here}; check out the same commit there")

@@ -1,0 +1,103 @@
+"""A command as it is handed out, with fake kernels: `python -m tests.support.fleet_kernels --shard 1/4 --rows FILE`.
+
+A loader for the runner too: the fakes of fake_kernels, with rows that pass the check of rows, and two kernels that end
+the process which started the command, as a lost node does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from harness.catalog import techniques
+from harness.catalog.cases import Case, of_experiment
+from harness.catalog.entries import Technique
+from harness.catalog.problem import Experiment, Problem, Tile
+from harness.measure import runner
+from harness.measure.worker import Deadlines
+from tests.support import fake_kernels
+from tests.support.fake_kernels import available, environment_of, prebuild, same_program
+
+__all__ = ["available", "environment_of", "load", "prebuild", "same_program", "source_sha256"]
+
+MARK = "FLEET_MARK"
+"""Variable that names a file: it is there once a command was ended from within."""
+TILE = Tile(16, 16)
+PROBLEMS = tuple(Problem.square(1, heads, 64, 64, dtype="fp16") for heads in (1, 2, 3, 4))
+ENDS = ({"right": "passed", "segfaults": "crashed"}, {"right": "passed", "sleeps": "timeout"})
+"""Of kernels that end themselves at most, on the first two problems: the status of each."""
+
+
+def experiment() -> Experiment:
+    names = ("right", "segfaults", "sleeps", "kills_once", "kills")
+    fakes = [Technique(name, "ampere", "a fake", mma="fma", tile={64: TILE}) for name in names]
+    techniques.TECHNIQUES = (*(each for each in techniques.TECHNIQUES if each.idea != "a fake"), *fakes)
+    cells = [(problem, name, TILE) for problem, ends in zip(PROBLEMS, ENDS, strict=False) for name in ends]
+    cells += [(PROBLEMS[2], "right", TILE), (PROBLEMS[2], "kills_once", TILE)]
+    cells += [(PROBLEMS[3], "right", TILE), (PROBLEMS[3], "kills", TILE)]
+    return Experiment(
+        "fakes",
+        "what goes wrong?",
+        PROBLEMS,
+        (),
+        ("cuda",),
+        (),
+        modes=(),
+        distributions=("normal",),
+        cells=tuple(cells),
+    )
+
+
+def run(path: Path, problems: tuple[Problem, ...]) -> list[dict[str, Any]]:
+    """The gates of these problems, in this process and its workers."""
+    whole = experiment()
+    cases = [case for case in of_experiment(whole) if case.problem in problems]
+    return runner.run(
+        whole,
+        on="cpu",
+        path=path,
+        resume=True,
+        selected=cases,
+        gate={"repeats": 2},
+        loader=__name__ if __name__ != "__main__" else "tests.support.fleet_kernels",
+        deadlines=Deadlines(launch=3),
+    )
+
+
+def load(case: Case, on: str) -> Any:
+    if str(case.technique).startswith("kills"):
+        variant = fake_kernels.FakeVariant(kills)
+        if case.technique == "kills_once" and Path(os.environ[MARK]).exists():
+            variant = fake_kernels.FakeVariant(fake_kernels.attend)
+    else:
+        variant = fake_kernels.load(case, on)
+    code = {"registers": 32, "spill_bytes": 0, "smem_bytes": 0, "census": {"HMMA": 0, "HGMMA": 0}}
+    variant.code = lambda: {**code, "sass_sha256": "0" * 64}  # type: ignore[method-assign]
+    return variant
+
+
+def kills(*_: Any, **__: Any) -> None:
+    """Ends the process that started the command of this worker: kernel -> worker -> command -> that one."""
+    Path(os.environ[MARK]).touch()
+    time.sleep(1)  # rows that were written before are on their way
+    status = Path(f"/proc/{os.getppid()}/status").read_text()
+    os.kill(int(status.partition("PPid:")[2].split()[0]), signal.SIGKILL)
+    signal.pause()
+
+
+def source_sha256(case: Case) -> str | None:
+    return case.technique and hashlib.sha256(case.technique.encode()).hexdigest()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--shard")
+    parser.add_argument("--rows", type=Path)
+    options = parser.parse_args()
+    number, count = map(int, options.shard.split("/"))
+    run(options.rows, PROBLEMS[number - 1 :: count])

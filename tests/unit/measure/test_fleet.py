@@ -1,0 +1,160 @@
+"""Who gets which problem when, and what becomes of what was lost; the hands are pretended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from harness.catalog.cases import Case
+from harness.catalog.problem import Problem, Tile
+from harness.measure import fleet, ray_hands
+from harness.measure.fleet import Answer, Lost, Work
+from harness.rows import making, results, schema
+
+PROBLEMS = tuple(Problem.square(1, 2, length, 64) for length in (512, 4096, 1024, 2048))
+TILE = Tile(64, 64)
+CASES = tuple(Case("ladder", name, "cuda", problem, TILE) for problem in PROBLEMS for name in ("scalar", "wmma"))
+WORK = Work(("-m", "harness", "run", "ladder"), PROBLEMS, CASES)
+
+
+def lines(case: Case, number: int) -> list[str]:
+    """An environment row and a failed gate of the case, as a command writes them."""
+    environment = {**making.environment({"gpu": None, "process": number}, "gpu"), "time": "2026-01-31T23:59:59Z"}
+    gate = {"kind": "gate", "status": "wrong", "reason": "x", "time": "2026-01-31T23:59:59Z"}
+    about = making.about(case, on="gpu", source_sha256="0" * 64, environment=environment["id"])
+    return [json.dumps({"schema": results.SCHEMA, **row}) for row in (environment, {**about, **gate})]
+
+
+class Pretended:
+    """A hand that does each job in two polls: first a row, then the end. `faults`: what happens instead of a poll."""
+
+    def __init__(self, board: str | None, diary: list, faults: Sequence[object] = ()) -> None:
+        self.board, self.diary, self.faults = board, diary, list(faults)
+        self.stopped: list[bool] = []
+
+    def start(self, arguments: Sequence[str], earlier: Sequence[str]) -> None:
+        options = dict(pairwise(arguments))
+        self.problem = PROBLEMS[int(options["--shard"].split("/")[0]) - 1]
+        self.number = int(options.get("--replicates", 1))
+        self.diary.append((self.board, self.problem.seq_q, self.number, len(earlier)))
+        case = next(case for case in CASES if case.problem == self.problem)
+        self.todo = [Answer(tuple(lines(case, self.number))), Answer((), 0)]
+
+    def poll(self) -> Answer:
+        if self.faults and (fault := self.faults.pop(0)):
+            if isinstance(fault, Exception):
+                raise fault
+            if isinstance(fault, Answer):
+                return fault
+        return self.todo.pop(0)
+
+    def stop(self, *, at_once: bool) -> None:
+        self.stopped.append(at_once)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "PAUSE", 0.0)
+    monkeypatch.setattr(fleet, "NO_HAND", 0.0)
+
+
+def nobody() -> Pretended:
+    return Pretended(None, [])
+
+
+def test_each_problem_is_done_once_the_slowest_first(tmp_path: Path) -> None:
+    diary: list = []
+    hands = [Pretended("GPU 0", diary), Pretended("GPU 1", diary)]
+    rows = fleet.run(WORK, tmp_path / "run.jsonl", hands, new_hand=nobody)
+    assert [length for _, length, _, _ in diary] == [4096, 2048, 1024, 512]
+    assert {board for board, *_ in diary} == {"GPU 0", "GPU 1"}
+    assert rows == results.read(tmp_path / "run.jsonl", schema.check)
+    assert {row["problem"]["seq_q"] for row in rows if row["kind"] == "gate"} == {512, 1024, 2048, 4096}
+    assert all(hand.stopped == [True] for hand in hands)
+
+
+def test_further_processes_of_a_problem_go_to_other_boards_with_its_rows(tmp_path: Path) -> None:
+    diary: list = []
+    hands = [Pretended(f"GPU {number}", diary) for number in range(3)]
+    work = Work(WORK.arguments, PROBLEMS, CASES, replicates=3)
+    fleet.run(work, tmp_path / "run.jsonl", hands, new_hand=nobody)
+    for problem in PROBLEMS:
+        mine = [(board, number, earlier) for board, length, number, earlier in diary if length == problem.seq_q]
+        assert len({board for board, *_ in mine}) == 3
+        assert [number for _, number, _ in mine] == [1, 2, 3]
+        assert [earlier for *_, earlier in mine] == [0, 2, 4]
+
+
+def test_on_one_board_all_processes_are_its_own(tmp_path: Path) -> None:
+    diary: list = []
+    work = Work(WORK.arguments, PROBLEMS, CASES, replicates=2)
+    fleet.run(work, tmp_path / "run.jsonl", [Pretended("GPU 0", diary)], new_hand=nobody)
+    assert len(diary) == 8
+
+
+def test_what_a_lost_hand_had_goes_to_a_new_one(tmp_path: Path) -> None:
+    diary: list = []
+    lost = Pretended("GPU 0", diary, [None, Lost("the actor died")])
+    fleet.run(WORK, tmp_path / "run.jsonl", [lost], new_hand=lambda: Pretended("GPU 1", diary))
+    assert [(board, length) for board, length, *_ in diary] == [
+        *(("GPU 0", 4096), ("GPU 1", 4096), ("GPU 1", 2048), ("GPU 1", 1024), ("GPU 1", 512))
+    ]
+    assert diary[1][-1] == 2, "what came back before it was lost is not done again"
+    assert lost.stopped == [True]
+
+
+@pytest.mark.parametrize(
+    "fault", [Lost("the actor died"), Answer((), -9, "Killed"), Answer(("no row",)), Answer(('{"kind": "gate"}',))]
+)
+def test_what_is_lost_twice_becomes_rows_of_the_cells_that_have_none(tmp_path: Path, fault: object) -> None:
+    diary: list = []
+    hands = [Pretended("GPU 0", diary, [None, fault, fault])]
+    rows = fleet.run(
+        WORK,
+        tmp_path / "run.jsonl",
+        hands,
+        new_hand=lambda: Pretended("GPU 0", diary, [fault] if len(diary) == 1 else []),
+    )
+    gates = {(row["problem"]["seq_q"], row["technique"]): row for row in rows if row["kind"] == "gate"}
+    assert gates[4096, "scalar"]["status"] == "wrong", "it came back in time"
+    assert gates[4096, "wmma"]["status"] == "crashed"
+    assert gates[4096, "wmma"]["reason"].startswith("begun 2 times: ")
+    assert gates[2048, "scalar"]["status"] == "wrong"
+    assert len(diary) == 5
+
+
+def test_without_any_gpu_left_every_problem_is_a_row(tmp_path: Path) -> None:
+    lost = Pretended("GPU 0", [], [Lost("the node is gone")])
+    rows = fleet.run(WORK, tmp_path / "run.jsonl", [lost], new_hand=nobody)
+    gates = [row for row in rows if row["kind"] == "gate"]
+    assert len(gates) == len(CASES)
+    assert {row["reason"] for row in gates} == {"begun 1 times: no GPU is left", "begun 0 times: no GPU is left"}
+
+
+def test_ctrl_c_lets_the_cases_in_progress_end_and_loses_no_row(tmp_path: Path) -> None:
+    class Interrupting(Pretended):
+        def poll(self) -> Answer:
+            if self.stopped:
+                return Answer(self.todo[0].lines, 130)
+            os.kill(os.getpid(), signal.SIGINT)
+            return Answer()
+
+    hand = Interrupting("GPU 0", [])
+    with pytest.raises(SystemExit) as ended:
+        fleet.run(WORK, tmp_path / "run.jsonl", [hand], new_hand=nobody)
+    assert ended.value.code == 130
+    assert hand.stopped == [False, True]
+    assert [row["kind"] for row in results.read(tmp_path / "run.jsonl")] == ["environment", "gate"]
+
+
+def test_where_ray_is_missing_the_way_without_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ray_hands.Refused, match=r"pip install -e '\.\[cluster\]'.*--shard 1/4"), ray_hands.hands(2):
+        pass

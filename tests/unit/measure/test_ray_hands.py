@@ -1,0 +1,64 @@
+"""Two logical GPUs on a CPU, by Ray: kernels that pass, crash and hang give the rows of one process; a killed actor
+costs its problem, which is placed once more and then is a row."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.catalog.cases import of_experiment
+from harness.catalog.sources import ROOT
+from harness.measure import fleet, ray_hands
+from harness.rows import results, schema
+from tests.support import fleet_kernels
+from tests.support.fleet_kernels import ENDS, MARK, PROBLEMS
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[cluster]'")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict]]:
+    folder = tmp_path_factory.mktemp("fleet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(MARK, str(folder / "mark"))
+        patch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+        patch.setattr("harness.catalog.techniques.TECHNIQUES", ())
+        cases = tuple(of_experiment(fleet_kernels.experiment()))
+        patch.setattr(fleet, "source_sha256", fleet_kernels.source_sha256)
+        work = fleet.Work(("-m", "tests.support.fleet_kernels"), PROBLEMS, cases, on="cpu")
+        path = folder / "fleet.jsonl"
+        with ray_hands.hands(2) as (hands, new_hand):
+            assert sorted(hand.board.partition(" of ")[0] for hand in hands) == ["GPU 0", "GPU 1"]
+            found = fleet.run(work, path, hands, new_hand=new_hand)
+        assert found == results.read(path, schema.check)
+        yield found
+
+
+def ends(rows: list[dict]) -> dict[tuple[int, str], tuple[str, str | None]]:
+    """(heads, technique) -> status and check of the newest gate."""
+    gates = [row for row in rows if row["kind"] == "gate"]
+    return {(row["problem"]["heads"], row["technique"]): (row["status"], row.get("check")) for row in gates}
+
+
+def test_two_gpus_give_the_rows_of_one_process(rows: list[dict], tmp_path: Path) -> None:
+    alone = ends(fleet_kernels.run(tmp_path / "alone.jsonl", PROBLEMS[:2]))
+    assert {name: status for name, (status, _) in alone.items()} == {
+        (heads, name): status for heads, ends in enumerate(ENDS, 1) for name, status in ends.items()
+    }
+    assert {name: end for name, end in ends(rows).items() if name[0] <= 2} == alone
+
+
+def test_a_problem_whose_actor_was_killed_is_placed_once_more(rows: list[dict]) -> None:
+    found = ends(rows)
+    assert found[3, "kills_once"] == found[3, "right"] == ("passed", None)
+
+
+def test_a_problem_that_was_lost_twice_is_a_row(rows: list[dict]) -> None:
+    (lost,) = [row for row in rows if row.get("technique") == "kills"]
+    assert lost["status"] == "crashed"
+    assert lost["reason"].startswith("begun 2 times: ")
+    assert ends(rows)[4, "right"] == ("passed", None), "what was done before it was lost is kept"
