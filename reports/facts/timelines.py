@@ -297,6 +297,374 @@ TIMELINES: dict[str, tuple[Timeline, Timeline]] = {
             },
         ),
     ),
+    "mma_ldmatrix": (
+        Timeline(
+            "Fragments of unknown layout",
+            "Whatever needs rows passes through shared memory: S, P, and O in every step.",
+            {
+                "warp": "Q K*2 | softmax*2 | rescale O*2 | P V*2",
+                "shared memory": "reads*1 | store S*1 | reads*1 | store*1 | reads O*1 | store*1 | reads O*1 | store*1",
+            },
+        ),
+        Timeline(
+            "The layout is known",
+            "A lane knows which rows of O it holds, so O stays in its registers. S and P still pass.",
+            {
+                "warp": "Q K*2 | softmax*2 | rescale*1 | P V*2 | .*1",
+                "shared memory": "reads*1 | store S*1 | reads S*1 | store P*1 | reads P V*2 | .*2",
+            },
+        ),
+    ),
+    "register_softmax": (
+        Timeline(
+            "Scores through shared memory",
+            "Half a warp computes a row that other lanes' products made.",
+            {
+                "warp": "Q K*2 | .*1 | softmax*2 | .*1 | P V*2",
+                "shared memory": "reads K*2 | store S*1 | reads S*1 | store P*2 | reads P V*2",
+            },
+        ),
+        Timeline(
+            "Scores stay where they are",
+            "Four lanes hold a row of S: two shuffles reduce it, and two C fragments are one A fragment of P V.",
+            {
+                "warp": "Q K*2 | softmax*2 | P V*2 | .*2",
+                "shared memory": "reads K*2 | .*2 | reads V*2 | .*2",
+            },
+        ),
+    ),
+    "direct_rescale": (
+        Timeline(
+            "The tile's own max first",
+            "Every P is multiplied once more, to bring it to the max of all tiles so far.",
+            {
+                "scores": "tile max*2 | exponentials*3 | P * factor*2 | P V*3",
+                "row max": ".*2 | joins*3 | .*5",
+            },
+        ),
+        Timeline(
+            "The new max first",
+            "The max of the tiles before joins before the exponentials: their results are P already.",
+            {
+                "scores": "tile max*2 | exponentials*3 | P V*3 | .*2",
+                "row max": "joins*2 | .*8",
+            },
+        ),
+    ),
+    "split_warp_pairs": (
+        Timeline(
+            "A warp owns 16 rows",
+            "It holds all their scores and all of their O, and asks nobody.",
+            {
+                "rows 0-15": "Q K, all keys*4 | max*1 | exp*2 | P V*4 | .*2",
+                "rows 16-31": "Q K, all keys*4 | max*1 | exp*2 | P V*4 | .*2",
+            },
+        ),
+        Timeline(
+            "Two warps share 16 rows",
+            "Each has half of the keys, and for O half of the columns; in every step they meet twice.",
+            {
+                "warp 0": "Q K, half*2 | max*1 | .*1 | exp*1 | store P*2 | .*1 | P V, half*2 | .*3",
+                "warp 1": "Q K, half*2 | max*1 | .*1 | exp*1 | store P*2 | .*1 | P V, half*2 | .*3",
+            },
+        ),
+    ),
+    "ldmatrix_x4": (
+        Timeline(
+            "A load for each product",
+            "ldmatrix.x2 brings the B fragment of one mma.",
+            {
+                "loads": "load x2*1 | .*1 | load x2*1 | .*1 | load x2*1 | .*1",
+                "mma": ".*1 | product*1 | .*1 | product*1 | .*1 | product*1",
+            },
+        ),
+        Timeline(
+            "A load for two",
+            "ldmatrix.x4 brings those of two neighbours: half as many load instructions.",
+            {
+                "loads": "load x4*1 | .*2 | load x4*1 | .*2",
+                "mma": ".*1 | products*2 | .*1 | products*2",
+            },
+        ),
+    ),
+    "exp2_softmax": (
+        Timeline(
+            "Scale, subtract, multiply, exp2",
+            "The hardware has a power of two only, so an exponential needs a factor log2(e) before it.",
+            {
+                "score 0": "s * scale*2 | - max*2 | * log2(e)*2 | ex2*2",
+                "score 1": ".*1 | s * scale*2 | - max*2 | * log2(e)*2 | ex2*1",
+            },
+        ),
+        Timeline(
+            "One multiply-add, exp2",
+            "The row max is kept in units of log2, and all factors are one constant.",
+            {
+                "score 0": "s * c - max*2 | ex2*2 | .*4",
+                "score 1": ".*1 | s * c - max*2 | ex2*2 | .*3",
+            },
+        ),
+    ),
+    "batched_m_tiles": (
+        Timeline(
+            "16 rows a warp",
+            "Every warp reads all of K and V from shared memory for its 16 rows.",
+            {
+                "loads": "load K 0*1 | load K 1*1 | load K 2*1 | load K 3*1",
+                "mma": "product 0*1 | product 1*1 | product 2*1 | product 3*1",
+            },
+        ),
+        Timeline(
+            "32 rows a warp",
+            "A fragment of K or V is used by two products: half the reads for a row of O.",
+            {
+                "loads": "load K 0*2 | load K 1*2",
+                "mma": "product 0*1 | product 0*1 | product 1*1 | product 1*1",
+            },
+        ),
+    ),
+    "fragment_double_buffer": (
+        Timeline(
+            "Load, then multiply",
+            "A warp waits for its fragment; other warps have the tensor cores meanwhile.",
+            {
+                "loads": "load 0*1 | .*2 | load 1*1 | .*2",
+                "mma": ".*1 | products 0*2 | .*1 | products 1*2",
+            },
+        ),
+        Timeline(
+            "The next load first",
+            "A second set of registers takes the next fragment. Where other warps filled the gap, it was none.",
+            {
+                "loads": "load 0*1 | load 1*1 | .*1 | load 2*1 | .*2",
+                "mma": ".*1 | products 0*2 | products 1*2 | .*1",
+            },
+        ),
+    ),
+    "asymmetric_kv_buffers": (
+        Timeline(
+            "One buffer each",
+            "The next K can be asked for when everybody is done with this one: under P V.",
+            {
+                "copies": "load V 0*3 | load K 1*3 | load V 1*3 | load K 2*3",
+                "warps": "Q K 0, softmax*3 | P V 0*3 | Q K 1, softmax*3 | P V 1*3",
+            },
+        ),
+        Timeline(
+            "Two for K, one for V",
+            "The next K sets out a whole step ahead. Q stays in registers: the second K lies where Q lay.",
+            {
+                "copies": "load V 0, K 1*6 | load V 1, K 2*6",
+                "warps": "Q K 0, softmax*3 | P V 0*3 | Q K 1, softmax*3 | P V 1*3",
+            },
+        ),
+    ),
+    "l2_grid_order": (
+        Timeline(
+            "Neighbours of different heads",
+            "Blocks that run together read the keys of as many heads: more than L2 holds.",
+            {
+                "block 0": "head 0, rows 0*4 | head 0, rows 1*4",
+                "block 1": "head 1, rows 0*4 | head 1, rows 1*4",
+                "DRAM": "reads heads 0, 1*4 | reads heads 0, 1*4",
+            },
+        ),
+        Timeline(
+            "Neighbours of one head",
+            "Query tiles of a head run together: its keys come from DRAM once.",
+            {
+                "block 0": "head 0, rows 0*4 | head 1, rows 0*4",
+                "block 1": "head 0, rows 1*4 | head 1, rows 1*4",
+                "DRAM": "reads head 0*4 | reads head 1*4",
+            },
+        ),
+    ),
+    "staged_epilogue": (
+        Timeline(
+            "4 bytes a lane",
+            "A row of a fragment is four lanes: 16 bytes, half of what memory moves at once.",
+            {
+                "row 0 of O": "store 16 B*2 | store 16 B*2 | store 16 B*2 | store 16 B*2",
+                "row 1 of O": "store 16 B*2 | store 16 B*2 | store 16 B*2 | store 16 B*2",
+            },
+        ),
+        Timeline(
+            "16 bytes a lane",
+            "Rows pass through shared memory and leave whole.",
+            {
+                "row 0 of O": "stage*2 | store 64 B or more*4 | .*2",
+                "row 1 of O": "stage*2 | store 64 B or more*4 | .*2",
+            },
+        ),
+    ),
+    "longest_first": (
+        Timeline(
+            "In order",
+            "With a causal mask later rows see more keys: the longest block begins last and ends alone.",
+            {
+                "multiprocessor 0": "rows 0*1 | rows 2*3 | .*2",
+                "multiprocessor 1": "rows 1*2 | rows 3*4",
+            },
+        ),
+        Timeline(
+            "Longest first",
+            "Short blocks fill the gaps at the end.",
+            {
+                "multiprocessor 0": "rows 3*4 | rows 0*1 | .*1",
+                "multiprocessor 1": "rows 2*3 | rows 1*2 | .*1",
+            },
+        ),
+    ),
+    "conditional_rescale": (
+        Timeline(
+            "Always",
+            "O is multiplied in every step, mostly by one.",
+            {
+                "a max grew": "softmax*4 | rescale O*2 | P V*3",
+                "none grew": "softmax*4 | rescale O*2 | P V*3",
+            },
+        ),
+        Timeline(
+            "Where it changes something",
+            "The warp votes; without a new max it goes on to P V.",
+            {
+                "a max grew": "softmax*4 | vote*1 | rescale O*2 | P V*2",
+                "none grew": "softmax*4 | vote*1 | P V*2 | .*2",
+            },
+        ),
+    ),
+    "lazy_rescale": (
+        Timeline(
+            "At every new max",
+            "Each growth of a row's max costs a multiply of all of its O.",
+            {
+                "max far above": "softmax*4 | rescale O*2 | P V*3",
+                "max a bit above": "softmax*4 | rescale O*2 | P V*3",
+            },
+        ),
+        Timeline(
+            "Only where it must be",
+            "P may be relative to an older max while it stays below four: the sum is relative to the same one.",
+            {
+                "max far above": "softmax*4 | vote*1 | rescale O*2 | P V*2",
+                "max a bit above": "softmax*4 | vote*1 | P V*2 | .*2",
+            },
+        ),
+    ),
+    "early_rescale": (
+        Timeline(
+            "A vote in the softmax",
+            "The branch on it stands between exponentials and P V, when this warpgroup has no products in flight.",
+            {
+                "warpgroup": "maxima*2 | exponentials*2 | vote, rescale*2 | issue*1 | maxima*2 | .*1",
+                "its products": "Q K, P V*4 | .*3 | Q K, P V*3",
+            },
+        ),
+        Timeline(
+            "A vote under Q K",
+            "What O is still to be multiplied by is kept until the next Q K is issued.",
+            {
+                "warpgroup": "maxima*2 | exponentials*2 | issue*1 | vote, rescale*2 | issue*1 | maxima*2",
+                "its products": "Q K, P V*4 | .*1 | Q K*3 | P V*2",
+            },
+        ),
+    ),
+    "tma_loads": (
+        Timeline(
+            "Every thread copies",
+            "An address and a cp.async for each 16 bytes, in all threads.",
+            {
+                "thread 0": "addresses, load*3 | Q K, softmax*4 | addresses, load*3 | P V*3",
+                "other threads": "addresses, load*3 | Q K, softmax*4 | addresses, load*3 | P V*3",
+            },
+        ),
+        Timeline(
+            "One thread asks",
+            "It names a tile; the copy engine computes the addresses, and counts the bytes on an mbarrier.",
+            {
+                "thread 0": "load*1 | Q K, softmax*4 | load*1 | P V*3 | .*4",
+                "other threads": "Q K, softmax*5 | P V*4 | .*4",
+            },
+        ),
+    ),
+    "wgmma": (
+        Timeline(
+            "mma.sync",
+            "Each warp reads K and V into its registers, fragment by fragment.",
+            {
+                "a warp": "load K*1 | product*1 | load K*1 | product*1 | load K*1 | product*1 | load K*1 | product*1",
+                "shared memory": "reads K*1 | .*1 | reads K*1 | .*1 | reads K*1 | .*1 | reads K*1 | .*1",
+            },
+        ),
+        Timeline(
+            "wgmma",
+            "Four warps issue one instruction; the tensor cores read K and V from shared memory themselves.",
+            {
+                "a warpgroup": "issue*1 | .*3 | softmax*4",
+                "tensor cores": ".*1 | products*3 | .*4",
+            },
+        ),
+    ),
+    "three_warpgroups": (
+        Timeline(
+            "Two math warpgroups",
+            "While both are in their softmax, the tensor cores have nothing.",
+            {
+                "warpgroup 0": "Q K, P V*2 | softmax*4 | Q K, P V*2 | softmax*4",
+                "warpgroup 1": ".*2 | Q K, P V*2 | softmax*4 | Q K, P V*2 | softmax*2",
+                "tensor cores": "products*4 | .*2 | products*4 | .*2",
+            },
+        ),
+        Timeline(
+            "Three",
+            "A third warpgroup's products come where there were none.",
+            {
+                "warpgroup 0": "Q K, P V*2 | softmax*4 | Q K, P V*2 | softmax*4",
+                "warpgroup 1": ".*2 | Q K, P V*2 | softmax*4 | Q K, P V*2 | softmax*2",
+                "warpgroup 2": ".*4 | Q K, P V*2 | softmax*4 | Q K, P V*2",
+                "tensor cores": "products*12",
+            },
+        ),
+    ),
+    "held_overlap": (
+        Timeline(
+            "As ptxas orders it",
+            "The source has the exponentials before the wait for P V; in the binary they stand behind it.",
+            {
+                "P V in flight": "P V*3 | .*5",
+                "softmax": ".*1 | maxima*2 | .*1 | exponentials*4",
+            },
+        ),
+        Timeline(
+            "Held",
+            "A wait that depends on the row sums keeps them before it. The next products then wait for them too.",
+            {
+                "P V in flight": "P V*7 | .*1",
+                "softmax": ".*1 | maxima*2 | exponentials*4 | .*1",
+            },
+        ),
+    ),
+    "integer_max": (
+        Timeline(
+            "Two at a time",
+            "A maximum of fp32 numbers has two inputs.",
+            {
+                "scores 0, 1, 2": "max of 0, 1*2 | max with 2*2 | .*1",
+                "scores 3, 4": ".*2 | .*2 | max with 3*1",
+            },
+        ),
+        Timeline(
+            "Three at a time",
+            "Unless the largest is negative, bits of floats order like integers; one instruction compares three.",
+            {
+                "scores 0, 1, 2": "max of 0, 1, 2*2 | .*3",
+                "scores 3, 4": ".*2 | max with 3, 4*2 | .*1",
+            },
+        ),
+    ),
 }
 TIMELINES["lazy_scores_in_flight"] = TIMELINES["scores_in_flight"]
 TIMELINES["softmax_lock"] = TIMELINES["exp_lock"]
+TIMELINES["lean_mbarrier_ring"] = TIMELINES["mbarrier_ring"]
+TIMELINES["setmaxnreg_consumers"] = TIMELINES["producer_consumer"]
+TIMELINES["lazy_consumers"] = TIMELINES["lazy_rescale_wgmma"] = TIMELINES["lazy_rescale"]
