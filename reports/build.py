@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
@@ -22,7 +22,7 @@ from harness.catalog import sources, tiles
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
 from harness.rows import reading, results
-from reports.data.dataset import Dataset, tile_slug
+from reports.data.dataset import Dataset, Row, tile_slug
 from reports.data.loading import load, probes
 from reports.data.names import cell_title, label, score_title
 from reports.data.questions import question
@@ -30,7 +30,7 @@ from reports.data.titles import title
 from reports.facts import resources
 from reports.facts.roofs import EXPERIMENT as ROOFS
 from reports.pages import article as article_pages
-from reports.pages import common, downloads, guide, index, listing, overview, roofs
+from reports.pages import common, downloads, guide, index, listing, overview, own, roofs
 from reports.pages import technique as technique_page
 
 ROOT = Path(__file__).resolve().parent
@@ -144,6 +144,13 @@ def build(
         (output / path).parent.mkdir(parents=True, exist_ok=True)
         (output / path).write_text(text)
     return output / "index.html"
+
+
+def own_page(rows: Sequence[Row], target: Path, recorded: Path = ROOT / "recorded") -> None:
+    """Writes the page about kernels of the user's from the rows of one run of check or bench."""
+    names = [reading.gpu_name(row) for row in rows if row["kind"] == "environment"]
+    ladder = own.recorded_rows(recorded, results.gpu_slug(names[0]) if names else "")
+    target.write_text(_environment(None).get_template("own.html").render(own.page(rows, ladder)))
 
 
 def section(page: str) -> str:

@@ -14,7 +14,7 @@ import typer
 from harness.catalog import experiments, techniques
 from harness.catalog.cases import Case, of_experiment, of_grids
 from harness.catalog.problem import PEERS, Experiment, Problem
-from harness.cli import spreading
+from harness.cli import own_page, spreading
 from harness.cli.options import (
     SERIES,
     AsCsv,
@@ -45,6 +45,7 @@ from harness.cli.options import (
     where,
 )
 from harness.cli.output import RECORDED, Row, conclude, console, newest_run, one_off_file, run_file, run_name
+from harness.cli.own_page import Report
 from harness.cli.spreading import Cluster, Gpus, Rows
 from harness.rows import tables
 
@@ -71,6 +72,7 @@ def check(
     rows_file: Rows = None,
     gpus: Gpus = None,
     cluster: Cluster = None,
+    report: Report = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare every twin, or a kernel of your own, with the truth. On a CPU, CUDA kernels run thread by thread,
@@ -88,7 +90,7 @@ def check(
     if files:
         refuse(files[0], "their folders are of twins", {"--save-outputs": save_outputs, "--against": against})
     else:
-        refuse("no FILE.cu", "a twin has its own", {"--tile": tile})
+        refuse("no file", "a twin has its own tile and its own page", {"--tile": tile, "--report": report})
     rungs = chosen(names) if names or not files else ()
     place = where(on)
     if place == "cpu" and "gluon" in (backends or ()):
@@ -136,6 +138,8 @@ def check(
         rows = runner.run(
             experiment, on=place, path=path, resume=True, gate=gate, patient=rows_file is not None, selected=cases
         )
+    if report:
+        own_page.write(rows, cases, path)
     gates = [row for row in rows if row["kind"] == "gate"]
     conclude(gates, tables.gates, as_json=as_json, checked=True)
 
@@ -201,6 +205,7 @@ def bench(
         ),
     ] = None,
     mode: Annotated[str, typer.Option(help="burst or sustained.")] = "burst",
+    report: Report = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
@@ -218,6 +223,8 @@ def bench(
     asked = chosen_tile(tile)
     mine = chosen_kernels(files, asked)
     rungs = chosen(names) if names or not files else ()
+    if not files:
+        refuse("no file", "a technique has its own page", {"--report": report})
     experiment = Experiment(
         name="bench",
         question="How fast are these, now?",
@@ -235,7 +242,10 @@ def bench(
         cases = [
             replace(case, tile=asked or case.tile) if case.technique else case for case in of_experiment(experiment)
         ]
-    rows = runner.run(experiment, on="gpu", path=one_off_file("bench"), selected=cases)
+    path = one_off_file("bench")
+    rows = runner.run(experiment, on="gpu", path=path, selected=cases)
+    if report:
+        own_page.write(rows, cases, path)
     conclude(rows, tables.timings, as_json=as_json, as_csv=as_csv)
 
 

@@ -11,7 +11,7 @@ from harness.catalog import techniques
 from harness.catalog.cases import Case
 from harness.machine import processes
 from harness.variants import machine_code
-from harness.variants.cuda import build_cuda, constants, cuda_compiler, gpu_arch
+from harness.variants.cuda import build_cuda, constants, cuda_compiler, gpu_arch, shared_memory_bytes
 from harness.variants.triton import compile_triton
 from harness.variants.variables import environment_of, require_environment
 
@@ -70,9 +70,9 @@ def inspect(case: Case, arch: str, ptxas: str = "bundled") -> dict[str, Any]:
     """
     if ptxas not in ("bundled", "shared"):
         raise ValueError(f"ptxas: got {ptxas!r}, expected bundled (each language's own) or shared (nvcc's for both)")
-    if case.backend == "cuda":
+    if case.backend == "cuda" or case.kernel:
         built = build_cuda(case, arch)
-        shared_memory = ctypes.CDLL(str(built.library)).shared_memory_bytes()
+        shared_memory = shared_memory_bytes(ctypes.CDLL(str(built.library)))
         code = machine_code.read(built.library, smem_bytes=shared_memory, log=built.log)
         compiler = cuda_compiler(built)
     else:

@@ -860,8 +860,10 @@ def test_times_for_a_program_to_read(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_check_of_a_file_ends_with_what_its_kernel_did(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("harness.cli.output.RUNS", tmp_path)
     file, problem = CHECKOUT / "tests/support/own_kernels.py", ("--problem", "b1-h2-n128-d64-fp16-full")
-    code, said = invoke("check", f"{file}:output_alone", "--on", "cpu", *problem)
+    code, said = invoke("check", f"{file}:output_alone", "--on", "cpu", "--report", *problem)
     assert code == 0
+    (page,) = tmp_path.rglob("*.html")
+    assert "own_kernels.py:output_alone beside the ladder" in page.read_text()
     assert "no LSE: own_kernels.py:output_alone own" in said
     code, said = invoke("check", f"{file}:wrong", "--on", "cpu", *problem)
     assert code == 1

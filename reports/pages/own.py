@@ -1,0 +1,124 @@
+"""The page about a kernel of the user's: its speed beside the ladder, its error, its machine code, what to try next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.catalog import own
+from harness.catalog.problem import Problem, Tile
+from harness.rows import fastest, reading, results
+from reports.data.dataset import Row
+from reports.data.names import label
+from reports.data.titles import title
+from reports.facts import resemblance
+
+
+@dataclass(frozen=True)
+class Line:
+    """One kernel on one problem. `where`: this run, or recorded; `share`: of the fastest's TFLOPS, in percent."""
+
+    name: str
+    tflops: float
+    ms: float
+    where: str
+    share: float
+    mine: bool
+    remark: str
+
+
+def page(rows: Sequence[Row], recorded: Iterable[Row]) -> dict[str, Any]:
+    """The variables of own.html. `rows`: those of one run of check or bench; `recorded`: of the same GPU."""
+    recorded = list(recorded)
+    mine = [row for row in rows if row.get("backend") == own.BACKEND]
+    gates = [row for row in mine if row["kind"] == "gate"]
+    problems = list(dict.fromkeys(Problem.from_dict(row["problem"]) for row in rows if "problem" in row))
+    kernels = []
+    for name in dict.fromkeys(row["kernel"] for row in mine):
+        with_code = [row for row in mine if row["kernel"] == name and row.get("code")]
+        code = max(with_code, key=lambda row: row["kind"] == "code", default=None)
+        kernels.append(
+            {
+                "name": name,
+                "gates": [row for row in gates if row["kernel"] == name],
+                "code": code,
+                "features": resemblance.features(code) if code else [],
+                "like": resemblance.nearest(code, recorded) if code else None,
+                "source": "cuda" if name.endswith(".cu") else "python",
+            }
+        )
+    return {
+        "kernels": kernels,
+        "tables": [(problem, lines(problem, rows, recorded)) for problem in problems],
+        "error": error_over_yardstick,
+        "census": _census,
+        "label_of": lambda row: (row.get("details") or {}).get("label"),
+        "tile_of": lambda row: Tile.from_dict(row["tile"]).slug if row.get("tile") else "",
+    }
+
+
+def lines(problem: Problem, rows: Iterable[Row], recorded: Iterable[Row]) -> list[Line]:
+    """Of one problem, the fastest first: all that this run timed, and the recorded rungs that it did not."""
+    timed: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        if row["kind"] == "timing" and row.get("samples_ms") and Problem.from_dict(row["problem"]) == problem:
+            timed[row.get("kernel") or row.get("technique") or "", row["backend"]] = row
+    there = [row for row in recorded if row.get("problem") == problem.to_dict() and row["kind"] == "timing"]
+    ladder: dict[tuple[str, str], Row] = {}
+    for name, backend in fastest.of_rows(there, problem) if timed else ():
+        rung = (name, backend, "passed")
+        passed = [row for row in there if (row.get("technique"), row["backend"], row["status"]) == rung]
+        if (name, backend) not in timed:
+            ladder[name, backend] = min(passed, key=reading.median_ms)
+    every = [*((row, "this run") for row in timed.values()), *((row, "recorded") for row in ladder.values())]
+    best = max((reading.tflops(row) for row, _ in every), default=1.0)
+    found = [
+        Line(
+            _name(row),
+            reading.tflops(row),
+            reading.median_ms(row),
+            where,
+            100 * reading.tflops(row) / best,
+            row["backend"] == own.BACKEND,
+            _remark(row),
+        )
+        for row, where in every
+    ]
+    return sorted(found, key=lambda line: -line.tflops)
+
+
+def _remark(row: Row) -> str:
+    status = "" if row["status"] == "passed" else row["status"]
+    return ", ".join(filter(None, ((row.get("details") or {}).get("label"), status)))
+
+
+def error_over_yardstick(gate: Row) -> dict[str, float | None]:
+    """Distribution -> the largest |O - truth| over the careful 16-bit computation's; None where it is not finite."""
+
+    def ratio(of: Mapping[str, float | None]) -> float | None:
+        if of.get("max_abs") is None:
+            return None
+        return float(of["max_abs"] or 0) / max(of["yardstick"] or 0, of["floor"] or 0)
+
+    return {name: ratio(of) for name, of in (gate.get("numerics") or {}).items()}
+
+
+def recorded_rows(folder: Path, gpu: str) -> list[Row]:
+    """Of one GPU, a slug such as h200; those of an H200 where it has none, so that there is a ladder to look at."""
+    files = sorted((folder / gpu).glob("*.jsonl")) or sorted((folder / "h200").glob("*.jsonl"))
+    return [row for path in files for row in results.read(path)]
+
+
+def _census(kernel: Mapping[str, Any]) -> list[str]:
+    """Names of what the kernel or the rung that it resembles executes."""
+    both = [kernel["code"], *([kernel["like"].row] if kernel["like"] else [])]
+    counted = {name for row in both for name, count in row["code"]["census"].items() if count}
+    return sorted(counted, key=lambda name: (name != "instructions", name))
+
+
+def _name(row: Row) -> str:
+    if row.get("kernel"):
+        return str(row["kernel"])
+    return f"{title(row['technique'])}, {label(row['backend'])}" if row.get("technique") else label(row["backend"])

@@ -1,0 +1,98 @@
+"""The page about a user's kernel: which rung its machine code resembles, and its speed beside the ladder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.catalog.sources import ROOT
+from reports import build
+from reports.facts import resemblance
+from reports.pages import own
+
+RECORDED = ROOT / "reports" / "recorded"
+
+
+@pytest.fixture(scope="module")
+def recorded() -> list[dict]:
+    return [row for row in own.recorded_rows(RECORDED, "h200") if row["kind"] in ("gate", "timing", "counters")]
+
+
+def gate(recorded: list[dict], technique: str, backend: str = "cuda") -> dict:
+    return next(
+        row
+        for row in recorded
+        if (row["kind"], row.get("technique"), row["backend"]) == ("gate", technique, backend) and row.get("code")
+    )
+
+
+def as_own(row: dict) -> dict:
+    mine = {**row, "backend": "own", "kernel": "mine.cu"}
+    del mine["technique"]
+    return mine
+
+
+@pytest.mark.parametrize(
+    "technique", ["scalar", "xor_swizzle", "tma_loads", "setmaxnreg_consumers", "wgmma", "pingpong"]
+)
+def test_a_kernel_resembles_the_rung_that_it_is(recorded: list[dict], technique: str) -> None:
+    row = gate(recorded, technique)
+    found = resemblance.nearest(as_own(row), recorded)
+    assert found is not None
+    assert found.row["code"]["census"] == row["code"]["census"]
+    assert (found.lacks, found.adds) == ((), ())
+
+
+def test_features_part_kernels_before_counts_do(recorded: list[dict]) -> None:
+    """Without TMA, a kernel of the tma ladder's counts resembles one that has none either."""
+    row = gate(recorded, "setmaxnreg_consumers")
+    assert {"mma.sync", "TMA loads", "setmaxnreg"} <= set(resemblance.features(row))
+    census = {name: n for name, n in row["code"]["census"].items() if not name.startswith(("UTMA", "SYNCS", "USETMAX"))}
+    mine = as_own({**row, "code": {**row["code"], "census": census}})
+    found = resemblance.nearest(mine, recorded)
+    assert found is not None
+    assert found.technique.ladder == "ampere"
+
+
+def test_the_next_technique_builds_on_the_one_it_resembles(recorded: list[dict]) -> None:
+    found = resemblance.nearest(as_own(gate(recorded, "ldmatrix_x4")), recorded)
+    assert found is not None
+    assert found.then is not None
+    assert found.technique.name in found.then.builds_on
+    assert resemblance.nearest(as_own(gate(recorded, "scalar")), []) is None
+
+
+def test_bank_conflicts_tell_a_swizzle_from_none(recorded: list[dict]) -> None:
+    row = as_own(gate(recorded, "xor_swizzle"))
+    assert resemblance.SWIZZLE in resemblance.features({**row, "details": {"totals": {"bank_conflicts": 0}}})
+    assert resemblance.SWIZZLE not in resemblance.features({**row, "details": {"totals": {"bank_conflicts": 7}}})
+    assert resemblance.SWIZZLE not in resemblance.features(row)
+
+
+def test_the_page_shows_speed_error_and_code(recorded: list[dict], tmp_path: Path) -> None:
+    timing = next(row for row in recorded if row["kind"] == "timing" and row.get("technique") == "xor_swizzle")
+    slow = as_own({**timing, "samples_ms": [1000.0], "details": {"label": "no LSE"}})
+    peer = next(row for row in recorded if row["kind"] == "timing" and row["backend"] == "sdpa_cudnn")
+    peer = {**peer, "problem": timing["problem"], "samples_ms": [1.0]}
+    code = as_own(gate(recorded, "xor_swizzle"))
+    failed = {**code, "status": "wrong", "reason": "<b> is off", "numerics": {"normal": {"max_abs": None}}}
+    target = tmp_path / "page.html"
+    build.own_page([slow, peer, code, failed], target)
+    said = target.read_text()
+    assert "mine.cu beside the ladder" in said
+    assert said.index("cuDNN") < said.index(", no LSE"), "the fastest first"
+    assert "recorded" in said
+    assert "wrong: &lt;b&gt; is off" in said
+    assert "not finite" in said
+    assert "<code>xor_swizzle</code>" in said
+    assert "Next to try: <strong>" in said
+
+
+def test_without_times_and_code_the_page_says_why(tmp_path: Path, recorded: list[dict]) -> None:
+    row = as_own(gate(recorded, "xor_swizzle"))
+    del row["code"]
+    build.own_page([{**row, "kernel": "mine.py:attend"}], tmp_path / "page.html")
+    said = (tmp_path / "page.html").read_text()
+    assert "Not timed: that takes a GPU" in said
+    assert "None was read: that takes a GPU, and a function that launches Triton kernels." in said
