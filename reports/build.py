@@ -30,7 +30,7 @@ from reports.data.titles import title
 from reports.facts import resources
 from reports.facts.roofs import EXPERIMENT as ROOFS
 from reports.pages import article as article_pages
-from reports.pages import common, downloads, guide, index, listing, overview, own, roofs
+from reports.pages import common, downloads, guide, index, ledger, listing, overview, own, roofs
 from reports.pages import technique as technique_page
 
 ROOT = Path(__file__).resolve().parent
@@ -43,6 +43,7 @@ GUIDE: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
 MENU = {
     "index.html": "Answer",
     "techniques.html": "Techniques",
+    ledger.PATH: "The gap",
     "published.html": "Published ladders",
     "evidence/correctness.html": "Is it right?",
     "regressions.html": "Regressions",
@@ -116,6 +117,7 @@ def build(
     measured_by = [(data, name) for data in datasets for name in data.experiments()]
     experiments: list[tuple[Dataset | None, str]] = [one for one in measured_by if one[1] != ROOFS]
     jobs.append((roofs.PATH, "roofs.html", partial(roofs.page, asked)))
+    jobs.append((ledger.PATH, "ledger.html", partial(ledger.page, asked)))
     measured = main.experiments() if main else []
     experiments += [(main, name) for name in catalog.about_articles() if name not in measured]
     for data, name in experiments:

@@ -73,7 +73,7 @@ TERMS = (
         "nvcc's assembler",
         "assembler",
         "Triton's own PTX, assembled by the ptxas of the CUDA toolkit in place of the one that Triton brings.",
-        "Bring a newer ptxas, or nothing: it is a setting.",
+        "Bring a newer ptxas; until then TRITON_PTXAS_PATH chooses one.",
         step=(SHARED, TRITON),
         order=("triton", FLAGSHIP),
         expected=_expected(0, 0, 0.5, 0.5),

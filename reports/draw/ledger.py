@@ -1,0 +1,114 @@
+"""The ledger of a gap as a waterfall: from the best core Triton kernel up to the flagship, a bar for each term."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+
+from harness.catalog.ledger import FLAGSHIP, TRITON
+from harness.rows import reading
+from harness.rows.intervals import Estimate
+from harness.rows.ledger import Ledger, percent
+from reports.draw.style import COLORS, GRID, INK, LIBRARY, MUTED, PAPER, TICK, TILE, canvas, to_svg, write
+from reports.facts.ledger import Line, minus
+
+WIDE, NARROW = 900, 358
+CAUSE_COLORS = {
+    "language": COLORS["tlx"],
+    "compiler": COLORS["triton"],
+    "assembler": COLORS["gluon"],
+    "effort": LIBRARY,
+    "unexplained": TILE,
+}
+"""The cause stands in words beside each bar too."""
+STEP = 50
+"""TFLOPS between the lines of the axis."""
+
+
+def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
+    """Terms in the order of `lines`, then the remainder. The axis is of logarithms, so that bars add up: a bar of equal
+    length is an equal factor. An open bar is a loss, a diamond where the bar was expected to end."""
+    added = [line for line in lines if line.priced.size and not line.term.part_of]
+    triton = reading.tflops(one.rows[TRITON])
+    places = _places([line.size for line in added], one)
+    narrow = width == NARROW
+    left, row, right = (0, 44, 20) if narrow else (330, 26, 150)
+    height = row * (len(added) + 3) + 26
+    low, high = min(0.0, *(min(ends) for ends in places)), max(max(ends) for ends in places)
+    figure, axes = canvas(width, height, left, right, 0, 0)
+    axes.set(xlim=(low - 0.03 * (high - low), high + 0.02 * (high - low)), ylim=(height, 0))
+    for tick in _ticks(triton, low, high):
+        x = math.log(tick / triton)
+        axes.plot([x, x], [0, height - 24], color=GRID, lw=1, zorder=0)
+        write(axes, f"{tick:.0f}", (x, height - 12), size=TICK, color=MUTED, ha="center")
+
+    def label(text: str, y: float, bold: bool = False) -> None:
+        if narrow:
+            write(axes, text, (axes.get_xlim()[0], y + 10), size=TICK, weight="bold" if bold else "normal")
+        else:
+            write(
+                axes, text, (axes.get_xlim()[0], y + row / 2), (-8, 0), ha="right", weight="bold" if bold else "normal"
+            )
+
+    def middle(y: float) -> float:
+        return y + (30 if narrow else row / 2)
+
+    label(f"Best core Triton: {triton:.0f} TFLOPS", 0, bold=True)
+    axes.plot([0, 0], [middle(0) - 8, middle(0) + 8], color=COLORS["triton"], lw=3)
+    y = float(row)
+    for line, (begin, end) in zip(added, places, strict=False):
+        label(line.term.title, y)
+        _bar(axes, begin, end, middle(y), CAUSE_COLORS[line.priced.cause], line.priced.size)
+        if line.expected is not None:
+            axes.plot([begin + math.log1p(line.expected / 100)], [middle(y)], "D", ms=5, mfc=PAPER, mec=INK, zorder=3)
+        told = f"{percent(end - begin):+.1f}%"
+        told = f"{line.priced.cause} {told}" if narrow else f"{told}  {line.cause}"
+        _told(axes, told, max(begin, end), middle(y), narrow)
+        y += row
+    if one.remainder:
+        begin, end = places[-1]
+        label("Remainder: what the terms leave", y)
+        _bar(axes, begin, end, middle(y), TILE, one.remainder)
+        _told(axes, f"{percent(end - begin):+.1f}%", max(begin, end), middle(y), narrow)
+    y += row
+    flagship = reading.tflops(one.rows[FLAGSHIP])
+    label(f"Flagship: {flagship:.0f} TFLOPS", y, bold=True)
+    top = places[-1][1]
+    axes.plot([top, top], [middle(y) - 8, middle(y) + 8], color=COLORS["cuda"], lw=3)
+    return to_svg(figure, f"ledger {one.problem.slug} {width}", embed=True, alt=alt, css="n" if narrow else "w")
+
+
+def _places(sizes: Sequence[float], one: Ledger) -> list[tuple[float, float]]:
+    """Where each bar begins and ends, the remainder's last."""
+    found, at = [], 0.0
+    for size in (*sizes, one.remainder.value if one.remainder else 0.0):
+        found.append((at, at + size))
+        at += size
+    return found
+
+
+def _ticks(triton: float, low: float, high: float) -> list[float]:
+    first = math.ceil(triton * math.exp(low) / STEP) * STEP
+    last = math.floor(triton * math.exp(high) / STEP) * STEP
+    return [float(tick) for tick in range(first, last + 1, STEP)]
+
+
+def _bar(axes: Axes, begin: float, end: float, y: float, color: str, size: Estimate | None) -> None:
+    if end < begin:
+        axes.barh(y, begin - end, 11, left=end, facecolor=PAPER, edgecolor=color, lw=2)
+    else:
+        axes.barh(y, end - begin, 13, left=begin, facecolor=color, lw=0)
+    between = size.interval if size else None
+    if between and between.low and between.high:
+        axes.plot([begin + math.log(between.low), begin + math.log(between.high)], [y, y], color=INK, lw=1.5, zorder=2)
+
+
+def _told(axes: Axes, text: str, x: float, y: float, narrow: bool) -> None:
+    """Beside the bar; where the drawing is narrow above it, at the right."""
+    text = minus(text)
+    if narrow:
+        write(axes, text, (axes.get_xlim()[1], y - 20), ha="right", size=TICK, weight="bold")
+    else:
+        write(axes, text, (x, y), (10, 0), size=TICK)

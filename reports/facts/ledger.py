@@ -1,0 +1,163 @@
+"""Where the gap between core Triton and the flagship comes from, in words: terms, causes, and what bears them out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.catalog import ledger as catalog
+from harness.catalog import tiles
+from harness.catalog.ledger import CAUSES, FLAGSHIP, TRITON, Term
+from harness.catalog.problem import Problem
+from harness.expressibility.cells import CLAIMS
+from harness.rows import ledger, reading
+from harness.rows.intervals import Estimate
+from harness.rows.ledger import EXPERIMENT, Ledger, Priced, percent
+from reports.data.dataset import Dataset, tile_slug
+
+__all__ = ["EXPERIMENT"]
+
+PROOFS = {proof.name: (claim, proof) for claim in CLAIMS if claim.dialect == "triton" for proof in claim.proofs}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A term as a table has it; `share` is its part of the gap."""
+
+    priced: Priced
+    cause: str
+    share: float | None
+    expected: float | None
+    command: str
+    """That times it again."""
+
+    @property
+    def term(self) -> Term:
+        return self.priced.term
+
+    @property
+    def size(self) -> float:
+        """Its logarithm, 0 where it is not known."""
+        return self.priced.size.value if self.priced.size else 0.0
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order of a kernel's main loop in machine code."""
+
+    kernel: str
+    sequence: str
+
+
+def found(datasets: Sequence[Dataset]) -> tuple[Dataset | None, list[Ledger]]:
+    """Of the first dataset that has the experiment's rows; the headline's problem first."""
+    for data in datasets:
+        if made := ledger.ledgers(data.rows, data.hashes):
+            return data, sorted(made, key=lambda one: one.problem != ledger.HEADLINE)
+    return None, []
+
+
+def lines(one: Ledger) -> list[Line]:
+    """All terms, the largest first; at the end those that have no size, and what is part of another."""
+    return sorted(
+        (_line(one, priced) for priced in one.terms),
+        key=lambda line: (bool(line.term.part_of), line.priced.size is None, -abs(line.size)),
+    )
+
+
+def _line(one: Ledger, priced: Priced) -> Line:
+    known = one.gap and one.gap.value and priced.size and not priced.term.part_of
+    share = priced.size.value / one.gap.value if known and priced.size and one.gap else None
+    return Line(priced, CAUSES[priced.cause], share, expected(priced.term, one.problem), command(one, priced.term))
+
+
+def expected(term: Term, problem: Problem) -> float | None:
+    """Percent, as written before anything was measured; None for lengths that nobody predicted."""
+    return term.expected.get(tiles.cell(problem)) if problem.seq_q == ledger.HEADLINE.seq_q else None
+
+
+def command(one: Ledger, term: Term) -> str:
+    """Times a term's kernels again, beside the flagship."""
+    ends = [end for end in term.step or () if end not in (catalog.TRITON, catalog.SHARED)]
+    if term.leave_out:
+        names, rest = (FLAGSHIP, term.leave_out, *ends), f" --tile {one.tile.slug}"
+    elif catalog.VOCABULARY in ends:
+        names, rest = tuple(ends), ""
+    else:
+        names, rest = tuple(ends), f" --tile {one.tile.slug}"
+    if not names:
+        return f"twinkernels run {EXPERIMENT} --backend triton --ptxas shared"
+    return f"twinkernels bench {' '.join(dict.fromkeys(names))} --backend cuda --problem {one.problem.slug}{rest}"
+
+
+def gain(estimate: Estimate | None) -> str:
+    """+3.1% (2.6 to 3.5), or without an interval where there is none."""
+    if estimate is None:
+        return "–"
+    value, between = f"{percent(estimate.value):+.1f}%", estimate.interval
+    if between.low is None or between.high is None:
+        return minus(value)
+    return minus(f"{value} ({100 * (between.low - 1):.1f} to {100 * (between.high - 1):.1f})")
+
+
+def minus(number: str) -> str:
+    """With the sign for negative numbers in place of a hyphen."""
+    return number.replace("-", "−")
+
+
+def sentence(one: Ledger) -> str:
+    """What the page opens with, of one problem."""
+    mask = "causal" if one.problem.causal else "full"
+    where = f"At head_dim {one.problem.head_dim}, {mask}, {one.problem.seq_q} tokens"
+    if one.gap is None:
+        return f"{where} the two ends of the gap have not met in one group yet."
+    told = f"{where} the flagship is {percent(one.gap.value):.1f}% faster than the best core Triton kernel"
+    if one.explained is None:
+        return f"{told}."
+    share, interval = one.explained
+    ends = f" ({100 * interval.low:.0f} to {100 * interval.high:.0f})" if interval.low and interval.high else ""
+    return f"{told}; what has a cause is {100 * share:.0f}%{ends} of that."
+
+
+def ends(one: Ledger) -> list[str]:
+    """A sentence for each of the two kernels: tile and speed."""
+    told = []
+    for name, title in ((TRITON, "The best core Triton kernel"), (FLAGSHIP, "The flagship")):
+        if row := one.rows.get(name):
+            told.append(f"{title} has tile {tile_slug(row)} and reaches {reading.tflops(row):.0f} TFLOPS.")
+    return told
+
+
+def evidence(term: Term) -> list[tuple[str, str, str]]:
+    """(name, what it shows, cell of the matrix) of each proof behind a cause."""
+    told = []
+    for name in term.proofs:
+        claim, proof = PROOFS[name]
+        told.append((name, proof.shows, f"{claim.technique}-{claim.dialect}"))
+    return told
+
+
+def order(data: Dataset, one: Ledger, term: Term) -> Order | None:
+    """The machine code that a cause names, at the tile of the ledger or, of Triton, at its own."""
+    if term.order is None:
+        return None
+    backend, technique = term.order
+    wanted = one.rows.get(TRITON) if backend == "triton" else one.rows.get(technique)
+    for row in data.newest:
+        if (row.get("technique"), row["backend"]) != (technique, backend) or not (row.get("code") or {}).get(
+            "main_loop"
+        ):
+            continue
+        same = wanted is None or row.get("tile") == wanted.get("tile")
+        if (
+            same
+            and row["problem"]["head_dim"] == one.problem.head_dim
+            and row["problem"]["causal"] is one.problem.causal
+        ):
+            return Order(f"{technique}, {backend}, {tile_slug(row)}", str(row["code"]["main_loop"]["sequence"]))
+    return None
+
+
+def boards(one: Ledger) -> list[tuple[str, Ledger]]:
+    """A ledger for each board, where there are several."""
+    return [(board, one.on(board)) for board in one.boards] if len(one.boards) > 1 else []

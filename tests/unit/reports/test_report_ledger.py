@@ -1,0 +1,128 @@
+"""The page of the gap, from invented rows. No number here was ever measured."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from markupsafe import escape
+
+from harness.catalog.ledger import CAUSES, TERMS
+from reports import build
+from reports.data.dataset import Dataset
+from reports.draw import ledger as drawing
+from reports.facts import ledger as facts
+from reports.pages import ledger as pages
+from tests.support import ledger_rows as made
+
+ROWS = made.rows((made.PROBLEM, made.CAUSAL), beyond={"without_turns_or_overlap": 0.05})
+
+
+def dataset(rows: list[made.Row]) -> Dataset:
+    return Dataset("NVIDIA H200", True, rows, made.hashes())
+
+
+def html(*datasets: Dataset) -> str:
+    environment = build._environment(None)
+    environment.globals["experiments"] = []
+    variables = {"page": pages.PATH, "up": "", "data": None, **pages.page(datasets)}
+    return environment.get_template("ledger.html").render(variables)
+
+
+def test_before_anything_is_measured_the_page_says_the_command_and_what_is_expected() -> None:
+    text = html()
+    assert "Nothing is measured yet." in text
+    assert "<code>twinkernels run what_triton_misses --replicates 3</code>" in text
+    assert "d128-full +8.0%" in text
+    assert "<svg" not in text.partition("</header>")[2]
+    for term in TERMS:
+        assert f"<h3>{escape(term.title)}</h3>" in text
+
+
+def test_every_term_is_in_the_table_and_in_the_drawing() -> None:
+    text = html(dataset(ROWS))
+    (wide,) = re.findall(r'<svg[^>]*aria-label="At head_dim 128, full[^>]*class="w".*?</svg>', text, re.DOTALL)
+    for term in TERMS:
+        if term.name not in ("own_diagonal", "moved_descriptors"):
+            assert term.title in wide
+        if term.name != "own_diagonal":
+            assert f'<a href="#{term.name}">' in text
+    assert "own_diagonal" not in {line.term.name for line in facts.lines(facts.found([dataset(ROWS)])[1][0])}
+    for cause in ("the language has no word", "the compiler chose otherwise", "ptxas", "tuning effort"):
+        assert cause in wide
+    assert "Flagship: " in wide
+    assert "Nothing is measured yet" not in text
+
+
+def test_terms_come_in_the_order_of_their_size() -> None:
+    _, (headline, causal) = facts.found([dataset(ROWS)])
+    assert not headline.problem.causal
+    assert causal.problem.causal
+    sizes = [abs(line.size) for line in facts.lines(headline) if not line.term.part_of]
+    assert sizes == sorted(sizes, reverse=True)
+    assert facts.lines(headline)[0].term.name == "overlap"
+    assert facts.lines(headline)[-1].term.name == "moved_descriptors"
+
+
+def test_shares_of_the_gap_and_of_the_remainder_are_all_of_it() -> None:
+    _, (one, _) = facts.found([dataset(ROWS)])
+    assert one.gap
+    assert one.remainder
+    shares = [line.share for line in facts.lines(one) if line.share is not None]
+    assert sum(shares) + one.remainder.value / one.gap.value == pytest.approx(1)
+
+
+def test_a_pair_that_interacts_is_told() -> None:
+    text = html(dataset(ROWS))
+    assert text.count("a pair that interacts") == 2, "one on each problem"
+    plain = html(dataset(made.rows()))
+    assert "a pair that interacts" not in plain
+    assert "its two prices differ" not in plain
+
+
+def test_a_sentence_says_how_much_has_a_cause() -> None:
+    _, (one, _) = facts.found([dataset(ROWS)])
+    assert re.fullmatch(
+        r"At head_dim 128, full, 4096 tokens the flagship is 3\d\.\d% faster than the best core Triton kernel; "
+        r"what has a cause is (9\d|100)% \(\d+ to \d+\) of that\.",
+        facts.sentence(one),
+    )
+
+
+def test_what_is_missing_is_named_and_the_rest_stands() -> None:
+    rows = made.rows(without=("without_turns",))
+    case = next(row for row in rows if row.get("technique") == "without_overlap")
+    rows.append({**case, "technique": "without_turns", "kind": "gate", "status": "wrong", "reason": "max_abs <0.3>"})
+    text = html(dataset(rows))
+    assert "Without a number: without_turns: wrong, max_abs &lt;0.3&gt;." in text
+
+
+def test_without_triton_there_is_no_drawing_and_the_page_says_so() -> None:
+    rows = [row for row in made.rows() if row.get("backend") != "triton"]
+    text = html(dataset(rows))
+    assert "the two ends of the gap have not met in one group yet" in text
+    assert "<svg role" not in text
+
+
+def test_each_board_is_told() -> None:
+    text = html(dataset(ROWS))
+    for board in ("board0", "board1", "board2"):
+        assert f"<code>{board}</code> a gap of +3" in text
+
+
+def test_every_cause_has_a_colour_of_its_own_and_every_proof_a_place() -> None:
+    assert set(drawing.CAUSE_COLORS) == set(CAUSES)
+    assert len(set(drawing.CAUSE_COLORS.values())) == len(CAUSES)
+    for term in TERMS:
+        assert [name for name, *_ in facts.evidence(term)] == list(term.proofs)
+
+
+def test_a_command_times_a_term_again() -> None:
+    _, (one, _) = facts.found([dataset(ROWS)])
+    commands = {line.term.name: line.command for line in facts.lines(one)}
+    assert commands["turns"] == (
+        "twinkernels bench flagship without_turns pingpong overlapped_softmax --backend cuda "
+        "--problem b4-h16-n4096-d128-bf16-full --tile 128x128-s2-w8"
+    )
+    assert commands["assembler"] == "twinkernels run what_triton_misses --backend triton --ptxas shared"
+    assert "--tile" not in commands["compiler"]
