@@ -66,6 +66,13 @@ def head_dims(technique: Technique) -> tuple[int, ...]:
     return (*HEAD_DIMS, 256) if technique.general and 256 in technique.tile else HEAD_DIMS
 
 
+def masks(technique: Technique) -> tuple[bool, ...]:
+    """Those that the technique takes."""
+    tile = techniques.reference_tile(technique, HEAD_DIMS[0])
+    alike = [Problem(1, 1, 1, tile.block_m, tile.block_n, HEAD_DIMS[0], causal=causal) for causal in (False, True)]
+    return tuple(one.causal for one in alike if not techniques.unsupported(technique, "cuda", one, tile))
+
+
 def lengths_of(technique: Technique) -> tuple[str, ...]:
     """Those that the technique takes."""
     return tuple(name for name in LENGTHS if all(not declined(build, name) for build in all_builds(technique)))
@@ -78,7 +85,7 @@ def declined(build: Build, lengths: str) -> str | None:
 
 
 def levels(technique: Technique) -> tuple[tuple[Any, ...], ...]:
-    return DTYPES, head_dims(technique), (False, True), LAYOUTS, lengths_of(technique), SEEDS
+    return DTYPES, head_dims(technique), masks(technique), LAYOUTS, lengths_of(technique), SEEDS
 
 
 def pairs(runs: list[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
@@ -92,12 +99,13 @@ def runs(build: Build, cell: Cell) -> list[tuple[Any, ...]]:
 
 
 @cache
-def covering(dims: tuple[int, ...], lengths: tuple[str, ...]) -> list[tuple[Build, Cell]]:
-    """Every pair of levels, in few cells of half of the builds: each next cell has the most pairs that are missing."""
+def covering(dims: tuple[int, ...], masks: tuple[bool, ...], lengths: tuple[str, ...]) -> list[tuple[Build, Cell]]:
+    """Every pair of levels, in few cells of half of the builds (with one mask all): each next cell has the most pairs
+    that are missing."""
     builds = [
-        Build("", DTYPES[(number + causal) % 2], dim, causal)
+        Build("", DTYPES[(number + second) % 2], dim, masks[second % len(masks)])
         for number, dim in enumerate(dims)
-        for causal in (False, True)
+        for second in range(2)
     ]
     choices = {
         (build, cell): pairs(runs(build, cell))
@@ -117,14 +125,14 @@ def cover() -> dict[Build, list[Cell]]:
     found: dict[Build, list[Cell]] = {}
     names = cycle(DISTRIBUTIONS)
     for technique in TECHNIQUES:
-        for build, cell in covering(head_dims(technique), lengths_of(technique)):
+        for build, cell in covering(head_dims(technique), masks(technique), lengths_of(technique)):
             cells = found.setdefault(replace(build, technique=technique.name), [])
             cells.append(replace(cell, distribution=next(names)))
     return found
 
 
 def all_builds(technique: Technique) -> list[Build]:
-    return [Build(technique.name, *one) for one in product(DTYPES, head_dims(technique), (False, True))]
+    return [Build(technique.name, *one) for one in product(DTYPES, head_dims(technique), masks(technique))]
 
 
 def all_cells(technique: Technique) -> list[Cell]:

@@ -45,6 +45,8 @@ def committed() -> list[Cell]:
         case, _ = cell(rung.name, head_dim, causal)
         chosen = [tiles.best_tile(rung.name, "cuda", case.problem, gpu) for gpu in tables]
         for tile in filter(None, (case.tile, *chosen)):
+            if techniques.unsupported(rung, "cuda", case.problem, tile):
+                continue
             one = cell(rung.name, head_dim, causal, tile)
             found.setdefault((origin(one[0]), tile, head_dim, causal), one)
     return list(found.values())
@@ -123,6 +125,22 @@ def test_the_assembler_moves_the_wait_above_the_exponentials(mask: str, code: Co
 def test_a_held_order_holds(head_dim: int, mask: str, code: Code) -> None:
     found = code(cell("held_overlap", head_dim, MASKS[mask]))["main_loop"]
     for kind in ("exponentials", "maxima", "shuffles"):
+        assert found["under_products"][kind] == found["all"][kind], found["sequence"]
+
+
+@pytest.mark.parametrize(("head_dim", "mask"), list(product((64, 128), MASKS)))
+def test_with_two_sets_of_p_conversions_are_under_the_product_too(head_dim: int, mask: str, code: Code) -> None:
+    found = code(cell("double_buffered_p", head_dim, MASKS[mask]))["main_loop"]
+    assert found["under_products"] == found["all"], found["sequence"]
+    held = code(cell("held_overlap", head_dim, MASKS[mask]))["main_loop"]
+    assert held["under_products"]["conversions"] == 0 < held["all"]["conversions"]
+    assert found["all"] == {kind: 2 * count for kind, count in held["all"].items()}, "two steps a round"
+
+
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+def test_maxima_stay_pinned_where_k_goes_back_to_two_blocks(head_dim: int, code: Code) -> None:
+    found = code(cell("cluster_multicast", head_dim, causal=False))["main_loop"]
+    for kind in ("maxima", "shuffles"):
         assert found["under_products"][kind] == found["all"][kind], found["sequence"]
 
 

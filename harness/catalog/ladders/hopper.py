@@ -66,6 +66,20 @@ OVERLAPPED_REGISTERS = Limit(
     "2 * head_dim + 3 * block_n must be 512 at most",
     lambda problem, tile: tile.warps == 12 and 2 * problem.head_dim + 3 * tile.block_n > 512,
 )
+DOUBLED_REGISTERS = Limit(
+    "cuda",
+    "two sets of P, the scores and O live at once: head_dim / 2 + block_n must be 208 at most, 128 with three math "
+    "warpgroups, and block_n 48 at head_dim 256",
+    lambda problem, tile: (
+        problem.head_dim // 2 + tile.block_n > (128 if tile.warps == 12 else 208)
+        or (problem.head_dim == 256 and tile.block_n > 48)
+    ),
+)
+SAME_KEYS = Limit(
+    "cuda",
+    "the blocks of a pair must see the same keys: full attention only",
+    lambda problem, tile: problem.causal,
+)
 CORE_POWERS_OF_TWO = Limit(
     "core_triton",
     "core Triton's tensors and warps come in powers of two: block_m, block_n and warps must be such",
@@ -182,6 +196,16 @@ TECHNIQUES = (
         general=True,
     ),
     Technique(
+        "double_buffered_p",
+        "hopper",
+        "P has two sets of registers: the next one is converted while P V still reads the last",
+        builds_on=("held_overlap",),
+        mma="wgmma",
+        tile={256: Tile(128, 32, 2, 8)},
+        limits=(*LIMITS, DOUBLED_REGISTERS),
+        general=True,
+    ),
+    Technique(
         "pingpong",
         "hopper",
         "named barriers: the math warpgroups take turns at issuing their products",
@@ -207,6 +231,15 @@ TECHNIQUES = (
         builds_on=("wide_tile", "pingpong"),
         mma="wgmma",
         limits=(*LIMITS, TURNS),
+        general=True,
+    ),
+    Technique(
+        "cluster_multicast",
+        "hopper",
+        "two blocks of a cluster share K and V: each loads half of a tile for both",
+        builds_on=("pinned_maxima",),
+        mma="wgmma",
+        limits=(*LIMITS, TURNS, SAME_KEYS),
         general=True,
     ),
     Technique(

@@ -33,7 +33,6 @@ EXTRA = {
     "role_branch": "code of some warps alone",
     "named_barriers": "barriers of some warps of a block, by number",
     "warp_specialized_sm120": "roles for warps on sm_120",
-    "cluster_multicast": "one TMA load into the shared memory of several blocks",
     "two_cta_mma": "one product of two blocks, on sm_100",
     "blocks_per_sm": "at least so many blocks on a multiprocessor: a bound of the registers of a thread",
     "clusters": "a cluster of two blocks runs an attention loop",

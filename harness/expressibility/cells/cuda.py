@@ -93,6 +93,19 @@ CLAIMS = (
     _rung("pingpong", "barriers reached without waiting", "overlapped_softmax", _sass(r"BAR\.ARV\S*")),
     _rung("overlapped_softmax", "exponentials between two waits", "producer_consumer", IN_FLIGHT),
     _rung("held_overlap", "a wait behind a comparison of values", "overlapped_softmax", _ptx(r"setp\.lt\.f32")),
+    _rung(
+        "double_buffered_p",
+        "P is converted before P V is awaited",
+        "held_overlap",
+        Detector(
+            "ptx",
+            r"WAIT1 (?:cvt )+WAIT0".replace("WAIT", r"wgmma\.wait_group\.sync\.aligned\s+"),
+            order=r"wgmma\.wait_group\S+\s+\d|\bcvt(?=\.rn\.\S*bf16x2)",
+        ),
+    ),
+    _rung(
+        "cluster_multicast", "a load into both blocks", "pinned_maxima", _ptx(r"cp\.async\.bulk\.tensor\S*multicast")
+    ),
     _rung("wide_tile", "products of 80 or 176 columns", "pingpong", _ptx(r"m64n(?:80|176)k16"), head_dim=128),
     _rung("pinned_maxima", "an arrival that depends on the maxima", "wide_tile", _ptx(r"setp\.nan\.f32")),
     _rung("persistent", "the next tile from a counter", "wide_tile", _ptx(r"atom\.\S*inc\S*")),
