@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 
+from reports.draw.reuse import once
 from reports.draw.style import (
     COLORS,
     GRID,
@@ -28,6 +29,7 @@ WIDE, NARROW = 520, 358
 """Widths in pixels: beside the matrix, on a phone."""
 
 
+@once
 def bars(found: Answer, width: int = WIDE) -> str:
     """For a page, `width` pixels wide."""
     narrow = width == NARROW

@@ -6,7 +6,7 @@ interquartile range of the samples. Open marker: an earlier version of the kerne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -20,6 +20,7 @@ from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES, TWINS
 from reports.data.dataset import Dataset, Point, fastest
 from reports.data.names import LABELS, SHORT, cell_title, label
+from reports.draw.reuse import once
 from reports.draw.style import (
     COLORS,
     MARKERS,
@@ -44,37 +45,55 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
     """TFLOPS per rung at the reference tile, top to bottom, one line per language, with a thin line to the best tile
     where that is faster; peers and the tensor-core peak, at the clock of the fastest rung, as vertical lines.
     """
-    figure, axes = new_axes(WIDTH, 1.65 + 0.32 * len(rungs))
-    ends: dict[str, tuple[float, str]] = {}
-    timed: list[Point] = []
+    points = {backend: [data.point(experiment, problem, rung.name, backend) for rung in rungs] for backend in SERIES}
+    best = {
+        backend: [data.point(experiment, problem, rung.name, backend, best=True) for rung in rungs]
+        for backend in SERIES
+    }
     notes: dict[int, dict[str, list[str]]] = {}
     for backend in SERIES:
-        points = [data.point(experiment, problem, rung.name, backend) for rung in rungs]
-        _climb(axes, points, backend)
-        _tuned(
-            axes, points, [data.point(experiment, problem, rung.name, backend, best=True) for rung in rungs], backend
-        )
-        for row, point in enumerate(points):
+        for row, point in enumerate(points[backend]):
             if point.kind == "hole" and sources.has_series(backend, rungs[row].path):
                 notes.setdefault(row, {}).setdefault(point.reason.partition(":")[0], []).append(LABELS[backend])
-        drawn = [point for point in points if point.tflops]
-        timed += drawn
-        last = next((point for point in reversed(drawn) if point.counts), drawn[-1] if drawn else None)
-        if last and last.tflops:
-            if backend in TWINS:
-                ends[backend] = (last.tflops, "" if last.counts else " (earlier)")
-            else:  # it ends where its kernels do
-                end_label_beside(axes, backend, last.tflops, points.index(last))
     peers = {
         name: point.tflops
         for name in sorted({row["backend"] for row in data.timings(experiment) if not row.get("technique")})
         if (point := data.point(experiment, problem, None, name)).tflops
     }
+    timed = [point for backend in SERIES for point in points[backend] if point.tflops]
     peak = data.speed_of_light(fastest(timed).row)
+    names = [rung.name for rung in rungs]
+    return _ladder(f"ladder {experiment} {problem.slug}", cell_title(problem), names, points, best, notes, peers, peak)
+
+
+@once
+def _ladder(
+    name: str,
+    heading: str,
+    rungs: Sequence[str],
+    points: Mapping[str, Sequence[Point]],
+    best: Mapping[str, Sequence[Point]],
+    notes: Mapping[int, Mapping[str, Sequence[str]]],
+    peers: Mapping[str, float | None],
+    peak: float | None,
+) -> str:
+    """`points` and `best`: backend -> a point for each rung. `notes`: row -> why there is none -> where."""
+    figure, axes = new_axes(WIDTH, 1.65 + 0.32 * len(rungs))
+    ends: dict[str, tuple[float, str]] = {}
+    for backend in SERIES:
+        _climb(axes, points[backend], backend)
+        _tuned(axes, points[backend], best[backend], backend)
+        drawn = [point for point in points[backend] if point.tflops]
+        last = next((point for point in reversed(drawn) if point.counts), drawn[-1] if drawn else None)
+        if last and last.tflops:
+            if backend in TWINS:
+                ends[backend] = (last.tflops, "" if last.counts else " (earlier)")
+            else:  # it ends where its kernels do
+                end_label_beside(axes, backend, last.tflops, points[backend].index(last))
     reached = [*(value for value, _ in ends.values()), *filter(None, peers.values())]
     right = max([*reached, peak or 0, 1]) * 1.03
     axes.set(xlim=(0, right), ylim=(len(rungs) - 0.5, -0.5), xlabel="TFLOPS", ylabel="")
-    axes.set_yticks(range(len(rungs)), [rung.name for rung in rungs])
+    axes.set_yticks(range(len(rungs)), rungs)
     for row, reasons in notes.items():
         place = (peak or right) * 0.985
         told = ", ".join(
@@ -83,33 +102,37 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
         )
         text = axes.text(place, row, f"× {told}", color=MUTED, size=9, ha="right", va="center")
         text.set_bbox({"facecolor": PAPER, "edgecolor": "none", "pad": 1})
-    lines = {SHORT.get(name, label(name)): value for name, value in peers.items() if value}
+    lines = {SHORT.get(peer, label(peer)): value for peer, value in peers.items() if value}
     if peak:
         lines[PEAK] = peak
     levels = vertical_lines(axes, lines, right)
     end_labels_below(axes, ends, len(rungs), right)
     axes.grid(visible=False, axis="y")
-    what, _, size = cell_title(problem).partition("  ")
+    what, _, size = heading.partition("  ")
     axes.set_title(f"{what}  {size}", loc="left", pad=8 + 12 * levels, fontsize=9)
-    return to_svg(figure, f"ladder {experiment} {problem.slug}", embed=True)
+    return to_svg(figure, name, embed=True)
 
 
 def step(data: Dataset, experiment: str, problems: Sequence[Problem], technique: Technique) -> str | None:
     """From the parent's TFLOPS to the technique's, per problem and language; None when nothing was measured."""
     parent = techniques.parent(technique)
-    lines: list[tuple[str, str, Point, Point | None]] = []
+    lines: list[tuple[str, str, str, Point, Point | None]] = []
     for problem in problems:
         for backend in SERIES:
             point = data.point(experiment, problem, technique.name, backend)
             before = data.point(experiment, problem, parent.name, backend) if parent else None
             if point.tflops:
                 name = f"d={problem.head_dim} {'causal' if problem.causal else 'full'}"
-                lines.append((name, backend, point, before))
-    if not lines:
-        return None
+                lines.append((name, backend, _step_text(data, point, before), point, before))
+    return _step(f"step {technique.name}", lines) if lines else None
+
+
+@once
+def _step(title: str, lines: Sequence[tuple[str, str, str, Point, Point | None]]) -> str:
+    """`lines`: the problem, the backend, what is said of the step, where it ends and where it begins."""
     figure, axes = new_axes(WIDTH, 0.7 + 0.26 * len(lines))
     right = max(point.tflops or 0 for *_, point, _ in lines) * 1.6
-    for row, (_, backend, point, before) in enumerate(lines):
+    for row, (_, backend, text, point, before) in enumerate(lines):
         color, filled = COLORS[backend], point.counts
         value = point.tflops or 0
         if before and before.tflops:
@@ -119,7 +142,6 @@ def step(data: Dataset, experiment: str, problems: Sequence[Problem], technique:
             axes.plot([before.tflops], [row], marker="|", ms=10, mew=2, color=color)
         whisker(axes, point, row, color)
         axes.plot([value], [row], SHAPES[backend], ms=7, color=color, mfc=color if filled else PAPER)
-        text = _step_text(data, point, before)
         farthest = max(value, (before.tflops if before else 0) or 0)
         axes.annotate(text, (farthest, row), xytext=(9, -0.5), textcoords="offset points", va="center", size=9)
     names = [f"{name}  {LABELS[backend]}" for name, backend, *_ in lines]
@@ -128,7 +150,7 @@ def step(data: Dataset, experiment: str, problems: Sequence[Problem], technique:
         tick.set_color(COLORS[backend])
     axes.set(xlim=(0, right), ylim=(len(lines) - 0.5, -0.5), xlabel="TFLOPS", ylabel="")
     axes.grid(visible=False, axis="y")
-    return to_svg(figure, f"step {technique.name}", embed=True)
+    return to_svg(figure, title, embed=True)
 
 
 def lengths(data: Dataset, experiment: str, problems: Sequence[Problem]) -> str | None:

@@ -6,11 +6,13 @@ import seaborn as sns
 from matplotlib.ticker import MaxNLocator
 
 from reports.data.dataset import Row
+from reports.draw.reuse import once
 from reports.draw.style import COLORS, INK, MUTED, WIDTH, new_axes, new_grid, to_svg
 
 MAP = "mako"
 
 
+@once
 def attention(row: Row) -> str:
     """Four heatmaps, queries downwards, keys to the right."""
     details = row["details"]
@@ -28,6 +30,7 @@ def attention(row: Row) -> str:
     return to_svg(figure, "structured heads", embed=True)
 
 
+@once
 def error_by_position(row: Row) -> str:
     """Median and largest |O - truth| of the positions of a bin, on a logarithmic axis."""
     details = row["details"]
@@ -43,6 +46,7 @@ def error_by_position(row: Row) -> str:
     return to_svg(figure, "error by position", embed=True)
 
 
+@once
 def error_by_head(row: Row) -> str:
     heads = row["details"]["heads"]
     figure, axes = new_axes(WIDTH, 0.8 + 0.32 * len(heads))

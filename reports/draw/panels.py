@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from harness.catalog.problem import Problem
 from reports.data.names import LABELS, SHORT
 from reports.data.titles import title
+from reports.draw.reuse import once
 from reports.draw.style import (
     COLORS,
     GRID,
@@ -41,6 +42,7 @@ def kind_of(problem: Problem) -> str:
     return f"head_dim {problem.head_dim}, {'causal' if problem.causal else 'full'}"
 
 
+@once
 def problem_panel(found: Answer, top: float) -> str:
     """The best of each language and library at one problem, as marks on one axis that `top` ends for all problems."""
     bars = [bar for bar in found.bars if bar.tflops]
@@ -75,6 +77,7 @@ def problem_panel(found: Answer, top: float) -> str:
     )
 
 
+@once
 def length_panel(found: Lengths, width: int) -> str:
     """TFLOPS against sequence length, one line a series, labelled at its end."""
     right, left, height = 168 if width == WIDE else 112, 36, 340
@@ -121,6 +124,7 @@ def length_panel(found: Lengths, width: int) -> str:
     return to_svg(figure, f"lengths {found.head_dim} {found.causal} {width}", embed=True, alt=alt, css=css)
 
 
+@once
 def roofline(work: Sequence[Work], bytes_per_s: float, peak: float, width: int) -> str:
     """TFLOPS against FLOP for a byte of DRAM, both logarithmic, under the two limits of the hardware."""
     height, left, right = 380, 44, 20
@@ -173,6 +177,7 @@ def roofline(work: Sequence[Work], bytes_per_s: float, peak: float, width: int) 
     return to_svg(figure, f"roofline {width}", embed=True, alt=alt, css=css)
 
 
+@once
 def conflict_bars(found: Sequence[Conflicts], width: int) -> str:
     """Of the passes over shared memory the share that were bank conflicts, a bar a kernel."""
     row, left = 22, 190
@@ -202,6 +207,7 @@ def conflict_bars(found: Sequence[Conflicts], width: int) -> str:
     return to_svg(figure, f"conflicts {width}", embed=True, alt=alt, css=css)
 
 
+@once
 def tile_map(speeds: dict[tuple[int, int], float], heading: str, best: tuple[int, int]) -> str:
     """TFLOPS by the tile's rows and columns, darker for faster, the best outlined."""
     ms, ns = (sorted({size[axis] for size in speeds}) for axis in (0, 1))

@@ -13,6 +13,7 @@ from pygments.lexers import get_lexer_by_name
 
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
+from reports.draw.reuse import once
 
 LEXERS = {".cu": "cuda", ".py": "python"}
 
@@ -91,4 +92,9 @@ def style() -> str:
 
 def highlighted(text: str, lexer: str) -> Markup:
     """`text` in the language that pygments calls `lexer`, for a <pre class="code">."""
-    return Markup(pygmentize(text, get_lexer_by_name(lexer, stripnl=False), HtmlFormatter(nowrap=True)))
+    return Markup(_html(text, lexer))
+
+
+@once
+def _html(text: str, lexer: str) -> str:
+    return pygmentize(text, get_lexer_by_name(lexer, stripnl=False), HtmlFormatter(nowrap=True))
