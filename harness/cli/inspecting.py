@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.table import Column, Table
 
 from harness.catalog import sources, techniques
-from harness.catalog.problem import Problem
+from harness.catalog.problem import Problem, Tile
 from harness.catalog.sources import ROOT
 from harness.cli.options import (
     Arch,
@@ -128,9 +128,9 @@ def inspect(
         refuse(
             "--ncu",
             "ncu counts what this GPU runs",
-            {"--arch": arch, "--ptxas": ptxas, "--on": on, "--tile": tile, "--save": save},
+            {"--arch": arch, "--ptxas": ptxas, "--on": on, "--save": save},
         )
-        counted_by_ncu(chosen(names), backends, problem, as_json)
+        counted_by_ncu(chosen(names), backends, problem, chosen_tile(tile), as_json)
     if on is On.cpu:
         other = set(backends or ()) - {"cuda"}
         why = "there g++ compiles the CUDA twins, for this processor"
@@ -184,12 +184,16 @@ def inspected(cells: Sequence[survey.Cell], ptxas: str = "bundled") -> list[dict
     return [rows[cell] for cell in cells]
 
 
-def counted_by_ncu(names: Sequence[str], backends: list[str] | None, slugs: list[str] | None, as_json: bool) -> None:
-    """Launches the twins under ncu and exits."""
+def counted_by_ncu(
+    names: Sequence[str], backends: list[str] | None, slugs: list[str] | None, tile: Tile | None, as_json: bool
+) -> None:
+    """Launches the twins under ncu, at `tile` or at each one's own, and exits."""
     from harness.inspection import hardware_counters
 
     require_gpu()
     twins = chosen_backends(backends, techniques.SERIES, of=names, default=techniques.LANGUAGES)
     path = one_off_file("ncu")
-    rows = hardware_counters.run(hardware_counters.cases(names, twins, chosen_problems(slugs, ())), path)[1:]
+    cases = hardware_counters.cases(names, twins, chosen_problems(slugs, ()))
+    cases = list(dict.fromkeys(replace(case, tile=tile or case.tile) for case in cases))
+    rows = hardware_counters.run(cases, path)[1:]
     conclude(rows, tables.hardware_counters, as_json=as_json, path=path)

@@ -32,6 +32,11 @@ from harness.variants import machine_code
 SM_HERTZ = "sm__cycles_elapsed.avg.per_second"
 """The clock of the multiprocessors while the kernel ran, which NVML does not tell: it names the clock that was asked
 for. ncu replays launches one by one, so it is the clock of a cool GPU."""
+STALLS = (
+    *("barrier", "branch_resolve", "dispatch_stall", "gmma", "lg_throttle", "long_scoreboard", "math_pipe_throttle"),
+    *("membar", "mio_throttle", "no_instruction", "not_selected", "short_scoreboard", "sleeping", "wait"),
+)
+"""ncu's reasons why a warp did not issue, in the words of its metrics."""
 METRICS = (
     "gpu__time_duration.sum",
     SM_HERTZ,
@@ -47,6 +52,9 @@ METRICS = (
     "sm__inst_executed_pipe_tensor.sum",
     "sm__inst_executed_pipe_tensor_op_hmma.sum",
     "sm__inst_executed_pipe_tensor_op_gmma.sum",
+    "sm__inst_executed_pipe_tensor_op_gmma.avg.pct_of_peak_sustained_active",
+    "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    *(f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio" for reason in STALLS),
     "sm__warps_active.avg.pct_of_peak_sustained_active",
     "lts__t_sectors.sum",
     "lts__t_sector_hit_rate.pct",

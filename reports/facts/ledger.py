@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.catalog import ledger as catalog
@@ -17,6 +18,8 @@ from reports.data.dataset import Dataset, tile_slug
 
 __all__ = ["EXPERIMENT"]
 
+STALLED = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
+MOST_STALLS = 4
 PROOFS = {proof.name: (claim, proof) for claim in CLAIMS if claim.dialect == "triton" for proof in claim.proofs}
 
 
@@ -156,6 +159,44 @@ def order(data: Dataset, one: Ledger, term: Term) -> Order | None:
         ):
             return Order(f"{technique}, {backend}, {tile_slug(row)}", str(row["code"]["main_loop"]["sequence"]))
     return None
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What ncu counted of a kernel, in percent of what a multiprocessor can do; `stalls` are the largest reasons why a
+    warp did not issue, in warps for each issued instruction; `passes` of shared memory."""
+
+    kernel: str
+    issue: float | None
+    tensor: float | None
+    passes: float | None
+    stalls: list[tuple[str, float]]
+
+
+def counted(data: Dataset, one: Ledger) -> list[Counted]:
+    """The flagship and its ablations at the ledger's tile, of those that ncu looked at."""
+    rows = {
+        row["technique"]: row["details"]["metrics"]
+        for row in sorted(data.newest, key=lambda row: row["time"])
+        if row["kind"] == "counters"
+        and row["status"] == "passed"
+        and (row["backend"], row["tile"], row["problem"]) == ("cuda", one.tile.to_dict(), one.problem.to_dict())
+        and reading.is_current(row, data.hashes)
+    }
+    names = [name for name in (FLAGSHIP, *catalog.kernels()) if name in rows]
+    return [_counted(name, rows[name]) for name in names]
+
+
+def _counted(name: str, metrics: Mapping[str, float]) -> Counted:
+    stalls = {found[1]: value for metric, value in metrics.items() if (found := STALLED.match(metric))}
+    largest = sorted(stalls.items(), key=lambda stall: -stall[1])[:MOST_STALLS]
+    return Counted(
+        name,
+        metrics.get("smsp__issue_active.avg.pct_of_peak_sustained_active"),
+        metrics.get("sm__inst_executed_pipe_tensor_op_gmma.avg.pct_of_peak_sustained_active"),
+        metrics.get("memory_l1_wavefronts_shared"),
+        [(reason.replace("_", " "), value) for reason, value in largest],
+    )
 
 
 def boards(one: Ledger) -> list[tuple[str, Ledger]]:

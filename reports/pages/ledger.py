@@ -27,6 +27,7 @@ def page(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "name": ledger.EXPERIMENT,
         "where": data.provenance(rows) if data else "",
         "ledgers": [section(one) for one in found],
+        "counted": {one.problem: ledger.counted(data, one) for one in found} if data else {},
         "terms": TERMS,
         "evidence": {term.name: ledger.evidence(term) for term in TERMS},
         "orders": {term.name: ledger.order(data, found[0], term) for term in TERMS} if data and found else {},

@@ -152,6 +152,16 @@ def test_inspect_refuses_options_that_it_would_ignore(arguments: tuple[str, ...]
     assert refused in output
 
 
+def test_ncu_counts_at_the_tile_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Case] = []
+    monkeypatch.setattr("harness.cli.inspecting.require_gpu", lambda: None)
+    monkeypatch.setattr("harness.inspection.hardware_counters.run", lambda cases, path: asked.extend(cases) or [{}])
+    names = ("flagship", "without_turns")
+    invoke("inspect", *names, "--ncu", "--backend", "cuda", "--tile", "128x128-s2-w8")
+    assert {case.technique for case in asked} == set(names)
+    assert {case.tile.slug for case in asked} == {"128x128-s2-w8"}
+
+
 @pytest.mark.parametrize(
     "arguments", [("check", "--on", "cpu"), ("inspect", "--arch", "sm_80"), ("inspect", "--on", "cpu")]
 )

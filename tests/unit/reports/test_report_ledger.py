@@ -126,3 +126,24 @@ def test_a_command_times_a_term_again() -> None:
     )
     assert commands["assembler"] == "twinkernels run what_triton_misses --backend triton --ptxas shared"
     assert "--tile" not in commands["compiler"]
+
+
+def test_what_ncu_counted_stands_behind_the_terms() -> None:
+    case = next(row for row in ROWS if row.get("technique") == "without_overlap")
+    metrics = {
+        "smsp__issue_active.avg.pct_of_peak_sustained_active": 41.25,
+        "sm__inst_executed_pipe_tensor_op_gmma.avg.pct_of_peak_sustained_active": 63.5,
+        "memory_l1_wavefronts_shared": 1234567,
+        "smsp__average_warps_issue_stalled_gmma_per_issue_active.ratio": 2.5,
+        "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio": 0.5,
+    }
+    row = {**case, "kind": "counters", "experiment": "ncu", "details": {"metrics": metrics}}
+    data = dataset([*ROWS, row, {**row, "technique": "without_turns", "source_sha256": "earlier"}])
+    _, (one, _) = facts.found([data])
+    (counted,) = facts.counted(data, one)
+    assert (counted.kernel, counted.issue, counted.tensor, counted.passes) == ("without_overlap", 41.25, 63.5, 1234567)
+    assert counted.stalls == [("gmma", 2.5), ("wait", 0.5)]
+    text = html(data)
+    assert "gmma 2.50, wait 0.50" in text
+    assert "1,234,567" in text
+    assert "What ncu counted" not in html(dataset(ROWS))
