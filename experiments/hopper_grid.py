@@ -1,7 +1,7 @@
 """Is there a faster attention forward on this GPU?
 
-The flagship in both languages against cuDNN, FlashAttention-3 and flash-attn 4, at every point of the grid on which
-these are compared elsewhere: batch * seq = 16384, heads * head_dim = 2048, from 512 tokens to 16384.
+The flagship in CUDA, Triton and Gluon against cuDNN, FlashAttention-3 and flash-attn 4, at every point of the grid on
+which these are compared elsewhere: batch * seq = 16384, heads * head_dim = 2048, from 512 tokens to 16384.
 """
 
 import sys
@@ -17,7 +17,7 @@ EXPERIMENT = Experiment(
     question="Is there a faster attention forward on this GPU?",
     problems=Problem.comparison_grid((512, 1024, 2048, 4096, 8192, 16_384)),
     techniques=tuple(technique.name for technique in TECHNIQUES if technique.name == "flagship"),
-    backends=("cuda", "triton"),
+    backends=("cuda", "triton", "gluon"),
     peers=("sdpa_cudnn", "fa3", "fa4"),
     tiles=("reference", "best"),
 )

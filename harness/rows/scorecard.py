@@ -89,6 +89,8 @@ PROMISES = (
     _flagship("flagship_over_fastest_sustained", "cuda", FASTEST, "hopper_sustained", mode="sustained"),
     _flagship("triton_over_flagship", "triton", "cuda"),
     _flagship("triton_over_cudnn", "triton", "sdpa_cudnn", problem=Problem.square(2, 16, 8192, 128)),
+    _flagship("gluon_over_cudnn", "gluon", "sdpa_cudnn", problem=Problem.square(2, 16, 8192, 128)),
+    _flagship("gluon_over_fa4", "gluon", "fa4", problem=Problem.square(2, 16, 8192, 128)),
     *(Promise(f"{name}_over_article", "cuda", ARTICLE, experiment=name) for name in experiments.about_articles()),
 )
 

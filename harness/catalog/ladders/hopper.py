@@ -92,8 +92,27 @@ GLUON_WARPGROUP_ROWS = Limit(
 )
 GLUON_COLUMNS = Limit(
     "gluon",
-    "Gluon's tensors have powers of two for sizes: block_n must be such",
-    lambda problem, tile: bool(tile.block_n & tile.block_n - 1),
+    "Gluon's tensors have powers of two for sizes: block_n must be such, 64 or more",
+    lambda problem, tile: bool(tile.block_n & tile.block_n - 1) or tile.block_n < 64,
+)
+GLUON_SHARED_MEMORY = Limit("gluon", SHARED_MEMORY.reason, SHARED_MEMORY.applies)
+GLUON_TURNS = Limit("gluon", TURNS.reason, TURNS.applies)
+GLUON_ONE_PROGRAM = Limit(
+    "gluon",
+    "without roles all warps run one program, and Gluon counts them in powers of two: warps must be 4 or 8",
+    lambda problem, tile: tile.warps not in (4, 8),
+)
+GLUON_REGISTERS = Limit(
+    "gluon",
+    "O, the scores and P share the 160 registers that each of three math warpgroups has a thread, 240 of fewer: "
+    "2 * head_dim + 3 * block_n must be 640 at most, 896 with fewer",
+    lambda problem, tile: 2 * problem.head_dim + 3 * tile.block_n > (640 if tile.warps == 12 else 896),
+)
+GLUON_OVERLAPPED_REGISTERS = Limit(
+    "gluon",
+    "O, the next scores and P live at once, in the 160 registers that each of three math warpgroups has a thread, 240 "
+    "of fewer: 2 * head_dim + 3 * block_n must be 512 at most, 768 with fewer",
+    lambda problem, tile: 2 * problem.head_dim + 3 * tile.block_n > (512 if tile.warps == 12 else 768),
 )
 TRITON_ROLES = Limit(
     "core_triton",
@@ -110,7 +129,11 @@ LIMITS = (
     CORE_POWERS_OF_TWO,
     GLUON_WARPGROUP_ROWS,
     GLUON_COLUMNS,
+    GLUON_SHARED_MEMORY,
+    GLUON_REGISTERS,
 )
+TURNED = (TURNS, GLUON_TURNS)
+OVERLAPPED = (*LIMITS, GLUON_OVERLAPPED_REGISTERS)
 
 TILES = tuple(
     Tile(16 * warps, block_n, stages, warps)
@@ -128,12 +151,19 @@ FLAGSHIP_TILES = (
     Tile(192, 128, 2, 12),
     Tile(192, 128, 3, 12),
 )
-FLAGSHIP_LIMITS = (*LIMITS, TURNS, STAGED_OUTPUT, OVERLAPPED_REGISTERS)
+FLAGSHIP_LIMITS = (*OVERLAPPED, *TURNED, STAGED_OUTPUT, OVERLAPPED_REGISTERS)
 TRITON_TILES = (
     *Tile.grid((64,), (64, 128, 256), (1, 2, 3), (4,)),
     *Tile.grid((128,), (64, 128), (1, 2, 3), (4, 8)),
     *Tile.grid((128,), (32,), (2, 3), (8,)),
     Tile(256, 64, 2, 8),
+)
+GLUON_TILES = (
+    *(Tile(64, block_n, 2, 4) for block_n in (128, 256)),
+    *Tile.grid((128,), (64, 128), (2, 3), (8,)),
+    Tile(128, 256, 2, 8),
+    *Tile.grid((192,), (64, 128), (2, 3), (12,)),
+    Tile(192, 64, 4, 12),
 )
 
 TECHNIQUES = (
@@ -145,8 +175,8 @@ TECHNIQUES = (
         also=("tile",),
         mma="wgmma",
         tile={64: Tile(128, 128, 2, 8), 128: Tile(128, 128, 2, 8), 256: Tile(128, 64, 2, 8)},
-        grid={"cuda": TILES, "triton": TRITON_TILES},
-        limits=LIMITS,
+        grid={"cuda": TILES, "triton": TRITON_TILES, "gluon": GLUON_TILES},
+        limits=(*LIMITS, GLUON_ONE_PROGRAM),
         general=True,
     ),
     Technique(
@@ -174,7 +204,7 @@ TECHNIQUES = (
         "named barriers: one warpgroup at a time is in its exponentials, the others have the tensor cores",
         builds_on=("producer_consumer",),
         mma="wgmma",
-        limits=(*LIMITS, TURNS, TRITON_ROLES),
+        limits=(*LIMITS, *TURNED, TRITON_ROLES),
         general=True,
     ),
     Technique(
@@ -183,7 +213,7 @@ TECHNIQUES = (
         "inside a warpgroup the next Q K^T is issued with this P V, and the softmax stands between their waits",
         builds_on=("producer_consumer",),
         mma="wgmma",
-        limits=LIMITS,
+        limits=OVERLAPPED,
         general=True,
     ),
     Technique(
@@ -192,7 +222,7 @@ TECHNIQUES = (
         "the same program with the exponentials held before the wait for P V in the binary too",
         builds_on=("overlapped_softmax",),
         mma="wgmma",
-        limits=LIMITS,
+        limits=OVERLAPPED,
         general=True,
     ),
     Technique(
@@ -211,7 +241,7 @@ TECHNIQUES = (
         "named barriers: the math warpgroups take turns at issuing their products",
         builds_on=("overlapped_softmax",),
         mma="wgmma",
-        limits=(*LIMITS, TURNS),
+        limits=(*OVERLAPPED, *TURNED),
         general=True,
     ),
     Technique(
@@ -221,7 +251,7 @@ TECHNIQUES = (
         builds_on=("pingpong",),
         mma="wgmma",
         tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 80, 2, 12), 256: Tile(128, 80, 2, 8)},
-        limits=(*LIMITS, TURNS),
+        limits=(*OVERLAPPED, *TURNED),
         general=True,
     ),
     Technique(
@@ -230,7 +260,7 @@ TECHNIQUES = (
         "K's release hangs on the row maxima, so they stay before the wait for P V; K is loaded before the V of before",
         builds_on=("wide_tile", "pingpong"),
         mma="wgmma",
-        limits=(*LIMITS, TURNS),
+        limits=(*OVERLAPPED, *TURNED),
         general=True,
     ),
     Technique(
@@ -248,7 +278,7 @@ TECHNIQUES = (
         "one block a multiprocessor takes tile after tile from a counter; Q has two buffers",
         builds_on=("pinned_maxima",),
         mma="wgmma",
-        limits=(*LIMITS, TURNS),
+        limits=(*OVERLAPPED, *TURNED),
         general=True,
     ),
     Technique(
@@ -257,7 +287,7 @@ TECHNIQUES = (
         "each math warpgroup stops at its own diagonal block",
         builds_on=("persistent",),
         mma="wgmma",
-        limits=(*LIMITS, TURNS),
+        limits=(*OVERLAPPED, *TURNED),
         general=True,
     ),
     Technique(
@@ -266,7 +296,7 @@ TECHNIQUES = (
         "O is rescaled only when a row's max outgrew the one in use more than fourfold",
         builds_on=("persistent",),
         mma="wgmma",
-        limits=(*LIMITS, TURNS),
+        limits=(*OVERLAPPED, *TURNED),
         general=True,
     ),
     Technique(
@@ -275,7 +305,7 @@ TECHNIQUES = (
         "O is rescaled between issuing Q K^T and P V: the vote on it no longer splits the softmax",
         builds_on=("lazy_rescale_wgmma",),
         mma="wgmma",
-        limits=(*LIMITS, TURNS),
+        limits=(*OVERLAPPED, *TURNED),
         general=True,
     ),
     Technique(
@@ -284,7 +314,7 @@ TECHNIQUES = (
         "three-input integer maxima of the rows, with a voted fallback where all scores of a row are negative",
         builds_on=("persistent",),
         mma="wgmma",
-        limits=(*LIMITS, TURNS),
+        limits=(*OVERLAPPED, *TURNED),
         general=True,
     ),
     Technique(
@@ -293,7 +323,7 @@ TECHNIQUES = (
         "the first Q K^T of the next tile of queries is issued with the last P V of this one",
         builds_on=("persistent",),
         mma="wgmma",
-        limits=(*LIMITS, TURNS),
+        limits=(*OVERLAPPED, *TURNED),
         general=True,
     ),
     Technique(
@@ -302,7 +332,7 @@ TECHNIQUES = (
         "O leaves by TMA: each warp stages its rows by stmatrix and goes on to its next tile",
         builds_on=("persistent",),
         mma="wgmma",
-        limits=(*LIMITS, TURNS),
+        limits=(*OVERLAPPED, *TURNED),
         general=True,
     ),
     Technique(
@@ -311,7 +341,7 @@ TECHNIQUES = (
         "tiles are dealt out head after head: those that share K and V are worked on at the same time",
         builds_on=("tma_store",),
         mma="wgmma",
-        limits=(*LIMITS, TURNS),
+        limits=(*OVERLAPPED, *TURNED),
         general=True,
     ),
     Technique(

@@ -32,7 +32,7 @@ def test_a_head_dim_that_a_rung_has_no_tile_for_is_declined(technique: technique
             assert techniques.grid(technique, backend, problem) == ()
 
 
-HOPPER = techniques.get("wgmma")
+HOPPER = techniques.get("producer_consumer")
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,10 @@ HOPPER = techniques.get("wgmma")
         ("triton", 128, Tile(192, 128, 2, 12), "powers of two"),
         ("gluon", 128, Tile(192, 128, 2, 12), None),
         ("gluon", 128, Tile(128, 176, 2, 8), "block_n must be such"),
+        ("gluon", 128, Tile(192, 32, 2, 12), "64 or more"),
+        ("gluon", 128, Tile(192, 128, 3, 12), "shared memory"),
+        ("gluon", 64, Tile(192, 256, 2, 12), "2 * head_dim + 3 * block_n"),
+        ("gluon", 64, Tile(64, 256, 2, 4), None),
     ],
     ids=str,
 )
@@ -62,6 +66,22 @@ def test_what_a_warpgroup_can_hold_is_said_for_each_language(
 ) -> None:
     said = techniques.unsupported(HOPPER, backend, Problem.square(1, 1, 4096, head_dim), tile)
     assert said is None if reason is None else reason in (said or "")
+
+
+def test_gluon_holds_what_its_registers_and_its_count_of_warps_allow() -> None:
+    three, square = Tile(192, 128, 2, 12), Tile(128, 128, 2, 8)
+
+    def said(name: str, tile: Tile) -> str:
+        return techniques.unsupported(techniques.get(name), "gluon", Problem.square(1, 1, 4096, 128), tile) or ""
+
+    assert "powers of two: warps must be 4 or 8" in said("wgmma", three)
+    assert "the next scores" in said("overlapped_softmax", three)
+    assert "take turns" in said("pingpong", Tile(64, 64, 2, 4))
+    assert not said("producer_consumer", three)
+    assert not said("flagship", square)
+    for name in ("producer_consumer", "overlapped_softmax", "flagship"):
+        grid = techniques.grid(techniques.get(name), "gluon", Problem.square(1, 1, 4096, 128))
+        assert {tile.warps for tile in grid} >= {8, 12}
 
 
 def test_every_tile_that_the_flagship_is_tuned_over_has_the_registers_and_the_stages() -> None:

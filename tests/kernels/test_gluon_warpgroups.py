@@ -1,0 +1,148 @@
+"""What is left of the hopper ladder in Gluon by its compiler and the assembler: roles, registers, and each technique's
+own order, which a source only asks for.
+
+They need a GPU to run: the gates of `correctness` judge them there, and their rows stand with all others.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+from functools import cache
+from itertools import combinations, product
+from typing import Any
+
+import pytest
+
+from harness.catalog import sources, techniques
+from harness.catalog.entries import Technique
+from harness.catalog.problem import Problem, Tile
+from harness.variants import machine_code
+from tests.kernels.test_triton_kernels import normalized
+
+pytestmark = pytest.mark.spread
+
+RUNGS = [
+    one
+    for one in techniques.TECHNIQUES
+    if one.ladder == "hopper" and sources.has_series("gluon", one.path) and not sources.same_program(one.path, "gluon")
+]
+NAMES = [one.name for one in RUNGS]
+ROLES = [name for name in NAMES if name != "wgmma"]
+PINNED = NAMES[NAMES.index("pinned_maxima") :]
+SQUARE = Tile(128, 128, 2, 8)
+MASKS = {"full": False, "causal": True}
+
+
+@cache
+def compiled(name: str, causal: bool = False, head_dim: int = 128, tile: Tile = SQUARE) -> Any:
+    problem = Problem.square(4, 16, 4096, head_dim, causal=causal)
+    assert techniques.unsupported(techniques.get(name), "gluon", problem, tile) is None
+    module = importlib.import_module(f"triton_kernels.gluon.hopper.{name}")
+    return module.twin.specialize(problem, None, tile, "sm_90a").compile()
+
+
+@cache
+def code(name: str, causal: bool = False, head_dim: int = 128, tile: Tile = SQUARE) -> dict[str, Any]:
+    return machine_code.read_triton(compiled(name, causal, head_dim, tile))
+
+
+@pytest.mark.parametrize(("name", "mask"), list(product(NAMES, MASKS)))
+def test_no_main_loop_is_serialized_or_spills(name: str, mask: str) -> None:
+    main_loop = code(name, MASKS[mask])["main_loop"]
+    assert not main_loop["serialized"]
+    assert main_loop["local_memory"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "head_dim", "tile"),
+    [
+        ("producer_consumer", 128, Tile(192, 128, 2, 12)),
+        ("producer_consumer", 64, Tile(64, 256, 2, 4)),
+        ("flagship", 128, Tile(192, 64, 3, 12)),
+        ("flagship", 64, Tile(192, 64, 4, 12)),
+        ("flagship", 64, Tile(192, 128, 2, 12)),
+        ("flagship", 256, Tile(128, 64, 2, 8)),
+    ],
+    ids=str,
+)
+def test_one_to_three_warpgroups_hold_what_the_limits_allow(name: str, head_dim: int, tile: Tile) -> None:
+    found = code(name, False, head_dim, tile)
+    assert not found["main_loop"]["serialized"]
+    assert found["main_loop"]["local_memory"] == 0
+    warps = max(tile.warps, 4) + 4  # the producer is one warp of a warpgroup
+    assert f".reqntid {32 * warps}" in compiled(name, False, head_dim, tile).asm["ptx"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_registers_move_from_the_producer_on(name: str) -> None:
+    moved = re.findall(r"setmaxnreg\.inc\S+\s+(\d+)", compiled(name).asm["ptx"])
+    given_up = re.findall(r"setmaxnreg\.dec\S+\s+(\d+)", compiled(name).asm["ptx"])
+    assert ("240" in moved and "24" in given_up) == (name in ROLES)
+    assert code(name)["census"]["UTMALDG"] > 0
+
+
+@pytest.mark.parametrize("name", ["wgmma", "producer_consumer", "exp_lock"])
+def test_a_serial_softmax_stands_alone(name: str) -> None:
+    assert set(code(name)["main_loop"]["under_products"].values()) == {0}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_exponentials_are_in_the_lock_and_maxima_are_not(mask: str) -> None:
+    """The lock is an mbarrier: all maxima stand before its wait, all exponentials before its arrival."""
+    sequence = code("exp_lock", MASKS[mask])["main_loop"]["sequence"]
+    before, _, behind = sequence.partition("66 ex2")
+    assert "ex2" not in before + behind
+    assert before.rstrip("( ").endswith("mbarrier wait, bar.sync,"), sequence
+    assert " max" not in behind
+    assert "mbarrier arrive" in behind.partition("wgmma")[0], sequence
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_the_assembler_moves_the_wait_above_the_exponentials(mask: str) -> None:
+    """As in the CUDA twins, though the source says otherwise."""
+    for name in ("overlapped_softmax", "pingpong"):
+        found = code(name, MASKS[mask])["main_loop"]
+        assert found["under_products"]["exponentials"] < found["all"]["exponentials"] / 4, found["sequence"]
+
+
+@pytest.mark.parametrize(("name", "mask"), list(product(PINNED, MASKS)))
+def test_pinned_maxima_leave_some_exponentials_under_the_product(name: str, mask: str) -> None:
+    found = code(name, MASKS[mask])["main_loop"]
+    for kind in ("maxima", "shuffles"):
+        assert found["under_products"][kind] == found["all"][kind], found["sequence"]
+    assert found["under_products"]["exponentials"] >= 10, found["sequence"]
+
+
+def test_o_leaves_by_tma_where_the_rung_says_so() -> None:
+    stores = {name: code(name)["census"].get("UTMASTG", 0) for name in NAMES}
+    assert {name for name, number in stores.items() if number} == {"tma_store", "head_by_head", "flagship"}
+
+
+def test_o_lies_where_q_was() -> None:
+    """Staging takes no shared memory of its own."""
+    assert compiled("tma_store").metadata.shared <= compiled("persistent").metadata.shared
+
+
+@pytest.mark.parametrize("technique", RUNGS, ids=lambda technique: technique.name)
+def test_the_step_from_the_parent_is_small(technique: Technique) -> None:
+    ancestors = [techniques.get(name) for name in technique.builds_on]
+    parents = [one for one in ancestors if one in RUNGS]
+    if not parents:
+        assert technique.name == "wgmma"
+        return
+    texts = [
+        [
+            line.strip()
+            for line in sources.code(sources.kernel_file("gluon", one.path)).replace(one.name, "kernel").splitlines()
+        ]
+        for one in (parents[0], technique)
+    ]
+    changed = [line for line in difflib.ndiff(*texts) if line[0] in "+-"]
+    assert 2 <= len(changed) < 200
+
+
+@pytest.mark.parametrize(("a", "b"), list(combinations(NAMES, 2)))
+def test_two_programs_are_not_secretly_one(a: str, b: str) -> None:
+    assert normalized(compiled(a, True).asm["ttgir"]) != normalized(compiled(b, True).asm["ttgir"])

@@ -1,0 +1,279 @@
+"""What pays of all that the ladder tried in Gluon. Builds on head_by_head and own_diagonal, whose files explain each.
+General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
+
+One block a multiprocessor takes tile after tile from a counter. One producer warp loads Q, K and V; two or three math
+warpgroups take turns at issuing the next Q K^T with the P V of before, and stop at their own diagonals. O leaves by TMA
+from where Q was. The CUDA twin has more: maxima of three integers, and a rescaling of O that each warp skips when its
+rows have no new maximum; here a branch is for all warps of a partition.
+"""
+
+from typing import NamedTuple
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from triton_kernels import gluon_warpgroups as wg
+from triton_kernels.specialization import persistent_grid
+
+LOWEST = gl.constexpr(-3.0e38)
+"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+
+LOG2_E = gl.constexpr(1.4426950408889634)
+LN_2 = gl.constexpr(0.6931471805599453)
+
+
+class Buffers(NamedTuple):
+    """Shared memory of a block: what its warps share."""
+
+    q_smem: gl.shared_memory_descriptor
+    k_smem: gl.shared_memory_descriptor
+    v_smem: gl.shared_memory_descriptor
+    q_full: gl.shared_memory_descriptor
+    k_full: gl.shared_memory_descriptor
+    v_full: gl.shared_memory_descriptor
+    q_empty: gl.shared_memory_descriptor
+    k_empty: gl.shared_memory_descriptor
+    v_empty: gl.shared_memory_descriptor
+    turns: gl.shared_memory_descriptor
+    pins: gl.shared_memory_descriptor
+    queue: gl.tuple
+
+
+class Sizes(NamedTuple):
+    heads_total: gl.tensor
+    heads: gl.tensor
+    group: gl.tensor
+    seq_q: gl.tensor
+    seq_kv: gl.tensor
+
+
+@gluon.jit
+def _produce(loads, CAUSAL: gl.constexpr):
+    """Tile after tile Q, then K of every step and V of the step before it, as buffers become empty."""
+    buffers, sizes, q_desc, k_desc, v_desc, counter = loads
+    BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
+    BLOCK_M: gl.constexpr = buffers.turns.shape[0] * wg.ROWS
+    q_tiles = (sizes.seq_q + BLOCK_M - 1) // BLOCK_M
+    number = gl.program_id(0)
+    tile = 0
+    step = 0
+    while number < sizes.heads_total * q_tiles:
+        wg.put(buffers.queue, tile, number)
+        batch_head, q_tile = wg.head_by_head(
+            number, sizes.heads_total, q_tiles, sizes.seq_kv, buffers.k_smem.shape[4], CAUSAL
+        )
+        batch, head = batch_head // sizes.heads, batch_head % sizes.heads
+        q_start = q_tile * BLOCK_M
+        _, key_tiles = wg.key_tiles(q_start, BLOCK_M, sizes.seq_q, sizes.seq_kv, BLOCK_N, CAUSAL)
+        wg.wait_empty(buffers.q_empty, tile)
+        wg.load_rows(q_desc, buffers.q_smem, buffers.q_full, tile, batch, head, q_start)
+        for j in range(key_tiles + 1):
+            if j < key_tiles:
+                wg.wait_empty(buffers.k_empty, step + j)
+                wg.load(k_desc, buffers.k_smem, buffers.k_full, step + j, batch, head // sizes.group, j * BLOCK_N)
+            else:
+                number = wg.take_number(counter, sizes.heads_total * q_tiles)
+            if j > 0:
+                wg.wait_empty(buffers.v_empty, step + j - 1)
+                wg.load(
+                    v_desc, buffers.v_smem, buffers.v_full, step + j - 1, batch, head // sizes.group, (j - 1) * BLOCK_N
+                )
+        step += key_tiles
+        tile += 1
+    wg.put(buffers.queue, tile, number)
+
+
+@gluon.jit
+def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empty, j):
+    """P, the new row_max and row_sum, and what O is to be multiplied by. row_max and exponents count in powers of two.
+
+    Hands K of tile j back when it has the maxima."""
+    new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
+    pin.store(new_max)
+    wg.arrive(k_empty, j)
+    rescale = gl.exp2(row_max - new_max)
+    p = gl.exp2(s * scale_log2 - new_max[:, None])
+    pieces: gl.constexpr = row_sum.type.layout
+    sums = gl.sum(p.reshape((wg.ROWS, p.shape[1] // wg.PIECES, wg.PIECES)), 1)
+    row_sum *= gl.convert_layout(rescale, gl.SliceLayout(1, pieces), assert_trivial=True)[:, None]
+    row_sum += gl.convert_layout(sums, pieces, assert_trivial=True)
+    return p.to(carried), new_max, row_sum, rescale
+
+
+@gluon.jit
+def _issue(p, o, zero, q_rows, buffers, step, element: gl.constexpr, operand: gl.constexpr):
+    """Starts S = Q K^T of a step and O += P V of the step before; returns both, and the operand that is being read."""
+    p_regs = gl.convert_layout(p.to(element), operand, assert_trivial=True)
+    wg.wait_full(buffers.k_full, step)
+    s = warpgroup_mma(q_rows, wg.matrix(buffers.k_smem, step).permute((1, 0)), zero, use_acc=False, is_async=True)
+    wg.wait_full(buffers.v_full, step - 1)
+    o = warpgroup_mma(p_regs, wg.matrix(buffers.v_smem, step - 1), o, is_async=True)
+    return s, o, p_regs
+
+
+@gluon.jit
+def _hand_back(q_empty, tile):
+    """Q's buffer of a tile, when the store that reads O from it has read."""
+    tma.store_wait(0)
+    wg.arrive(q_empty, tile)
+
+
+@gluon.jit
+def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
+    """Tile after tile the 64 rows of O of math warpgroup GROUP."""
+    buffers, sizes, o_desc, lse_ptr, scale_log2 = work
+    GROUPS: gl.constexpr = buffers.turns.shape[0]
+    Q_BUFFERS: gl.constexpr = buffers.q_full.shape[0]
+    BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
+    HEAD_DIM: gl.constexpr = buffers.k_smem.shape[4]
+    scores: gl.constexpr = wg.accumulator(BLOCK_N)
+    output: gl.constexpr = wg.accumulator(HEAD_DIM)
+    operand: gl.constexpr = gl.DotOperandLayout(0, output, 2)
+    element: gl.constexpr = o_desc.dtype
+    carried: gl.constexpr = wg.carried(element, HEAD_DIM, BLOCK_N, GROUPS)
+    pin = buffers.pins.index(GROUP)
+    zero = gl.zeros((wg.ROWS, BLOCK_N), gl.float32, scores)
+    q_tiles = (sizes.seq_q + GROUPS * wg.ROWS - 1) // (GROUPS * wg.ROWS)
+    tile = 0
+    step = 0  # of this tile's first K and V
+    turn = 0
+    number = wg.take(buffers.queue, tile)
+    while number < sizes.heads_total * q_tiles:
+        batch_head, q_tile = wg.head_by_head(number, sizes.heads_total, q_tiles, sizes.seq_kv, HEAD_DIM, CAUSAL)
+        q_start = q_tile * GROUPS * wg.ROWS
+        first_row = q_start + GROUP * wg.ROWS
+        whole_tiles, key_tiles = wg.key_tiles(q_start, GROUPS * wg.ROWS, sizes.seq_q, sizes.seq_kv, BLOCK_N, CAUSAL)
+        _, own_tiles = wg.key_tiles(first_row, wg.ROWS, sizes.seq_q, sizes.seq_kv, BLOCK_N, CAUSAL)
+        last_key = gl.full((wg.ROWS,), sizes.seq_kv - 1, gl.int32, gl.SliceLayout(1, scores))
+        if CAUSAL:
+            row = first_row + gl.arange(0, wg.ROWS, gl.SliceLayout(1, scores))
+            last_key = gl.minimum(row + sizes.seq_kv - sizes.seq_q, last_key)
+        o = gl.zeros((wg.ROWS, HEAD_DIM), gl.float32, output)
+        row_max = gl.full((wg.ROWS,), LOWEST, gl.float32, gl.SliceLayout(1, scores))
+        row_sum = gl.zeros((wg.ROWS, wg.PIECES), gl.float32, wg.accumulator(wg.PIECES))
+
+        # the first Q K^T has no P V beside it
+        q_rows = wg.matrix(buffers.q_smem, tile % Q_BUFFERS * GROUPS + GROUP)
+        wg.wait_full(buffers.q_full, tile)
+        wg.wait_full(buffers.k_full, step)
+        s = warpgroup_mma(q_rows, wg.matrix(buffers.k_smem, step).permute((1, 0)), zero, use_acc=False, is_async=True)
+        s = warpgroup_mma_wait(0, deps=[s])
+        if Q_BUFFERS > 1 and tile > 0:
+            _hand_back(buffers.q_empty, tile - 1)
+        if CAUSAL or not EVEN_N:
+            key = gl.arange(0, BLOCK_N, gl.SliceLayout(0, scores))
+            s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
+        p, row_max, row_sum, rescale = _softmax(s, carried, row_max, row_sum, scale_log2, pin, buffers.k_empty, step)
+
+        for j in range(1, gl.maximum(whole_tiles, 1)):
+            wg.wait_turn(buffers.turns, turn, GROUP)
+            s, o, p_regs = _issue(p, o, zero, q_rows, buffers, step + j, element, operand)
+            wg.pass_turn(buffers.turns, GROUP)
+            turn += 1
+            s = warpgroup_mma_wait(1, deps=[s])
+            p, row_max, row_sum, rescale = _softmax(
+                s, carried, row_max, row_sum, scale_log2, pin, buffers.k_empty, step + j
+            )
+            o, p_regs = warpgroup_mma_wait(0, deps=[o, p_regs])
+            wg.arrive(buffers.v_empty, step + j - 1)
+            o = o * gl.convert_layout(rescale, gl.SliceLayout(1, output))[:, None]
+        if CAUSAL or not EVEN_N:
+            for j in range(gl.maximum(whole_tiles, 1), own_tiles):
+                s, o, p_regs = _issue(p, o, zero, q_rows, buffers, step + j, element, operand)
+                s = warpgroup_mma_wait(1, deps=[s])
+                key = j * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, scores))
+                s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
+                p, row_max, row_sum, rescale = _softmax(
+                    s, carried, row_max, row_sum, scale_log2, pin, buffers.k_empty, step + j
+                )
+                o, p_regs = warpgroup_mma_wait(0, deps=[o, p_regs])
+                wg.arrive(buffers.v_empty, step + j - 1)
+                o = o * gl.convert_layout(rescale, gl.SliceLayout(1, output))[:, None]
+
+        # the last P V has no Q K^T beside it
+        p_regs = gl.convert_layout(p.to(element), operand, assert_trivial=True)
+        wg.wait_full(buffers.v_full, step + own_tiles - 1)
+        o = warpgroup_mma(p_regs, wg.matrix(buffers.v_smem, step + own_tiles - 1), o, is_async=True)
+        for skipped in range(step + own_tiles, step + key_tiles):
+            wg.wait_full(buffers.k_full, skipped)
+            wg.arrive(buffers.k_empty, skipped)
+        o, p_regs = warpgroup_mma_wait(0, deps=[o, p_regs])
+        wg.arrive(buffers.v_empty, step + own_tiles - 1)
+        for skipped in range(step + own_tiles, step + key_tiles):
+            wg.wait_full(buffers.v_full, skipped)
+            wg.arrive(buffers.v_empty, skipped)
+        step += key_tiles
+
+        # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf
+        total = gl.convert_layout(gl.sum(row_sum, 1), gl.SliceLayout(1, scores))
+        divisor = gl.where(total == 0, 1.0, total)
+        o = o * gl.convert_layout(1.0 / divisor, gl.SliceLayout(1, output))[:, None]
+        q_rows.store(o.to(element))
+        fence_async_shared()
+        o_smem = buffers.q_smem.index(tile % Q_BUFFERS * GROUPS + GROUP)
+        wg.store_async(o_desc, [batch_head // sizes.heads, batch_head % sizes.heads, first_row, 0], o_smem)
+        row = first_row + gl.arange(0, wg.ROWS, gl.SliceLayout(1, scores))
+        lse = gl.where(total == 0, float("-inf"), (row_max + gl.log2(divisor)) * LN_2)
+        gl.store(lse_ptr + batch_head.to(gl.int64) * sizes.seq_q + row, lse, row < sizes.seq_q)
+        if Q_BUFFERS == 1:
+            _hand_back(buffers.q_empty, tile)
+        tile += 1
+        number = wg.take(buffers.queue, tile)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def flagship(
+    q_desc, k_desc, v_desc, o_desc, lse_ptr, counter, scale, batches, heads, group, seq_q, seq_kv,
+    HEAD_DIM: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr,
+    STAGES: gl.constexpr, Q_BUFFERS: gl.constexpr,
+):  # fmt: skip
+    GROUPS: gl.constexpr = BLOCK_M // wg.ROWS
+    q_smem = wg.buffers(q_desc, Q_BUFFERS * GROUPS)
+    k_smem = wg.buffers(k_desc, STAGES)
+    v_smem = wg.buffers(v_desc, STAGES)
+    q_full = wg.barriers(Q_BUFFERS, 1)
+    k_full = wg.barriers(STAGES, 1)
+    v_full = wg.barriers(STAGES, 1)
+    q_empty = wg.barriers(Q_BUFFERS, GROUPS)
+    k_empty = wg.barriers(STAGES, GROUPS)
+    v_empty = wg.barriers(STAGES, GROUPS)
+    turns = wg.barriers(GROUPS, 1)
+    pins = wg.numbers(GROUPS, gl.float32)
+    queue = wg.tile_queue(GROUPS)
+    fence_async_shared()
+
+    buffers = Buffers(q_smem, k_smem, v_smem, q_full, k_full, v_full, q_empty, k_empty, v_empty, turns, pins, queue)
+    sizes = Sizes(batches * heads, heads, group, seq_q, seq_kv)
+    work = (buffers, sizes, o_desc, lse_ptr, scale * LOG2_E)
+    loads = (buffers, sizes, q_desc, k_desc, v_desc, counter)
+    if GROUPS == 2:
+        gl.warp_specialize(
+            [
+                (_consume, (work, CAUSAL, EVEN_N, 0)),
+                (_consume, (work, CAUSAL, EVEN_N, 1)),
+                (_produce, (loads, CAUSAL)),
+            ],
+            [4, 1],
+            [240, 24],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (_consume, (work, CAUSAL, EVEN_N, 0)),
+                (_consume, (work, CAUSAL, EVEN_N, 1)),
+                (_consume, (work, CAUSAL, EVEN_N, 2)),
+                (_produce, (loads, CAUSAL)),
+            ],
+            [4, 4, 1],
+            [160, 160, 24],
+        )
+
+
+twin = wg.Twin(flagship, wg.options, persistent_grid)
