@@ -44,6 +44,7 @@ TOGETHER = (
     ("compiler",),
     ("sass_sha256",),
     ("code",),
+    ("time",),
     OF_A_GROUP,
 )
 """Fields that rows say alike, together or each for itself."""
@@ -53,8 +54,8 @@ YARDSTICK = ("yardstick", "yardstick_rel_l2", "floor", "pytorch_max_abs", "pytor
 """Of a distribution's numerics, what depends on the problem and not on the kernel."""
 SLUG = re.compile(r"b\d+-h\d+\S*-d\d+-\S+")
 """How a problem is named."""
-SHORTEST = 24
-"""Characters below which a reference is no gain."""
+WORTH = 72
+"""Characters that a shared line must save: as many as it has beside its fields, and its references."""
 ID_LENGTH = 4
 
 
@@ -81,7 +82,7 @@ def pack(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     """The lines of a file: what is shared, by id, then the rows in their order."""
     parts = [{_canonical(part): part for part in _parts(row)} for row in rows]
     occurrences = Counter(text for found in parts for text in found)
-    repeated = [text for text, count in occurrences.items() if count > 1 and len(text) >= SHORTEST]
+    repeated = [text for text, count in occurrences.items() if count > 1 and len(text) * (count - 1) >= WORTH]
     ids = dict(zip(repeated, _ids(repeated), strict=True))
     for text, name in sorted(ids.items(), key=lambda item: item[1]):
         yield {"kind": SHARED, "id": name, "fields": _with_short_order(_by_figure(json.loads(text)))}

@@ -51,7 +51,7 @@ def timing(technique: str, **fields: Any) -> Row:
 SLUG = Problem.square(4, 16, 4096, 128).slug
 ENVIRONMENTS = [
     {"kind": "environment", "id": name, "on": "gpu", "time": name, "details": {"gpu": {"name": "NVIDIA H200"}, "n": n}}
-    for n, name in enumerate("ef")
+    for n, name in enumerate("efgh")
 ]
 ROWS = [
     *ENVIRONMENTS,
