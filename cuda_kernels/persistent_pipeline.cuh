@@ -45,7 +45,7 @@ struct Pipeline {
   static constexpr int K_EMPTY = V_FULL + STAGES * 8;
   static constexpr int V_EMPTY = K_EMPTY + STAGES * 8;
   static constexpr int O_FULL = V_EMPTY + STAGES * 8;
-  static constexpr int O_READ = O_FULL + WARPGROUPS * 8;
+  static constexpr int O_READ = O_FULL + Q_BUFFERS * WARPGROUPS * 8;
   static constexpr int BYTES = O_READ + 8;
   static_assert(K % 1024 == 0 && KV_BYTES % 1024 == 0, "the swizzle pattern starts at each buffer");
 
@@ -75,7 +75,7 @@ struct Pipeline {
       mbarrier_init(k_full + stage * 8, 1), mbarrier_init(v_full + stage * 8, 1);
       mbarrier_init(k_empty + stage * 8, WARPS), mbarrier_init(v_empty + stage * 8, WARPS);
     }
-    for (int i = 0; i < WARPGROUPS; ++i) mbarrier_init(o_full + i * 8, WARPGROUP_WARPS);
+    for (int i = 0; i < Q_BUFFERS * WARPGROUPS; ++i) mbarrier_init(o_full + i * 8, WARPGROUP_WARPS);
     mbarrier_init(o_read, 1);
     fence_mbarrier_init();
   }
@@ -161,28 +161,29 @@ struct Pipeline {
     }
     fence_proxy_async_shared();
     bar_warp_sync();  // the warp's rows of O are there
-    if (lane == 0) mbarrier_arrive(o_full + warpgroup * 8);
+    if (lane == 0) mbarrier_arrive(o_full + (q_buffer * WARPGROUPS + warpgroup) * 8);
   }
 
-  // By one warp: tile after tile O, as warpgroups have staged it; then the buffer that it was in is free.
+  // By one warp: tile after tile O, as warpgroups have staged it; then the buffer that it was in is free. Math warps
+  // are a tile ahead where Q has two buffers, so each buffer has barriers of its own; and the lane that frees it is the
+  // one that has waited.
   DEVICE void store(const PersistentParams& params) const {
     const AttentionArgs& args = params.tma.args;
     const bool elected = elect_sync();
     TileQueue tiles(queue);
     RingOf<Q_BUFFERS> q_ring;
     Ring v_ring;
-    RingOf<1> o_ring;
     for (TilePlace place = tiles.take(); place.q_tile >= 0; place = tiles.take()) {
       const BlockTile tile(args, place.batch, place.head, place.q_tile);
       if (O_IN_V)
         for (int j = key_tiles_of(args, tile) % (2 * STAGES); j > 0; --j) v_ring.advance();
       Ring o_stage = v_ring;
       for (int warpgroup = 0; warpgroup < WARPGROUPS; ++warpgroup, o_stage.advance()) {
-        wait(o_full + warpgroup * 8, o_ring.phase);
         const int first_row = warpgroup * WARPGROUP_ROWS;
         const uint32_t o_smem =
             O_IN_V ? v + o_stage.stage * KV_BYTES : q + q_ring.stage * Q_BYTES + first_row * ROW_BYTES;
         if (elected) {
+          wait(o_full + (q_ring.stage * WARPGROUPS + warpgroup) * 8, q_ring.phase);
 #pragma unroll
           for (int slab = 0; slab < SLABS; ++slab)
             cp_async_bulk_tensor_store<4>(params.o, {slab * SLAB, tile.q_start + first_row, tile.head, tile.batch},
@@ -194,7 +195,7 @@ struct Pipeline {
         cp_async_bulk_wait_group_read<0>();
         mbarrier_arrive(O_IN_V ? o_read : q_empty + q_ring.stage * 8);
       }
-      q_ring.advance(), o_ring.advance();
+      q_ring.advance();
     }
   }
 };

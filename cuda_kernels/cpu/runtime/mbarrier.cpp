@@ -1,5 +1,6 @@
 #include <runtime/mbarrier.h>
 
+#include <map>
 #include <set>
 
 #include <runtime/async.h>
@@ -22,17 +23,22 @@ InFlight loads_in_flight(const Block& block) {
 
 bool is_complete(const Mbarrier& mbarrier, uint32_t parity) { return (mbarrier.phase & 1) != (parity & 1); }
 
-// Whoever completes a phase must know of every repeated wait for the one before it.
+// Whoever completes a phase must know that all warps have waited for the one before it, and have done so for the last
+// time. The lanes of a warp ask together and get one answer: to know of one is enough.
 void check_passed(const Cluster& cluster, Mbarrier& mbarrier) {
   const std::vector<Clock>& known = mbarrier.told.events;
-  const auto is_known = [&](const PassedWait& wait) {
-    return known[wait.thread->agent] >= wait.at ||
-           known[cluster.agent_of_collectives(wait.thread->cluster_warp)] >= wait.of_collectives;
-  };
-  std::set<const Thread*> have_waited;
-  for (const PassedWait& wait : mbarrier.passed)
-    if (!have_waited.insert(wait.thread).second && !is_known(wait))
-      report("phase_can_go_by", *wait.thread, wait.mnemonic, wait.where,
+  std::set<const Thread*> later;
+  std::map<const Warp*, const PassedWait*> unknown;  // null where one is known
+  for (auto wait = mbarrier.passed.rbegin(); wait != mbarrier.passed.rend(); ++wait) {
+    if (!later.insert(wait->thread).second) continue;
+    const bool is_known = known[wait->thread->agent] >= wait->at ||
+                          known[cluster.agent_of_collectives(wait->thread->cluster_warp)] >= wait->of_collectives;
+    const auto& [at, is_first] = unknown.try_emplace(wait->thread->warp, &*wait);
+    if (is_known) at->second = nullptr;
+  }
+  for (const auto& [warp, wait] : unknown)
+    if (wait)
+      report("phase_can_go_by", *wait->thread, wait->mnemonic, wait->where,
              text("nothing keeps the next phase of the mbarrier at shared address 0x%x from completing before this "
                   "wait, which then waits for one more",
                   mbarrier.offset));
