@@ -3,25 +3,58 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
+from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
 from harness.rows import reading
-from reports.data.dataset import Dataset
+from reports.data.dataset import Dataset, Row
+from reports.facts import roofs
+
+GRID = "flagship_over_fastest"
+"""The ratio of which each cell is reached or missed."""
 
 
 def scored(data: Dataset, experiment: str | None = None) -> list[dict[str, Any]]:
-    """The scorecard's entries, of one experiment or of all, with the worst cell's value and what an earlier version
-    keeps out."""
+    """The scorecard's entries, of one experiment or of all, with the worst cell's value, what an earlier version keeps
+    out, and in the cells of GRID a `limit`."""
     return [
         {
             **entry,
             "worst_value": min((cell.get("value", math.inf) for cell in entry["cells"]), default=None),
             "earlier": earlier(data, entry["experiment"], entry["ours"]),
+            "cells": limited(data, entry) if entry["name"] == GRID else entry["cells"],
         }
         for entry in data.scores
         if experiment in (None, entry["experiment"])
     ]
+
+
+def limited(data: Dataset, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cells of an entry, each with the TFLOPS that limit its kernel: those of the loop without loads and without
+    exponentials, of products alone where that loop was not measured. At the kernel's own clock where it was read, else
+    at the roof's; None without a roof."""
+    lines = {line.roof.name: line for line in roofs.found([data]).lines if line.flop}
+    cells = []
+    for cell in entry["cells"]:
+        problem = Problem.parse(cell["problem"])
+        points = (
+            data.point(entry["experiment"], problem, "flagship", entry["ours"], best=best) for best in (True, False)
+        )
+        row = next((point.row for point in points if point.row), {})
+        names = (f"loop_d{problem.head_dim}_no_exponentials", "products_d128")
+        line = next((lines[name] for name in names if name in lines), None)
+        cells.append({**cell, "limit": line and (at_clock_of(data, row, line.flop) or line.median("tflops"))})
+    return cells
+
+
+def at_clock_of(data: Dataset, row: Row, flop: float | None) -> float | None:
+    """TFLOPS of so many FLOP a clock and multiprocessor at the clock of a timing; None where that was not read."""
+    ghz = reading.clock_ghz(row)
+    if not ghz or not flop:
+        return None
+    return flop * ghz * data.environments[row["environment"]]["details"]["gpu"]["sm_count"] / 1e3
 
 
 def earlier(data: Dataset, experiment: str, backend: str) -> list[str]:

@@ -73,6 +73,7 @@ def page(
     }
     tables = code_tables(datasets, which)
     context["code"] = {dim: [table for table in tables if table["head_dim"] == dim] for dim in _dims(tables)}
+    context["library_orders"] = resources.LIBRARY_ORDERS
     context["same_code"] = same_code(datasets, which)
     inspected = {backend for table in tables for backend in table["columns"]}
     context["uninspected"] = [backend for backend in written if backend not in inspected]

@@ -17,6 +17,7 @@ from harness.rows import record, results
 from reports import build
 from reports.data.dataset import Dataset
 from reports.facts import roofs as facts
+from reports.facts import scores
 from reports.pages import roofs as pages
 from tests.support import synthetic_rows as synthetic
 
@@ -116,6 +117,24 @@ def test_the_flagship_stands_beside_the_roofs_at_its_own_clock() -> None:
     for row in (unread, flagship(16_384, 750, source_sha256="0" * 64), flagship(16_384, 750, mode="sustained")):
         other = facts.found([dataset([*rows(), row])])
         assert not [one for one in other.limits(128) if one.label.startswith("flagship")]
+
+
+def test_a_cell_of_the_grid_has_its_limit() -> None:
+    slugs = {seq: Problem.square(16_384 // seq, 16, seq, 128).slug for seq in (4096, 16_384)}
+    unread = flagship(4096, 700)
+    del unread["clock_ghz"]
+    data = dataset([*rows(), unread, flagship(16_384, 750)])
+    entry = {
+        "experiment": facts.KERNEL_EXPERIMENT,
+        "ours": "cuda",
+        "cells": [{"problem": slug} for slug in slugs.values()],
+    }
+    multiprocessors = synthetic.ENVIRONMENT["details"]["gpu"]["sm_count"]
+    assert [cell["limit"] for cell in scores.limited(data, entry)] == [
+        710.0,  # the roof's own, of a clock that nobody read
+        pytest.approx(0.75 * PEAK * 1.7 * multiprocessors / 1e3),
+    ]
+    assert [cell["limit"] for cell in scores.limited(dataset(synthetic.rows()), entry)] == [None, None]
 
 
 def test_the_page_shows_every_roof_and_draws_both_head_dims() -> None:
