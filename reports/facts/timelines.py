@@ -644,6 +644,44 @@ TIMELINES: dict[str, tuple[Timeline, Timeline]] = {
             },
         ),
     ),
+    "double_buffered_p": (
+        Timeline(
+            "One set of P",
+            "P V reads the registers that the next P goes to: the scores become P when P V was awaited.",
+            {
+                "P V in flight": "P V 0*7 | .*3 | P V 1*7 | .*3",
+                "softmax": ".*1 | exponentials 1*6 | P 1*2 | .*2 | exponentials 2*6 | P 2*2 | .*1",
+            },
+        ),
+        Timeline(
+            "Two sets",
+            "The next P has registers of its own, so the scores become P under P V too.",
+            {
+                "P V in flight": "P V 0*9 | .*1 | P V 1*9 | .*1",
+                "softmax": ".*1 | exponentials 1*6 | P 1*2 | .*2 | exponentials 2*6 | P 2*2 | .*1",
+            },
+        ),
+    ),
+    "cluster_multicast": (
+        Timeline(
+            "Each block for itself",
+            "Two blocks of one head read the same keys; L2 delivers every tile twice.",
+            {
+                "L2 to block 0": "load K*2 | load V*2 | load K*2 | load V*2",
+                "L2 to block 1": "load K*2 | load V*2 | load K*2 | load V*2",
+                "products of both": ".*2 | Q K, P V*6",
+            },
+        ),
+        Timeline(
+            "A pair",
+            "Each block asks for half of a tile, and multicast brings it to both.",
+            {
+                "half by block 0": "load ½*1 | load ½*1 | load ½*1 | load ½*1 | .*4",
+                "half by block 1": "load ½*1 | load ½*1 | load ½*1 | load ½*1 | .*4",
+                "products of both": ".*1 | Q K, P V*6 | .*1",
+            },
+        ),
+    ),
     "integer_max": (
         Timeline(
             "Two at a time",
