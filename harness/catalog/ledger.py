@@ -39,7 +39,8 @@ class Term:
 
     `cause` is a key of CAUSES; `odd` is the cause at tiles that core Triton cannot say, where it is another one.
     `proofs` are names of harness/expressibility that bear out the cause, `order` a kernel (backend, technique) whose
-    machine code does: its main loop's order is shown. `expected` was written before anything was measured: percent, by
+    machine code does: its main loop's order is shown. `ttgir`: operations of core Triton's best program at the tile
+    TRITONS, in the order of its TTGIR. `expected` was written before anything was measured: percent, by
     cell of 4096 tokens (d<head_dim>-<mask>). `part_of`: a term that contains this one, which therefore is not added.
     """
 
@@ -52,6 +53,7 @@ class Term:
     step: tuple[str, str] | None = None
     proofs: tuple[str, ...] = ()
     order: tuple[str, str] | None = None
+    ttgir: tuple[str, ...] = ()
     expected: dict[str, float] = field(default_factory=dict, hash=False)
     part_of: str = ""
     odd: str = ""
@@ -89,6 +91,10 @@ TERMS = (
         step=(VOCABULARY, SHARED),
         proofs=("overlap_plain plain",),
         order=("triton", FLAGSHIP),
+        ttgir=(
+            *("ttng.init_barrier", "ttng.async_tma_copy_global_to_local", "ttng.wait_barrier", "ttng.inval_barrier"),
+            "ttng.warp_group_dot",
+        ),
         expected=_expected(2, 2, 3, 3),
     ),
     Term(
@@ -124,6 +130,10 @@ TERMS = (
         leave_out="without_overlap",
         step=("overlapped_softmax", "producer_consumer"),
         proofs=("overlap_plain plain", "overlap_plain rotated", "overlap_in_flight d128"),
+        ttgir=(
+            *("ttng.warp_group_dot", "ttng.warp_group_dot_wait", "math.exp2"),
+            *("ttng.warp_group_dot", "ttng.warp_group_dot_wait", "scf.yield"),
+        ),
         expected=_expected(8, 8, 0, 1),
     ),
     Term(
@@ -218,6 +228,7 @@ TERMS = (
         leave_out="without_tma_store",
         step=("tma_store", "persistent"),
         proofs=("epilogue descriptor",),
+        ttgir=("ttng.async_tma_copy_local_to_global", "ttng.async_tma_store_wait", "tt.store"),
         expected=_expected(2, 3, 1, 2),
     ),
     Term(

@@ -29,16 +29,22 @@ Counted on a CPU, instruction by instruction.""",
 }
 """What those ask that are commands and have no file in experiments/."""
 
-SHARED_PTXAS = """What does each step buy, with one assembler for both languages?
-
-The Triton programs of the experiment ladder, assembled by the ptxas of the CUDA twins instead of the one that Triton
-brings."""
+SHARED_PTXAS = {
+    "ladder": "What does each step buy, with one assembler for both languages?",
+    "what_triton_misses": "How much of the gap is the assembler's?",
+}
+"""First lines for rows whose Triton programs were assembled by nvcc's ptxas, by experiment."""
 
 
 def question(name: str, root: Path = sources.ROOT) -> str:
     """In its first line; further paragraphs say how it is asked. The docstring of experiments/<name>.py where there is
     one; empty where nothing is known."""
     if name.endswith(reading.SHARED_PTXAS):
-        return SHARED_PTXAS
+        experiment = name.removesuffix(reading.SHARED_PTXAS)
+        first = SHARED_PTXAS.get(experiment) or question(experiment, root).partition("\n")[0]
+        return (
+            f"{first}\n\nThe Triton programs of the experiment {experiment}, assembled by the ptxas of the CUDA twins "
+            "instead of the one that Triton brings."
+        )
     path = root / "experiments" / f"{name}.py"
     return (ast.get_docstring(sources.parse(path)) or "") if path.is_file() else COMMANDS.get(name, "")

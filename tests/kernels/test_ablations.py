@@ -8,8 +8,9 @@ the flagship has there.
 from __future__ import annotations
 
 import difflib
+import re
 from functools import cache
-from itertools import product
+from itertools import groupby, product
 from typing import Any
 
 import pytest
@@ -113,6 +114,24 @@ def test_maxima_of_floats_are_counted_once() -> None:
     both = main_loop("without_turns")["all"]["maxima"]
     for name in ("without_integer_max", "without_lazy_rescale_or_integer_max"):
         assert main_loop(name)["all"]["maxima"] < both
+
+
+@pytest.mark.parametrize("term", [pytest.param(one, id=one.name) for one in ledger.TERMS if one.ttgir])
+def test_core_tritons_program_has_the_operations_in_the_order_that_a_term_says(term: ledger.Term) -> None:
+    """Of the main loop, and what follows it: with no other of these operations between, repeats apart."""
+    kinds = r"ttng\.\w+|math\.exp2|scf\.yield|tt\.store"
+    order = re.findall(kinds, main_loop_of_triton())
+    asked = set(term.ttgir)
+    found = [name for name, _ in groupby(name for name in order if name in asked)]
+    assert any(tuple(found[start : start + len(term.ttgir)]) == term.ttgir for start in range(len(found))), found
+
+
+@cache
+def main_loop_of_triton() -> str:
+    """TTGIR from the last loop on."""
+    case = Case("test", ledger.FLAGSHIP, "triton", Problem.square(4, 16, 4096, 128), ledger.TRITONS)
+    text = variants.compile_triton(case, MEASURED).asm["ttgir"]
+    return text[text.rindex("scf.for") :]
 
 
 RUN = {64: Tile(192, 128, 2, 12), 128: SQUARE}

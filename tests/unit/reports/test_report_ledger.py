@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
 from markupsafe import escape
 
 from harness.catalog.ledger import CAUSES, TERMS
+from harness.rows.ledger import Ledger
 from reports import build
 from reports.data.dataset import Dataset
 from reports.draw import ledger as drawing
@@ -29,6 +31,17 @@ def html(*datasets: Dataset) -> str:
     return environment.get_template("ledger.html").render(variables)
 
 
+@cache
+def whole() -> str:
+    """The page of ROWS: a bootstrap of a hundred sums."""
+    return html(dataset(ROWS))
+
+
+@cache
+def ledgers() -> list[Ledger]:
+    return facts.found([dataset(ROWS)])[1]
+
+
 def test_before_anything_is_measured_the_page_says_the_command_and_what_is_expected() -> None:
     text = html()
     assert "Nothing is measured yet." in text
@@ -40,14 +53,14 @@ def test_before_anything_is_measured_the_page_says_the_command_and_what_is_expec
 
 
 def test_every_term_is_in_the_table_and_in_the_drawing() -> None:
-    text = html(dataset(ROWS))
+    text = whole()
     (wide,) = re.findall(r'<svg[^>]*aria-label="At head_dim 128, full[^>]*class="w".*?</svg>', text, re.DOTALL)
     for term in TERMS:
         if term.name not in ("own_diagonal", "moved_descriptors"):
             assert term.title in wide
         if term.name != "own_diagonal":
             assert f'<a href="#{term.name}">' in text
-    assert "own_diagonal" not in {line.term.name for line in facts.lines(facts.found([dataset(ROWS)])[1][0])}
+    assert "own_diagonal" not in {line.term.name for line in facts.lines(ledgers()[0])}
     for cause in ("the language has no word", "the compiler chose otherwise", "ptxas", "tuning effort"):
         assert cause in wide
     assert "Flagship: " in wide
@@ -55,7 +68,7 @@ def test_every_term_is_in_the_table_and_in_the_drawing() -> None:
 
 
 def test_terms_come_in_the_order_of_their_size() -> None:
-    _, (headline, causal) = facts.found([dataset(ROWS)])
+    headline, causal = ledgers()
     assert not headline.problem.causal
     assert causal.problem.causal
     sizes = [abs(line.size) for line in facts.lines(headline) if not line.term.part_of]
@@ -65,7 +78,7 @@ def test_terms_come_in_the_order_of_their_size() -> None:
 
 
 def test_shares_of_the_gap_and_of_the_remainder_are_all_of_it() -> None:
-    _, (one, _) = facts.found([dataset(ROWS)])
+    one, _ = ledgers()
     assert one.gap
     assert one.remainder
     shares = [line.share for line in facts.lines(one) if line.share is not None]
@@ -73,7 +86,7 @@ def test_shares_of_the_gap_and_of_the_remainder_are_all_of_it() -> None:
 
 
 def test_a_pair_that_interacts_is_told() -> None:
-    text = html(dataset(ROWS))
+    text = whole()
     assert text.count("a pair that interacts") == 2, "one on each problem"
     plain = html(dataset(made.rows()))
     assert "a pair that interacts" not in plain
@@ -81,7 +94,7 @@ def test_a_pair_that_interacts_is_told() -> None:
 
 
 def test_a_sentence_says_how_much_has_a_cause() -> None:
-    _, (one, _) = facts.found([dataset(ROWS)])
+    one, _ = ledgers()
     assert re.fullmatch(
         r"At head_dim 128, full, 4096 tokens the flagship is 3\d\.\d% faster than the best core Triton kernel; "
         r"what has a cause is (9\d|100)% \(\d+ to \d+\) of that\.",
@@ -105,7 +118,7 @@ def test_without_triton_there_is_no_drawing_and_the_page_says_so() -> None:
 
 
 def test_each_board_is_told() -> None:
-    text = html(dataset(ROWS))
+    text = whole()
     for board in ("board0", "board1", "board2"):
         assert f"<code>{board}</code> a gap of +3" in text
 
@@ -118,7 +131,7 @@ def test_every_cause_has_a_colour_of_its_own_and_every_proof_a_place() -> None:
 
 
 def test_a_command_times_a_term_again() -> None:
-    _, (one, _) = facts.found([dataset(ROWS)])
+    one, _ = ledgers()
     commands = {line.term.name: line.command for line in facts.lines(one)}
     assert commands["turns"] == (
         "twinkernels bench flagship without_turns pingpong overlapped_softmax --backend cuda "
@@ -146,4 +159,4 @@ def test_what_ncu_counted_stands_behind_the_terms() -> None:
     text = html(data)
     assert "gmma 2.50, wait 0.50" in text
     assert "1,234,567" in text
-    assert "What ncu counted" not in html(dataset(ROWS))
+    assert "What ncu counted" not in whole()
