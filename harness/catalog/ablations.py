@@ -54,7 +54,7 @@ ABLATIONS = (
     _without("moved_descriptors", idea="operands are described anew for every wgmma"),
     _without("turns", "overlap", idea="neither turns nor a softmax under the warpgroup's own product"),
     _without("turns", "pinned_maxima", idea="neither turns nor maxima held before the wait"),
-    _without("lazy_rescale", "integer_max", idea="O is multiplied in every step, by maxima of floats", limits=(LAZY,)),
+    _without("lazy_rescale", "integer_max", idea="O is multiplied in every step, by maxima of floats"),
     Ablation(
         "triton_vocabulary",
         "hopper",

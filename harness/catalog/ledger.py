@@ -67,7 +67,7 @@ def _expected(d128_full: float, d128_causal: float, d64_full: float, d64_causal:
     return {"d128-full": d128_full, "d128-causal": d128_causal, "d64-full": d64_full, "d64-causal": d64_causal}
 
 
-TRITON, SHARED = "triton", "triton, shared"
+TRITON, SHARED, GLUON = "triton", "triton, shared", "gluon"
 
 TERMS = (
     Term(
@@ -254,6 +254,42 @@ TERMS = (
         part_of="compiler",
     ),
 )
+
+
+GLUON_TERMS = (
+    Term(
+        "gluon_schedule",
+        "The same schedule by hand",
+        "compiler",
+        "The flagship without what the Gluon kernel lacks: the same roles, turns and order of products, in CUDA.",
+        "Schedule the instructions of a softmax among the products that are in flight.",
+        step=("without_lazy_rescale_or_integer_max", GLUON),
+        order=("gluon", FLAGSHIP),
+        expected=_expected(2, 3, 15, 8),
+    ),
+    Term(
+        "gluon_integer_max",
+        "Three-input maxima of integers",
+        "effort",
+        "Gluon says it by a bitcast, as core Triton does. Its flagship does not have it.",
+        "Nothing; a kernel can.",
+        leave_out="without_integer_max",
+        proofs=("maxima of integers in Gluon",),
+        expected=_expected(2.5, 2.5, 4, 4),
+    ),
+    Term(
+        "gluon_lazy_rescale",
+        "Lazy rescaling",
+        "compiler",
+        "In Gluon a condition is of all warps of a partition, found by a reduction over them.",
+        "A condition for each warp: a vote in place of a reduction.",
+        leave_out="without_lazy_rescale",
+        proofs=("condition of a block in Gluon",),
+        expected=_expected(1.5, 1.5, 0, 0),
+    ),
+)
+"""The way from the best Gluon kernel to the flagship, with one price each: what Gluon's flagship lacks is left out of
+CUDA's."""
 
 
 def kernels() -> tuple[str, ...]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from harness.catalog import techniques
 from harness.catalog.ablations import ABLATIONS
-from harness.catalog.ledger import FLAGSHIP, SHARED, TERMS, TRITON, VOCABULARY, Term
+from harness.catalog.ledger import FLAGSHIP, GLUON, GLUON_TERMS, SHARED, TERMS, TRITON, VOCABULARY, Term
 from harness.catalog.problem import ANCHOR, Problem, Tile
 from harness.rows import intervals, noise, reading
 from harness.rows.intervals import Estimate, Interval
@@ -24,7 +24,6 @@ from harness.rows.reading import Hashes, Row
 EXPERIMENT = "what_triton_misses"
 HEADLINE = Problem.square(4, 16, 4096, 128)
 """Of the scorecard's `gap_explained`."""
-GLUON = "gluon"
 Weights = dict[str, float]
 """Kernel of `Ledger.rows` -> how often the logarithm of its TFLOPS counts."""
 
@@ -68,8 +67,8 @@ class Pair:
 
 @dataclass(frozen=True)
 class Ledger:
-    """A problem's ledger, on all boards or on one. `rows` are the newest row of each kernel at the flagship's tile,
-    and of TRITON, SHARED, VOCABULARY and GLUON the fastest."""
+    """A problem's ledger, on all boards or on one: the `way` from `start` to the flagship. `rows` are the newest row of
+    each kernel at the flagship's tile, and of TRITON, SHARED, VOCABULARY and GLUON the fastest."""
 
     problem: Problem
     tile: Tile
@@ -78,20 +77,22 @@ class Ledger:
     """Kernel -> why it has no number."""
     known: intervals.Intervals
     board: str | None = None
+    way: tuple[Term, ...] = TERMS
+    start: str = TRITON
 
     @cached_property
     def gap(self) -> Estimate | None:
-        return self._estimate({FLAGSHIP: 1, TRITON: -1})
+        return self._estimate({FLAGSHIP: 1, self.start: -1})
 
     @cached_property
     def terms(self) -> list[Priced]:
         """Those that the flagship has on this problem, in the order of the way."""
-        return [self._priced(term) for term in TERMS if self._applies(term)]
+        return [self._priced(term) for term in self.way if self._applies(term)]
 
     @cached_property
     def remainder(self) -> Estimate | None:
         """The gap less all terms that have a size."""
-        return self._estimate(_sum([{FLAGSHIP: 1, TRITON: -1}, *(_times(one, -1) for one in self._added.values())]))
+        return self._estimate(_sum([{FLAGSHIP: 1, self.start: -1}, *(_times(one, -1) for one in self._added.values())]))
 
     @property
     def explained(self) -> tuple[float, Interval] | None:
@@ -130,23 +131,23 @@ class Ledger:
         return found
 
     @property
-    def over_gluon(self) -> Estimate | None:
-        """The flagship over the best Gluon kernel."""
-        return self._estimate({FLAGSHIP: 1, GLUON: -1})
+    def from_gluon(self) -> Ledger | None:
+        """The way from the best Gluon kernel, where there is one."""
+        return replace(self, way=GLUON_TERMS, start=GLUON) if GLUON in self.rows else None
 
     @property
     def boards(self) -> list[str]:
         """Of the processes that timed the gap."""
-        return self.known.boards([self.rows[name] for name in (FLAGSHIP, TRITON)]) if self.gap else []
+        return self.known.boards([self.rows[name] for name in (FLAGSHIP, self.start)]) if self.gap else []
 
     def on(self, board: str) -> Ledger:
-        return Ledger(self.problem, self.tile, self.rows, self.refused, self.known, board)
+        return replace(self, board=board)
 
     @cached_property
     def _added(self) -> dict[str, Weights]:
         """What each term adds, by its name, as weights in one group: nvcc's assembler is the compiler's term there."""
         found: dict[str, Weights] = {}
-        for term in TERMS:
+        for term in self.way:
             if not self._applies(term) or term.part_of:
                 continue
             prices = [weights for weights in self._prices(term) if weights and self._estimate(weights)]

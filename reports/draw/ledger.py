@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from harness.catalog.ledger import FLAGSHIP, TRITON
+from harness.catalog.ledger import FLAGSHIP, GLUON, TRITON
 from harness.rows import reading
 from harness.rows.intervals import Estimate
 from harness.rows.ledger import Ledger, percent
@@ -23,15 +23,16 @@ CAUSE_COLORS = {
     "unexplained": TILE,
 }
 """The cause stands in words beside each bar too."""
-STEP = 50
-"""TFLOPS between the lines of the axis."""
+STEP, SHORT = 50, 0.15
+"""TFLOPS between the lines of the axis; a fifth of it on a way that is shorter than this."""
+STARTS = {TRITON: "Best core Triton", GLUON: "Best Gluon"}
 
 
 def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     """Terms in the order of `lines`, then the remainder. The axis is of logarithms, so that bars add up: a bar of equal
     length is an equal factor. An open bar is a loss, a diamond where the bar was expected to end."""
     added = [line for line in lines if line.priced.size and not line.term.part_of]
-    triton = reading.tflops(one.rows[TRITON])
+    start = reading.tflops(one.rows[one.start])
     places = _places([line.size for line in added], one)
     narrow = width == NARROW
     left, row, right = (0, 44, 20) if narrow else (330, 26, 150)
@@ -39,8 +40,8 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     low, high = min(0.0, *(min(ends) for ends in places)), max(max(ends) for ends in places)
     figure, axes = canvas(width, height, left, right, 0, 0)
     axes.set(xlim=(low - 0.03 * (high - low), high + 0.02 * (high - low)), ylim=(height, 0))
-    for tick in _ticks(triton, low, high):
-        x = math.log(tick / triton)
+    for tick in _ticks(start, low, high):
+        x = math.log(tick / start)
         axes.plot([x, x], [0, height - 24], color=GRID, lw=1, zorder=0)
         write(axes, f"{tick:.0f}", (x, height - 12), size=TICK, color=MUTED, ha="center")
 
@@ -55,29 +56,31 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     def middle(y: float) -> float:
         return y + (30 if narrow else row / 2)
 
-    label(f"Best core Triton: {triton:.0f} TFLOPS", 0, bold=True)
-    axes.plot([0, 0], [middle(0) - 8, middle(0) + 8], color=COLORS["triton"], lw=3)
+    label(f"{STARTS[one.start]}: {start:.0f} TFLOPS", 0, bold=True)
+    axes.plot([0, 0], [middle(0) - 8, middle(0) + 8], color=COLORS[one.start], lw=3)
     y = float(row)
     for line, (begin, end) in zip(added, places, strict=False):
         label(line.term.title, y)
-        _bar(axes, begin, end, middle(y), CAUSE_COLORS[line.priced.cause], line.priced.size)
+        reached = _bar(axes, begin, end, middle(y), CAUSE_COLORS[line.priced.cause], line.priced.size)
         if line.expected is not None:
             axes.plot([begin + math.log1p(line.expected / 100)], [middle(y)], "D", ms=5, mfc=PAPER, mec=INK, zorder=3)
         told = f"{percent(end - begin):+.1f}%"
         told = f"{line.priced.cause} {told}" if narrow else f"{told}  {line.cause}"
-        _told(axes, told, max(begin, end), middle(y), narrow)
+        _told(axes, told, reached, middle(y), narrow)
         y += row
     if one.remainder:
         begin, end = places[-1]
         label("Remainder: what the terms leave", y)
-        _bar(axes, begin, end, middle(y), TILE, one.remainder)
-        _told(axes, f"{percent(end - begin):+.1f}%", max(begin, end), middle(y), narrow)
+        reached = _bar(axes, begin, end, middle(y), TILE, one.remainder)
+        _told(axes, f"{percent(end - begin):+.1f}%", reached, middle(y), narrow)
     y += row
     flagship = reading.tflops(one.rows[FLAGSHIP])
     label(f"Flagship: {flagship:.0f} TFLOPS", y, bold=True)
     top = places[-1][1]
     axes.plot([top, top], [middle(y) - 8, middle(y) + 8], color=COLORS["cuda"], lw=3)
-    return to_svg(figure, f"ledger {one.problem.slug} {width}", embed=True, alt=alt, css="n" if narrow else "w")
+    return to_svg(
+        figure, f"ledger {one.start} {one.problem.slug} {width}", embed=True, alt=alt, css="n" if narrow else "w"
+    )
 
 
 def _places(sizes: Sequence[float], one: Ledger) -> list[tuple[float, float]]:
@@ -89,20 +92,25 @@ def _places(sizes: Sequence[float], one: Ledger) -> list[tuple[float, float]]:
     return found
 
 
-def _ticks(triton: float, low: float, high: float) -> list[float]:
-    first = math.ceil(triton * math.exp(low) / STEP) * STEP
-    last = math.floor(triton * math.exp(high) / STEP) * STEP
-    return [float(tick) for tick in range(first, last + 1, STEP)]
+def _ticks(start: float, low: float, high: float) -> list[float]:
+    step = STEP if high - low > SHORT else STEP // 5
+    first = math.ceil(start * math.exp(low) / step) * step
+    last = math.floor(start * math.exp(high) / step) * step
+    return [float(tick) for tick in range(first, last + 1, step)]
 
 
-def _bar(axes: Axes, begin: float, end: float, y: float, color: str, size: Estimate | None) -> None:
+def _bar(axes: Axes, begin: float, end: float, y: float, color: str, size: Estimate | None) -> float:
+    """Draws a bar and the interval of its end; returns how far to the right they reach."""
     if end < begin:
         axes.barh(y, begin - end, 11, left=end, facecolor=PAPER, edgecolor=color, lw=2)
     else:
         axes.barh(y, end - begin, 13, left=begin, facecolor=color, lw=0)
     between = size.interval if size else None
     if between and between.low and between.high:
-        axes.plot([begin + math.log(between.low), begin + math.log(between.high)], [y, y], color=INK, lw=1.5, zorder=2)
+        low, high = begin + math.log(between.low), begin + math.log(between.high)
+        axes.plot([low, high], [y, y], color=INK, lw=1.5, zorder=2)
+        return max(begin, end, high)
+    return max(begin, end)
 
 
 def _told(axes: Axes, text: str, x: float, y: float, narrow: bool) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.catalog import ledger as catalog
 from harness.catalog import tiles
-from harness.catalog.ledger import CAUSES, FLAGSHIP, TRITON, Term
+from harness.catalog.ledger import CAUSES, FLAGSHIP, GLUON, TRITON, Term
 from harness.catalog.problem import Problem
 from harness.expressibility.cells import CLAIMS
 from harness.rows import ledger, reading
@@ -20,7 +20,9 @@ __all__ = ["EXPERIMENT"]
 
 STALLED = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
 MOST_STALLS = 4
-PROOFS = {proof.name: (claim, proof) for claim in CLAIMS if claim.dialect == "triton" for proof in claim.proofs}
+PROOFS = {proof.name: (claim, proof) for claim in CLAIMS if claim.dialect != "cuda" for proof in claim.proofs}
+STARTS = {TRITON: "the best core Triton kernel", GLUON: "the best Gluon kernel"}
+"""Of a way to the flagship."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ def expected(term: Term, problem: Problem) -> float | None:
 
 def command(one: Ledger, term: Term) -> str:
     """Times a term's kernels again, beside the flagship."""
+    if GLUON in (term.step or ()):
+        return f"twinkernels bench {FLAGSHIP} --backend cuda --backend gluon --problem {one.problem.slug}"
     ends = [end for end in term.step or () if end not in (catalog.TRITON, catalog.SHARED)]
     if term.leave_out:
         names, rest = (FLAGSHIP, term.leave_out, *ends), f" --tile {one.tile.slug}"
@@ -114,7 +118,7 @@ def sentence(one: Ledger) -> str:
     where = f"At head_dim {one.problem.head_dim}, {mask}, {one.problem.seq_q} tokens"
     if one.gap is None:
         return f"{where} the two ends of the gap have not met in one group yet."
-    told = f"{where} the flagship is {percent(one.gap.value):.1f}% faster than the best core Triton kernel"
+    told = f"{where} the flagship is {percent(one.gap.value):.1f}% faster than {STARTS[one.start]}"
     if one.explained is None:
         return f"{told}."
     share, interval = one.explained
@@ -125,9 +129,11 @@ def sentence(one: Ledger) -> str:
 def ends(one: Ledger) -> list[str]:
     """A sentence for each of the two kernels: tile and speed."""
     told = []
-    for name, title in ((TRITON, "The best core Triton kernel"), (FLAGSHIP, "The flagship")):
+    for name, title in ((one.start, STARTS[one.start]), (FLAGSHIP, "the flagship")):
         if row := one.rows.get(name):
-            told.append(f"{title} has tile {tile_slug(row)} and reaches {reading.tflops(row):.0f} TFLOPS.")
+            told.append(
+                f"{title[0].upper()}{title[1:]} has tile {tile_slug(row)} and reaches {reading.tflops(row):.0f} TFLOPS."
+            )
     return told
 
 
@@ -145,7 +151,7 @@ def order(data: Dataset, one: Ledger, term: Term) -> Order | None:
     if term.order is None:
         return None
     backend, technique = term.order
-    wanted = one.rows.get(TRITON) if backend == "triton" else one.rows.get(technique)
+    wanted = one.rows.get(technique if backend == "cuda" else backend)
     for row in data.newest:
         if (row.get("technique"), row["backend"]) != (technique, backend) or not (row.get("code") or {}).get(
             "main_loop"

@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.catalog.ledger import TERMS
+from harness.catalog.ledger import GLUON_TERMS, TERMS
 from harness.rows.ledger import Ledger
 from reports.data import machines
 from reports.data.dataset import Dataset
@@ -21,6 +21,7 @@ PATH = "gap.html"
 def page(datasets: Sequence[Dataset]) -> dict[str, Any]:
     """`datasets`: in the order in which they are asked for rows."""
     data, found = ledger.found(datasets)
+    terms = (*TERMS, *GLUON_TERMS) if any(one.from_gluon for one in found) or not found else TERMS
     rows = [row for one in found for row in one.rows.values()]
     return {
         "question": question(ledger.EXPERIMENT),
@@ -28,9 +29,9 @@ def page(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "where": data.provenance(rows) if data else "",
         "ledgers": [section(one) for one in found],
         "counted": {one.problem: ledger.counted(data, one) for one in found} if data else {},
-        "terms": TERMS,
-        "evidence": {term.name: ledger.evidence(term) for term in TERMS},
-        "orders": {term.name: ledger.order(data, found[0], term) for term in TERMS} if data and found else {},
+        "terms": terms,
+        "evidence": {term.name: ledger.evidence(term) for term in terms},
+        "orders": {term.name: ledger.order(data, found[0], term) for term in terms} if data and found else {},
         "gain": ledger.gain,
         "minus": ledger.minus,
         "machines": machines.machines(data.environments_of(rows)) if data else [],
@@ -39,16 +40,22 @@ def page(datasets: Sequence[Dataset]) -> dict[str, Any]:
 
 def section(one: Ledger) -> dict[str, Any]:
     """What the page says of one problem."""
+    return {
+        **way(one),
+        "boards": ledger.boards(one),
+        "missing": [f"{name}: {why}" for name, why in one.refused.items()],
+        "gluon": way(one.from_gluon) if one.from_gluon else None,
+    }
+
+
+def way(one: Ledger) -> dict[str, Any]:
+    """Of the way from one language: its sentence, table and drawing."""
     lines, told = ledger.lines(one), ledger.sentence(one)
-    whole = one.gap is not None and one.remainder is not None
+    drawn = (drawing.WIDE, drawing.NARROW) if one.gap and one.remainder else ()
     return {
         "ledger": one,
         "sentence": told,
         "ends": ledger.ends(one),
         "lines": lines,
-        "drawings": [
-            Markup(drawing.waterfall(one, lines, width, told)) for width in (drawing.WIDE, drawing.NARROW) if whole
-        ],
-        "boards": ledger.boards(one),
-        "missing": [f"{name}: {why}" for name, why in one.refused.items()],
+        "drawings": [Markup(drawing.waterfall(one, lines, width, told)) for width in drawn],
     }

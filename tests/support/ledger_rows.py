@@ -38,10 +38,12 @@ WORTH = {
     "tma_store": 0.02,
     "head_by_head": 0.01,
     "moved_descriptors": 0.004,
+    "gluon_schedule": 0.03,
 }
 """Logarithms of what each term multiplies the TFLOPS by."""
 STEPS = {term.step[0]: (term.name, term.step[1]) for term in ledger.TERMS if term.step}
 TRITON_TFLOPS = 500.0
+LACKS_AS_GLUON = "without_lazy_rescale_or_integer_max"
 
 
 def hashes() -> dict[tuple[str, str], str]:
@@ -53,10 +55,11 @@ def speed(name: str, has: Mapping[str, float], beyond: Mapping[str, float]) -> f
     """Logarithm of a kernel's TFLOPS. `beyond`: what an ablation of two loses more than each."""
     if name == ledger.TRITON:
         return math.log(TRITON_TFLOPS)
+    if name == ledger.GLUON:
+        return speed(LACKS_AS_GLUON, has, beyond) - has["gluon_schedule"]
     if name == ledger.FLAGSHIP:
-        return speed(ledger.TRITON, has, beyond) + sum(
-            worth for term, worth in has.items() if term not in ("moved_descriptors",)
-        )
+        apart = ("moved_descriptors", "gluon_schedule")
+        return speed(ledger.TRITON, has, beyond) + sum(worth for term, worth in has.items() if term not in apart)
     for ablation in ABLATIONS:
         if ablation.name == name and ablation.lacks:
             lost = sum(has[term] for term in ablation.lacks) + beyond.get(name, 0.0)
@@ -87,9 +90,11 @@ def rows(
             applying = {
                 term.name: 0.0 if term.leave_out and _declined(term.leave_out, problem) else has[term.name]
                 for term in ledger.TERMS
-            }
+            } | {"gluon_schedule": has["gluon_schedule"]}
             for case in here:
-                name = ledger.TRITON if case.backend == "triton" else case.technique
+                name = case.backend if case.backend in (ledger.TRITON, ledger.GLUON) else case.technique
+                if name and case.tile is None:
+                    continue
                 if name and case.tile and unsupported(get(case.technique or ""), case.backend, problem, case.tile):
                     continue
                 tflops = math.exp(speed(name, applying, beyond or {})) if name else 480.0

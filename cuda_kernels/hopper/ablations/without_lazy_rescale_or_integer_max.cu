@@ -1,8 +1,8 @@
 // The flagship that multiplies O in every step and finds maxima of floats: two techniques less.
 // Builds on flagship, less lazy_rescale_wgmma and integer_max. Takes any lengths and strides.
 //
-// Both save instructions of the softmax, which share the register file with wgmma. At head_dim 64 the flagship itself
-// does not rescale lazily.
+// Both save instructions of the softmax, which share the register file with wgmma. It is the schedule of Gluon's
+// flagship. At head_dim 64 the flagship itself does not rescale lazily.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/math.cuh>

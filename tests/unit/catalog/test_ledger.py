@@ -9,30 +9,31 @@ import pytest
 from harness.catalog import experiments, ledger, techniques
 from harness.catalog.ablations import ABLATIONS
 from harness.catalog.cases import of_experiment
-from harness.catalog.ledger import TERMS, Term
+from harness.catalog.ledger import GLUON_TERMS, TERMS, Term
 from harness.catalog.problem import Tile
 from harness.expressibility.cells import CLAIMS
 
-PROOFS = {proof.name: claim for claim in CLAIMS if claim.dialect == "triton" for proof in claim.proofs}
-NAMES = [term.name for term in TERMS]
+PROOFS = {proof.name: claim for claim in CLAIMS if claim.dialect in ("triton", "gluon") for proof in claim.proofs}
+ALL = (*TERMS, *GLUON_TERMS)
+NAMES = [term.name for term in ALL]
 
 
-@pytest.mark.parametrize("term", TERMS, ids=NAMES)
+@pytest.mark.parametrize("term", ALL, ids=NAMES)
 def test_a_term_is_measured_and_was_predicted(term: Term) -> None:
     assert term.leave_out or term.step
     assert set(term.expected) == {"d128-full", "d128-causal", "d64-full", "d64-causal"}
-    known = {one.name for one in techniques.kernels()} | {ledger.TRITON, ledger.SHARED}
+    known = {one.name for one in techniques.kernels()} | {ledger.TRITON, ledger.SHARED, ledger.GLUON}
     assert {term.leave_out, *(term.step or ())} - {""} <= known
     assert term.part_of in {"", *NAMES}
     if term.leave_out:
-        assert next(one for one in ABLATIONS if one.name == term.leave_out).lacks == (term.name,)
+        assert next(one for one in ABLATIONS if one.name == term.leave_out).lacks == (term.name.removeprefix("gluon_"),)
 
 
-@pytest.mark.parametrize("term", TERMS, ids=NAMES)
+@pytest.mark.parametrize("term", ALL, ids=NAMES)
 def test_a_cause_is_borne_out(term: Term) -> None:
     """The language has no word where the matrix says inexpressible or hatch, of the odd tiles too."""
     assert {term.cause, term.odd or term.cause} <= set(ledger.CAUSES)
-    assert set(term.proofs) <= set(PROOFS)
+    assert {PROOFS[name].dialect for name in term.proofs} <= {"gluon" if term in GLUON_TERMS else "triton"}
     if not term.part_of and term.cause != "unexplained":
         assert term.proofs or term.order
     grades = {PROOFS[name].grade for name in term.proofs}

@@ -54,7 +54,7 @@ def test_before_anything_is_measured_the_page_says_the_command_and_what_is_expec
 
 def test_every_term_is_in_the_table_and_in_the_drawing() -> None:
     text = whole()
-    (wide,) = re.findall(r'<svg[^>]*aria-label="At head_dim 128, full[^>]*class="w".*?</svg>', text, re.DOTALL)
+    (wide,) = re.findall(r'<svg[^>]*head_dim 128, full[^>]*core Triton[^>]*class="w".*?</svg>', text, re.DOTALL)
     for term in TERMS:
         if term.name not in ("own_diagonal", "moved_descriptors"):
             assert term.title in wide
@@ -111,7 +111,7 @@ def test_what_is_missing_is_named_and_the_rest_stands() -> None:
 
 
 def test_without_triton_there_is_no_drawing_and_the_page_says_so() -> None:
-    rows = [row for row in made.rows() if row.get("backend") != "triton"]
+    rows = [row for row in made.rows() if row.get("backend") not in ("triton", "gluon")]
     text = html(dataset(rows))
     assert "the two ends of the gap have not met in one group yet" in text
     assert "<svg role" not in text
@@ -128,6 +128,19 @@ def test_every_cause_has_a_colour_of_its_own_and_every_proof_a_place() -> None:
     assert len(set(drawing.CAUSE_COLORS.values())) == len(CAUSES)
     for term in TERMS:
         assert [name for name, *_ in facts.evidence(term)] == list(term.proofs)
+
+
+def test_the_way_from_gluon_has_a_table_and_a_drawing_of_its_own() -> None:
+    text = whole()
+    assert text.count("<h3>From Gluon</h3>") == 2, "one on each problem"
+    (wide,) = re.findall(r'<svg[^>]*full[^>]*best Gluon kernel[^>]*class="w".*?</svg>', text, re.DOTALL)
+    assert "Best Gluon: " in wide
+    assert "The same schedule by hand" in wide
+    assert 'href="expressibility.html#integer_max-gluon"' in text
+    assert "<h3>Lazy rescaling, from Gluon</h3>" in text
+    without = html(dataset([row for row in ROWS if row.get("backend") != "gluon"]))
+    assert "From Gluon" not in without
+    assert "The same schedule by hand" not in without
 
 
 def test_a_command_times_a_term_again() -> None:

@@ -167,3 +167,24 @@ def test_without_rows_there_is_no_ledger() -> None:
 def test_made_rows_are_rows() -> None:
     for row in made.rows(boards=1, processes=1):
         results.check(row)
+
+
+def test_the_way_from_gluon_is_what_its_flagship_lacks_and_its_compiler(found: Ledger) -> None:
+    way = found.from_gluon
+    assert way
+    assert way.gap
+    assert way.remainder
+    sizes = {term.term.name: term.size.value for term in way.terms if term.size}
+    assert sizes == {
+        "gluon_schedule": pytest.approx(0.03, abs=0.004),
+        "gluon_integer_max": pytest.approx(made.WORTH["integer_max"], abs=0.004),
+        "gluon_lazy_rescale": pytest.approx(made.WORTH["lazy_rescale"], abs=0.004),
+    }
+    assert sum(sizes.values()) + way.remainder.value == pytest.approx(way.gap.value, abs=1e-12)
+    assert way.on("board1").start == "gluon"
+
+
+def test_without_gluon_there_is_no_way_from_it() -> None:
+    rows = [row for row in made.rows() if row.get("backend") != "gluon"]
+    (found,) = ledger.ledgers(rows, made.hashes())
+    assert found.from_gluon is None
