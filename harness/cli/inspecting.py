@@ -13,6 +13,7 @@ from rich.console import Group
 from rich.table import Column, Table
 
 from harness.catalog import sources, techniques
+from harness.catalog.ablations import ABLATIONS
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.sources import ROOT
 from harness.cli.options import (
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def list_techniques(as_json: AsJson = False) -> None:
-    """Ladders, techniques and experiments."""
+    """Ladders, techniques, ablations and experiments."""
     rows: list[dict[str, Any]] = []
     for technique in techniques.TECHNIQUES:
         parent = techniques.parent(technique)
@@ -62,8 +63,12 @@ def list_techniques(as_json: AsJson = False) -> None:
                 **files,
             }
         )
+    ablations = [
+        {"name": one.name, "idea": one.idea, "builds_on": one.builds_on[0], "cuda": f"cuda_kernels/{one.path}.cu"}
+        for one in ABLATIONS
+    ]
     if as_json:
-        print(json.dumps({"techniques": rows, "experiments": experiments()}, indent=1))
+        print(json.dumps({"techniques": rows, "ablations": ablations, "experiments": experiments()}, indent=1))
         return
     wide = console.width >= 100
     for ladder in techniques.LADDERS.values():
@@ -76,6 +81,11 @@ def list_techniques(as_json: AsJson = False) -> None:
                 cells = (row["mma"], *present, "yes" if row["gluon"] else "") if wide else ()
                 table.add_row(row["name"], row["idea"], *cells)
         console.print(table)
+    heads = Column("ablation", no_wrap=True), "idea"
+    table = Table(*heads, title="Ablations: a CUDA kernel less something, no rung", title_justify="left")
+    for ablation in ablations:
+        table.add_row(ablation["name"], ablation["idea"])
+    console.print(table)
     table = Table(Column("experiment", no_wrap=True), "question")
     for experiment, question in experiments().items():
         table.add_row(experiment, question)

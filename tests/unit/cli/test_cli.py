@@ -63,6 +63,9 @@ def test_list_names_every_technique_and_experiment() -> None:
     answer = json.loads(output)
     assert code == 0
     assert [row["name"] for row in answer["techniques"]] == NAMES
+    ablations = {row["name"]: row["cuda"] for row in answer["ablations"]}
+    assert ablations["without_turns"] == "cuda_kernels/hopper/ablations/without_turns.cu"
+    assert all((CHECKOUT / path).is_file() for path in ablations.values())
     assert answer["experiments"]["ladder"] == "What does each step buy, in each language?"
     assert all(name in invoke("list")[1] for name in NAMES)
 
