@@ -37,6 +37,7 @@ ROOT = Path(__file__).resolve().parent
 GUIDE: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     "reading": ("How to read this report", dict),
     "cpu": ("Run the kernels on a CPU", guide.cpu),
+    "gpus": ("Every GPU at once", dict),
 }
 """Page -> its title and what makes its variables."""
 
@@ -126,7 +127,9 @@ def build(
             jobs.append((path, "article.html", partial(article_pages.page, datasets, main, name)))
         else:
             jobs.append((path, "experiment.html", partial(common.experiment, data, name)))
-    for name, (_, context) in GUIDE.items():
+    contexts = {name: context for name, (_, context) in GUIDE.items()}
+    contexts["gpus"] = partial(guide.gpus, datasets)
+    for name, context in contexts.items():
         jobs.append((f"guide/{name}.html", f"guide_{name}.html", context))
     jobs.append(("data.html", "data.html", partial(overview.data_page, main, timed[1:])))
 

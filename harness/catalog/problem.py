@@ -200,7 +200,8 @@ class Experiment:
     the gate rows of NaN lie behind every sequence, for techniques that take any stride. `assembler` is "shared" where
     nvcc's ptxas assembles Triton's programs too. `roofs` are limits of the hardware, measured by kernels of their own.
     `at_its_tile` are CUDA kernels at the best tile of the first technique, whatever their own is. With `one_group` all
-    that is timed of a problem is interleaved with each other, in replicates too.
+    that is timed of a problem is interleaved with each other, in replicates too. `neighbours`: so many further
+    processes time the problems with all other GPUs of the host at work, and as many with them idle.
     """
 
     name: str
@@ -219,5 +220,6 @@ class Experiment:
     padded: bool = False
     assembler: str | None = None
     roofs: tuple[Roof, ...] = ()
+    neighbours: int = 0
     at_its_tile: tuple[str, ...] = ()
     one_group: bool = False

@@ -310,6 +310,11 @@ def run(
         timed |= {"--ptxas": ptxas is Ptxas.shared}
         refuse("--on cpu", "there nothing is timed, nor assembled", timed)
         refuse("--on cpu", "recorded rows are of GPUs", {"--missing": only_missing})
+    if wanted.neighbours:
+        others = {"--gpus": gpus, "--cluster": cluster, "--replicates": replicates > 1, "--on cpu": place == "cpu"}
+        refuse(wanted.name, "it times in processes of its own, on one GPU beside the others", others)
+        if len(environment.boards()) < 2:
+            missing(f"{wanted.name}: got one GPU, expected a host with two or more: there are no neighbours")
     if ptxas is Ptxas.shared:
         wanted = assembled_by_nvcc(wanted)
     name = run_name(wanted.name + ("-shared" if wanted.assembler else ""), shard)

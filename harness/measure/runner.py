@@ -14,7 +14,7 @@ from harness.catalog.cases import Case, of_experiment
 from harness.catalog.problem import ANCHOR, Experiment, Problem
 from harness.machine import environment
 from harness.machine.progress import Interrupts, Progress
-from harness.measure import groups
+from harness.measure import groups, neighbours
 from harness.measure.session import Session
 from harness.measure.worker import Deadlines, Failed, GateOptions
 from harness.rows import results
@@ -93,6 +93,8 @@ def run(
             for number in range(2, replicates + 1) if "burst" in modes else ():
                 wanted = on == "gpu" if referee is None else referee
                 this.time_replicate(number, "burst", referee=wanted and number == 2)
+            for number in range(2, 2 + 2 * experiment.neighbours) if "burst" in modes else ():
+                this.time_beside_neighbours(number, "burst", at_work=number % 2 == 0)
             this.repeat_same_programs()
         except KeyboardInterrupt:
             if patient or not interrupts.requested:
@@ -272,7 +274,31 @@ class _Run:
                 self.time_group(sorted(group, key=lambda case: case != anchor), needed, mode, final=True)
 
     def time_replicate(self, number: int, mode: str, *, referee: bool) -> None:
-        """Times the final groups of every problem in one more process. Its rows have an environment row of their own.
+        """Times the final groups of every problem in one more process, on another board where there are several. Its
+        rows have an environment row of their own."""
+        todo = self.replicated(number, mode)
+        if not todo or self.session.interrupts.requested:
+            return
+        boards = environment.boards() if self.on == "gpu" else [{}]
+        board = boards[(number - 1) % len(boards)]
+        with self.session.process(number, board):
+            for needed, group in todo:
+                self.time_group(group, {**needed, **board}, mode, final=True, replicate=number)
+                if referee and not self.session.interrupts.requested:
+                    self.ask_referee(group, {**needed, **board}, number)
+
+    def time_beside_neighbours(self, number: int, mode: str, *, at_work: bool) -> None:
+        """The same on the first board, with all others at work or idle; the rows say how many worked."""
+        todo = self.replicated(number, mode)
+        if not todo or self.session.interrupts.requested:
+            return
+        board, *others = environment.boards()
+        with neighbours.at_work(others if at_work else []) as count, self.session.process(number, board):
+            for needed, group in todo:
+                self.time_group(group, {**needed, **board}, mode, final=True, replicate=number, beside=count)
+
+    def replicated(self, number: int, mode: str) -> list[tuple[dict[str, str], list[Case]]]:
+        """The final groups that process `number` has not timed yet, with the variables that each needs.
 
         Where a problem needed no final group its fastest, which were in one group anyway, are timed again; in an
         experiment of one group all of it.
@@ -290,15 +316,7 @@ class _Run:
             for needed, group in again or groups.finals(here, variables, milliseconds):
                 if not all(self.session.has_replicate(case, mode, number) for case in group):
                     todo.append((needed, sorted(group, key=[anchor].__contains__, reverse=True)))
-        if not todo or self.session.interrupts.requested:
-            return
-        boards = environment.boards() if self.on == "gpu" else [{}]
-        board = boards[(number - 1) % len(boards)]
-        with self.session.process(number, board):
-            for needed, group in todo:
-                self.time_group(group, {**needed, **board}, mode, final=True, replicate=number)
-                if referee and not self.session.interrupts.requested:
-                    self.ask_referee(group, {**needed, **board}, number)
+        return todo
 
     def ask_referee(self, group: list[Case], variables: Mapping[str, str], number: int) -> None:
         """Times a group by CUPTI: rows of kind referee."""
@@ -328,12 +346,20 @@ class _Run:
             return
 
     def time_group(
-        self, group: list[Case], variables: Mapping[str, str], mode: str, *, final: bool = False, replicate: int = 0
+        self,
+        group: list[Case],
+        variables: Mapping[str, str],
+        mode: str,
+        *,
+        final: bool = False,
+        replicate: int = 0,
+        beside: int | None = None,
     ) -> None:
         """One interleaved group. A case that ends the worker loses its place; the others are timed anew without it.
 
         A resumed group that is not complete is timed again as a whole, or its rows would not have met each other.
-        Rows of a final group say so in their details, and which replicate they are of.
+        Rows of a final group say so in their details, which replicate they are of, and `beside` how many GPUs at work
+        it was, where that was asked.
         """
         earlier = {
             case: row for case in group if (row := self.session.earlier(case, self.kind, mode)) and not replicate
@@ -352,6 +378,7 @@ class _Run:
         def write(case: Case, fields: Mapping[str, Any]) -> None:
             if final:
                 which = {"final": True, **({"replicate": replicate} if replicate else {})}
+                which |= {} if beside is None else {"neighbours": beside}
                 fields = {**fields, "details": {**fields.get("details", {}), **which}}
             row = self.session.write(case, {**common, **fields})
             if not replicate:

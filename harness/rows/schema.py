@@ -338,6 +338,7 @@ _COMMON: dict[str, Check] = {
     "label": _maybe(_WORDS),
     "launch_hidden": _maybe(_truth),
     "launch_ms": _number(least=0),
+    "neighbours": _COUNT,
     "log": _WORDS,
     "planted": _NAME,
     "replicate": _COUNT,

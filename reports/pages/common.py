@@ -19,7 +19,7 @@ from reports.data.names import cell_title
 from reports.data.questions import question
 from reports.draw import banks, figures
 from reports.facts import correctness as correctness_facts
-from reports.facts import counters, resources
+from reports.facts import counters, neighbours, referee, resources
 from reports.facts.holes import group_holes, unmeasured
 from reports.facts.scores import earlier, scored
 
@@ -115,6 +115,7 @@ def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
         ],
         "planted": correctness_facts.planted(datasets),
         "cpu_outputs": correctness_facts.cpu_outputs(datasets),
+        "refereed": referee.refereed(datasets),
         "group_holes": group_holes,
     }
 
@@ -133,6 +134,7 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "name": name,
         "question": question(name),
         "figures": length_figures(data) if name == LENGTHS else [],
+        "moved": neighbours.moved(rows),
         "loaded": loaded(row for row in rows if not row.get("technique") or reading.is_current(row, data.hashes)),
         "groups": by_problem,
         "total": len(rows),

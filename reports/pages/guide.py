@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.catalog import planted, sources
+from reports.data.dataset import Dataset
+from reports.facts import neighbours
 from reports.pages import listing
 
 BUG = "ring_wrong_phase_at_empty"
@@ -14,6 +17,11 @@ CHECK = ("check", "warp_specialized", "--backend", "cuda", "--on", "cpu")
 """The command that diagnoses it."""
 PRINTED = Path(__file__).resolve().parent.parent / "templates" / "guide_cpu_printed.txt"
 """What that command prints about the first problem; tests/unit/reports/test_guide.py holds it against a run."""
+
+
+def gpus(datasets: Sequence[Dataset]) -> dict[str, Any]:
+    """The variables of guide_gpus.html."""
+    return {"moved": [one for data in datasets for one in neighbours.moved(data.newest)]}
 
 
 def cpu(root: Path = sources.ROOT) -> dict[str, Any]:

@@ -1,0 +1,29 @@
+"""Do busy neighbours move a ratio: one cell alone, and with all other GPUs of the host at work?
+
+GPUs of one host share its power, its air and its processors. The flagship and the libraries are timed in five processes
+with the other GPUs idle and in five with matrix products on all of them, in turn, always on the first GPU. Where the
+ratios of the two kinds of process do not overlap, neighbours move them, and headline cells are timed with the others
+idle. It needs two GPUs or more.
+"""
+
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
+from harness.catalog.problem import Experiment, Problem
+
+EXPERIMENT = Experiment(
+    name="neighbours",
+    question="Do busy neighbours move a ratio?",
+    problems=(Problem.square(4, 16, 4096, 128, causal=True),),
+    techniques=("flagship",),
+    backends=("cuda",),
+    tiles=("best", "reference"),
+    neighbours=5,
+)
+
+if __name__ == "__main__":
+    from harness.setup.script import become
+
+    become("run", EXPERIMENT.name)

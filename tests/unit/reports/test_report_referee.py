@@ -1,0 +1,50 @@
+"""What the pages say of CUPTI's times and of busy neighbours, with rows and without."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.catalog.problem import Problem
+from reports import build
+from reports.data.dataset import Dataset
+from reports.pages import common, guide
+
+PROBLEM = Problem.square(4, 16, 4096, 128, causal=True)
+
+
+def dataset(rows: list[dict]) -> Dataset:
+    gpu = {"name": "NVIDIA H200", "capability": [9, 0]}
+    environment = {"kind": "environment", "id": "e", "time": "2026-11-22T00:00:00Z", "details": {"gpu": gpu}}
+    about = {"experiment": "hopper", "problem": PROBLEM.to_dict(), "environment": "e", "time": "2026-11-22T00:00:00Z"}
+    about |= {"on": "gpu", "mode": "burst", "group": "g", "status": "passed"}
+    return Dataset("NVIDIA H200", True, [environment, *({**about, **row} for row in rows)], {}, {})
+
+
+def rendered(template: str, **variables: object) -> str:
+    page = build._environment(None).get_template(template)
+    text = page.render(page=template, up="../", data=None, **variables)
+    return " ".join(text.split())
+
+
+def test_agreement_and_what_was_found_stand_on_the_page_about_correctness() -> None:
+    agreeing = {"kind": "referee", "backend": "sdpa_cudnn", "details": {"difference": -0.013, "findings": []}}
+    caught = {"kind": "referee", "backend": "fa3", "status": "implausible", "reason": "the call waits for the GPU: x"}
+    said = rendered("correctness.html", **common.correctness([dataset([agreeing, {**caught, "details": {}}])]))
+    assert "timed 2 headline cells once more. In 1 of them its median" in said
+    assert "agree within 2%, at most 1.3% apart" in said
+    assert "the call waits for the GPU: x" in said
+    assert "Not recorded yet: the second process of" in rendered("correctness.html", **common.correctness([]))
+
+
+@pytest.mark.parametrize(("busy", "verdict"), [(1.1, "overlap: busy"), (0.9, "do not overlap: busy")])
+def test_the_guide_says_whether_neighbours_move_a_ratio(busy: float, verdict: str) -> None:
+    rows: list[dict] = []
+    for number, (ratio, count) in enumerate(((1.1, 0), (1.11, 0), (busy, 1), (busy, 1)), 2):
+        timed = {"kind": "timing", "experiment": "neighbours", "details": {"replicate": number, "neighbours": count}}
+        timed["group"] = f"g{number}"
+        rows.append({**timed, "backend": "sdpa_cudnn", "samples_ms": [1.0]})
+        rows.append({**timed, "backend": "cuda", "technique": "flagship", "samples_ms": [1 / ratio]})
+    said = rendered("guide_gpus.html", **guide.gpus([dataset(rows)]))
+    assert "with another GPU at work" in said
+    assert f"The ranges {verdict} neighbours" in said
+    assert "Not recorded yet." in rendered("guide_gpus.html", **guide.gpus([]))
