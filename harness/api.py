@@ -107,7 +107,7 @@ def frame(rows: Iterable[Mapping[str, Any]], path: str) -> pandas.DataFrame:
 
     lines: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in rows:
-        if row["kind"] not in ("gate", "timing"):
+        if row["kind"] not in ("gate", "timing") and (row["kind"], row.get("status")) != ("referee", "implausible"):
             continue
         problem, tile = Problem.from_dict(row["problem"]), row.get("tile")
         about = {
@@ -122,7 +122,7 @@ def frame(rows: Iterable[Mapping[str, Any]], path: str) -> pandas.DataFrame:
         if row["kind"] == "gate":
             line["error"] = error_over_yardstick(row)
             line |= {name: (row.get("code") or {}).get(name) for name in ("registers", "spill_bytes")}
-        elif row.get("samples_ms"):
+        elif row["kind"] == "timing" and row.get("samples_ms"):
             line |= {"ms": reading.median_ms(row), "tflops": reading.tflops(row), "group": row["group"]}
     table = pandas.DataFrame(lines.values())
     table.attrs["rows"] = path

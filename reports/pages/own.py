@@ -33,7 +33,7 @@ def page(rows: Sequence[Row], recorded: Iterable[Row]) -> dict[str, Any]:
     """The variables of own.html. `rows`: those of one run of check or bench; `recorded`: of the same GPU."""
     recorded = list(recorded)
     mine = [row for row in rows if row.get("backend") == own.BACKEND]
-    gates = [row for row in mine if row["kind"] == "gate"]
+    gates = [row for row in mine if row["kind"] == "gate" or (row["kind"], row["status"]) == ("referee", "implausible")]
     problems = list(dict.fromkeys(Problem.from_dict(row["problem"]) for row in rows if "problem" in row))
     kernels = []
     for name in dict.fromkeys(row["kernel"] for row in mine):

@@ -46,12 +46,16 @@ def test_a_time_follows_its_gate_in_one_line() -> None:
     timing = {**about, "kind": "timing", "status": "passed", "samples_ms": [2.0, 1.0, 4.0], "group": "g-01"}
     peer = {**timing, "backend": "sdpa_cudnn", "samples_ms": [1.0], "details": {"label": "no LSE"}}
     del peer["kernel"]
-    table = api.frame([{"kind": "environment"}, gate, timing, peer], "rows.jsonl")
+    honest = {**timing, "kind": "referee", "samples_ms": [9.0]}
+    table = api.frame([{"kind": "environment"}, gate, timing, honest, peer], "rows.jsonl")
     assert list(table.kernel) == ["sdpa_cudnn", "mine.py:attend"]
     line = table.iloc[1].to_dict()
     assert (line["ms"], line["error"], line["registers"], line["group"]) == (2.0, 1.5, 168, "g-01")
     assert line["tflops"] == Problem.parse(SMALL).tflops(2.0)
-    assert table.label[0] == "no LSE"
+    assert (table.label[0], list(table.status)) == ("no LSE", ["passed", "passed"])
+    caught = {**honest, "status": "implausible", "check": "other_stream", "reason": "work on another stream"}
+    table = api.frame([gate, timing, caught], "rows.jsonl")
+    assert (table.ms[0], table.status[0], table.check[0]) == (2.0, "implausible", "other_stream")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from harness.catalog.cases import Case
 from harness.catalog.problem import Experiment, Problem, Tile
 from harness.measure import groups, runner
 from harness.measure import own as measured
-from harness.measure.worker import Deadlines
+from harness.measure.worker import Deadlines, Worker
 from harness.rows import fastest, results, schema, tables
 from tests.support import own_kernels
 
@@ -85,6 +86,31 @@ def test_two_functions_are_timed_interleaved(tmp_path: Path) -> None:
     assert len({row["group"] for row in timed}) == 1
     labels = {row["kernel"]: row["details"].get("label") for row in timed}
     assert labels == {"own_kernels.py:attend": None, "own_kernels.py:output_alone": "no LSE"}
+
+
+@pytest.mark.slow
+def test_cupti_looks_at_what_a_call_hides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Worker.call
+    found = {
+        "attend": {"status": "implausible", "check": "other_stream", "reason": "work on another stream"},
+        "output_alone": {"status": "implausible", "check": "cupti", "reason": "1 ms by CUPTI, 2 ms by events"},
+    }
+
+    def call(self: Worker, method: str, *arguments: Any) -> Any:
+        if method != "referee":
+            return real(self, method, *arguments)
+        return {name: {**found[case.kernel.function], "samples_ms": [1.0]} for name, case in arguments[0].items()}
+
+    monkeypatch.setattr(Worker, "call", call)
+    kernels = [own.of_function(function) for function in (own_kernels.attend, own_kernels.output_alone)]
+    timing = {"min_samples": 5, "max_seconds": 20.0, "target": 10.0, "limit": 10.0}
+    rows = run(tmp_path / "run.jsonl", *kernels, modes=("burst",), timing=timing, referee=True)
+    seen = {row["kernel"]: (row["status"], row.get("check")) for row in rows if row["kind"] == "referee"}
+    assert seen == {
+        "own_kernels.py:attend": ("implausible", "other_stream"),
+        "own_kernels.py:output_alone": ("passed", None),
+    }
+    assert tables.failed(rows)
 
 
 @pytest.mark.slow
