@@ -326,7 +326,8 @@ def run(
         options |= {"--missing": only_missing, "--ptxas": ptxas.value if wanted.assembler else None}
         here = environment.describe()["gpu"]
         cases = tuple(of_experiment(wanted, here and results.gpu_slug(here["name"])))
-        work = Work(command(["run", experiment], options), wanted.problems, cases, replicates=replicates)
+        alone = spreading.neighbours_move()
+        work = Work(command(["run", experiment], options), wanted.problems, cases, replicates=replicates, alone=alone)
         known = results.read(path) if path.exists() else []
         conclude(spreading.spread(work, path, gpus, cluster, known), tables.timings, path=path, **formats)
     limits = {"max_seconds": max_seconds} if max_seconds else {}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.options import missing
-from harness.cli.output import Row
+from harness.cli.output import RECORDED, Row
+from harness.rows import results
 
 if TYPE_CHECKING:
     from harness.measure.fleet import Work
@@ -43,6 +44,14 @@ def spread(work: Work, path: Path, gpus: str | None, cluster: str | None, earlie
             return fleet.run(work, path, hands, new_hand=new_hand, earlier=earlier)
     except ray_hands.Refused as refusal:
         missing(str(refusal))
+
+
+def neighbours_move() -> bool:
+    """Whether a recorded run of the experiment neighbours found that busy GPUs of a host move a ratio."""
+    from reports.facts import neighbours
+
+    files = sorted(RECORDED.glob("*/neighbours.jsonl"))
+    return any(one.moves for file in files for one in neighbours.moved(results.read(file)))
 
 
 def words(options: Mapping[str, object]) -> list[str]:

@@ -89,6 +89,8 @@ class Work:
     kind: str = "gate"
     on: str = "gpu"
     replicates: int = 1
+    alone: bool = False
+    """Whether further processes of a problem are timed while all other GPUs are idle."""
     fields: Mapping[str, Any] | None = None
     """What a row about a lost problem has beside its case: the tool of a sanitizer row."""
 
@@ -170,6 +172,8 @@ class _Run:
         for job in self.queue:
             if self.interrupts.requested or (hand.board in job.seen and boards - job.seen):
                 continue
+            if self.work.alone and self.running and any(one.replicate > 1 for one in (job, *self._jobs())):
+                continue
             self.queue.remove(job)
             job = replace(job, placed=job.placed + 1)
             shard = f"{job.number}/{len(self.work.problems)}"
@@ -182,6 +186,9 @@ class _Run:
             except Lost as lost:
                 self.lose(hand, job, str(lost))
             return
+
+    def _jobs(self) -> list[Job]:
+        return [job for _, job, _ in self.running.values()]
 
     def look_at(self, hand: Hand, job: Job, begin: float) -> None:
         try:

@@ -8,6 +8,7 @@ Whoever reaches an open Ray port runs code as this user: keep it inside.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 import os
 import signal
@@ -20,8 +21,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from harness.catalog.sources import ROOT
+from harness.catalog.sources import ROOT, harness_id
 from harness.measure.fleet import Answer, Lost
+from harness.rows.reading import checkout_hashes
 
 SILENCE = 120.0
 """Seconds without an answer after which an actor counts as lost, if Ray has not said so before."""
@@ -53,17 +55,14 @@ class Commands:
         self._next = self._prepare()
 
     def describe(self) -> dict[str, Any]:
-        """Which GPU and which node this is, and of which commit its checkout."""
+        """Which GPU and which node this is, and a hash of the kernels and the harness of its checkout."""
         import ray
 
-        from harness.machine import environment
-
-        found = environment.describe()
         gpus = ",".join(map(str, ray.get_gpu_ids())) or "?"
+        code = json.dumps([harness_id(), sorted(checkout_hashes().items())]).encode()
         return {
             "board": f"GPU {gpus} of {ray.util.get_node_ip_address()}",
-            "commit": found["git"]["sha"],
-            "harness": found["harness"],
+            "code": hashlib.sha256(code).hexdigest()[:12],
         }
 
     def start(self, arguments: Sequence[str], earlier: Sequence[str]) -> None:
@@ -116,7 +115,7 @@ class RayHand:
     """A Hand whose actor may be on another node."""
 
     def __init__(self, actor: Any) -> None:
-        self.identity: tuple[str | None, str] | None = None
+        self.code = ""
         self._board: str | None = None
         self._actor = actor
         self._ask(actor.describe.remote())
@@ -143,7 +142,7 @@ class RayHand:
         if self._board is None:
             with suppress(Lost):  # before it had anything to lose
                 if found := self._answer():
-                    self._board, self.identity = found["board"], (found["commit"], found["harness"])
+                    self._board, self.code = found["board"], found["code"]
         return self._board
 
     def start(self, arguments: Sequence[str], earlier: Sequence[str]) -> None:
@@ -182,7 +181,7 @@ def hands(count: int | None, address: str | None = None, *, timeout: float = 300
         ) from None
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     quiet = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if address is None else {}
-    local = {"num_gpus": count, "num_cpus": 1} if address is None else {"address": address}
+    local = {"address": "local", "num_gpus": count, "num_cpus": 1} if address is None else {"address": address}
     try:
         ray.init(log_to_driver=False, logging_level="ERROR", **local, **quiet)
     except (ConnectionError, ValueError, RuntimeError) as error:
@@ -212,7 +211,7 @@ def _await(ready: Sequence[RayHand], timeout: float) -> None:
         if time.monotonic() > end:
             raise Refused(f"--gpus: {sum(hand.board is None for hand in ready)} GPUs did not answer for {timeout:g} s")
         time.sleep(0.1)
-    identities = {hand.identity: hand.board for hand in ready}
-    if len(identities) > 1:
-        (one, here), (other, there), *_ = identities.items()
-        raise Refused(f"checkout: got {other} on {there}, expected {one} as on {here}; check out the same commit there")
+    codes = {hand.code: hand.board for hand in ready}
+    if len(codes) > 1:
+        here, there, *_ = codes.values()
+        raise Refused(f"checkout: got other kernels or another harness on {there} than on {here}; check out one commit")

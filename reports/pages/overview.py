@@ -9,7 +9,7 @@ from harness.catalog import experiments
 from harness.catalog.techniques import LADDERS, TECHNIQUES, experiment_of
 from reports.data.dataset import Dataset, Row
 from reports.data.titles import THEMES, theme
-from reports.facts import answer, history, matrix
+from reports.facts import answer, history, matrix, promises
 from reports.facts.expressibility import LONG, ideas, proven_of_all, said
 from reports.facts.published import steps
 from reports.facts.scores import scored
@@ -50,7 +50,7 @@ def published(data: Dataset | None) -> dict[str, Any]:
 
 
 def regressions(data: Dataset | None) -> dict[str, Any]:
-    return {"lines": history.lines(data) if data else []}
+    return {"lines": history.lines(data) if data else [], "trials": promises.trials(data)}
 
 
 def data_page(data: Dataset | None, others: Sequence[Dataset]) -> dict[str, Any]:

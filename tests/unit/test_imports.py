@@ -43,7 +43,10 @@ FILES = (
     ),
     Row("harness/variants/instruction_order.py", ()),
     Row("harness/measure/timing.py", ("torch", "harness.machine.clocks")),
-    Row("harness/measure/ray_hands.py", ("harness.catalog.sources", "harness.machine", "harness.measure.fleet", "ray")),
+    Row(
+        "harness/measure/ray_hands.py",
+        ("harness.catalog.sources", "harness.rows.reading", "harness.measure.fleet", "ray"),
+    ),
     Row("harness/expressibility/child.py", ("triton",)),
     Row("harness/setup/lint.py", ()),
     Row("harness/setup/script.py", ("harness.setup.bootstrap", "harness.catalog.techniques")),

@@ -92,6 +92,21 @@ def test_further_processes_of_a_problem_go_to_other_boards_with_its_rows(tmp_pat
         assert [earlier for *_, earlier in mine] == [0, 2, 4]
 
 
+def test_further_processes_can_have_the_host_to_themselves(tmp_path: Path) -> None:
+    diary: list = []
+
+    class Watching(Pretended):
+        def start(self, arguments: Sequence[str], earlier: Sequence[str]) -> None:
+            super().start(arguments, earlier)
+            beside = [hand.number for hand in hands if getattr(hand, "todo", None) and hand is not self]
+            assert not beside or max(self.number, *beside) == 1
+
+    hands = [Watching(f"GPU {number}", diary) for number in range(2)]
+    work = Work(WORK.arguments, PROBLEMS, CASES, replicates=2, alone=True)
+    fleet.run(work, tmp_path / "run.jsonl", hands, new_hand=nobody)
+    assert len(diary) == 8
+
+
 def test_on_one_board_all_processes_are_its_own(tmp_path: Path) -> None:
     diary: list = []
     work = Work(WORK.arguments, PROBLEMS, CASES, replicates=2)

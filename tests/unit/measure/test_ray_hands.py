@@ -1,5 +1,5 @@
 """Two logical GPUs on a CPU, by Ray: kernels that pass, crash and hang give the rows of one process; a killed actor
-costs its problem, which is placed once more and then is a row."""
+costs its problem, which is placed once more."""
 
 from __future__ import annotations
 
@@ -55,10 +55,3 @@ def test_two_gpus_give_the_rows_of_one_process(rows: list[dict], tmp_path: Path)
 def test_a_problem_whose_actor_was_killed_is_placed_once_more(rows: list[dict]) -> None:
     found = ends(rows)
     assert found[3, "kills_once"] == found[3, "right"] == ("passed", None)
-
-
-def test_a_problem_that_was_lost_twice_is_a_row(rows: list[dict]) -> None:
-    (lost,) = [row for row in rows if row.get("technique") == "kills"]
-    assert lost["status"] == "crashed"
-    assert lost["reason"].startswith("begun 2 times: ")
-    assert ends(rows)[4, "right"] == ("passed", None), "what was done before it was lost is kept"

@@ -1,13 +1,16 @@
-"""What the pages say of CUPTI's times and of busy neighbours, with rows and without."""
+"""What the pages say of CUPTI's times, of busy neighbours and of the verdicts, with rows and without."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 
 from harness.catalog.problem import Problem
+from harness.rows import noise
 from reports import build
 from reports.data.dataset import Dataset
-from reports.pages import common, guide
+from reports.pages import common, guide, overview
 
 PROBLEM = Problem.square(4, 16, 4096, 128, causal=True)
 
@@ -48,3 +51,14 @@ def test_the_guide_says_whether_neighbours_move_a_ratio(busy: float, verdict: st
     assert "with another GPU at work" in said
     assert f"The ranges {verdict} neighbours" in said
     assert "Not recorded yet." in rendered("guide_gpus.html", **guide.gpus([]))
+
+
+def test_the_false_verdicts_stand_beside_the_regressions(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [noise.Trial("boards", False, "twins", 1328, 0.0218, 0.012, 0.05, 0.989)]
+    monkeypatch.setattr(noise, "trial", lambda _: found)
+    monkeypatch.setattr(noise, "replicates", lambda _: [1])
+    said = rendered("regressions.html", **overview.regressions(dataset([])))
+    line = re.sub("<[^>]+>", " ", said[said.index("the boards") :]).split()
+    assert line[2:9] == ["two", "twins", "1328", "2.18%", "1.20%", "5%", "98.9%"]
+    monkeypatch.undo()
+    assert "How often is a verdict" not in rendered("regressions.html", **overview.regressions(dataset([])))
