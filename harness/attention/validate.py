@@ -103,17 +103,17 @@ def _check_memory(name: str, tensor: torch.Tensor) -> None:
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     needed = (tensor.storage_offset() + last + 1) * tensor.element_size()
     try:
-        held, has_memory = tensor.untyped_storage().nbytes(), not tensor._is_zerotensor() and tensor.data_ptr() != 0
+        size, has_memory = tensor.untyped_storage().nbytes(), not tensor._is_zerotensor() and tensor.data_ptr() != 0
     except RuntimeError:  # what torch.vmap and torch.func.grad give to a function
-        held, has_memory = needed, False
-    if held >= needed and not has_memory:
+        size, has_memory = needed, False
+    if size >= needed and not has_memory:
         raise ValueError(
             f"{name}: got a tensor without memory of its own (a fake one, a lazy zero, or one inside torch.func), "
             "expected one that holds its values"
         )
-    if held < needed:
+    if size < needed:
         raise ValueError(
-            f"{name}: got a storage of {held} bytes, expected the {needed} that its shape and strides reach; it was "
+            f"{name}: got a storage of {size} bytes, expected the {needed} that its shape and strides reach; it was "
             "freed or made smaller"
         )
 

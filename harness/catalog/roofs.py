@@ -153,14 +153,14 @@ def maxima(beside: int | None = None) -> Roof:
 def loop(head_dim: int, groups: int, polynomial: int | None = 0) -> Roof:
     """`polynomial` of each eight exponentials are on the FMA pipe; None leaves all exponentials out."""
     by_mufu = 0 if polynomial is None else KEYS // 2 * (8 - polynomial) // 8 + 2
-    name, told = f"loop_d{head_dim}", "main loop without loads"
+    name, words = f"loop_d{head_dim}", "main loop without loads"
     if polynomial is None:
-        name, told = f"{name}_no_exponentials", f"{told}, without exponentials"
+        name, words = f"{name}_no_exponentials", f"{words}, without exponentials"
     elif polynomial:
-        name, told = f"{name}_polynomial_{polynomial}", f"{told}, {polynomial} of 8 exponentials on the FMA pipe"
+        name, words = f"{name}_polynomial_{polynomial}", f"{words}, {polynomial} of 8 exponentials on the FMA pipe"
     return Roof(
         name,
-        f"{told}, head_dim {head_dim}",
+        f"{words}, head_dim {head_dim}",
         "loop",
         head_dim,
         groups,

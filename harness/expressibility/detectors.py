@@ -72,8 +72,8 @@ def counted(found: Iterable[str]) -> list[str]:
 def first_error(words: str) -> str:
     """The first line in which a compiler says what is wrong; its last line where none says so."""
     lines = [line.strip() for line in words.splitlines() if line.strip()]
-    told = (line for line in lines if re.search(r"error:|Assertion|Error:", line))
-    return next(told, lines[-1] if lines else "it said nothing")[: 2 * WIDTH]
+    errors = (line for line in lines if re.search(r"error:|Assertion|Error:", line))
+    return next(errors, lines[-1] if lines else "it said nothing")[: 2 * WIDTH]
 
 
 def _between(text: str, begin: str, end: str) -> list[str]:

@@ -23,15 +23,15 @@ Todo = tuple[Claim, Proof, str]
 
 def todo(claims: Iterable[Claim], versions: Iterable[str], newer: str | None = None) -> list[Todo]:
     """Every proof of the claims in every one of `versions` for which the claim is made. A `newer` version, for which no
-    claim is made yet, is held against those of the newest known."""
+    claim is made yet, is compared with those of the newest known."""
     versions = set(versions)
     found: list[Todo] = []
     for claim in claims:
-        held = [version for version in claim.holds_for if version in versions]
+        versions_here = [version for version in claim.holds_for if version in versions]
         newest = matrix.VERSIONS[claim.dialect][-1]
         if newer and claim.dialect in ("triton", "gluon") and newest in claim.holds_for:
-            held.append(newer)
-        found += [(claim, proof, version) for version in held for proof in claim.proofs]
+            versions_here.append(newer)
+        found += [(claim, proof, version) for version in versions_here for proof in claim.proofs]
     return found
 
 

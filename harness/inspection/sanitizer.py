@@ -38,7 +38,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "racecheck": (),
     "initcheck": (),
 }
-"""The tools, and what each is told beyond what all are told."""
+"""The tools, and what each is given beyond what all are given."""
 
 PROBLEMS = (
     Problem(1, 2, 1, 256, 384, 64, "fp16", True),

@@ -1,4 +1,4 @@
-"""Which rungs a kernel is held against where nobody says: the fastest that are recorded. Standard library only."""
+"""Which rungs a kernel is compared with where nobody says: the fastest that are recorded. Standard library only."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Timings:
 @dataclass(frozen=True)
 class Shift:
     """How far a case moved, in logarithms of time: positive is slower. `anchors` is None where both groups have no
-    library peer in common; `is_anchor` says that the case is what others are held against."""
+    library peer in common; `is_anchor` says that others are compared with it."""
 
     time: float
     anchors: float | None
@@ -184,7 +184,7 @@ def replicates(timings: Timings) -> Replicates:
 class Noise:
     """Limits, in logarithms of time, of pairs on one board or on two: what the LEVEL quantile of `pairs` replicates of
     `programs` programs does not exceed. None: fewer than FEWEST pairs. `anchor` is for the time of the anchor itself,
-    which between boards moves by more than what is held against it."""
+    which between boards moves by more than what it is compared with."""
 
     one_board: bool
     pairs: int
@@ -286,12 +286,12 @@ def trial(pairs: Replicates) -> list[Trial]:
 def _held_out(here: Replicates, one_board: bool, left_out: str) -> tuple[Array, Array]:
     """Verdicts over all pairs forwards, then backwards: as they are, and slowed by PLANTED."""
     left = here.problem[:, None] if left_out == "problem" else np.sort(here.boards, axis=1)
-    held = left if left_out == "problem" else here.boards
+    sides = left if left_out == "problem" else here.boards
     plain: Array = np.zeros((2, len(here)), int)
     planted: Array = np.zeros((2, len(here)), int)
     for name in np.unique(left, axis=0):
         judged = (left == name).all(axis=1)
-        limit = noise(here.where(~np.isin(held, name).any(axis=1)), one_board)
+        limit = noise(here.where(~np.isin(sides, name).any(axis=1)), one_board)
         part = here.where(judged)
         for way, sign in enumerate((1, -1)):
             time, anchors = sign * part.time, sign * part.anchors

@@ -166,16 +166,16 @@ def sequence(loop: Code) -> str:
     def is_structure(one: Instruction) -> bool:
         return one.is_a(*_STRUCTURE)
 
-    told = []
+    parts = []
     shown = [one for one in loop if is_structure(one) or any(count([one]).values())]
     for structure, part in groupby(shown, is_structure):
         if structure:
             for name, same in groupby(map(_called, part)):
                 number = sum(1 for _ in same)
-                told.append(f"{number} {name}" if number > 1 or "wgmma" in name else name)
+                parts.append(f"{number} {name}" if number > 1 or "wgmma" in name else name)
         else:
-            told.append("(" + ", ".join(f"{n} {short[kind]}" for kind, n in count(part).items() if n) + ")")
-    return ", ".join(told)
+            parts.append("(" + ", ".join(f"{n} {short[kind]}" for kind, n in count(part).items() if n) + ")")
+    return ", ".join(parts)
 
 
 def read(sass: str) -> dict[str, Any] | None:

@@ -96,11 +96,11 @@ def _ladder(
     axes.set_yticks(range(len(rungs)), rungs)
     for row, reasons in notes.items():
         place = (peak or right) * 0.985
-        told = ", ".join(
+        why = ", ".join(
             what if set(where) >= {LABELS[twin] for twin in TWINS} else f"{' and '.join(where)}: {what}"
             for what, where in reasons.items()
         )
-        text = axes.text(place, row, f"× {told}", color=MUTED, size=9, ha="right", va="center")
+        text = axes.text(place, row, f"× {why}", color=MUTED, size=9, ha="right", va="center")
         text.set_bbox({"facecolor": PAPER, "edgecolor": "none", "pad": 1})
     lines = {SHORT.get(peer, label(peer)): value for peer, value in peers.items() if value}
     if peak:

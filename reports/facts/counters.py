@@ -212,8 +212,8 @@ def _issued(which: Counted | None, starts: tuple[str, ...]) -> str:
 def _in_flight(which: Counted | None, start: str, unit: str) -> str:
     """At the wait with the most in flight: how much when it began, and when it returned."""
     waits = [site for site in which.sites if site["mnemonic"].startswith(start)] if which else []
-    told = [(site[f"{unit}_in_flight"], site[f"{unit}_left"]) for site in waits if f"{unit}_in_flight" in site]
-    return " → ".join(map(_count, max(told))) if told else "–"
+    found = [(site[f"{unit}_in_flight"], site[f"{unit}_left"]) for site in waits if f"{unit}_in_flight" in site]
+    return " → ".join(map(_count, max(found))) if found else "–"
 
 
 def _on_banks(which: Counted | None, name: str) -> str:
