@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.expressibility.cells import copies, cuda, hopper, plain, products, roles, shared_memory, tlx
+from harness.expressibility.cells import copies, cuda, hopper, ladders, plain, products, roles, shared_memory, tlx
 
 SAME = {
     "lean_mbarrier_ring": "mbarrier_ring",
@@ -11,10 +11,20 @@ SAME = {
     "exp_lock": "softmax_lock",
     "pingpong": "softmax_lock",
     "lazy_rescale_wgmma": "lazy_rescale",
+    "own_diagonal": "role_branch",
+    "head_by_head": "l2_grid_order",
 }
 """Rung -> the one that asks the same of a language."""
 
-_OWN = (*plain.CLAIMS, *shared_memory.CLAIMS, *products.CLAIMS, *copies.CLAIMS, *roles.CLAIMS, *hopper.CLAIMS)
+_OWN = (
+    *plain.CLAIMS,
+    *shared_memory.CLAIMS,
+    *products.CLAIMS,
+    *copies.CLAIMS,
+    *roles.CLAIMS,
+    *hopper.CLAIMS,
+    *ladders.CLAIMS,
+)
 _IN_TLX = (*tlx.OWN, *tlx.inherited(_OWN))
 _AGAIN = tuple(
     replace(claim, technique=rung)

@@ -1,6 +1,5 @@
 """What the rungs of the ladder hopper ask of core Triton and Gluon beside roles, barriers, products and tiles."""
 
-from harness.expressibility.cells import roles
 from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
 
 TILE = "128x128-s2-w8"
@@ -115,14 +114,6 @@ CLAIMS = (
             ),
         ),
         word="store_async",
-    ),
-    Claim(
-        "own_diagonal",
-        "gluon",
-        "direct",
-        "Each function of gl.warp_specialize is code of its warps alone, and its arguments are the bounds of its loop.",
-        roles.CODE_OF_SOME_WARPS,
-        word=r"gl\.warp_specialize",
     ),
     Claim(
         "early_rescale",
