@@ -124,7 +124,7 @@ class _Programs:
         return max(cubins, key=lambda path: machine_code.census(path)["instructions"], default=None)
 
     def _note_launch(self, metadata: Any) -> None:
-        self.launched.add(metadata.get()["function"])
+        self.launched.add(metadata.get().get("function"))
 
 
 def _note_program(_module: int, function: int, _name: str, metadata_group: dict[str, str], _hash: str) -> None:

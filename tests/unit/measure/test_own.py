@@ -128,6 +128,36 @@ def test_a_cu_file_anywhere_runs_on_the_cpu(tmp_path: Path) -> None:
     assert own.source_sha256(kernel) != before
 
 
+@pytest.mark.slow
+def test_the_machine_code_of_a_function_is_that_of_the_triton_program_it_launched() -> None:
+    """Triton's own hooks, called as it calls them; without a GPU it loads and launches nothing itself."""
+    from triton import knobs
+    from triton.compiler.compiler import LazyDict
+
+    from harness.variants import Case, compile_triton
+    from harness.variants import own as functions
+
+    def compiled(technique: str) -> Any:
+        case = Case("bench", technique, "triton", Problem.square(1, 1, 128, 64, dtype="fp16"), Tile(64, 64))
+        return compile_triton(case, "sm_90a")
+
+    programs = functions._Programs()
+    for handle, program in enumerate((compiled("scalar"), compiled("exp2_softmax")), 1):
+        knobs.runtime.kernel_load_end_hook(None, handle, program.name, program.metadata_group, program.hash)
+    answer = programs.watch(lambda: knobs.runtime.launch_enter_hook(LazyDict({"function": 2})) or "an answer")
+    assert answer == "an answer"
+    assert programs.largest() == functions._Programs.loaded[2]
+    knobs.runtime.launch_enter_hook(LazyDict({"function": 1}))
+    assert programs.launched == {2}, "what is launched outside a watched call is not the function's"
+    variant = functions.OwnFunction.__new__(functions.OwnFunction)
+    variant.programs = programs
+    code = variant.code()
+    assert code is not None
+    assert code["registers"] > 0
+    assert code["census"]["instructions"] > 100
+    knobs.runtime.kernel_load_end_hook.remove(functions._note_program)
+
+
 def test_what_a_file_imports_from_its_folder_is_its_source(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import triton\nfrom beside import attend\n")
     (tmp_path / "beside.py").write_text("def attend(): ...\n")
