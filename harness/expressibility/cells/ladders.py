@@ -67,6 +67,42 @@ CLAIMS = (
         word=r"NVMMASharedLayout",
     ),
     Claim(
+        "asymmetric_kv_buffers",
+        "gluon",
+        "direct",
+        "How many buffers a tensor has is a number of its allocation.",
+        (
+            Proof(
+                "buffers_gluon one of V",
+                "one buffer of V beside two of K",
+                Probe("buffers_gluon", "one of V"),
+                Probe("buffers_gluon", "two of V"),
+                Detector("ttgir", r"memdesc<1x64x64"),
+            ),
+        ),
+        word="OF_V",
+    ),
+    Claim(
+        "double_buffered_p",
+        "gluon",
+        "direct",
+        "The wait for P V takes the next P too, which is an operand before it.",
+        (
+            Proof(
+                "operand_in_flight_gluon",
+                "in PTX P is converted between the wait for Q K^T and that for P V",
+                Probe("operand_in_flight_gluon", "second set"),
+                Probe("operand_in_flight_gluon", "one set"),
+                Detector(
+                    "ptx",
+                    r"WAIT1 (?:cvt )+WAIT0".replace("WAIT", r"wgmma\.wait_group\.sync\.aligned\s+"),
+                    order=r"wgmma\.wait_group\S+\s+\d|\bcvt(?=\.rn\.bf16)",
+                ),
+            ),
+        ),
+        word=r"deps=\[o, p\]",
+    ),
+    Claim(
         "flagship",
         "gluon",
         "direct",
