@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from harness.catalog.sources import ROOT
 from harness.machine.environment import scrub
@@ -50,6 +50,10 @@ class Deadlines:
     load: float = 300.0
     launch: float = 120.0
     check: float = 300.0
+
+
+Stage = Literal["start", "load", "launch", "check"]
+"""The fields of Deadlines."""
 
 
 @dataclass(frozen=True)
@@ -194,11 +198,15 @@ class Service:
         self._on = on
         self._device = "cuda" if on == "gpu" else "cpu"
         self._loaded: dict[Case, Any] = {}
-        self.stage = "start"
+        self.stage: Stage = "start"
 
-    def now(self, stage: str, label: str | None) -> None:
+    def now(self, stage: Stage, label: str | None) -> None:
         self.stage = stage
         self._connection.send(("now", stage, label))
+
+    def launching(self, _step: str, label: str) -> None:
+        """What a stopwatch tells of a call: each has the deadline of a launch of its own."""
+        self.now("launch", label.removesuffix(" again"))
 
     def gate(self, case: Case, label: str, options: GateOptions) -> dict[str, Any]:
         """Loads and judges one case: the fields of its gate row."""
@@ -299,7 +307,7 @@ class Service:
         timings = timing.time_group(
             {**calls, f"{repeated} again": calls[repeated]},
             stopwatch=timing.CudaStopwatch() if on_gpu else timing.HostStopwatch(),
-            notify=lambda stage, label: self.now("launch", label.removesuffix(" again")),
+            notify=self.launching,
             source=clocks.device(_uuid()) if on_gpu else None,
             kernel_clock=kernel_clock,
             **options,
@@ -384,7 +392,7 @@ class Service:
         self.now("launch", None)
         stopwatch = timing.CudaStopwatch()
         batch = list(calls.items())
-        events_ms = zip(*(stopwatch.measure(batch, self.now) for _ in range(rounds)), strict=True)
+        events_ms = zip(*(stopwatch.measure(batch, self.launching) for _ in range(rounds)), strict=True)
         by_events = dict(zip(calls, events_ms, strict=True))
         self.now("check", None)
         trace, numbers = referee.record(calls, change, stopwatch.flush, rounds)
