@@ -83,6 +83,38 @@ CLAIMS = (
         word="OF_V",
     ),
     Claim(
+        "softmax_lock",
+        "gluon",
+        "direct",
+        "No word for a barrier of some warps by number; a ring of mbarriers, one for each group, is a lock or a turn. "
+        "What is to stand inside hangs on it by values that pass through shared memory.",
+        (
+            Proof(
+                "lock by mbarriers in Gluon",
+                "behind a wait the exponentials follow, and no product or shuffle between",
+                Twin("exp_lock", "gluon", tile=SQUARE),
+                Twin("producer_consumer", "gluon", tile=SQUARE),
+                Detector(
+                    "ptx",
+                    "try_wait ex2",
+                    order=r"try_wait(?=\.parity)|commit_group(?=\.sync)|shfl(?=\.sync)|\bex2(?=\.approx)",
+                ),
+            ),
+            Proof(
+                "turns by mbarriers in Gluon",
+                "behind two products an mbarrier is reached before the first is awaited",
+                Twin("pingpong", "gluon", tile=SQUARE),
+                Twin("overlapped_softmax", "gluon", tile=SQUARE),
+                Detector(
+                    "ptx",
+                    r"commit_group arrive wait_group\.sync\.aligned\s+1",
+                    order=r"commit_group(?=\.sync)|arrive(?=\.shared)|wait_group\S+\s+\d",
+                ),
+            ),
+        ),
+        word="wait_turn",
+    ),
+    Claim(
         "double_buffered_p",
         "gluon",
         "direct",

@@ -302,22 +302,6 @@ CLAIMS = (
         word="inline_asm_elementwise",
     ),
     Claim(
-        "softmax_lock",
-        "gluon",
-        "hatch",
-        "A lock between groups needs a barrier of some warps: inline PTX has one.",
-        (
-            Proof(
-                "lock by inline PTX in Gluon",
-                "barriers 8 and 9 of 256 threads",
-                Probe("named_barrier_gluon", "elementwise"),
-                Probe("named_barrier_gluon", "plain"),
-                Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x[89], 0x100"),
-            ),
-        ),
-        word="inline_asm_elementwise",
-    ),
-    Claim(
         "register_softmax",
         "gluon",
         "direct",
