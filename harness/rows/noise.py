@@ -253,7 +253,8 @@ class Trial:
 
 
 def trial(pairs: Replicates) -> list[Trial]:
-    """Judges every replicate pair by limits that it had no part in, twice: without its problem, without its boards."""
+    """Judges every replicate pair by limits that it had no part in, twice: without its problem, without its boards.
+    Where the others are too few for limits, nothing is judged."""
     kinds: dict[str, Callable[[Replicates], Array]] = {
         "twins": lambda pairs: pairs.is_twin,
         "library peers": lambda pairs: ~pairs.is_twin & ~pairs.is_anchor,
@@ -263,7 +264,10 @@ def trial(pairs: Replicates) -> list[Trial]:
     found = []
     for left_out, one_board in (("problem", True), ("problem", False), ("boards", True), ("boards", False)):
         here = pairs.where(pairs.one_board == one_board)
-        plain, planted = _held_out(here, one_board, left_out)
+        verdicts = _held_out(here, one_board, left_out)
+        if verdicts is None:
+            continue
+        plain, planted = verdicts
         for what, mask in kinds.items():
             chosen = np.tile(mask(here), 2)
             if chosen.any():
@@ -283,8 +287,9 @@ def trial(pairs: Replicates) -> list[Trial]:
     return found
 
 
-def _held_out(here: Replicates, one_board: bool, left_out: str) -> tuple[Array, Array]:
-    """Verdicts over all pairs forwards, then backwards: as they are, and slowed by PLANTED."""
+def _held_out(here: Replicates, one_board: bool, left_out: str) -> tuple[Array, Array] | None:
+    """Verdicts over all pairs forwards, then backwards: as they are, and slowed by PLANTED. None where the others of a
+    pair are too few for limits."""
     left = here.problem[:, None] if left_out == "problem" else np.sort(here.boards, axis=1)
     sides = left if left_out == "problem" else here.boards
     plain: Array = np.zeros((2, len(here)), int)
@@ -292,6 +297,8 @@ def _held_out(here: Replicates, one_board: bool, left_out: str) -> tuple[Array, 
     for name in np.unique(left, axis=0):
         judged = (left == name).all(axis=1)
         limit = noise(here.where(~np.isin(sides, name).any(axis=1)), one_board)
+        if limit.time is None or limit.both is None:
+            return None
         part = here.where(judged)
         for way, sign in enumerate((1, -1)):
             time, anchors = sign * part.time, sign * part.anchors

@@ -86,6 +86,14 @@ def test_what_is_judged_has_no_part_in_its_limits() -> None:
     assert np.isin(together[found.one_board], (1, -1)).mean() < 0.05
 
 
+def test_few_replicates_are_not_judged() -> None:
+    """A site of a new GPU has some replicates, and too few for limits."""
+    found = noise.replicates(noise.Timings(replicated.rows()))
+    few = found.where(np.arange(len(found)) < noise.FEWEST // 2)
+    assert len(few) > 0
+    assert noise.trial(few) == []
+
+
 def test_recorded_rows_keep_what_the_verdicts_promise(capsys: pytest.CaptureFixture[str]) -> None:
     """At most 1% false verdicts on one board and 2% on two; slowdowns of 3% and 5% found in 95%."""
     files = results.iter_recorded(CHECKOUT / "reports" / "recorded")
