@@ -60,5 +60,5 @@ def test_the_false_verdicts_stand_beside_the_regressions(monkeypatch: pytest.Mon
     said = rendered("regressions.html", **overview.regressions(dataset([])))
     line = re.sub("<[^>]+>", " ", said[said.index("the boards") :]).split()
     assert line[2:9] == ["two", "twins", "1328", "2.18%", "1.20%", "5%", "98.9%"]
-    monkeypatch.undo()
+    monkeypatch.undo()  # no pair of replicates, so that there are no limits
     assert "How often is a verdict" not in rendered("regressions.html", **overview.regressions(dataset([])))
