@@ -88,6 +88,10 @@ class Estimate:
         between = _between(self.draws, _clusters(self.processes, self.boards))
         return Interval(*between, self.processes, self.boards)
 
+    def times(self, factor: float) -> Estimate:
+        drawn = None if self.draws is None else factor * self.draws
+        return Estimate(factor * self.value, drawn, self.processes, self.boards)
+
     def minus(self, other: Estimate) -> Estimate:
         """Of what was timed in processes of its own: the draws are independent."""
         drawn = None

@@ -203,6 +203,8 @@ class Ledger:
         counted = {name: weight for name, weight in weights.items() if abs(weight) > 1e-9}
         if not set(counted) <= set(self.rows):
             return None
+        if not counted:  # all cancel: nothing is left
+            return self.gap and self.gap.times(0)
         return self.known.estimate([(self.rows[name], weight) for name, weight in counted.items()], self.board)
 
 
@@ -236,7 +238,7 @@ def _ledger(slug: str, rows: list[Row], hashes: Hashes, known: intervals.Interva
             is_chosen = name in (TRITON, SHARED, VOCABULARY, GLUON) and name in found
             if not is_chosen or reading.tflops(row) > reading.tflops(found[name]):
                 found[name] = row
-        elif row["status"] != "passed":
+        elif row["status"] not in ("passed", "unsupported"):  # what the registry declines is no part of this way
             refused[name] = f"{row['status']}, {row.get('reason')}"
         elif not reading.is_current(row, hashes):
             refused[name] = "only rows of an earlier version of the kernel"

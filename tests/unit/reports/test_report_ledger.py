@@ -137,7 +137,7 @@ def test_the_way_from_gluon_has_a_table_and_a_drawing_of_its_own() -> None:
     assert "Best Gluon: " in wide
     assert "The same schedule by hand" in wide
     assert 'href="expressibility.html#integer_max-gluon"' in text
-    assert "<h3>Lazy rescaling, from Gluon</h3>" in text
+    assert "<h3>Lazy rescaling and three-input maxima, from Gluon</h3>" in text
     without = html(dataset([row for row in ROWS if row.get("backend") != "gluon"]))
     assert "From Gluon" not in without
     assert "The same schedule by hand" not in without
