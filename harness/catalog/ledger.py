@@ -86,8 +86,8 @@ TERMS = (
         "compiler",
         "A CUDA kernel that does only what core Triton can say: blocks of equal warps, powers of two, both products "
         "awaited before the softmax, K and V in turn in one buffer. It asks for the next tile as soon as the block has "
-        "left the buffer, and has half of the barriers.",
-        "Issue a load when the buffer's last reader is done, with one stage too; drop barriers that order nothing.",
+        "left the buffer. Where this is a loss, Triton's own code is the better one.",
+        "Where it is a gain, issue a load when the buffer's last reader is done, with one stage too.",
         step=(VOCABULARY, SHARED),
         proofs=("overlap_plain plain",),
         order=("triton", FLAGSHIP),

@@ -63,7 +63,9 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
         label(line.term.title, y)
         reached = _bar(axes, begin, end, middle(y), CAUSE_COLORS[line.priced.cause], line.priced.size)
         if line.expected is not None:
-            axes.plot([begin + math.log1p(line.expected / 100)], [middle(y)], "D", ms=5, mfc=PAPER, mec=INK, zorder=3)
+            expected = begin + math.log1p(line.expected / 100)
+            axes.plot([expected], [middle(y)], "D", ms=5, mfc=PAPER, mec=INK, zorder=3)
+            reached = max(reached, expected)
         told = f"{percent(end - begin):+.1f}%"
         told = f"{line.priced.cause} {told}" if narrow else f"{told}  {line.cause}"
         _told(axes, told, reached, middle(y), narrow)
