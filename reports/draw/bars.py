@@ -18,6 +18,7 @@ from reports.draw.style import (
     TICK,
     canvas,
     to_svg,
+    width_of,
     write,
 )
 from reports.facts.answer import PANELS, Answer, Bar
@@ -70,7 +71,7 @@ def draw(axes: Axes, found: Answer, width: int, *, narrow: bool) -> None:
         for bar in (bar for bar in found.bars if bar.panel == panel):
             _bar(axes, bar, y + row / 2, 14 if narrow else 19, pixel, _note(bar, found, narrow))
             y += row
-        _limit(axes, found.limits[panel], (start, y), row, narrow)
+        _limit(axes, found.limits[panel], (start, y), row, head, narrow)
         y += gap
 
 
@@ -116,7 +117,9 @@ def _bar(axes: Axes, bar: Bar, y: float, thick: float, pixel: float, note: str) 
     end = max(bar.tflops, bar.high or 0)
     number = f"{bar.tflops:.0f}"
     wide = write(axes, number, (end, y), (6, 0), weight="bold")
-    if note:
+    if note and bar.tflops / pixel > 16 + width_of(note, TICK, False):
+        write(axes, note, (0, y), (8, 0), size=TICK, color=MUTED if bar.is_library else PAPER)
+    elif note:
         write(axes, note, (end, y), (6 + wide + 7, 0), size=TICK, color=MUTED)
 
 
@@ -125,7 +128,7 @@ def _note(bar: Bar, found: Answer, narrow: bool) -> str:
         return f"{found.same_instructions.value:.2f}× CUDA"
     if bar.backend == "gluon" and bar.tflops:
         count, of = found.in_gluon
-        return f"{count} of {of} techniques" + ("" if narrow else " so far")
+        return f"{count} of {of} techniques"
     if bar is found.triton and found.over_cuda and found.cuda.panel != bar.panel:
         return f"{found.over_cuda.value:.2f}× CUDA" + ("" if narrow else " above")
     if bar is found.triton and found.over_cuda:
@@ -137,13 +140,12 @@ def _note(bar: Bar, found: Answer, narrow: bool) -> str:
     return ""
 
 
-def _limit(axes: Axes, limit: float | None, span: tuple[float, float], row: float, narrow: bool) -> None:
-    """A dotted line at what the tensor cores can do, or the word that nobody has measured it."""
+def _limit(axes: Axes, limit: float | None, span: tuple[float, float], row: int, head: int, narrow: bool) -> None:
+    """A dotted line at what the tensor cores can do, its number in the panel's head; or that nobody has measured it."""
     if limit is None:
         right = axes.get_xlim()[1]
         place = span[0] + row * (3.5 if narrow else 0.5)
         write(axes, f"limit {NOT_YET}", (right, place), size=TICK, color=MUTED, ha="right")
         return
     axes.plot([limit, limit], [span[0] - 2, span[1]], color=INK, lw=2, ls=(0, (1, 1.5)))
-    place = span[0] + row * (4.5 if narrow else 0.5)
-    write(axes, f"limit {limit:.0f}", (limit, place), (-6, 0), size=TICK, color=MUTED, ha="right")
+    write(axes, f"limit {limit:.0f}", (limit, span[0] - head / 2), size=TICK, color=MUTED, ha="right")
