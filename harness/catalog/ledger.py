@@ -41,7 +41,8 @@ class Term:
     `proofs` are names of harness/expressibility that bear out the cause, `order` a kernel (backend, technique) whose
     machine code does: its main loop's order is shown. `ttgir`: operations of core Triton's best program at the tile
     TRITONS, in the order of its TTGIR. `expected` was written before anything was measured: percent, by
-    cell of 4096 tokens (d<head_dim>-<mask>). `part_of`: a term that contains this one, which therefore is not added.
+    cell of 4096 tokens (d<head_dim>-<mask>); none where the term was made of others afterwards. `part_of`: a
+    term that contains this one, which therefore is not added.
     """
 
     name: str
@@ -276,7 +277,6 @@ GLUON_TERMS = (
         "A condition for each warp: a vote in place of a reduction over the partition.",
         leave_out="without_lazy_rescale_or_integer_max",
         proofs=("condition of a block in Gluon", "maxima of integers in Gluon"),
-        expected=_expected(4, 4, 4, 4),
     ),
     Term(
         "gluon_integer_max",

@@ -121,6 +121,8 @@ def sentence(one: Ledger) -> str:
     told = f"{where} the flagship is {percent(one.gap.value):.1f}% faster than {STARTS[one.start]}"
     if one.explained is None:
         return f"{told}."
+    if one.start == GLUON:
+        return f"{told}. Its two terms meet in one kernel, so nothing can remain."
     share, interval = one.explained
     ends = f" ({100 * interval.low:.0f} to {100 * interval.high:.0f})" if interval.low and interval.high else ""
     return f"{told}; what has a cause is {100 * share:.0f}%{ends} of that."
