@@ -14,7 +14,7 @@ from harness.catalog import techniques, tiles
 from harness.catalog.entries import Limit, Technique
 from harness.catalog.problem import Problem, Tile
 from harness.machine import environment
-from harness.measure import tune
+from harness.measure import runner, tune
 from harness.measure.worker import Deadlines
 from harness.rows import results
 
@@ -152,6 +152,15 @@ def fakes() -> Iterator[None]:
         described = environment.describe([]) | {"gpu": {"name": "NVIDIA H200", "capability": [9, 0]}}
         patch.setattr(environment, "describe", lambda: described)
         yield
+
+
+def test_what_the_host_may_have_delayed_is_timed_too(
+    fakes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "HOST_MS", 75.0)
+    tune.tune(("paced",), ("cuda",), (PROBLEM,), tmp_path / "tune.jsonl", folder=tmp_path, **FAKE)
+    timed = [row for row in results.read(tmp_path / "tune.jsonl") if row.get("samples_ms")]
+    assert sorted(row["tile"]["block_n"] for row in timed) == [20, 40, 60, 80]
 
 
 def test_the_fastest_at_the_gate_are_timed_and_same_programs_inherit(fakes: None, tmp_path: Path) -> None:
