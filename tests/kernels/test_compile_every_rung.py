@@ -72,7 +72,7 @@ def unproven(cells: Iterable[Cell]) -> set[Cell]:
         if any(arch == survey.MEASURED for _, arch in missing):
             chosen |= missing
         else:
-            one = [cell for cell in own if cell[0].problem == ELSEWHERE]
+            one = [cell for cell in own if cell[0].problem == ELSEWHERE] or own  # some tiles are of another head_dim
             chosen.add(one[number % len(one)])
     return chosen
 

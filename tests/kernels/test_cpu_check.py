@@ -17,6 +17,7 @@ from cuda_kernels import cpu_build
 from cuda_kernels.toolchain import ToolchainError
 from harness import cli
 from harness.attention import numerics
+from harness.catalog.cases import Case
 from harness.measure import outputs, worker
 from harness.rows import tables
 
@@ -83,7 +84,7 @@ def test_scheduler_seeds_are_taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
             pass
 
     monkeypatch.setattr("harness.attention.numerics.gate", gate)
-    case = type("Case", (), {"problem": outputs.PROBLEMS[0], "technique": "x"})()
+    case = Case("check", "scalar", "cuda", outputs.PROBLEMS[0], None)
     worker.Service(Connection(), Loader(), "cpu").gate(case, "x", worker.GateOptions(scheduler_seeds=(4, 5)))  # type: ignore[arg-type]
     assert seen == [4, 5, 4]
 

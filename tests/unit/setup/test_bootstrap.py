@@ -18,8 +18,8 @@ import pytest
 from harness.setup import bootstrap
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-OPTIONAL = {"twinkernels", "flash-attn", "flash-attn-3", "flash-attn-4", "triton-utlx"}
-"""Imported where it is there: this checkout, libraries that kernels are held against, another dialect."""
+OPTIONAL = {"twinkernels", "flash-attn", "flash-attn-3", "flash-attn-4", "triton-utlx", "ray"}
+"""Imported where it is there: this checkout, libraries that kernels are held against, another dialect, an extra."""
 
 
 @pytest.fixture
