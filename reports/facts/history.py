@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from harness.catalog.techniques import SERIES
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row, tile_slug
 from reports.facts import answer, steps
-
-NOISE = 0.01
-"""Over the anchor of its own group, one kernel on two boards of a name moves by about one percent."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +23,14 @@ class Moment:
 
 @dataclass(frozen=True)
 class Line:
-    """One technique in one series at the headline problem and one tile, oldest run first."""
+    """One technique in one series at the headline problem and one tile, oldest run first. `noise`: by how much, in
+    logarithms, two boards may differ though nothing changed; None where nobody knows."""
 
     technique: str
     backend: str
     tile: str
     moments: list[Moment]
+    noise: float | None
 
     @property
     def change(self) -> float:
@@ -44,14 +44,17 @@ class Line:
 
     @property
     def verdict(self) -> str:
-        """SAME, FASTER or SLOWER, by more than boards differ."""
-        if abs(self.change - 1) <= NOISE:
+        """SAME, FASTER or SLOWER, by more than boards differ; nothing where that is not known."""
+        if self.noise is None:
+            return ""
+        if abs(math.log(self.change)) <= self.noise:
             return "SAME"
         return "FASTER" if self.change > 1 else "SLOWER"
 
 
-def lines(data: Dataset) -> list[Line]:
-    """The kernels of the headline problem at their reference tile that two runs or more have timed."""
+def lines(data: Dataset, noise: float | None) -> list[Line]:
+    """The kernels of the headline problem at their reference tile that two runs or more have timed. `noise`: as in
+    Line."""
     problem = answer.headline(data)
     if problem is None:
         return []
@@ -61,7 +64,7 @@ def lines(data: Dataset) -> list[Line]:
             point = data.point(answer.LADDER, problem, technique.name, backend)
             moments = _moments(data, point)
             if point.kind == "measured" and len(moments) > 1 and point.row:
-                found.append(Line(technique.name, backend, tile_slug(point.row), moments))
+                found.append(Line(technique.name, backend, tile_slug(point.row), moments, noise))
     return found
 
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from harness.rows import noise
-from harness.rows.noise import Trial
+from harness.rows.noise import Replicates, Trial
 from reports.data.dataset import Dataset
 
 
-def trials(data: Dataset | None) -> list[Trial]:
-    """Of all pairs of timings of one program, judged by limits that they had no part in: how often nothing is called
-    something, and how often a planted slowdown is found. None where replicates are too few."""
-    if data is None or not data.recorded:
+def replicates(data: Dataset | None) -> Replicates | None:
+    """Every pair of recorded timings of one program; None where nothing was recorded."""
+    return noise.replicates(noise.Timings(data.rows)) if data and data.recorded else None
+
+
+def trials(pairs: Replicates | None) -> list[Trial]:
+    """Of all pairs, judged by limits that they had no part in: how often nothing is called something, and how often a
+    planted slowdown is found. None where replicates are too few."""
+    if pairs is None:
         return []
     try:
-        return noise.trial(noise.replicates(noise.Timings(data.rows)))
+        return noise.trial(pairs)
     except ValueError:  # so few that no limit follows from them
         return []
+
+
+def between_boards(pairs: Replicates | None) -> float | None:
+    """By how much the speed of a kernel over its group's anchors may differ between two boards though nothing changed,
+    in logarithms; None where replicates are too few."""
+    return noise.limits(pairs)[False].ratio if pairs else None

@@ -50,7 +50,9 @@ def published(data: Dataset | None) -> dict[str, Any]:
 
 
 def regressions(data: Dataset | None) -> dict[str, Any]:
-    return {"lines": history.lines(data) if data else [], "trials": promises.trials(data)}
+    pairs = promises.replicates(data)
+    noise = promises.between_boards(pairs)
+    return {"lines": history.lines(data, noise) if data else [], "noise": noise, "trials": promises.trials(pairs)}
 
 
 def data_page(data: Dataset | None, others: Sequence[Dataset]) -> dict[str, Any]:

@@ -233,14 +233,16 @@ def test_a_run_of_an_edited_kernel_is_told_from_one_of_the_same(data: Dataset) -
             made.append(again)
         return made
 
-    def line(*more: list[Row]) -> history.Line:
-        found = history.lines(dataset([*synthetic.rows(), *(row for rows in more for row in rows)]))
+    def line(*more: list[Row], noise: float | None = 0.01) -> history.Line:
+        found = history.lines(dataset([*synthetic.rows(), *(row for rows in more for row in rows)]), noise)
         return next(one for one in found if (one.technique, one.backend) == ("xor_swizzle", "cuda"))
 
     same = line(later("1" * 12, 1.002, "current"))
     assert (same.verdict, same.edited, len(same.moments)) == ("SAME", False, 2)
     slower = line(later("1" * 12, 1.1, "current"))
     assert (slower.verdict, slower.edited) == ("SLOWER", False)
+    assert line(later("1" * 12, 1.1, "current"), noise=0.2).verdict == "SAME"
+    assert line(later("1" * 12, 1.1, "current"), noise=None).verdict == ""
     edited = line(later("1" * 12, 1.1, "older"), later("2" * 12, 1.0, "current"))
     assert (edited.verdict, edited.edited) == ("FASTER", True)
     assert [moment.current for moment in edited.moments] == [True, False, True]

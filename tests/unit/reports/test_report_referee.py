@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,8 +58,12 @@ def test_the_false_verdicts_stand_beside_the_regressions(monkeypatch: pytest.Mon
     found = [noise.Trial("boards", False, "twins", 1328, 0.0218, 0.012, 0.05, 0.989)]
     monkeypatch.setattr(noise, "trial", lambda _: found)
     monkeypatch.setattr(noise, "replicates", lambda _: [1])
+    monkeypatch.setattr(noise, "limits", lambda _: {False: SimpleNamespace(ratio=0.031)})
     said = rendered("regressions.html", **overview.regressions(dataset([])))
     line = re.sub("<[^>]+>", " ", said[said.index("the boards") :]).split()
     assert line[2:9] == ["two", "twins", "1328", "2.18%", "1.20%", "5%", "98.9%"]
+    assert "moves by up to 3.1% though nothing changed" in said
     monkeypatch.undo()  # no pair of replicates, so that there are no limits
-    assert "How often is a verdict" not in rendered("regressions.html", **overview.regressions(dataset([])))
+    nothing = rendered("regressions.html", **overview.regressions(dataset([])))
+    assert "How often is a verdict" not in nothing
+    assert "no verdict" in nothing
