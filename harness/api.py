@@ -43,6 +43,7 @@ def check(
     Raises ValueError for a kernel, problem or tile that there is not, RuntimeError where the device is missing and in
     a file that is being imported to be checked.
     """
+    from harness.cli.measuring import SCHEDULER_SEEDS
     from harness.cli.options import load_experiment
     from harness.cli.output import one_off_file
     from harness.measure import own, runner
@@ -57,7 +58,7 @@ def check(
     cases = own.cases(wanted, replace(chosen, backends=backends), None)
     _require(place)
     path = one_off_file("check")
-    orders = (0, 1, 2) if place == "cpu" else ()
+    orders = SCHEDULER_SEEDS if place == "cpu" else ()
     rows = runner.run(wanted, on=place, path=path, selected=cases, gate={"scheduler_seeds": orders}, patient=False)
     return frame(rows, str(path))
 
@@ -120,7 +121,8 @@ def frame(rows: Iterable[Mapping[str, Any]], path: str) -> pandas.DataFrame:
         line |= {name: row.get(name) for name in ("status", "check", "reason")}
         line["label"] = (row.get("details") or {}).get("label") or line.get("label", "")
         if row["kind"] == "gate":
-            line["error"] = error_over_yardstick(row)
+            errors = reading.error_over_yardstick(row).values()
+            line["error"] = max((error for error in errors if error is not None), default=None)
             line |= {name: (row.get("code") or {}).get(name) for name in ("registers", "spill_bytes")}
         elif row["kind"] == "timing" and row.get("samples_ms"):
             line |= {"ms": reading.median_ms(row), "tflops": reading.tflops(row), "group": row["group"]}
@@ -129,13 +131,6 @@ def frame(rows: Iterable[Mapping[str, Any]], path: str) -> pandas.DataFrame:
     if "ms" in table:
         return table.sort_values(["problem", "ms"], ignore_index=True)
     return table
-
-
-def error_over_yardstick(gate: Mapping[str, Any]) -> float | None:
-    """The largest |O - truth| over that of the careful 16-bit computation, of the worst distribution. None where a
-    kernel gave no finite answer."""
-    found = [of for of in (gate.get("numerics") or {}).values() if of.get("max_abs") is not None]
-    return max((of["max_abs"] / max(of["yardstick"], of["floor"]) for of in found), default=None)
 
 
 def _chosen(kernels: Kernel | Sequence[Kernel], tile: str | None, peers: Sequence[str]) -> Chosen:

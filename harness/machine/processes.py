@@ -5,6 +5,7 @@ variables once. A job that raises, ends its process or takes too long costs noth
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import multiprocessing
 import os
@@ -19,6 +20,11 @@ Job = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function that can be pickled, and its arguments."""
 LATEST_STOP = 0.2
 """Seconds within which a request to stop is seen."""
+
+
+def die_with_parent() -> None:
+    """Lets the kernel of the system kill this process when the one that started it is gone, however it went."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 @dataclass(frozen=True)

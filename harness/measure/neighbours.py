@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from harness.catalog.sources import ROOT
+from harness.machine.processes import die_with_parent
 
 BEGUN = "at work"
 SIZE = 8192
@@ -52,7 +51,7 @@ def at_work(boards: Sequence[Mapping[str, str]]) -> Iterator[int]:
 def work() -> None:
     import torch
 
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    die_with_parent()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     a, b = (torch.randn(SIZE, SIZE, device=device, dtype=torch.bfloat16) for _ in "ab")
     out = torch.empty_like(a)

@@ -7,7 +7,6 @@ to load, launch or check; each such stage has a deadline of its own, and who exc
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import importlib
 import itertools
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from harness.catalog.sources import ROOT
 from harness.machine.environment import scrub
+from harness.machine.processes import die_with_parent
 
 if TYPE_CHECKING:
     from harness.attention.numerics import Verdict
@@ -489,7 +489,7 @@ def _kernel_clock() -> Any:
 def serve(descriptor: int, loader: str, on: str) -> None:
     """Answers requests until the runner hangs up."""
     os.set_inheritable(descriptor, False)  # a compiler that survives us must not keep the connection open
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: do not outlive the runner
+    die_with_parent()
     faulthandler.enable()
     connection = Connection(descriptor)
     service = Service(connection, importlib.import_module(loader), on)

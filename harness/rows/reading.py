@@ -44,6 +44,17 @@ def tflops(row: Row) -> float:
     return Problem.from_dict(row["problem"]).tflops(median_ms(row))
 
 
+def error_over_yardstick(gate: Row) -> dict[str, float | None]:
+    """Distribution -> the largest |O - truth| over the careful 16-bit computation's; None where it is not finite."""
+
+    def ratio(of: Mapping[str, float | None]) -> float | None:
+        if of.get("max_abs") is None:
+            return None
+        return float(of["max_abs"] or 0) / max(of["yardstick"] or 0, of["floor"] or 0)
+
+    return {name: ratio(of) for name, of in (gate.get("numerics") or {}).items()}
+
+
 def clock_ghz(row: Row) -> float | None:
     """Median SM clock of the kernel itself, None where it was not read."""
     return statistics.median(row["clock_ghz"]) if row.get("clock_ghz") else None

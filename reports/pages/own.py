@@ -52,7 +52,7 @@ def page(rows: Sequence[Row], recorded: Iterable[Row]) -> dict[str, Any]:
     return {
         "kernels": kernels,
         "tables": [(problem, lines(problem, rows, recorded)) for problem in problems],
-        "error": error_over_yardstick,
+        "error": reading.error_over_yardstick,
         "census": _census,
         "label_of": lambda row: (row.get("details") or {}).get("label"),
         "tile_of": lambda row: Tile.from_dict(row["tile"]).slug if row.get("tile") else "",
@@ -92,17 +92,6 @@ def lines(problem: Problem, rows: Iterable[Row], recorded: Iterable[Row]) -> lis
 def _remark(row: Row) -> str:
     status = "" if row["status"] == "passed" else row["status"]
     return ", ".join(filter(None, ((row.get("details") or {}).get("label"), status)))
-
-
-def error_over_yardstick(gate: Row) -> dict[str, float | None]:
-    """Distribution -> the largest |O - truth| over the careful 16-bit computation's; None where it is not finite."""
-
-    def ratio(of: Mapping[str, float | None]) -> float | None:
-        if of.get("max_abs") is None:
-            return None
-        return float(of["max_abs"] or 0) / max(of["yardstick"] or 0, of["floor"] or 0)
-
-    return {name: ratio(of) for name, of in (gate.get("numerics") or {}).items()}
 
 
 def recorded_rows(folder: Path, gpu: str) -> list[Row]:
