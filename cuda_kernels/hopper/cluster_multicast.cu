@@ -68,11 +68,6 @@ DEVICE void load_half(uint32_t smem, const TensorMap& map, int row, const BlockT
                                            (1 << BLOCKS) - 1);
 }
 
-DEVICE void wait_for_both(uint32_t empty, uint32_t parity) {
-  while (!mbarrier_try_wait_parity_cluster(empty, parity)) {
-  }
-}
-
 DEVICE void wait_for_cluster() {
   barrier_cluster_arrive();
   barrier_cluster_wait();
@@ -107,9 +102,10 @@ KERNEL(THREADS, 1) cluster_multicast(GRID_CONSTANT const TmaParams params) {
   }
   wait_for_cluster();  // the barriers of both blocks are there
 
-  // By lane 0 for this block, by lane 1 for the other.
+  // By lane 0 for this block, by lane 1 for the other. The buffer was read, and the products that read it have been
+  // waited for: no write is to be published. A release to the other block would be a fence of the GPU, twice a step.
   auto hand_back = [&](uint32_t empty) {
-    if (lane < BLOCKS) mbarrier_arrive_cluster(mapa(empty, lane));
+    if (lane < BLOCKS) mbarrier_arrive_relaxed_cluster(mapa(empty, lane));
   };
 
   // producer: load Q, then K of every step and V of the step before it, as buffers become empty
@@ -120,12 +116,12 @@ KERNEL(THREADS, 1) cluster_multicast(GRID_CONSTANT const TmaParams params) {
       Ring k_ring, v_ring;  // both are empty the first time round, when the wait passes at once
       for (int j = 0; j <= key_tiles; ++j) {
         if (j < key_tiles) {
-          wait_for_both(k_empty + k_ring.stage * 8, k_ring.phase ^ 1);
+          wait(k_empty + k_ring.stage * 8, k_ring.phase ^ 1);
           load_half(k_smem + k_ring.stage * KV_BYTES, params.k, j * BLOCK_N, tile, k_full + k_ring.stage * 8);
           k_ring.advance();
         }
         if (j > 0) {
-          wait_for_both(v_empty + v_ring.stage * 8, v_ring.phase ^ 1);
+          wait(v_empty + v_ring.stage * 8, v_ring.phase ^ 1);
           load_half(v_smem + v_ring.stage * KV_BYTES, params.v, (j - 1) * BLOCK_N, tile, v_full + v_ring.stage * 8);
           v_ring.advance();
         }

@@ -44,6 +44,13 @@ DEVICE void st_shared_cluster(uint32_t address, const T& value) {
                : "memory");
 }
 
+// mbarrier.arrive (9.7.13.15) at a barrier of another block, an address from mapa, that publishes no write: for a
+// buffer that was only read. mbarrier_arrive_cluster, a release to the cluster, is a fence of the whole GPU on sm_90
+// (MEMBAR.ALL.GPU in SASS), which waits for all that the thread has under way.
+DEVICE void mbarrier_arrive_relaxed_cluster(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
 // launch_kernel with clusters of `cluster` blocks; each grid dimension is a multiple of the cluster's.
 template <auto kernel, class Params>
 Error launch_kernel_cluster(Grid grid, Grid cluster, int threads, int shared_bytes, void* stream,

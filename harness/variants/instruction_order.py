@@ -33,6 +33,7 @@ _STRUCTURE = {
     "SYNCS.PHASECHK": "mbarrier wait",
     "SYNCS.ARRIVE": "mbarrier arrive",
     "UTMALDG": "tma load",
+    "MEMBAR.ALL.GPU": "fence of the GPU",
     "LDL": "local load",
     "STL": "local store",
 }

@@ -92,6 +92,12 @@ def test_no_main_loop_is_serialized_or_spills(one: Cell, code: Code) -> None:
 
 
 @pytest.mark.parametrize("one", COMMITTED, ids=label)
+def test_no_main_loop_fences_the_gpu(one: Cell, code: Code) -> None:
+    """What a release to the cluster is made of."""
+    assert "fence of the GPU" not in code(one)["main_loop"]["sequence"]
+
+
+@pytest.mark.parametrize("one", COMMITTED, ids=label)
 def test_registers_move_from_the_producer_on(one: Cell, code: Code) -> None:
     moved = code(one).get("setmaxnreg", [])
     if one[0].technique == "wgmma":

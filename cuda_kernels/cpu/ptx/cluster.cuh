@@ -3,6 +3,7 @@
 
 #include <ptx/kernel.cuh>
 #include <runtime/cluster.h>
+#include <runtime/mbarrier.h>
 
 DEVICE int cluster_ctarank() { return cpu::current().block->rank; }
 DEVICE int cluster_nctarank() { return static_cast<int>(cpu::current().cluster->blocks.size()); }
@@ -26,6 +27,10 @@ template <class T>
 DEVICE void st_shared_cluster(uint32_t address, const T& value, Where where = Where::current()) {
   static_assert(sizeof(T) == 4);
   cpu::shared_store(address | cpu::IN_CLUSTER, &value, sizeof(T), "st_shared_cluster", where);
+}
+
+DEVICE void mbarrier_arrive_relaxed_cluster(uint32_t barrier, Where where = Where::current()) {
+  cpu::mbarrier_arrive(barrier | cpu::IN_CLUSTER, 0, true, "mbarrier_arrive_relaxed_cluster", where);
 }
 
 template <auto kernel, class Params>

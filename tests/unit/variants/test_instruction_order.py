@@ -137,6 +137,13 @@ def test_a_row_holds_what_is_read() -> None:
     assert found["sequence"] == "4 wgmma, wait 1, (6 max, 2 shfl), wait 0, (10 ex2), local store"
 
 
+def test_a_release_to_the_cluster_is_seen() -> None:
+    release = ["MEMBAR.ALL.GPU", "ERRBAR", "SYNCS.ARRIVE.TRANS64.RED.A1T0 RZ, [R12+URZ], RZ"]
+    found = order.read(listing([*QK, WAIT_0, *EXPONENTIALS, *release]))
+    assert found is not None
+    assert found["sequence"] == "2 wgmma, wait 0, (10 ex2), fence of the GPU, mbarrier arrive"
+
+
 def test_a_kernel_without_wgmma_has_no_such_field() -> None:
     assert order.read(listing(["HMMA.16816.F32.BF16 R4, R8, R12, R4", *SOFTMAX])) is None
 
