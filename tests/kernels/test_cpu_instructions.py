@@ -239,6 +239,7 @@ def test_ring(rows: int, seed: int, device: str) -> None:
         ("MISSING_WAIT", "copy_in_flight"),
         ("MISSING_FENCE", "missing_proxy_fence"),
         ("MISSING_READ_FENCE", "missing_proxy_fence"),
+        ("MADE_UP_POLICY", "bad_operand"),
         ("LATE_WRITE", "missing_proxy_fence"),
         ("MISSING_INIT_FENCE", "missing_proxy_fence"),
         ("MISSING_BARRIER", "mbarrier_not_initialized"),
@@ -529,7 +530,7 @@ def test_missing_fence_names_both_accesses() -> None:
     source = (KERNELS / "tma_ring.cu").read_text().splitlines()
     found = re.search(
         r"missing_proxy_fence: .*read of warp [0-3], lane \d+ at tma_ring.cu:(\d+)"
-        r".*\[tma_ring.cu:(\d+) cp_async_bulk_tensor_load, .*warp 4",
+        r".*\[tma_ring.cu:(\d+) cp_async_bulk_tensor_load_cache_hint, .*warp 4",
         said,
     )
     assert found, said

@@ -109,6 +109,13 @@ void write_what_was_read(Thread& self, Groups<BulkStore>& stores) {
 
 }  // namespace
 
+void check_policy(uint64_t policy, const char* mnemonic, Where where) {
+  if (policy != EVICT_LAST && policy != EVICT_FIRST)
+    fail("bad_operand", current(), mnemonic, where,
+         text("0x%llx is no cache policy: expected what createpolicy returned",
+              static_cast<unsigned long long>(policy)));
+}
+
 BulkPlan plan_tensor(const TensorMap& map, const int* at, int rank, uint32_t address, const char* mnemonic,
                      Where where) {
   if (rank != map.rank)

@@ -35,6 +35,10 @@ struct BulkStore {
   std::vector<std::byte> read;  // from shared memory, not yet written; empty until then
 };
 
+// What createpolicy makes here: as opaque as a GPU's, and no number that a kernel would come by otherwise.
+constexpr uint64_t EVICT_LAST = 0x6c61737400000001, EVICT_FIRST = 0x6669727300000001;
+void check_policy(uint64_t policy, const char* mnemonic, Where where);
+
 BulkPlan plan_tensor(const TensorMap& map, const int* at, int rank, uint32_t address, const char* mnemonic,
                      Where where);
 BulkPlan plan_plain(const void* global, uint32_t address, uint32_t bytes);

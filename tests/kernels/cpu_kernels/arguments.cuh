@@ -58,6 +58,7 @@ enum Bug {
   // No bugs:
   FENCED_WRITE,
   COUNTED_BARRIER,
+  MADE_UP_POLICY,
 };
 #ifdef __CUDACC__
 constexpr Bug BUG = NONE;

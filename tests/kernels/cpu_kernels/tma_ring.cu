@@ -2,6 +2,7 @@
 // through registers into a staging buffer, which TMA stores. Both tensors are bounded at `rows`.
 #include <arguments.cuh>
 #include <ptx/barrier.cuh>
+#include <ptx/createpolicy.cuh>
 #include <ptx/fence.cuh>
 #include <ptx/ld_st.cuh>
 #include <ptx/mbarrier.cuh>
@@ -34,6 +35,7 @@ KERNEL(THREADS, 1) tma_ring(const GRID_CONSTANT Params params) {
 
   if (warp == CONSUMERS / 32) {  // producer
     if (!elect_sync()) return;
+    const uint64_t hints[] = {createpolicy_evict_first(), BUG == MADE_UP_POLICY ? 1 : createpolicy_evict_last()};
     for (int i = 0; i < params.tiles; ++i) {
       const int stage = i % STAGES, phase = i / STAGES % 2;
       while (!mbarrier_try_wait_parity(empty + stage * 8, BUG == WRONG_PHASE ? phase : phase ^ 1)) {
@@ -42,8 +44,8 @@ KERNEL(THREADS, 1) tma_ring(const GRID_CONSTANT Params params) {
       mbarrier_arrive_expect_tx(full + stage * 8, expected);
       if (BUG == OVER_ARRIVAL) mbarrier_arrive(full + stage * 8);
       for (int half = 0; half < 2; ++half)
-        cp_async_bulk_tensor_load(stages + stage * TILE + half * TILE / 2, params.in, {0, i * ROWS + half * ROWS / 2},
-                                  full + stage * 8);
+        cp_async_bulk_tensor_load_cache_hint(stages + stage * TILE + half * TILE / 2, params.in,
+                                             {0, i * ROWS + half * ROWS / 2}, full + stage * 8, hints[half]);
     }
     return;
   }
