@@ -23,7 +23,7 @@ from harness.catalog.problem import Problem
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
 from harness.rows import reading, results
 from reports.data.dataset import Dataset, Row, tile_slug
-from reports.data.loading import load, probes
+from reports.data.loading import load, of_compilers
 from reports.data.names import cell_title, label, score_title
 from reports.data.questions import question
 from reports.data.titles import title
@@ -89,7 +89,7 @@ def build(
     runs = results.fresh_runs(ROOT / "runs") if runs is None else list(runs)
     progress = progress or _print_progress
     datasets = load(recorded, runs, reading.checkout_hashes() if hashes is None else hashes, tables)
-    compiled = probes(recorded, runs)
+    compiled = of_compilers(recorded, runs)
     timed = [data for data in datasets if any(data.timings())]
     main = timed[0] if timed else None
     asked = sorted(datasets, key=lambda data: (data.recorded, data is not main))
@@ -118,7 +118,7 @@ def build(
     measured_by = [(data, name) for data in datasets for name in data.experiments()]
     experiments: list[tuple[Dataset | None, str]] = [one for one in measured_by if one[1] != ROOFS]
     jobs.append((roofs.PATH, "roofs.html", partial(roofs.page, asked)))
-    jobs.append((ledger.PATH, "ledger.html", partial(ledger.page, asked)))
+    jobs.append((ledger.PATH, "ledger.html", partial(ledger.page, asked, of_compilers(recorded, runs, "code"))))
     measured = main.experiments() if main else []
     experiments += [(main, name) for name in catalog.about_articles() if name not in measured]
     for data, name in experiments:

@@ -28,7 +28,9 @@ POWERS_OF_TWO = Limit(
 )
 
 
-def _without(*lacks: str, idea: str, name: str = "", limits: tuple[Limit, ...] = ()) -> Ablation:
+def _without(
+    *lacks: str, idea: str, name: str = "", limits: tuple[Limit, ...] = (), serialized: bool = False
+) -> Ablation:
     return Ablation(
         name or f"without_{'_or_'.join(lacks)}",
         "hopper",
@@ -37,6 +39,7 @@ def _without(*lacks: str, idea: str, name: str = "", limits: tuple[Limit, ...] =
         mma="wgmma",
         limits=(HEAD_DIM, *limits, *FLAGSHIP_LIMITS),
         lacks=lacks,
+        serialized=serialized,
     )
 
 
@@ -55,6 +58,12 @@ ABLATIONS = (
     _without("turns", "overlap", idea="neither turns nor a softmax under the warpgroup's own product"),
     _without("turns", "pinned_maxima", idea="neither turns nor maxima held before the wait"),
     _without("lazy_rescale", "integer_max", idea="O is multiplied in every step, by maxima of floats"),
+    _without(
+        "producer_consumer",
+        idea="all warps keep as many registers",
+        name="without_register_split",
+        serialized=True,
+    ),
     Ablation(
         "triton_vocabulary",
         "hopper",

@@ -78,6 +78,8 @@ class Ablation(Technique):
 
     lacks: tuple[str, ...] = ()
     """Terms of the ledger (catalog.ledger) that it does without."""
+    serialized: bool = False
+    """At the flagship's tiles ptxas cannot keep its products in flight: it proves a need, and prices nothing."""
 
     @property
     def path(self) -> str:

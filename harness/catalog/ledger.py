@@ -42,7 +42,8 @@ class Term:
     machine code does: its main loop's order is shown. `ttgir`: operations of core Triton's best program at the tile
     TRITONS, in the order of its TTGIR. `expected` was written before anything was measured: percent, by
     cell of 4096 tokens (d<head_dim>-<mask>); none where the term was made of others afterwards. `part_of`: a
-    term that contains this one, which therefore is not added.
+    term that contains this one, which therefore is not added. `needed`: why nothing is left out though the flagship has
+    it, and `serialized` an ablation that ptxas shows it by.
     """
 
     name: str
@@ -58,6 +59,8 @@ class Term:
     expected: dict[str, float] = field(default_factory=dict, hash=False)
     part_of: str = ""
     odd: str = ""
+    needed: str = ""
+    serialized: str = ""
 
     def cause_at(self, tile: Tile) -> str:
         powers_of_two = not any(size & size - 1 for size in (tile.block_m, tile.block_n, tile.warps))
@@ -114,10 +117,14 @@ TERMS = (
         "producer_consumer",
         "A producer, and its registers",
         "compiler",
-        "One warp asks for K and V, and its warpgroup's registers go to those that multiply. Without them the "
-        "flagship's tiles do not fit: of twelve equal warps a thread has 168 registers.",
+        "One warp asks for K and V, and its warpgroup's registers go to those that multiply.",
         "On sm_90 follow warp_specialize=True with eight warps, with descriptors from the host, and with two loops.",
         step=("producer_consumer", FIRST_RUNG),
+        needed=(
+            "the next tile, the queue of tiles and the second buffer of Q are the producer's work, and without it more "
+            "than one technique is gone."
+        ),
+        serialized="without_register_split",
         proofs=("warp_specialize 8 warps", "warp_specialize host", "warp_specialize causal"),
         expected=_expected(3, 3, -5, -3),
     ),
@@ -307,7 +314,7 @@ CUDA's."""
 
 def kernels() -> tuple[str, ...]:
     """The CUDA kernels that the terms name, ablations before rungs; not the vocabulary, which has tiles of its own."""
-    ablations = [ablation.name for ablation in ABLATIONS if ablation.name != VOCABULARY]
+    ablations = [one.name for one in ABLATIONS if one.name != VOCABULARY and not one.serialized]
     ends = [end for term in TERMS for end in term.step or ()]
     rungs = [end for end in ends if end not in (TRITON, SHARED, VOCABULARY)]
     return tuple(dict.fromkeys([*ablations, *rungs]))

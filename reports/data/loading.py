@@ -56,10 +56,10 @@ def recorded_hashes(recorded: Path) -> dict[tuple[str, str], str]:
     return {(row["technique"], row["backend"]): row["source_sha256"] for row in timed if row.get("technique")}
 
 
-def probes(recorded: Path, fresh: Iterable[Path]) -> list[Row]:
-    """Rows about compilers alone: those that are recorded, and those of fresh runs."""
+def of_compilers(recorded: Path, fresh: Iterable[Path], kind: str = "probe") -> list[Row]:
+    """Rows of kind probe or code about compilers alone: those that are recorded, and those of fresh runs."""
     files = [*sorted((recorded / results.COMPILERS).glob("*.jsonl")), *fresh]
-    return [row for path in files for row in results.read(path, schema.check) if row["kind"] == "probe"]
+    return [row for path in files for row in results.read(path, schema.check) if row["kind"] == kind]
 
 
 def _chosen(tables: Path, gpu: str) -> Chosen:

@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.patches import Wedge
 
-from reports.data.loading import load, probes, recorded_hashes
+from reports.data.loading import load, of_compilers, recorded_hashes
 from reports.draw import bars
 from reports.draw.style import BAD, COLORS, GRID, INK, MARKERS, MUTED, PAPER, TICK, canvas, to_svg, width_of, write
 from reports.facts import answer, headlines, matrix
@@ -56,7 +56,7 @@ def write_all(output: Path, *, recorded: Path = ROOT / "recorded") -> list[Path]
     found = answer.answer(data) if data else None
     if data is None or found is None:
         return []
-    first, rest = matrix.lines(data, found.problem, said(probes(recorded, ())))
+    first, rest = matrix.lines(data, found.problem, said(of_compilers(recorded, ())))
     output.mkdir(parents=True, exist_ok=True)
     path = output / "answer.svg"
     path.write_text(picture(found, [*first, *rest]))

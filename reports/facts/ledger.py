@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.catalog import ledger as catalog
@@ -14,7 +14,7 @@ from harness.expressibility.cells import CLAIMS
 from harness.rows import ledger, reading
 from harness.rows.intervals import Estimate
 from harness.rows.ledger import EXPERIMENT, Ledger, Priced, percent
-from reports.data.dataset import Dataset, tile_slug
+from reports.data.dataset import Dataset, Row, tile_slug
 
 __all__ = ["EXPERIMENT"]
 
@@ -167,6 +167,19 @@ def order(data: Dataset, one: Ledger, term: Term) -> Order | None:
         ):
             return Order(f"{technique}, {backend}, {tile_slug(row)}", str(row["code"]["main_loop"]["sequence"]))
     return None
+
+
+def refusal(codes: Iterable[Row], term: Term) -> str:
+    """What ptxas says of the kernel that lacks a term, as the newest row of its code tells; empty where none does."""
+    rows = [row for row in codes if row.get("technique") == term.serialized and (row.get("code") or {}).get("remarks")]
+    if not rows:
+        return ""
+    row = max(rows, key=lambda row: str(row["time"]))
+    said = " and ".join(f"“{remark}”" for remark in row["code"]["remarks"])
+    return (
+        f"At head_dim {row['problem']['head_dim']} with tile {tile_slug(row)} ptxas {row['compiler']['ptxas']} says of "
+        f"wgmma: {said}; {row['code']['spill_bytes']} bytes of a thread's values go to memory."
+    )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from harness.catalog.ledger import GLUON_TERMS, TERMS
 from harness.rows.ledger import Ledger
 from reports.data import machines
-from reports.data.dataset import Dataset
+from reports.data.dataset import Dataset, Row
 from reports.data.questions import question
 from reports.draw import ledger as drawing
 from reports.facts import ledger
@@ -18,8 +18,8 @@ from reports.facts import ledger
 PATH = "gap.html"
 
 
-def page(datasets: Sequence[Dataset]) -> dict[str, Any]:
-    """`datasets`: in the order in which they are asked for rows."""
+def page(datasets: Sequence[Dataset], codes: Sequence[Row] = ()) -> dict[str, Any]:
+    """`datasets`: in the order in which they are asked for rows. `codes`: rows of machine code."""
     data, found = ledger.found(datasets)
     terms = (*TERMS, *GLUON_TERMS) if any(one.from_gluon for one in found) or not found else TERMS
     rows = [row for one in found for row in one.rows.values()]
@@ -30,6 +30,7 @@ def page(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "ledgers": [section(one) for one in found],
         "counted": {one.problem: ledger.counted(data, one) for one in found} if data else {},
         "terms": terms,
+        "refusals": {term.name: ledger.refusal(codes, term) for term in terms if term.serialized},
         "evidence": {term.name: ledger.evidence(term) for term in terms},
         "orders": {term.name: ledger.order(data, found[0], term) for term in terms} if data and found else {},
         "gain": ledger.gain,

@@ -66,6 +66,13 @@ def test_the_steps_are_one_way_from_triton_to_the_top_of_the_ladder() -> None:
             reached.add(to)
 
 
+def test_what_ptxas_serializes_is_no_price() -> None:
+    proofs = {term.serialized for term in TERMS if term.serialized}
+    assert proofs == {one.name for one in ABLATIONS if one.serialized}
+    assert not proofs & set(ledger.kernels())
+    assert all(term.needed and not term.leave_out for term in TERMS if term.serialized)
+
+
 def test_the_experiment_times_all_that_the_terms_name_at_the_flagships_tile() -> None:
     experiment = experiments.load("what_triton_misses")
     cases = of_experiment(experiment, "h200")

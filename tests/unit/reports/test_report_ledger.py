@@ -117,6 +117,18 @@ def test_without_triton_there_is_no_drawing_and_the_page_says_so() -> None:
     assert "<svg role" not in text
 
 
+def test_the_assemblers_words_stand_where_nothing_can_be_left_out() -> None:
+    (term,) = [term for term in TERMS if term.serialized]
+    (case,) = [row for row in ROWS if row.get("technique") == "without_turns"][:1]
+    words = "serialized due to insufficient register resources"
+    code = {"remarks": [words], "spill_bytes": 160}
+    row = {**case, "kind": "code", "technique": term.serialized, "code": code, "compiler": {"ptxas": "13.0.88"}}
+    told = facts.refusal([row, {**row, "time": "2025-01-01T00:00:00Z", "code": {"remarks": ["earlier"]}}], term)
+    assert f"ptxas 13.0.88 says of wgmma: “{words}”; 160 bytes" in told
+    assert facts.refusal([{**row, "code": {}}, {**row, "technique": "without_turns"}], term) == ""
+    assert f"ablations/{term.serialized}.cu" in whole()
+
+
 def test_each_board_is_told() -> None:
     text = whole()
     for board in ("board0", "board1", "board2"):
