@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from harness.catalog.entries import Limit
+from harness.catalog.problem import Problem, Tile
+
+SHARED_MEMORY_BYTES = 227 * 1024
+"""Bytes that a block can ask for on compute capability 9.0."""
+
+
+def buffers(problem: Problem, tile: Tile) -> int:
+    """Bytes of Q and of the rings of K and V, 1024 for their barriers and where the buffer must start."""
+    return 2 * problem.head_dim * (tile.block_m + 2 * tile.stages * tile.block_n) + 1024
+
 
 RAGGED = Limit(
     "*",
@@ -44,6 +54,11 @@ RING = Limit(
     "K and V have a ring of buffers each: stages must be 2 or more",
     lambda problem, tile: tile.stages < 2,
 )
+SHARED_MEMORY = Limit(
+    "cuda",
+    f"Q and the rings of K and V must fit the {SHARED_MEMORY_BYTES} bytes of shared memory of a block",
+    lambda problem, tile: buffers(problem, tile) > SHARED_MEMORY_BYTES,
+)
 POWER_OF_TWO = Limit(
     "triton",
     "Triton's tensors have powers of two for sizes: block_m and block_n must be such",
@@ -55,11 +70,25 @@ GLUON_ROWS = Limit(
     lambda problem, tile: bool(tile.block_m % (16 * tile.warps)),
 )
 GLUON_STAGE = Limit("gluon", ONE_STAGE.reason, ONE_STAGE.applies)
+GLUON_RING = Limit("gluon", RING.reason, RING.applies)
+GLUON_SHARED_MEMORY = Limit("gluon", SHARED_MEMORY.reason, SHARED_MEMORY.applies)
 PLAIN = (RAGGED, HEAD_DIM, POWER_OF_TWO)
 MMA = (*PLAIN, ROWS, COLUMNS, ONE_STAGE, GLUON_ROWS, GLUON_STAGE)
 BATCHED = (*PLAIN, TWO_M_TILES, COLUMNS, ONE_STAGE)
 GENERAL = (GENERAL_HEAD_DIM, POWER_OF_TWO, TWO_M_TILES, COLUMNS)
 TWO_WARPGROUPS = Limit("cuda", "two consumer warpgroups: warps must be 8", lambda problem, tile: tile.warps != 8)
+GLUON_TWO_WARPGROUPS = Limit("gluon", TWO_WARPGROUPS.reason, TWO_WARPGROUPS.applies)
+GLUON_TMA_ROWS = Limit(
+    "gluon",
+    "Q comes by one TMA load, of 256 rows at most: block_m must be 128 or 256",
+    lambda problem, tile: tile.block_m not in (128, 256),
+)
+GLUON_CONSUMER_REGISTERS = Limit(
+    "gluon",
+    "O and the scores share the 240 registers that a thread of two warpgroups has: "
+    "block_m * (head_dim + block_n) must be 49152 at most",
+    lambda problem, tile: tile.block_m * (problem.head_dim + tile.block_n) > 49152,
+)
 THREAD_MAP = Limit(
     "cuda",
     "the thread map is 8 x 16 threads: block_m 64, block_n 32 or 64, 4 warps",

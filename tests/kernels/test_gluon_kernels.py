@@ -1,5 +1,5 @@
 """Gluon kernels: the layouts that they state are what is compiled, and what the compiler makes of each is known. Those
-of warpgroups are test_gluon_warpgroups.py's.
+of the tma ladder are test_gluon_tma.py's, those of warpgroups test_gluon_warpgroups.py's.
 
 They need a GPU to run: the gates of `correctness` judge them there, and their rows stand with all others.
 """

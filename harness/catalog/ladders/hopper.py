@@ -6,8 +6,15 @@ Its rungs take any lengths: few of their tiles divide one.
 from __future__ import annotations
 
 from harness.catalog.entries import Ladder, Limit, Technique
-from harness.catalog.limits import GENERAL_HEAD_DIM, RING
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.limits import (
+    GENERAL_HEAD_DIM,
+    GLUON_SHARED_MEMORY,
+    RING,
+    SHARED_MEMORY,
+    SHARED_MEMORY_BYTES,
+    buffers,
+)
+from harness.catalog.problem import Tile
 
 LADDER = Ladder(
     "hopper",
@@ -16,15 +23,6 @@ LADDER = Ladder(
     capabilities=(9,),
     experiment="hopper",
 )
-
-SHARED_MEMORY_BYTES = 227 * 1024
-"""Bytes that a block can ask for on compute capability 9.0."""
-
-
-def _buffers(problem: Problem, tile: Tile) -> int:
-    """Bytes of Q and of the rings of K and V, 1024 for their barriers and where the buffer must start."""
-    return 2 * problem.head_dim * (tile.block_m + 2 * tile.stages * tile.block_n) + 1024
-
 
 WARPGROUPS = Limit(
     "*",
@@ -41,11 +39,6 @@ WGMMA_COLUMNS = Limit(
     "one wgmma spans the keys of a step: block_n must be a multiple of 16, at most 256",
     lambda problem, tile: bool(tile.block_n % 16) or tile.block_n > 256,
 )
-SHARED_MEMORY = Limit(
-    "cuda",
-    f"Q and the rings of K and V must fit the {SHARED_MEMORY_BYTES} bytes of shared memory of a block",
-    lambda problem, tile: _buffers(problem, tile) > SHARED_MEMORY_BYTES,
-)
 TURNS = Limit(
     "cuda",
     "two or three math warpgroups take turns: warps must be 8 or 12",
@@ -56,7 +49,7 @@ STAGED_OUTPUT = Limit(
     f"where {SHARED_MEMORY_BYTES} bytes do not hold two buffers of Q and the rings of K and V, each warpgroup stages O "
     "in a stage of V: stages must be warps / 4 or more, block_n 64 or more",
     lambda problem, tile: (
-        _buffers(problem, tile) + 2 * problem.head_dim * tile.block_m > SHARED_MEMORY_BYTES
+        buffers(problem, tile) + 2 * problem.head_dim * tile.block_m > SHARED_MEMORY_BYTES
         and (tile.stages < tile.warps // 4 or tile.block_n < 64)
     ),
 )
@@ -95,7 +88,6 @@ GLUON_COLUMNS = Limit(
     "Gluon's tensors have powers of two for sizes: block_n must be such, 64 or more",
     lambda problem, tile: bool(tile.block_n & tile.block_n - 1) or tile.block_n < 64,
 )
-GLUON_SHARED_MEMORY = Limit("gluon", SHARED_MEMORY.reason, SHARED_MEMORY.applies)
 GLUON_TURNS = Limit("gluon", TURNS.reason, TURNS.applies)
 GLUON_ONE_PROGRAM = Limit(
     "gluon",

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from harness.catalog.entries import Ladder, Limit, Technique
 from harness.catalog.ladders.ampere import WGMMA_TILES
-from harness.catalog.limits import COLUMNS, GENERAL, MMA, PLAIN, RING, ROWS, TWO_WARPGROUPS
+from harness.catalog.limits import (
+    COLUMNS,
+    GENERAL,
+    GLUON_CONSUMER_REGISTERS,
+    GLUON_RING,
+    GLUON_ROWS,
+    GLUON_SHARED_MEMORY,
+    GLUON_TMA_ROWS,
+    GLUON_TWO_WARPGROUPS,
+    MMA,
+    PLAIN,
+    RING,
+    ROWS,
+    TWO_WARPGROUPS,
+)
 from harness.catalog.problem import Tile
 
 LADDER = Ladder(
@@ -13,6 +27,18 @@ LADDER = Ladder(
     archs=("sm_90a", "sm_120a"),
     capabilities=(9, 12),
 )
+
+RINGS = (RING, GLUON_RING)
+CONSUMERS = (
+    *GENERAL,
+    *RINGS,
+    TWO_WARPGROUPS,
+    GLUON_TWO_WARPGROUPS,
+    GLUON_TMA_ROWS,
+    GLUON_CONSUMER_REGISTERS,
+    GLUON_SHARED_MEMORY,
+)
+RING_TILES = tuple(Tile(m, n, 2, m // 16) for m in (64, 128) for n in (64, 128))
 
 TECHNIQUES = (
     Technique(
@@ -38,10 +64,8 @@ TECHNIQUES = (
         "full and empty mbarriers, two buffers of K and of V; no barrier of the whole block",
         builds_on=("tma_swizzle",),
         tile={64: Tile(64, 128, 2), 128: Tile(64, 128, 2)},
-        grid={
-            "cuda": tuple(Tile(m, n, 2, m // 16) for m in (64, 128) for n in (64, 128)),
-        },
-        limits=(*PLAIN, ROWS, COLUMNS, RING),
+        grid={"cuda": RING_TILES, "gluon": RING_TILES},
+        limits=(*PLAIN, ROWS, COLUMNS, GLUON_ROWS, *RINGS),
         seeds=("000 step 6",),
     ),
     Technique(
@@ -56,7 +80,8 @@ TECHNIQUES = (
             *PLAIN,
             ROWS,
             COLUMNS,
-            RING,
+            GLUON_ROWS,
+            *RINGS,
             Limit(
                 "triton_native",
                 "Triton's own pass for warp specialization fails on sm_90 with four warps and wgmma: warps must be 8",
@@ -104,8 +129,14 @@ TECHNIQUES = (
         builds_on=("lean_mbarrier_ring", "warp_specialized"),
         also=("tile",),
         tile={64: Tile(256, 64, 3, 8), 128: Tile(256, 64, 3, 8), 256: Tile(128, 32, 2, 8)},
-        grid={"cuda": (*(Tile(256, n, 2, 8) for n in (64, 96, 128)), *(Tile(256, n, 3, 8) for n in (48, 64, 96)))},
-        limits=(*GENERAL, RING, TWO_WARPGROUPS),
+        grid={
+            "cuda": (*(Tile(256, n, 2, 8) for n in (64, 96, 128)), *(Tile(256, n, 3, 8) for n in (48, 64, 96))),
+            "gluon": (
+                *Tile.grid((256,), (32, 64), (2, 3), (8,)),
+                *(Tile(m, n, 2, 8) for m, n in ((256, 128), (128, 64), (128, 128))),
+            ),
+        },
+        limits=CONSUMERS,
         general=True,
     ),
     Technique(
@@ -113,7 +144,7 @@ TECHNIQUES = (
         "tma",
         "only one consumer warpgroup at a time is in its softmax; the other has the tensor cores",
         builds_on=("setmaxnreg_consumers",),
-        limits=(*GENERAL, RING, TWO_WARPGROUPS),
+        limits=CONSUMERS,
         general=True,
     ),
     Technique(

@@ -90,6 +90,13 @@ CLAIMS = (
         "What is to stand inside hangs on it by values that pass through shared memory.",
         (
             Proof(
+                "softmax_lock in Gluon",
+                "behind a wait the exponentials follow, and no product between",
+                Twin("softmax_lock", "gluon"),
+                Twin("setmaxnreg_consumers", "gluon"),
+                Detector("ptx", "try_wait ex2", order=r"try_wait(?=\.parity)|\bmma(?=\.sync)|\bex2(?=\.approx)"),
+            ),
+            Proof(
                 "lock by mbarriers in Gluon",
                 "behind a wait the exponentials follow, and no product or shuffle between",
                 Twin("exp_lock", "gluon", tile=SQUARE),

@@ -1,6 +1,6 @@
 """Warps with roles of their own: who loads, who multiplies, with how many registers, and how they wait."""
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
 
 NUMBERED = Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x[4-9a-f], 0x\w+")
 SETMAXNREG = Detector("sass", r"USETMAXREG\S*")
@@ -76,6 +76,13 @@ CLAIMS = (
         "direct",
         "gl.warp_specialize takes functions, their warps and their registers.",
         (
+            Proof(
+                "warp_specialized in Gluon",
+                "eight consumer warps, a producer warp, three at rest: twelve are launched",
+                Twin("warp_specialized", "gluon"),
+                Twin("mbarrier_ring", "gluon"),
+                ROLES,
+            ),
             Proof(
                 "roles_gluon",
                 "a producer warp, four consumer warps, four at rest: twelve are launched",
@@ -160,6 +167,13 @@ CLAIMS = (
         "gl.warp_specialize takes a number of registers for each worker.",
         (
             Proof(
+                "setmaxnreg_consumers in Gluon",
+                "240 for each of two warpgroups",
+                Twin("setmaxnreg_consumers", "gluon"),
+                Twin("mbarrier_ring", "gluon"),
+                Detector("ptx", r"setmaxnreg\S+\s+240\b"),
+            ),
+            Proof(
                 "roles_gluon setmaxnreg",
                 "232 for consumers, 24 for the producer",
                 Probe("roles_gluon", "64"),
@@ -167,7 +181,7 @@ CLAIMS = (
                 Detector("ptx", r"setmaxnreg\S+\s+(?:232|24)\b"),
             ),
         ),
-        word=r"\[232, 24\]",
+        word=r"\[2[34][02], 24\]",
     ),
     Claim(
         "mbarrier_ring",
@@ -197,8 +211,24 @@ CLAIMS = (
         "mbarrier_ring",
         "gluon",
         "direct",
-        "mbarriers are allocated, initialized, awaited and reached by calls.",
+        "mbarriers are allocated, initialized, awaited and reached by calls. An arrival is one thread's, and the "
+        "compiler has a barrier of all warps of its program before it: they do not drift apart.",
         (
+            Proof(
+                "mbarrier_ring in Gluon",
+                "arrivals on empty mbarriers",
+                Twin("mbarrier_ring", "gluon"),
+                Twin("tma_swizzle", "gluon"),
+                EMPTY_WAITS,
+            ),
+            Proof(
+                "mbarrier_ring in Gluon, barriers",
+                "barriers of the block in the loop, where the CUDA kernel has none",
+                Twin("mbarrier_ring", "gluon"),
+                Twin("mbarrier_ring", "cuda"),
+                Detector("sass", r"BAR\.SYNC\S*", 4, in_loop=True),
+                obtained=False,
+            ),
             Proof(
                 "roles_gluon mbarriers",
                 "consumers arrive on empty mbarriers",
@@ -207,7 +237,7 @@ CLAIMS = (
                 EMPTY_WAITS,
             ),
         ),
-        word=r"mbarrier\.arrive",
+        word=r"mbarrier\.arrive|wg\.arrive",
     ),
     Claim(
         "role_branch",

@@ -79,6 +79,12 @@ def test_gluon_holds_what_its_registers_and_its_count_of_warps_allow() -> None:
     assert "take turns" in said("pingpong", Tile(64, 64, 2, 4))
     assert not said("producer_consumer", three)
     assert not said("flagship", square)
+    assert "stages must be 2" in said("mbarrier_ring", Tile(64, 128, 1, 4))
+    assert "multiple of 16 * warps" in said("warp_specialized", Tile(64, 128, 2, 8))
+    assert "warps must be 8" in said("setmaxnreg_consumers", Tile(128, 64, 2, 4))
+    assert "must be 128 or 256" in said("setmaxnreg_consumers", Tile(512, 32, 2, 8))
+    assert "49152 at most" in said("softmax_lock", Tile(256, 128, 2, 8))
+    assert "shared memory" in said("softmax_lock", Tile(256, 64, 6, 8))
     for name in ("producer_consumer", "overlapped_softmax", "flagship"):
         grid = techniques.grid(techniques.get(name), "gluon", Problem.square(1, 1, 4096, 128))
         assert {tile.warps for tile in grid} >= {8, 12}

@@ -1,0 +1,126 @@
+"""What is left of the tma ladder in Gluon by its compiler and the assembler: who waits for whom, who has which
+registers, and what stands in the lock.
+
+They need a GPU to run: the gates of `correctness` judge them there, and their rows stand with all others.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+from functools import cache
+from itertools import combinations, product
+from typing import Any
+
+import pytest
+
+from harness.catalog import sources, techniques
+from harness.catalog.entries import Technique
+from harness.catalog.problem import Problem
+from harness.expressibility.child import disassembled
+from harness.variants import instruction_order, machine_code
+from tests.kernels.test_triton_kernels import normalized
+
+pytestmark = pytest.mark.spread
+
+RUNGS = [one for one in techniques.TECHNIQUES if one.ladder == "tma" and sources.has_series("gluon", one.path)]
+NAMES = [one.name for one in RUNGS]
+MASKS = {"full": False, "causal": True}
+WAITED_BY = {
+    "tma_swizzle": {"bar.sync 0"},
+    "mbarrier_ring": {"bar.sync 0"},
+    "warp_specialized": {"bar.sync 0, 256"},
+    "setmaxnreg_consumers": {"bar.sync 0, 128", "bar.sync 2, 128"},
+    "softmax_lock": {"bar.sync 0, 128", "bar.sync 2, 128"},
+}
+"""The barriers between products: of the block, of the eight consumer warps, of each of two warpgroups."""
+
+
+@cache
+def compiled(name: str, causal: bool = False, head_dim: int = 128, arch: str = "sm_90a") -> Any:
+    technique, problem = techniques.get(name), Problem.square(4, 16, 4096, head_dim, causal=causal)
+    tile = techniques.reference_tile(technique, head_dim)
+    assert techniques.unsupported(technique, "gluon", problem, tile) is None
+    module = importlib.import_module(f"triton_kernels.gluon.tma.{name}")
+    return module.twin.specialize(problem, None, tile, arch).compile()
+
+
+@cache
+def code(name: str, causal: bool = False, head_dim: int = 128) -> dict[str, Any]:
+    return machine_code.read_triton(compiled(name, causal, head_dim))
+
+
+def main_loop(name: str, causal: bool = False, head_dim: int = 128) -> instruction_order.Code:
+    sass, _ = disassembled(compiled(name, causal, head_dim).asm["cubin"])
+    found = instruction_order.main_loop(sass)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tma_swizzles_over_128_bytes_and_ldmatrix_reads_it(name: str) -> None:
+    found = compiled(name).asm["ttgir"]
+    assert set(re.findall(r"swizzlingByteWidth = (\d+)", found)) == {"128"}
+    census = code(name)["census"]
+    assert census["UTMALDG"] > 0
+    assert census["LDSM"] > 0
+    assert census["LDSM.T"] > 0
+    assert census["HMMA"] > 0
+    assert census["HGMMA"] == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_who_waits_for_whom(name: str) -> None:
+    """The compiler has a barrier of all that run a program before each arrival."""
+    ptx = compiled(name).asm["ptx"]
+    words = [" ".join(one.split()) for one in re.findall(r"bar\.sync[^;]*|mma\.sync|mbarrier\.arrive\.shared", ptx)]
+    products = [number for number, word in enumerate(words) if word == "mma.sync"]
+    between = words[products[0] : products[-1] + 1]
+    assert {word for word in between if word.startswith("bar.sync")} == WAITED_BY[name]
+    before = {words[number - 1] for number, word in enumerate(words) if word == "mbarrier.arrive.shared"}
+    assert before == (WAITED_BY[name] if name != "tma_swizzle" else set())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_consumers_have_what_the_launch_has_until_registers_move(name: str) -> None:
+    roles = compiled(name).asm["ptx"].partition("barrier.sync")[2]
+    consumers = re.search(r"setmaxnreg\S+\s+(\d+)", roles)
+    expected = {"warp_specialized": 168, "setmaxnreg_consumers": 240, "softmax_lock": 240}
+    assert (int(consumers[1]) if consumers else None) == expected.get(name)
+
+
+LETTERS = {"SYNCS.PHASECHK": "W", "SYNCS.ARRIVE": "A", "HMMA": "P", "MUFU.EX2": "E"}
+
+
+@pytest.mark.parametrize(("mask", "head_dim"), list(product(MASKS, (64, 128))))
+def test_the_lock_encloses_the_exponentials(mask: str, head_dim: int) -> None:
+    """They stand behind a wait, perhaps with the last products of Q K^T, and an arrival follows before the next
+    product."""
+    for name, has_lock in (("setmaxnreg_consumers", False), ("softmax_lock", True)):
+        loop = main_loop(name, MASKS[mask], head_dim)
+        order = "".join(letter for one in loop for opcode, letter in LETTERS.items() if one.is_a(opcode))
+        locked = re.search(r"WP*(E+)A", order + order)
+        assert bool(locked and len(locked[1]) == order.count("E")) == has_lock, order
+
+
+@pytest.mark.parametrize("technique", RUNGS, ids=lambda technique: technique.name)
+def test_the_step_from_the_parent_is_small(technique: Technique) -> None:
+    parents = [one for one in map(techniques.get, technique.builds_on) if one in RUNGS]
+    if not parents:
+        assert technique.name == "tma_swizzle"
+        return
+    texts = [
+        [
+            line.strip()
+            for line in sources.code(sources.kernel_file("gluon", one.path)).replace(one.name, "kernel").splitlines()
+        ]
+        for one in (parents[0], technique)
+    ]
+    changed = [line for line in difflib.ndiff(*texts) if line[0] in "+-"]
+    assert 2 <= len(changed) < 150
+
+
+@pytest.mark.parametrize(("a", "b"), list(combinations(NAMES, 2)))
+def test_two_programs_are_not_secretly_one(a: str, b: str) -> None:
+    assert normalized(compiled(a, True).asm["ttgir"]) != normalized(compiled(b, True).asm["ttgir"])
