@@ -28,6 +28,7 @@ from reports.data.names import cell_title, label, score_title
 from reports.data.questions import question
 from reports.data.titles import title
 from reports.facts import resources
+from reports.facts.expressibility import said
 from reports.facts.roofs import EXPERIMENT as ROOFS
 from reports.pages import article as article_pages
 from reports.pages import common, downloads, guide, index, ledger, listing, overview, own, roofs
@@ -90,6 +91,7 @@ def build(
     progress = progress or _print_progress
     datasets = load(recorded, runs, reading.checkout_hashes() if hashes is None else hashes, tables)
     compiled = of_compilers(recorded, runs)
+    known = said(compiled)
     timed = [data for data in datasets if any(data.timings())]
     main = timed[0] if timed else None
     asked = sorted(datasets, key=lambda data: (data.recorded, data is not main))
@@ -100,12 +102,12 @@ def build(
 
     @cache
     def first() -> dict[str, Any]:
-        return index.page(main, datasets, compiled)
+        return index.page(main, datasets, known)
 
     jobs: list[tuple[str, str, Callable[[], dict[str, Any]]]] = [
         ("index.html", "index.html", first),
-        ("techniques.html", "techniques.html", partial(overview.techniques_page, main, compiled)),
-        ("expressibility.html", "expressibility.html", partial(overview.expressibility, compiled)),
+        ("techniques.html", "techniques.html", partial(overview.techniques_page, main, known)),
+        ("expressibility.html", "expressibility.html", partial(overview.expressibility, compiled, known)),
         ("published.html", "published.html", partial(overview.published, main)),
         ("regressions.html", "regressions.html", partial(overview.regressions, main)),
     ]
@@ -113,7 +115,7 @@ def build(
         jobs.append((f"ladder/{ladder.name}.html", "ladder.html", partial(common.ladder, main, asked, ladder, drawn)))
     for technique in TECHNIQUES:
         name = f"technique/{technique.name}.html"
-        jobs.append((name, "technique.html", partial(technique_page.page, main, asked, technique, compiled)))
+        jobs.append((name, "technique.html", partial(technique_page.page, main, asked, technique, known)))
     jobs.append(("evidence/correctness.html", "correctness.html", partial(common.correctness, datasets)))
     measured_by = [(data, name) for data in datasets for name in data.experiments()]
     experiments: list[tuple[Dataset | None, str]] = [one for one in measured_by if one[1] != ROOFS]

@@ -17,7 +17,7 @@ class Limit:
 
     backend: str
     reason: str
-    applies: Callable[[Problem, Tile], bool]
+    applies: Callable[[Problem, Tile], bool] = field(repr=False)
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,18 @@ class Tile:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Tile:
-        return cls(**{**data, "extra": tuple(dict(data.get("extra") or {}).items())})
+        """Of equal dicts the same object, as of problems."""
+        fields = {**data, "extra": tuple(dict(data.get("extra") or {}).items())}
+        try:
+            return _tile(tuple(fields), *fields.values())
+        except TypeError:  # a value without a hash, which the constructor refuses by name
+            return cls(**fields)
+
+
+@lru_cache(maxsize=None, typed=True)
+def _tile(names: tuple[str, ...], *values: Any) -> Tile:
+    """Typed, because 1 and True are equal."""
+    return Tile(**dict(zip(names, values, strict=True)))
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,7 @@ def get(name: str) -> Technique:
 
 def parent(technique: Technique) -> Technique | None:
     """The nearest ancestor that exists here, or None for the first rung."""
-    names = {other.name for other in kernels()}
-    return next((get(name) for name in technique.builds_on if name in names), None)
+    return next((other for name in technique.builds_on for other in kernels() if other.name == name), None)
 
 
 def reference_tile(technique: Technique, head_dim: int) -> Tile:

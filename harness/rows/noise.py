@@ -196,21 +196,37 @@ class Noise:
     anchor: float | None
 
 
+class Sorted:
+    """Pairs of one kind whose statistics are sorted once, for the limits of many parts of them."""
+
+    def __init__(self, pairs: Replicates, one_board: bool) -> None:
+        self.one_board = one_board
+        self.pairs = pairs = pairs.where(pairs.one_board == one_board)
+        every: Array = np.ones(len(pairs), bool)
+        anchored = ~np.isnan(pairs.anchors)
+        ratio = pairs.time - pairs.anchors
+        self._ascending = {
+            "time": _ascending(pairs.time, every),
+            "ratio": _ascending(ratio, anchored),
+            "both": _ascending(_smaller(pairs.time, ratio), anchored),
+            "anchors": _ascending(pairs.anchors, anchored),
+            "anchor": _ascending(pairs.time, every if one_board else pairs.is_anchor),
+        }
+
+    def noise(self, part: Array) -> Noise:
+        """The limits of the pairs where `part` is true."""
+        program = self.pairs.program
+        limits = {}
+        for name, (order, sizes) in self._ascending.items():
+            kept = part[order]
+            limits[name] = _limit(sizes[kept], program[order[kept]])
+        return Noise(self.one_board, int(part.sum()), len(np.unique(program[part])), **limits)
+
+
 def noise(pairs: Replicates, one_board: bool) -> Noise:
     """The limits of one kind of pairs."""
-    pairs = pairs.where(pairs.one_board == one_board)
-    anchored, itself = pairs.where(~np.isnan(pairs.anchors)), pairs.where(pairs.is_anchor)
-    ratio = anchored.time - anchored.anchors
-    return Noise(
-        one_board,
-        len(pairs),
-        len(np.unique(pairs.program)),
-        time=_limit(pairs.time, pairs),
-        ratio=_limit(ratio, anchored),
-        both=_limit(_smaller(anchored.time, ratio), anchored),
-        anchors=_limit(anchored.anchors, anchored),
-        anchor=_limit(pairs.time, pairs) if one_board else _limit(itself.time, itself),
-    )
+    kind = Sorted(pairs, one_board)
+    return kind.noise(np.ones(len(kind.pairs), bool))
 
 
 def limits(pairs: Replicates) -> dict[bool, Noise]:
@@ -263,8 +279,8 @@ def trial(pairs: Replicates) -> list[Trial]:
     }
     found = []
     for left_out, one_board in (("problem", True), ("problem", False), ("boards", True), ("boards", False)):
-        here = pairs.where(pairs.one_board == one_board)
-        verdicts = _held_out(here, one_board, left_out)
+        kind = Sorted(pairs, one_board)
+        here, verdicts = kind.pairs, _held_out(kind, left_out)
         if verdicts is None:
             continue
         plain, planted = verdicts
@@ -287,23 +303,25 @@ def trial(pairs: Replicates) -> list[Trial]:
     return found
 
 
-def _held_out(here: Replicates, one_board: bool, left_out: str) -> tuple[Array, Array] | None:
+def _held_out(kind: Sorted, left_out: str) -> tuple[Array, Array] | None:
     """Verdicts over all pairs forwards, then backwards: as they are, and slowed by PLANTED. None where the others of a
     pair are too few for limits."""
+    here = kind.pairs
     left = here.problem[:, None] if left_out == "problem" else np.sort(here.boards, axis=1)
     sides = left if left_out == "problem" else here.boards
     plain: Array = np.zeros((2, len(here)), int)
     planted: Array = np.zeros((2, len(here)), int)
-    for name in np.unique(left, axis=0):
-        judged = (left == name).all(axis=1)
-        limit = noise(here.where(~np.isin(sides, name).any(axis=1)), one_board)
+    names, which = np.unique(left, axis=0, return_inverse=True)
+    for place, name in enumerate(names):
+        judged = which.reshape(-1) == place
+        limit = kind.noise(~np.isin(sides, name).any(axis=1))
         if limit.time is None or limit.both is None:
             return None
         part = here.where(judged)
         for way, sign in enumerate((1, -1)):
             time, anchors = sign * part.time, sign * part.anchors
             plain[way, judged] = judge(time, anchors, part.is_anchor, limit)
-            planted[way, judged] = judge(time + math.log1p(PLANTED[one_board]), anchors, part.is_anchor, limit)
+            planted[way, judged] = judge(time + math.log1p(PLANTED[kind.one_board]), anchors, part.is_anchor, limit)
     return plain.reshape(-1), planted.reshape(-1)
 
 
@@ -330,11 +348,18 @@ def _direction(value: Array, limit: Any) -> Array:
     return (value > limit).astype(int) - (value < -limit).astype(int)
 
 
-def _limit(values: Array, pairs: Replicates) -> float | None:
-    """The LEVEL quantile of the absolute values; the pairs of one program weigh as much as those of another."""
-    if len(values) < FEWEST:
+def _ascending(values: Array, counting: Array) -> tuple[Array, Array]:
+    """The places of those that count, the smallest absolute value first, and these values."""
+    places = np.flatnonzero(counting)
+    sizes = np.abs(values[places])
+    order = np.argsort(sizes)
+    return places[order], sizes[order]
+
+
+def _limit(sizes: Array, program: Array) -> float | None:
+    """The LEVEL quantile of ascending `sizes`; the pairs of one program weigh as much as those of another."""
+    if len(sizes) < FEWEST:
         return None
-    order = np.argsort(np.abs(values))
-    weight = np.cumsum((1 / np.bincount(pairs.program)[pairs.program])[order])
-    place = min(int(np.searchsorted(weight, LEVEL * weight[-1])), len(values) - 1)
-    return float(np.abs(values)[order][place])
+    weight = np.cumsum(1 / np.bincount(program)[program])
+    place = min(int(np.searchsorted(weight, LEVEL * weight[-1])), len(sizes) - 1)
+    return float(sizes[place])

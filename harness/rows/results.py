@@ -277,12 +277,13 @@ def newest(rows: Iterable[Mapping[str, Any]], *, replicates: bool = False) -> li
             latest[name] = dict(row)
     latest |= {name: row for name, row in without_environment.items() if row["status"] != "passed"}
     groups = {row.get("group") for row in latest.values() if row.get("technique")} - {None}
-    freshest = {key(row): name for name, row in sorted(latest.items(), key=lambda item: item[1]["time"])}
+    keys = {name: key(row) for name, row in latest.items()}
+    freshest = {keys[name]: name for name, row in sorted(latest.items(), key=lambda item: item[1]["time"])}
     return [
         row
         for name, row in latest.items()
         if row["kind"] == "environment"
-        or freshest[key(row)] == name
+        or freshest[keys[name]] == name
         or row.get("group") in groups
         or (replicates and row.get("technique"))
     ]

@@ -177,8 +177,12 @@ def _entry(promise: Promise, gpu: str, rows: list[Row], hashes: Hashes, known: i
     else:
         asked = [promise.problem] if promise.problem else experiments.load(promise.experiment).problems
         cells, pairs = [], []
+        here: dict[str, list[Row]] = defaultdict(list)
+        for row in filter(promise.counts, rows):
+            here[slug(row)].append(row)
+        find = _fastest_cell if promise.theirs == FASTEST else _cell
         for problem in sorted(problem.slug for problem in asked):
-            cell, pair = (_fastest_cell if promise.theirs == FASTEST else _cell)(promise, problem, rows, hashes)
+            cell, pair = find(promise, problem, here[problem], hashes)
             cells.append(cell)
             if pair:
                 pairs.append(pair)
@@ -206,10 +210,9 @@ def _entry(promise: Promise, gpu: str, rows: list[Row], hashes: Hashes, known: i
 
 
 def _cell(
-    promise: Promise, problem: str, rows: list[Row], hashes: Hashes
+    promise: Promise, problem: str, here: list[Row], hashes: Hashes
 ) -> tuple[dict[str, Any], tuple[Row, Row] | None]:
-    """The cell, and the two rows that it is of."""
-    here = [row for row in rows if slug(row) == problem and promise.counts(row)]
+    """The cell, and the two rows that it is of. `here`: the problem's rows that count for the promise."""
     newest = results.newest(here)
     ours, why_ours = _best(promise.ours, newest, hashes)
     theirs, why_theirs = _best(promise.theirs, newest, hashes)
@@ -240,10 +243,10 @@ def _cell(
 
 
 def _fastest_cell(
-    promise: Promise, problem: str, rows: list[Row], hashes: Hashes
+    promise: Promise, problem: str, here: list[Row], hashes: Hashes
 ) -> tuple[dict[str, Any], tuple[Row, Row] | None]:
     """The cell of the rival that is fastest. Without all of them beside the same samples of ours nobody is."""
-    found = [_cell(replace(promise, theirs=rival), problem, rows, hashes) for rival in RIVALS]
+    found = [_cell(replace(promise, theirs=rival), problem, here, hashes) for rival in RIVALS]
     if hole := next((cell for cell, pair in found if pair is None), None):
         return hole, None
     if len({json.dumps(pair[0], sort_keys=True) for _, pair in found if pair}) > 1:

@@ -205,11 +205,17 @@ class Dataset:
 
     def problems(self, experiment: str) -> list[Problem]:
         """The problems that an experiment timed: full before causal, longest head first."""
-        found = {reading.slug(row): row for row in self.timings(experiment)}
-        return sorted(
-            (Problem.from_dict(row["problem"]) for row in found.values()),
-            key=lambda p: (-p.head_dim, p.causal, p.dtype, p.seq_q, p.seq_kv, p.batch),
-        )
+        return self._problems.get(experiment, [])
+
+    @cached_property
+    def _problems(self) -> dict[str | None, list[Problem]]:
+        return {
+            experiment: sorted(
+                dict.fromkeys(Problem.from_dict(row["problem"]) for row in rows),
+                key=lambda p: (-p.head_dim, p.causal, p.dtype, p.seq_q, p.seq_kv, p.batch),
+            )
+            for experiment, rows in self._timings.items()
+        }
 
     @cached_property
     def _timings(self) -> dict[str | None, list[Row]]:
@@ -365,11 +371,12 @@ class Dataset:
     def _by_twin(self) -> dict[tuple[Any, ...], list[Row]]:
         found: dict[tuple[Any, ...], list[Row]] = {}
         for row in self.newest:
-            found.setdefault((row["kind"], row.get("technique"), row["backend"]), []).append(row)
+            for backend in (row["backend"], None):
+                found.setdefault((row["kind"], row.get("technique"), backend), []).append(row)
         return found
 
-    def of(self, kind: str, technique: str, backend: str) -> list[Row]:
-        """Rows of one kind about one twin, of any version."""
+    def of(self, kind: str, technique: str, backend: str | None = None) -> list[Row]:
+        """Rows of one kind about one twin, or about all twins of a technique, of any version."""
         return self._by_twin.get((kind, technique, backend), [])
 
     def holes(self, experiment: str | None = None) -> list[Row]:

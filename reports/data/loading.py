@@ -19,15 +19,17 @@ def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes, tables: Path = t
     tiles chosen for each GPU."""
     rows: dict[tuple[str, bool], list[dict[str, Any]]] = {}
     replaced: dict[tuple[str, str], str] = {}
+    runs = {path: results.read(path, schema.check) for path in fresh}
+    about = {(row["kind"], row.get("technique")) for found in runs.values() for row in found}
     for gpu, path in results.iter_recorded(recorded):
         found = results.read(path)
         rows.setdefault((gpu, True), []).extend(found)
         name = _gpu_of(found)
         for row in found:
-            key = (name, results.key(row))
-            replaced[key] = max(row["time"], replaced.get(key, ""))
-    for path in fresh:
-        found = results.read(path, schema.check)
+            if (row["kind"], row.get("technique")) in about:
+                key = (name, results.key(row))
+                replaced[key] = max(row["time"], replaced.get(key, ""))
+    for found in runs.values():
         gpu = _gpu_of(found)
         new = [
             row

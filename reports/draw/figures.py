@@ -166,8 +166,12 @@ def lengths(data: Dataset, experiment: str, problems: Sequence[Problem]) -> str 
         best = series.get(backend)
         if sum(point.counts for point in points) > 1 and (best is None or _last(points) > _last(best[1])):
             series[backend] = (technique, points)
-    if not series:
-        return None
+    return _lengths(problems, series) if series else None
+
+
+@once
+def _lengths(problems: Sequence[Problem], series: Mapping[str, tuple[str | None, list[Point]]]) -> str:
+    """`series`: backend -> its technique and where it stands on each of `problems`."""
     samples: list[dict[str, Any]] = [
         {"backend": backend, "seq": problem.seq_q, "tflops": problem.tflops(ms)}
         for backend, (_, points) in series.items()

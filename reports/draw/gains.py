@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.catalog.articles import Article
 from reports.data.names import LABELS
+from reports.draw.reuse import once
 from reports.draw.style import COLORS, MARKERS, MUTED, WIDTH, new_grid, to_svg
 from reports.facts.published import LANGUAGES, Line
 
@@ -20,6 +21,11 @@ def gains_figure(lines: Sequence[Line], article: Article) -> str | None:
     drawn = [line for line in lines if any(line.here[backend].gain for backend in LANGUAGES)]
     if not drawn:
         return None
+    return _gains(drawn, article.name)
+
+
+@once
+def _gains(drawn: Sequence[Line], article: str) -> str:
     height = 0.9 + 0.42 * len(drawn)
     figure, (axes, columns) = new_grid(1, 2, WIDTH, height, sharey=True, width_ratios=(3, 2))
     axes.axvline(1, color=MUTED, lw=1.2, zorder=1)
@@ -49,4 +55,4 @@ def gains_figure(lines: Sequence[Line], article: Article) -> str | None:
     axes.grid(visible=False, axis="y")
     columns.set(xlim=(0, 3), ylim=(len(drawn) - 0.5, -1.5))
     columns.set_axis_off()
-    return to_svg(figure, f"gains {article.name}", embed=True)
+    return to_svg(figure, f"gains {article}", embed=True)

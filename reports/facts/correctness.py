@@ -162,8 +162,8 @@ def sanitized(datasets: Sequence[Dataset], technique: Technique) -> dict[tuple[s
     """(backend, tool) -> what it says of the twin, of an earlier version where it was not run on the checkout's."""
     found: dict[tuple[str, str], dict[bool, list[Row]]] = {}
     for data in datasets:
-        for row in data.newest:
-            if row["kind"] == "sanitizer" and row.get("technique") == technique.name and not _planted(row):
+        for row in data.of("sanitizer", technique.name):
+            if not _planted(row):
                 rows = found.setdefault((row["backend"], row["tool"]), {True: [], False: []})
                 rows[reading.is_current(row, data.hashes)].append(row)
     return {name: Sanitized(rows[True] or rows[False], not rows[True]) for name, rows in found.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.expressibility import matrix, verdicts
@@ -61,9 +61,12 @@ class Said:
         return self.cell.marks[self.version].proofs if self.cell else ()
 
 
-def said(rows: Iterable[Row]) -> dict[tuple[str, str], Said]:
-    """(technique, language) -> what its probes say; without the cells of which no version is proven. `rows`: of kind
-    probe, as reports/recorded/compilers has them."""
+Known = Mapping[tuple[str, str], Said]
+"""(technique, language) -> what its probes say; without the cells of which no version is proven."""
+
+
+def said(rows: Iterable[Row]) -> Known:
+    """`rows`: of kind probe, as reports/recorded/compilers has them."""
     found: dict[tuple[str, str], Said] = {}
     for cell in matrix.cells(rows):
         proven = [version for version, mark in cell.marks.items() if mark.state == verdicts.PROVEN]

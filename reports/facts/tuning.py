@@ -41,11 +41,7 @@ class Tuned:
 
 def tuned(data: Dataset, experiment: str, technique: Technique) -> list[Tuned]:
     """Per problem and twin that `tune` has rows of, for the checkout's kernel."""
-    rows = [
-        row
-        for row in data.newest
-        if (row["kind"], row.get("technique")) == ("tune", technique.name) and reading.is_current(row, data.hashes)
-    ]
+    rows = [row for row in data.of("tune", technique.name) if reading.is_current(row, data.hashes)]
     found = []
     for problem in dict.fromkeys(Problem.from_dict(row["problem"]) for row in rows):
         both = _expressible(technique, problem)

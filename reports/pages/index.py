@@ -9,21 +9,21 @@ from markupsafe import Markup
 
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
-from reports.data.dataset import Dataset, Row
+from reports.data.dataset import Dataset
 from reports.draw import bars, waterfall
 from reports.facts import answer, headlines, matrix, processes, steps
-from reports.facts.expressibility import FAULTS, LONG, said
+from reports.facts.expressibility import FAULTS, LONG, Known
 from reports.pages import comparisons
 
 COLUMNS = ("cuda", "triton")
 
 
-def page(data: Dataset | None, datasets: Sequence[Dataset], compiled: Sequence[Row]) -> dict[str, Any]:
-    """`data`: the rows of the headline GPU; `datasets`: all; `compiled`: rows of probes."""
+def page(data: Dataset | None, datasets: Sequence[Dataset], known: Known) -> dict[str, Any]:
+    """`data`: the rows of the headline GPU; `datasets`: all; `known`: what each language can say."""
     found = answer.answer(data) if data else None
     if data is None or found is None:
         return {"answer": None, "of_all": TECHNIQUES, "more": [], "steps": []}
-    first, rest = matrix.lines(data, found.problem, said(compiled))
+    first, rest = matrix.lines(data, found.problem, known)
     lines = [*first, *rest]
     return {
         "answer": found,

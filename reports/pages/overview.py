@@ -10,15 +10,14 @@ from harness.catalog.techniques import LADDERS, TECHNIQUES, experiment_of
 from reports.data.dataset import Dataset, Row
 from reports.data.titles import THEMES, theme
 from reports.facts import answer, history, matrix, promises
-from reports.facts.expressibility import LONG, ideas, proven_of_all, said
+from reports.facts.expressibility import LONG, Known, ideas, proven_of_all
 from reports.facts.published import steps
 from reports.facts.scores import scored
 from reports.facts.verdict import verdict
 
 
-def techniques_page(data: Dataset | None, compiled: Sequence[Row]) -> dict[str, Any]:
+def techniques_page(data: Dataset | None, known: Known) -> dict[str, Any]:
     """Every technique by theme: its idea, what each language can say, what it buys in each."""
-    known = said(compiled)
     problem = answer.headline(data) if data else None
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in THEMES}
     for technique in TECHNIQUES:
@@ -66,9 +65,8 @@ def data_page(data: Dataset | None, others: Sequence[Dataset]) -> dict[str, Any]
     }
 
 
-def expressibility(compiled: Sequence[Row]) -> dict[str, Any]:
+def expressibility(compiled: Sequence[Row], known: Known) -> dict[str, Any]:
     """The whole matrix: every technique of the registry, and what has a probe and no rung, with its proofs."""
-    known = said(compiled)
     names = [name for asked in (*matrix.FIRST, *matrix.REST) for name in asked.cells]
     every = {**ideas(), **{name: ideas().get(name, "") for name in names}}
     lines = [(name, idea, matrix.said_of(name, known)) for name, idea in every.items()]

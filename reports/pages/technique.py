@@ -18,7 +18,7 @@ from reports.data.dataset import Dataset, Row, tile_slug
 from reports.data.titles import theme
 from reports.draw import banks, figures
 from reports.facts import agreement, correctness, counters, headlines, layouts, matrix, resources, timelines, tuning
-from reports.facts.expressibility import LONG, said
+from reports.facts.expressibility import LONG, Known
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
 from reports.facts.verdict import verdict
@@ -40,9 +40,7 @@ CENSUS_FIRST = (
 )
 
 
-def page(
-    data: Dataset | None, datasets: Sequence[Dataset], which: Technique, compiled: Sequence[Row] = ()
-) -> dict[str, Any]:
+def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique, known: Known) -> dict[str, Any]:
     """`datasets`: all of them, those of this machine first: what was computed here stands before what was recorded."""
     parent = techniques.parent(which)
     written = sources.series(techniques.LANGUAGES, which.path)
@@ -50,7 +48,7 @@ def page(
     context: dict[str, Any] = {
         "technique": which,
         "theme": theme(which.name),
-        "said": matrix.said_of(which.name, said(compiled)),
+        "said": matrix.said_of(which.name, known),
         "languages": matrix.LANGUAGES,
         "long": LONG,
         "programs": {name: sources.same_program(which.path, name) for name in written},

@@ -24,7 +24,7 @@ from harness.rows.reading import slug
 from reports import build
 from reports.data.dataset import Dataset, Point
 from reports.data.loading import load
-from reports.draw import banks, figures, readme, style
+from reports.draw import banks, figures, readme, reuse, style
 from reports.facts import agreement, correctness, counters, holes, resources, tuning
 from reports.pages import prose
 from reports.pages.common import loaded
@@ -74,6 +74,26 @@ def site(recorded: Path, counted: list[Row], tmp_path_factory: pytest.TempPathFa
 @pytest.fixture(scope="module")
 def pages(site: Path) -> dict[str, str]:
     return {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob("*.html")}
+
+
+def test_after_an_edit_the_site_is_that_of_a_full_build(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was drawn before is taken where it shows the same, and nowhere else."""
+    shown = ("index.html", "ladder/ampere.html", "technique/xor_swizzle.html")
+
+    def built(name: str, hashes: dict[tuple[str, str], str]) -> dict[str, str]:
+        site = build.build(
+            tmp_path / name, recorded=recorded, runs=[], hashes=hashes, progress=lambda *_: None, only=shown
+        ).parent
+        return {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob("*") if path.is_file()}
+
+    edited = {**synthetic.hashes(), ("xor_swizzle", "cuda"): "edited"}
+    monkeypatch.setattr(reuse, "FOLDER", tmp_path / "drawn")
+    before, after = built("before", synthetic.hashes()), built("after", edited)
+    monkeypatch.setattr(reuse, "FOLDER", tmp_path / "drawn anew")
+    assert after == built("full", edited)
+    assert {page for page in shown if before[page] != after[page]} == set(shown)
 
 
 @pytest.fixture
