@@ -10,12 +10,15 @@ import contextlib
 import faulthandler
 import importlib
 import itertools
+import linecache
 import os
+import re
 import signal
 import socket
 import statistics
 import subprocess
 import sys
+import sysconfig
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -37,6 +40,14 @@ STICKY = frozenset((700, 702, 710, 714, 715, 716, 717, 718, 719))
 """CUDA errors of a kernel that ran (illegal address, launch failure, ...): the context is lost with it."""
 HARMLESS = ("unsupported", "compile_error", "import_error")
 """Failures after which the process is as good as before: nothing of the kernel ever ran in it."""
+TELLING = 1.0
+"""Seconds that a process has to say where it is before it is killed."""
+NOT_KERNELS = (
+    f"{ROOT / 'harness'}{os.sep}",
+    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+    "<",
+)
+"""How the names of files begin that are nobody's kernel."""
 LOG_TAIL = 4000
 """Characters of compiler and kernel output that a row keeps; the log has all of it."""
 
@@ -162,7 +173,8 @@ class Worker:
             try:
                 if not self._connection.poll(max(0.0, end - time.monotonic())):
                     allowed = getattr(self._deadlines, stage)
-                    raise failed("timeout", f"no sign of life for {allowed:g} s (stage {stage})", deadline_s=allowed)
+                    reason = f"no sign of life for {allowed:g} s (stage {stage}){self._whereabouts()}"
+                    raise failed("timeout", reason, deadline_s=allowed)
                 kind, *content = self._connection.recv()
             except (EOFError, ConnectionResetError):
                 raise failed("crashed", f"the process ended (stage {stage}): {self._exit()}") from None
@@ -176,6 +188,24 @@ class Worker:
                 raise failed(status, reason, **more)
             else:
                 return content[0]
+
+    def _whereabouts(self) -> str:
+        """Which functions of kernels the process is in, the innermost first, and at which lines; its faulthandler tells
+        the log, whatever the process waits for. Nothing where it is in none."""
+        begin = self._log.stat().st_size
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGUSR1)
+        time.sleep(TELLING)
+        with self._log.open("rb") as log:
+            log.seek(begin)
+            said = log.read().decode(errors="replace")
+        frames = re.findall(r'^  File "(.+)", line (\d+) in (.+)$', said, re.MULTILINE)
+        places = [
+            f"{function} at `{linecache.getline(file, int(line)).strip()}` [{Path(file).name}:{line}]"
+            for file, line, function in frames
+            if not file.startswith(NOT_KERNELS)
+        ]
+        return ": " + ", called by ".join(places) if places else ""
 
     def _exit(self) -> str:
         code = self._process.wait()
@@ -491,6 +521,7 @@ def serve(descriptor: int, loader: str, on: str) -> None:
     os.set_inheritable(descriptor, False)  # a compiler that survives us must not keep the connection open
     die_with_parent()
     faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
     connection = Connection(descriptor)
     service = Service(connection, importlib.import_module(loader), on)
     connection.send(("done", None))

@@ -109,14 +109,21 @@ class _Programs:
         self._hooks = knobs.runtime
         self._hooks.kernel_load_end_hook.add(_note_program)
         self.launched: set[int] = set()
+        self._waits = True
 
     def watch(self, call: Call) -> Any:
+        """What the call returns. The first one waits for each of its launches: where one of them does not end, the
+        process stands at its line."""
         self.launched.clear()
         self._hooks.launch_enter_hook.add(self._note_launch)
+        if self._waits:
+            self._hooks.launch_exit_hook.add(_wait)
         try:
             return call()
         finally:
+            self._waits = False
             self._hooks.launch_enter_hook.remove(self._note_launch)
+            self._hooks.launch_exit_hook.remove(_wait)
 
     def largest(self) -> Path | None:
         """The cubin of the last watched call that has most instructions."""
@@ -125,6 +132,13 @@ class _Programs:
 
     def _note_launch(self, metadata: Any) -> None:
         self.launched.add(metadata.get().get("function"))
+
+
+def _wait(_metadata: Any) -> None:
+    import torch
+
+    if not torch.cuda.is_current_stream_capturing():
+        torch.cuda.synchronize()
 
 
 def _note_program(_module: int, function: int, _name: str, metadata_group: dict[str, str], _hash: str) -> None:

@@ -15,7 +15,7 @@ from harness.measure import groups, runner
 from harness.measure import own as measured
 from harness.measure.worker import Deadlines, Worker
 from harness.rows import fastest, results, schema, tables
-from tests.support import own_kernels
+from tests.support import own_kernels, own_triton
 
 FILE = Path(own_kernels.__file__)
 PROBLEM = Problem(1, 2, 1, 64, 128, 64, "fp16", True)
@@ -35,9 +35,9 @@ ENDS = {
 }
 
 
-def run(path: Path, *kernels: own.Kernel, tile: Tile | None = None, **options: object) -> list[dict]:
+def run(path: Path, *kernels: own.Kernel, tile: Tile | None = None, on: str = "cpu", **options: object) -> list[dict]:
     cases = measured.cases(EXPERIMENT, measured.Chosen(kernels, tile=tile), None)
-    return runner.run(EXPERIMENT, on="cpu", path=path, selected=cases, gate={"repeats": 3}, **options)
+    return runner.run(EXPERIMENT, on=on, path=path, selected=cases, gate={"repeats": 3}, **options)
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +56,37 @@ def test_each_end_is_a_row(gated: dict[str, dict], name: str) -> None:
     assert (row["status"], row.get("check")) == ENDS[name]
     assert (row["backend"], row["kernel"]) == ("own", f"own_kernels.py:{name}")
     assert "technique" not in row
+
+
+def endless(path: Path, on: str) -> str:
+    """What the row says of a Triton kernel that loops for ever."""
+    kernel = own.parse(f"{own_triton.__file__}:endless")
+    (row,) = (row for row in run(path, kernel, on=on, deadlines=Deadlines(launch=8)) if row["kind"] == "gate")
+    assert row["status"] == "timeout"
+    return row["reason"]
+
+
+def place(file: str, text: str) -> str:
+    """`while True:` [file.py:3]: the line of a file that begins with a text."""
+    lines = Path(file).read_text().splitlines()
+    number, line = next((number, line.strip()) for number, line in enumerate(lines, 1) if line.strip().startswith(text))
+    return f"`{line}` [{Path(file).name}:{number}]"
+
+
+LAUNCH = f"endless at {place(own_triton.__file__, 'wait_for_ever[')}"
+
+
+@pytest.mark.slow
+def test_a_launch_that_does_not_end_is_told_with_its_kernel_and_line(gated: dict[str, dict], tmp_path: Path) -> None:
+    told = "no sign of life for 8 s (stage launch): "
+    assert gated["hanging"]["reason"] == f"{told}hanging at {place(own_kernels.__file__, 'time.sleep')}"
+    loop = [f"wait_for_ever at {place(own_triton.__file__, line)}" for line in ("while", "tl.debug_barrier")]
+    assert endless(tmp_path / "run.jsonl", "cpu") in [f"{told}{line}, called by {LAUNCH}" for line in loop]
+
+
+@pytest.mark.gpu
+def test_a_launch_that_does_not_end_is_told_by_its_line_on_a_gpu(tmp_path: Path) -> None:
+    assert endless(tmp_path / "run.jsonl", "gpu") == f"no sign of life for 8 s (stage launch): {LAUNCH}"
 
 
 @pytest.mark.slow
