@@ -1,4 +1,4 @@
-"""setmaxnreg in core Triton by inline PTX: in the PTX, and not in the machine code. No option says it."""
+"""setmaxnreg in core Triton by inline PTX: in the machine code only beside the option maxnreg."""
 
 import re
 
@@ -7,25 +7,22 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-FORMS = ("asm", "asm uniform", "maxnreg", "plain")
-BY_THREAD = """{ .reg .pred p; .reg .b32 t; mov.u32 t, %tid.x; setp.lt.u32 p, t, 128;
-@p setmaxnreg.inc.sync.aligned.u32 232; @!p setmaxnreg.dec.sync.aligned.u32 40; mov.b32 $0, $1; }"""
-BY_ALL = "setmaxnreg.inc.sync.aligned.u32 232; mov.b32 $0, $1;"
+FORMS = ("asm", "asm maxnreg")
+ASM = tl.constexpr("""{ .reg .pred p; .reg .b32 t; mov.u32 t, %tid.x; setp.lt.u32 p, t, 128;
+@p setmaxnreg.inc.sync.aligned.u32 232; @!p setmaxnreg.dec.sync.aligned.u32 40; mov.b32 $0, $1; }""")
 
 
 @triton.jit
-def copy(x_ptr, y_ptr, ASM: tl.constexpr):
+def copy(x_ptr, y_ptr):
     index = tl.arange(0, 256)
     x = tl.load(x_ptr + index)
-    if ASM != "":
-        x = tl.inline_asm_elementwise(ASM, "=r,r", [x], dtype=tl.int32, is_pure=False, pack=1)
+    x = tl.inline_asm_elementwise(ASM, "=r,r", [x], dtype=tl.int32, is_pure=False, pack=1)
     tl.store(y_ptr + index, x)
 
 
 def build(form):
-    asm = {"asm": BY_THREAD, "asm uniform": BY_ALL}.get(form, "")
-    source = ASTSource(copy, {"x_ptr": "*i32", "y_ptr": "*i32", "ASM": "constexpr"}, {"ASM": asm})
-    options = {"num_warps": 8, **({"maxnreg": 168} if form == "maxnreg" else {})}
+    source = ASTSource(copy, {"x_ptr": "*i32", "y_ptr": "*i32"})
+    options = {"num_warps": 8, **({"maxnreg": 168} if "maxnreg" in form else {})}
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
 
 

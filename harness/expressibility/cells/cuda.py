@@ -64,6 +64,18 @@ CLAIMS = (
     ),
     _rung("exp2_softmax", "one FFMA, no multiplication", "ldmatrix_x4", _sass(r"\bFMUL\b", 150), seen=False),
     _rung("batched_m_tiles", "fewer ldmatrix for as many products", "exp2_softmax", _sass(r"\bLDSM", 60), seen=False),
+    _rung(
+        "fragment_double_buffer",
+        "the next fragment is loaded before the first product",
+        "batched_m_tiles",
+        Detector("ptx", "(?:ldmatrix ){4}mma", order=r"ldmatrix(?=\S*\.x4\.shared)|mma(?=\.sync)"),
+    ),
+    _rung(
+        "l2_grid_order",
+        "the fastest index of blocks, times 128 rows, is the query tile",
+        "batched_m_tiles",
+        _ptx(r"(%r\d+), %ctaid\.x;\s+(?:\.loc.*\s+)*shl\.b32\s+%r\d+, \1, 7"),
+    ),
     _rung("longest_first", "one index of blocks, from the end", "l2_grid_order", _ptx(r"%ctaid\.y"), seen=False),
     _rung("staged_epilogue", "stores of 16 bytes a lane", "l2_grid_order", _sass(r"STG\.E\.128")),
     _rung("conditional_rescale", "a vote of the warp", "longest_first", _sass(r"\bVOTE\S*")),

@@ -17,6 +17,28 @@ IN_FLIGHT_AT_THE_STORE = Detector(
     "ptx", "commit_group st.global", order=r"commit_group(?=\.sync)|wait_group(?=\.sync)|\bst\.global"
 )
 """A product was issued and is not awaited where O of a tile is stored."""
+CONVERTED_IN_FLIGHT = Detector(
+    "ptx",
+    r"mma_async (?:\S+\s+1 )?cvt",
+    order=r"mma_async(?=\S* \{[^}\n]*\}, ?\{)|wait_group\.sync\S*\s+\d|\bcvt(?=\.rn\.\S*f16)",
+)
+"""P V, whose first operand is in registers, was issued and is not awaited where numbers become 16 bits wide."""
+BEHIND_EXPONENTIALS = Detector(
+    "sass",
+    r"MUFU\.EX2 (?:HGMMA )*BAR BAR (?:HGMMA )+WARPGROUP",
+    in_loop=True,
+    order=r"\bHGMMA\b|MUFU\.EX2|\bBAR(?=\.SYNC\S* 0x9)|\bWARPGROUP(?=\.DEPBAR)",
+)
+"""Barrier 9 comes after the exponentials, the next P V and the wait come after it."""
+ONE_BY_ONE = Detector("sass", "(?:HGMMA WARPGROUP ){4}", in_loop=True, order=r"\bHGMMA\b|\bWARPGROUP(?=\.DEPBAR)")
+"""A wait follows each product: the assembler found no order in which several are safe in flight."""
+IN_FLIGHT_IN_A_ROLE = Detector(
+    "ttgir",
+    r"partition\d+.*pendings = 1 (?:math\.exp2 )+pendings = 0",
+    order=r"partition\d+(?=\()|pendings = \d|math\.exp2",
+)
+"""Warps with code of their own, and in it exponentials between a wait that leaves a product in flight and the next."""
+FLAGSHIP_IN_GLUON = Twin("flagship", "gluon", tile=TILE)
 TWICE_IN_FLIGHT = Detector(
     "ptx",
     r"commit_group commit_group WAIT1 WAIT0".replace("WAIT", r"wait_group\.sync\.aligned\s+"),
@@ -27,6 +49,14 @@ TWICE_IN_FLIGHT = Detector(
 
 def _products(form: str) -> Probe:
     return Probe("products_gluon", form)
+
+
+def _values(form: str) -> Probe:
+    return Probe("values", form)
+
+
+def _sets(form: str) -> Probe:
+    return Probe("two_sets", form)
 
 
 def _tiles(form: str) -> Probe:
@@ -193,6 +223,116 @@ CLAIMS = (
             ),
         ),
         word="is_async=True",
+    ),
+    Claim(
+        "held_overlap",
+        "triton",
+        "hatch",
+        "No word for a wait, still less for one that hangs on values. Inline PTX has a barrier under a condition on "
+        "the sums, never reached, that keeps the exponentials before the wait for the next scores.",
+        (
+            Proof(
+                "barrier that hangs on sums",
+                "in the machine code it stands behind the exponentials and before the wait for the products",
+                _values("held"),
+                _values("free"),
+                BEHIND_EXPONENTIALS,
+            ),
+        ),
+        word="inline_asm_elementwise",
+    ),
+    Claim(
+        "pinned_maxima",
+        "triton",
+        "hatch",
+        "No word for handing a buffer back. What pins the maxima need not be that: inline PTX has a barrier under a "
+        "condition on them, never reached.",
+        (
+            Proof(
+                "barrier that hangs on maxima",
+                "between issuing the next scores and awaiting them stands a barrier that hangs on the maxima",
+                _values("pinned"),
+                _values("free"),
+                Detector(
+                    "ptx",
+                    r"commit_group(?: setp\.nan\.f32)+ wait_group",
+                    order=r"commit_group(?=\.sync)|setp\.nan\.f32|wait_group(?=\.sync)",
+                ),
+            ),
+        ),
+        word="inline_asm_elementwise",
+    ),
+    Claim(
+        "double_buffered_p",
+        "triton",
+        "hatch",
+        "The compiler awaits P V where it is issued, in every order of statements. A hook on its stages moves the wait "
+        "behind the next P; the assembler then awaits every product by itself.",
+        (
+            Proof(
+                "two_sets hook",
+                "in the PTX the next P is converted while P V is in flight",
+                _sets("hook"),
+                _sets("scores in flight"),
+                CONVERTED_IN_FLIGHT,
+            ),
+            Proof(
+                "two_sets hook serialized",
+                "in the machine code a wait follows each product",
+                _sets("hook"),
+                _sets("scores in flight"),
+                ONE_BY_ONE,
+                obtained=False,
+            ),
+            *(
+                Proof(
+                    f"two_sets {form}",
+                    shows,
+                    _sets(form),
+                    _sets("hook"),
+                    CONVERTED_IN_FLIGHT,
+                    seen=False,
+                )
+                for form, shows in (
+                    ("two steps", "with a name for each of two sets, P V is awaited before the next P is converted"),
+                    ("scores in flight", "so it is where the next Q K^T is in flight over the softmax"),
+                    ("asm", "so it is where inline PTX converts"),
+                )
+            ),
+        ),
+        word="add_stages_inspection_hook",
+    ),
+    Claim(
+        "flagship",
+        "triton",
+        "inexpressible",
+        "Tiles from a counter, maxima of integers, stores by TMA have words. Roles for warps and a product in flight "
+        "over the softmax have one each, and not together: where the compiler gives roles it awaits every product "
+        "before the exponentials, and the order of statements that keeps one in flight ends it in an error.",
+        (
+            *(
+                Proof(
+                    f"all_at_once {form}",
+                    shows,
+                    Probe("all_at_once", form),
+                    FLAGSHIP_IN_GLUON,
+                    IN_FLIGHT_IN_A_ROLE,
+                    seen=False,
+                )
+                for form, shows in (
+                    ("written", "with roles every product is awaited before the exponentials"),
+                    ("persistent", "so it is with roles around a loop over tiles"),
+                    ("asm", "half of the warps without steps by inline PTX: no role in the IR"),
+                )
+            ),
+            Proof(
+                "all_at_once scores in flight",
+                "the order that keeps scores in flight ends the compiler where roles are asked for",
+                Probe("all_at_once", "scores in flight"),
+                Probe("all_at_once", "written"),
+                Detector("words", r"PassManager::run failed|the process ended"),
+            ),
+        ),
     ),
     Claim(
         "pinned_maxima",

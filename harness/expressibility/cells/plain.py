@@ -166,6 +166,30 @@ CLAIMS = (
         word="inline_asm_elementwise",
     ),
     Claim(
+        "wmma",
+        "gluon",
+        "hatch",
+        "No layout is wmma's. Inline PTX assembles, without a word on which element is where.",
+        (
+            Proof(
+                "wmma by inline PTX in Gluon",
+                "wmma.mma is in the PTX",
+                Probe("wmma_gluon", "asm"),
+                Probe("wmma_gluon", "plain"),
+                Detector("ptx", r"wmma\.mma\S*"),
+            ),
+            Proof(
+                "wmma mma_v2",
+                "mma_v2 is mma.sync",
+                Probe("wmma_gluon", "mma_v2"),
+                Probe("wmma_gluon", "asm"),
+                Detector("ptx", r"\bwmma\.mma\S*"),
+                seen=False,
+            ),
+        ),
+        word="inline_asm_elementwise",
+    ),
+    Claim(
         "mma_ldmatrix",
         "triton",
         "automatic",

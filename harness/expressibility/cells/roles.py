@@ -132,8 +132,8 @@ CLAIMS = (
         "setmaxnreg_consumers",
         "triton",
         "hint",
-        "setmaxnreg comes with warp_specialize=True, with the compiler's numbers. No option says them, and inline PTX "
-        "does not reach the machine code.",
+        "setmaxnreg comes with warp_specialize=True, with the compiler's numbers; no option says them. By inline PTX "
+        "it reaches the machine code only beside the option maxnreg.",
         (
             Proof(
                 "warp_specialize setmaxnreg",
@@ -156,6 +156,14 @@ CLAIMS = (
                 Probe("roles_gluon", "64"),
                 SETMAXNREG,
                 seen=False,
+            ),
+            Proof(
+                "setmaxnreg_asm maxnreg",
+                "beside maxnreg=168 it is in the machine code, for warps that have no code of their own",
+                Probe("setmaxnreg_asm", "asm maxnreg"),
+                Probe("setmaxnreg_asm", "asm"),
+                SETMAXNREG,
+                obtained=False,
             ),
         ),
         word="warp_specialize=",

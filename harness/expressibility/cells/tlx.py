@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from harness.expressibility.cells.hopper import ONE_BY_ONE, RESCALED_BETWEEN
 from harness.expressibility.claims import Claim, Detector, Probe, Program, Proof, Twin
 
 VERSION = "3.8.0"
@@ -14,6 +15,10 @@ def _tlx(form: str) -> Probe:
 
 def _layout(form: str) -> Probe:
     return Probe("tlx_layouts", form, dialect="tlx")
+
+
+def _product(form: str) -> Probe:
+    return Probe("tlx_products", form, dialect="tlx")
 
 
 def _claim(technique: str, grade: str, says: str, word: str, *proofs: Proof, fault: str | None = None) -> Claim:
@@ -70,7 +75,8 @@ OWN = (
     _claim(
         "overlapped_softmax",
         "direct",
-        "A wait takes the number of products that may stay in flight.",
+        "A wait takes the number of products that may stay in flight. In a loop by `while`: in one by `for` the stock "
+        "Triton's pipeliner awaits each product at once.",
         "async_dot_wait",
         Proof(
             "tlx wait",
@@ -78,6 +84,100 @@ OWN = (
             _tlx("wait one"),
             _tlx("wait all"),
             Detector("ptx", r"wgmma\.wait_group\S+\s+1"),
+        ),
+        Proof(
+            "tlx wait in a for",
+            "in a loop by `for` a wait for all follows each product",
+            _product("for"),
+            _product("free"),
+            Detector(
+                "ptx", r"commit_group wait_group\S+\s+0", order=r"commit_group(?=\.sync)|wait_group\S+\s+\d", least=2
+            ),
+            obtained=False,
+        ),
+    ),
+    _claim(
+        "early_rescale",
+        "direct",
+        "A product is issued where its call stands, in a loop by `while`, and awaited where its wait does.",
+        "async_dot",
+        Proof(
+            "tlx early",
+            "in the PTX the multiplications stand between issuing Q K^T and P V",
+            _product("early"),
+            _product("free"),
+            RESCALED_BETWEEN,
+        ),
+    ),
+    _claim(
+        "cluster_multicast",
+        "direct",
+        "A load takes the blocks that it is for, but in a cluster no tile in shared memory compiles: its layout knows "
+        "one block. With one block the argument is ignored.",
+        "multicast_targets",
+        Proof(
+            "tlx multicast",
+            "with two blocks the compiler ends in an error",
+            Probe("tlx_clusters", "two blocks", dialect="tlx"),
+            Probe("tlx_clusters", "one block", dialect="tlx"),
+            Detector("words", r"Layout has 1 CTAs per CGA, but the context requires 2"),
+        ),
+        fault="fails",
+    ),
+    _claim(
+        "held_overlap",
+        "direct",
+        "A wait for an mbarrier takes the phase as a value, which may hang on a comparison of sums.",
+        r"barrier_wait\(empty",
+        Proof(
+            "tlx held",
+            "a wait that hangs on the sums stands between the exponentials and the wait for P V",
+            _product("held"),
+            _product("free"),
+            Detector(
+                "ptx",
+                r"ex2 setp\.lt\.f32 try_wait wait_group\.sync\.aligned\s+0",
+                order=r"\bex2(?=\.approx)|setp\.lt\.f32|try_wait(?=\.parity)|wait_group\S+\s+\d",
+            ),
+        ),
+    ),
+    _claim(
+        "pinned_maxima",
+        "direct",
+        "An arrival on an mbarrier may stand under an `if` on the maxima: on one scalar of a whole group.",
+        r"if top == top",
+        Proof(
+            "tlx pinned",
+            "a comparison of the maxima decides on the arrival",
+            _product("pinned"),
+            _product("free"),
+            Detector("ptx", r"setp\.nan\.f32"),
+        ),
+    ),
+    _claim(
+        "double_buffered_p",
+        "hint",
+        "The next P is converted before the wait for P V where the source says so. The wait takes one value and not P: "
+        "the assembler then awaits every product by itself.",
+        "second set",
+        Proof(
+            "tlx second set",
+            "in the PTX P is converted between the wait for Q K^T and that for P V",
+            _product("second set"),
+            _product("free"),
+            Detector(
+                "ptx",
+                r"WAIT1 (?:cvt )+WAIT0".replace("WAIT", r"wait_group\.sync\.aligned\s+"),
+                order=r"wait_group\S+\s+\d|\bcvt(?=\.rn\.f16)",
+            ),
+        ),
+        Proof(
+            "tlx second set serialized",
+            "in the machine code a wait follows each product",
+            _product("second set"),
+            _product("free"),
+            ONE_BY_ONE,
+            obtained=False,
         ),
     ),
     _claim(
@@ -144,13 +244,16 @@ OWN = (
 
 
 def inherited(claims: Iterable[Claim]) -> tuple[Claim, ...]:
-    """TLX has every word of core Triton: its claims for this release, compiled with the plugin, where it has no own."""
+    """TLX has every word of core Triton: its claims for this release, compiled with the plugin, where it has no own.
+
+    What core Triton cannot say is no claim about TLX: that takes attempts in its own words.
+    """
     own = {claim.technique for claim in OWN}
     of_triton = (claim for claim in claims if claim.dialect == "triton" and VERSION in claim.holds_for)
     return tuple(
         replace(claim, dialect="tlx", versions=(), proofs=tuple(_with_plugin(proof) for proof in claim.proofs))
         for claim in of_triton
-        if claim.technique not in own
+        if claim.technique not in own and claim.grade != "inexpressible"
     )
 
 
