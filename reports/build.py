@@ -39,6 +39,7 @@ GUIDE: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     "reading": ("How to read this report", dict),
     "cpu": ("Run the kernels on a CPU", guide.cpu),
     "gpus": ("Every GPU at once", dict),
+    "fp8": ("8-bit inputs: what is missing", dict),
 }
 """Page -> its title and what makes its variables."""
 
@@ -131,6 +132,7 @@ def build(
             jobs.append((path, "experiment.html", partial(common.experiment, data, name)))
     contexts = {name: context for name, (_, context) in GUIDE.items()}
     contexts["gpus"] = partial(guide.gpus, datasets)
+    contexts["fp8"] = partial(guide.fp8, datasets)
     for name, context in contexts.items():
         jobs.append((f"guide/{name}.html", f"guide_{name}.html", context))
     jobs.append(("data.html", "data.html", partial(overview.data_page, main, timed[1:])))

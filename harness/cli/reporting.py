@@ -83,7 +83,7 @@ def report(names: Names = None) -> None:
 def looked_at(ladder: Experiment, description: Row, known: Kept) -> tuple[list[Row], int]:
     """What compilers and the CPU make of the ladder's techniques, as rows, and how many of them are fresh: those that
     are not `known`. They are on disk."""
-    from harness.inspection import structured_heads, survey
+    from harness.inspection import fp8, structured_heads, survey
     from harness.measure import outputs
     from harness.rows import making, results
 
@@ -93,8 +93,9 @@ def looked_at(ladder: Experiment, description: Row, known: Kept) -> tuple[list[R
     made = dict(zip(todo, inspected(todo), strict=True)) if todo else {}
     read = [row for cell in cells if (row := found[cell] or made.get(cell))]
     with Progress() as progress:
-        progress.say("errors of structured heads, and outputs of a GPU computed again, on this CPU")
-        read.append(known.find(structured_heads.about()) or structured_heads.row())
+        progress.say("errors of structured heads and of 8-bit inputs, outputs of a GPU computed again: on this CPU")
+        for one in (structured_heads, fp8):
+            read.append(known.find(one.about()) or one.row())
         for folder in sorted(RECORDED.glob("*/outputs")):
             read += outputs.compared(ladder.techniques, folder, partial(progress.count, "outputs"), known.find)
     fresh = [row for row in read if "environment" not in row]

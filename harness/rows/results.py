@@ -41,6 +41,7 @@ KINDS = {
     "memory": "what the CPU runtime counted",
     "outputs": "whether a CPU computes what a GPU did",
     "heads": "the errors of structured heads",
+    "fp8": "what inputs of 8 bits would cost in exactness",
     "sanitizer": "what compute-sanitizer found",
     "probe": "what a proof of expressibility showed",
     "roof": "what a multiprocessor does in a clock",

@@ -324,7 +324,7 @@ _FIELDS: dict[str, Check] = {
     "id": _LINE,
 }
 
-_PASSED = {"timing": "samples_ms", "referee": "samples_ms", "code": "code", "gate": "numerics"}
+_PASSED = {"timing": "samples_ms", "referee": "samples_ms", "code": "code", "gate": "numerics", "fp8": "numerics"}
 """What a row of a kind has when it passed."""
 
 _COMMON: dict[str, Check] = {

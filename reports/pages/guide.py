@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.catalog import planted, sources
 from reports.data.dataset import Dataset
+from reports.facts import fp8 as eight_bits
 from reports.facts import neighbours
 from reports.pages import listing
 
@@ -22,6 +23,12 @@ PRINTED = Path(__file__).resolve().parent.parent / "templates" / "guide_cpu_prin
 def gpus(datasets: Sequence[Dataset]) -> dict[str, Any]:
     """The variables of guide_gpus.html."""
     return {"moved": [one for data in datasets for one in neighbours.moved(data.newest)]}
+
+
+def fp8(datasets: Sequence[Dataset]) -> dict[str, Any]:
+    """The variables of guide_fp8.html."""
+    row = eight_bits.row(datasets)
+    return {"row": row, "sentences": eight_bits.sentences(row) if row else [], "percent": eight_bits.percent}
 
 
 def cpu(root: Path = sources.ROOT) -> dict[str, Any]:

@@ -453,6 +453,7 @@ def test_report_fails_when_a_kernel_did_and_builds_the_site_all_the_same(
     monkeypatch.setattr("harness.cli.reporting.SITE", tmp_path / "site")
     monkeypatch.setattr("harness.cli.reporting.run_file", lambda name: tmp_path / f"{name}.jsonl")
     monkeypatch.setattr("harness.inspection.structured_heads.probe", lambda: {"status": "passed"})
+    monkeypatch.setattr("harness.inspection.fp8.errors", lambda _: {"tensor": 0.1})
     monkeypatch.setattr("harness.measure.outputs.compared", lambda *_: [])
     monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: [gate])
     monkeypatch.setattr("reports.build.inputs", lambda: f"changed {len(sites)} times")
@@ -491,6 +492,7 @@ def test_a_second_report_does_only_what_changed(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(
         "harness.inspection.structured_heads.probe", lambda: done.append("heads") or {"status": "passed"}
     )
+    monkeypatch.setattr("harness.inspection.fp8.errors", lambda _: {"tensor": 0.1})
     monkeypatch.setattr("harness.measure.outputs.compared", lambda *_: [])
     monkeypatch.setattr("harness.measure.runner._Run.gate", gate)
     monkeypatch.setattr("reports.build.inputs", lambda: ",".join(path.name for path in results.fresh_runs(runs)))

@@ -136,7 +136,7 @@ class Page(HTMLParser):
 
 def test_pages_of_the_site(pages: dict[str, str]) -> None:
     expected = {*build.MENU, "expressibility.html", *(f"ladder/{name}.html" for name in LADDERS)}
-    expected |= {f"guide/{name}.html" for name in ("cpu", "gpus", "reading")}
+    expected |= {f"guide/{name}.html" for name in ("cpu", "fp8", "gpus", "reading")}
     expected |= {f"technique/{technique.name}.html" for technique in TECHNIQUES}
     experiments = ("ladder", "sequence_length", "tune", "correctness", "sanitizer", "sanitizer_planted")
     expected |= {f"experiment/{name}.html" for name in (*experiments, "hopper_roofs", "memory-a-cpu-here")}
