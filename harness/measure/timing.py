@@ -200,16 +200,16 @@ def time_group(
             milliseconds = stopwatch.measure([(label, calls[label]) for label in batch], notify)
             expected |= zip(batch, milliseconds, strict=True)
         if mode == "burst":
-            _cool(sampler, stopwatch, busy=sum(expected.values()) / 1e3)
+            cool(sampler, stopwatch, busy=sum(expected.values()) / 1e3)
             begin, enough = stopwatch.now(), min_samples
             while not all(settled(label, enough) for label in calls) and stopwatch.now() - begin < seconds:
                 started, busy = stopwatch.now(), 0.0
-                for load in _loads(_shuffle(calls, shuffled), expected):
+                for load in loads(_shuffle(calls, shuffled), expected):
                     woken = stopwatch.now()
                     for batch in _batches(load, queue or len(calls)):
                         _sample(timings, calls, batch, stopwatch, notify)
                     worked = stopwatch.now() - woken
-                    _cool(sampler, stopwatch, busy=worked)
+                    cool(sampler, stopwatch, busy=worked)
                     busy += worked
                 enough = fewest if busy > SLOW_ROUND else min_samples
                 seconds = max(seconds, 2 * enough * (stopwatch.now() - started))
@@ -219,7 +219,7 @@ def time_group(
             for label in _shuffle(calls, shuffled) * CLOCK_LAUNCHES if kernel_clock else ():
                 woken = stopwatch.now()
                 read_clock(label, 1)
-                _cool(sampler, stopwatch, busy=stopwatch.now() - woken)
+                cool(sampler, stopwatch, busy=stopwatch.now() - woken)
         else:
             for label in _shuffle(calls, shuffled):
                 batch = [label] * (queue or 8)
@@ -268,7 +268,7 @@ def _batches(labels: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     return (labels[first : first + size] for first in range(0, len(labels), size))
 
 
-def _loads(labels: Sequence[str], milliseconds: Mapping[str, float]) -> Iterator[list[str]]:
+def loads(labels: Sequence[str], milliseconds: Mapping[str, float]) -> Iterator[list[str]]:
     """The labels in their order, cut where more than LONGEST_LOAD would be queued."""
     load: list[str] = []
     for label in labels:
@@ -291,7 +291,7 @@ def _sample(
         timings[label].samples_ms.append(sample)
 
 
-def _cool(sampler: clocks.Sampler, stopwatch: Stopwatch, *, busy: float) -> None:
+def cool(sampler: clocks.Sampler, stopwatch: Stopwatch, *, busy: float) -> None:
     """Rests three times as long as the card was busy, and on while it is near its power cap: at most LONGEST_REST for
     the one and as long again for the other.
 

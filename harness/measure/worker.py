@@ -401,9 +401,13 @@ class Service:
         return calls, written
 
     def referee(self, cases: Mapping[str, Case], rounds: int) -> dict[str, dict[str, Any]]:
-        """Times `cases` (label -> case, all of one problem) by CUDA events, then by CUPTI: the fields of their rows of
-        kind referee. The inputs change twice meanwhile, and the last outputs must be of the last inputs."""
+        """Times `cases` (label -> case, all of one problem) by CUDA events, then by CUPTI, with the rests of burst
+        mode: the fields of their rows of kind referee. The inputs change twice meanwhile, and the last outputs must be
+        of the last inputs."""
+        import torch
+
         from harness.attention import inputs
+        from harness.machine import clocks
         from harness.measure import referee, timing
 
         problem = next(iter(cases.values())).problem
@@ -421,16 +425,30 @@ class Service:
         calls, written = self._prepared(cases, problem, tensors)
         self.now("launch", None)
         stopwatch = timing.CudaStopwatch()
-        batch = list(calls.items())
-        events_ms = zip(*(stopwatch.measure(batch, self.launching) for _ in range(rounds)), strict=True)
-        by_events = dict(zip(calls, events_ms, strict=True))
-        self.now("check", None)
-        trace, numbers = referee.record(calls, change, stopwatch.flush, rounds)
+        timed = {**calls, "empty": lambda: torch.cuda._sleep(1)}
+        expected = dict(zip(timed, stopwatch.measure(list(timed.items()), self.launching), strict=True))
+        loads = [{label: timed[label] for label in load} for load in timing.loads(list(timed), expected)]
+        by_events: dict[str, list[float]] = {label: [] for label in timed}
+        with clocks.Sampler(clocks.device(_uuid())) as sampler:
+
+            def rest(seconds: float) -> None:
+                timing.cool(sampler, stopwatch, busy=seconds)
+
+            for load in loads * rounds:
+                begin = stopwatch.now()
+                for label, milliseconds in zip(
+                    load, stopwatch.measure(list(load.items()), self.launching), strict=True
+                ):
+                    by_events[label].append(milliseconds)
+                rest(stopwatch.now() - begin)
+            self.now("check", None)
+            trace, numbers = referee.record(loads, change, stopwatch.flush, rest, rounds)
         testimonies = referee.judge(trace, numbers)
+        gap_ms = statistics.median(by_events["empty"]) - statistics.median(testimonies["empty"].samples_ms)
         rows = {}
         for label, case in cases.items():
             self.now("check", label)
-            rows[label] = referee.fields(testimonies[label], by_events[label])
+            rows[label] = referee.fields(testimonies[label], by_events[label], gap_ms)
             verdict = self._judge_timed(case, written[label], tensors)
             if not verdict.passed:
                 reason = f"{referee.FAULTS['kept_results']}, or another output: {verdict.reason}"

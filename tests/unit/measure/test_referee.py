@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -183,13 +184,18 @@ def test_a_trace_without_work_is_refused() -> None:
 
 def test_agreement_is_a_row_and_so_is_its_lack() -> None:
     testimony = referee.Testimony([1.0, 1.01, 0.99])
-    passed = referee.fields(testimony, [1.0, 1.0, 1.015])
+    passed = referee.fields(testimony, [1.0, 1.0, 1.015], 0.0)
     assert (passed["status"], passed["details"]["difference"]) == ("passed", 0.0)
-    other = referee.fields(testimony, [1.1, 1.1, 1.1])
+    other = referee.fields(testimony, [1.1, 1.1, 1.1], 0.0)
     assert (other["status"], other["check"]) == ("implausible", "cupti")
-    assert "1.0000 ms by CUPTI, 1.1000 ms by events: -9.1%" in other["reason"]
+    assert (
+        "1.0000 ms by CUPTI, 1.1000 ms by events, 0.0000 of them around an empty kernel too: -9.1%" in other["reason"]
+    )
+    gap = referee.fields(testimony, [1.1, 1.1, 1.1], 0.1)
+    assert (gap["status"], gap["details"]["gap_ms"]) == ("passed", 0.1)
+    assert gap["details"]["difference"] == pytest.approx(0.0)
     testimony.findings.append(referee.Finding("left_after", "the rest", 3))
-    faulty = referee.fields(testimony, [1.0])
+    faulty = referee.fields(testimony, [1.0], 0.0)
     assert (faulty["status"], faulty["check"]) == ("implausible", "left_after")
     assert faulty["details"]["findings"] == ["work that ended after the timed interval: the rest (in 3 calls)"]
 
@@ -238,7 +244,7 @@ def test_planted_on_a_gpu(name: str) -> None:
     for _ in range(3):
         call()
     if name != "begun_before":
-        trace, fresh = referee.record({"planted": call}, change, flush, 8)
+        trace, fresh = referee.record([{"planted": call}], change, flush, time.sleep, 8)
     else:
         trace, fresh = with_work_before(call, change, flush, lambda: torch.mm(a, b))
     (testimony,) = referee.judge(trace, fresh).values()
@@ -260,4 +266,4 @@ def with_work_before(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(referee, "CALL", Name(real))
-        return referee.record({"planted": call}, change, flush, 8)
+        return referee.record([{"planted": call}], change, flush, time.sleep, 8)
