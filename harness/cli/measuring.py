@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from harness.catalog import experiments, techniques
+from harness.catalog import experiments, techniques, tiles
 from harness.catalog.cases import Case, of_experiment, of_grids
 from harness.catalog.problem import PEERS, Experiment, Problem
 from harness.cli import own_page, spreading
@@ -384,7 +384,7 @@ def tune(
     from harness.measure import tune as tuning
     from harness.measure.fleet import Work
 
-    problems = part(chosen_problems(problem, load_experiment("ladder").problems), shard)
+    problems = part(chosen_problems(problem, load_experiment("ladder").problems), shard, together=tiles.cell)
     twins = chosen_backends(backends, techniques.SERIES, of=chosen(names))
     if cluster is None:
         require_gpu()

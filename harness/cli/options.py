@@ -214,14 +214,18 @@ def chosen_archs(arch: str | None) -> tuple[str, ...] | None:
     return (arch,)
 
 
-def part(problems: Sequence[Problem], shard: str | None) -> tuple[Problem, ...]:
-    """The problems of one shard, or all of them. Bad usage when `shard` is not I/N or has no problem."""
+def part(
+    problems: Sequence[Problem], shard: str | None, together: Callable[[Problem], object] = lambda problem: problem
+) -> tuple[Problem, ...]:
+    """The problems of one shard, or all of them; what is equal by `together` stays in one. Bad usage when `shard` is
+    not I/N or has no problem."""
     if shard is None:
         return tuple(problems)
+    whole = list(dict.fromkeys(together(problem) for problem in problems))
     found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", shard)
-    if not found or not int(found[1]) <= int(found[2]) <= len(problems):
+    if not found or not int(found[1]) <= int(found[2]) <= len(whole):
         raise typer.BadParameter(
-            f"--shard: got {shard!r}, expected I/N such as 1/{len(problems)}: I from 1 to N, N at most the "
-            f"{len(problems)} problems"
+            f"--shard: got {shard!r}, expected I/N such as 1/{len(whole)}: I from 1 to N, N at most {len(whole)}"
         )
-    return tuple(problems[int(found[1]) - 1 :: int(found[2])])
+    mine = set(whole[int(found[1]) - 1 :: int(found[2])])
+    return tuple(problem for problem in problems if together(problem) in mine)

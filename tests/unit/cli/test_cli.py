@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 from harness import cli
 from harness.attention.inputs import DISTRIBUTIONS
-from harness.catalog import sources, techniques
+from harness.catalog import sources, techniques, tiles
 from harness.catalog.cases import of_experiment
 from harness.catalog.problem import Problem
-from harness.cli import options, output
+from harness.cli import options, output, reporting
 from harness.inspection import survey
 from harness.measure import effort
 from harness.rows import record, results, tables
@@ -95,7 +95,7 @@ finally:
         (("run", "correctness", "--on", "cpu", "--mode", "brst"), "--mode: got 'brst'", "did you mean burst"),
         (("run", "correctness", "--on", "cpu", "--backend", "cud"), "--backend: got 'cud'", "did you mean cuda"),
         (("run", "correctness", "--on", "cpu", "--shard", "0/4"), "--shard: got '0/4'", "I from 1 to N"),
-        (("run", "correctness", "--on", "cpu", "--shard", "1/9"), "--shard: got '1/9'", "at most the 4 problems"),
+        (("run", "correctness", "--on", "cpu", "--shard", "1/9"), "--shard: got '1/9'", "N at most 4"),
         (("run", "ladder", "--on", "cpu"), "--on: got cpu", "`twinkernels check --on cpu`"),
         (("check", "--on", "cpu", "--shard", "2"), "--shard: got '2'", "I/N"),
     ],
@@ -297,6 +297,22 @@ def test_the_report_takes_no_run_that_was_asked_in_passing(monkeypatch: pytest.M
     assert set(wrote) == {"correctness", "bench", "ladder"}
     assert results.fresh_runs(tmp_path) == [wrote["ladder"]]
     assert wrote["bench"].parent == wrote["correctness"].parent == tmp_path / results.ONE_OFF
+
+
+def test_a_shard_of_tune_has_all_lengths_of_a_head_dim_and_mask() -> None:
+    """What a tile is chosen for is the sum over them: each of two halves would choose for itself."""
+    problems = Problem.comparison_grid((512, 1024))
+    shards = [options.part(problems, shard, together=tiles.cell) for shard in ("1/2", "2/2")]
+    assert sorted(problem for shard in shards for problem in shard) == sorted(problems)
+    cells = [{tiles.cell(problem) for problem in shard} for shard in shards]
+    assert [len(shard) for shard in shards] == [6, 6]
+    assert not cells[0] & cells[1]
+
+
+def test_a_share_of_one_is_not_called_no_change() -> None:
+    interval = {"low": 0.93, "high": 1.0, "processes": 3}
+    assert reporting.between(interval) == "no change: 0.930 to 1.000 (3 processes)"
+    assert reporting.between(interval, of_ratio=False) == "0.930 to 1.000 (3 processes)"
 
 
 def test_resume_finds_the_newest_run_of_its_own_shard_and_assembler(
