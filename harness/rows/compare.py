@@ -151,7 +151,7 @@ class _Judge:
     def __init__(self, base: Sequence[Row], new: Sequence[Row], records: Iterable[Row], gpu: str) -> None:
         self._before, self._after = noise.Timings(base), noise.Timings(new)
         self._records, self._gpu = records, gpu
-        self._found: dict[bool, noise.Noise] | None = None
+        self._found: dict[str, dict[bool, noise.Noise]] = {}
 
     def verdict(self, case: str, base: Sequence[Row], new: Sequence[Row]) -> Verdict:
         base_ms = _median_ms(base)
@@ -167,7 +167,7 @@ class _Judge:
         ratio = statistics.fmean(ratios) if ratios else None
         one_board = all(shift.one_board for shift in shifts)
         changed = self._before.program(base[-1]) != self._after.program(new[-1])
-        decision, limit, reason = self._judge(time, ratio, one_board, shifts[0].is_anchor)
+        decision, limit, reason = self._judge(time, ratio, base[-1]["mode"], one_board, shifts[0].is_anchor)
         return Verdict(
             case,
             decision,
@@ -182,14 +182,14 @@ class _Judge:
         )
 
     def _judge(
-        self, time: float, ratio: float | None, one_board: bool, is_anchor: bool
+        self, time: float, ratio: float | None, mode: str, one_board: bool, is_anchor: bool
     ) -> tuple[str, float | None, str]:
         """The verdict, the limit of what decided, and what else a reader should know."""
         if time == 0 and not ratio:
             return SAME, None, ""
-        limit = self._limits()[one_board]
+        limit = self._limits(mode)[one_board]
         if limit.time is None or limit.both is None or limit.anchors is None:
-            known = f"{limit.pairs} pairs of replicates among the recorded rows of this GPU"
+            known = f"{limit.pairs} pairs of replicates in {mode} mode among the recorded rows of this GPU"
             return AMBIGUOUS, None, f"{known}, expected at least {noise.FEWEST}: its noise is not known"
         anchors = math.nan if ratio is None else time - ratio
         decision = VERDICTS[int(noise.judge(time, anchors, is_anchor, limit))]
@@ -204,19 +204,19 @@ class _Judge:
             return decision, limit.both, f"{which} moved by more than chance"
         return decision, limit.both, ""
 
-    def _limits(self) -> dict[bool, noise.Noise]:
-        """Noise of the records of this GPU, without the pairs that are being judged."""
-        if self._found is None:
+    def _limits(self, mode: str) -> dict[bool, noise.Noise]:
+        """Noise of the records of this GPU in a mode of timing, without the pairs that are being judged."""
+        if mode not in self._found:
             records = list(self._records)
             here = {row["id"] for row in records if row["kind"] == "environment" and gpu_name(row) == self._gpu}
             timings = noise.Timings(row for row in records if row.get("environment", row.get("id")) in here)
-            pairs = noise.replicates(timings)
+            pairs = noise.replicates(timings, mode)
             base, new = ({row.get("environment") for row in side.rows} for side in (self._before, self._after))
             left, right = (list(only) for only in (base - new, new - base))
             first, second = pairs.environments.T
             judged = (np.isin(first, left) & np.isin(second, right)) | (np.isin(first, right) & np.isin(second, left))
-            self._found = noise.limits(pairs.where(~judged))
-        return self._found
+            self._found[mode] = noise.limits(pairs.where(~judged))
+        return self._found[mode]
 
 
 def _cases(rows: Iterable[Row]) -> dict[str, list[Row]]:

@@ -153,11 +153,13 @@ class Replicates:
         return Replicates(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
 
 
-def replicates(timings: Timings) -> Replicates:
-    """Every pair of passed rows of one program in two groups."""
+def replicates(timings: Timings, mode: str = "burst") -> Replicates:
+    """Every pair of passed rows of one program in two groups, timed in this mode: at the power cap times swing by more
+    than on a cool card, and the two tell nothing of each other."""
     programs: dict[str, list[Row]] = defaultdict(list)
     for row in sorted(timings.rows, key=lambda row: row["time"]):
-        programs[timings.program(row)].append(row)
+        if row.get("mode") == mode:
+            programs[timings.program(row)].append(row)
     pairs = []
     problems: dict[Problem, int] = defaultdict(lambda: len(problems))
     numbers: dict[str | None, int] = defaultdict(lambda: len(numbers))

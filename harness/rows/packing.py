@@ -11,7 +11,8 @@ The variants of a group are named without the problem that they have in common, 
 with * for the slug]].
 
 CUDA events count in ticks of 32 ns and give milliseconds as 32-bit floats. `samples_32ns` are `samples_ms` in ticks:
-the smallest, then by how much each exceeds it; the reader gives back the same numbers.
+the smallest, and by how much each exceeds it, in so many bytes each, lowest first, as base64; the reader gives back the
+same numbers. Files of earlier commits have a list of these differences instead.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ DETAILS = {OF_A_RUN: DETAILS_OF_A_RUN, OF_A_GROUP: ("again",)}
 """Of a row's details, what goes with these fields."""
 YARDSTICK = ("yardstick", "yardstick_rel_l2", "floor", "pytorch_max_abs", "pytorch_rel_l2", "lse_tolerance")
 """Of a distribution's numerics, what depends on the problem and not on the kernel."""
+NOT_OF_TUNE = ("order", "clock_ghz", "call_us", "compile_s")
+"""Fields that rows of kind tune are kept without."""
 SLUG = re.compile(r"b\d+-h\d+\S*-d\d+-\S+")
 """How a problem is named."""
 WORTH = 72
@@ -61,11 +64,12 @@ ID_LENGTH = 4
 
 def lean(row: Row) -> dict[str, Any]:
     """The row without what nobody reads: digits beyond DIGITS of errors, latencies and compile times, instructions
-    that the machine code does not have, and where in the harness a case was declined, whose reason says it all."""
-    found = dict(row)
-    if row.get("compile_s") is not None:
+    that the machine code does not have, where in the harness a case was declined, whose reason says it all, and of a
+    tile that is tried more than its time."""
+    found = {name: value for name, value in row.items() if row["kind"] != "tune" or name not in NOT_OF_TUNE}
+    if found.get("compile_s") is not None:
         found["compile_s"] = _rounded(row["compile_s"])
-    if "call_us" in row:
+    if "call_us" in found:
         found["call_us"] = {name: _rounded(value) for name, value in row["call_us"].items()}
     if "launch_ms" in (row.get("details") or {}):
         found["details"] = row["details"] | {"launch_ms": _rounded(row["details"]["launch_ms"])}
@@ -105,7 +109,8 @@ def unpack(line: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> 
     row = _united(row, _with_order(_by_distribution({name: value for name, value in line.items() if name != SHARED})))
     if SAMPLES_TICKS in row:
         smallest, *above = row.pop(SAMPLES_TICKS)
-        row[SAMPLES] = [_milliseconds(smallest + more) for more in above]
+        differences = _integers(*above) if isinstance(above[-1], str) else above
+        row[SAMPLES] = [_milliseconds(smallest + more) for more in differences]
     return row
 
 
@@ -205,7 +210,21 @@ def _with_short_samples(row: Row) -> dict[str, Any]:
     if [_milliseconds(count) for count in ticks] != samples:
         return dict(row)
     own = {name: value for name, value in row.items() if name != SAMPLES}
-    return own | {SAMPLES_TICKS: [min(ticks), *(count - min(ticks) for count in ticks)]}
+    return own | {SAMPLES_TICKS: [min(ticks), *_bytes([count - min(ticks) for count in ticks])]}
+
+
+def _bytes(integers: Sequence[int]) -> tuple[int, str]:
+    """How many bytes each takes, and all of them as base64."""
+    width = max(1, (max(integers).bit_length() + 7) // 8)
+    return width, base64.b64encode(b"".join(one.to_bytes(width, "little") for one in integers)).decode().rstrip("=")
+
+
+def _integers(width: int, text: str) -> list[int]:
+    """What _bytes made these of. Raises ValueError on anything else."""
+    data = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    if width < 1 or len(data) % width:
+        raise ValueError(f"{SAMPLES_TICKS}: {len(data)} bytes, expected so many of {width}")
+    return [int.from_bytes(data[at : at + width], "little") for at in range(0, len(data), width)]
 
 
 def _milliseconds(ticks: int) -> float:

@@ -133,6 +133,24 @@ def test_what_is_noise_on_two_boards_is_slower_on_one() -> None:
     assert told(other_board) == {}
 
 
+def test_what_was_timed_at_the_power_cap_has_a_noise_of_its_own() -> None:
+    """Limits of burst mode say nothing of sustained rows, nor these of it."""
+
+    def sustained(rows: list[Row]) -> list[Row]:
+        return [row | {"mode": "sustained"} if row["kind"] == "timing" else row for row in rows]
+
+    before, after = sustained(base()), sustained(planted(again(), 1.1))
+    (verdict,) = (item for item in compare.compare(before, after, RECORDS) if abs(item.change or 0) > 0.05)
+    assert verdict.verdict == compare.AMBIGUOUS
+    assert "0 pairs of replicates in sustained mode" in verdict.reason
+    of_both = [*RECORDS, *sustained(RECORDS)]
+    (verdict,) = (item for item in compare.compare(before, after, of_both) if item.verdict != compare.SAME)
+    assert verdict.verdict == compare.SLOWER
+    wild = [slower(row, 1.2) if number % 2 else row for number, row in enumerate(sustained(RECORDS))]
+    quiet, beside = (noise.replicates(noise.Timings(rows)) for rows in (RECORDS, [*RECORDS, *wild]))
+    assert noise.limits(beside) == noise.limits(quiet)
+
+
 def test_faster_does_not_fail(tmp_path: Path) -> None:
     assert only(planted(again(), 0.9)).verdict == compare.FASTER
     assert main(tmp_path, planted(again(), 0.9))[0] == 0

@@ -95,9 +95,27 @@ def test_what_rows_share_is_written_once(tmp_path: Path) -> None:
 def test_samples_are_kept_in_ticks_and_keep_their_value(tmp_path: Path) -> None:
     record.write(tmp_path / "rows.jsonl", ROWS)
     short, exact, none, *_ = (line for line in lines(tmp_path / "rows.jsonl") if line["kind"] == "timing")
-    assert short["samples_32ns"] == [50580, 0, 133]
+    assert short["samples_32ns"] == [50580, 1, "AIU"]  # 0 and 133
     assert exact["samples_ms"] == [1.1, 2.2]
     assert none["samples_ms"] == []
+
+
+@pytest.mark.parametrize("ticks", [[7, 7], [0, 255], [9, 265, 9], [1, 70_000, 2, 3], [5, 5 + (1 << 24)]])
+def test_samples_of_every_size_come_back(ticks: list[int]) -> None:
+    row = timing("wmma", samples_ms=[packing._milliseconds(one) for one in ticks])
+    (line,) = packing.pack([row])
+    assert packing.unpack(line, {})["samples_ms"] == row["samples_ms"]
+    smallest, *_ = line["samples_32ns"]
+    earlier = line | {"samples_32ns": [smallest, *(one - smallest for one in ticks)]}
+    assert packing.unpack(earlier, {})["samples_ms"] == row["samples_ms"]
+
+
+@pytest.mark.parametrize("kept", [[], [5], [5, 0, "AA"], [5, 2, "AA"], [5, 1, "!!"], [5, 1, 2, "AA"], ["a", 1, "AA"]])
+def test_samples_that_are_none_are_refused(tmp_path: Path, kept: list[Any]) -> None:
+    (line,) = packing.pack([timing("wmma", samples_ms=[1.6185599565505981])])
+    (tmp_path / "rows.jsonl").write_text(json.dumps(line | {"samples_32ns": kept}) + "\n")
+    with pytest.raises(results.NotRows):
+        results.read(tmp_path / "rows.jsonl")
 
 
 def test_errors_keep_four_digits_and_the_census_what_occurs() -> None:
