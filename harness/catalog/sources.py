@@ -2,7 +2,7 @@
 
 Standard library only, so that a report can be made without torch. A kernel is named by `technique_path`, which is
 `ladder/name`: cuda_kernels/ladder/name.cu, triton_kernels/ladder/name.py and, where there is one,
-triton_kernels/gluon/ladder/name.py.
+triton_kernels/gluon/ladder/name.py or triton_kernels/tlx/ladder/name.py.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> 
         return root / "cuda_kernels" / f"{technique_path}.cu"
     if backend in ("triton", "triton_native"):
         return root / "triton_kernels" / f"{technique_path}.py"
-    if backend == "gluon":
-        return root / "triton_kernels" / "gluon" / f"{technique_path}.py"
+    if backend in ("gluon", "tlx"):
+        return root / "triton_kernels" / backend / f"{technique_path}.py"
     raise ValueError(
-        f"backend: got {backend!r}, expected cuda, triton, triton_native or gluon (peers have no file here)"
+        f"backend: got {backend!r}, expected cuda, triton, triton_native, gluon or tlx (peers have no file here)"
     )
 
 

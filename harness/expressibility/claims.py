@@ -76,7 +76,7 @@ class Probe:
 class Twin:
     """A kernel of the ladders at `tile` (a slug such as 64x64-s2-w4), or at its reference tile; bf16, no mask.
 
-    `backend`: cuda, triton, triton_native or gluon. `version` and `dialect` as in a Probe.
+    `backend`: cuda, triton, triton_native, gluon or tlx. `version` and `dialect` as in a Probe.
     """
 
     technique: str

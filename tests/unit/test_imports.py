@@ -52,6 +52,7 @@ FILES = (
     Row("harness/setup/script.py", ("harness.setup.bootstrap", "harness.catalog.techniques")),
     Row("harness/setup/bootstrap.py", ("cuda_kernels.toolchain",)),
     Row("triton_kernels/probes/*", ("triton", "utlx_plugin")),
+    Row("triton_kernels/tlx/*", ("triton", "utlx_plugin", "triton_kernels.specialization")),
 )
 
 # Room by room, the lowest first: a room imports itself and rooms above it in this table.

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from harness.expressibility.cells.hopper import ONE_BY_ONE, RESCALED_BETWEEN
+from harness.expressibility.cells.hopper import COUNTER, IN_FLIGHT_IN_A_ROLE, ONE_BY_ONE, RESCALED_BETWEEN, TILE
 from harness.expressibility.claims import Claim, Detector, Probe, Program, Proof, Twin
 
 VERSION = "3.8.0"
@@ -45,6 +45,12 @@ NAMED = Proof(
     _tlx("barriers"),
     _tlx("plain"),
     Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x[9a], 0x100"),
+)
+FLAGSHIP = Twin("flagship", "tlx", head_dim=128, tile=TILE, dialect="tlx")
+TURNS = Detector(
+    "ptx",
+    r"commit_group commit_group arrive wait_group\.sync\.aligned\s+1",
+    order=r"commit_group(?=\.sync)|(?<=bar\.)arrive|wait_group\S+\s+\d",
 )
 OWN = (
     _claim("named_barriers", "direct", "A barrier has a number and a count of threads.", "named_barrier_wait", NAMED),
@@ -94,6 +100,23 @@ OWN = (
                 "ptx", r"commit_group wait_group\S+\s+0", order=r"commit_group(?=\.sync)|wait_group\S+\s+\d", least=2
             ),
             obtained=False,
+        ),
+    ),
+    _claim(
+        "flagship",
+        "direct",
+        "Roles, registers, turns by named barriers, both products in flight, the order of tiles and the store of O are "
+        "all said. What is not: a branch of one warp, and three integers in one maximum, which is the assembler's "
+        "choice.",
+        r"async_task\(",
+        *(
+            Proof(f"flagship in TLX, {what}", shows, FLAGSHIP, control, detector)
+            for what, shows, control, detector in (
+                ("in flight", "in a role the exponentials stand under P V", _tlx("roles"), IN_FLIGHT_IN_A_ROLE),
+                ("turns", "a barrier is reached before the first of two products is awaited", _tlx("roles"), TURNS),
+                ("stores", "O leaves by TMA", _tlx("roles"), Detector("sass", r"UTMASTG\S*")),
+                ("tiles", "the next tile from a counter", _tlx("roles"), COUNTER),
+            )
         ),
     ),
     _claim(

@@ -1,0 +1,264 @@
+"""The flagship's schedule in TLX, Meta's extensions of core Triton. General: any lengths, strides, grouped heads and
+head_dim 64, 128 and 256.
+
+One block a multiprocessor takes tile after tile from a counter. A producer loads Q, K and V; two or three math
+warpgroups take turns, by named barriers, at issuing the next Q K^T with the P V of before, and stop at their own
+diagonals. O leaves by TMA from where Q was. As in Gluon a branch is for all warps of a group, so that O is rescaled in
+every step. Loops over steps are `while`: in one by `for` the pipeliner of the stock Triton awaits each product at once.
+The producer has four warps, not one: the plugin lays out what a task writes to shared memory for as many as the first.
+
+Compiled for the matrix of what each language can say; in no ladder, since Triton 3.8 and the plugin are beside the
+installed Triton.
+"""
+
+import triton
+import triton.language as tl
+import utlx_plugin as tlx
+
+from triton_kernels.specialization import Twin, describe, options, persistent_grid
+
+LOWEST = tl.constexpr(-3.0e38)
+"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+LN_2 = tl.constexpr(0.6931471805599453)
+ROWS = tl.constexpr(64)
+"""Query rows of a warpgroup: those of one wgmma."""
+
+TURN = tl.constexpr(256)
+"""Threads of a turn's barrier: one warpgroup waits, the one before it arrives."""
+
+FIRST_TURN = tl.constexpr(8)
+"""Number of the first turn's barrier: the compiler's own are below."""
+
+
+@triton.jit
+def _wait_full(ring, step, STAGES: tl.constexpr):
+    """Until the buffer of this step, counted from 0 over all that use the ring, is there."""
+    tlx.barrier_wait(ring[step % STAGES], (step // STAGES) & 1)
+
+
+@triton.jit
+def _wait_empty(ring, step, STAGES: tl.constexpr):
+    """Until the buffer of this step may be filled: at once the first time round."""
+    tlx.barrier_wait(ring[step % STAGES], ((step // STAGES) & 1) ^ 1)
+
+
+@triton.jit
+def _load(desc, smem, full, step, batch, head, row, STAGES: tl.constexpr, BYTES: tl.constexpr):
+    """Starts to load rows from `row` on into the buffer of this step, which completes on its barrier."""
+    at = step % STAGES
+    tlx.barrier_expect_bytes(full[at], BYTES)
+    tlx.async_descriptor_load(desc, smem[at], [batch, head, row, 0], full[at])
+
+
+@triton.jit
+def _key_tiles(first_row, rows, seq_q, seq_kv, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr):
+    """Of the query rows from first_row on: tiles of keys that each sees whole, and that some row sees, one at least."""
+    whole = seq_kv // BLOCK_N
+    keys = seq_kv
+    if CAUSAL:
+        first_last_key = first_row + seq_kv - seq_q
+        whole = tl.minimum(tl.maximum(first_last_key + 1, 0) // BLOCK_N, whole)
+        keys = tl.minimum(tl.maximum(first_last_key + rows, 0), seq_kv)
+    return whole, tl.maximum((keys + BLOCK_N - 1) // BLOCK_N, 1)
+
+
+@triton.jit
+def _softmax(s, row_max, row_sum, scale_log2, pin, k_empty, step, STAGES: tl.constexpr):
+    """P, the new row_max and row_sum, and what O is to be multiplied by. row_max and exponents count in powers of two.
+
+    Hands K of this step back when it has the maxima."""
+    new_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
+    tlx.local_store(pin, new_max)
+    tlx.barrier_arrive(k_empty[step % STAGES], 1)
+    rescale = tl.math.exp2(row_max - new_max)
+    p = tl.math.exp2(s * scale_log2 - new_max[:, None])
+    return p, new_max, row_sum * rescale + tl.sum(p, 1), rescale
+
+
+@triton.jit
+def _step(
+    s, o, p, row_max, row_sum, q, k_smem, v_smem, k_full, v_full, k_empty, v_empty, pin, scale_log2, last_key, j, step,
+    BLOCK_N: tl.constexpr, STAGES: tl.constexpr, MASKED: tl.constexpr, GROUP: tl.constexpr, GROUPS: tl.constexpr,
+):  # fmt: skip
+    """Q K^T of tile j, whose K and V are those of `step`, beside the P V of before."""
+    if not MASKED:
+        tlx.named_barrier_wait(FIRST_TURN + GROUP, TURN)
+    _wait_full(k_full, step, STAGES)
+    s = tlx.async_dot(q, tlx.local_trans(k_smem[step % STAGES]), s, use_acc=False)
+    _wait_full(v_full, step - 1, STAGES)
+    o = tlx.async_dot(p, v_smem[(step - 1) % STAGES], o)
+    if not MASKED:
+        tlx.named_barrier_arrive(FIRST_TURN + (GROUP + 1) % GROUPS, TURN)
+    s = tlx.async_dot_wait(1, s)
+    if MASKED:
+        key = j * BLOCK_N + tl.arange(0, BLOCK_N)
+        s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
+    scores, row_max, row_sum, rescale = _softmax(s, row_max, row_sum, scale_log2, pin, k_empty, step, STAGES)
+    o = tlx.async_dot_wait(0, o)
+    tlx.barrier_arrive(v_empty[(step - 1) % STAGES], 1)
+    return s, o * rescale[:, None], scores.to(p.dtype), row_max, row_sum
+
+
+@triton.jit
+def flagship(
+    q_desc, k_desc, v_desc, o_desc, lse_ptr, counter, scale, batches, heads, group, seq_q, seq_kv,
+    HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, EVEN_N: tl.constexpr,
+    STAGES: tl.constexpr,
+):  # fmt: skip
+    GROUPS: tl.constexpr = BLOCK_M // ROWS
+    KV_BYTES: tl.constexpr = BLOCK_N * HEAD_DIM * 2
+    element: tl.constexpr = q_desc.dtype
+    q_smem = tlx.local_alloc((ROWS, HEAD_DIM), element, GROUPS)
+    k_smem = tlx.local_alloc((BLOCK_N, HEAD_DIM), element, STAGES)
+    v_smem = tlx.local_alloc((BLOCK_N, HEAD_DIM), element, STAGES)
+    q_full, q_empty = tlx.alloc_barriers(1, 1), tlx.alloc_barriers(1, GROUPS)
+    k_full, v_full = tlx.alloc_barriers(STAGES, 1), tlx.alloc_barriers(STAGES, 1)
+    k_empty, v_empty = tlx.alloc_barriers(STAGES, GROUPS), tlx.alloc_barriers(STAGES, GROUPS)
+    pins = tlx.local_alloc((ROWS,), tl.float32, GROUPS)
+    # By which the producer tells the others the numbers of tiles.
+    slots, slot_full, slot_empty = (
+        tlx.local_alloc((1,), tl.int32, 2), tlx.alloc_barriers(2, 1), tlx.alloc_barriers(2, GROUPS)
+    )  # fmt: skip
+    q_tiles = tl.cdiv(seq_q, BLOCK_M)
+    tiles = batches * heads * q_tiles
+
+    with tlx.async_tasks():
+        with tlx.async_task("default", registers=240 if GROUPS == 2 else 160, replicate=GROUPS):
+            GROUP: tl.constexpr = tlx.async_task_replica_id()
+            scale_log2 = scale * LOG2_E
+            q, pin = q_smem[GROUP], pins[GROUP]
+            tile = 0
+            step = 0  # of this tile's first K and V
+            _wait_full(slot_full, tile, 2)
+            number = tl.max(tlx.local_load(slots[0]), 0)
+            tlx.barrier_arrive(slot_empty[0], 1)
+            if GROUP == GROUPS - 1:
+                tlx.named_barrier_arrive(FIRST_TURN, TURN)
+            while number < tiles:
+                batch_head, q_start = number // q_tiles, (q_tiles - 1 - number % q_tiles) * BLOCK_M
+                first_row = q_start + GROUP * ROWS
+                whole_tiles, key_tiles = _key_tiles(q_start, BLOCK_M, seq_q, seq_kv, BLOCK_N, CAUSAL)
+                _, own_tiles = _key_tiles(first_row, ROWS, seq_q, seq_kv, BLOCK_N, CAUSAL)
+                row = first_row + tl.arange(0, ROWS)
+                last_key = tl.full((ROWS,), seq_kv - 1, tl.int32)
+                if CAUSAL:
+                    last_key = tl.minimum(row + seq_kv - seq_q, last_key)
+                o = tl.zeros((ROWS, HEAD_DIM), tl.float32)
+                row_max, row_sum = tl.full((ROWS,), LOWEST, tl.float32), tl.zeros((ROWS,), tl.float32)
+
+                # the first Q K^T has no P V beside it
+                _wait_full(q_full, tile, 1)
+                _wait_full(k_full, step, STAGES)
+                s = tlx.async_dot(q, tlx.local_trans(k_smem[step % STAGES]))
+                s = tlx.async_dot_wait(0, s)
+                if CAUSAL or not EVEN_N:
+                    s = tl.where(tl.arange(0, BLOCK_N)[None, :] <= last_key[:, None], s, float("-inf"))
+                scores, row_max, row_sum, _ = _softmax(s, row_max, row_sum, scale_log2, pin, k_empty, step, STAGES)
+                p = scores.to(element)
+
+                j = 1
+                while j < whole_tiles:
+                    s, o, p, row_max, row_sum = _step(
+                        s, o, p, row_max, row_sum, q, k_smem, v_smem, k_full, v_full, k_empty, v_empty, pin, scale_log2,
+                        last_key, j, step + j, BLOCK_N, STAGES, False, GROUP, GROUPS,
+                    )  # fmt: skip
+                    j += 1
+                if CAUSAL or not EVEN_N:
+                    while j < own_tiles:
+                        s, o, p, row_max, row_sum = _step(
+                            s, o, p, row_max, row_sum, q, k_smem, v_smem, k_full, v_full, k_empty, v_empty, pin,
+                            scale_log2, last_key, j, step + j, BLOCK_N, STAGES, True, GROUP, GROUPS,
+                        )  # fmt: skip
+                        j += 1
+
+                # the last P V has no Q K^T beside it; what only others see is handed back unread
+                _wait_full(v_full, step + own_tiles - 1, STAGES)
+                o = tlx.async_dot(p, v_smem[(step + own_tiles - 1) % STAGES], o)
+                o = tlx.async_dot_wait(0, o)
+                tlx.barrier_arrive(v_empty[(step + own_tiles - 1) % STAGES], 1)
+                while j < key_tiles:
+                    _wait_full(k_full, step + j, STAGES)
+                    tlx.barrier_arrive(k_empty[(step + j) % STAGES], 1)
+                    _wait_full(v_full, step + j, STAGES)
+                    tlx.barrier_arrive(v_empty[(step + j) % STAGES], 1)
+                    j += 1
+                step += key_tiles
+
+                # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf
+                divisor = tl.where(row_sum == 0, 1.0, row_sum)
+                tlx.local_store(q, (o * (1.0 / divisor)[:, None]).to(element))
+                tlx.fence_async_shared()
+                tlx.async_descriptor_store(o_desc, q, [batch_head // heads, batch_head % heads, first_row, 0])
+                lse = tl.where(row_sum == 0, float("-inf"), (row_max + tl.math.log2(divisor)) * LN_2)
+                tl.store(lse_ptr + batch_head.to(tl.int64) * seq_q + row, lse, row < seq_q)
+                tlx.async_descriptor_store_wait(0)
+                tlx.barrier_arrive(q_empty[0], 1)
+                tile += 1
+                _wait_full(slot_full, tile, 2)
+                number = tl.max(tlx.local_load(slots[tile % 2]), 0)
+                tlx.barrier_arrive(slot_empty[tile % 2], 1)
+
+        with tlx.async_task(num_warps=4, registers=24):
+            tile = 0
+            step = 0
+            number = tl.program_id(0)
+            tlx.local_store(slots[0], tl.full((1,), number, tl.int32))
+            tlx.barrier_arrive(slot_full[0], 1)
+            while number < tiles:
+                batch_head, q_start = number // q_tiles, (q_tiles - 1 - number % q_tiles) * BLOCK_M
+                batch, head = batch_head // heads, batch_head % heads
+                _, key_tiles = _key_tiles(q_start, BLOCK_M, seq_q, seq_kv, BLOCK_N, CAUSAL)
+                _wait_empty(q_empty, tile, 1)
+                tlx.barrier_expect_bytes(q_full[0], GROUPS * ROWS * HEAD_DIM * 2)
+                for part in tl.static_range(GROUPS):
+                    tlx.async_descriptor_load(q_desc, q_smem[part], [batch, head, q_start + part * ROWS, 0], q_full[0])
+                j = 0
+                while j < key_tiles:
+                    _wait_empty(k_empty, step + j, STAGES)
+                    _load(k_desc, k_smem, k_full, step + j, batch, head // group, j * BLOCK_N, STAGES, KV_BYTES)
+                    if j > 0:
+                        _wait_empty(v_empty, step + j - 1, STAGES)
+                        _load(
+                            v_desc, v_smem, v_full, step + j - 1, batch, head // group, (j - 1) * BLOCK_N, STAGES,
+                            KV_BYTES,
+                        )  # fmt: skip
+                    j += 1
+                # whoever takes the last number of all sets the counter back to zero
+                taken = tl.atomic_add(counter, 1, sem="relaxed")
+                if taken == tiles - 1:
+                    tl.store(counter, 0)
+                number = taken + tl.num_programs(0)
+                tile += 1
+                _wait_empty(slot_empty, tile, 2)
+                tlx.local_store(slots[tile % 2], tl.full((1,), number, tl.int32))
+                tlx.barrier_arrive(slot_full[tile % 2], 1)
+                _wait_empty(v_empty, step + key_tiles - 1, STAGES)
+                _load(
+                    v_desc, v_smem, v_full, step + key_tiles - 1, batch, head // group, (key_tiles - 1) * BLOCK_N,
+                    STAGES, KV_BYTES,
+                )  # fmt: skip
+                step += key_tiles
+
+
+class TileTwin(Twin):
+    """A twin whose kernel is also given STAGES of its tile, and descriptors of Q and O of one warpgroup's rows. The
+    default task is one warpgroup, whatever the tile."""
+
+    def at(self, tile):
+        def refine(arguments):
+            rows = {"q": ROWS.value, "k": tile.block_n, "v": tile.block_n, "o": ROWS.value}
+            described = describe({**arguments, **rows}, {name: name for name in rows})
+            return {**described, "STAGES": tile.stages}
+
+        return Twin(self.kernel, self.options, self.grid, refine)
+
+    def specialize(self, problem, strides, tile, arch):
+        return self.at(tile).specialize(problem, strides, tile, arch)
+
+    def launch(self, *tensors, tile, **rest):
+        return self.at(tile).launch(*tensors, tile=tile, **rest)
+
+
+twin = TileTwin(flagship, lambda tile: {**options(tile, num_stages=1), "num_warps": 4}, persistent_grid)
