@@ -1,11 +1,11 @@
-"""Who works when, before and after a technique: schematic timelines. Plain data; nothing in them is measured.
+"""Who works when, before and after a technique: schematic drawings. Plain data; nothing in them is measured.
 
 A lane is spans from left to right, "label*width" joined by " | "; "." is a span in which the lane waits.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 PRODUCTS = ("Q K", "P V", "products")
 COPIES = ("load", "store", "reads")
@@ -34,6 +34,27 @@ class Timeline:
 
     def spans(self) -> dict[str, list[Span]]:
         return {who: [_span(text) for text in lane.split(" | ")] for who, lane in self.lanes.items()}
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What the drawings of a technique show. `legend`: kind of a span -> what it is, of those that are drawn."""
+
+    title: str
+    text: str = "From left to right, a drawing and not a measurement"
+    legend: tuple[tuple[str, str], ...] = (
+        ("product", "tensor cores"),
+        ("copy", "copies"),
+        ("other", "other work"),
+        ("wait", "waits"),
+    )
+
+
+def heading(name: str) -> Heading:
+    """Of a technique's drawings."""
+    found = HEADINGS.get(name, WHEN)
+    kinds = {span.kind for one in TIMELINES[name] for lane in one.spans().values() for span in lane}
+    return replace(found, legend=tuple(each for each in found.legend if each[0] in kinds))
 
 
 def _span(text: str) -> Span:
@@ -700,9 +721,178 @@ TIMELINES: dict[str, tuple[Timeline, Timeline]] = {
             },
         ),
     ),
+    "scalar": (
+        Timeline(
+            "All scores at once",
+            "S and P hold length times length numbers, so they are written to memory and read again.",
+            {
+                "memory": "reads Q K*2 | store S*2 | reads S*2 | store P*2 | reads P V*2 | store O*2",
+                "multiprocessor": ".*1 | scores*2 | .*2 | softmax*3 | .*1 | weighted sum*3",
+            },
+        ),
+        Timeline(
+            "Tile by tile",
+            "A running max and a running sum for each row let tiles of keys come one after the other: S stays inside.",
+            {
+                "memory": "reads K V 0*2 | .*3 | reads K V 1*2 | .*3 | store O*2",
+                "multiprocessor": ".*2 | S, P, O of tile 0*3 | .*2 | S, P, O of tile 1*3 | .*2",
+            },
+        ),
+    ),
+    "vectorized_loads": (
+        Timeline(
+            "A number a load",
+            "Each column of Q and K is read by itself: 2 bytes for a row.",
+            {
+                "loads": "load 2 B*1 | .*1 | load 2 B*1 | .*1 | load 2 B*1 | .*1 | load 2 B*1 | .*1 | load 2 B*1",
+                "multiply-adds": ".*1 | column 0*1 | .*1 | column 1*1 | .*1 | column 2*1 | .*1 | column 3*1 | .*1",
+            },
+        ),
+        Timeline(
+            "Eight numbers a load",
+            "16 bytes are eight columns: the multiply-adds are the same, and most loads are gone.",
+            {
+                "loads": "load 16 B*1 | .*8",
+                "multiply-adds": ".*1 | column 0*1 | column 1*1 | column 2*1 | column 3*1 | columns 4 to 7*4",
+            },
+        ),
+    ),
+    "wmma": (
+        Timeline(
+            "Multiply-adds",
+            "A thread knows which scores it holds, and computes them one multiply-add after the other.",
+            {
+                "warp": "scores*4 | softmax*2 | weighted sum*4",
+                "shared memory": "reads K*4 | store P*2 | reads P V*4",
+            },
+        ),
+        Timeline(
+            "Tensor cores of unknown layout",
+            "Products take little time. But no lane knows its rows, so S, P and O pass through shared memory.",
+            {
+                "warp": "Q K*2 | softmax*2 | rescale O*2 | P V*2 | .*2",
+                "shared memory": "reads K*2 | store, read S*2 | store, read O*2 | reads P V*2 | .*2",
+            },
+        ),
+    ),
+    "large_tile": (
+        Timeline(
+            "64 keys a step",
+            "Barriers, shuffles for the max and a multiply of all of O come in every step, however many keys it has.",
+            {
+                "for each key": "products, exp*3 | .*1 | products, exp*3 | .*1",
+                "for each step": ".*3 | max, O*1 | .*3 | max, O*1",
+            },
+        ),
+        Timeline(
+            "128 keys a step",
+            "As many products and exponentials, and half of what a step costs besides.",
+            {
+                "for each key": "products, exp*6 | .*2",
+                "for each step": ".*6 | max, O*1 | .*1",
+            },
+        ),
+    ),
+    "general_shapes": (
+        Timeline(
+            "Whole tiles",
+            "Every row of a tile exists; lengths are multiples of it.",
+            {
+                "keys 0-63": "load*2 | Q K*2 | .*2 | softmax*2 | P V*2",
+                "keys 64-127": "load*2 | Q K*2 | .*2 | softmax*2 | P V*2",
+            },
+        ),
+        Timeline(
+            "A tile that the end cuts",
+            "Of 100 keys the second tile has 36. Rows that are not there are zeros, and their scores are masked.",
+            {
+                "keys 0-63": "load*2 | Q K*2 | .*2 | softmax*2 | P V*2",
+                "keys 64-99": "load*2 | Q K*2 | .*2 | softmax*2 | P V*2",
+                "no keys": "zeros*2 | Q K*2 | masked*2 | softmax*2 | P V*2",
+            },
+        ),
+    ),
+    "lean_instructions": (
+        Timeline(
+            "Forwards, a question in each step",
+            "Every step asks whether the diagonal or the end of the sequence cuts its tile.",
+            {
+                "tiles of keys": "products 0*4 | products 1*4 | products 2*4",
+                "mask": ".*1 | cut?*2 | .*2 | cut?*2 | .*2 | cut? mask*3",
+            },
+        ),
+        Timeline(
+            "Backwards, cut tiles first",
+            "Masks are behind when the main loop begins; at head_dim 64 it does not even ask.",
+            {
+                "tiles of keys": "products 2*4 | products 1*4 | products 0*4",
+                "mask": ".*1 | mask*2 | .*9",
+            },
+        ),
+    ),
+    "wide_tile": (
+        Timeline(
+            "Two warpgroups, 128 keys",
+            "Each has 240 registers a thread: O of 128 columns, S and P of 128 keys, and all else.",
+            {
+                "warpgroup 0": "O*16 | S*16 | P*8 | all else*20",
+                "warpgroup 1": "O*16 | S*16 | P*8 | all else*20",
+            },
+        ),
+        Timeline(
+            "Three warpgroups, 80 keys",
+            "Each has 160. O is as large as before, so a step has 80 keys, which is no power of two.",
+            {
+                "warpgroup 0": "O*16 | S*10 | P*5 | all else*9 | .*20",
+                "warpgroup 1": "O*16 | S*10 | P*5 | all else*9 | .*20",
+                "warpgroup 2": "O*16 | S*10 | P*5 | all else*9 | .*20",
+            },
+        ),
+    ),
+    "flagship": (
+        Timeline(
+            "Math warps see to the store",
+            "They ask for it, and hand the buffer back when it was read: a branch in the next tile's loop.",
+            {
+                "math warps": "last P V*2 | stage O*2 | ask*1 | Q K, softmax*3 | hand back*2",
+                "copies": ".*5 | store O*4 | .*1",
+            },
+        ),
+        Timeline(
+            "A warp of its own does",
+            "In the math warps' loop nothing of the last tile is left.",
+            {
+                "math warps": "last P V*2 | stage O*2 | Q K, softmax*3 | Q K, softmax*3",
+                "storing warp": ".*4 | ask*1 | .*3 | hand back*2",
+                "copies": ".*5 | store O*4 | .*1",
+            },
+        ),
+    ),
 }
 TIMELINES["lazy_scores_in_flight"] = TIMELINES["scores_in_flight"]
 TIMELINES["softmax_lock"] = TIMELINES["exp_lock"]
 TIMELINES["lean_mbarrier_ring"] = TIMELINES["mbarrier_ring"]
 TIMELINES["setmaxnreg_consumers"] = TIMELINES["producer_consumer"]
 TIMELINES["lazy_consumers"] = TIMELINES["lazy_rescale_wgmma"] = TIMELINES["lazy_rescale"]
+
+WHEN = Heading("Who works when")
+STEP = Heading("What a step does", legend=(*WHEN.legend[:3], ("wait", "nothing to do")))
+SCORE = Heading(
+    "What a score goes through", legend=(("other", "instructions"), ("product", "products"), ("wait", "waits"))
+)
+HEADINGS = {
+    "scalar": Heading("What passes through memory"),
+    "mma_ldmatrix": Heading("What passes through shared memory"),
+    "register_softmax": Heading("What passes through shared memory"),
+    "staged_epilogue": Heading("How a row of O leaves"),
+    "integer_max": Heading("How the largest of five scores is found", legend=SCORE.legend),
+    "wide_tile": Heading(
+        "What the registers hold",
+        "A multiprocessor's registers at head_dim 128, to scale; a drawing and not a measurement",
+        (("other", "of a thread in this warpgroup"), ("wait", "left for the third")),
+    ),
+    **dict.fromkeys(("exp2_softmax", "direct_rescale"), SCORE),
+    **dict.fromkeys(("conditional_rescale", "lazy_rescale", "lazy_consumers", "lazy_rescale_wgmma"), STEP),
+    **dict.fromkeys(("large_tile", "general_shapes", "lean_instructions"), STEP),
+}
+"""Technique -> what its drawings show, where it is not who works when."""

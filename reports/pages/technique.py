@@ -17,7 +17,18 @@ from reports.data import machines
 from reports.data.dataset import Dataset, Row, tile_slug
 from reports.data.titles import theme
 from reports.draw import banks, figures
-from reports.facts import agreement, correctness, counters, headlines, layouts, matrix, resources, timelines, tuning
+from reports.facts import (
+    agreement,
+    correctness,
+    counters,
+    fragments,
+    headlines,
+    layouts,
+    matrix,
+    resources,
+    timelines,
+    tuning,
+)
 from reports.facts.expressibility import LONG, Known
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
@@ -54,6 +65,9 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique, kn
         "programs": {name: sources.same_program(which.path, name) for name in written},
         "layouts": layouts.LAYOUTS if which.name in layouts.SHOWN else (),
         "timelines": timelines.TIMELINES.get(which.name, ()),
+        "drawn": timelines.heading(which.name) if which.name in timelines.TIMELINES else None,
+        "holdings": fragments.HOLDINGS if which.name in fragments.SHOWN else (),
+        "marked_lane": fragments.MARKED,
         "before": TECHNIQUES[place - 1] if place else None,
         "after": TECHNIQUES[place + 1] if place + 1 < len(TECHNIQUES) else None,
         "finding": "What it buys",

@@ -1,11 +1,12 @@
-"""Timelines of techniques: drawn for rungs that there are, with lanes of one length."""
+"""Drawings of techniques: for rungs that there are, with lanes of one length; a legend says what each colour is."""
 
 from __future__ import annotations
 
 import pytest
 
 from harness.catalog import techniques
-from reports.facts.timelines import TIMELINES, Timeline
+from reports.facts import fragments
+from reports.facts.timelines import HEADINGS, TIMELINES, Timeline, heading
 
 ALL = [(name, one) for name, pair in TIMELINES.items() for one in pair]
 
@@ -28,3 +29,27 @@ def test_a_lane_that_waits_has_no_label() -> None:
         ("load", 1, "copy"),
         ("softmax", 4, "other"),
     ]
+
+
+@pytest.mark.parametrize("name", TIMELINES)
+def test_the_legend_names_what_is_drawn_and_nothing_else(name: str) -> None:
+    drawn = {span.kind for one in TIMELINES[name] for lane in one.spans().values() for span in lane}
+    assert {kind for kind, _ in heading(name).legend} == drawn
+
+
+def test_headings_are_of_drawings_that_there_are() -> None:
+    assert set(HEADINGS) <= set(TIMELINES)
+    assert heading("pingpong").title == "Who works when"
+    assert heading("wide_tile").legend == (("other", "of a thread in this warpgroup"), ("wait", "left for the third"))
+
+
+def test_products_leave_scores_where_the_next_ones_take_them_and_a_half_warp_does_not() -> None:
+    """As cuda_kernels/ampere counts them: `group` is lane / 4, `quad` is lane % 4."""
+    left, wanted, taken = (one.lanes for one in fragments.HOLDINGS)
+    for lane in range(32):
+        group, quad = lane // 4, lane % 4
+        held = [(row, key) for row in range(8) for key in range(16) if left[row][key] == lane]
+        assert held == [(group, n * 8 + quad * 2 + i) for n in range(2) for i in range(2)]
+    assert taken == left
+    moved = [a != b for here, there in zip(left, wanted, strict=True) for a, b in zip(here, there, strict=True)]
+    assert sum(moved) / len(moved) > 0.9

@@ -1,0 +1,58 @@
+"""Which lane of a warp holds which score, as mma.m16n8k16 leaves them and as a softmax may want them.
+
+Drawn are the first eight rows and sixteen keys; the other eight rows of a fragment are in the same lanes once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+ROWS, KEYS = 8, 16
+MARKED = 1
+"""The lane whose scores are marked."""
+SHOWN = ("register_softmax",)
+"""Techniques whose pages show them."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """`lanes`: per row, the lane that holds the score of each key."""
+
+    title: str
+    text: str
+    lanes: tuple[tuple[int, ...], ...]
+
+
+def _holding(title: str, text: str, lane: Callable[[int, int], int]) -> Holding:
+    return Holding(title, text, tuple(tuple(lane(row, key) for key in range(KEYS)) for row in range(ROWS)))
+
+
+def accumulator(row: int, key: int) -> int:
+    """Of two C fragments side by side, 8 keys each: four lanes a row, two neighbours each."""
+    return row * 4 + key % 8 // 2
+
+
+def half_a_warp(row: int, key: int) -> int:
+    """Of 64 keys: 16 lanes a row, four neighbours each, and two rows at a time."""
+    return row % 2 * 16 + key // 4
+
+
+def operand(row: int, key: int) -> int:
+    """Of an A fragment of 16 keys: registers 0 and 2 of a lane hold keys 2 * quad, the next, and both 8 further."""
+    return row * 4 + key % 8 // 2
+
+
+HOLDINGS = (
+    _holding("S, as Q K leaves it", "A row is in four lanes: two scores of every eight keys in each.", accumulator),
+    _holding(
+        "S, as half a warp wants it",
+        "A row is in sixteen lanes. Nearly every score changes its lane: S and P pass through shared memory.",
+        half_a_warp,
+    ),
+    _holding(
+        "P, as P V takes it",
+        "Where S was: a softmax in these lanes moves nothing, and two shuffles join the four of a row.",
+        operand,
+    ),
+)
