@@ -1,8 +1,9 @@
 """Where does the gap between the best Triton kernel and the fastest kernel come from?
 
-Two ways to the price of a technique: the flagship without it, and the ladder with it added. All of them, at the
-flagship's tile, the best of core Triton and of Gluon, and a CUDA kernel that does only what core Triton can say are
-interleaved in one group. With --ptxas shared nvcc's assembler makes Triton's machine code too.
+The price of a technique is measured in two ways: what the flagship loses without it, and what the ladder gains when it
+is added. All these kernels, at the flagship's tile, are timed interleaved with the best kernels of core Triton and of
+Gluon and with a CUDA kernel that does only what core Triton can say. With --ptxas shared, nvcc's assembler makes
+Triton's machine code too.
 """
 
 import sys

@@ -23,7 +23,7 @@ FIRST_RUNG = "wgmma"
 """Of the ladder, at the flagship's tile."""
 
 CAUSES = {
-    "language": "the language has no word",
+    "language": "the language has no word for it",
     "compiler": "the compiler chose otherwise",
     "assembler": "ptxas",
     "effort": "tuning effort",
@@ -78,8 +78,8 @@ TERMS = (
         "assembler",
         "nvcc's assembler",
         "assembler",
-        "Triton's own PTX, assembled by the ptxas of the CUDA toolkit in place of the one that Triton brings.",
-        "Bring a newer ptxas; until then TRITON_PTXAS_PATH chooses one.",
+        "Triton's own PTX, assembled by the CUDA toolkit's ptxas instead of the one that comes with Triton.",
+        "Ship a newer ptxas; until then TRITON_PTXAS_PATH selects one.",
         step=(SHARED, TRITON),
         order=("triton", FLAGSHIP),
         expected=_expected(0, 0, 0.5, 0.5),
@@ -88,10 +88,10 @@ TERMS = (
         "compiler",
         "The same program by hand",
         "compiler",
-        "A CUDA kernel that does only what core Triton can say: blocks of equal warps, powers of two, both products "
-        "awaited before the softmax, K and V in turn in one buffer. It asks for the next tile as soon as the block has "
-        "left the buffer. Where this is a loss, Triton's own code is the better one.",
-        "Where it is a gain, issue a load when the buffer's last reader is done, with one stage too.",
+        "A CUDA kernel that does only what core Triton can say: equal warps, powers of two, both products awaited "
+        "before the softmax, K and V taking turns in one buffer, whose next tile is loaded as soon as the block is "
+        "done with it. A loss here means that Triton's own code is better.",
+        "Where it is a gain, issue a load as soon as the buffer's last reader is done, even with a single stage.",
         step=(VOCABULARY, SHARED),
         proofs=("overlap_plain plain",),
         order=("triton", FLAGSHIP),
@@ -105,9 +105,9 @@ TERMS = (
         "one_block",
         "One block of two or three warpgroups",
         "compiler",
-        "The tile of the flagship in place of two small blocks, and buffers that each warp hands back by an mbarrier. "
-        "By itself it may lose: what it makes room for follows.",
-        "Allow tiles and numbers of warps that are no powers of two, and an mbarrier for each buffer.",
+        "The flagship's tile instead of two small blocks, and buffers that each warp hands back through an mbarrier. "
+        "By itself this can be a loss; it makes room for the terms that build on it.",
+        "Allow tiles and numbers of warps that are not powers of two, and an mbarrier for each buffer.",
         step=(FIRST_RUNG, VOCABULARY),
         proofs=("warp_specialize mbarriers", "warps_12", "tile_176 arange", "tile_176 descriptor"),
         expected=_expected(-3, -5, 5, 2),
@@ -115,10 +115,11 @@ TERMS = (
     ),
     Term(
         "producer_consumer",
-        "A producer, and its registers",
+        "A producer warp, and the registers it frees",
         "compiler",
-        "One warp asks for K and V, and its warpgroup's registers go to those that multiply.",
-        "On sm_90 follow warp_specialize=True with eight warps, with descriptors from the host, and with two loops.",
+        "One warp loads K and V, and most registers of its warpgroup go to the warps that multiply.",
+        "On sm_90, honour warp_specialize=True with eight warps, with descriptors made on the host, and with two "
+        "loops.",
         step=("producer_consumer", FIRST_RUNG),
         needed=(
             "the next tile, the queue of tiles and the second buffer of Q are the producer's work, and without it more "
@@ -132,9 +133,9 @@ TERMS = (
         "overlap",
         "A softmax under the warpgroup's own product",
         "compiler",
-        "The next Q K^T is issued with this P V, and the softmax stands between their waits. Core Triton awaits both "
-        "products before it, unless one order of statements is found.",
-        "Let a product of the loop stay in flight over arithmetic that does not need it.",
+        "The next Q K^T is issued together with this P V, and the softmax runs between the two waits. Core Triton "
+        "awaits both products before the softmax, except for one particular order of statements.",
+        "Leave a product in flight over arithmetic that does not need its result.",
         leave_out="without_overlap",
         step=("overlapped_softmax", "producer_consumer"),
         proofs=("overlap_plain plain", "overlap_plain rotated", "overlap_in_flight d128"),
@@ -148,9 +149,9 @@ TERMS = (
         "turns",
         "Turns of the warpgroups",
         "language",
-        "Named barriers say which warpgroup issues its products next, so that one's softmax comes under another's "
-        "products.",
-        "A barrier of some warps that the compiler knows of, or a schedule of roles that takes turns.",
+        "Named barriers say which warpgroup issues its products next, so that the softmax of one runs under the "
+        "products of another.",
+        "Offer a barrier among some of the warps that the compiler understands, or let roles take turns.",
         leave_out="without_turns",
         step=("pingpong", "overlapped_softmax"),
         proofs=("lock by inline PTX", "named_barrier asm", "named_barrier debug_barrier"),
@@ -158,11 +159,11 @@ TERMS = (
     ),
     Term(
         "pinned_maxima",
-        "Row maxima held before the wait",
+        "Row maxima kept ahead of the wait",
         "assembler",
-        "ptxas moves the wait for P V above arithmetic that nothing ties to a place. In CUDA the release of K hangs on "
-        "the maxima, and they stay.",
-        "Tie the release of a buffer to the last value that was computed from it.",
+        "ptxas moves the wait for P V ahead of arithmetic that nothing holds in place. In the CUDA kernel the release "
+        "of K depends on the maxima, so they stay where they are.",
+        "Make the release of a buffer depend on the last value computed from it.",
         leave_out="without_pinned_maxima",
         step=("pinned_maxima", "pingpong"),
         order=("cuda", "pingpong"),
@@ -170,11 +171,11 @@ TERMS = (
     ),
     Term(
         "persistent",
-        "One block a multiprocessor, which stays",
+        "One block a multiprocessor, for all tiles",
         "compiler",
-        "Core Triton says the loop over tiles and their counter. Its compiler loads nothing of the next tile under the "
-        "end of this one.",
-        "Pipeline loads over the outer loop, and give Q a second buffer.",
+        "Core Triton can say the loop over tiles and their counter, but its compiler loads nothing of the next tile "
+        "before this one has ended.",
+        "Pipeline loads across the outer loop, and give Q a second buffer.",
         leave_out="without_persistent",
         step=("persistent", "pinned_maxima"),
         proofs=("tiles from a counter",),
@@ -184,9 +185,9 @@ TERMS = (
         "own_diagonal",
         "Own diagonals",
         "language",
-        "With a causal mask each warpgroup stops at the last tile of keys that one of its 64 rows sees. Core Triton "
-        "has no word for a loop of some warps.",
-        "Loops whose bounds differ between the warpgroups of a block.",
+        "With a causal mask each warpgroup stops at the last tile of keys that any of its 64 rows sees. Core Triton "
+        "has no word for a loop that only some warps run.",
+        "Allow loops whose bounds differ between the warpgroups of a block.",
         leave_out="without_own_diagonal",
         step=("own_diagonal", "persistent"),
         proofs=("role_branch",),
@@ -196,9 +197,9 @@ TERMS = (
         "lazy_rescale",
         "Lazy rescaling",
         "compiler",
-        "O is multiplied only when a row's max has outgrown the one in use. Core Triton says it for the whole block at "
-        "once; its branch then stands between the waits.",
-        "A condition for each warp: a vote in place of a reduction over the block.",
+        "O is rescaled only when a row's max has outgrown the one in use. Core Triton can decide that only for the "
+        "whole block at once, and its branch then stands between the waits.",
+        "Offer a condition for each warp: a vote instead of a reduction over the block.",
         leave_out="without_lazy_rescale",
         step=("lazy_rescale_wgmma", "persistent"),
         proofs=("condition of a block",),
@@ -208,8 +209,8 @@ TERMS = (
         "early_rescale",
         "The rescale between the products",
         "language",
-        "O is multiplied after the next Q K^T is issued. Core Triton has no word for issuing a product.",
-        "A product whose result is awaited by a word of its own, as in Gluon.",
+        "O is rescaled once the next Q K^T has been issued. Core Triton has no word for when a product is issued.",
+        "Let a program issue a product and wait for it separately, as Gluon does.",
         leave_out="without_early_rescale",
         step=("early_rescale", "lazy_rescale_wgmma"),
         proofs=("rescale_order written", "rescale_order rotated", "rescale_order asm"),
@@ -219,9 +220,9 @@ TERMS = (
         "integer_max",
         "Three-input maxima of integers",
         "effort",
-        "Core Triton says it by a bitcast and gets the same instruction. In its fastest program the softmax stands "
-        "alone, and there are other things to wait for.",
-        "Nothing; it is there to be used once the rest is.",
+        "Core Triton gets the same instruction through a bitcast. In its fastest program the softmax runs by itself, "
+        "and other waits weigh more.",
+        "Nothing; a program can use it once the rest is in place.",
         leave_out="without_integer_max",
         step=("integer_max", "persistent"),
         proofs=("maxima of integers",),
@@ -229,10 +230,10 @@ TERMS = (
     ),
     Term(
         "tma_store",
-        "O leaves by TMA beside the next tile",
+        "O stored by TMA during the next tile",
         "compiler",
-        "Core Triton stores by TMA as well, and waits for it in the warps that multiply.",
-        "Wait for a store where its buffer is next written, and let another warp do it.",
+        "Core Triton stores by TMA too, but the warps that multiply wait for the store.",
+        "Wait for a store only where its buffer is written next, and in another warp.",
         leave_out="without_tma_store",
         step=("tma_store", "persistent"),
         proofs=("epilogue descriptor",),
@@ -243,8 +244,8 @@ TERMS = (
         "head_by_head",
         "Tiles dealt out head by head",
         "effort",
-        "The order of tiles is arithmetic on a number, in every language.",
-        "Nothing: a Triton program can do it today.",
+        "The order of tiles is arithmetic on a tile's number, in every language.",
+        "Nothing; a Triton program can do it today.",
         leave_out="without_head_by_head",
         step=("head_by_head", "tma_store"),
         proofs=("order of blocks",),
@@ -252,11 +253,11 @@ TERMS = (
     ),
     Term(
         "moved_descriptors",
-        "Descriptors that are moved on by adding",
+        "Descriptors advanced by an addition",
         "compiler",
-        "Operands are described once a tile, and a step adds to that. Every CUDA kernel here does it, so that it is no "
-        "step of this way.",
-        "Add to a descriptor in place of building it anew.",
+        "The descriptors of operands are built once a tile, and each step adds to them. Every CUDA kernel here does "
+        "that, so it is not a term of its own.",
+        "Add to a descriptor instead of building it anew.",
         leave_out="without_moved_descriptors",
         expected=_expected(1, 1, 1, 1),
         part_of="compiler",
@@ -270,7 +271,7 @@ GLUON_TERMS = (
         "The same schedule by hand",
         "compiler",
         "The flagship without what the Gluon kernel lacks: the same roles, turns and order of products, in CUDA.",
-        "Schedule the instructions of a softmax among the products that are in flight.",
+        "Place the instructions of the softmax where products are in flight.",
         step=("without_lazy_rescale_or_integer_max", GLUON),
         order=("gluon", FLAGSHIP),
         expected=_expected(2, 3, 15, 8),
@@ -279,9 +280,8 @@ GLUON_TERMS = (
         "gluon_votes",
         "Lazy rescaling and three-input maxima",
         "effort",
-        "Gluon says both, the first for all warps of a partition at once, and its flagship has neither. In CUDA each "
-        "is a vote and a branch in the softmax.",
-        "A condition for each warp: a vote in place of a reduction over the partition.",
+        "Gluon can say both, the first only for all warps of a partition at once; its flagship has neither.",
+        "Offer a condition for each warp: a vote instead of a reduction over the partition.",
         leave_out="without_lazy_rescale_or_integer_max",
         proofs=("condition of a block in Gluon", "maxima of integers in Gluon"),
     ),
@@ -289,8 +289,8 @@ GLUON_TERMS = (
         "gluon_integer_max",
         "Three-input maxima of integers alone",
         "effort",
-        "A bitcast makes integers of scores, as in core Triton.",
-        "Nothing; a kernel can.",
+        "A bitcast turns scores into integers, as in core Triton.",
+        "Nothing; a program can use it today.",
         leave_out="without_integer_max",
         proofs=("maxima of integers in Gluon",),
         expected=_expected(2.5, 2.5, 4, 4),
@@ -300,8 +300,8 @@ GLUON_TERMS = (
         "gluon_lazy_rescale",
         "Lazy rescaling alone",
         "effort",
-        "In Gluon a condition is of all warps of a partition.",
-        "A condition for each warp: a vote in place of a reduction over the partition.",
+        "In Gluon a condition holds for all warps of a partition at once.",
+        "Offer a condition for each warp: a vote instead of a reduction over the partition.",
         leave_out="without_lazy_rescale",
         proofs=("condition of a block in Gluon",),
         expected=_expected(1.5, 1.5, 0, 0),

@@ -117,15 +117,15 @@ def sentence(one: Ledger) -> str:
     mask = "causal" if one.problem.causal else "full"
     where = f"At head_dim {one.problem.head_dim}, {mask}, {one.problem.seq_q} tokens"
     if one.gap is None:
-        return f"{where} the two ends of the gap have not met in one group yet."
+        return f"{where} the two kernels have not been timed in one group yet."
     told = f"{where} the flagship is {percent(one.gap.value):.1f}% faster than {STARTS[one.start]}"
     if one.explained is None:
         return f"{told}."
     if one.start == GLUON:
-        return f"{told}. Its two terms meet in one kernel, so nothing can remain."
+        return f"{told}. Both of its terms end at the same kernel, so nothing can be left over."
     share, interval = one.explained
     ends = f" ({100 * interval.low:.0f} to {100 * interval.high:.0f})" if interval.low and interval.high else ""
-    return f"{told}; what has a cause is {100 * share:.0f}%{ends} of that."
+    return f"{told}; the terms below explain {100 * share:.0f}%{ends} of that."
 
 
 def ends(one: Ledger) -> list[str]:

@@ -87,9 +87,9 @@ def test_shares_of_the_gap_and_of_the_remainder_are_all_of_it() -> None:
 
 def test_a_pair_that_interacts_is_told() -> None:
     text = whole()
-    assert text.count("a pair that interacts") == 2, "one on each problem"
+    assert text.count("they interact") == 2, "one on each problem"
     plain = html(dataset(made.rows()))
-    assert "a pair that interacts" not in plain
+    assert "they interact" not in plain
     assert "its two prices differ" not in plain
 
 
@@ -97,7 +97,7 @@ def test_a_sentence_says_how_much_has_a_cause() -> None:
     one, _ = ledgers()
     assert re.fullmatch(
         r"At head_dim 128, full, 4096 tokens the flagship is 3\d\.\d% faster than the best core Triton kernel; "
-        r"what has a cause is (9\d|100)% \(\d+ to \d+\) of that\.",
+        r"the terms below explain (9\d|100)% \(\d+ to \d+\) of that\.",
         facts.sentence(one),
     )
 
@@ -113,7 +113,7 @@ def test_what_is_missing_is_named_and_the_rest_stands() -> None:
 def test_without_triton_there_is_no_drawing_and_the_page_says_so() -> None:
     rows = [row for row in made.rows() if row.get("backend") not in ("triton", "gluon")]
     text = html(dataset(rows))
-    assert "the two ends of the gap have not met in one group yet" in text
+    assert "the two kernels have not been timed in one group yet" in text
     assert "<svg role" not in text
 
 
