@@ -303,6 +303,62 @@ CLAIMS = (
         word="add_stages_inspection_hook|inline_asm|minctasm|maxnreg",
     ),
     Claim(
+        "blocks_per_sm",
+        "gluon",
+        "hatch",
+        "No word for a least number of blocks per SM; unknown options are dropped. A hook adds the line to the PTX.",
+        (
+            Proof(
+                "blocks_gluon hook",
+                "a hook on the stage ptx can",
+                Probe("blocks_gluon", "hook"),
+                Probe("blocks_gluon", "plain"),
+                Detector("ptx", r"\.minnctapersm \d+"),
+            ),
+            Proof(
+                "blocks_gluon minctasm",
+                "an unknown option is dropped without a word",
+                Probe("blocks_gluon", "minctasm"),
+                Probe("blocks_gluon", "hook"),
+                Detector("ptx", r"\.minnctapersm \d+"),
+                seen=False,
+            ),
+        ),
+        word="add_stages_inspection_hook",
+    ),
+    Claim(
+        "clusters",
+        "gluon",
+        "direct",
+        "Layouts say which block of a cluster has what: here half of the rows each, and all keys both.",
+        (
+            Proof(
+                "clusters_gluon",
+                "an attention loop whose blocks come in pairs",
+                Probe("clusters_gluon", "two"),
+                Probe("clusters_gluon", "one"),
+                Detector("ptx", r"\.reqnctapercluster 2"),
+            ),
+        ),
+        word="cga_layout",
+    ),
+    Claim(
+        "two_cta_mma",
+        "gluon",
+        "direct",
+        "The layout of the accumulator in tensor memory takes two_ctas.",
+        (
+            Proof(
+                "two_cta_gluon",
+                "a product of a pair of blocks",
+                Probe("two_cta_gluon", "two blocks"),
+                Probe("two_cta_gluon", "one block"),
+                TWO_BLOCKS,
+            ),
+        ),
+        word="two_ctas=True",
+    ),
+    Claim(
         "cp_async_pipeline",
         "gluon",
         "direct",

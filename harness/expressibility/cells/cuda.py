@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.expressibility.claims import Claim, Detector, Proof, Twin
+from harness.expressibility.claims import Claim, CudaProbe, Detector, Proof, Twin
 
 
 def _rung(
@@ -13,17 +13,24 @@ def _rung(
     seen: bool = True,
     subject: str | None = None,
     head_dim: int = 64,
+    arch: str = "sm_90a",
 ) -> Claim:
     """A claim by one proof: the CUDA kernel of the technique (or `subject`) beside that of `control`."""
     proof = Proof(
         f"{technique} in CUDA",
         says,
-        Twin(subject or technique, "cuda", head_dim),
-        Twin(control, "cuda", head_dim),
+        Twin(subject or technique, "cuda", head_dim, arch=arch),
+        Twin(control, "cuda", head_dim, arch=arch),
         detector,
         seen,
         obtained=True,
     )
+    return Claim(technique, "cuda", "direct", says, (proof,))
+
+
+def _probe(technique: str, says: str, probe: CudaProbe, control: str, detector: Detector) -> Claim:
+    """The same for what no kernel of the ladders does."""
+    proof = Proof(f"{technique} in CUDA", says, probe, Twin(control, "cuda"), detector)
     return Claim(technique, "cuda", "direct", says, (proof,))
 
 
@@ -149,6 +156,41 @@ CLAIMS = (
     _rung("mma_choice", "wgmma where it is written", "mbarrier_ring", _sass(r"\bHGMMA\S*"), True, "wgmma"),
     _rung(
         "role_branch", "a producer warp beside eight", "mbarrier_ring", _ptx(r"\.maxntid 288"), True, "warp_specialized"
+    ),
+    _rung(
+        "wgmma_width", "products of 80 or 176 columns", "pingpong", _ptx(r"m64n(?:80|176)k16"), True, "wide_tile", 128
+    ),
+    _rung(
+        "warp_specialized_sm120",
+        "288 threads: a producer warp beside eight",
+        "mbarrier_ring",
+        _ptx(r"\.maxntid 288"),
+        subject="warp_specialized",
+        arch="sm_120a",
+    ),
+    _rung(
+        "shared_memory_reuse",
+        "Q lies where the second buffer of K comes",
+        "batched_m_tiles",
+        Detector("source", r"int q = k \+ KV_BYTES"),
+        subject="asymmetric_kv_buffers",
+    ),
+    _rung("blocks_per_sm", "two at least", "lean_instructions", _ptx(r"\.minnctapersm 2"), True, "lean_mbarrier_ring"),
+    _rung(
+        "clusters",
+        "blocks wait for each other",
+        "pinned_maxima",
+        _ptx(r"barrier\.cluster\S*"),
+        True,
+        "cluster_multicast",
+    ),
+    _probe("l2_policy", "a policy of a load", CudaProbe("l2_policy"), "tma_loads", _ptx(r"createpolicy\S*")),
+    _probe(
+        "two_cta_mma",
+        "a product of a pair of blocks",
+        CudaProbe("two_cta_mma", "sm_100a"),
+        "wgmma",
+        _ptx(r"tcgen05\.mma\.cta_group::2\S*"),
     ),
     _rung("three_warpgroups", "512 threads: three groups multiply", "producer_consumer", _ptx(r"\.maxntid 512")),
 )

@@ -129,6 +129,22 @@ CLAIMS = (
         word="warp_specialize=",
     ),
     Claim(
+        "warp_specialized_sm120",
+        "gluon",
+        "direct",
+        "gl.warp_specialize takes functions there too, which multiply by mma.sync.",
+        (
+            Proof(
+                "roles_sm120_gluon",
+                "four warps beside a producer: eight are launched",
+                Probe("roles_sm120_gluon", "roles"),
+                Probe("roles_sm120_gluon", "no roles"),
+                Detector("facts", r"warps 8"),
+            ),
+        ),
+        word=r"gl\.warp_specialize",
+    ),
+    Claim(
         "setmaxnreg_consumers",
         "triton",
         "hint",

@@ -147,6 +147,37 @@ CLAIMS = (
         word="num_stages",
     ),
     Claim(
+        "shared_memory_reuse",
+        "triton",
+        "automatic",
+        "Tiles share bytes where one is no longer read when the other comes; no word asks for it or forbids it.",
+        (
+            Proof(
+                "reuse in core Triton",
+                "two products, one after the other, in the 16384 bytes of one",
+                Probe("reuse", "one after the other"),
+                Probe("reuse", "together"),
+                Detector("facts", r"shared 16384"),
+            ),
+        ),
+    ),
+    Claim(
+        "shared_memory_reuse",
+        "gluon",
+        "direct",
+        "A tile is read as another by a call; which of the two holds is the programmer's care.",
+        (
+            Proof(
+                "reuse in Gluon",
+                "two tiles of 8192 bytes in 8192 bytes",
+                Probe("reuse_gluon", "reuse"),
+                Probe("reuse_gluon", "apart"),
+                Detector("facts", r"shared 8192"),
+            ),
+        ),
+        word="reinterpret",
+    ),
+    Claim(
         "xor_swizzle",
         "gluon",
         "direct",

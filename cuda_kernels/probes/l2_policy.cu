@@ -1,0 +1,12 @@
+// A load whose lines are the last to leave L2: a policy of it, in PTX.
+#include <cstdint>
+
+#include <ptx/createpolicy.cuh>
+
+extern "C" __global__ void copy(const float* from, float* to) {
+  float x;
+  asm volatile("ld.global.L2::cache_hint.f32 %0, [%1], %2;"
+               : "=f"(x)
+               : "l"(from + threadIdx.x), "l"(createpolicy_evict_last()));
+  to[threadIdx.x] = x;
+}
