@@ -21,6 +21,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -210,9 +211,11 @@ def _medians(groups: Sequence[tuple[Row, Row]], chance: np.random.Generator, dra
 
 
 def _resampled_ms(row: Row, chance: np.random.Generator, draws: int) -> Array:
-    """Medians of the row's samples, resampled `draws` times."""
+    """Medians of the row's samples, resampled `draws` times: sorted, which for so few is faster than np.median."""
     samples = np.asarray(row["samples_ms"])
-    return np.median(samples[chance.integers(0, len(samples), (draws, len(samples)))], axis=1)
+    count = len(samples)
+    drawn = np.sort(samples[chance.integers(0, count, (draws, count))], axis=1)
+    return (drawn[:, (count - 1) // 2] + drawn[:, count // 2]) / 2
 
 
 def _sum(members: Iterable[tuple[Row, float]]) -> float:
@@ -255,6 +258,7 @@ def _between(drawn: Array, clusters: int) -> tuple[float, float]:
     return math.exp(mean + stretched * low), math.exp(mean + stretched * high)
 
 
+@cache
 def _students_t(share: float, freedom: int) -> float:
     """The quantile of Student's t distribution, by adding up its density."""
     x = np.linspace(0, 100, 200_001)

@@ -222,7 +222,7 @@ class Sorted:
         for name, (order, sizes) in self._ascending.items():
             kept = part[order]
             limits[name] = _limit(sizes[kept], program[order[kept]])
-        return Noise(self.one_board, int(part.sum()), len(np.unique(program[part])), **limits)
+        return Noise(self.one_board, int(part.sum()), int(np.count_nonzero(np.bincount(program[part]))), **limits)
 
 
 def noise(pairs: Replicates, one_board: bool) -> Noise:
