@@ -55,6 +55,8 @@ YARDSTICK = ("yardstick", "yardstick_rel_l2", "floor", "pytorch_max_abs", "pytor
 """Of a distribution's numerics, what depends on the problem and not on the kernel."""
 NOT_OF_TUNE = ("order", "clock_ghz", "call_us", "compile_s")
 """Fields that rows of kind tune are kept without."""
+NOT_OF_A_PROOF = ("detector", "seen", "command")
+"""Details that rows of proofs are kept without: the claim says them, and a row counts while its hash is the claim's."""
 SLUG = re.compile(r"b\d+-h\d+\S*-d\d+-\S+")
 """How a problem is named."""
 WORTH = 72
@@ -64,8 +66,8 @@ ID_LENGTH = 4
 
 def lean(row: Row) -> dict[str, Any]:
     """The row without what nobody reads: digits beyond DIGITS of errors, latencies and compile times, instructions
-    that the machine code does not have, where in the harness a case was declined, whose reason says it all, and of a
-    tile that is tried more than its time."""
+    that the machine code does not have, where in the harness a case was declined, whose reason says it all, of a tile
+    that is tried more than its time, and what a proof looked for."""
     found = {name: value for name, value in row.items() if row["kind"] != "tune" or name not in NOT_OF_TUNE}
     if found.get("compile_s") is not None:
         found["compile_s"] = _rounded(row["compile_s"])
@@ -75,6 +77,8 @@ def lean(row: Row) -> dict[str, Any]:
         found["details"] = row["details"] | {"launch_ms": _rounded(row["details"]["launch_ms"])}
     if row.get("status") == "unsupported" and "log" in (row.get("details") or {}):
         found["details"] = {name: value for name, value in row["details"].items() if name != "log"}
+    if row.get("experiment") == "expressibility" and "details" in row:
+        found["details"] = {name: value for name, value in row["details"].items() if name not in NOT_OF_A_PROOF}
     if numerics := row.get(NUMERICS):
         found[NUMERICS] = {name: {key: _rounded(value) for key, value in of.items()} for name, of in numerics.items()}
     if census := (row.get("code") or {}).get("census"):

@@ -155,6 +155,15 @@ def test_the_log_of_a_failure_is_kept_and_that_of_a_declined_case_is_not(status:
     assert set(packing.lean(row)["details"]) == kept
 
 
+def test_a_proof_is_kept_without_what_its_claim_says() -> None:
+    row = {
+        "kind": "probe",
+        "experiment": "expressibility",
+        "details": {"lines": ["HGMMA"], "detector": {}, "command": ""},
+    }
+    assert packing.lean(row)["details"] == {"lines": ["HGMMA"]}
+
+
 def test_recorded_files_are_packed_and_lean() -> None:
     for path in FOLDER.glob("*/*.jsonl"):
         rows = results.read(path)
