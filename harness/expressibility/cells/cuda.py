@@ -175,7 +175,14 @@ CLAIMS = (
         Detector("source", r"int q = k \+ KV_BYTES"),
         subject="asymmetric_kv_buffers",
     ),
-    _rung("blocks_per_sm", "two at least", "lean_instructions", _ptx(r"\.minnctapersm 2"), True, "lean_mbarrier_ring"),
+    _rung(
+        "blocks_per_sm",
+        "at least two blocks",
+        "lean_instructions",
+        _ptx(r"\.minnctapersm 2"),
+        True,
+        "lean_mbarrier_ring",
+    ),
     _rung(
         "clusters",
         "blocks wait for each other",

@@ -148,24 +148,34 @@ CLAIMS = (
     Claim(
         "early_rescale",
         "triton",
-        "inexpressible",
+        "hatch",
         "No word for issuing a product or awaiting it: what stands between two products stands where the compiler has "
-        "awaited the first.",
-        tuple(
+        "awaited the first. A hook on its stages moves that wait behind the second.",
+        (
             Proof(
-                f"rescale_order {form}",
-                shows,
-                Probe("rescale_order", form),
-                _products("early"),
+                "rescale_order hook",
+                "with the wait moved, the multiplications stand between issuing Q K^T and P V",
+                Probe("rescale_order", "hook"),
+                Probe("rescale_order", "written"),
                 RESCALED_BETWEEN,
-                seen=False,
-            )
-            for form, shows in (
-                ("written", "written between the two products, it comes after the wait for the first"),
-                ("rotated", "so it does where what is added to O is a product of its own"),
-                ("asm", "so it does where inline PTX stands between the products"),
-            )
+            ),
+            *(
+                Proof(
+                    f"rescale_order {form}",
+                    shows,
+                    Probe("rescale_order", form),
+                    _products("early"),
+                    RESCALED_BETWEEN,
+                    seen=False,
+                )
+                for form, shows in (
+                    ("written", "written between the two products, it comes after the wait for the first"),
+                    ("rotated", "so it does where what is added to O is a product of its own"),
+                    ("asm", "so it does where inline PTX stands between the products"),
+                )
+            ),
         ),
+        word="add_stages_inspection_hook",
     ),
     Claim(
         "early_rescale",
@@ -245,7 +255,7 @@ CLAIMS = (
         "pinned_maxima",
         "triton",
         "hatch",
-        "No word for handing a buffer back. What pins the maxima need not be that: inline PTX has a barrier under a "
+        "No word for handing a buffer back. The maxima can be pinned without it: by a barrier of inline PTX under a "
         "condition on them, never reached.",
         (
             Proof(

@@ -129,7 +129,7 @@ CLAIMS = (
         "batched_m_tiles",
         "gluon",
         "direct",
-        "The layout says how many warps lie along the rows: what is left is a warp's.",
+        "The layout says how many warps lie along the rows, and so how many rows each has.",
         (
             Proof(
                 "two tiles a warp in Gluon",

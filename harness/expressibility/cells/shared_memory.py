@@ -165,7 +165,7 @@ CLAIMS = (
         "shared_memory_reuse",
         "gluon",
         "direct",
-        "A tile is read as another by a call; which of the two holds is the programmer's care.",
+        "A call reads a tile as another at the same bytes; which of the two is there is the programmer's care.",
         (
             Proof(
                 "reuse in Gluon",

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from harness.expressibility.cells.copies import MULTICAST
 from harness.expressibility.cells.hopper import COUNTER, IN_FLIGHT_IN_A_ROLE, ONE_BY_ONE, RESCALED_BETWEEN, TILE
 from harness.expressibility.claims import Claim, Detector, Probe, Program, Proof, Twin
 
@@ -81,8 +82,8 @@ OWN = (
     _claim(
         "overlapped_softmax",
         "direct",
-        "A wait takes the number of products that may stay in flight. In a loop by `while`: in one by `for` the stock "
-        "Triton's pipeliner awaits each product at once.",
+        "A wait takes the number of products that may stay in flight, in a loop by `while`. In a loop by `for` the "
+        "pipeliner of the stock Triton awaits each product at once.",
         "async_dot_wait",
         Proof(
             "tlx wait",
@@ -144,6 +145,14 @@ OWN = (
             Probe("tlx_clusters", "two blocks", dialect="tlx"),
             Probe("tlx_clusters", "one block", dialect="tlx"),
             Detector("words", r"Layout has 1 CTAs per CGA, but the context requires 2"),
+        ),
+        Proof(
+            "tlx multicast of one block",
+            "with one block it is a load like any other",
+            Probe("tlx_clusters", "one block", dialect="tlx"),
+            Probe("multicast_gluon", "multicast", version="3.9.0"),
+            MULTICAST,
+            seen=False,
         ),
         fault="fails",
     ),
