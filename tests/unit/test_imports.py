@@ -60,7 +60,10 @@ ROOMS = {
     "cuda_kernels": Row("cuda_kernels/*", ("cuda_kernels", "torch")),
     "triton_kernels": Row(
         "triton_kernels/*",
-        ("torch", "triton", "triton_kernels.specialization", "triton_kernels.gluon_warpgroups"),
+        (
+            *("torch", "triton", "triton_kernels.specialization"),
+            *("triton_kernels.gluon_warpgroups", "triton_kernels.gluon_pipeline"),
+        ),
     ),
     "harness.catalog": Row("harness/catalog/*", ("harness.catalog", "cuda_kernels.includes")),
     "harness.machine": Row(

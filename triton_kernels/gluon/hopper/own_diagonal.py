@@ -7,12 +7,11 @@ buffer that it skips and hands it back: an arrival by somebody else could come t
 tiles that every row of the block sees whole; a turn more for one would be waited for by the others.
 """
 
-from typing import NamedTuple
-
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, warpgroup_mma, warpgroup_mma_wait
+from triton.experimental.gluon.language.nvidia.hopper import warpgroup_mma, warpgroup_mma_wait
 
+from triton_kernels import gluon_pipeline as pipeline
 from triton_kernels import gluon_warpgroups as wg
 from triton_kernels.specialization import persistent_grid
 
@@ -21,65 +20,6 @@ LOWEST = gl.constexpr(-3.0e38)
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
-
-
-class Buffers(NamedTuple):
-    """Shared memory of a block: what its warps share."""
-
-    q_smem: gl.shared_memory_descriptor
-    k_smem: gl.shared_memory_descriptor
-    v_smem: gl.shared_memory_descriptor
-    q_full: gl.shared_memory_descriptor
-    k_full: gl.shared_memory_descriptor
-    v_full: gl.shared_memory_descriptor
-    q_empty: gl.shared_memory_descriptor
-    k_empty: gl.shared_memory_descriptor
-    v_empty: gl.shared_memory_descriptor
-    turns: gl.shared_memory_descriptor
-    pins: gl.shared_memory_descriptor
-    queue: gl.tuple
-
-
-class Sizes(NamedTuple):
-    heads_total: gl.tensor
-    heads: gl.tensor
-    group: gl.tensor
-    seq_q: gl.tensor
-    seq_kv: gl.tensor
-
-
-@gluon.jit
-def _produce(loads, CAUSAL: gl.constexpr):
-    """Tile after tile Q, then K of every step and V of the step before it, as buffers become empty."""
-    buffers, sizes, q_desc, k_desc, v_desc, counter = loads
-    BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
-    BLOCK_M: gl.constexpr = buffers.turns.shape[0] * wg.ROWS
-    q_tiles = (sizes.seq_q + BLOCK_M - 1) // BLOCK_M
-    number = gl.program_id(0)
-    tile = 0
-    step = 0
-    while number < sizes.heads_total * q_tiles:
-        wg.put(buffers.queue, tile, number)
-        batch_head, q_tile = wg.longest_first(number, sizes.heads_total, q_tiles, sizes.seq_kv, buffers.k_smem.shape[4])
-        batch, head = batch_head // sizes.heads, batch_head % sizes.heads
-        q_start = q_tile * BLOCK_M
-        _, key_tiles = wg.key_tiles(q_start, BLOCK_M, sizes.seq_q, sizes.seq_kv, BLOCK_N, CAUSAL)
-        wg.wait_empty(buffers.q_empty, tile)
-        wg.load_rows(q_desc, buffers.q_smem, buffers.q_full, tile, batch, head, q_start)
-        for j in range(key_tiles + 1):
-            if j < key_tiles:
-                wg.wait_empty(buffers.k_empty, step + j)
-                wg.load(k_desc, buffers.k_smem, buffers.k_full, step + j, batch, head // sizes.group, j * BLOCK_N)
-            else:
-                number = wg.take_number(counter, sizes.heads_total * q_tiles)
-            if j > 0:
-                wg.wait_empty(buffers.v_empty, step + j - 1)
-                wg.load(
-                    v_desc, buffers.v_smem, buffers.v_full, step + j - 1, batch, head // sizes.group, (j - 1) * BLOCK_N
-                )
-        step += key_tiles
-        tile += 1
-    wg.put(buffers.queue, tile, number)
 
 
 @gluon.jit
@@ -222,22 +162,8 @@ def own_diagonal(
     STAGES: gl.constexpr, Q_BUFFERS: gl.constexpr,
 ):  # fmt: skip
     GROUPS: gl.constexpr = BLOCK_M // wg.ROWS
-    q_smem = wg.buffers(q_desc, Q_BUFFERS * GROUPS)
-    k_smem = wg.buffers(k_desc, STAGES)
-    v_smem = wg.buffers(v_desc, STAGES)
-    q_full = wg.barriers(Q_BUFFERS, 1)
-    k_full = wg.barriers(STAGES, 1)
-    v_full = wg.barriers(STAGES, 1)
-    q_empty = wg.barriers(Q_BUFFERS, GROUPS)
-    k_empty = wg.barriers(STAGES, GROUPS)
-    v_empty = wg.barriers(STAGES, GROUPS)
-    turns = wg.barriers(GROUPS, 1)
-    pins = wg.numbers(GROUPS, gl.float32)
-    queue = wg.tile_queue(GROUPS)
-    fence_async_shared()
-
-    buffers = Buffers(q_smem, k_smem, v_smem, q_full, k_full, v_full, q_empty, k_empty, v_empty, turns, pins, queue)
-    sizes = Sizes(batches * heads, heads, group, seq_q, seq_kv)
+    buffers = pipeline.allocate(q_desc, k_desc, v_desc, GROUPS, STAGES, Q_BUFFERS)
+    sizes = pipeline.Sizes(batches * heads, heads, group, seq_q, seq_kv)
     work = (buffers, sizes, o_ptr, lse_ptr, o_stride_batch, o_stride_head, o_stride_row, scale * LOG2_E)
     loads = (buffers, sizes, q_desc, k_desc, v_desc, counter)
     if GROUPS == 2:
@@ -245,7 +171,7 @@ def own_diagonal(
             [
                 (_consume, (work, CAUSAL, EVEN_N, 0)),
                 (_consume, (work, CAUSAL, EVEN_N, 1)),
-                (_produce, (loads, CAUSAL)),
+                (pipeline.produce, (loads, False, CAUSAL)),
             ],
             [4, 1],
             [240, 24],
@@ -256,7 +182,7 @@ def own_diagonal(
                 (_consume, (work, CAUSAL, EVEN_N, 0)),
                 (_consume, (work, CAUSAL, EVEN_N, 1)),
                 (_consume, (work, CAUSAL, EVEN_N, 2)),
-                (_produce, (loads, CAUSAL)),
+                (pipeline.produce, (loads, False, CAUSAL)),
             ],
             [4, 4, 1],
             [160, 160, 24],

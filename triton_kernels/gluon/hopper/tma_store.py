@@ -7,8 +7,6 @@ The compiler takes stmatrix for the staging. A bulk store reads shared memory by
 one that O was in is handed back in the next tile, under whose first Q K^T the reading is over.
 """
 
-from typing import NamedTuple
-
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -18,6 +16,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from triton_kernels import gluon_pipeline as pipeline
 from triton_kernels import gluon_warpgroups as wg
 from triton_kernels.specialization import persistent_grid
 
@@ -26,65 +25,6 @@ LOWEST = gl.constexpr(-3.0e38)
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
-
-
-class Buffers(NamedTuple):
-    """Shared memory of a block: what its warps share."""
-
-    q_smem: gl.shared_memory_descriptor
-    k_smem: gl.shared_memory_descriptor
-    v_smem: gl.shared_memory_descriptor
-    q_full: gl.shared_memory_descriptor
-    k_full: gl.shared_memory_descriptor
-    v_full: gl.shared_memory_descriptor
-    q_empty: gl.shared_memory_descriptor
-    k_empty: gl.shared_memory_descriptor
-    v_empty: gl.shared_memory_descriptor
-    turns: gl.shared_memory_descriptor
-    pins: gl.shared_memory_descriptor
-    queue: gl.tuple
-
-
-class Sizes(NamedTuple):
-    heads_total: gl.tensor
-    heads: gl.tensor
-    group: gl.tensor
-    seq_q: gl.tensor
-    seq_kv: gl.tensor
-
-
-@gluon.jit
-def _produce(loads, CAUSAL: gl.constexpr):
-    """Tile after tile Q, then K of every step and V of the step before it, as buffers become empty."""
-    buffers, sizes, q_desc, k_desc, v_desc, counter = loads
-    BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
-    BLOCK_M: gl.constexpr = buffers.turns.shape[0] * wg.ROWS
-    q_tiles = (sizes.seq_q + BLOCK_M - 1) // BLOCK_M
-    number = gl.program_id(0)
-    tile = 0
-    step = 0
-    while number < sizes.heads_total * q_tiles:
-        wg.put(buffers.queue, tile, number)
-        batch_head, q_tile = wg.longest_first(number, sizes.heads_total, q_tiles, sizes.seq_kv, buffers.k_smem.shape[4])
-        batch, head = batch_head // sizes.heads, batch_head % sizes.heads
-        q_start = q_tile * BLOCK_M
-        _, key_tiles = wg.key_tiles(q_start, BLOCK_M, sizes.seq_q, sizes.seq_kv, BLOCK_N, CAUSAL)
-        wg.wait_empty(buffers.q_empty, tile)
-        wg.load_rows(q_desc, buffers.q_smem, buffers.q_full, tile, batch, head, q_start)
-        for j in range(key_tiles + 1):
-            if j < key_tiles:
-                wg.wait_empty(buffers.k_empty, step + j)
-                wg.load(k_desc, buffers.k_smem, buffers.k_full, step + j, batch, head // sizes.group, j * BLOCK_N)
-            else:
-                number = wg.take_number(counter, sizes.heads_total * q_tiles)
-            if j > 0:
-                wg.wait_empty(buffers.v_empty, step + j - 1)
-                wg.load(
-                    v_desc, buffers.v_smem, buffers.v_full, step + j - 1, batch, head // sizes.group, (j - 1) * BLOCK_N
-                )
-        step += key_tiles
-        tile += 1
-    wg.put(buffers.queue, tile, number)
 
 
 @gluon.jit
@@ -113,13 +53,6 @@ def _issue(p, o, zero, q_rows, buffers, step, element: gl.constexpr, operand: gl
     wg.wait_full(buffers.v_full, step - 1)
     o = warpgroup_mma(p_regs, wg.matrix(buffers.v_smem, step - 1), o, is_async=True)
     return s, o, p_regs
-
-
-@gluon.jit
-def _hand_back(q_empty, tile):
-    """Q's buffer of a tile, when the store that reads O from it has read."""
-    tma.store_wait(0)
-    wg.arrive(q_empty, tile)
 
 
 @gluon.jit
@@ -162,7 +95,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
         s = warpgroup_mma(q_rows, wg.matrix(buffers.k_smem, step).permute((1, 0)), zero, use_acc=False, is_async=True)
         s = warpgroup_mma_wait(0, deps=[s])
         if Q_BUFFERS > 1 and tile > 0:
-            _hand_back(buffers.q_empty, tile - 1)
+            pipeline.hand_back(buffers.q_empty, tile - 1)
         if CAUSAL or not EVEN_N:
             key = gl.arange(0, BLOCK_N, gl.SliceLayout(0, scores))
             s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
@@ -213,7 +146,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
         lse = gl.where(total == 0, float("-inf"), (row_max + gl.log2(divisor)) * LN_2)
         gl.store(lse_ptr + batch_head.to(gl.int64) * sizes.seq_q + row, lse, row < sizes.seq_q)
         if Q_BUFFERS == 1:
-            _hand_back(buffers.q_empty, tile)
+            pipeline.hand_back(buffers.q_empty, tile)
         tile += 1
         number = wg.take(buffers.queue, tile)
     tma.store_wait(0)
@@ -226,22 +159,8 @@ def tma_store(
     STAGES: gl.constexpr, Q_BUFFERS: gl.constexpr,
 ):  # fmt: skip
     GROUPS: gl.constexpr = BLOCK_M // wg.ROWS
-    q_smem = wg.buffers(q_desc, Q_BUFFERS * GROUPS)
-    k_smem = wg.buffers(k_desc, STAGES)
-    v_smem = wg.buffers(v_desc, STAGES)
-    q_full = wg.barriers(Q_BUFFERS, 1)
-    k_full = wg.barriers(STAGES, 1)
-    v_full = wg.barriers(STAGES, 1)
-    q_empty = wg.barriers(Q_BUFFERS, GROUPS)
-    k_empty = wg.barriers(STAGES, GROUPS)
-    v_empty = wg.barriers(STAGES, GROUPS)
-    turns = wg.barriers(GROUPS, 1)
-    pins = wg.numbers(GROUPS, gl.float32)
-    queue = wg.tile_queue(GROUPS)
-    fence_async_shared()
-
-    buffers = Buffers(q_smem, k_smem, v_smem, q_full, k_full, v_full, q_empty, k_empty, v_empty, turns, pins, queue)
-    sizes = Sizes(batches * heads, heads, group, seq_q, seq_kv)
+    buffers = pipeline.allocate(q_desc, k_desc, v_desc, GROUPS, STAGES, Q_BUFFERS)
+    sizes = pipeline.Sizes(batches * heads, heads, group, seq_q, seq_kv)
     work = (buffers, sizes, o_desc, lse_ptr, scale * LOG2_E)
     loads = (buffers, sizes, q_desc, k_desc, v_desc, counter)
     if GROUPS == 2:
@@ -249,7 +168,7 @@ def tma_store(
             [
                 (_consume, (work, CAUSAL, EVEN_N, 0)),
                 (_consume, (work, CAUSAL, EVEN_N, 1)),
-                (_produce, (loads, CAUSAL)),
+                (pipeline.produce, (loads, False, CAUSAL)),
             ],
             [4, 1],
             [240, 24],
@@ -260,7 +179,7 @@ def tma_store(
                 (_consume, (work, CAUSAL, EVEN_N, 0)),
                 (_consume, (work, CAUSAL, EVEN_N, 1)),
                 (_consume, (work, CAUSAL, EVEN_N, 2)),
-                (_produce, (loads, CAUSAL)),
+                (pipeline.produce, (loads, False, CAUSAL)),
             ],
             [4, 4, 1],
             [160, 160, 24],
