@@ -9,6 +9,28 @@ COPY_BEFORE_PRODUCT = Detector(
 MULTICAST = Detector("ptx", r"cp\.async\.bulk\.tensor\S*multicast\S*")
 TWO_BLOCKS = Detector("ptx", r"tcgen05\.mma\.cta_group::2\S*")
 
+BY_EACH = (
+    *(
+        Proof(
+            f"clusters sm_{arch}",
+            "two blocks, and every TMA load is each block's own",
+            Probe("clusters", f"{arch} two"),
+            Probe("multicast_gluon", "multicast", version="3.9.0"),
+            MULTICAST,
+            seen=False,
+        )
+        for arch in (90, 100)
+    ),
+    Proof(
+        "smem_asm",
+        "inline PTX that names the compiler's shared memory does not assemble",
+        Probe("smem_asm", "symbol"),
+        Probe("smem_asm", "plain"),
+        Detector("words", r"PTXAS error"),
+    ),
+)
+"""What core Triton does with two blocks: no load is for both."""
+
 CLAIMS = (
     Claim(
         "cp_async_pipeline",
@@ -44,25 +66,36 @@ CLAIMS = (
         "inexpressible",
         "num_ctas=2 asks for clusters; no load goes to both blocks, and inline PTX has no address of shared memory.",
         (
-            *(
-                Proof(
-                    f"clusters sm_{arch}",
-                    "two blocks, and every TMA load is each block's own",
-                    Probe("clusters", f"{arch} two"),
-                    Probe("multicast_gluon", "multicast", version="3.9.0"),
-                    MULTICAST,
-                    seen=False,
-                )
-                for arch in (90, 100)
-            ),
+            *BY_EACH,
             Proof(
-                "smem_asm",
-                "inline PTX that names the compiler's shared memory does not assemble",
-                Probe("smem_asm", "symbol"),
-                Probe("smem_asm", "plain"),
-                Detector("words", r"PTXAS error"),
+                "multicast_hook ignored",
+                "a hook on the compiler's stages that asks for it is ignored",
+                Probe("multicast_hook", "hook"),
+                Probe("multicast_gluon", "multicast", version="3.9.0"),
+                MULTICAST,
+                seen=False,
             ),
         ),
+        versions=("3.6.0",),
+    ),
+    Claim(
+        "cluster_multicast",
+        "triton",
+        "hatch",
+        "num_ctas=2 asks for clusters; no load goes to both blocks, and inline PTX has no address of shared memory. A "
+        "hook on the compiler's stages that adds one word to a load of the IR makes it one for both.",
+        (
+            Proof(
+                "multicast_hook",
+                "one load for both blocks",
+                Probe("multicast_hook", "hook"),
+                Probe("multicast_hook", "plain"),
+                MULTICAST,
+            ),
+            *BY_EACH,
+        ),
+        versions=("3.7.1", "3.8.0", "3.9.0"),
+        word="add_stages_inspection_hook",
     ),
     Claim(
         "cluster_multicast",
