@@ -116,6 +116,7 @@ class RayHand:
 
     def __init__(self, actor: Any) -> None:
         self.code = ""
+        self.lost = ""
         self._board: str | None = None
         self._actor = actor
         self._ask(actor.describe.remote())
@@ -139,10 +140,13 @@ class RayHand:
 
     @property
     def board(self) -> str | None:
+        """None until it answers; where it ends before, `lost` says why."""
         if self._board is None:
-            with suppress(Lost):  # before it had anything to lose
+            try:
                 if found := self._answer():
                     self._board, self.code = found["board"], found["code"]
+            except Lost as lost:  # before it had anything to lose
+                self.lost = str(lost)
         return self._board
 
     def start(self, arguments: Sequence[str], earlier: Sequence[str]) -> None:
@@ -181,7 +185,11 @@ def hands(count: int | None, address: str | None = None, *, timeout: float = 300
         ) from None
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     quiet = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if address is None else {}
-    local = {"address": "local", "num_gpus": count, "num_cpus": 1} if address is None else {"address": address}
+    local: dict[str, Any] = {"address": address}
+    if address is None:
+        # A worker has a minute to register by default, which is short on a busy machine.
+        patience = {"worker_register_timeout_seconds": int(timeout)}
+        local = {"address": "local", "num_gpus": count, "num_cpus": 1, "_system_config": patience}
     try:
         ray.init(log_to_driver=False, logging_level="ERROR", **local, **quiet)
     except (ConnectionError, ValueError, RuntimeError) as error:
@@ -208,6 +216,8 @@ def hands(count: int | None, address: str | None = None, *, timeout: float = 300
 def _await(ready: Sequence[RayHand], timeout: float) -> None:
     end = time.monotonic() + timeout
     while any(hand.board is None for hand in ready):
+        if lost := next((hand.lost for hand in ready if hand.lost), None):
+            raise Refused(f"--gpus: a GPU's process ended before it answered: {lost}")
         if time.monotonic() > end:
             raise Refused(f"--gpus: {sum(hand.board is None for hand in ready)} GPUs did not answer for {timeout:g} s")
         time.sleep(0.1)

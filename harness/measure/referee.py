@@ -151,12 +151,15 @@ def record(
     loads: Sequence[Mapping[str, Callable[[], object]]],
     change: Callable[[], object],
     flush: Callable[[], object],
+    hold: Callable[[], object],
     rest: Callable[[float], object],
     rounds: int,
 ) -> tuple[list[dict[str, Any]], set[int]]:
     """Makes each call of `loads` `rounds` times under the profiler, each with a cold cache: the trace's events, and the
     numbers of the calls for which `change` had just changed the inputs in place: the first of each label and its last
-    but one. After each load the GPU rests: `rest` is told how many seconds it worked."""
+    but one. Before each load `hold` keeps the GPU busy while the load is queued: a call of several kernels would else
+    wait for the host between them, which CUPTI counts. After it the GPU rests: `rest` is told how many seconds it
+    worked."""
     import torch
     from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -168,9 +171,10 @@ def record(
             changed = turn in (0, rounds - 2)
             for position, load in enumerate(loads):
                 begin = time.monotonic()
-                if changed and position == 0:
-                    with record_function(MARK):
+                with record_function(MARK):
+                    if changed and position == 0:
                         change()
+                    hold()
                 for label, call in load.items():
                     with record_function(MARK):
                         flush()

@@ -127,6 +127,10 @@ class CudaStopwatch:
                 return [begin.elapsed_time(end) for begin, end in events]
             self._spin *= 2
 
+    def hold(self) -> None:
+        """Keeps the GPU busy for as long as it may take to queue a batch."""
+        torch.cuda._sleep(self.LONGEST_SPIN)
+
     def flush(self) -> None:
         """Reads and writes twice the L2 cache."""
         self._flushed.bitwise_not_()

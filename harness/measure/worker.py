@@ -442,7 +442,7 @@ class Service:
                     by_events[label].append(milliseconds)
                 rest(stopwatch.now() - begin)
             self.now("check", None)
-            trace, numbers = referee.record(loads, change, stopwatch.flush, rest, rounds)
+            trace, numbers = referee.record(loads, change, stopwatch.flush, stopwatch.hold, rest, rounds)
         testimonies = referee.judge(trace, numbers)
         gap_ms = statistics.median(by_events["empty"]) - statistics.median(testimonies["empty"].samples_ms)
         rows = {}

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -173,3 +174,9 @@ def test_where_ray_is_missing_the_way_without_is_named(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ray_hands.Refused, match=r"pip install -e '\.\[cluster\]'.*--shard 1/4"), ray_hands.hands(2):
         pass
+
+
+def test_an_actor_that_ends_before_it_answers_is_told_at_once() -> None:
+    ended = SimpleNamespace(board=None, lost="its worker could not register", code="")
+    with pytest.raises(ray_hands.Refused, match="ended before it answered: its worker could not register"):
+        ray_hands._await([ended], timeout=3600)  # type: ignore[list-item]

@@ -31,7 +31,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict]]:
         patch.setattr(fleet, "source_sha256", fleet_kernels.source_sha256)
         work = fleet.Work(("-m", "tests.support.fleet_kernels"), PROBLEMS, cases, on="cpu")
         path = folder / "fleet.jsonl"
-        with ray_hands.hands(2) as (hands, new_hand):
+        with ray_hands.hands(2, timeout=3600) as (hands, new_hand):
             assert sorted(hand.board.partition(" of ")[0] for hand in hands) == ["GPU 0", "GPU 1"]
             found = fleet.run(work, path, hands, new_hand=new_hand)
         assert found == results.read(path, schema.check)

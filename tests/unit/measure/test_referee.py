@@ -238,22 +238,29 @@ def test_planted_on_a_gpu(name: str) -> None:
     def flush() -> None:
         cache.bitwise_not_()
 
+    def hold() -> None:
+        torch.cuda._sleep(1_000_000)
+
     def change() -> None:
         a.add_(1)
 
     for _ in range(3):
         call()
     if name != "begun_before":
-        trace, fresh = referee.record([{"planted": call}], change, flush, time.sleep, 8)
+        trace, fresh = referee.record([{"planted": call}], change, flush, hold, time.sleep, 8)
     else:
-        trace, fresh = with_work_before(call, change, flush, lambda: torch.mm(a, b))
+        trace, fresh = with_work_before(call, change, flush, hold, lambda: torch.mm(a, b))
     (testimony,) = referee.judge(trace, fresh).values()
     faults = [finding.fault for finding in testimony.findings]
     assert name in faults if name != "honest" else faults == []
 
 
 def with_work_before(
-    call: Callable[[], object], change: Callable[[], object], flush: Callable[[], object], early: Callable[[], object]
+    call: Callable[[], object],
+    change: Callable[[], object],
+    flush: Callable[[], object],
+    hold: Callable[[], object],
+    early: Callable[[], object],
 ) -> tuple[list[Event], set[int]]:
     """Half of the work is launched as soon as the harness looks which call comes next, before it begins to time it."""
 
@@ -266,4 +273,4 @@ def with_work_before(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(referee, "CALL", Name(real))
-        return referee.record([{"planted": call}], change, flush, time.sleep, 8)
+        return referee.record([{"planted": call}], change, flush, hold, time.sleep, 8)
