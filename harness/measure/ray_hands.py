@@ -187,8 +187,8 @@ def hands(count: int | None, address: str | None = None, *, timeout: float = 300
     quiet = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if address is None else {}
     local: dict[str, Any] = {"address": address}
     if address is None:
-        # A worker has a minute to register by default, which is short on a busy machine.
-        patience = {"worker_register_timeout_seconds": int(timeout)}
+        # By default a worker has a minute to register and runs at niceness 15: on a busy machine it would starve.
+        patience = {"worker_register_timeout_seconds": int(timeout), "worker_niceness": 0}
         local = {"address": "local", "num_gpus": count, "num_cpus": 1, "_system_config": patience}
     try:
         ray.init(log_to_driver=False, logging_level="ERROR", **local, **quiet)
