@@ -57,6 +57,8 @@ NOT_OF_TUNE = ("order", "clock_ghz", "call_us", "compile_s")
 """Fields that rows of kind tune are kept without."""
 NOT_OF_A_PROOF = ("detector", "seen", "command")
 """Details that rows of proofs are kept without: the claim says them, and a row counts while its hash is the claim's."""
+ONLY_GATED = ("any_length", "correctness")
+"""Experiments that time nothing: their rows are kept without seconds to compile and milliseconds of a launch."""
 SLUG = re.compile(r"b\d+-h\d+\S*-d\d+-\S+")
 """How a problem is named."""
 WORTH = 72
@@ -67,14 +69,17 @@ ID_LENGTH = 4
 def lean(row: Row) -> dict[str, Any]:
     """The row without what nobody reads: digits beyond DIGITS of errors, latencies and compile times, instructions
     that the machine code does not have, where in the harness a case was declined, whose reason says it all, of a tile
-    that is tried more than its time, and what a proof looked for."""
-    found = {name: value for name, value in row.items() if row["kind"] != "tune" or name not in NOT_OF_TUNE}
+    that is tried more than its time, what a proof looked for, and times of what is ONLY_GATED."""
+    only_gated = row.get("experiment") in ONLY_GATED
+    left_out = NOT_OF_TUNE if row["kind"] == "tune" else ("compile_s",) if only_gated else ()
+    found = {name: value for name, value in row.items() if name not in left_out}
     if found.get("compile_s") is not None:
         found["compile_s"] = _rounded(row["compile_s"])
     if "call_us" in found:
         found["call_us"] = {name: _rounded(value) for name, value in row["call_us"].items()}
-    if "launch_ms" in (row.get("details") or {}):
-        found["details"] = row["details"] | {"launch_ms": _rounded(row["details"]["launch_ms"])}
+    if "launch_ms" in (details := row.get("details") or {}):
+        rest = {name: value for name, value in details.items() if name != "launch_ms"}
+        found["details"] = rest if only_gated else rest | {"launch_ms": _rounded(details["launch_ms"])}
     if row.get("status") == "unsupported" and "log" in (row.get("details") or {}):
         found["details"] = {name: value for name, value in row["details"].items() if name != "log"}
     if row.get("experiment") == "expressibility" and "details" in row:

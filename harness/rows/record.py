@@ -19,8 +19,8 @@ Row = Mapping[str, Any]
 
 
 REPLACEABLE = ("gate", "tune", "sanitizer", "code", "probe")
-"""Kinds of which only the newest source's row of a case is kept, but for those with samples: timings say what a version
-of a kernel was worth, and how far replicates lie apart. Git keeps the others."""
+"""Kinds of which only the newest source's row of a case is kept. Of timings all are: they say what a version of a
+kernel was worth, and how far replicates lie apart. Git keeps the others."""
 _REFERENCE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _CITATION = re.compile(r"\b(?:gate|tried)\(\s*" + r",\s*".join([r'"([^"]+)"'] * 4))
 """In a note: technique, backend, problem, tile."""
@@ -172,7 +172,7 @@ def citations(notes: Path) -> set[tuple[str, ...]]:
 
 def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]], proofs: Proofs | None = None) -> list[Row]:
     """The rows without those of a REPLACEABLE kind that a newer one of the same case replaced, whatever their sources,
-    unless they have samples or the case is cited; without repeats of a program that the twin no longer is; and without
+    unless the case is cited; without repeats of a program that the twin no longer is; and without
     probes that are none of `proofs`."""
 
     def case(row: Row) -> str:
@@ -194,7 +194,7 @@ def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]], proofs: Proo
         unclaimed = row["kind"] == "probe" and proofs is not None and (row["technique"], row["proof"]) not in proofs
         if unclaimed or _repeats_another(row):
             return False
-        if row["kind"] not in REPLACEABLE or row.get("samples_ms"):
+        if row["kind"] not in REPLACEABLE:
             return True
         return bool(row["time"] >= newest.get(case(row), "")) or is_cited(row)
 
