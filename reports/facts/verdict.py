@@ -129,11 +129,14 @@ def sentence(result: Verdict) -> str:
         text = text[0].upper() + text[1:]
     if result.versus is None:
         return text
+    then = " then" if result.parent else ""
     best = result.best_versus
-    tuned = f", at {best.value:.2f}× each at its best tile" if best and _apart(result.versus, best) else ""
+    tuned = f"{best.value:.2f}×" if best and _apart(result.versus, best) else ""
     if abs(result.versus.value - 1) < NOTHING:
-        return f"{text} Both then run equally fast{tuned}."
-    return f"{text} Triton then runs at {result.versus.value:.2f}× the speed of CUDA{tuned}."
+        at_best = f"; with each at its best tile Triton runs at {tuned} the speed of CUDA" if tuned else ""
+        return f"{text} Both{then} run equally fast{at_best}."
+    at_best = f", or {tuned} with each at its best tile" if tuned else ""
+    return f"{text} Triton{then} runs at {result.versus.value:.2f}× the speed of CUDA{at_best}."
 
 
 def missing_lever(technique: Technique, backend: str, root: Path = sources.ROOT) -> str:

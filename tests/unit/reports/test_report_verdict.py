@@ -15,7 +15,7 @@ from reports.data.questions import question
 from reports.facts import correctness, counters, resources
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
-from reports.facts.verdict import Gain, Verdict, verdict
+from reports.facts.verdict import Gain, Verdict, sentence, verdict
 from reports.pages import listing
 from tests.support import synthetic_rows as synthetic
 
@@ -69,6 +69,28 @@ def test_a_gain_is_also_told_with_each_rung_at_its_best_tile_where_that_is_anoth
 )
 def test_what_is_mixed(low: float, high: float, mixed: bool) -> None:
     assert Gain((low * high) ** 0.5, 4, low, high, linked=False).mixed is mixed
+
+
+@pytest.mark.parametrize(
+    ("name", "same", "best", "told"),
+    [
+        ("scalar", 0.43, None, "The ladder starts here. Triton runs at 0.43× the speed of CUDA."),
+        ("wmma", 0.86, 1.0, " Triton then runs at 0.86× the speed of CUDA, or 1.00× with each at its best tile."),
+        (
+            "wmma",
+            1.0,
+            1.2,
+            " Both then run equally fast; with each at its best tile Triton runs at 1.20× the speed of CUDA.",
+        ),
+        ("wmma", 1.0, 1.05, " Both then run equally fast."),
+    ],
+)
+def test_where_triton_stands_is_a_sentence(name: str, same: float, best: float | None, told: str) -> None:
+    technique = techniques.get(name)
+    versus, best_versus = (value and Gain(value, 1, value, value, linked=False) for value in (same, best))
+    given = Verdict(technique, techniques.parent(technique), {}, versus, best_versus)
+    given.languages["cuda"] = verdict(dataset(synthetic.rows()), "ladder", technique).languages["cuda"]
+    assert sentence(given).endswith(told)
 
 
 def test_a_hole_of_a_program_is_told_once_and_named_where_it_runs_again() -> None:
