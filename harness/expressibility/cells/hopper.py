@@ -1,5 +1,7 @@
 """What the rungs of the ladder hopper ask of core Triton and Gluon beside roles, barriers, products and tiles."""
 
+from dataclasses import replace
+
 from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
 
 TILE = "128x128-s2-w8"
@@ -120,6 +122,13 @@ CLAIMS = (
         BITCAST,
         (
             Proof(
+                "integer_max in Gluon",
+                "maxima of three integers in an attention loop",
+                Twin("integer_max", "gluon", tile=TILE),
+                Twin("persistent", "gluon", tile=TILE),
+                THREE_AT_ONCE,
+            ),
+            Proof(
                 "maxima of integers in Gluon",
                 "maxima of three integers; floats have no such instruction on sm_90",
                 _tiles("integers"),
@@ -184,6 +193,13 @@ CLAIMS = (
         "A product is issued where its call stands and awaited where its wait does.",
         (
             Proof(
+                "early_rescale in Gluon",
+                "in PTX the multiplications stand between issuing Q K^T and P V",
+                Twin("early_rescale", "gluon", tile=TILE),
+                Twin("lazy_rescale_wgmma", "gluon", tile=TILE),
+                RESCALED_BETWEEN,
+            ),
+            Proof(
                 "early rescale in Gluon",
                 "in PTX the multiplications stand between issuing Q K^T and P V",
                 _products("early"),
@@ -224,6 +240,13 @@ CLAIMS = (
         "direct",
         "A product is issued where its call stands, in whichever loop, and awaited where its wait does.",
         (
+            Proof(
+                "fused_switch in Gluon",
+                "in each of two warpgroups a second place with two products in flight, where one tile ends",
+                Twin("fused_switch", "gluon", tile=TILE),
+                Twin("persistent", "gluon", tile=TILE),
+                replace(TWICE_IN_FLIGHT, least=3),
+            ),
             Proof(
                 "two tiles in flight in Gluon",
                 "a second place with two products in flight: where one tile ends and the next begins",
