@@ -97,7 +97,9 @@ def test_it_compiles_to_its_instruction_class_and_to_what_is_recorded(cell: Cell
     assert all(equal for _, equal in same), "recorded: other machine code, of the same source by the same compiler"
     recorded = proven.code(cell)
     if recorded and cell in HOPPER:
-        assert recorded == packing.lean({"code": found["code"]})["code"], "recorded: the same code, read otherwise"
+        assert recorded == packing.lean({"kind": "code", "code": found["code"]})["code"], (
+            "recorded: the same code, read otherwise"
+        )
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
