@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 AGREEMENT = 0.02
-"""Of the medians by CUPTI and by events, less what a pair of events reads around an empty kernel more than CUPTI does:
-about 4 us on an H200, 3% of a short kernel."""
+"""Of the medians by CUPTI and by events. Around an empty kernel a pair of events reads more than CUPTI does, about 4 us
+on an H200, which is 3% of a short kernel. Of another kernel that much or less lies outside of what CUPTI sees, so that
+it may say anything between events with and without it."""
 CALL, MARK = "twinkernels call", "twinkernels mark"
 """Names of what the harness does in a trace: a timed call, and its own work between two."""
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -200,15 +201,16 @@ def fields(testimony: Testimony, events_ms: Sequence[float], gap_ms: float) -> d
     row: dict[str, Any] = {"status": "passed", "details": details}
     if testimony.samples_ms:
         medians = statistics.median(testimony.samples_ms), statistics.median(events_ms)
-        difference = medians[0] / (medians[1] - gap_ms) - 1
+        nearest = min(max(medians[0], medians[1] - gap_ms), medians[1])
+        difference = medians[0] / nearest - 1
         details |= {"events_ms": medians[1], "cupti_ms": medians[0], "gap_ms": gap_ms, "difference": difference}
         row["samples_ms"] = testimony.samples_ms
         if abs(difference) > AGREEMENT:
             row |= {
                 "status": "implausible",
                 "check": "cupti",
-                "reason": f"{medians[0]:.4f} ms by CUPTI, {medians[1]:.4f} ms by events, {gap_ms:.4f} of them "
-                f"around an empty kernel too: {difference:+.1%}, "
+                "reason": f"{medians[0]:.4f} ms by CUPTI, {medians[1]:.4f} ms by events, at most "
+                f"{gap_ms:.4f} of them beside the kernel: {difference:+.1%}, "
                 f"expected at most {AGREEMENT:.0%}",
             }
     if testimony.findings:
