@@ -40,8 +40,8 @@ STICKY = frozenset((700, 702, 710, 714, 715, 716, 717, 718, 719))
 """CUDA errors of a kernel that ran (illegal address, launch failure, ...): the context is lost with it."""
 HARMLESS = ("unsupported", "compile_error", "import_error")
 """Failures after which the process is as good as before: nothing of the kernel ever ran in it."""
-TELLING = 1.0
-"""Seconds that a process has to say where it is before it is killed."""
+TELLING = 20.0
+"""Seconds that a process has at most to say where it is before it is killed: a busy machine takes its time."""
 NOT_KERNELS = (
     f"{ROOT / 'harness'}{os.sep}",
     *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
@@ -195,10 +195,12 @@ class Worker:
         begin = self._log.stat().st_size
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGUSR1)
-        time.sleep(TELLING)
-        with self._log.open("rb") as log:
-            log.seek(begin)
-            said = log.read().decode(errors="replace")
+        said, before, end = "", None, time.monotonic() + TELLING
+        while self._process.poll() is None and time.monotonic() < end and (not said or said != before):
+            time.sleep(0.2)  # until it has said something, and no more
+            with self._log.open("rb") as log:
+                log.seek(begin)
+                before, said = said, log.read().decode(errors="replace")
         frames = re.findall(r'^  File "(.+)", line (\d+) in (.+)$', said, re.MULTILINE)
         places = [
             f"{function} at `{linecache.getline(file, int(line)).strip()}` [{Path(file).name}:{line}]"
