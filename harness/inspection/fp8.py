@@ -29,7 +29,7 @@ DEPTH = 32
 SUM_BITS = 13
 """Below the largest summand of a wgmma of 8-bit elements: what reaches further is cut off, in each
 (tests/kernels/test_cpu_instructions.py allows a GPU for it). That the sum so far is cut alike is the finding of the
-DeepSeek-V3 report on an H800 (arXiv 2412.19437, section 3.3.2)."""
+DeepSeek-V3 report on an H800 (arXiv 2412.19437, section 3.5.2)."""
 
 SIXTEEN = "bf16"
 INPUTS = {
