@@ -184,14 +184,19 @@ def hands(count: int | None, address: str | None = None, *, timeout: float = 300
             "--shard 1/4"
         ) from None
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    quiet = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if address is None else {}
-    local: dict[str, Any] = {"address": address}
+    cluster: dict[str, Any] = {"address": address}
     if address is None:
-        # By default a worker has a minute to register and runs at niceness 15: on a busy machine it would starve.
-        patience = {"worker_register_timeout_seconds": int(timeout), "worker_niceness": 0}
-        local = {"address": "local", "num_gpus": count, "num_cpus": 1, "_system_config": patience}
+        cluster = {
+            "address": "local",
+            "num_gpus": count,
+            "num_cpus": 1,
+            "include_dashboard": False,
+            "object_store_memory": OBJECT_STORE_BYTES,
+            # By default a worker has a minute to register and runs at niceness 15: on a busy machine it would starve.
+            "_system_config": {"worker_register_timeout_seconds": int(timeout), "worker_niceness": 0},
+        }
     try:
-        ray.init(log_to_driver=False, logging_level="ERROR", **local, **quiet)
+        ray.init(log_to_driver=False, logging_level="ERROR", **cluster)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise Refused(
             f"--gpus, --cluster: got {address or 'this host'}, where no Ray answers ({error}); `ray start --head` "

@@ -11,6 +11,7 @@ import faulthandler
 import importlib
 import itertools
 import linecache
+import math
 import os
 import re
 import signal
@@ -428,25 +429,28 @@ class Service:
         self.now("launch", None)
         stopwatch = timing.CudaStopwatch()
         timed = {**calls, "empty": lambda: torch.cuda._sleep(1)}
-        expected = dict(zip(timed, stopwatch.measure(list(timed.items()), self.launching), strict=True))
-        loads = [{label: timed[label] for label in load} for load in timing.loads(list(timed), expected)]
-        by_events: dict[str, list[float]] = {label: [] for label in timed}
-        with clocks.Sampler(clocks.device(_uuid())) as sampler:
+        source = clocks.device(_uuid())
+        timings = timing.time_group(
+            timed,
+            stopwatch=stopwatch,
+            min_samples=rounds,
+            target=math.inf,
+            limit=math.inf,
+            notify=self.launching,
+            source=source,
+        )
+        by_events = {label: result.samples_ms for label, result in timings.items()}
+        milliseconds = {label: statistics.median(samples) for label, samples in by_events.items()}
+        loads = [{label: timed[label] for label in load} for load in timing.loads(list(timed), milliseconds)]
+        self.now("check", None)
+        with clocks.Sampler(source) as sampler:
 
             def rest(seconds: float) -> None:
                 timing.cool(sampler, stopwatch, busy=seconds)
 
-            for load in loads * rounds:
-                begin = stopwatch.now()
-                for label, milliseconds in zip(
-                    load, stopwatch.measure(list(load.items()), self.launching), strict=True
-                ):
-                    by_events[label].append(milliseconds)
-                rest(stopwatch.now() - begin)
-            self.now("check", None)
             trace, numbers = referee.record(loads, change, stopwatch.flush, stopwatch.hold, rest, rounds)
         testimonies = referee.judge(trace, numbers)
-        gap_ms = statistics.median(by_events["empty"]) - statistics.median(testimonies["empty"].samples_ms)
+        gap_ms = milliseconds["empty"] - statistics.median(testimonies["empty"].samples_ms)
         rows = {}
         for label, case in cases.items():
             self.now("check", label)

@@ -77,13 +77,17 @@ def lean(row: Row) -> dict[str, Any]:
         found["compile_s"] = _rounded(row["compile_s"])
     if "call_us" in found:
         found["call_us"] = {name: _rounded(value) for name, value in row["call_us"].items()}
-    if "launch_ms" in (details := row.get("details") or {}):
-        rest = {name: value for name, value in details.items() if name != "launch_ms"}
-        found["details"] = rest if only_gated else rest | {"launch_ms": _rounded(details["launch_ms"])}
-    if row.get("status") == "unsupported" and "log" in (row.get("details") or {}):
-        found["details"] = {name: value for name, value in row["details"].items() if name != "log"}
-    if row.get("experiment") == "expressibility" and "details" in row:
-        found["details"] = {name: value for name, value in row["details"].items() if name not in NOT_OF_A_PROOF}
+    if details := row.get("details"):
+        unread = {
+            *(("launch_ms",) if only_gated else ()),
+            *(("log",) if row.get("status") == "unsupported" else ()),
+            *(NOT_OF_A_PROOF if row.get("experiment") == "expressibility" else ()),
+        }
+        found["details"] = {
+            name: _rounded(value) if name == "launch_ms" else value
+            for name, value in details.items()
+            if name not in unread
+        }
     if numerics := row.get(NUMERICS):
         found[NUMERICS] = {name: {key: _rounded(value) for key, value in of.items()} for name, of in numerics.items()}
     if census := (row.get("code") or {}).get("census"):

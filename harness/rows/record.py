@@ -172,8 +172,8 @@ def citations(notes: Path) -> set[tuple[str, ...]]:
 
 def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]], proofs: Proofs | None = None) -> list[Row]:
     """The rows without those of a REPLACEABLE kind that a newer one of the same case replaced, whatever their sources,
-    unless the case is cited; without repeats of a program that the twin no longer is; and without
-    probes that are none of `proofs`."""
+    unless the case is cited; without repeats of a program that the twin no longer is; and without probes that are none
+    of `proofs`."""
 
     def case(row: Row) -> str:
         planted = (row.get("details") or {}).get("planted", "")
