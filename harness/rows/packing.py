@@ -1,9 +1,10 @@
 """Rows as they are kept: what several rows of a file say alike is written once. Standard library only.
 
-A packed file is JSON lines too, one row a line. A line of kind "shared" is no row: {"kind": "shared", "id", "fields"}.
-A row names in `shared` the ids of such lines above it, and says what they say: dictionaries are united, so that a row's
-`numerics` may come from two of them, the yardstick of its problem and the errors that it measured itself. An id is made
-of what it stands for; so a new row changes no other line, but for those of which it is the first to say the same.
+A packed file is JSON lines too, one row a line. A line {"id", "fields"} is no row (files of earlier commits give it the
+kind "shared"). A row names in `shared` the ids of such lines above it, and says what they say: dictionaries are united,
+so that a row's `numerics` may come from two of them, the yardstick of its problem and the errors that it measured
+itself. An id is made of what it stands for; so a new row changes no other line, but for those of which it is the first
+to say the same.
 
 Numerics are written by figure, {"of": distributions, figure: [its value in each]}, so that no name stands five times.
 
@@ -28,13 +29,14 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
-SHARED, SAMPLES, SAMPLES_TICKS = "shared", "samples_ms", "samples_32ns"
+SHARED, FIELDS = "shared", "fields"
+SAMPLES, SAMPLES_TICKS = "samples_ms", "samples_32ns"
 TICKS_PER_MS = 31_250
 NUMERICS, BY_FIGURE = "numerics", "numerics_by_figure"
 ORDER, ORDER_SHORT = "order", "order_short"
 DIGITS = 4
 """Of errors, of host latencies and of seconds to compile, significant."""
-OF_A_RUN = ("schema", "on", "experiment", "assembler", "arch", "mma", "mode", "status", "gate", "environment")
+OF_A_RUN = ("schema", "kind", "on", "experiment", "assembler", "arch", "mma", "mode", "status", "gate", "environment")
 DETAILS_OF_A_RUN = ("label", "outputs", "launch_hidden", "screened", "same_program", "final", "tool_version")
 OF_A_GROUP = ("group", "order", "clocks")
 TOGETHER = (
@@ -102,7 +104,7 @@ def pack(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     repeated = [text for text, count in occurrences.items() if count > 1 and len(text) * (count - 1) >= WORTH]
     ids = dict(zip(repeated, _ids(repeated), strict=True))
     for text, name in sorted(ids.items(), key=lambda item: item[1]):
-        yield {"kind": SHARED, "id": name, "fields": _with_short_order(_by_figure(json.loads(text)))}
+        yield {"id": name, FIELDS: _with_short_order(_by_figure(json.loads(text)))}
     for row, found in zip(rows, parts, strict=True):
         own = _with_short_samples(row)
         for text, part in found.items():

@@ -196,21 +196,21 @@ def read(path: Path, check: Callable[[dict[str, Any]], None] | None = None) -> l
                 f"{path}:{number}: not JSON ({error}), expected a row of reports/runs/*.jsonl; give another file, "
                 "restore this one from git or delete the line"
             ) from None
-        if isinstance(row, dict) and row.get("kind") == packing.SHARED and isinstance(row.get("fields"), dict):
-            shared[str(row.get("id"))] = row["fields"]
+        if isinstance(row, dict) and isinstance(row.get(packing.FIELDS), dict):
+            shared[str(row.get("id"))] = row[packing.FIELDS]
             continue
-        if not isinstance(row, dict) or row.get("kind") not in list(KINDS):
+        try:
+            row = packing.unpack(row, shared) if isinstance(row, dict) else {}
+        except (LookupError, AttributeError, TypeError, ValueError, OverflowError, struct.error) as unknown:
+            raise NotRows(
+                f"{path}:{number}: shares {unknown}, expected one of the {len(shared)} lines with fields above it; "
+                "restore the file from git"
+            ) from None
+        if row.get("kind") not in list(KINDS):
             raise NotRows(
                 f"{path}:{number}: got {line[:40]!r}, expected a row of reports/runs/*.jsonl: an object of a kind such "
                 "as timing"
             )
-        try:
-            row = packing.unpack(row, shared)
-        except (LookupError, AttributeError, TypeError, ValueError, OverflowError, struct.error) as unknown:
-            raise NotRows(
-                f"{path}:{number}: shares {unknown}, expected one of the {len(shared)} lines of kind shared above it; "
-                "restore the file from git"
-            ) from None
         schema = row.get("schema", 0)
         if not isinstance(schema, int) or isinstance(schema, bool) or schema > SCHEMA:
             raise NotRows(f"{path}:{number}: schema {schema!r}, this checkout reads up to {SCHEMA}; update it")

@@ -88,13 +88,22 @@ def test_what_rows_share_is_written_once(tmp_path: Path) -> None:
     assert text.count(COMPILER["flags"]) == 1
     assert text.count("yardstick") == 1
     assert text.count("NVIDIA H200") == 1
-    kinds = [line["kind"] for line in lines(tmp_path / "rows.jsonl")]
-    assert kinds == [*["shared"] * kinds.count("shared"), *(row["kind"] for row in ROWS)]
+    written = lines(tmp_path / "rows.jsonl")
+    assert len([line for line in written if "fields" not in line]) == len(ROWS)
+    assert text.count('"kind":"gate"') == 1
+
+
+def test_a_file_of_an_earlier_commit_gives_back_every_row(tmp_path: Path) -> None:
+    record.write(tmp_path / "rows.jsonl", ROWS)
+    earlier = [line | {"kind": "shared"} if "fields" in line else line for line in lines(tmp_path / "rows.jsonl")]
+    (tmp_path / "earlier.jsonl").write_text("".join(json.dumps(line) + "\n" for line in earlier))
+    assert results.read(tmp_path / "earlier.jsonl") == results.read(tmp_path / "rows.jsonl")
 
 
 def test_samples_are_kept_in_ticks_and_keep_their_value(tmp_path: Path) -> None:
     record.write(tmp_path / "rows.jsonl", ROWS)
-    short, exact, none, *_ = (line for line in lines(tmp_path / "rows.jsonl") if line["kind"] == "timing")
+    written = lines(tmp_path / "rows.jsonl")[-len(ROWS) :]
+    short, exact, none, *_ = (line for line, row in zip(written, ROWS, strict=True) if row["kind"] == "timing")
     assert short["samples_32ns"] == [50580, 1, "AIU"]  # 0 and 133
     assert exact["samples_ms"] == [1.1, 2.2]
     assert none["samples_ms"] == []
@@ -145,9 +154,9 @@ def test_rows_appended_to_a_packed_file_are_read(tmp_path: Path) -> None:
 def test_ids_of_one_beginning_get_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "ID_LENGTH", 1)
     packed = list(packing.pack([row for number in range(40) for row in [timing("scalar", group=f"{number}")] * 2]))
-    shared = {line["id"]: line["fields"] for line in packed if line["kind"] == "shared"}
+    shared = {line["id"]: line["fields"] for line in packed if "fields" in line}
     assert len({len(name) for name in shared}) == 1
-    assert len([packing.unpack(line, shared)["group"] for line in packed if line["kind"] != "shared"]) == 80
+    assert len([packing.unpack(line, shared)["group"] for line in packed if "fields" not in line]) == 80
 
 
 def test_a_reference_to_nothing_names_the_line(tmp_path: Path) -> None:
@@ -177,7 +186,7 @@ def test_recorded_files_are_packed_and_lean() -> None:
     for path in FOLDER.glob("*/*.jsonl"):
         rows = results.read(path)
         assert [packing.lean(row) for row in rows] == rows, f"{path.name}: `record` writes it"
-        assert lines(path)[0]["kind"] == packing.SHARED, path.name
+        assert packing.FIELDS in lines(path)[0], path.name
 
 
 def test_what_is_recorded_is_small() -> None:
