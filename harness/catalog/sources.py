@@ -22,6 +22,12 @@ CACHE = Path(os.environ.get("TWINKERNELS_CACHE") or ROOT / "build").absolute()
 """What compilers and disassemblers made, by the hash of what they made it from: checkouts can share it."""
 
 
+ABOUT_ROWS = ("articles.py", "ledger.py")
+"""Files of the registry that say what rows mean; nothing in them makes one."""
+WORDING = {"Ladder": 1, "Technique": 2, "Ablation": 2}
+"""Entries of the registry -> which of their arguments is a title or an idea: words that only pages show."""
+
+
 def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> Path:
     """The twin's file, whether or not it exists. Raises ValueError for a backend that has no kernel file here."""
     root = root or ROOT
@@ -103,14 +109,18 @@ def gate_id() -> str:
 @cache
 def harness_id() -> str:
     """Twelve hex digits that name what makes rows beside kernels and compilers: the registry, the code that compiles,
-    reads, runs and judges kernels, and the runtime of the CPU."""
-    rooms = ("attention", "catalog", "inspection", "machine", "measure", "variants")
+    reads, runs and judges kernels, and the runtime of the CPU. Of the registry its wording does not count: a sentence
+    of a page is mended without that anything is compiled again."""
+    rooms = ("attention", "inspection", "machine", "measure", "variants")
     python = [path for room in rooms for path in (ROOT / "harness" / room).rglob("*.py")]
     python += (ROOT / "cuda_kernels").glob("*.py")
     runtime = [path for path in (ROOT / "cuda_kernels" / "cpu").rglob("*") if path.is_file()]
+    texts = {path: code(path) for path in [*python, *runtime]}
+    catalog = ROOT / "harness" / "catalog"
+    texts |= {path: _wordless(code(path)) for path in catalog.rglob("*.py") if path.name not in ABOUT_ROWS}
     digest = hashlib.sha256()
-    for path in sorted([*python, *runtime]):
-        digest.update(f"{path.relative_to(ROOT).as_posix()}\0{code(path)}\0".encode())
+    for path, text in sorted(texts.items()):
+        digest.update(f"{path.relative_to(ROOT).as_posix()}\0{text}\0".encode())
     return digest.hexdigest()[:12]
 
 
@@ -208,6 +218,17 @@ def _without_comments(text: str) -> str:
     from cuda_kernels import includes  # not before the command line has seen whose package this is
 
     return includes.without_comments(text)
+
+
+def _wordless(text: str) -> str:
+    """A file of the registry without titles and ideas, as one line of code for each statement."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            node.keywords = [one for one in node.keywords if one.arg != "idea"]
+            if isinstance(node.func, ast.Name) and (place := WORDING.get(node.func.id)) is not None:
+                del node.args[place : place + 1]
+    return ast.unparse(tree)
 
 
 def _is_docstring(node: ast.stmt) -> bool:

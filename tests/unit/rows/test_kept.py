@@ -100,3 +100,36 @@ def test_the_harness_is_named_by_its_code(tmp_path: Path, monkeypatch: pytest.Mo
     assert sources.harness_id.__wrapped__() == before
     path.write_text("one = 2\n")
     assert sources.harness_id.__wrapped__() != before
+
+
+IDEA = """
+LADDER = Ladder("ampere", "a title", archs=("sm_80",))
+TECHNIQUES = (Technique("scalar", "ampere", "an idea", mma="fma"), _without("turns", idea="another idea"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("of", "to", "counts"),
+    [
+        ("a title", "better words", False),
+        ("an idea", "two ideas", False),
+        ("another idea", "better words", False),
+        ("fma", "wgmma", True),
+        ("sm_80", "sm_90a", True),
+        ("turns", "overlap", True),
+    ],
+)
+def test_wording_of_the_registry_makes_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: str, to: str, counts: bool
+) -> None:
+    monkeypatch.setattr(sources, "ROOT", tmp_path)
+    folder = tmp_path / "harness" / "catalog"
+    (folder / "ladders").mkdir(parents=True)
+    for name in ("ladders/x.py", *sources.ABOUT_ROWS):
+        (folder / name).write_text(IDEA)
+    before = sources.harness_id.__wrapped__()
+    for name in sources.ABOUT_ROWS:  # what pages say about rows, whatever it says
+        (folder / name).write_text(IDEA.replace(of, to))
+    assert sources.harness_id.__wrapped__() == before
+    (folder / "ladders" / "x.py").write_text(IDEA.replace(of, to))
+    assert (sources.harness_id.__wrapped__() != before) == counts
