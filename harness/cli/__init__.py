@@ -17,7 +17,7 @@ import typer
 from harness.catalog.sources import CACHE, ROOT
 from harness.cli import inspecting, measuring, recording, reporting
 from harness.cli.expressibility import expressibility
-from harness.cli.output import plain
+from harness.machine.terminal import plain
 from harness.rows.files import UNWRITABLE
 from harness.rows.results import NotRows
 

@@ -4,37 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
+from rich.console import RenderableType
 
 from harness.catalog.sources import ROOT
+from harness.machine.terminal import Plain
 from harness.rows import results, tables
 
 RUNS = ROOT / "reports" / "runs"
 RECORDED = ROOT / "reports" / "recorded"
-
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def plain(text: str) -> str:
-    """The text with control characters written out, such as \\x1b: a terminal obeys them, and a row may be foreign."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
-class Plain(Console):
-    """A console that obeys no control character of what it prints, only those that it makes for colours."""
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(plain(segment.text), segment.style)
-
 
 console = Plain()
 if not console.is_terminal and "COLUMNS" not in os.environ:

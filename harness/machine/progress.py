@@ -7,9 +7,10 @@ import sys
 import threading
 import time
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
+
+from harness.machine.terminal import Plain
 
 SILENCE = 20.0
 """Seconds after which a line says what goes on, where there are no bars."""
@@ -19,7 +20,7 @@ class Progress:
     """Bars on a terminal; elsewhere nothing but lines. All of it on stderr: stdout is for results."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False)
+        self._console = Plain(stderr=True, highlight=False)
         self._start = self._said = time.monotonic()
         self._last = self._shown = ""
         self._ended = threading.Event()

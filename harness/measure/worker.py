@@ -505,8 +505,8 @@ def status_of(error: BaseException, stage: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The first line of what went wrong; the whole is in the log."""
-    message = scrub(str(error)).strip().split("\n")[0]
+    """The first line of what went wrong, or its beginning; the whole is in the log."""
+    message = scrub(str(error)).strip().split("\n")[0][:LOG_TAIL]
     if message and type(error).__module__.startswith("harness.variants."):  # the status says what its class would
         return message
     return f"{type(error).__name__}: {message}".removesuffix(": ")

@@ -66,6 +66,11 @@ SLUG = re.compile(r"b\d+-h\d+\S*-d\d+-\S+")
 WORTH = 72
 """Characters that a shared line must save: as many as it has beside its fields, and its references."""
 ID_LENGTH = 4
+LONGEST = 50_000
+"""Samples, variants of a group and characters of a name that a packed row unfolds to: ten times what any recorded one
+has. A few bytes must not fill the memory."""
+WIDEST = 8
+"""Bytes of a packed sample."""
 
 
 def lean(row: Row) -> dict[str, Any]:
@@ -117,16 +122,21 @@ def pack(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
 def unpack(line: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The row of a line; `shared` are the fields of each id. What rows share is one object: replace it, never change
-    it in place. Raises KeyError with an id that is not known."""
+    it in place. Raises ValueError naming the field for an id that is not known, for what `pack` does not write, and
+    where a field is said twice and not alike."""
+    names = line.get(SHARED, "")
+    if not isinstance(names, str):
+        raise ValueError(f"{SHARED}: got {type(names).__name__}, expected ids of lines with {FIELDS}")
     row: dict[str, Any] = {}
-    for name in line.get(SHARED, "").split():
-        row = _united(row, _with_order(_by_distribution(shared[name])))
-    row = _united(row, _with_order(_by_distribution({name: value for name, value in line.items() if name != SHARED})))
-    if SAMPLES_TICKS in row:
-        smallest, *above = row.pop(SAMPLES_TICKS)
-        differences = _integers(*above) if isinstance(above[-1], str) else above
-        row[SAMPLES] = [_milliseconds(smallest + more) for more in differences]
-    return row
+    for name in names.split():
+        if name not in shared:
+            raise ValueError(f"{SHARED}: got {name!r}, expected one of the {len(shared)} lines with {FIELDS} above it")
+        row = _united(row, _whole(shared[name]))
+    return _united(row, _whole({name: value for name, value in line.items() if name != SHARED}))
+
+
+def _whole(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _with_samples(_with_order(_by_distribution(fields)))
 
 
 def _parts(row: Row) -> Iterator[dict[str, Any]]:
@@ -165,10 +175,16 @@ def _by_figure(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _by_distribution(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     if BY_FIGURE not in fields:
         return fields
-    columns = dict(fields[BY_FIGURE])
-    of = columns.pop("of")
-    numerics = {name: {figure: column[place] for figure, column in columns.items()} for place, name in enumerate(of)}
-    return {name: value for name, value in fields.items() if name != BY_FIGURE} | {NUMERICS: numerics}
+    columns = fields[BY_FIGURE]
+    of = columns.get("of") if isinstance(columns, dict) else None
+    if not isinstance(of, list) or not all(isinstance(name, str) for name in of) or len(set(of)) < len(of):
+        raise ValueError(f"{BY_FIGURE}.of: got {_shown(of)}, expected names of distributions, each once")
+    for figure, column in columns.items():
+        if not isinstance(column, list) or len(column) != len(of):
+            raise ValueError(f"{BY_FIGURE}.{figure}: got {_shown(column)}, expected {len(of)} values, of {_shown(of)}")
+    figures = [figure for figure in columns if figure != "of"]
+    numerics = {name: {figure: columns[figure][place] for figure in figures} for place, name in enumerate(of)}
+    return _instead(fields, BY_FIGURE, NUMERICS, numerics)
 
 
 def _with_short_order(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,9 +201,49 @@ def _with_short_order(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _with_order(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     if ORDER_SHORT not in fields:
         return fields
-    slug, short = fields[ORDER_SHORT]
+    value = fields[ORDER_SHORT]
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError(f"{ORDER_SHORT}: got {_shown(value)}, expected [the problem, names]")
+    slug, short = value
+    if not isinstance(slug, str) or len(slug) > 100 or not SLUG.fullmatch(slug):
+        raise ValueError(f"{ORDER_SHORT}[0]: got {_shown(slug)}, expected the name of a problem")
+    if not isinstance(short, list) or len(short) > LONGEST or not all(_names_it_once(name) for name in short):
+        raise ValueError(f"{ORDER_SHORT}[1]: got {_shown(short)}, expected names, each with one * for the problem")
     order = [" ".join(slug if word == "*" else word for word in name.split(" ")) for name in short]
-    return {name: value for name, value in fields.items() if name != ORDER_SHORT} | {ORDER: order}
+    return _instead(fields, ORDER_SHORT, ORDER, order)
+
+
+def _names_it_once(name: Any) -> bool:
+    return isinstance(name, str) and name.split(" ").count("*") == 1
+
+
+def _with_samples(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    if SAMPLES_TICKS not in fields:
+        return fields
+    value = fields[SAMPLES_TICKS]
+    kinds = [type(each) for each in value] if isinstance(value, list) else []
+    if kinds == [int, int, str]:
+        smallest, differences = value[0], _integers(value[1], value[2])
+    elif len(kinds) > 1 and set(kinds) == {int}:
+        smallest, *differences = value
+    else:
+        raise ValueError(f"{SAMPLES_TICKS}: got {_shown(value)}, expected [smallest, bytes of each, base64]")
+    ticks = [smallest + more for more in differences]
+    if not (min(ticks) >= 0 and max(ticks) < 2**53):
+        raise ValueError(f"{SAMPLES_TICKS}: got {_shown(value)}, expected ticks of at least 0 and below 2**53")
+    return _instead(fields, SAMPLES_TICKS, SAMPLES, [_milliseconds(count) for count in ticks])
+
+
+def _instead(fields: Mapping[str, Any], packed: str, name: str, value: Any) -> dict[str, Any]:
+    """The fields with `name` in the place of what packs it."""
+    if name in fields:
+        raise ValueError(f"{packed}: got it beside {name}, expected one of them")
+    return {field: content for field, content in fields.items() if field != packed} | {name: value}
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _ids(texts: Sequence[str]) -> list[str]:
@@ -202,8 +258,13 @@ def _ids(texts: Sequence[str]) -> list[str]:
 def _united(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(base)
     for name, value in more.items():
-        known = found.get(name)
-        found[name] = _united(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+        known = found.get(name, value)
+        if isinstance(known, dict) and isinstance(value, dict) and known is not value:
+            found[name] = _united(known, value)
+        elif known is not value and known != value:
+            raise ValueError(f"{name}: got {_shown(known)} and {_shown(value)}, expected one of them")
+        else:
+            found[name] = value
     return found
 
 
@@ -236,9 +297,17 @@ def _bytes(integers: Sequence[int]) -> tuple[int, str]:
 
 def _integers(width: int, text: str) -> list[int]:
     """What _bytes made these of. Raises ValueError on anything else."""
-    data = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
-    if width < 1 or len(data) % width:
-        raise ValueError(f"{SAMPLES_TICKS}: {len(data)} bytes, expected so many of {width}")
+    if not 1 <= width <= WIDEST or len(text) > LONGEST * width * 4 // 3:
+        raise ValueError(
+            f"{SAMPLES_TICKS}: got {len(text)} characters for {width} bytes each, expected at most {LONGEST} samples "
+            f"of 1 to {WIDEST} bytes"
+        )
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except ValueError as error:
+        raise ValueError(f"{SAMPLES_TICKS}: got {_shown(text)}, expected base64 ({error})") from None
+    if not data or len(data) % width:
+        raise ValueError(f"{SAMPLES_TICKS}: got {len(data)} bytes, expected so many of {width}")
     return [int.from_bytes(data[at : at + width], "little") for at in range(0, len(data), width)]
 
 

@@ -16,7 +16,6 @@ import hashlib
 import json
 import os
 import re
-import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -25,6 +24,8 @@ from typing import Any
 from harness.rows import packing
 
 SCHEMA = 2
+LONGEST_LINE = 10_000_000
+"""Bytes of a row: a hundred times what the longest one has."""
 COMPILERS = "compilers"
 """Folder of reports/recorded for what holds on every machine: rows of kinds probe and code, about compilers alone."""
 ONE_OFF = "one-off"
@@ -181,35 +182,38 @@ def read(path: Path, check: Callable[[dict[str, Any]], None] | None = None) -> l
     """All rows of a file, as they were before it was packed (rows.packing). A torn last line (a killed run) is dropped.
     Raises NotRows for anything else that is not a row, with its line; so it does where `check` (rows.schema has one for
     files of strangers) raises ValueError. What rows share is one object: replace it, never change it in place."""
+    if path.exists() and not path.is_file():  # reading a pipe that nobody writes would wait for ever
+        raise NotRows(f"{path}: got a folder, a pipe or a device, expected a file of rows; save them as one")
     rows = []
     shared: dict[str, dict[str, Any]] = {}
-    lines = path.read_text(errors="replace").split("\n")
+    lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
+        if len(line) > LONGEST_LINE:
+            raise NotRows(f"{path}:{number}: got {len(line)} bytes, expected a row of at most {LONGEST_LINE}")
         try:
-            row = json.loads(line)
+            row = json.loads(line.decode(), object_pairs_hook=_once if check else None)
         except (ValueError, RecursionError) as error:
-            if number == len(lines) and line.startswith("{"):
+            if number == len(lines) and line.startswith(b"{"):
                 continue
             raise NotRows(
                 f"{path}:{number}: not JSON ({error}), expected a row of reports/runs/*.jsonl; give another file, "
                 "restore this one from git or delete the line"
             ) from None
         if isinstance(row, dict) and isinstance(row.get(packing.FIELDS), dict):
-            shared[str(row.get("id"))] = row[packing.FIELDS]
+            name = row.get("id")
+            if not isinstance(name, str) or shared.setdefault(name, row[packing.FIELDS]) != row[packing.FIELDS]:
+                raise NotRows(f"{path}:{number}: got fields that rows share with id {name!r}, expected one of each id")
             continue
         try:
             row = packing.unpack(row, shared) if isinstance(row, dict) else {}
-        except (LookupError, AttributeError, TypeError, ValueError, OverflowError, struct.error) as unknown:
-            raise NotRows(
-                f"{path}:{number}: shares {unknown}, expected one of the {len(shared)} lines with fields above it; "
-                "restore the file from git"
-            ) from None
+        except ValueError as error:
+            raise NotRows(f"{path}:{number}: {error}; restore the file from git") from None
         if row.get("kind") not in list(KINDS):
             raise NotRows(
-                f"{path}:{number}: got {line[:40]!r}, expected a row of reports/runs/*.jsonl: an object of a kind such "
-                "as timing"
+                f"{path}:{number}: got {line[:40].decode(errors='replace')!r}, expected a row of reports/runs/*.jsonl: "
+                "an object of a kind such as timing"
             )
         schema = row.get("schema", 0)
         if not isinstance(schema, int) or isinstance(schema, bool) or schema > SCHEMA:
@@ -222,6 +226,15 @@ def read(path: Path, check: Callable[[dict[str, Any]], None] | None = None) -> l
                 raise NotRows(f"{path}:{number}: {error}") from None
         rows.append(row)
     return rows
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of a stranger's, of whose names none stands twice: another reader would take the other value."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands twice")
+    return found
 
 
 def upgrade(row: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from harness.catalog import experiments, own, techniques
 from harness.catalog.problem import Problem, Tile
-from harness.rows import results
+from harness.rows import packing, results
 
 Row = Mapping[str, Any]
 Check = Callable[[str, Any], None]
@@ -34,8 +34,8 @@ AHEAD = 24 * 3600
 """Seconds that a clock may be ahead of this one."""
 LARGEST = 2**63
 DEEPEST = 20
-LONGEST = 50_000
-"""Characters of a text, and entries of a list or an object: ten times what any recorded row has."""
+LONGEST = packing.LONGEST
+"""Characters of a text, and entries of a list or an object."""
 MOST_BYTES = 2**50
 """Of a problem's tensors: more than any machine holds."""
 

@@ -24,6 +24,7 @@ from harness.catalog.cases import of_experiment
 from harness.catalog.problem import Problem
 from harness.cli import options, output, reporting
 from harness.inspection import survey
+from harness.machine.terminal import Plain
 from harness.measure import effort
 from harness.rows import record, results, tables
 from harness.setup import bootstrap
@@ -714,7 +715,7 @@ def test_a_terminal_obeys_no_control_character_of_a_row() -> None:
         "status": "unsupported",
         "reason": evil,
     }
-    terminal = output.Plain(force_terminal=True, color_system="truecolor", width=200, file=io.StringIO())
+    terminal = Plain(force_terminal=True, color_system="truecolor", width=200, file=io.StringIO())
     terminal.print(tables.gates([row, row | {"status": "wrong"}]))
     for text in tables.failures([row | {"status": "wrong"}]):
         terminal.print(text, style="red", markup=False, highlight=False)

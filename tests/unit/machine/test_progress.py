@@ -15,12 +15,14 @@ from harness.machine.progress import Interrupts, Progress
 def test_lines_go_to_stderr_when_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress() as progress:
         progress.say("gate    scalar [bold] passed")
+        progress.say("gate    own \x1b[2J\x1b]0;title crashed")
         progress.step("gate", 1, 2)
         progress.step("compile", 1, 2, "scalar cuda")
     out, err = capsys.readouterr()
     assert out == ""
     assert [line.split(" s  ")[1] for line in err.splitlines()] == [
         "gate    scalar [bold] passed",
+        "gate    own \\x1b[2J\\x1b]0;title crashed",
         "compile  scalar cuda",
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 from pathlib import Path
@@ -119,11 +120,62 @@ def test_samples_of_every_size_come_back(ticks: list[int]) -> None:
     assert packing.unpack(earlier, {})["samples_ms"] == row["samples_ms"]
 
 
-@pytest.mark.parametrize("kept", [[], [5], [5, 0, "AA"], [5, 2, "AA"], [5, 1, "!!"], [5, 1, 2, "AA"], ["a", 1, "AA"]])
-def test_samples_that_are_none_are_refused(tmp_path: Path, kept: list[Any]) -> None:
-    (line,) = packing.pack([timing("wmma", samples_ms=[1.6185599565505981])])
-    (tmp_path / "rows.jsonl").write_text(json.dumps(line | {"samples_32ns": kept}) + "\n")
-    with pytest.raises(results.NotRows):
+MANY = base64.b64encode(bytes(packing.LONGEST + 1)).decode()
+HOSTILE: dict[str, tuple[Row, str]] = {
+    **{
+        f"samples {str(kept)[:20]}": ({"samples_32ns": kept}, "samples_32ns: got ")
+        for kept in (
+            *([], [5], [5, 0, "AA"], [5, 2, "AA"], [5, 1, "!!"], [5, 1, "A"], [5, 1, "Ä"], [5, 1, 2, "AA"]),
+            *(["a", 1, "AA"], [5.5, 1, "AA"], [True, 1, "AA"], [5, True, "AA"], [5, 1.0, "AA"], [5, -1, "AA"]),
+            *([5, 10**12, ""], [5, 40, "AA"], [10**60, 1, "AA"], [5, [1]], [5, 1.5, 2], {"a": 1}, "AA", None),
+            [5, 1, MANY],
+        )
+    },
+    "samples twice": ({"samples_ms": [1.0], "samples_32ns": [5, 1, "AA"]}, "samples_32ns: got it beside samples_ms"),
+    "samples shared and said": ({"shared": "ticks", "samples_ms": [1.0]}, "samples_ms: got "),
+    "a kind shared and said": ({"shared": "kind"}, "kind: got 'environment' and 'timing'"),
+    "ids in a list": ({"shared": ["ticks"]}, "shared: got list"),
+    "an order twice": ({"order": ["a"], "order_short": [SLUG, ["*"]]}, "order_short: got it beside order"),
+    "an order of one name": ({"order_short": SLUG}, "order_short: got "),
+    "an order that grows": ({"order_short": [SLUG, ["* " * 1000]]}, r"order_short\[1\]: got "),
+    "an order of numbers": ({"order_short": [SLUG, [1]]}, r"order_short\[1\]: got "),
+    "a problem without end": ({"order_short": ["b1-h1-n1-d1-" + "f" * 100, ["*"]]}, r"order_short\[0\]: got "),
+    "figures twice": ({"numerics": {}, "numerics_by_figure": {"of": []}}, "numerics_by_figure: got it beside numerics"),
+    **{
+        f"figures {figures}": ({"numerics_by_figure": figures}, rf"numerics_by_figure\.{name}: got ")
+        for figures, name in (
+            ({"max_abs": [1]}, "of"),
+            ({"of": ["a", "a"], "max_abs": [1, 2]}, "of"),
+            ({"of": "ab", "max_abs": [1, 2]}, "of"),
+            ({"of": [["a"]], "max_abs": [1]}, "of"),
+            ([["of", ["a"]], ["max_abs", [1]]], "of"),
+            ({"of": ["a"], "max_abs": [1, 2]}, "max_abs"),
+            ({"of": ["a", "b"], "max_abs": [1]}, "max_abs"),
+            ({"of": ["a", "b"], "max_abs": "12"}, "max_abs"),
+            ({"of": ["a"], "max_abs": {"0": 1}}, "max_abs"),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_pack_does_not_write_is_refused_by_its_field(tmp_path: Path, name: str) -> None:
+    fields, said = HOSTILE[name]
+    shared = {"ticks": {"samples_32ns": [5, 1, "AA"]}, "kind": {"kind": "environment"}}
+    above = [{"id": each, "fields": shared[each]} for each in shared]
+    row = {field: value for field, value in timing("wmma").items() if field not in ("samples_ms", "order")} | fields
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (*above, row)))
+    with pytest.raises(results.NotRows, match=rf"rows\.jsonl:3: {said}"):
+        results.read(tmp_path / "rows.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("line", "again"), [({"id": "a"}, {"id": "a", "fields": {"mode": "sustained"}}), ({}, {}), ({"id": 1}, {})]
+)
+def test_an_id_stands_for_one_thing(tmp_path: Path, line: Row, again: Row) -> None:
+    both = [{"fields": {"mode": "burst"}} | each for each in (line, again)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(each) + "\n" for each in (*both, timing("wmma"))))
+    with pytest.raises(results.NotRows, match=r"rows\.jsonl:[12]: got fields that rows share with id"):
         results.read(tmp_path / "rows.jsonl")
 
 
@@ -163,7 +215,7 @@ def test_a_reference_to_nothing_names_the_line(tmp_path: Path) -> None:
     record.write(tmp_path / "rows.jsonl", ROWS)
     _, *rest = (tmp_path / "rows.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "rows.jsonl").write_text("".join(rest))
-    with pytest.raises(ValueError, match=r"rows\.jsonl:\d+: shares '[\w-]+', expected one of the \d+ lines"):
+    with pytest.raises(ValueError, match=r"rows\.jsonl:\d+: shared: got '[\w-]+', expected one of the \d+ lines"):
         results.read(tmp_path / "rows.jsonl")
 
 

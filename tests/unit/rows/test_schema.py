@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -245,15 +246,39 @@ def test_no_field_takes_a_value_of_another_type(kind: str, field: str, value: An
         '{"kind": {}}',
         '{"kind": "gate"}',
         '{"a":' * 500,
+        '{"kind": "gate", "kind": "timing"}',
+        json.dumps(TIMING)[:-1] + ', "details": {"a": {"b": 1, "b": 2}}}',
+        "\ufeff" + json.dumps(TIMING),
+        json.dumps(TIMING) + "\0",
+        json.dumps(TIMING | {"group": "\udce9"}, ensure_ascii=False),  # a byte that is no UTF-8
     ],
+    ids=lambda text: text[-20:],
 )
 def test_a_line_that_breaks_a_parser_is_refused_with_its_number(tmp_path: Path, text: str) -> None:
     path = tmp_path / "run.jsonl"
-    path.write_text(json.dumps(ENVIRONMENT) + "\n\n" + text + "\n" + json.dumps(TIMING) + "\n")
+    lines = json.dumps(ENVIRONMENT) + "\n\n" + text + "\n" + json.dumps(TIMING) + "\n"
+    path.write_text(lines, errors="surrogateescape")
     with pytest.raises(results.NotRows, match=r"run\.jsonl:3: "):
         record.record([path], tmp_path / "recorded")
     with pytest.raises(results.NotRows, match=r"run\.jsonl:3: "):
         results.read(path, schema.check)
+
+
+def test_a_line_without_end_is_refused_before_it_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = file_of(tmp_path, ENVIRONMENT, TIMING)
+    monkeypatch.setattr(results, "LONGEST_LINE", len(json.dumps(ENVIRONMENT)))
+    with pytest.raises(results.NotRows, match=r"run\.jsonl:2: got \d+ bytes, expected a row of at most \d+"):
+        results.read(path)
+
+
+def test_a_pipe_or_a_folder_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "folder.jsonl").mkdir()
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    for path in (*tmp_path.iterdir(), Path("/dev/zero")):
+        with pytest.raises(results.NotRows, match="expected a file of rows"):
+            results.read(path)
+    with pytest.raises(FileNotFoundError):
+        results.read(tmp_path / "missing.jsonl")
 
 
 def test_two_runs_of_which_one_is_hostile_are_both_refused(tmp_path: Path) -> None:
