@@ -10,12 +10,15 @@ from reports.data.titles import title
 from reports.facts import comparisons
 from reports.facts.answer import Answer
 from reports.facts.comparisons import Conflicts, Lengths, Work
+from reports.facts.filling import HeadDim
 from reports.facts.matrix import LANGUAGES, Line, counts
 from reports.facts.processes import Spread
 from reports.facts.steps import Chain
 
 SAME = 0.015
 """Two speeds that differ by less are called equal."""
+NEAR = 0.02
+"""A speed that differs by less was predicted."""
 
 
 def sentence(found: Answer) -> str:
@@ -153,6 +156,14 @@ def roofline_title(work: Sequence[Work], bytes_per_s: float, peak: float) -> str
     used = fastest.bandwidth_used(bytes_per_s)
     text = f"The fastest kernel counted reaches {100 * fastest.tflops / peak:.0f}% of the tensor cores’ limit"
     return f"{text}; DRAM, at {100 * used:.0f}% of its bandwidth, is {'not ' if used < 0.6 else ''}what holds it back"
+
+
+def filling_title(found: Sequence[HeadDim]) -> str:
+    """Of how many problems the tiles alone tell the speed."""
+    speeds = [line.cell.tflops for one in found for line in one.cells]
+    near = sum(abs(error) < NEAR for one in found for error in one.errors)
+    span = f"From {min(speeds):.0f} to {max(speeds):.0f} TFLOPS"
+    return f"{span}: how tiles fill the GPU predicts {near} of {len(speeds)} problems to within {100 * NEAR:.0f}%"
 
 
 def conflicts_title(found: Sequence[Conflicts]) -> str:

@@ -22,9 +22,10 @@ from reports.facts import correctness as correctness_facts
 from reports.facts import counters, neighbours, referee, resources
 from reports.facts.holes import group_holes, unmeasured
 from reports.facts.scores import earlier, scored
+from reports.pages import filling
 
 SHOWN_LENGTH = 4096
-LENGTHS = "sequence_length"
+LENGTHS, GRID = "sequence_length", "hopper_grid"
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,7 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "name": name,
         "question": question(name),
         "figures": length_figures(data) if name == LENGTHS else [],
+        "filled": filling.section(data) if name == GRID else None,
         "moved": neighbours.moved(rows),
         "loaded": loaded(row for row in rows if not row.get("technique") or reading.is_current(row, data.hashes)),
         "groups": by_problem,
