@@ -12,7 +12,8 @@ from harness.catalog.problem import Problem, Tile
 class Limit:
     """Why a backend declines a cell: `applies(problem, tile)` true means status unsupported with this reason.
 
-    `backend` "triton" holds for triton_native and gluon too, "core_triton" for triton and triton_native, "*" for all.
+    `backend` "triton" holds for triton_native, gluon and tlx too, "core_triton" for triton and triton_native, "gluon"
+    for tlx too, "*" for all; each in every version. "gluon@3.6.0" holds in that one, which may be the installed.
     """
 
     backend: str

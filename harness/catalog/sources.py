@@ -31,12 +31,13 @@ WORDING = {"Ladder": 1, "Technique": 2, "Ablation": 2}
 def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> Path:
     """The twin's file, whether or not it exists. Raises ValueError for a backend that has no kernel file here."""
     root = root or ROOT
-    if backend == "cuda":
+    language = backend.partition("@")[0]
+    if language == "cuda":
         return root / "cuda_kernels" / f"{technique_path}.cu"
-    if backend in ("triton", "triton_native"):
+    if language in ("triton", "triton_native"):
         return root / "triton_kernels" / f"{technique_path}.py"
-    if backend in ("gluon", "tlx"):
-        return root / "triton_kernels" / backend / f"{technique_path}.py"
+    if language in ("gluon", "tlx"):
+        return root / "triton_kernels" / language / f"{technique_path}.py"
     raise ValueError(
         f"backend: got {backend!r}, expected cuda, triton, triton_native, gluon or tlx (peers have no file here)"
     )
@@ -44,14 +45,13 @@ def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> 
 
 def series(backends: Iterable[str], technique_path: str, root: Path | None = None) -> list[str]:
     """The backends, of those given, in which the technique is measured. CUDA and Triton always are, so that a missing
-    file is an error. Gluon is where it has a kernel; triton_native is not on the ladder of wgmma, where Triton is
-    native already; an ablation is CUDA alone."""
+    file is an error. Gluon and TLX are where they have a kernel; triton_native is not on the ladder of wgmma, where
+    Triton is native already; an ablation is CUDA alone."""
     if "/ablations/" in technique_path:
         return [name for name in backends if name == "cuda"]
     without = {"triton_native"} if technique_path.startswith("hopper/") else set()
-    if not kernel_file("gluon", technique_path, root).is_file():
-        without.add("gluon")
-    return [name for name in backends if name not in without]
+    without |= {name for name in ("gluon", "tlx") if not kernel_file(name, technique_path, root).is_file()}
+    return [name for name in backends if name.partition("@")[0] not in without]
 
 
 def has_series(backend: str, technique_path: str, root: Path | None = None) -> bool:
@@ -144,7 +144,7 @@ def same_program(technique_path: str, language: str, root: Path | None = None) -
     """Name of the technique whose program this twin is, when the file does nothing but re-export it; else None.
 
     In Python that is a single `from triton_kernels.ladder.name import ...`, in CUDA a single
-    `#include <ladder/name.cu>`. `language` is cuda, triton, triton_native or gluon.
+    `#include <ladder/name.cu>`. `language` is cuda, triton, triton_native, gluon or tlx.
     """
     path = kernel_file(language, technique_path, root)
     if not path.is_file():

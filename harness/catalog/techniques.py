@@ -17,6 +17,16 @@ TWINS = ("cuda", "triton", "triton_native")
 SERIES = (*TWINS, "gluon")
 """The same, and Gluon's, which is there where core Triton has no lever: triton_kernels/gluon/<ladder>/<name>.py."""
 
+RELEASES = ("3.6.0", "3.7.1", "3.8.0", "3.9.0")
+"""The Tritons that are tried, oldest first. A series without a version is of the first, which is installed."""
+
+VERSIONS = {"triton": RELEASES, "triton_native": RELEASES, "gluon": RELEASES, "tlx": ("3.8.0",)}
+"""Series -> the Tritons that compile it to cubins, for a machine that has another one. TLX, Meta's extensions of
+Triton, is a series in no other way: triton_kernels/tlx/<ladder>/<name>.py."""
+
+AS_CUBINS = tuple(f"{series}@{version}" for series, versions in VERSIONS.items() for version in versions)
+"""The same as backends: gluon@3.9.0."""
+
 LANGUAGES = ("cuda", "triton", "gluon")
 """One series of each: what a tool looks at that does not ask which instructions a source may become."""
 
@@ -54,9 +64,10 @@ def reference_tile(technique: Technique, head_dim: int) -> Tile:
 
 def unsupported(technique: Technique, backend: str, problem: Problem, tile: Tile) -> str | None:
     """The reason why `backend` declines this cell, or None when it takes it."""
-    names = {"*", backend}
-    if backend != "cuda":
-        names |= {"triton"} if backend == "gluon" else {"triton", "core_triton"}
+    language, _, version = backend.partition("@")
+    names = {"*", language, f"{language}@{version or RELEASES[0]}"}
+    if language != "cuda":
+        names |= {"gluon", "triton"} if language in ("gluon", "tlx") else {"triton", "core_triton"}
     for limit in technique.limits:
         if limit.backend in names and limit.applies(problem, tile):
             return f"{limit.reason}; got tile {tile.slug}, problem {problem.slug}"

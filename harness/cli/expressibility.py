@@ -47,15 +47,16 @@ def expressibility(
 
     With a NAME: what was compiled, what was seen, and what was seen in the control. Without: the whole matrix.
     """
-    from harness.expressibility import environments, matrix, survey
+    from harness.expressibility import matrix, survey
     from harness.expressibility.cells import CLAIMS
+    from harness.variants import tritons
 
     if diff:
         show_changes(matrix.cells(known_rows()), *diff)
         raise typer.Exit
     if newest:
         try_newest(install)
-    versions = triton or [environments.installed() or matrix.VERSIONS["triton"][0]]
+    versions = triton or [tritons.installed() or matrix.VERSIONS["triton"][0]]
     require_known("--triton", versions, matrix.VERSIONS["triton"])
     claims = [claim for claim in CLAIMS if name is None or concerns(claim, name)]
     if name is not None and not claims:
@@ -105,18 +106,19 @@ def judged(asked: Sequence[Todo], install: bool) -> list[tuple[Todo, Verdict]]:
     """Verdicts in the order of `asked`, under a progress bar. Installs what lacks, or ends with what to do."""
     from rich.progress import track
 
-    from harness.expressibility import environments, survey
+    from harness.expressibility import survey
+    from harness.variants import tritons
 
     for version, dialect in sorted(set().union(*map(needed, asked))):
-        if not environments.is_here(version, dialect):
+        if not tritons.is_here(version, dialect):
             if not install:
                 try:
-                    environments.variables(version, dialect)
-                except environments.MissingTriton as error:
+                    tritons.variables(version, dialect)
+                except tritons.MissingTriton as error:
                     missing(str(error))
-            size = environments.MEGABYTES.get(version)
+            size = tritons.MEGABYTES.get(version)
             console.print(f"installing triton {version}" + (f", {size} MB" if size else ""))
-            environments.install(version, dialect)
+            tritons.install(version, dialect)
     stderr = Console(stderr=True)
     if not stderr.is_terminal:
         stderr.print(f"compiling for {len(asked)} proofs; a second time they come from build/")
@@ -137,15 +139,15 @@ def needed(each: Todo) -> set[tuple[str, str]]:
 
 def without_missing(asked: list[Todo]) -> list[Todo]:
     """Those whose Tritons are here, where there are such; the others are named, with what they need."""
-    from harness.expressibility import environments
+    from harness.variants import tritons
 
-    lacking = {each: sorted(one for one in needed(each) if not environments.is_here(*one)) for each in asked}
+    lacking = {each: sorted(one for one in needed(each) if not tritons.is_here(*one)) for each in asked}
     here = [each for each in asked if not lacking[each]]
     if not here:
         return asked
-    for (_, proof, _), tritons in lacking.items():
-        if tritons:
-            names = " and ".join(environments.name(*one) for one in tritons)
+    for (_, proof, _), needs in lacking.items():
+        if needs:
+            names = " and ".join(tritons.name(*one) for one in needs)
             console.print(f"not run: {proof.name} needs {names}; add --install", soft_wrap=True, highlight=False)
     return here
 
@@ -230,11 +232,12 @@ def show_changes(cells: Iterable[matrix.Cell], old: str, new: str) -> None:
 
 def try_newest(install: bool) -> None:
     """Every claim of the newest known version, in the newest of the package index; exits 3 when one does not hold."""
-    from harness.expressibility import environments, matrix, survey
+    from harness.expressibility import matrix, survey
     from harness.expressibility.cells import CLAIMS
+    from harness.variants import tritons
 
     try:
-        version = environments.newest()
+        version = tritons.newest()
     except RuntimeError as error:
         missing(f"--newest: the package index did not answer ({error}); try again with a network")
     known = matrix.VERSIONS["triton"][-1]

@@ -12,8 +12,10 @@ import typer
 from rich.console import Group
 from rich.table import Column, Table
 
+from harness.catalog import experiments as catalog
 from harness.catalog import sources, techniques
 from harness.catalog.ablations import ABLATIONS
+from harness.catalog.cases import of_experiment
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.sources import ROOT
 from harness.cli.options import (
@@ -29,6 +31,7 @@ from harness.cli.options import (
     chosen_backends,
     chosen_problems,
     chosen_tile,
+    completing,
     experiments,
     load_experiment,
     refuse,
@@ -99,12 +102,37 @@ def doctor(as_json: AsJson = False) -> None:
     raise typer.Exit(examination.main(as_json))
 
 
-def build(names: Names = None, arch: Arch = None) -> None:
-    """Compile both twins ahead of time, in parallel. A broken kernel gives its compiler's message and exit code 1."""
+def build(
+    names: Names = None,
+    arch: Arch = None,
+    experiment: Annotated[
+        str | None,
+        typer.Option(help="What this experiment runs, at its tiles.", autocompletion=completing(catalog.names())),
+    ] = None,
+    backends: Backends = None,
+    gpu: Annotated[str | None, typer.Option(help="With --experiment: the tiles that `tune` chose on it; h200.")] = None,
+) -> None:
+    """Compile both twins ahead of time, in parallel. A broken kernel gives its compiler's message and exit code 1.
+
+    A backend with a version, gluon@3.9.0, is compiled by that Triton (`expressibility --install` has it) to cubins in
+    build/cubins: what a GPU machine with another Triton needs to run it.
+    """
     from harness.inspection import survey
 
-    problems = load_experiment("ladder").problems
-    rows = inspected(survey.cells(chosen(names), techniques.SERIES, problems, chosen_archs(arch)))
+    asked = chosen(names)
+    wanted = load_experiment(experiment or "ladder")
+    twins = chosen_backends(
+        backends, techniques.SERIES, default=wanted.backends if experiment else (), further=techniques.AS_CUBINS
+    )
+    archs = chosen_archs(arch)
+    if experiment:
+        cases = [case for case in of_experiment(replace(wanted, backends=twins), gpu) if case.technique in asked]
+        ladders = {case: techniques.LADDERS[techniques.get(str(case.technique)).ladder] for case in cases if case.tile}
+        cells = [(case, place) for case in ladders for place in archs or ladders[case].archs]
+    else:
+        refuse("no --experiment", "each technique has its reference tile", {"--gpu": gpu})
+        cells = survey.cells(asked, twins, wanted.problems, archs)
+    rows = inspected(cells)
     show_failures(rows)
     passed = sum(row["status"] == "passed" for row in rows)
     console.print(f"{passed} of {len(rows)} compiled")
@@ -148,7 +176,7 @@ def inspect(
         cells, show = survey.on_cpu(chosen(names), chosen_problems(problem, ())), tables.memory
     else:
         problems = chosen_problems(problem, [Problem.square(4, 16, 4096, 128)])
-        twins = chosen_backends(backends, techniques.SERIES, of=chosen(names))
+        twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), further=techniques.AS_CUBINS)
         archs = chosen_archs(arch)
         if on is On.gpu:
             from harness import variants

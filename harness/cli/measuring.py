@@ -98,7 +98,8 @@ def check(
             f"--backend: got gluon with --on cpu, but {variants.available('gluon', 'cpu')}; "
             "leave it out, or compile it with `twinkernels inspect --backend gluon`"
         )
-    wanted = chosen_backends(backends, load_experiment("correctness", place).backends, of=rungs)
+    known = load_experiment("correctness", place).backends
+    wanted = chosen_backends(backends, known, of=rungs, further=techniques.AS_CUBINS if place == "gpu" else ())
     if (seeds or sanitize) and place == "gpu":
         raise typer.BadParameter("--scheduler-seed, --sanitize: got a GPU, which obeys neither; add --on cpu")
     if sanitize or save_outputs or against:
@@ -230,7 +231,7 @@ def bench(
         question="How fast are these, now?",
         problems=chosen_problems(problem, [Problem.square(4, 16, 4096, 128)]),
         techniques=rungs,
-        backends=chosen_backends(backends, techniques.SERIES, of=rungs),
+        backends=chosen_backends(backends, techniques.SERIES, of=rungs, further=techniques.AS_CUBINS),
         peers=chosen_backends(peers, variants.PEERS, "--peer") if peers else PEERS,
         modes=(mode,),
     )
@@ -300,7 +301,7 @@ def run(
     wanted = replace(
         wanted,
         problems=part(wanted.problems, shard),
-        backends=chosen_backends(backends, wanted.backends, of=wanted.techniques),
+        backends=chosen_backends(backends, wanted.backends, of=wanted.techniques, further=techniques.AS_CUBINS),
     )
     if on is None and cluster is None:
         require_gpu()
@@ -316,6 +317,8 @@ def run(
         if len(environment.boards()) < 2:
             missing(f"{wanted.name}: got one GPU, expected a host with two or more: there are no neighbours")
     if ptxas is Ptxas.shared:
+        cubins = {name: name in techniques.AS_CUBINS for name in wanted.backends}
+        refuse("--ptxas shared", "a cubin is assembled already", cubins)
         wanted = assembled_by_nvcc(wanted)
     name = run_name(wanted.name + ("-shared" if wanted.assembler else ""), shard)
     path = rows_file or (resume and newest_run(name)) or run_file(name)

@@ -119,10 +119,11 @@ def chosen_backends(
     option: str = "--backend",
     of: Sequence[str] = (),
     default: Sequence[str] = (),
+    further: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """The backends asked for, else the default or all that are known. Bad usage for one that was asked for and has no
-    kernel of the techniques `of`."""
-    require_known(option, asked or (), known)
+    """The backends asked for, of those known and the `further` ones; else the default or all that are known. Bad usage
+    for one that was asked for and has no kernel of the techniques `of`."""
+    require_known(option, asked or (), (*known, *further))
     for backend in asked or ():
         if of and not any(sources.has_series(backend, techniques.get(name).path) for name in of):
             having = [each.name for each in techniques.TECHNIQUES if sources.has_series(backend, each.path)]

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harness.catalog.techniques import RELEASES
+
 GRADES = {
     "direct": "the source says it",
     "hint": "the source asks, the compiler decides",
@@ -26,9 +28,6 @@ FAULTS = {
     "wrong": "runs, with a wrong result",
 }
 """Beside a grade: a bug of a compiler is no limit of its language."""
-
-RELEASES = ("3.6.0", "3.7.1", "3.8.0", "3.9.0")
-"""The Tritons that are tried, oldest first."""
 
 VERSIONS = {"triton": RELEASES, "gluon": RELEASES, "tlx": ("3.8.0",), "cuda": ("",)}
 """Dialect -> the versions of its column. CUDA's compiler is the one installed: its version is in the row."""

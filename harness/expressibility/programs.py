@@ -22,10 +22,10 @@ from pathlib import Path
 from harness import variants
 from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
-from harness.expressibility import child, environments, verdicts
+from harness.expressibility import child, verdicts
 from harness.expressibility.claims import CudaProbe, Probe, Program, Twin
 from harness.machine.environment import scrub
-from harness.variants import Case, assembly
+from harness.variants import Case, assembly, tritons
 
 KEPT = sources.ROOT / "build" / "expressibility"
 SECONDS = 240
@@ -42,12 +42,12 @@ def at(program: Program, version: str) -> Job:
     """The program with the version that compiles it when `version` is the one under examination."""
     if isinstance(program, CudaProbe) or (isinstance(program, Twin) and program.backend == "cuda"):
         return program, ""
-    return program, program.version or version or environments.installed() or ""
+    return program, program.version or version or tritons.installed() or ""
 
 
 def compiled(jobs: Iterable[Job], keep: Path = KEPT) -> Iterator[tuple[Job, Texts]]:
     """Each program with its texts (of claims.TEXTS), in order of completion. One that does not compile has `words` and
-    `source` alone. Raises environments.MissingTriton before anything is compiled."""
+    `source` alone. Raises tritons.MissingTriton before anything is compiled."""
     batches: dict[tuple[str, str, str], list[Job]] = defaultdict(list)
     for program, version in dict.fromkeys(jobs):
         kept = keep / f"{_key(program, version)}.json"
@@ -56,7 +56,7 @@ def compiled(jobs: Iterable[Job], keep: Path = KEPT) -> Iterator[tuple[Job, Text
             continue
         dialect = getattr(program, "dialect", None) or "triton"
         if version:
-            environments.variables(version, dialect)
+            tritons.variables(version, dialect)
         # The forms of one probe share a process; everything else has one of its own.
         name = program.name if isinstance(program, Probe) else program.label
         batches[name, version, dialect].append((program, version))
@@ -90,7 +90,7 @@ def _compile(batch: list[Job]) -> list[tuple[Job, Texts]]:
 
 
 def _variables(program: Program, version: str) -> dict[str, str]:
-    variables = environments.variables(version, getattr(program, "dialect", None) or "triton")
+    variables = tritons.variables(version, getattr(program, "dialect", None) or "triton")
     # As a kernel of the ladders is compiled for timing: mma.sync for the series triton.
     if isinstance(program, Twin):
         variables |= {"TRITON_DEFAULT_FP_FUSION": "1"} | (variants.environment_of(case_of(program)) or {})

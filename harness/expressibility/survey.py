@@ -36,7 +36,7 @@ def todo(claims: Iterable[Claim], versions: Iterable[str], newer: str | None = N
 
 
 def run(asked: Iterable[Todo]) -> Iterator[tuple[Todo, Verdict]]:
-    """Each proof with its verdict, as soon as both of its programs are compiled. Raises environments.MissingTriton."""
+    """Each proof with its verdict, as soon as both of its programs are compiled. Raises tritons.MissingTriton."""
     waiting = {
         each: (programs.at(each[1].subject, each[2]), programs.at(each[1].control, each[2]))
         for each in dict.fromkeys(asked)

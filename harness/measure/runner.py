@@ -218,7 +218,7 @@ class _Run:
         expected = techniques.get(case.technique).mma if case.technique else None
         if fields["status"] != "passed":
             worker.kill()  # who knows what else a wrong kernel wrote to
-        elif expected and case.backend != "triton_native" and fields["mma"] not in (None, expected):
+        elif expected and not case.backend.startswith("triton_native") and fields["mma"] not in (None, expected):
             fields |= {
                 "status": "wrong_instruction",
                 "check": "instruction_class",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from harness.catalog import sources, techniques
@@ -24,10 +25,13 @@ never in it."""
 def checkout_hashes() -> dict[tuple[str, str], str]:
     """Hashes of every twin that has a file here."""
     hashes = {}
+    of_file: dict[Path, str] = {}  # one serves every series and version
     for technique in techniques.kernels():
-        for backend in techniques.SERIES:
-            if sources.kernel_file(backend, technique.path).is_file():
-                hashes[technique.name, backend] = sources.source_sha256(backend, technique.path)
+        for backend in (*techniques.SERIES, *techniques.AS_CUBINS):
+            if (path := sources.kernel_file(backend, technique.path)).is_file():
+                if path not in of_file:
+                    of_file[path] = sources.source_sha256(backend, technique.path)
+                hashes[technique.name, backend] = of_file[path]
     return hashes
 
 

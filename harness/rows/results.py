@@ -74,7 +74,8 @@ FIELDS = {
     "experiment": "name of the experiment",
     "assembler": "shared where nvcc's ptxas assembled Triton's programs too; absent where each language has its own",
     "technique": "name in the registry; absent for library peers",
-    "backend": "cuda, triton, triton_native, gluon, sdpa_flash, sdpa_cudnn, sdpa_math, flex, fa2, fa3, fa4, own",
+    "backend": "cuda, triton, triton_native, gluon, tlx, sdpa_flash, sdpa_cudnn, sdpa_math, flex, fa2, fa3, fa4, own; "
+    "with @version where it is not the installed one",
     "kernel": "of backend own: file and function of the user's kernel, my_kernel.py:attend",
     "problem": "Problem.to_dict()",
     "tile": "Tile.to_dict()",

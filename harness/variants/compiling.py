@@ -10,8 +10,9 @@ from typing import Any
 from harness.catalog import techniques
 from harness.catalog.cases import Case
 from harness.machine import processes
-from harness.variants import machine_code
+from harness.variants import cubins, machine_code
 from harness.variants.cuda import build_cuda, constants, cuda_compiler, gpu_arch, shared_memory_bytes
+from harness.variants.errors import Unsupported
 from harness.variants.triton import compile_triton
 from harness.variants.variables import environment_of, require_environment
 
@@ -32,7 +33,7 @@ def prebuild(
     arch = gpu_arch()
     jobs: dict[tuple[tuple[str, str], ...], dict[Any, processes.Job]] = {}
     for case in cases:
-        if case.technique is None or case.tile is None:
+        if case.technique is None or case.tile is None or case.backend in techniques.AS_CUBINS:
             continue
         technique = techniques.get(case.technique)
         if techniques.unsupported(technique, case.backend, case.problem, case.tile):
@@ -75,6 +76,11 @@ def inspect(case: Case, arch: str, ptxas: str = "bundled") -> dict[str, Any]:
         shared_memory = shared_memory_bytes(ctypes.CDLL(str(built.library)))
         code = machine_code.read(built.library, smem_bytes=shared_memory, log=built.log)
         compiler = cuda_compiler(built)
+    elif case.backend in techniques.AS_CUBINS:
+        if ptxas == "shared":
+            raise Unsupported(f"{case.backend}: assembled by its own Triton alone; leave out --ptxas shared")
+        about = cubins.compile(case, arch)
+        code, compiler = about["code"], about["compiler"]
     else:
         require_environment(case)
         if ptxas == "shared":

@@ -6,6 +6,7 @@ import importlib.util
 
 from harness.catalog import techniques
 from harness.catalog.cases import Case
+from harness.variants.cubins import CubinVariant
 from harness.variants.cuda import CudaVariant, gpu_arch
 from harness.variants.cuda_on_cpu import CpuCudaVariant
 from harness.variants.errors import Unsupported
@@ -26,6 +27,8 @@ def available(backend: str, on: str = "gpu") -> str | None:
         return "library peers are timed on a GPU only"
     if backend in LIBRARIES:
         return LIBRARIES[backend].fault()
+    if backend in techniques.AS_CUBINS:
+        return None if on == "gpu" else "a cubin runs on a GPU; `twinkernels inspect` compiles and reads it here"
     if on == "cpu" and backend == "gluon":
         return "Triton's interpreter does not run Gluon: its kernels are compiled here, and run on a GPU"
     if (backend.startswith("triton") or backend in ("gluon", "flex")) and importlib.util.find_spec("triton") is None:
@@ -66,6 +69,11 @@ def load(case: Case, on: str = "gpu") -> Variant:
             raise Unsupported(f"the {ladder.name} ladder is built for {', '.join(ladder.archs)}; this GPU is {arch}")
     if case.backend == "cuda":
         return CudaVariant(case) if on == "gpu" else CpuCudaVariant(case)
+    if case.backend in techniques.AS_CUBINS:
+        return CubinVariant(case, gpu_arch())
     if case.backend in ("triton", "triton_native", "gluon"):
         return TritonVariant(case, on)
-    raise Unsupported(f"backend: got {case.backend!r}, expected one of {', '.join((*techniques.SERIES, *PEERS))}")
+    raise Unsupported(
+        f"backend: got {case.backend!r}, expected one of "
+        f"{', '.join((*techniques.SERIES, *techniques.AS_CUBINS, *PEERS))}"
+    )

@@ -30,7 +30,7 @@ class TritonVariant(Variant):
         require_environment(case, on)
         if on == "cpu" and case.problem.dtype != "fp16":
             raise Unsupported("Triton's interpreter multiplies bf16 wrongly without an error; use fp16")
-        self.twin = _twin(case)
+        self.twin = twin_of(case)
         self.workspace_bytes = self.twin.workspace_bytes(case.problem)
         self.compiled: Any = None
 
@@ -68,7 +68,12 @@ def compile_triton(case: Case, arch: str) -> Any:
     from triton import knobs
 
     knobs.compilation.listener = note_compile_time
-    return _twin(case).specialize(case.problem, None, case.tile, arch).compile()
+    return specialized(case, arch).compile()
+
+
+def specialized(case: Case, arch: str) -> Any:
+    """The triton_kernels.specialization.Specialization of a case: what would be compiled."""
+    return twin_of(case).specialize(case.problem, None, case.tile, arch)
 
 
 def twin_in(kernel_file: str) -> Any:
@@ -79,7 +84,8 @@ def twin_in(kernel_file: str) -> Any:
     return getattr(module, "twin", module)
 
 
-def _twin(case: Case) -> Any:
+def twin_of(case: Case) -> Any:
+    """The `twin` of the case's kernel file. Raises what importing raises."""
     assert case.technique is not None
     path = sources.kernel_file(case.backend, techniques.get(case.technique).path)
     return twin_in(path.relative_to(sources.ROOT).as_posix())

@@ -20,7 +20,7 @@ def environment_of(case: Case, on: str = "gpu") -> dict[str, str] | None:
         return {"TRITON_INTERPRET": "1"} if case.backend.startswith("triton") else None
     if case.technique is None:
         return {} if case.backend == "flex" else None
-    if case.backend == "triton_native":
+    if case.backend.partition("@")[0] == "triton_native":
         return {}
     return dict(MMA_SYNC_ONLY) if techniques.get(case.technique).mma != "wgmma" else {}
 

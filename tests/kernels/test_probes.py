@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from harness.catalog import sources
-from harness.expressibility import environments, programs, survey, verdicts
+from harness.expressibility import programs, survey, verdicts
 from harness.expressibility.cells import CLAIMS
 from harness.expressibility.claims import RELEASES, VERSIONS, Probe
 from harness.expressibility.survey import Todo
+from harness.variants import tritons
 from tests.support import proven
 
-INSTALLED = environments.installed() or ""
+INSTALLED = tritons.installed() or ""
 Known = dict[programs.Job, programs.Texts]
 
 
@@ -25,7 +26,7 @@ def can_run(each: Todo) -> bool:
     claim, proof, version = each
     fixed = (getattr(program, "version", None) for program in (proof.subject, proof.control))
     return all(
-        environments.is_here(needed, claim.dialect if needed == version else "triton")
+        tritons.is_here(needed, claim.dialect if needed == version else "triton")
         for needed in {version, *fixed} - {None, ""}
     )
 
@@ -125,7 +126,7 @@ def test_a_probe_alone_prints_what_its_proofs_show(probe: str, known: Known) -> 
     """As a reader without this project runs it: the file, and a Python that has Triton."""
     path = sources.ROOT / "triton_kernels" / "probes" / f"{probe}.py"
     command = [sys.executable, str(path)]
-    environment = environments.variables(INSTALLED)
+    environment = tritons.variables(INSTALLED)
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=os.sep)
     said = " ".join((done.stdout + done.stderr).split())
     for each in todo(INSTALLED):

@@ -55,11 +55,13 @@ def pick(by_cell: Mapping[tuple[str, str, str], Tile], technique: str, backend: 
 
 
 def best_tile(technique: str, backend: str, problem: Problem, gpu: str | None) -> Tile | None:
-    """The tile selected for `gpu` (a slug such as h200), None when nothing was tuned for this cell yet."""
+    """The tile selected for `gpu` (a slug such as h200), None when nothing was tuned for this cell yet. Other Tritons
+    are compared at the installed one's tile, TLX at Gluon's."""
     path = FOLDER / f"{gpu}.toml"
     if gpu is None or not path.exists():
         return None
-    return pick(_by_cell(path, path.stat().st_mtime_ns), technique, backend, problem)
+    series = backend.partition("@")[0]
+    return pick(_by_cell(path, path.stat().st_mtime_ns), technique, "gluon" if series == "tlx" else series, problem)
 
 
 def read(path: Path) -> list[Selection]:

@@ -1,0 +1,30 @@
+"""Does a newer Triton, or TLX, come closer to CUDA?
+
+The fastest kernels of core Triton and of Gluon, compiled by the installed Triton and by a newer one, at the same tile;
+TLX with the schedule and the tile of Gluon's. Kernels of other Tritons are launched from cubins, and so is one of the
+installed Triton, gluon@3.6.0: it tells apart what the launch does from what the compiler does.
+"""
+
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
+from harness.catalog.ladders.hopper import TECHNIQUES
+from harness.catalog.problem import Experiment, Problem
+
+EXPERIMENT = Experiment(
+    name="hopper_versions",
+    question="Does a newer Triton, or TLX, come closer to CUDA?",
+    problems=Problem.comparison_grid((4096, 8192), (64, 128)),
+    techniques=tuple(technique.name for technique in TECHNIQUES if technique.name == "flagship"),
+    backends=("cuda", "triton", "triton@3.9.0", "gluon", "gluon@3.6.0", "gluon@3.9.0", "tlx@3.8.0"),
+    peers=("sdpa_cudnn",),
+    tiles=("best",),
+    one_group=True,
+)
+
+if __name__ == "__main__":
+    from harness.setup.script import become
+
+    become("run", EXPERIMENT.name)

@@ -1,0 +1,346 @@
+"""Cubins of other Tritons: our launch is, byte by byte, that of the Triton that made them; what is wrong has a reason.
+
+The driver is tests/support/fake_libcuda.c, which writes down what it is given.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness.catalog import sources, techniques
+from harness.catalog.cases import Case, of_experiment, source_sha256
+from harness.catalog.experiments import load as load_experiment
+from harness.catalog.problem import Problem, Tile
+from harness.variants import LaunchError, Unsupported, compiling, cubin_child, cubins, cuda_driver, loading, tritons
+from harness.variants.variables import environment_of
+
+SUPPORT = Path(__file__).resolve().parents[2] / "support"
+INSTALLED = tritons.installed()
+ARCH = "sm_90a"
+GROUPED = Problem(2, 4, 2, 1024, 1024, 128, causal=True)
+RAGGED = Problem(2, 4, 4, 1000, 900, 64, dtype="fp16", layout="bshd")
+SMALL = Problem.square(1, 1, 200, 128, causal=True)
+FLAGSHIP = Tile(128, 128, 2, 8)
+CASE = Case("test", "flagship", "gluon@3.9.0", GROUPED, FLAGSHIP)
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a libcuda.so.1 that launches nothing."""
+    folder = tmp_path_factory.mktemp("driver")
+    compiler = shutil.which("cc") or shutil.which("g++") or "cc"
+    command = [compiler, "-x", "c", "-shared", "-fPIC", "-o", str(folder / "libcuda.so.1")]
+    subprocess.run([*command, str(SUPPORT / "fake_libcuda.c")], check=True)
+    return folder
+
+
+# Beside Triton's own launcher
+
+
+def case_of(backend: str, technique: str, problem: Problem, tile: Tile) -> Any:
+    """A parameter of the test: what the installed Triton compiles runs with `make test`."""
+    case = Case("test", technique, backend, problem, tile)
+    installed = backend.partition("@")[2] == INSTALLED and not backend.startswith("tlx")
+    return pytest.param(case, marks=pytest.mark.slow if installed else pytest.mark.full, id=str(case))
+
+
+CASES = [
+    case_of("gluon@3.6.0", "flagship", GROUPED, FLAGSHIP),
+    case_of("triton_native@3.6.0", "scores_in_flight", RAGGED, Tile(128, 64, 2, 8)),
+    *(case_of(f"gluon@{version}", "flagship", GROUPED, FLAGSHIP) for version in techniques.RELEASES[1:]),
+    case_of("gluon@3.9.0", "flagship", SMALL, FLAGSHIP),
+    case_of("triton@3.9.0", "flagship", RAGGED, Tile(64, 128, 1, 4)),
+    case_of("triton@3.8.0", "cp_async_pipeline", replace(GROUPED, heads_kv=4), Tile(128, 64, 2, 8)),
+    case_of("tlx@3.8.0", "flagship", GROUPED, FLAGSHIP),
+]
+
+
+def both_launches(case: Case, driver: Path, *exchanged: str) -> dict[str, Any]:
+    """What Triton's launcher and ours give the driver, in a Python that has this Triton."""
+    if not (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file():
+        pytest.skip("Triton builds its launcher: needs Python.h, of python3-dev")
+    if not tritons.is_here(*cubins._triton(case)):
+        pytest.skip(f"{tritons.name(*cubins._triton(case))} is not in build/triton")
+    cubins.compile(case, ARCH)
+    variables = tritons.variables(*cubins._triton(case)) | (environment_of(case) or {})
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (variables["PYTHONPATH"], str(sources.ROOT))))
+    variables |= {"LD_LIBRARY_PATH": str(driver), "TRITON_LIBCUDA_PATH": str(driver)}
+    variables |= {"FAKE_LIBCUDA_LOG": str(driver / f"{os.getpid()}.log")}
+    request = json.dumps(cubins._request(case, ARCH))
+    command = [sys.executable, str(SUPPORT / "both_launches.py"), request, *exchanged]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_our_launch_is_byte_by_byte_that_of_the_triton_that_made_the_cubin(case: Case, driver: Path) -> None:
+    found = both_launches(case, driver)
+    assert len(found["triton"]) == 1
+    assert found["ours"] == found["triton"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "exchanged", [("q_desc", "o_desc"), ("batches", "heads"), ("k_desc.shape.1", "q_desc.shape.1")]
+)
+def test_two_arguments_exchanged_would_show(exchanged: tuple[str, str], driver: Path) -> None:
+    case = replace(CASE, backend=f"gluon@{INSTALLED}")
+    found = both_launches(case, driver, *exchanged)
+    names = [name for name, _ in cubins.known(case, ARCH)["parameters"]]
+    (by_triton,), (ours,) = found["triton"], found["ours"]
+    pairs = zip(by_triton["parameters"], ours["parameters"], strict=True)
+    assert {name for name, (one, other) in zip(names, pairs, strict=True) if one != other} == set(exchanged)
+
+
+@pytest.mark.slow
+def test_the_installed_tritons_cubin_is_the_program_that_its_launcher_has() -> None:
+    case = replace(CASE, backend=f"gluon@{INSTALLED}")
+    about = cubins.compile(case, ARCH)
+    found = compiling.inspect(replace(case, backend="gluon"), ARCH)
+    assert about["code"] == found["code"]
+    assert about["compiler"] == found["compiler"]
+
+
+# What a launch needs to know, by hand
+
+
+@pytest.fixture
+def about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A description with a cubin beside it, as `compile` leaves them; `save` writes it again."""
+    monkeypatch.setattr(cubins, "FOLDER", tmp_path)
+    cubin = b"\x7fELF of a kernel"
+    dims = range(4)
+    described = {
+        "triton": "3.9.0",
+        "arch": ARCH,
+        "source_sha256": source_sha256(CASE),
+        "format": hashlib.sha256(sources.code(Path(cubin_child.__file__)).encode()).hexdigest(),
+        "compiler": {"front_end": "triton 3.9.0", "ptxas": "13.4.59", "flags": ""},
+        "compile_s": 1.5,
+        "code": {"registers": 168},
+        "kernel": "flagship",
+        "threads": 384,
+        "shared": 197_616,
+        "blocks": 1,
+        "cooperative": False,
+        "programmatic": False,
+        "parameters": [
+            ["q_desc", "nvTmaDesc"],
+            *([f"q_desc.shape.{dim}", "i32"] for dim in dims),
+            *([f"q_desc.strides.{dim}", "i64"] for dim in dims),
+            *(["lse_ptr", "*fp32"], ["counter", "*i32"], ["scale", "fp32"], ["seq_kv", "i32"]),
+            *(["global_scratch", "*i8"], ["profile_scratch", "*i8"]),
+        ],
+        "maps": {"q_desc": {"swizzle": 3, "elem_size": 2, "elem_type": 10, "block_size": [1, 1, 64, 64]}},
+        "constants": {"group": 2, "HEAD_DIM": 128},
+        "multiples_of_16": ["lse_ptr", "seq_kv"],
+        "programs": [64],
+        "programs_of_multiprocessor": 1,
+        "cubin": hashlib.sha256(cubin).hexdigest(),
+    }
+    cubins._write(tmp_path / f"{described['cubin']}.cubin", cubin)
+    save(described)
+    return described
+
+
+def save(about: dict[str, Any], arch: str = ARCH) -> None:
+    cubins._write(cubins._file(CASE, arch), json.dumps(about).encode())
+
+
+def tensors() -> tuple[torch.Tensor, ...]:
+    p = GROUPED
+    query, keys = (p.batch, p.heads, p.seq_q, p.head_dim), (p.batch, p.heads_kv, p.seq_kv, p.head_dim)
+    shaped = [torch.zeros(shape, dtype=torch.bfloat16) for shape in (query, keys, keys, query)]
+    return (*shaped, torch.zeros(query[:3]))
+
+
+@pytest.fixture
+def calls(driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the driver of this test's process writes its calls."""
+    handle = ctypes.CDLL(str(driver / "libcuda.so.1"))
+    monkeypatch.setattr(cuda_driver, "_library", lambda: handle)
+    log = tmp_path / "calls.jsonl"
+    monkeypatch.setenv("FAKE_LIBCUDA_LOG", str(log))
+    monkeypatch.setenv("FAKE_LIBCUDA_SIZES", "128,4,4,4,4,8,8,8,8,8,8,4,4,8,8")
+    return log
+
+
+def test_arguments_lie_in_the_order_and_the_types_of_the_parameters(about: dict[str, Any], calls: Path) -> None:
+    given = tensors()
+    variant = cubins.CubinVariant(CASE, ARCH)
+    workspace = torch.zeros(variant.workspace_bytes, dtype=torch.uint8)
+    variant._workspace = lambda device: workspace  # type: ignore[method-assign]
+    call = variant.bind(*given, scale=0.25, causal=True)
+    assert call() == (given[3], given[4])
+    call()
+    made = [json.loads(line) for line in calls.read_text().splitlines()]
+    assert [one["call"] for one in made] == [
+        *("cuTensorMapEncodeTiled", "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute"),
+        *("cuLaunchKernelEx", "cuLaunchKernelEx"),
+    ], "encoded and loaded once, launched twice"
+    launched = made[-1]
+    assert launched["grid"] == [3, 1, 1], "one program a multiprocessor, of which a CPU counts as three"
+    assert (launched["block"], launched["shared"], launched["attributes"]) == ([384, 1, 1], 197_616, [])
+    pointers = [tensor.data_ptr().to_bytes(8, "little").hex() for tensor in (given[4], workspace)]
+    assert launched["parameters"][1:] == [
+        *(n.to_bytes(4, "little").hex() for n in (2, 4, 1024, 128)),
+        *(n.to_bytes(8, "little").hex() for n in (4 * 1024 * 128, 1024 * 128, 128, 1)),
+        *(*pointers, "0000803e", (1024).to_bytes(4, "little").hex(), "00" * 8, "00" * 8),
+    ]
+    described = bytes.fromhex(launched["parameters"][0])
+    assert list(described[:6]) == [9, 4, 0, 3, 2, 0], "bf16, 4 dimensions, a swizzle of 128 bytes, zeros outside"
+    assert int.from_bytes(described[16:24], "little") == given[0].data_ptr()
+
+
+def test_blocks_of_a_cluster_are_counted_in_the_grid(about: dict[str, Any], calls: Path) -> None:
+    save(about | {"blocks": 2, "programs_of_multiprocessor": None, "cooperative": True, "programmatic": True})
+    cubins.CubinVariant(CASE, ARCH).bind(*tensors(), scale=0.25, causal=True)()
+    launched = json.loads(calls.read_text().splitlines()[-1])
+    assert launched["grid"] == [128, 1, 1]
+    values = {6: (1, 0, 0), 2: (1, 0, 0), 4: (2, 1, 1), 5: (1, 0, 0)}
+    assert launched["attributes"] == [
+        [name, b"".join(n.to_bytes(4, "little") for n in value).hex()] for name, value in values.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["cuTensorMapEncodeTiled", "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute", "cuLaunchKernelEx"],
+)
+def test_an_error_of_the_driver_is_a_sentence(
+    call: str, about: dict[str, Any], calls: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_LIBCUDA_FAILS", call)
+    variant = cubins.CubinVariant(CASE, ARCH)
+    with pytest.raises(LaunchError) as caught:
+        variant.launch(*tensors(), scale=0.25, causal=True)
+    words = "no kernel image is available for execution on the device (CUDA error 209)"
+    assert str(caught.value) == f"{CASE}: {call}: {words}"
+    assert caught.value.code == 209
+
+
+def test_tensors_that_the_program_was_not_compiled_for_are_refused(about: dict[str, Any], calls: Path) -> None:
+    variant = cubins.CubinVariant(CASE, ARCH)
+    variant.about["constants"]["group"] = 1
+    with pytest.raises(ValueError, match="group: got 2, expected 1 as compiled for"):
+        variant.bind(*tensors(), scale=0.25, causal=True)
+    variant.about |= {"constants": {}, "multiples_of_16": ["q_stride_row", "group"]}
+    with pytest.raises(ValueError, match="group: got 2, expected a multiple of 16"):
+        variant.bind(*tensors(), scale=0.25, causal=True)
+
+
+def test_what_the_row_says_comes_with_the_cubin(about: dict[str, Any]) -> None:
+    variant = cubins.CubinVariant(CASE, ARCH)
+    assert variant.code() == {"registers": 168}
+    assert variant.compiler == about["compiler"]
+    assert variant.compile_s == 1.5
+    assert variant.source_sha256 == source_sha256(replace(CASE, backend="gluon"))
+
+
+REMEDY = (
+    "`twinkernels inspect flagship --backend gluon@3.9.0 --problem b2-h4k2-n1024-d128-bf16-causal "
+    "--tile 128x128-s2-w8 --arch sm_90a` makes it on a machine that has triton 3.9.0; then carry build/cubins here"
+)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda about: shutil.rmtree(cubins.FOLDER), "no cubin for sm_90a is in build/cubins"),
+        (lambda about: save(about | {"triton": "3.8.0"}), "the cubin's triton: got 3.8.0, expected 3.9.0"),
+        (
+            lambda about: save(about | {"source_sha256": "0" * 64}),
+            "the cubin's source_sha256: got 000000000000, expected",
+        ),
+        (lambda about: save(about | {"format": "1" * 64}), "the cubin's format: got 111111111111, expected"),
+        (lambda about: save(about | {"arch": "sm_120a"}), "the cubin's arch: got sm_120a, expected sm_90a"),
+        (lambda about: cubins._cubin(about).unlink(), "the cubin "),
+        (lambda about: cubins._cubin(about).write_bytes(b"\x7fELF cut"), " is missing or damaged"),
+    ],
+    ids=["none", "version", "sources", "format", "architecture", "cubin", "damaged"],
+)
+def test_a_cubin_that_cannot_be_used_is_a_row_with_the_reason_and_the_command(
+    spoil: Any, reason: str, about: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(about)
+    monkeypatch.setattr(loading, "available", lambda backend, on: None)
+    monkeypatch.setattr(loading, "gpu_arch", lambda: ARCH)
+    with pytest.raises(Unsupported) as caught:
+        loading.load(CASE)
+    assert reason in str(caught.value)
+    assert str(caught.value).endswith(f": {REMEDY}")
+
+
+def test_another_architecture_is_named(about: dict[str, Any]) -> None:
+    cubins._file(CASE, ARCH).rename(cubins._file(CASE, "sm_120a"))
+    with pytest.raises(Unsupported, match="no cubin for sm_90a is in build/cubins, but for sm_120a: `twinkernels"):
+        cubins.known(CASE, ARCH)
+
+
+def test_a_cubin_that_is_there_is_not_compiled_again(about: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tritons, "variables", lambda *_: pytest.fail("compiled again"))
+    assert cubins.compile(CASE, ARCH) == json.loads(json.dumps(about))
+
+
+def test_a_triton_that_is_not_here_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cubins, "FOLDER", tmp_path / "cubins")
+    monkeypatch.setattr(tritons, "FOLDER", tmp_path / "tritons")
+    with pytest.raises(
+        Unsupported, match=r"triton 3\.9\.0: not in build/triton, expected there \(999 MB\); .*--install"
+    ):
+        cubins.compile(CASE, ARCH)
+
+
+def test_declared_sizes_are_read_from_the_ptx() -> None:
+    ptx = """.visible .entry kernel(
+        .param .align 64 .b8 kernel_param_0[128],
+        .param .u32 kernel_param_1,
+        .param .u64 .ptr .global .align 1 kernel_param_2,
+        .param .f32 kernel_param_3
+    )
+    .reqntid 384 { .param .b32 call; }"""
+    assert cubin_child.declared_sizes(ptx) == [128, 4, 8, 4]
+    assert [cubin_child.size(kind) for kind in ("nvTmaDesc", "i32", "*bf16", "fp32", "i1")] == [128, 4, 8, 4, 1]
+
+
+# A version is a series
+
+
+def test_a_version_has_the_file_the_limits_and_the_tile_of_its_language() -> None:
+    flagship = techniques.get("flagship")
+    assert sources.kernel_file("gluon@3.9.0", flagship.path) == sources.kernel_file("gluon", flagship.path)
+    asked = ["triton@3.9.0", "triton_native@3.9.0", "gluon@3.9.0", "tlx@3.8.0"]
+    assert sources.series(asked, flagship.path) == ["triton@3.9.0", "gluon@3.9.0", "tlx@3.8.0"]
+    assert sources.series(asked, "ampere/scalar") == ["triton@3.9.0", "triton_native@3.9.0"]
+    odd, problem = Tile(192, 80, 3, 12), Problem.square(4, 16, 4096, 128)
+    for backend in ("gluon", "gluon@3.9.0", "tlx@3.8.0"):
+        assert "powers of two" in (techniques.unsupported(flagship, backend, problem, odd) or "")
+    cases = of_experiment(load_experiment("hopper_versions"), "h200")
+    tiles = {(case.backend, case.problem): case.tile for case in cases if case.technique}
+    assert {backend for backend, _ in tiles} == set(load_experiment("hopper_versions").backends)
+    for (backend, problem), tile in tiles.items():
+        language = {"tlx": "gluon"}.get(backend.partition("@")[0], backend.partition("@")[0])
+        assert tile == tiles[language, problem] is not None
+        assert techniques.unsupported(flagship, backend, problem, tile) is None
+
+
+def test_the_environment_of_a_version_is_that_of_its_series() -> None:
+    tile, problem = Tile(128, 64, 2, 8), GROUPED
+    for backend in ("triton", "triton_native", "gluon"):
+        case = Case("test", "tma_swizzle", backend, problem, tile)
+        assert environment_of(replace(case, backend=f"{backend}@3.9.0")) == environment_of(case)
