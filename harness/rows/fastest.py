@@ -35,7 +35,8 @@ def of_rows(rows: Iterable[Row], problem: Problem) -> list[Rung]:
     times: dict[Problem, dict[Rung, float]] = {}
     known = {technique.name for technique in techniques.TECHNIQUES}
     for row in rows:
-        if row["kind"] == "timing" and row["status"] == "passed" and row.get("technique") in known:
+        timed = row["kind"] == "timing" and row["status"] == "passed" and row.get("technique") in known
+        if timed and row["backend"] not in techniques.AS_CUBINS:  # of which no cubin need be here
             cell = times.setdefault(Problem.from_dict(row["problem"]), {})
             rung = (row["technique"], row["backend"])
             cell[rung] = min(reading.median_ms(row), cell.get(rung, math.inf))

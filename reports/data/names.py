@@ -9,6 +9,7 @@ LABELS = {
     "triton": "Triton",
     "triton_native": "Triton native",
     "gluon": "Gluon",
+    "tlx": "TLX",
     "sdpa_cudnn": "cuDNN",
     "sdpa_flash": "FlashAttention-2 (SDPA)",
     "sdpa_math": "SDPA math",

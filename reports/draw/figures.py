@@ -180,7 +180,7 @@ def _lengths(problems: Sequence[Problem], series: Mapping[str, tuple[str | None,
         for ms in point.row["samples_ms"]
     ]
     figure, axes = new_axes(WIDTH, 3.6)
-    palette = {backend: COLORS.get(backend, MUTED) for backend in series}
+    palette = {backend: COLORS.get(backend.partition("@")[0], MUTED) for backend in series}
     sns.lineplot(
         pd.DataFrame(samples),
         x="seq",
@@ -204,7 +204,7 @@ def _lengths(problems: Sequence[Problem], series: Mapping[str, tuple[str | None,
     heights = apart({backend: _last(points) for backend, (_, points) in series.items()}, top * 0.052)
     for backend, (technique, _) in series.items():
         text = f"{label(backend)} {technique}" if technique else SHORT.get(backend, label(backend))
-        color = COLORS.get(backend, MUTED)
+        color = palette[backend]
         axes.annotate(
             text,
             (1.015, heights[backend]),

@@ -19,8 +19,9 @@ PANELS = {"mma_sync": ("cuda", "triton", "gluon"), "wgmma": ("cuda", "triton", "
 CLASSES = {"mma_sync": ("fma", "mma_sync"), "wgmma": ("wgmma",)}
 """Panel -> what its kernels multiply with: those without tensor cores go with mma.sync."""
 LIBRARIES = {"mma_sync": ("sdpa_flash",), "wgmma": ("flex", "sdpa_cudnn", "fa3", "fa4")}
-SERIES_OF = {"cuda": ("cuda",), "triton": ("triton", "triton_native"), "gluon": ("gluon",), "tlx": ("tlx",)}
-"""Language -> the series of rows that are its kernels: core Triton with and without the limit to mma.sync is one."""
+SERIES_OF = {"cuda": ("cuda",), "triton": ("triton", "triton_native"), "gluon": ("gluon",), "tlx": ("tlx@3.8.0",)}
+"""Language -> the series of rows that are its kernels: core Triton with and without the limit to mma.sync is one. TLX
+is for a Triton beside the installed one."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Bar:
 
     @property
     def label(self) -> str:
-        return {"triton": "core Triton", "sdpa_flash": "FlashAttention-2", "tlx": "TLX"}.get(
+        return {"triton": "core Triton", "sdpa_flash": "FlashAttention-2"}.get(
             self.backend, LABELS.get(self.backend, self.backend)
         )
 

@@ -19,7 +19,7 @@ from reports.data.names import cell_title
 from reports.data.questions import question
 from reports.draw import banks, figures
 from reports.facts import correctness as correctness_facts
-from reports.facts import counters, neighbours, referee, resources
+from reports.facts import counters, neighbours, referee, resources, versions
 from reports.facts.holes import group_holes, unmeasured
 from reports.facts.scores import earlier, scored
 from reports.pages import filling
@@ -137,6 +137,7 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "figures": length_figures(data) if name == LENGTHS else [],
         "filled": filling.section(data) if name == GRID else None,
         "moved": neighbours.moved(rows),
+        "beside": versions.beside(data, name),
         "loaded": loaded(row for row in rows if not row.get("technique") or reading.is_current(row, data.hashes)),
         "groups": by_problem,
         "total": len(rows),

@@ -47,21 +47,26 @@ def cell_of_length(problem: Problem) -> str:
     return f"{cell(problem)}-{length_class(problem)}"
 
 
+def compared_with(backend: str) -> str:
+    """The series of the installed Triton beside which a backend is timed: gluon of gluon@3.9.0 and of tlx@3.8.0."""
+    series = backend.partition("@")[0]
+    return "gluon" if series == "tlx" else series
+
+
 def pick(by_cell: Mapping[tuple[str, str, str], Tile], technique: str, backend: str, problem: Problem) -> Tile | None:
-    """The tile for the problem's class of length, else the one for all lengths, else None. `by_cell`: (technique,
-    backend, cell) -> tile."""
-    names = ((technique, backend, name) for name in (cell_of_length(problem), cell(problem)))
+    """The tile for the problem's class of length, else the one for all lengths, else None. Other Tritons are compared
+    at the installed one's tile, TLX at Gluon's. `by_cell`: (technique, backend, cell) -> tile."""
+    series = compared_with(backend)
+    names = ((technique, series, name) for name in (cell_of_length(problem), cell(problem)))
     return next((by_cell[name] for name in names if name in by_cell), None)
 
 
 def best_tile(technique: str, backend: str, problem: Problem, gpu: str | None) -> Tile | None:
-    """The tile selected for `gpu` (a slug such as h200), None when nothing was tuned for this cell yet. Other Tritons
-    are compared at the installed one's tile, TLX at Gluon's."""
+    """The tile selected for `gpu` (a slug such as h200), None when nothing was tuned for this cell yet."""
     path = FOLDER / f"{gpu}.toml"
     if gpu is None or not path.exists():
         return None
-    series = backend.partition("@")[0]
-    return pick(_by_cell(path, path.stat().st_mtime_ns), technique, "gluon" if series == "tlx" else series, problem)
+    return pick(_by_cell(path, path.stat().st_mtime_ns), technique, backend, problem)
 
 
 def read(path: Path) -> list[Selection]:

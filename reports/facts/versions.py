@@ -1,0 +1,69 @@
+"""What another Triton makes of a kernel, beside the installed one's: from timings of one group."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from harness.catalog.problem import Problem
+from harness.catalog.techniques import AS_CUBINS, RELEASES
+from harness.catalog.tiles import compared_with
+from reports.data.dataset import Dataset, Point
+from reports.data.names import label
+from reports.data.titles import title
+from reports.facts import processes
+from reports.facts.processes import Spread
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One problem: TFLOPS of the one over those of the other."""
+
+    problem: Problem
+    ours: Point
+    theirs: Point
+    over: Spread
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A kernel by another Triton, `backend`, and by the installed one, `other`, wherever both were timed."""
+
+    technique: str
+    backend: str
+    other: str
+    cells: tuple[Cell, ...]
+
+    @property
+    def ratio(self) -> float:
+        """The geometric mean."""
+        return math.exp(math.fsum(math.log(cell.over.value) for cell in self.cells) / len(self.cells))
+
+    @property
+    def sentence(self) -> str:
+        values = [cell.over.value for cell in self.cells]
+        problems = f"{len(values)} problems" if len(values) > 1 else f"one problem, {self.cells[0].problem.slug}"
+        ends = f", {min(values):.3f} to {max(values):.3f}" if len(values) > 1 else ""
+        told = f"{title(self.technique)} in {label(self.backend)} over {label(self.other)}: {self.ratio:.3f}"
+        again = self.backend == f"{self.other}@{RELEASES[0]}"
+        why = " It is the same program, launched in the other way: what the launch alone makes." if again else ""
+        return f"{told} on {problems}{ends}.{why}"
+
+
+def beside(data: Dataset, experiment: str) -> list[Beside]:
+    """Every kernel of another Triton that met the installed one's in this experiment, in the order of the versions."""
+    found = []
+    problems = data.problems(experiment)
+    for backend in AS_CUBINS:
+        other = compared_with(backend)
+        names = {row["technique"] for problem in problems for row in data.at(experiment, problem, backend)}
+        for name in sorted(names):
+            cells = []
+            for problem in problems:
+                ours, theirs = (data.point(experiment, problem, name, one, best=True) for one in (backend, other))
+                over = processes.over(data, ours, theirs)
+                if over and not over.linked:
+                    cells.append(Cell(problem, ours, theirs, over))
+            if cells:
+                found.append(Beside(name, backend, other, tuple(cells)))
+    return found

@@ -1,0 +1,75 @@
+"""What the page of an experiment says of other Tritons: from one group, at one tile, and nothing without numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.catalog.problem import Problem, Tile
+from reports import build
+from reports.data.dataset import Dataset
+from reports.facts import answer
+from reports.facts.versions import beside
+from reports.pages import common
+from tests.support import synthetic_rows as synthetic
+
+Row = dict[str, Any]
+PROBLEMS = (Problem.square(4, 16, 4096, 128), Problem.square(4, 16, 4096, 128, causal=True))
+TILE = Tile(128, 128, 2, 8)
+HASHES = {("flagship", backend): "f" * 64 for backend in ("gluon", "gluon@3.6.0", "gluon@3.9.0", "tlx@3.8.0")}
+CHOSEN = {("flagship", "gluon", cell): TILE for cell in ("d128-full", "d128-causal")}
+
+
+def timing(problem: Problem, backend: str, tflops: float, **rest: Any) -> Row:
+    milliseconds = problem.flops / tflops / 1e9
+    row = {"kind": "timing", "on": "gpu", "experiment": "hopper_versions", "status": "passed", "group": "g1"}
+    row |= {"technique": "flagship", "backend": backend, "problem": problem.to_dict(), "tile": TILE.to_dict()}
+    row |= {"mma": "wgmma", "arch": "sm_90a", "mode": "burst", "source_sha256": "f" * 64, "schema": 2}
+    row |= {"environment": synthetic.ENVIRONMENT["id"], "time": synthetic.TIME, "samples_ms": [milliseconds] * 5}
+    return {**row, **rest}
+
+
+def rows() -> list[Row]:
+    speeds = {"gluon": 700, "gluon@3.6.0": 700, "gluon@3.9.0": 735, "tlx@3.8.0": 686}
+    found = [timing(PROBLEMS[0], backend, speed) for backend, speed in speeds.items()]
+    return [*found, timing(PROBLEMS[1], "gluon", 600), timing(PROBLEMS[1], "gluon@3.9.0", 594)]
+
+
+def dataset(found: list[Row]) -> Dataset:
+    return Dataset("NVIDIA H200", True, [synthetic.ENVIRONMENT, *found], HASHES, CHOSEN)
+
+
+def test_each_triton_is_told_beside_the_installed_one() -> None:
+    same, newer, tlx = beside(dataset(rows()), "hopper_versions")
+    assert same.sentence == (
+        f"Flagship in Gluon 3.6.0 over Gluon: 1.000 on one problem, {PROBLEMS[0].slug}. "
+        "It is the same program, launched in the other way: what the launch alone makes."
+    )
+    assert newer.sentence == "Flagship in Gluon 3.9.0 over Gluon: 1.020 on 2 problems, 0.990 to 1.050."
+    assert tlx.sentence == f"Flagship in TLX 3.8.0 over Gluon: 0.980 on one problem, {PROBLEMS[0].slug}."
+    assert [cell.ours.tflops for cell in newer.cells] == [cell.theirs.tflops * cell.over.value for cell in newer.cells]
+
+
+def test_nothing_is_said_of_what_was_not_timed_with_it() -> None:
+    apart = [row | {"group": "g2"} if row["backend"] == "gluon" else row for row in rows()]
+    assert beside(dataset(apart), "hopper_versions") == []
+    stale = [row | {"source_sha256": "0" * 64} if "@" in row["backend"] else row for row in rows()]
+    assert beside(dataset(stale), "hopper_versions") == []
+    assert beside(dataset(synthetic.rows()), "ladder") == []
+
+
+def test_the_page_shows_the_ratios_and_colours_a_version_as_its_language() -> None:
+    data = dataset(rows())
+    environment = build._environment(data)
+    environment.globals["experiments"] = []
+    variables = {"page": "experiment/hopper_versions.html", "up": "../", **common.experiment(data, "hopper_versions")}
+    page = environment.get_template("experiment.html").render(variables)
+    text = " ".join(page.split())
+    assert "<h2>Beside the installed Triton</h2>" in text
+    assert '<span class="gluon">Gluon 3.9.0</span> flagship</td><td class="n">735</td>' in text
+    assert '<td class="n">700</td><td class="n">1.050</td>' in text
+    assert 'class="tlx">TLX 3.8.0' in text
+    assert 'class="gluon@' not in page
+
+
+def test_tlx_of_the_answer_is_the_tlx_that_was_timed() -> None:
+    assert round(answer.best(dataset(rows()), PROBLEMS[0], "tlx", "wgmma").tflops or 0) == 686
