@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +17,7 @@ from harness.rows import results
 
 if TYPE_CHECKING:
     from harness.expressibility import matrix
+    from harness.expressibility.claims import Claim
     from harness.expressibility.survey import Todo
     from harness.expressibility.verdicts import Verdict
 
@@ -34,7 +35,8 @@ def expressibility(
     triton: Annotated[
         list[str] | None, typer.Option(help="Compile with this Triton; repeat for several. The installed by default.")
     ] = None,
-    install: Annotated[bool, typer.Option("--install", help="Download the Tritons that are not here.")] = False,
+    rivals: Annotated[bool, typer.Option("--rivals", help="The second table: CuTe DSL and cuTile.")] = False,
+    install: Annotated[bool, typer.Option("--install", help="Download the compilers that are not here.")] = False,
     diff: Annotated[
         tuple[str, str] | None, typer.Option(metavar="OLD NEW", help="What changed between two Tritons, from rows.")
     ] = None,
@@ -45,10 +47,11 @@ def expressibility(
 ) -> None:
     """What core Triton, Gluon, TLX and CUDA can say of each technique, proven by compiling. Needs no GPU.
 
-    With a NAME: what was compiled, what was seen, and what was seen in the control. Without: the whole matrix.
+    With a NAME: what was compiled, what was seen, and what was seen in the control. Without: the whole matrix, or with
+    --rivals what CuTe DSL and cuTile can say of seven questions.
     """
     from harness.expressibility import matrix, survey
-    from harness.expressibility.cells import CLAIMS
+    from harness.expressibility.cells import CLAIMS, OF_RIVALS
     from harness.variants import tritons
 
     if diff:
@@ -56,16 +59,19 @@ def expressibility(
         raise typer.Exit
     if newest:
         try_newest(install)
-    versions = triton or [tritons.installed() or matrix.VERSIONS["triton"][0]]
-    require_known("--triton", versions, matrix.VERSIONS["triton"])
-    claims = [claim for claim in CLAIMS if name is None or concerns(claim, name)]
-    if name is not None and not claims:
-        known = {proof.name for claim in CLAIMS for proof in claim.proofs} | {claim.technique for claim in CLAIMS}
+    releases = matrix.VERSIONS["triton"]
+    versions = triton or [tritons.installed() or releases[0]]
+    require_known("--triton", versions, releases)
+    both = (*CLAIMS, *OF_RIVALS)
+    claims: Sequence[Claim]
+    if name is None:
+        claims = OF_RIVALS if rivals else CLAIMS
+    elif not (claims := [claim for claim in both if concerns(claim, name)]):
+        known = {proof.name for claim in both for proof in claim.proofs} | {claim.technique for claim in both}
         require_known("name", [name], sorted(known | probes()))
-    asked = survey.todo(claims, (*versions, ""))
+    asked = survey.todo(claims, (*versions, "", *(matrix.VERSIONS[rival][0] for rival in matrix.RIVALS)))
     if name is not None:
-        exact = [each for each in asked if each[1].name == name]
-        asked = exact or asked
+        asked = [each for each in asked if each[1].name == name] or asked
         if not install:
             asked = without_missing(asked)
     found = judged(asked, install)
@@ -73,8 +79,8 @@ def expressibility(
     if as_json:
         print(json.dumps(rows, indent=1))
     elif name is None:
-        cells = matrix.cells([*known_rows(), *rows])
-        console.print(table(cells))
+        cells = (matrix.rivals if rivals else matrix.cells)([*known_rows(), *rows])
+        console.print(table(cells, matrix.RIVALS if rivals else matrix.DIALECTS))
         done, every = matrix.proven(cells)
         console.print(f"{done} of {every} cells are proven in every version of their column")
     else:
@@ -106,19 +112,19 @@ def judged(asked: Sequence[Todo], install: bool) -> list[tuple[Todo, Verdict]]:
     """Verdicts in the order of `asked`, under a progress bar. Installs what lacks, or ends with what to do."""
     from rich.progress import track
 
-    from harness.expressibility import survey
+    from harness.expressibility import environments, survey
     from harness.variants import tritons
 
     for version, dialect in sorted(set().union(*map(needed, asked))):
-        if not tritons.is_here(version, dialect):
+        if not environments.is_here(version, dialect):
             if not install:
                 try:
-                    tritons.variables(version, dialect)
+                    environments.variables(version, dialect)
                 except tritons.MissingTriton as error:
                     missing(str(error))
-            size = tritons.MEGABYTES.get(version)
-            console.print(f"installing triton {version}" + (f", {size} MB" if size else ""))
-            tritons.install(version, dialect)
+            size = environments.megabytes(version, dialect)
+            console.print(f"installing {environments.name(version, dialect)}" + (f", {size} MB" if size else ""))
+            environments.install(version, dialect)
     stderr = Console(stderr=True)
     if not stderr.is_terminal:
         stderr.print(f"compiling for {len(asked)} proofs; a second time they come from build/")
@@ -127,7 +133,7 @@ def judged(asked: Sequence[Todo], install: bool) -> list[tuple[Todo, Verdict]]:
 
 
 def needed(each: Todo) -> set[tuple[str, str]]:
-    """The Tritons of a proof, (version, dialect): the one under examination, and those that its programs name."""
+    """The compilers of a proof, (version, dialect): the one under examination, and those that its programs name."""
     claim, proof, version = each
     named = {
         (own, getattr(program, "dialect", None) or "triton")
@@ -138,16 +144,16 @@ def needed(each: Todo) -> set[tuple[str, str]]:
 
 
 def without_missing(asked: list[Todo]) -> list[Todo]:
-    """Those whose Tritons are here, where there are such; the others are named, with what they need."""
-    from harness.variants import tritons
+    """Those whose compilers are here, where there are such; the others are named, with what they need."""
+    from harness.expressibility import environments
 
-    lacking = {each: sorted(one for one in needed(each) if not tritons.is_here(*one)) for each in asked}
+    lacking = {each: sorted(one for one in needed(each) if not environments.is_here(*one)) for each in asked}
     here = [each for each in asked if not lacking[each]]
     if not here:
         return asked
     for (_, proof, _), needs in lacking.items():
         if needs:
-            names = " and ".join(tritons.name(*one) for one in needs)
+            names = " and ".join(environments.name(*one) for one in needs)
             console.print(f"not run: {proof.name} needs {names}; add --install", soft_wrap=True, highlight=False)
     return here
 
@@ -167,11 +173,11 @@ def written(found: Iterable[tuple[Todo, Verdict]]) -> list[dict[str, Any]]:
     return rows
 
 
-def table(cells: Iterable[matrix.Cell]) -> Table:
+def table(cells: Iterable[matrix.Cell], dialects: Mapping[str, str]) -> Table:
     """Technique by dialect: the grade of the newest version, its fault, and a sign for each version."""
-    from harness.expressibility.claims import DIALECTS, VERSIONS
+    from harness.expressibility.claims import VERSIONS
 
-    heads = [f"{title}\n{' '.join(VERSIONS[dialect])}".strip() for dialect, title in DIALECTS.items()]
+    heads = [f"{title}\n{' '.join(VERSIONS[dialect])}".strip() for dialect, title in dialects.items()]
     shown = Table("technique", *heads, title="What each language can say", title_justify="left")
     by_technique: dict[str, list[matrix.Cell]] = {}
     for cell in cells:

@@ -1,11 +1,11 @@
-"""Runs in a Python that has the Triton in question, as a script: compiles one file's forms and writes their texts.
+"""Runs in a Python that has the compiler in question, as a script: compiles one file's forms and writes their texts.
 
     python child.py REQUEST ANSWER
 
 REQUEST is a JSON file: {"file", "forms"} for a probe, {"module", "problem", "tile", "arch"} for a kernel of the
-ladders. ANSWER gets one JSON line a form, as soon as it is there: an MLIR assertion ends the process. A line with the
-form's name goes to stderr before each, so that what the compiler says there finds its form. Standard library and
-Triton only.
+ladders. `build(form)` of a probe gives Triton's compiled kernel; a rival's gives {"ptx", "cubin"}. ANSWER gets one JSON
+line a form, as soon as it is there: an MLIR assertion ends the process. A line with the form's name goes to stderr
+before each, so that what the compiler says there finds its form. Standard library and Triton only.
 """
 
 import json
@@ -34,8 +34,9 @@ def main(request, answer):
 
 
 def programs(request):
-    """(form, function that compiles it and returns a triton.compiler.CompiledKernel), one after the other."""
+    """(form, function that compiles it and returns what `build` of a probe does), one after the other."""
     if "file" in request:
+        sys.path.append(os.path.dirname(request["file"]))
         probe = runpy.run_path(request["file"])
         for form in request["forms"]:
             yield form, lambda form=form: probe["build"](form)
@@ -59,24 +60,20 @@ def texts(build):
         kernel = build()
     except Exception as error:
         return {"words": f"{type(error).__name__}: {error}"}
-    sass, usage = disassembled(kernel.asm["cubin"])
+    asm = kernel if isinstance(kernel, dict) else kernel.asm
+    sass, usage = disassembled(asm["cubin"])
     registers, stack = re.findall(r"REG:(\d+) STACK:(\d+)", usage)[0]
-    facts = {
-        "shared": kernel.metadata.shared,
-        "warps": kernel.metadata.num_warps,
-        "registers": registers,
-        "stack": stack,
-    }
+    launched = {} if asm is kernel else {"shared": kernel.metadata.shared, "warps": kernel.metadata.num_warps}
+    facts = {**launched, "registers": registers, "stack": stack}
     return {
-        "ttgir": kernel.asm["ttgir"],
-        "ptx": kernel.asm["ptx"],
+        **{name: asm[name] for name in ("ttgir", "ptx") if name in asm},
         "sass": sass,
         "facts": "\n".join(f"{name} {value}" for name, value in facts.items()),
     }
 
 
 def disassembled(cubin):
-    """The machine code and the resource usage, by the disassembler of this Triton: another may not know the format."""
+    """The machine code and the resource usage, by this Triton's disassembler: another's may not know its format."""
     import triton
 
     tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"

@@ -29,12 +29,22 @@ FAULTS = {
 }
 """Beside a grade: a bug of a compiler is no limit of its language."""
 
-VERSIONS = {"triton": RELEASES, "gluon": RELEASES, "tlx": ("3.8.0",), "cuda": ("",)}
+VERSIONS = {
+    "triton": RELEASES,
+    "gluon": RELEASES,
+    "tlx": ("3.8.0",),
+    "cuda": ("",),
+    "cute": ("4.8.1",),
+    "cutile": ("1.7.0",),
+}
 """Dialect -> the versions of its column. CUDA's compiler is the one installed: its version is in the row."""
 
 DIALECTS = {"triton": "core Triton", "gluon": "Gluon", "tlx": "TLX", "cuda": "CUDA"}
 """Dialect, as in a row's backend -> the head of its column. TLX: Meta's extensions, a plugin for the stock Triton 3.8.0
 (`pip install triton-utlx`)."""
+
+RIVALS = {"cute": "CuTe DSL", "cutile": "cuTile"}
+"""Languages of NVIDIA's own that compile without a GPU. A second, smaller table is theirs; nothing of them is timed."""
 
 TEXTS = {
     "ttgir": "Triton's IR after its passes for the GPU",
@@ -47,24 +57,25 @@ TEXTS = {
 """What a detector reads."""
 
 
-HATCHES = r"inline_asm|ir_override|add_stages_inspection_hook|DISABLE_MMA_V3"
+HATCHES = r"inline_asm|ir_override|add_stages_inspection_hook|DISABLE_MMA_V3|edit="
 """How a source reaches past its language, when `word` is one of them."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """triton_kernels/probes/<name>.py, compiled in one of its forms."""
+    """triton_kernels/probes/<name>.py, or harness/expressibility/rivals/<dialect>/<name>.py, in one of its forms."""
 
     name: str
     form: str = "plain"
     version: str | None = None
-    """A Triton of its own; None for the one under examination."""
+    """Of its own; None for the one under examination."""
     dialect: str | None = None
-    """tlx where the plugin must be loaded; None elsewhere."""
+    """tlx where the plugin must be loaded, one of RIVALS; None elsewhere."""
 
     @property
     def file(self) -> str:
-        return f"triton_kernels/probes/{self.name}.py"
+        place = f"harness/expressibility/rivals/{self.dialect}" if self.dialect in RIVALS else "triton_kernels/probes"
+        return f"{place}/{self.name}.py"
 
     @property
     def label(self) -> str:
@@ -156,7 +167,7 @@ class Claim:
     """One grade of a technique in a dialect, for `versions` (all of its column's where none are named)."""
 
     technique: str
-    """A rung of the registry, or a name of `techniques.EXTRA`."""
+    """A rung of the registry, or a name of `cells.EXTRA`; of a rival, one of `rivals.ASKED`."""
     dialect: str
     grade: str
     says: str
@@ -167,8 +178,8 @@ class Claim:
     """What the source says to get it (a regular expression): in every subject that gets it. Empty for automatic."""
 
     def __post_init__(self) -> None:
-        if self.dialect not in DIALECTS:
-            raise ValueError(f"dialect: got {self.dialect!r}, expected one of {', '.join(DIALECTS)}")
+        if self.dialect not in VERSIONS:
+            raise ValueError(f"dialect: got {self.dialect!r}, expected one of {', '.join(VERSIONS)}")
         if self.grade not in GRADES:
             raise ValueError(f"grade: got {self.grade!r}, expected one of {', '.join(GRADES)}")
         if self.fault is not None and self.fault not in FAULTS:

@@ -21,8 +21,9 @@ from typing import Any
 
 from harness.catalog import techniques
 from harness.expressibility import verdicts
-from harness.expressibility.cells import CLAIMS, EXTRA
-from harness.expressibility.claims import DIALECTS, VERSIONS, Claim, Proof, Twin
+from harness.expressibility.cells import CLAIMS, EXTRA, OF_RIVALS
+from harness.expressibility.cells.rivals import ASKED, PACKAGES
+from harness.expressibility.claims import DIALECTS, RIVALS, VERSIONS, Claim, Proof, Twin
 
 NOT_RUN, NO_CLAIM = "not run", "no claim"
 ORDER = (verdicts.REFUTED, verdicts.BROKEN, NOT_RUN, verdicts.PROVEN)
@@ -51,9 +52,15 @@ class Shown:
         return verdicts.file_of(self.proof.control)
 
     @property
+    def rival(self) -> str | None:
+        """The language of the second table that this is a proof of."""
+        dialect = getattr(self.proof.subject, "dialect", None)
+        return dialect if dialect in RIVALS else None
+
+    @property
     def command(self) -> str:
         """What shows it again."""
-        version = f" --triton {self.version}" if self.version else ""
+        version = f" --triton {self.version}" if self.version and not self.rival else ""
         return f"twinkernels expressibility {shlex.quote(self.proof.name)}{version}"
 
     @property
@@ -62,8 +69,11 @@ class Shown:
         subject = self.proof.subject
         if not self.version or isinstance(subject, Twin):
             return None
+        file = verdicts.file_of(subject)
+        if self.rival:
+            return f"pip install {' '.join(PACKAGES[self.rival])} && python {file}"
         plugin = " triton-utlx" if getattr(subject, "dialect", None) == "tlx" else ""
-        return f"pip install triton=={self.version}{plugin} && python {verdicts.file_of(subject).rpartition('/')[2]}"
+        return f"pip install triton=={self.version}{plugin} && python {file.rpartition('/')[2]}"
 
 
 @dataclass(frozen=True)
@@ -113,8 +123,22 @@ def techniques_of_matrix() -> dict[str, str]:
     return rungs | {name: idea for name, idea in EXTRA.items() if name not in rungs}
 
 
-def cells(rows: Iterable[Mapping[str, Any]], claims: Iterable[Claim] = CLAIMS) -> list[Cell]:
+def cells(rows: Iterable[Mapping[str, Any]]) -> list[Cell]:
     """Every cell of the matrix, technique by technique, each in the order of DIALECTS."""
+    return _cells(rows, CLAIMS, techniques_of_matrix(), DIALECTS)
+
+
+def rivals(rows: Iterable[Mapping[str, Any]]) -> list[Cell]:
+    """Every cell of the second table, what was asked by language, each in the order of RIVALS."""
+    return _cells(rows, OF_RIVALS, ASKED, RIVALS)
+
+
+def _cells(
+    rows: Iterable[Mapping[str, Any]],
+    claims: Iterable[Claim],
+    ideas: Mapping[str, str],
+    dialects: Iterable[str],
+) -> list[Cell]:
     newest: dict[tuple[str, str, str], Mapping[str, Any]] = {}
     probes = (row for row in rows if row["kind"] == "probe")
     for row in sorted(probes, key=lambda row: str(row.get("time"))):
@@ -124,14 +148,14 @@ def cells(rows: Iterable[Mapping[str, Any]], claims: Iterable[Claim] = CLAIMS) -
         by_cell |= {(*claim.cell, version): claim for version in claim.holds_for}
     return [
         Cell(name, idea, dialect, {v: _mark(by_cell.get((name, dialect, v)), v, newest) for v in VERSIONS[dialect]})
-        for name, idea in techniques_of_matrix().items()
-        for dialect in DIALECTS
+        for name, idea in ideas.items()
+        for dialect in dialects
     ]
 
 
 def proofs() -> set[tuple[str, str]]:
     """(technique, proof) of all claims."""
-    return {(claim.technique, proof.name) for claim in CLAIMS for proof in claim.proofs}
+    return {(claim.technique, proof.name) for claim in (*CLAIMS, *OF_RIVALS) for proof in claim.proofs}
 
 
 def proven(found: Iterable[Cell]) -> tuple[int, int]:

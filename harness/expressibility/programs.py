@@ -22,7 +22,7 @@ from pathlib import Path
 from harness import variants
 from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
-from harness.expressibility import child, verdicts
+from harness.expressibility import child, environments, verdicts
 from harness.expressibility.claims import CudaProbe, Probe, Program, Twin
 from harness.machine.environment import scrub
 from harness.variants import Case, assembly, tritons
@@ -56,9 +56,9 @@ def compiled(jobs: Iterable[Job], keep: Path = KEPT) -> Iterator[tuple[Job, Text
             continue
         dialect = getattr(program, "dialect", None) or "triton"
         if version:
-            tritons.variables(version, dialect)
+            environments.variables(version, dialect)
         # The forms of one probe share a process; everything else has one of its own.
-        name = program.name if isinstance(program, Probe) else program.label
+        name = program.file if isinstance(program, Probe) else program.label
         batches[name, version, dialect].append((program, version))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for done in as_completed([pool.submit(_compile, batch) for batch in batches.values()]):
@@ -90,7 +90,7 @@ def _compile(batch: list[Job]) -> list[tuple[Job, Texts]]:
 
 
 def _variables(program: Program, version: str) -> dict[str, str]:
-    variables = tritons.variables(version, getattr(program, "dialect", None) or "triton")
+    variables = environments.variables(version, getattr(program, "dialect", None) or "triton")
     # As a kernel of the ladders is compiled for timing: mma.sync for the series triton.
     if isinstance(program, Twin):
         variables |= {"TRITON_DEFAULT_FP_FUSION": "1"} | (variants.environment_of(case_of(program)) or {})

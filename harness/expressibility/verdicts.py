@@ -62,7 +62,10 @@ def program_sha256(program: Program, root: Path | None = None) -> str:
     path = (root or sources.ROOT) / program.file
     if not path.is_file():
         raise FileNotFoundError(f"probe {program.name}: no file {program.file}; add it, or name another")
-    return hashlib.sha256(sources.code(path).encode()).hexdigest()
+    digest = hashlib.sha256(sources.code(path).encode())
+    if (beside := path.with_name("assemble.py")).is_file():  # what probes of cuTile share
+        digest.update(sources.code(beside).encode())
+    return digest.hexdigest()
 
 
 def problems(claims: Iterable[Claim], root: Path | None = None) -> list[str]:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -70,17 +71,20 @@ def install(version: str, dialect: str = "triton") -> None:
     if dialect == "tlx" and not is_here(version, dialect):
         todo.append((PLUGIN, plugin()))
     for package, target in todo:
-        part = target.with_name(f"{target.name}.part")
-        shutil.rmtree(part, ignore_errors=True)
-        done = subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(part), package],
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode:
-            raise RuntimeError(f"pip install {package}: {done.stderr.strip()[-400:]}")
-        shutil.rmtree(target, ignore_errors=True)
-        part.rename(target)
+        unpack([package], target)
+
+
+def unpack(packages: Sequence[str], target: Path) -> None:
+    """Downloads packages, and none that they depend on, into a folder of their own. Raises RuntimeError with pip's
+    words."""
+    part = target.with_name(f"{target.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(part), *packages]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"pip install {' '.join(packages)}: {done.stderr.strip()[-400:]}")
+    shutil.rmtree(target, ignore_errors=True)
+    part.rename(target)
 
 
 def newest() -> str:

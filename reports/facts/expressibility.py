@@ -66,9 +66,10 @@ Known = Mapping[tuple[str, str], Said]
 
 
 def said(rows: Iterable[Row]) -> Known:
-    """`rows`: of kind probe, as reports/recorded/compilers has them."""
+    """`rows`: of kind probe, as reports/recorded/compilers has them. Both tables: no row of one is of the other."""
     found: dict[tuple[str, str], Said] = {}
-    for cell in matrix.cells(rows):
+    rows = list(rows)
+    for cell in (*matrix.cells(rows), *matrix.rivals(rows)):
         proven = [version for version, mark in cell.marks.items() if mark.state == verdicts.PROVEN]
         if not proven:
             continue

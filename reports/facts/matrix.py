@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.catalog import techniques
@@ -81,9 +81,11 @@ def lines(data: Dataset, problem: Problem, said: Mapping[tuple[str, str], Said])
     return first, sorted(rest, key=lambda line: ORDER[line.said["triton"].grade])
 
 
-def said_of(technique: str, said: Mapping[tuple[str, str], Said]) -> dict[str, Said]:
+def said_of(
+    technique: str, said: Mapping[tuple[str, str], Said], languages: Iterable[str] = LANGUAGES
+) -> dict[str, Said]:
     """Language -> what it says of one technique."""
-    return {language: said.get((technique, language), Said(technique)) for language in LANGUAGES}
+    return {language: said.get((technique, language), Said(technique)) for language in languages}
 
 
 def counts(found: Sequence[Line], language: str) -> dict[str | None, int]:

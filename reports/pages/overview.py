@@ -7,6 +7,8 @@ from typing import Any
 
 from harness.catalog import experiments
 from harness.catalog.techniques import LADDERS, TECHNIQUES, experiment_of
+from harness.expressibility.cells.rivals import ASKED
+from harness.expressibility.claims import RIVALS
 from reports.data.dataset import Dataset, Row
 from reports.data.titles import THEMES, theme
 from reports.facts import answer, history, matrix, promises
@@ -66,7 +68,8 @@ def data_page(data: Dataset | None, others: Sequence[Dataset]) -> dict[str, Any]
 
 
 def expressibility(compiled: Sequence[Row], known: Known) -> dict[str, Any]:
-    """The whole matrix: every technique of the registry, and what has a probe and no rung, with its proofs."""
+    """The whole matrix: every technique of the registry, and what has a probe and no rung, with its proofs; below it
+    the rivals' table."""
     names = [name for asked in (*matrix.FIRST, *matrix.REST) for name in asked.cells]
     every = {**ideas(), **{name: ideas().get(name, "") for name in names}}
     lines = [(name, idea, matrix.said_of(name, known)) for name, idea in every.items()]
@@ -74,6 +77,8 @@ def expressibility(compiled: Sequence[Row], known: Known) -> dict[str, Any]:
         "lines": lines,
         "has_page": {technique.name for technique in TECHNIQUES},
         "languages": matrix.LANGUAGES,
+        "asked": [(name, idea, matrix.said_of(name, known, RIVALS)) for name, idea in ASKED.items()],
+        "rivals": RIVALS,
         "long": LONG,
         "proven": proven_of_all(compiled),
     }

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from harness.catalog import sources
-from harness.expressibility import programs, survey, verdicts
-from harness.expressibility.cells import CLAIMS
-from harness.expressibility.claims import RELEASES, VERSIONS, Probe
+from harness.cli.expressibility import needed
+from harness.expressibility import environments, programs, survey, verdicts
+from harness.expressibility.cells import CLAIMS, OF_RIVALS
+from harness.expressibility.claims import RELEASES, RIVALS, VERSIONS, Probe
 from harness.expressibility.survey import Todo
 from harness.variants import tritons
 from tests.support import proven
@@ -23,12 +24,7 @@ Known = dict[programs.Job, programs.Texts]
 
 
 def can_run(each: Todo) -> bool:
-    claim, proof, version = each
-    fixed = (getattr(program, "version", None) for program in (proof.subject, proof.control))
-    return all(
-        tritons.is_here(needed, claim.dialect if needed == version else "triton")
-        for needed in {version, *fixed} - {None, ""}
-    )
+    return all(environments.is_here(*one) for one in needed(each))
 
 
 def todo(*versions: str) -> list[Todo]:
@@ -50,9 +46,7 @@ def jobs(each: Todo) -> tuple[programs.Job, programs.Job]:
 
 def texts(each: Todo, known: Known) -> tuple[programs.Texts, programs.Texts]:
     if not can_run(each):
-        pytest.skip(
-            f"needs a Triton that is not in build/triton; `twinkernels expressibility {each[1].name} --install`"
-        )
+        pytest.skip(f"needs a compiler that is not in build; `twinkernels expressibility '{each[1].name}' --install`")
     if missing := [job for job in jobs(each) if job not in known]:
         known.update(programs.compiled(missing))
     subject, control = jobs(each)
@@ -99,8 +93,23 @@ def test_a_claim_is_proven_in_every_version_that_it_names(each: Todo, known: Kno
     check(each, known)
 
 
+OF_BOTH_RIVALS = survey.todo(OF_RIVALS, [VERSIONS[rival][0] for rival in RIVALS])
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("each", OF_BOTH_RIVALS, ids=name)
+def test_what_a_rival_can_say_is_proven(each: Todo, known: Known) -> None:
+    check(each, known)
+
+
+def test_what_rivals_can_say_has_rows() -> None:
+    """Their compilers are not installed for every run: `expressibility --rivals --install`, then `record`."""
+    assert [each[1].name for each in OF_BOTH_RIVALS if not proven.claim(each)] == []
+
+
 def test_every_form_that_a_proof_names_is_one_of_its_probe() -> None:
-    for claim in CLAIMS:
+    for claim in (*CLAIMS, *OF_RIVALS):
         for proof in claim.proofs:
             for program in (proof.subject, proof.control):
                 if isinstance(program, Probe):

@@ -48,6 +48,8 @@ FILES = (
         ("harness.catalog.sources", "harness.rows.reading", "harness.measure.fleet", "ray"),
     ),
     Row("harness/expressibility/child.py", ("triton",)),
+    Row("harness/expressibility/rivals/cute/*", ("cutlass",)),
+    Row("harness/expressibility/rivals/cutile/*", ("cuda.tile", "nvidia", "assemble")),
     Row("harness/setup/lint.py", ()),
     Row("harness/setup/script.py", ("harness.setup.bootstrap", "harness.catalog.techniques")),
     Row("harness/setup/bootstrap.py", ("cuda_kernels.toolchain",)),

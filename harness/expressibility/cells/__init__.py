@@ -2,7 +2,18 @@
 
 from dataclasses import replace
 
-from harness.expressibility.cells import copies, cuda, hopper, ladders, plain, products, roles, shared_memory, tlx
+from harness.expressibility.cells import (
+    copies,
+    cuda,
+    hopper,
+    ladders,
+    plain,
+    products,
+    rivals,
+    roles,
+    shared_memory,
+    tlx,
+)
 
 SAME = {
     "lean_mbarrier_ring": "mbarrier_ring",
@@ -34,6 +45,9 @@ _AGAIN = tuple(
 )
 
 CLAIMS = (*_OWN, *_IN_TLX, *_AGAIN, *cuda.CLAIMS)
+"""Of the matrix."""
+OF_RIVALS = rivals.CLAIMS
+"""Of the second table."""
 
 EXTRA = {
     "unswizzled_rows": "a tile in shared memory as it lies in global memory: no swizzle, no padding",

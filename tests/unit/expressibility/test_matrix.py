@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.catalog import techniques
+from harness.catalog import sources, techniques
 from harness.expressibility import matrix, survey, verdicts
-from harness.expressibility.cells import CLAIMS
-from harness.expressibility.claims import DIALECTS
+from harness.expressibility.cells import CLAIMS, OF_RIVALS
+from harness.expressibility.cells.rivals import ASKED
+from harness.expressibility.claims import DIALECTS, RIVALS
 from harness.expressibility.verdicts import Verdict
 from harness.rows import record, results
 
@@ -32,6 +34,29 @@ def test_there_is_a_cell_for_every_rung_and_dialect() -> None:
     cells = {(cell.technique, cell.dialect) for cell in matrix.cells([])}
     assert {(rung.name, dialect) for rung in techniques.TECHNIQUES for dialect in DIALECTS} <= cells
     assert {claim.cell for claim in CLAIMS} <= cells
+
+
+def test_rivals_have_a_table_of_their_own() -> None:
+    cells = {(cell.technique, cell.dialect): cell for cell in matrix.rivals([])}
+    assert set(cells) == {(asked, rival) for asked in ASKED for rival in RIVALS} == {claim.cell for claim in OF_RIVALS}
+    assert not set(cells) & {(cell.technique, cell.dialect) for cell in matrix.cells([])}
+
+
+def test_a_rival_is_shown_again_by_its_own_packages() -> None:
+    proof = next(proof for claim in OF_RIVALS for proof in claim.proofs if proof.name == "cutile barriers")
+    shown = matrix.Shown(proof, "1.7.0", verdicts.PROVEN, "", (), (), None)
+    assert shown.command == "twinkernels expressibility 'cutile barriers'"
+    assert "cuda-tile==1.7.0" in str(shown.alone)
+    assert str(shown.alone).endswith("rivals/cutile/hints.py")
+
+
+def test_what_probes_of_cutile_share_is_part_of_each(tmp_path: Path) -> None:
+    probe = next(claim for claim in OF_RIVALS if claim.dialect == "cutile").proofs[0].subject
+    folder = (tmp_path / verdicts.file_of(probe)).parent
+    shutil.copytree((sources.ROOT / verdicts.file_of(probe)).parent, folder)
+    before = verdicts.program_sha256(probe, tmp_path)
+    (folder / "assemble.py").write_text("another = 1\n")
+    assert verdicts.program_sha256(probe, tmp_path) != before
 
 
 def test_a_version_without_rows_is_not_run() -> None:

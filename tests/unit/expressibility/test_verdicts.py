@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from harness.expressibility import verdicts
-from harness.expressibility.cells import CLAIMS
-from harness.expressibility.claims import Claim, Detector, Probe, Proof
+from harness.expressibility.cells import CLAIMS, OF_RIVALS
+from harness.expressibility.claims import VERSIONS, Claim, Detector, Probe, Proof
 
 PROOF = Proof("p", "it is there", Probe("words"), Probe("words", "other"), Detector("sass", r"\bHGMMA\b"))
 THERE, ABSENT = {"sass": "HGMMA.64x64x16 R4 ;"}, {"sass": "HMMA.16816 R4 ;"}
@@ -44,17 +44,19 @@ def test_the_hash_of_a_proof_covers_its_programs_and_its_detector() -> None:
 
 
 def test_every_claim_agrees_with_its_proofs() -> None:
-    assert verdicts.problems(CLAIMS) == []
+    assert verdicts.problems([*CLAIMS, *OF_RIVALS]) == []
 
 
 def test_every_program_has_a_file() -> None:
-    for claim in CLAIMS:
+    for claim in (*CLAIMS, *OF_RIVALS):
         for proof in claim.proofs:
             verdicts.source_sha256(proof)
 
 
 def claim(technique: str, dialect: str, version: str) -> Claim:
-    return next(each for each in CLAIMS if each.cell == (technique, dialect) and version in each.holds_for)
+    return next(
+        each for each in (*CLAIMS, *OF_RIVALS) if each.cell == (technique, dialect) and version in each.holds_for
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,10 +74,13 @@ def claim(technique: str, dialect: str, version: str) -> Claim:
         ("three_warpgroups", "gluon", "inexpressible"),
         ("wide_tile", "gluon", "hint"),
         ("overlapped_softmax", "triton", "inexpressible"),
+        ("barriers", "cutile", "direct"),
+        ("clusters", "cutile", "automatic"),
+        ("tiles", "cute", "inexpressible"),
     ],
 )
 def test_a_wrong_grade_is_named(technique: str, dialect: str, grade: str) -> None:
-    planted = replace(claim(technique, dialect, "3.6.0"), grade=grade)
+    planted = replace(claim(technique, dialect, VERSIONS[dialect][0]), grade=grade)
     assert any(f"{technique} in {dialect}" in each for each in verdicts.problems([planted]))
 
 
