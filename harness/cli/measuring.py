@@ -269,7 +269,11 @@ def run(
     ] = 1,
     resume: Annotated[bool, typer.Option(help="Continue the newest run of this experiment and shard.")] = False,
     only_missing: Annotated[
-        bool, typer.Option("--missing", help="Only what the recorded rows of this GPU lack: new, changed or unsettled.")
+        bool,
+        typer.Option(
+            "--missing",
+            help="Only what the recorded rows of this GPU lack: new, changed, unsettled, gated by an earlier gate.",
+        ),
     ] = False,
     rows_file: Rows = None,
     gpus: Gpus = None,

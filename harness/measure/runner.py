@@ -180,7 +180,10 @@ class _Run:
         return True
 
     def covers(self, gate: Row) -> bool:
-        """Whether a passed gate saw all that this run's gates see: an experiment may have been told more since."""
+        """Whether a passed gate saw all that this run's gates see: an experiment may have been told more since, and the
+        gate may be another one."""
+        if gate.get("gate") != sources.gate_id():
+            return False
         seen = {name.partition(",")[0] for name in gate["numerics"]}
         asked = self.gate_options.distributions
         return seen >= set(asked) and len(gate["numerics"]) >= len(asked) * len(self.gate_options.seeds)

@@ -573,6 +573,15 @@ def test_a_run_builds_on_rows_of_other_files(tmp_path: Path) -> None:
     assert [row["kind"] for row in after("last", "right", "right_too")] == ["environment"]
 
 
+def test_a_kernel_that_passed_an_earlier_gate_is_gated_again_and_not_timed(tmp_path: Path) -> None:
+    what = experiment("right", peers=("sdpa_flash",))
+    before = run(tmp_path / "before.jsonl", what, modes=("burst",))
+    outdated = [row | {"gate": "0" * 12} if row["kind"] == "gate" and row.get("technique") else row for row in before]
+    rows = run(tmp_path / "after.jsonl", what, modes=("burst",), standing=outdated)
+    assert [(row["kind"], row.get("technique")) for row in rows[1:]] == [("gate", "right")]
+    assert rows[1]["gate"] != "0" * 12
+
+
 def test_what_was_measured_elsewhere_stands_where_it_cannot_run(gate_run: Path, tmp_path: Path) -> None:
     declined = next(row for row in results.read(gate_run) if row.get("technique") == "right")
     environment_row = results.read(gate_run)[0]
