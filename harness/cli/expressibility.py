@@ -36,6 +36,10 @@ def expressibility(
         list[str] | None, typer.Option(help="Compile with this Triton; repeat for several. The installed by default.")
     ] = None,
     rivals: Annotated[bool, typer.Option("--rivals", help="The second table: CuTe DSL and cuTile.")] = False,
+    only_missing: Annotated[
+        bool,
+        typer.Option("--missing", help="Only proofs without a current row, in every Triton that is here by default."),
+    ] = False,
     install: Annotated[bool, typer.Option("--install", help="Download the compilers that are not here.")] = False,
     diff: Annotated[
         tuple[str, str] | None, typer.Option(metavar="OLD NEW", help="What changed between two Tritons, from rows.")
@@ -60,7 +64,7 @@ def expressibility(
     if newest:
         try_newest(install)
     releases = matrix.VERSIONS["triton"]
-    versions = triton or [tritons.installed() or releases[0]]
+    versions = triton or (releases if only_missing else [tritons.installed() or releases[0]])
     require_known("--triton", versions, releases)
     both = (*CLAIMS, *OF_RIVALS)
     claims: Sequence[Claim]
@@ -72,8 +76,11 @@ def expressibility(
     asked = survey.todo(claims, (*versions, "", *(matrix.VERSIONS[rival][0] for rival in matrix.RIVALS)))
     if name is not None:
         asked = [each for each in asked if each[1].name == name] or asked
-        if not install:
-            asked = without_missing(asked)
+    if only_missing and not (asked := survey.without_row(asked, known_rows())):
+        console.print("every proof has a current row")
+        raise typer.Exit
+    if not install and (name is not None or only_missing):
+        asked = without_missing(asked)
     found = judged(asked, install)
     rows = written(found) if name is None else [survey.row(*each) for each in found]
     if as_json:

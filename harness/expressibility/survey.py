@@ -7,7 +7,7 @@ the verdict, what was seen in the subject and in the control, and how to see it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -33,6 +33,18 @@ def todo(claims: Iterable[Claim], versions: Iterable[str], newer: str | None = N
             versions_here.append(newer)
         found += [(claim, proof, version) for version in versions_here for proof in claim.proofs]
     return found
+
+
+def without_row(asked: Iterable[Todo], rows: Iterable[Mapping[str, Any]]) -> list[Todo]:
+    """Those of which `rows` have none, or none of the proof and its programs as they are now."""
+    fields = ("technique", "backend", "proof", "source_sha256")
+    known = {tuple(row[field] for field in fields) for row in rows if row["kind"] == "probe"}
+    return [
+        (claim, proof, version)
+        for claim, proof, version in asked
+        if (claim.technique, matrix.backend(claim.dialect, version), proof.name, verdicts.source_sha256(proof))
+        not in known
+    ]
 
 
 def run(asked: Iterable[Todo]) -> Iterator[tuple[Todo, Verdict]]:

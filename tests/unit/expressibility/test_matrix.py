@@ -70,6 +70,13 @@ def test_a_row_of_an_earlier_probe_is_not_run() -> None:
     assert mark(old, "3.6.0").state == matrix.NOT_RUN
 
 
+def test_a_proof_without_a_current_row_is_asked_for() -> None:
+    asked = survey.todo([TMA_STORE], ("3.6.0", "3.9.0"))
+    old = [{**row, "source_sha256": "0" * 64} for row in rows("3.9.0")]
+    assert {version for _, _, version in survey.without_row(asked, [*rows("3.6.0"), *old])} == {"3.9.0"}
+    assert survey.without_row(asked, [*rows("3.6.0"), *rows("3.9.0")]) == []
+
+
 def test_one_refuted_proof_refutes_the_mark() -> None:
     refuted = replace(PROVEN, state=verdicts.REFUTED, reason="subject: found nothing")
     shown = mark(rows("3.6.0", refuted), "3.6.0")
