@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from reports.data.names import LABELS
 from reports.draw.reuse import once
-from reports.draw.style import COLORS, GRID, HEAD, INK, MUTED, PAPER, TICK, canvas, to_svg, write
+from reports.draw.style import COLORS, GRID, HEAD, MARKERS, MUTED, PAPER, TICK, apart, canvas, to_svg, write
 from reports.facts.filling import HeadDim
 
-SIZE = 300
+WIDTH, HEIGHT = 340, 320
 
 
 @once
-def panel(found: HeadDim) -> str:
-    """A mark a problem, open for causal, on the line that the two numbers of the head dimension draw."""
-    figure, axes = canvas(SIZE, SIZE, 44, 14, 30, 44)
+def panel(found: Sequence[HeadDim]) -> str:
+    """Of one head dimension, a line for each language, and on it a mark for each problem, open for causal."""
+    head_dim = found[0].head_dim
+    figure, axes = canvas(WIDTH, HEIGHT, 44, 84, 30, 44)
     axes.set(xlim=(0, 1), ylim=(0, 1))
-    write(axes, f"head_dim {found.head_dim}", (0, 1), (-44, -20), size=HEAD, weight="bold")
+    write(axes, f"head_dim {head_dim}", (0, 1), (-44, -20), size=HEAD, weight="bold")
     for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
         axes.plot([0, 1], [tick, tick], color=GRID if tick else MUTED, lw=1, zorder=0)
         axes.plot([tick, tick], [0, 1], color=GRID if tick else MUTED, lw=1, zorder=0)
         write(axes, f"{100 * tick:.0f}%", (0, tick), (-8, 0), size=TICK, color=MUTED, ha="right")
         write(axes, f"{100 * tick:.0f}%", (tick, 0), (0, 14), size=TICK, color=MUTED, ha="center")
     write(axes, "of the GPU’s time is filled", (0.5, 0), (0, 32), size=TICK, color=MUTED, ha="center")
-    axes.plot([0, 1], [0, found.rate], color=INK, lw=1.4, zorder=1)
-    for one in found.cells:
-        face = PAPER if one.cell.problem.causal else COLORS["cuda"]
-        axes.plot([one.share], [one.cell.share], "o", ms=7, color=COLORS["cuda"], mfc=face, mew=1.6, zorder=3)
-    worst = max(map(abs, found.errors))
-    alt = (
-        f"head_dim {found.head_dim}: {len(found.cells)} problems lie within {100 * worst:.0f}% of a line that ends at "
-        f"{100 * found.rate:.0f}% of the tensor cores’ peak"
-    )
-    return to_svg(figure, f"filling {found.head_dim}", embed=True, alt=alt, css="s")
+    places = apart({one.series: one.rate for one in found}, 0.075)
+    for one in found:
+        color = COLORS[one.series]
+        axes.plot([0, 1], [0, one.rate], color=color, lw=1.4, zorder=1)
+        for line in one.cells:
+            face = PAPER if line.cell.problem.causal else color
+            axes.plot(
+                [line.share], [line.cell.share], MARKERS[one.series], ms=7, color=color, mfc=face, mew=1.6, zorder=3
+            )
+        label = f"{LABELS[one.series]} {100 * one.rate:.0f}%"
+        write(axes, label, (1, places[one.series]), (8, 0), size=TICK, color=color, weight="bold")
+    told = [
+        f"{len(one.cells)} problems in {LABELS[one.series]} lie within {100 * max(map(abs, one.errors)):.0f}% of a line "
+        f"that ends at {100 * one.rate:.0f}% of the tensor cores’ peak"
+        for one in found
+    ]
+    alt = f"head_dim {head_dim}: {'; '.join(told)}"
+    return to_svg(figure, f"filling {head_dim}", embed=True, alt=alt, css="s")

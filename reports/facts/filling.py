@@ -21,9 +21,11 @@ from harness.catalog.roofs import PEAK
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
 
-EXPERIMENT, KERNEL, SERIES = "hopper_grid", "flagship", "cuda"
+EXPERIMENT, KERNEL = "hopper_grid", "flagship"
+SERIES = ("cuda", "gluon")
+"""Languages whose flagship stays on the GPU and deals out tiles in this order."""
 L2_BYTES, WAVES = 32 << 20, 2
-"""Of TilePlace::head_by_head (cuda_kernels/persistent_tiles.cuh)."""
+"""Of head_by_head in cuda_kernels/persistent_tiles.cuh and triton_kernels/gluon_warpgroups.py."""
 STEP, MOST = 250, 20_000
 """Clocks: to so many the time of a tile beyond its products is known, and more are not looked for."""
 
@@ -105,9 +107,10 @@ class Filled:
 
 @dataclass(frozen=True)
 class HeadDim:
-    """The cells of one head dimension, shortest first, full before causal. `rate`: the share of the tensor cores' peak
-    at which a block multiplies; `beyond`: clocks of a tile beyond its products."""
+    """The cells of one head dimension in one language, shortest first, full before causal. `rate`: the share of the
+    tensor cores' peak at which a block multiplies; `beyond`: clocks of a tile beyond its products."""
 
+    series: str
     head_dim: int
     rate: float
     beyond: int
@@ -119,19 +122,19 @@ class HeadDim:
         return [one.cell.tflops / one.expected - 1 for one in self.cells]
 
 
-def found(data: Dataset) -> list[HeadDim]:
+def found(data: Dataset, series: str) -> list[HeadDim]:
     """Of each head dimension of which at least as many problems as there are unknowns have a time and a clock."""
     cells: dict[int, list[Cell]] = {}
     for problem in sorted(experiments.load(EXPERIMENT).problems, key=lambda one: (one.causal, one.seq_q)):
-        points = (data.point(EXPERIMENT, problem, KERNEL, SERIES, best=best) for best in (True, False))
+        points = (data.point(EXPERIMENT, problem, KERNEL, series, best=best) for best in (True, False))
         row = next((point.row for point in points if point.counts and point.row), None)
         if row and reading.clock_ghz(row):
             count = data.environments[row["environment"]]["details"]["gpu"]["sm_count"]
             cells.setdefault(problem.head_dim, []).append(Cell(problem, Tile.from_dict(row["tile"]), row, count))
-    return [fitted(head_dim, of) for head_dim, of in sorted(cells.items()) if len(of) > 2]
+    return [fitted(series, head_dim, of) for head_dim, of in sorted(cells.items()) if len(of) > 2]
 
 
-def fitted(head_dim: int, cells: Sequence[Cell]) -> HeadDim:
+def fitted(series: str, head_dim: int, cells: Sequence[Cell]) -> HeadDim:
     """The two numbers by which cells are expected to take the time that they took, as nearly as can be: the mean
     distance is the least. No rate is above 1."""
 
@@ -146,7 +149,25 @@ def fitted(head_dim: int, cells: Sequence[Cell]) -> HeadDim:
     near = min(range(0, MOST, 4 * STEP), key=distance)
     beyond = min(range(max(0, near - 3 * STEP), near + 4 * STEP, STEP), key=distance)
     rate = min(1.0, statistics.median(rates(beyond)))
-    return HeadDim(head_dim, rate, beyond, [_filled(cell, rate, beyond) for cell in cells])
+    return HeadDim(series, head_dim, rate, beyond, [_filled(cell, rate, beyond) for cell in cells])
+
+
+def is_in_the_loop(ours: Sequence[HeadDim], theirs: Sequence[HeadDim]) -> bool:
+    """Whether, in every head dimension, the rate while a block multiplies parts two languages more than twice as far
+    as what their tiles fill."""
+    mine = {one.head_dim: one for one in ours}
+    return all(
+        math.log(mine[one.head_dim].rate / one.rate) > 2 * abs(_apart(mine[one.head_dim], one))
+        for one in theirs
+        if one.head_dim in mine
+    )
+
+
+def _apart(ours: HeadDim, theirs: HeadDim) -> float:
+    """The logarithm of how much more tiles fill, on the median of the problems that both have."""
+    mine = {line.cell.problem: line.share for line in ours.cells}
+    both = [line for line in theirs.cells if line.cell.problem in mine]
+    return statistics.median(math.log(mine[line.cell.problem] / line.share) for line in both)
 
 
 def _filled(cell: Cell, rate: float, beyond: int) -> Filled:
