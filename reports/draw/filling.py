@@ -37,7 +37,7 @@ def panel(found: Sequence[HeadDim]) -> str:
         label = f"{LABELS[one.series]} {100 * one.rate:.0f}%"
         write(axes, label, (1, places[one.series]), (8, 0), size=TICK, color=color, weight="bold")
     told = [
-        f"{len(one.cells)} problems in {LABELS[one.series]} lie within {100 * max(map(abs, one.errors)):.0f}% of a line "
+        f"{len(one.cells)} problems in {LABELS[one.series]} within {100 * max(map(abs, one.errors)):.0f}% of a line "
         f"that ends at {100 * one.rate:.0f}% of the tensor cores’ peak"
         for one in found
     ]
