@@ -108,6 +108,15 @@ def test_what_rivals_can_say_has_rows() -> None:
     assert [each[1].name for each in OF_BOTH_RIVALS if not proven.claim(each)] == []
 
 
+@pytest.mark.skipif(INSTALLED not in ("3.6.0", "3.7.1"), reason="mended in Triton 3.8")
+def test_the_transposed_view_of_an_unswizzled_box_is_the_box_itself() -> None:
+    """Line by line: so one of the two programs reads what it does not say."""
+    forms = {form: (Probe("box_gluon", form), INSTALLED) for form in ("plain", "transposed", "reinterpreted")}
+    ptx = {job[0].form: texts["ptx"] for job, texts in programs.compiled(forms.values()) if isinstance(job[0], Probe)}
+    assert ptx["transposed"] == ptx["plain"]
+    assert ptx["reinterpreted"] != ptx["plain"]
+
+
 def test_every_form_that_a_proof_names_is_one_of_its_probe() -> None:
     for claim in (*CLAIMS, *OF_RIVALS):
         for proof in claim.proofs:

@@ -4,6 +4,8 @@ from harness.expressibility.claims import Claim, Detector, Probe, Proof
 
 UNSWIZZLED = Detector("ttgir", r"swizzled_shared<[^>]*maxPhase = 1\b|padded_shared<")
 PADDED = Detector("ttgir", r"padded_shared<")
+TRANSPOSING = Detector("ptx", r"ldmatrix\S*\.trans\S*")
+"""Rows of the right operand are turned to columns: right for V, and wrong for K, whose rows are columns already."""
 STORED_AGAIN = Detector(
     "ptx",
     r"cp\.async\.bulk(?: cp\.async\.bulk)* st\.shared.*(?:wgmma|mma\.sync)",
@@ -26,6 +28,22 @@ _pointers = tuple(
         obtained=True,
     )
     for form in FORMS
+)
+_one_phase = Proof(
+    "swizzle_gluon plain",
+    "one phase: no swizzle",
+    Probe("swizzle_gluon", "plain"),
+    Probe("swizzle_gluon", "swizzled"),
+    UNSWIZZLED,
+)
+_box_renamed = Proof(
+    "box_gluon reinterpreted",
+    "the same box under the name of a layout of pointers: its transposed view is read row by row",
+    Probe("box_gluon", "reinterpreted"),
+    Probe("box_gluon", "plain"),
+    TRANSPOSING,
+    seen=False,
+    obtained=True,
 )
 _hook = Proof(
     "swizzle_hook",
@@ -204,16 +222,43 @@ CLAIMS = (
         "unswizzled_rows",
         "gluon",
         "direct",
-        "One phase is an argument like any other.",
+        "One phase is an argument like any other. The transposed view of a box that TMA brought without a swizzle is "
+        "dropped: K is read where its transpose is meant. Under another layout's name the same bytes are read rightly.",
         (
+            _one_phase,
             Proof(
-                "swizzle_gluon plain",
-                "one phase: no swizzle",
-                Probe("swizzle_gluon", "plain"),
-                Probe("swizzle_gluon", "swizzled"),
-                UNSWIZZLED,
+                "box_gluon transposed",
+                "the transposed view of a box without a swizzle is read as the box itself is: by columns",
+                Probe("box_gluon", "transposed"),
+                Probe("box_gluon", "swizzled transposed"),
+                TRANSPOSING,
+                obtained=False,
             ),
+            _box_renamed,
         ),
+        fault="dropped",
+        versions=("3.6.0", "3.7.1"),
+        word=r"SwizzledSharedLayout\(8, 1, 1",
+    ),
+    Claim(
+        "unswizzled_rows",
+        "gluon",
+        "direct",
+        "One phase is an argument like any other, and so is no swizzle of a box that TMA brings.",
+        (
+            _one_phase,
+            Proof(
+                "box_gluon transposed rightly",
+                "the transposed view of a box without a swizzle is read row by row",
+                Probe("box_gluon", "transposed"),
+                Probe("box_gluon", "plain"),
+                TRANSPOSING,
+                seen=False,
+                obtained=True,
+            ),
+            _box_renamed,
+        ),
+        versions=("3.8.0", "3.9.0"),
         word=r"SwizzledSharedLayout\(8, 1, 1",
     ),
     Claim(
