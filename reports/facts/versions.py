@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from harness.catalog.problem import Problem
+from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import AS_CUBINS, RELEASES
 from harness.catalog.tiles import compared_with
 from reports.data.dataset import Dataset, Point
@@ -56,14 +56,13 @@ def beside(data: Dataset, experiment: str) -> list[Beside]:
     problems = data.problems(experiment)
     for backend in AS_CUBINS:
         other = compared_with(backend)
-        names = {row["technique"] for problem in problems for row in data.at(experiment, problem, backend)}
-        for name in sorted(names):
-            cells = []
-            for problem in problems:
-                ours, theirs = (data.point(experiment, problem, name, one, best=True) for one in (backend, other))
+        by_name: dict[str, list[Cell]] = {}
+        for problem in problems:
+            timed = {(row["technique"], Tile.from_dict(row["tile"])) for row in data.at(experiment, problem, backend)}
+            for name, tile in sorted(timed):
+                ours, theirs = (data.point(experiment, problem, name, one, tile=tile) for one in (backend, other))
                 over = processes.over(data, ours, theirs)
                 if over and not over.linked:
-                    cells.append(Cell(problem, ours, theirs, over))
-            if cells:
-                found.append(Beside(name, backend, other, tuple(cells)))
+                    by_name.setdefault(name, []).append(Cell(problem, ours, theirs, over))
+        found += [Beside(name, backend, other, tuple(cells)) for name, cells in sorted(by_name.items())]
     return found

@@ -73,6 +73,16 @@ SAME_KEYS = Limit(
     "the blocks of a pair must see the same keys: full attention only",
     lambda problem, tile: problem.causal,
 )
+GLUON_SAME_KEYS = Limit("gluon", SAME_KEYS.reason, SAME_KEYS.applies)
+GLUON_PAIRS = tuple(
+    Limit(
+        f"gluon@{version}",
+        "Gluon has multicast from 3.7 on, and a barrier that counts the arrivals of two blocks from 3.8 on: this needs "
+        "a newer Triton, as in gluon@3.9.0",
+        lambda problem, tile: True,
+    )
+    for version in ("3.6.0", "3.7.1")
+)
 CORE_POWERS_OF_TWO = Limit(
     "core_triton",
     "core Triton's tensors and warps come in powers of two: block_m, block_n and warps must be such",
@@ -261,7 +271,7 @@ TECHNIQUES = (
         "two blocks of a cluster share K and V: each loads half of a tile for both",
         builds_on=("pinned_maxima",),
         mma="wgmma",
-        limits=(*LIMITS, TURNS, SAME_KEYS),
+        limits=(*OVERLAPPED, *TURNED, SAME_KEYS, GLUON_SAME_KEYS, *GLUON_PAIRS),
         general=True,
     ),
     Technique(

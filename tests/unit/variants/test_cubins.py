@@ -65,6 +65,7 @@ CASES = [
     case_of("triton@3.9.0", "flagship", RAGGED, Tile(64, 128, 1, 4)),
     case_of("triton@3.8.0", "cp_async_pipeline", replace(GROUPED, heads_kv=4), Tile(128, 64, 2, 8)),
     case_of("tlx@3.8.0", "flagship", GROUPED, FLAGSHIP),
+    *(case_of(f"gluon@{version}", "cluster_multicast", RAGGED, FLAGSHIP) for version in techniques.RELEASES[2:]),
 ]
 
 

@@ -1,0 +1,32 @@
+"""Does it pay that two blocks share K and V, in Gluon too?
+
+Multicast and its parent in CUDA and in Gluon, at one tile. Gluon has what it needs from 3.8 on: launched from cubins,
+each beside the parent of the same Triton.
+"""
+
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
+from harness.catalog.problem import Experiment, Problem, Tile
+
+PROBLEMS = tuple(problem for problem in Problem.comparison_grid((4096, 1024, 16_384), (64, 128)) if not problem.causal)
+
+EXPERIMENT = Experiment(
+    name="hopper_cluster",
+    question="Does it pay that two blocks share K and V, in Gluon too?",
+    problems=PROBLEMS,
+    techniques=(),
+    backends=("cuda", "gluon", "gluon@3.8.0", "gluon@3.9.0"),
+    peers=("sdpa_cudnn",),
+    cells=tuple(
+        (problem, name, Tile(128, 128, 2, 8)) for problem in PROBLEMS for name in ("pinned_maxima", "cluster_multicast")
+    ),
+    one_group=True,
+)
+
+if __name__ == "__main__":
+    from harness.setup.script import become
+
+    become("run", EXPERIMENT.name)
