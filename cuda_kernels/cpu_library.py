@@ -10,18 +10,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cuda_kernels.build import NO_LAUNCH, CompileError
 from cuda_kernels.cpu_build import line_of, sanitizing
 
 
 class Library:
-    """`launch` and `shared_memory_bytes` are the functions that a GPU build exports too."""
+    """`launch` and `shared_memory_bytes` are what a GPU build exports too; the second is 0 where a kernel exports none.
+    Raises CompileError for a file without `launch`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         handle = ctypes.CDLL(str(path))
         self.handle = handle
+        if not hasattr(handle, "launch"):
+            raise CompileError(NO_LAUNCH)
         self.launch = handle.launch
-        self.shared_memory_bytes: int = handle.shared_memory_bytes()
+        self.shared_memory_bytes: int = handle.shared_memory_bytes() if hasattr(handle, "shared_memory_bytes") else 0
         handle.configure.argtypes = [ctypes.c_uint64, *[ctypes.c_int] * 4]
         handle.diagnosis.restype = ctypes.c_char_p
         handle.counters.restype = ctypes.c_char_p

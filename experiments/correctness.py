@@ -32,16 +32,16 @@ WITHOUT_GPU = Experiment(
     name="correctness",
     question=EXPERIMENT.question,
     problems=(
-        Problem(2, 4, 2, 128, 128, 64, "fp16", False, "bhsd"),
+        Problem(2, 6, 2, 128, 128, 64, "fp16", False, "bhsd"),  # groups of three
         Problem(1, 2, 1, 128, 384, 128, "fp16", True, "bshd"),  # rings of two and three buffers wrap
-        Problem(1, 2, 1, 256, 128, 128, "fp16", True, "bshd"),  # rows that see no key
+        Problem(1, 2, 2, 256, 128, 128, "fp16", True, "bshd"),  # rows that see no key; no groups
         Problem(1, 2, 1, 200, 150, 128, "fp16", True, "bshd"),  # ragged, for the twins that take any length
     ),
     techniques=EXPERIMENT.techniques,
     backends=("cuda", "triton"),
     peers=(),
     modes=(),
-    distributions=("negative_scores", "large_logits"),
+    distributions=("negative_scores", "large_logits", "outliers"),
     padded=True,
 )
 

@@ -30,7 +30,8 @@ def check(
     of (batch, heads_kv, seq_kv, head_dim), fp16 or bf16, last dimension contiguous. It returns o, of the shape and
     dtype of q, or (o, lse), lse fp32 of shape (batch, heads, seq_q); where it has a parameter `out`, it writes o into
     that. Causal is aligned bottom right. What it cannot do it declines by NotImplementedError. `problems`: such as
-    "b4-h16-n4096-d128-bf16-causal"; by default those of the experiment correctness. `on`: gpu or cpu, by default gpu
+    "b4-h16-n4096-d128-bf16-causal"; by default those of the experiment correctness and, for kernels of your own, two
+    whose lengths no tile divides. `on`: gpu or cpu, by default gpu
     where there is one. `tile`: what a .cu file is built for, such as "128x64-s2-w8".
 
     One line a kernel and problem: kernel, backend, problem, tile, status, check, reason, label, error (over the
@@ -43,7 +44,7 @@ def check(
     Raises ValueError for a kernel, problem or tile that there is not, RuntimeError where the device is missing and in
     a file that is being imported to be checked.
     """
-    from harness.cli.measuring import SCHEDULER_SEEDS
+    from harness.cli.measuring import ON_A_CPU
     from harness.cli.options import load_experiment
     from harness.cli.output import one_off_file
     from harness.measure import own, runner
@@ -54,12 +55,13 @@ def check(
     experiment = load_experiment("correctness", place)
     chosen = _chosen(kernels, tile, peers=())
     backends = tuple(backend for backend in chosen.backends if backend in experiment.backends)
-    wanted = replace(experiment, problems=_problems(problems) or experiment.problems, peers=())
+    default = (*experiment.problems, *(own.OTHER_LENGTHS if chosen.kernels else ()))
+    wanted = replace(experiment, problems=_problems(problems) or default, peers=())
     cases = own.cases(wanted, replace(chosen, backends=backends), None)
     _require(place)
     path = one_off_file("check")
-    orders = SCHEDULER_SEEDS if place == "cpu" else ()
-    rows = runner.run(wanted, on=place, path=path, selected=cases, gate={"scheduler_seeds": orders}, patient=False)
+    gate = ON_A_CPU if place == "cpu" else {}
+    rows = runner.run(wanted, on=place, path=path, selected=cases, gate=gate, patient=False)
     return frame(rows, str(path))
 
 

@@ -18,6 +18,7 @@ from harness.catalog.ablations import ABLATIONS
 from harness.catalog.cases import of_experiment
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.sources import ROOT
+from harness.cli.measuring import refuse_hours
 from harness.cli.options import (
     Arch,
     AsJson,
@@ -174,6 +175,8 @@ def inspect(
         why = "there g++ compiles the CUDA twins, for this processor"
         refuse("--on cpu", why, {"--arch": arch, "--ptxas": ptxas, "--backend": other, "--tile": tile, "--save": save})
         cells, show = survey.on_cpu(chosen(names), chosen_problems(problem, ())), tables.memory
+        if problem:
+            refuse_hours([case for case, _ in cells])
     else:
         problems = chosen_problems(problem, [Problem.square(4, 16, 4096, 128)])
         twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), further=techniques.AS_CUBINS)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -52,6 +52,8 @@ from harness.rows import tables
 LIBRARIES = "sdpa_cudnn, sdpa_flash, sdpa_math, flex, fa2, fa3, fa4"
 SCHEDULER_SEEDS = (0, 1, 2)
 """Orders of warps that launches on a CPU take in turn: the plain one and two others."""
+ON_A_CPU: dict[str, Any] = {"scheduler_seeds": SCHEDULER_SEEDS, "repeats": 2 * len(SCHEDULER_SEEDS)}
+"""Fields of GateOptions: every order twice."""
 
 
 def check(
@@ -61,7 +63,8 @@ def check(
     on: Where = None,
     shard: Shard = None,
     seeds: Annotated[
-        list[int] | None, typer.Option("--scheduler-seed", "--seed", help="With --on cpu: another order of warps.")
+        list[int] | None,
+        typer.Option("--scheduler-seed", "--seed", min=0, max=2**63 - 1, help="With --on cpu: another order of warps."),
     ] = None,
     sanitize: Annotated[bool, typer.Option("--sanitize", help="With --on cpu: under ASan and UBSan.")] = False,
     save_outputs: Annotated[Path | None, typer.Option(file_okay=False, help="Keep O and LSE in this folder.")] = None,
@@ -81,17 +84,18 @@ def check(
     Launches take the scheduler seeds in turn, 0, 1 and 2 by default; 0 is the plain order. --save-outputs and --against
     take CUDA twins through the same few problems on every machine.
     """
+    names, files = split(names)
+    rungs = chosen(names) if names or not files else ()
+    mine = chosen_kernels(files, chosen_tile(tile))
+
     from harness import variants
     from harness.measure import outputs, own, runner
     from harness.measure.fleet import Work
 
-    names, files = split(names)
-    mine = chosen_kernels(files, chosen_tile(tile))
     if files:
         refuse(files[0], "their folders are of twins", {"--save-outputs": save_outputs, "--against": against})
     else:
         refuse("no file", "a twin has its own tile and its own page", {"--tile": tile, "--report": report})
-    rungs = chosen(names) if names or not files else ()
     place = where(on)
     if place == "cpu" and "gluon" in (backends or ()):
         raise typer.BadParameter(
@@ -116,7 +120,8 @@ def check(
         experiment = replace(experiment, peers=())
     if save_outputs or against:
         experiment = replace(experiment, problems=outputs.PROBLEMS, peers=())
-    experiment = replace(experiment, problems=part(chosen_problems(problem, experiment.problems), shard))
+    default = (*experiment.problems, *(own.OTHER_LENGTHS if files else ()))
+    experiment = replace(experiment, problems=part(chosen_problems(problem, default), shard))
     cases = [*of_experiment(experiment), *own.cases(experiment, mine, None)]
     if spreading.wanted(gpus, cluster):
         refuse_to_spread({"--on cpu": place == "cpu", "--shard": shard, "--rows": rows_file, "--against": against})
@@ -128,9 +133,9 @@ def check(
         conclude([row for row in rows if row["kind"] == "gate"], tables.gates, as_json=as_json, checked=True)
     if place == "cpu" and problem:
         refuse_hours(cases)
-    orders = tuple(seeds or SCHEDULER_SEEDS) if place == "cpu" else ()
     gate = {
-        "scheduler_seeds": orders,
+        **(ON_A_CPU if place == "cpu" else {}),
+        **({"scheduler_seeds": tuple(seeds)} if seeds else {}),
         "save": save_outputs and save_outputs.resolve(),
         "against": against and against.resolve(),
     }
@@ -150,7 +155,7 @@ def sanitize(
     backends: Backends = None,
     tool: Annotated[list[str] | None, typer.Option(help="memcheck, synccheck, racecheck, initcheck; all four.")] = None,
     planted: Annotated[bool, typer.Option("--planted", help="Do the tools find bugs planted into kernels?")] = False,
-    jobs: Annotated[int | None, typer.Option(help="Processes at once; as many as cores by default.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes at once; as many as cores by default.")] = None,
     shard: Shard = None,
     rows_file: Rows = None,
     gpus: Gpus = None,
@@ -215,15 +220,16 @@ def bench(
     Beside a kernel of your own are the techniques and libraries that you name; the three fastest recorded techniques
     where you name none.
     """
+    names, files = split(names)
+    rungs = chosen(names) if names or not files else ()
+    refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
+    asked = chosen_tile(tile)
+    mine = chosen_kernels(files, asked)
+
     from harness import variants
     from harness.measure import own, runner, timing
 
-    names, files = split(names)
-    refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
     require_known("--mode", [mode], timing.MODES)
-    asked = chosen_tile(tile)
-    mine = chosen_kernels(files, asked)
-    rungs = chosen(names) if names or not files else ()
     if not files:
         refuse("no file", "a technique has its own page", {"--report": report})
     experiment = Experiment(
@@ -282,14 +288,15 @@ def run(
     as_csv: AsCsv = False,
 ) -> None:
     """Run an experiment: gate every kernel, time what passed, write rows to reports/runs/."""
+    wanted = load_experiment(experiment, (on or On.gpu).value)
+    refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
+
     from harness.machine import environment
     from harness.measure import runner, timing
     from harness.measure.fleet import Work
     from harness.rows import reading, results
     from harness.rows import record as recorded
 
-    refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
-    wanted = load_experiment(experiment, (on or On.gpu).value)
     formats = {"as_json": as_json, "as_csv": as_csv}
     if wanted.roofs:
         asked: dict[str, object] = {"--on": on is On.cpu, "--mode": mode, "--backend": backends, "--shard": shard}

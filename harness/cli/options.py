@@ -92,7 +92,7 @@ def require_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None
     known = list(known)
     for name in names:
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+            close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
             raise typer.BadParameter(f"{kind}: got {name!r}, {hint}")
 

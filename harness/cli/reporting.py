@@ -17,7 +17,7 @@ from harness.catalog import techniques
 from harness.catalog.problem import Experiment
 from harness.catalog.sources import ROOT
 from harness.cli.inspecting import inspected
-from harness.cli.measuring import correctness
+from harness.cli.measuring import ON_A_CPU, correctness
 from harness.cli.options import AsJson, Names, chosen, load_experiment, where
 from harness.cli.output import RECORDED, RUNS, Row, console, run_file, show_failures
 from harness.machine.progress import Progress
@@ -56,7 +56,8 @@ def report(names: Names = None) -> None:
     console.print(f"{sum(row['status'] == 'passed' for row in code)} of {len(code)} kernels compiled")
     experiment = ladder if place == "gpu" else correctness(place, wanted, techniques.TWINS)
     path = run_file(experiment.name)
-    ran = runner.run(experiment, on=place, path=path, standing=[*known.environments, *known.rows])
+    gate = ON_A_CPU if place == "cpu" else {}
+    ran = runner.run(experiment, on=place, path=path, standing=[*known.environments, *known.rows], gate=gate)
     if all(row["kind"] == "environment" for row in ran):
         path.unlink(missing_ok=True)
     about = {"experiment": experiment.name, "on": place}
@@ -206,6 +207,8 @@ def history(
 
     from harness.rows import history as past
 
+    if not any(word.split() for word in words):
+        raise typer.BadParameter("CELL: got no word, expected some of backend, technique, problem and tile")
     try:
         stderr = Console(stderr=True)
         if not stderr.is_terminal:

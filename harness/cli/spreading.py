@@ -8,29 +8,48 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.options import missing
+from harness.cli.options import missing, require_writable
 from harness.cli.output import RECORDED, Row
 from harness.rows import results
 
 if TYPE_CHECKING:
     from harness.measure.fleet import Work
 
+
+def _count(gpus: str | None) -> str | None:
+    if gpus not in (None, "all") and not (str(gpus).isdecimal() and int(str(gpus))):
+        raise typer.BadParameter(f"--gpus: got {gpus!r}, expected all or a number such as 4")
+    return gpus
+
+
 Gpus = Annotated[
-    str | None, typer.Option(metavar="all|N", help="Share the problems among the GPUs of this host, by Ray.")
+    str | None,
+    typer.Option(metavar="all|N", callback=_count, help="Share the problems among the GPUs of this host, by Ray."),
 ]
 Cluster = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Share them among all GPUs of a Ray cluster, such as auto.")
 ]
+
+
+def _writable(rows_file: Path | None) -> Path | None:
+    if rows_file:
+        require_writable("--rows", rows_file.parent)
+    return rows_file
+
+
 Rows = Annotated[
     Path | None,
-    typer.Option("--rows", dir_okay=False, help="Write rows to this file; what it holds is not done again."),
+    typer.Option(
+        "--rows",
+        dir_okay=False,
+        callback=_writable,
+        help="Write rows to this file; what it holds is not done again.",
+    ),
 ]
 
 
 def wanted(gpus: str | None, cluster: str | None) -> bool:
-    """Whether the problems are to be shared. Bad usage for a number that is none."""
-    if gpus not in (None, "all") and not (str(gpus).isdecimal() and int(str(gpus))):
-        raise typer.BadParameter(f"--gpus: got {gpus!r}, expected all or a number such as 4")
+    """Whether the problems are to be shared."""
     return gpus is not None or cluster is not None
 
 

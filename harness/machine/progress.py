@@ -50,7 +50,8 @@ class Progress:
     def _break_silence(self) -> None:
         while not self._ended.wait(SILENCE / 20):
             if time.monotonic() - self._said >= SILENCE:
-                self._print(self._last if self._last != self._shown else f"still at work after: {self._last}")
+                after = f"still at work after: {self._last}" if self._last else "at work"
+                self._print(self._last if self._last != self._shown else after)
 
     def say(self, text: str) -> None:
         self._last = text

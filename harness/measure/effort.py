@@ -13,8 +13,8 @@ from harness.measure.worker import Deadlines
 
 FLOPS = {"cuda": 1e8, "triton": 4e7}
 """In a second, of the slowest kernels: thread by thread on one core, and in Triton's interpreter, which has one."""
-LAUNCHES = 12
-"""Of a case with two distributions, where a launch is slow: ten of the first, two of the second."""
+LAUNCHES = 10
+"""Of a case with three distributions, where a launch is slow: six of the first, two of each other."""
 TOO_LONG = Deadlines().launch / 2
 """Seconds of a launch: it might be called a timeout, on a busy machine."""
 LONGEST = 512

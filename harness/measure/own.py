@@ -14,6 +14,12 @@ from harness.machine import environment
 from harness.rows import fastest
 from harness.rows.results import gpu_slug
 
+OTHER_LENGTHS = (
+    Problem(2, 2, 2, 65, 65, 64, "fp16", True, "bshd"),  # a row and a key more than a tile
+    Problem(1, 1, 1, 1, 641, 128, "bf16", False),  # one query, many keys
+)
+"""What a kernel of the user's is checked with beside the experiment correctness, whose lengths are multiples of tiles
+or short; a rung has the experiment any_length."""
 RECORDED = sources.ROOT / "reports" / "recorded"
 
 

@@ -11,7 +11,9 @@ import ctypes
 import hashlib
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,9 @@ from harness.rows.reading import checkout_hashes
 
 SILENCE = 120.0
 """Seconds without an answer after which an actor counts as lost, if Ray has not said so before."""
+CONNECTING = 10.0
+"""Seconds that the port of a cluster has to take a connection."""
+BEGIN = "`ray start --head` begins a cluster"
 OBJECT_STORE_BYTES = 128 * 2**20
 """Rows are small; by default Ray takes a third of the memory."""
 SAID = 4000
@@ -183,6 +188,11 @@ def hands(count: int | None, address: str | None = None, *, timeout: float = 300
             "--gpus, --cluster: got no Ray; install it with: pip install -e '.[cluster]', or give each process a part: "
             "--shard 1/4"
         ) from None
+    if address and (place := re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:(\d+)", address)):
+        try:  # Ray itself tries for more than ten minutes
+            socket.create_connection((place[1], int(place[2])), timeout=CONNECTING).close()
+        except (OSError, OverflowError) as error:
+            raise Refused(f"--cluster: got {address}, where nothing answers ({error}); {BEGIN}") from None
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     cluster: dict[str, Any] = {"address": address}
     if address is None:
@@ -199,8 +209,7 @@ def hands(count: int | None, address: str | None = None, *, timeout: float = 300
         ray.init(log_to_driver=False, logging_level="ERROR", **cluster)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise Refused(
-            f"--gpus, --cluster: got {address or 'this host'}, where no Ray answers ({error}); `ray start --head` "
-            "begins a cluster"
+            f"--gpus, --cluster: got {address or 'this host'}, where no Ray answers ({error}); {BEGIN}"
         ) from None
     try:
         found = int(ray.cluster_resources().get("GPU", 0))

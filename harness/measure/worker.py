@@ -505,8 +505,12 @@ def status_of(error: BaseException, stage: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The first line of what went wrong, or its beginning; the whole is in the log."""
-    message = scrub(str(error)).strip().split("\n")[0][:LOG_TAIL]
+    """The first line of what went wrong, or its beginning; the whole is in the log. Of a compiler, which speaks below
+    a headline, its first error too."""
+    headline, *rest = scrub(str(error)).strip().split("\n")
+    if headline.endswith(":"):
+        headline += next((f" {line.strip()}" for line in rest if "error" in line), "")
+    message = headline[:LOG_TAIL]
     if message and type(error).__module__.startswith("harness.variants."):  # the status says what its class would
         return message
     return f"{type(error).__name__}: {message}".removesuffix(": ")

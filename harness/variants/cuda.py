@@ -100,6 +100,10 @@ def cuda_compiler(built: Any) -> dict[str, Any]:
     return {"front_end": f"nvcc {toolchain().nvcc}", "ptxas": toolchain().ptxas, "flags": " ".join(built.flags)}
 
 
+NOT_SUPPORTED = 801
+"""cudaErrorNotSupported."""
+
+
 class _Strides(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in ("batch", "head", "seq")]
 
@@ -132,6 +136,12 @@ def attention_args(
         *(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2]),
         scale,
     )
+
+
+def decline(case: Case, code: int) -> None:
+    """Raises Unsupported where a user's kernel says by its error that it does not do this."""
+    if case.kernel and code == NOT_SUPPORTED:
+        raise Unsupported(f"{case.name}: its launch returns cudaErrorNotSupported for {case.problem.slug}")
 
 
 def shared_memory_bytes(library: ctypes.CDLL) -> int:
@@ -183,6 +193,7 @@ class CudaVariant(Variant):
 
         def call(keep_alive: tuple[Any, ...] = (args, workspace, q, k, v)) -> tuple[Tensor, Tensor]:
             if code := launch(pointer, current_stream(device)):
+                decline(self.case, code)
                 raise LaunchError(f"{self.case}: {torch.cuda.CudaError(code)}", code)
             return o, lse
 
@@ -193,5 +204,9 @@ class CudaVariant(Variant):
 
 
 def _entry(handle: ctypes.CDLL) -> Any:
+    from cuda_kernels.build import NO_LAUNCH
+
+    if not hasattr(handle, "launch"):
+        raise CompileError(NO_LAUNCH)
     handle.launch.argtypes = [ctypes.POINTER(AttentionArgs), ctypes.c_void_p]
     return handle.launch

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.catalog.cases import Case
-from harness.variants.cuda import attention_args, constants, cuda_file, fits, workspace_bytes
+from harness.variants.cuda import attention_args, constants, cuda_file, decline, fits, workspace_bytes
 from harness.variants.errors import CompileError, Diagnosed, Unsupported
 from harness.variants.variant import Call, Variant
 
@@ -98,7 +98,10 @@ class CpuCudaVariant(Variant):
                 code = library.launch(ctypes.byref(args), None)
             finally:
                 library.forget()  # the tensors may be gone when someone launches this library again
+            decline(self.case, code)
             said = library.diagnosis().splitlines() + left_in(workspace)
+            if code and not said:
+                said = [f"launch_failed: launch returns cudaError {code}"]
             if said:
                 order = [f"scheduler seed {self._options['seed']}"] if self._options.get("seed") else []
                 raise Diagnosed(said + order, code)

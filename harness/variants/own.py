@@ -66,7 +66,7 @@ class OwnFunction(Variant):
         """(o, lse or None) of what the function returned. Raises TypeError and ValueError."""
         if answer is None and self.takes_out:
             return o, None
-        out, *rest = answer if isinstance(answer, tuple | list) else (answer,)
+        out, *rest = (answer or (None,)) if isinstance(answer, tuple | list) else (answer,)
         for name, got, expected in (("o", out, o), *(("lse", one, lse) for one in rest[:1] if one is not None)):
             if not hasattr(got, "shape") or not hasattr(got, "dtype"):
                 raise TypeError(f"{self.name}: got {type(got).__name__} for {name}, expected a torch.Tensor")

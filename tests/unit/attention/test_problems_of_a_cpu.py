@@ -1,16 +1,20 @@
-"""What `check --on cpu` launches: each way to mix up batches, heads and lengths is wrong on one of its problems."""
+"""What `check --on cpu` launches: each way to mix up batches, heads and lengths is wrong on one of its problems; and
+what it launches of a user's kernel beside, here and on a GPU."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 
 from experiments.correctness import WITHOUT_GPU
 from harness.attention import numerics
+from harness.catalog.problem import Problem
+from harness.measure.own import OTHER_LENGTHS
 from tests.support import wrong_kernels
 from tests.support.wrong_kernels import Tiled
 
 
-def finds(kernel: Tiled) -> bool:
+def finds(kernel: Tiled, problems: tuple[Problem, ...] = WITHOUT_GPU.problems) -> bool:
     return not all(
         numerics.gate(
             kernel,
@@ -20,8 +24,64 @@ def finds(kernel: Tiled) -> bool:
             repeats=2,
             padded=WITHOUT_GPU.padded,
         ).passed
-        for problem in WITHOUT_GPU.problems
+        for problem in problems
     )
+
+
+class TwoHeadsShareKeys(Tiled):
+    """Takes every group for one of two heads."""
+
+    def head_kv(self, head, group, heads_kv):
+        return min(head // 2, heads_kv - 1) if group > 1 else head
+
+
+class FirstKeysWithoutGroups(Tiled):
+    """Where no heads share keys, takes the first head's for all."""
+
+    def head_kv(self, head, group, heads_kv):
+        return head // group if group > 1 else 0
+
+
+class ScoresIn16Bits(Tiled):
+    def p_of(self, exponent):
+        return torch.exp2(exponent.half().float())
+
+
+class SmallWeightsAreZero(Tiled):
+    def p_of(self, exponent):
+        return torch.exp2(exponent).masked_fill(exponent < -14, 0.0)
+
+
+class NoWeightIsSmall(Tiled):
+    """Clamps exponents where a cheap exp2 would fail."""
+
+    def p_of(self, exponent):
+        return torch.exp2(exponent.clamp(min=-20.0)).masked_fill(exponent == -torch.inf, 0.0)
+
+
+class OneKeyBeyondTheTileDropped(Tiled):
+    def starts(self, seq_kv):
+        return super().starts(seq_kv - (seq_kv % 64 == 1))
+
+
+class KeysAfter512Dropped(Tiled):
+    def starts(self, seq_kv):
+        return super().starts(min(seq_kv, 512))
+
+
+class RowBeyondTheTileTwice(Tiled):
+    def store(self, o, lse, o_values, lse_values):
+        if len(o) == 65:
+            o_values[64] = o_values[63]
+        super().store(o, lse, o_values, lse_values)
+
+
+class FormatOfOneKind(Tiled):
+    """Makes P what fp16 holds, whatever the dtype."""
+
+    def product(self, p, v_tile):
+        wrong = v_tile.half().view(torch.bfloat16) if v_tile.dtype == torch.bfloat16 else v_tile
+        return super().product(p, wrong)
 
 
 @pytest.mark.parametrize(
@@ -38,14 +98,27 @@ def finds(kernel: Tiled) -> bool:
         wrong_kernels.ReadsBeyondRaggedTail,
         wrong_kernels.ValuesBeyondRaggedTail,
         wrong_kernels.ScaleIgnored,
+        TwoHeadsShareKeys,
+        FirstKeysWithoutGroups,
+        ScoresIn16Bits,
+        SmallWeightsAreZero,
+        NoWeightIsSmall,
     ],
 )
 def test_a_mix_up_is_found_on_a_cpu(kernel: type[Tiled]) -> None:
     assert finds(kernel())
 
 
+@pytest.mark.parametrize(
+    "kernel", [OneKeyBeyondTheTileDropped, KeysAfter512Dropped, RowBeyondTheTileTwice, FormatOfOneKind]
+)
+def test_other_lengths_find_what_whole_tiles_do_not(kernel: type[Tiled]) -> None:
+    assert not finds(kernel())
+    assert finds(kernel(), OTHER_LENGTHS)
+
+
 @pytest.mark.parametrize("block_n", [16, 64, 128, 256])
 def test_a_right_kernel_is_right_on_a_cpu(block_n: int) -> None:
     kernel = Tiled()
     kernel.block_n = block_n
-    assert not finds(kernel)
+    assert not finds(kernel, (*WITHOUT_GPU.problems, *OTHER_LENGTHS))

@@ -71,17 +71,19 @@ def test_list_names_every_technique_and_experiment() -> None:
     assert all(name in invoke("list")[1] for name in NAMES)
 
 
-def test_list_imports_nothing_heavy() -> None:
+def test_a_list_and_a_typo_import_nothing_heavy() -> None:
+    """A typo waited for torch, which takes seconds."""
     script = """
 import sys
 import harness.cli
-try:
-    harness.cli.main(["list"])
-finally:
-    print(sorted({"torch", "triton", "pandas", "matplotlib", "cuda_kernels.build"} & set(sys.modules)))
+for words in (["list"], ["check", "scalr"], ["bench", "scalr"], ["run", "lader"]):
+    try:
+        harness.cli.main(words)
+    except SystemExit as end:
+        print(end.code, sorted({"torch", "triton", "pandas", "matplotlib", "cuda_kernels.build"} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=CHECKOUT)
-    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+    assert [line for line in done.stdout.splitlines() if line.endswith("]")] == ["0 []", *["2 []"] * 3], done.stderr
 
 
 @pytest.mark.parametrize(
@@ -776,6 +778,12 @@ def test_a_hostile_run_stops_the_scorecard_with_its_line(
         (("run", "ladder", "--mode", "brst"), "--mode: got 'brst'"),
         (("run", "ladder", "--backend", "cud"), "--backend: got 'cud'"),
         (("run", "ladder", "--shard", "9/9"), "--shard: got '9/9'"),
+        (("run", "ladder", "--gpus", "two"), "--gpus: got 'two'"),
+        (("run", "ladder", "--rows", "/proc/none/x.jsonl"), "--rows: got '/proc/none'"),
+        (("sanitize", "--jobs", "0"), "'--jobs': Input should be greater"),
+        (("check", "scalar", "--scheduler-seed", "-1"), "'--seed': Input should be greater"),
+        (("check", "SCALAR"), "did you mean scalar"),
+        (("history", ""), "CELL: got no word"),
     ],
 )
 def test_a_typo_is_answered_before_a_gpu_is_asked_for(
@@ -998,6 +1006,8 @@ def test_a_problem_of_a_gpus_size_is_refused_on_a_cpu_with_a_smaller_one(
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     code, said = invoke("check", "scalar", "--on", "cpu", "--problem", "b4-h16k4-n4096-d128-bf16-causal")
     assert (code, ran) == (2, [])
+    large = ("inspect", "scalar", "--on", "cpu", "--problem", "b64-h64-n65536-d64-fp16-full")
+    assert "takes this CPU about" in invoke(*large)[1]
     like = re.search(r"expected one such as --problem (\S+),", said)
     assert like, said
     assert like[1] == "b1-h4k1-n512-d128-fp16-causal"

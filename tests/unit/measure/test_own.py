@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ ENDS = {
     "crashing": ("crashed", None),
     "hanging": ("timeout", None),
     "declining": ("unsupported", None),
+    "of_nothing": ("launch_error", None),
     "not_a_function": ("import_error", None),
 }
 
@@ -56,6 +58,7 @@ def test_each_end_is_a_row(gated: dict[str, dict], name: str) -> None:
     assert (row["status"], row.get("check")) == ENDS[name]
     assert (row["backend"], row["kernel"]) == ("own", f"own_kernels.py:{name}")
     assert "technique" not in row
+    assert name != "of_nothing" or "got NoneType for o" in row["reason"]
 
 
 def endless(path: Path, on: str) -> str:
@@ -157,6 +160,27 @@ def test_a_cu_file_anywhere_runs_on_the_cpu(tmp_path: Path) -> None:
     before = own.source_sha256(kernel)
     (folder / "beside.h").write_text("constexpr int MORE = 1;\n")
     assert own.source_sha256(kernel) != before
+
+
+CU_FILES = {
+    "declines.cu": ("launch", "801", "unsupported", "cudaErrorNotSupported for b1-"),
+    "fails.cu": ("launch", "1", "launch_error", "launch returns cudaError 1"),
+    "without_launch.cu": ("lunch", "0", "compile_error", "it exports no launch"),
+    "broken.cu": ("launch", "zero", "compile_error", "does not build for the CPU: .*error: .*zero"),
+}
+"""Name and result of its function, status, what the reason says; none says how much shared memory it takes."""
+
+
+@pytest.mark.slow
+def test_each_end_of_a_cu_file_is_a_row_that_says_why(tmp_path: Path) -> None:
+    for name, (function, result, *_) in CU_FILES.items():
+        text = f"EXPORT int {function}(const AttentionArgs*, void*) {{ return {result}; }}"
+        (tmp_path / name).write_text(f"#include <attention.cuh>\n{text}\n")
+    kernels = [own.parse(str(tmp_path / name)) for name in CU_FILES]
+    rows = {row["kernel"]: row for row in run(tmp_path / "run.jsonl", *kernels) if row["kind"] == "gate"}
+    for name, (*_, status, said) in CU_FILES.items():
+        assert rows[name]["status"] == status, rows[name]
+        assert re.search(said, rows[name]["reason"])
 
 
 @pytest.mark.slow

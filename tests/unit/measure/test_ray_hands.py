@@ -55,3 +55,13 @@ def test_two_gpus_give_the_rows_of_one_process(rows: list[dict], tmp_path: Path)
 def test_a_problem_whose_actor_was_killed_is_placed_once_more(rows: list[dict]) -> None:
     found = ends(rows)
     assert found[3, "kills_once"] == found[3, "right"] == ("passed", None)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9", "127.0.0.1:99999"])
+def test_an_address_where_nothing_answers_is_told_at_once(address: str) -> None:
+    """Ray itself tried for more than ten minutes."""
+    with (
+        pytest.raises(ray_hands.Refused, match=rf"--cluster: got {address}, where nothing answers .*ray start --head"),
+        ray_hands.hands(None, address),
+    ):
+        raise AssertionError("there are no hands")
