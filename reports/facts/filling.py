@@ -1,9 +1,9 @@
 """How far the flagship's tiles fill the GPU, and that this is what one problem has over another.
 
-A block works on one tile of queries after another and takes the next from a counter. Two numbers for each head
-dimension describe it: at what share of the tensor cores' peak it multiplies, and how long a tile takes beyond its
+A block works on one tile of queries after another, or is replaced by the next. Two numbers for each head dimension
+describe it: at what share of the tensor cores' peak a multiprocessor multiplies, and how long a tile takes beyond its
 products. With the order of the tiles they give the time of every problem, masks and lengths alike; where kernels differ
-from that, it is by something else.
+from that, it is by something else. Blocks that share a multiprocessor are taken to have equal shares of it to the end.
 """
 
 from __future__ import annotations
@@ -22,22 +22,29 @@ from harness.rows import reading
 from reports.data.dataset import Dataset, Row
 
 EXPERIMENT, KERNEL = "hopper_grid", "flagship"
-SERIES = ("cuda", "gluon")
-"""Languages whose flagship stays on the GPU and deals out tiles in this order."""
+SERIES = ("cuda", "gluon", "triton")
 L2_BYTES, WAVES = 32 << 20, 2
 """Of head_by_head in cuda_kernels/persistent_tiles.cuh and triton_kernels/gluon_warpgroups.py."""
+SECTION_BYTES = 16 << 20
+"""Of triton_kernels/hopper/wgmma.py, as of LongestFirst in cuda_kernels/tile_schedulers.cuh."""
+REGISTERS, SHARED_BYTES, RESERVED_BYTES, WARPS = 65_536, 233_472, 1024, 64
+"""Of a multiprocessor of compute capability 9.0; RESERVED_BYTES for each block (CUDA's programming guide)."""
 STEP, MOST = 250, 20_000
 """Clocks: to so many the time of a tile beyond its products is known, and more are not looked for."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One problem. Clocks are those that a multiprocessor's products take at the tensor cores' peak."""
+    """One problem. Clocks are those that a multiprocessor's products take at the tensor cores' peak; each block that is
+    `resident` with others has its share of them."""
 
     problem: Problem
     tile: Tile
     row: Row
-    blocks: int
+    multiprocessors: int
+    resident: int = 1
+    stays: bool = True
+    """Whether a block takes tile after tile; else the next block takes its place."""
 
     @property
     def tflops(self) -> float:
@@ -51,7 +58,12 @@ class Cell:
     @property
     def share(self) -> float:
         """Of the tensor cores' peak at the kernel's own clock."""
-        return self.tflops * 1e3 / (PEAK * self.blocks * self.ghz)
+        return self.tflops * 1e3 / (PEAK * self.multiprocessors * self.ghz)
+
+    @property
+    def blocks(self) -> int:
+        """At once."""
+        return self.multiprocessors * self.resident
 
     @cached_property
     def steps(self) -> list[int]:
@@ -61,7 +73,8 @@ class Cell:
             return [tiles] * (self.problem.batch * self.problem.heads * self._q_tiles)
         below = self.problem.seq_kv - self.problem.seq_q
         ends = [min(self.problem.seq_kv, below + (q + 1) * self.tile.block_m) for q in range(self._q_tiles)]
-        return [math.ceil(ends[q] / self.tile.block_n) for _, q in order(self.problem, self.tile, self.blocks)]
+        stays, grid = head_by_head(self.problem, self.tile, self.blocks), longest_first(self.problem, self.tile)
+        return [math.ceil(ends[q] / self.tile.block_n) for _, q in (stays if self.stays else grid)]
 
     @property
     def _q_tiles(self) -> int:
@@ -73,19 +86,19 @@ class Cell:
 
     @property
     def needed(self) -> float:
-        """Clocks of each block, were the FLOP that count spread evenly over all."""
-        return self.problem.flops / PEAK / self.blocks
+        """Clocks of each multiprocessor, were the FLOP that count spread evenly over all."""
+        return self.problem.flops / PEAK / self.multiprocessors
 
     def longest(self, beyond: float) -> float:
         """Clocks of the block that ends last, a tile taking `beyond` more than its products."""
         free = [0.0] * self.blocks
         for steps in self.steps:
-            heapq.heapreplace(free, free[0] + steps * self.step_clocks + beyond)
+            heapq.heapreplace(free, free[0] + (steps * self.step_clocks + beyond) * self.resident)
         return max(free)
 
     def mean(self, beyond: float) -> float:
-        """Clocks of a block on average."""
-        return (sum(self.steps) * self.step_clocks + len(self.steps) * beyond) / self.blocks
+        """Clocks of a multiprocessor on average."""
+        return (sum(self.steps) * self.step_clocks + len(self.steps) * beyond) / self.multiprocessors
 
 
 @dataclass(frozen=True)
@@ -121,6 +134,10 @@ class HeadDim:
         """By how much each cell is faster than expected, as a share."""
         return [one.cell.tflops / one.expected - 1 for one in self.cells]
 
+    def near(self, distance: float) -> int:
+        """How many cells are no further from what is expected."""
+        return sum(abs(error) <= distance for error in self.errors)
+
 
 def found(data: Dataset, series: str) -> list[HeadDim]:
     """Of each head dimension of which at least as many problems as there are unknowns have a time and a clock."""
@@ -130,7 +147,11 @@ def found(data: Dataset, series: str) -> list[HeadDim]:
         row = next((point.row for point in points if point.counts and point.row), None)
         if row and reading.clock_ghz(row):
             count = data.environments[row["environment"]]["details"]["gpu"]["sm_count"]
-            cells.setdefault(problem.head_dim, []).append(Cell(problem, Tile.from_dict(row["tile"]), row, count))
+            stays = series != "triton"
+            together = 1 if stays else resident(data, row)
+            if together:
+                cell = Cell(problem, Tile.from_dict(row["tile"]), row, count, together, stays)
+                cells.setdefault(problem.head_dim, []).append(cell)
     return [fitted(series, head_dim, of) for head_dim, of in sorted(cells.items()) if len(of) > 2]
 
 
@@ -171,19 +192,43 @@ def _apart(ours: HeadDim, theirs: HeadDim) -> float:
 
 
 def _filled(cell: Cell, rate: float, beyond: int) -> Filled:
-    products = sum(cell.steps) * cell.step_clocks / cell.blocks
+    products = sum(cell.steps) * cell.step_clocks / cell.multiprocessors
     mean, longest = cell.mean(beyond), cell.longest(beyond)
-    expected = rate * cell.needed / longest * PEAK * cell.blocks * cell.ghz / 1e3
+    expected = rate * cell.needed / longest * PEAK * cell.multiprocessors * cell.ghz / 1e3
     return Filled(cell, cell.needed / products, products / mean, mean / longest, expected)
 
 
-def order(problem: Problem, tile: Tile, blocks: int) -> list[tuple[int, int]]:
-    """(head, tile of queries) of a causal problem, as TilePlace::head_by_head deals them out: head after head, a
-    head's longest first; the last heads, WAVES tiles a block or what fits L2, are taken together."""
+def resident(data: Dataset, row: Row) -> int | None:
+    """How many blocks of the kernel of a timing fit a multiprocessor; None where no row read its machine code."""
+    alike = ("problem", "tile", "source_sha256")
+    codes = (
+        one for one in data.with_code(row["technique"], row["backend"]) if all(one[name] == row[name] for name in alike)
+    )
+    code = next((one["code"] for one in codes), None)
+    if code is None:
+        return None
+    warps = row["tile"]["warps"]
+    registers = warps * 32 * 8 * math.ceil(code["registers"] / 8)
+    return min(REGISTERS // registers, SHARED_BYTES // (code["smem_bytes"] + RESERVED_BYTES), WARPS // warps)
+
+
+def head_by_head(problem: Problem, tile: Tile, blocks: int) -> list[tuple[int, int]]:
+    """(head, tile of queries) of a causal problem: head after head, a head's longest first; the last heads, WAVES tiles
+    a block or what fits L2, are taken together."""
     heads, tiles = problem.batch * problem.heads, math.ceil(problem.seq_q / tile.block_m)
     fitting = max(1, L2_BYTES // (problem.head_dim * 4) // problem.seq_kv)
     last = min(fitting, math.ceil(WAVES * min(blocks, heads * tiles) / tiles), heads)
     first = heads - last
-    return [(head, q) for head in range(first) for q in reversed(range(tiles))] + [
-        (first + place % last, tiles - 1 - place // last) for place in range(last * tiles)
-    ]
+    return [(head, q) for head in range(first) for q in reversed(range(tiles))] + _together(first, last, tiles)
+
+
+def longest_first(problem: Problem, tile: Tile) -> list[tuple[int, int]]:
+    """The same in sections of heads whose K and V fit SECTION_BYTES, each longest first."""
+    heads, tiles = problem.batch * problem.heads, math.ceil(problem.seq_q / tile.block_m)
+    section = max(1, SECTION_BYTES // (problem.head_dim * 4) // problem.seq_kv)
+    sections = [_together(first, min(section, heads - first), tiles) for first in range(0, heads, section)]
+    return [place for one in sections for place in one]
+
+
+def _together(first: int, count: int, tiles: int) -> list[tuple[int, int]]:
+    return [(first + place % count, tiles - 1 - place // count) for place in range(count * tiles)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports.data.dataset import Dataset
+from reports.data.names import LABELS
 from reports.data.titles import title
 from reports.facts import comparisons
 from reports.facts.answer import Answer
@@ -18,7 +19,7 @@ from reports.facts.steps import Chain
 SAME = 0.015
 """Two speeds that differ by less are called equal."""
 NEAR = 0.02
-"""A speed that differs by less was predicted."""
+"""A speed that differs by no more was predicted."""
 
 
 def sentence(found: Answer) -> str:
@@ -158,12 +159,16 @@ def roofline_title(work: Sequence[Work], bytes_per_s: float, peak: float) -> str
     return f"{text}; DRAM, at {100 * used:.0f}% of its bandwidth, is {'not ' if used < 0.6 else ''}what holds it back"
 
 
-def filling_title(found: Sequence[HeadDim]) -> str:
-    """Of how many problems the tiles alone tell the speed."""
-    speeds = [line.cell.tflops for one in found for line in one.cells]
-    near = sum(abs(error) < NEAR for one in found for error in one.errors)
-    span = f"From {min(speeds):.0f} to {max(speeds):.0f} TFLOPS"
-    return f"{span}: how tiles fill the GPU predicts {near} of {len(speeds)} problems to within {100 * NEAR:.0f}%"
+def filling_title(languages: Sequence[Sequence[HeadDim]]) -> str:
+    """At what share of the peak each multiplies, at the head dimension nearest to 128."""
+    head_dim = min((one.head_dim for one in languages[0]), key=lambda dim: abs(dim - 128))
+    rates = {LABELS[one.series]: one.rate for of in languages for one in of if one.head_dim == head_dim}
+    (ours, rate), *others = rates.items()
+    told = "".join(f", {label} at {100 * rate:.0f}%" for label, rate in others)
+    return (
+        f"At head_dim {head_dim} {ours} multiplies at {100 * rate:.0f}% of the tensor cores’ peak{told}; the rest is how "
+        "tiles fill the GPU"
+    )
 
 
 def conflicts_title(found: Sequence[Conflicts]) -> str:

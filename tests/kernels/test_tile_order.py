@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 
 import pytest
 import torch
 
-from cuda_kernels import cpu_build
 from harness.catalog.problem import Problem, Tile
 from reports.facts import filling
-from tests.kernels.test_cpu_instructions import KERNELS, Arguments
+from tests.kernels.test_cpu_instructions import launch
 
 
 @pytest.mark.parametrize(
@@ -20,7 +18,8 @@ from tests.kernels.test_cpu_instructions import KERNELS, Arguments
 )
 def test_tiles_are_dealt_out_as_the_kernels_do_it(heads: int, seq_q: int, seq_kv: int) -> None:
     tile, blocks = Tile(128, 80, 2, 8), 132
-    out = torch.full((heads * math.ceil(seq_q / tile.block_m), 2), -1, dtype=torch.int32)
+    tiles = heads * math.ceil(seq_q / tile.block_m)
+    persistent, grid = (torch.full((tiles, 2), -1, dtype=torch.int32) for _ in range(2))
     constants = {
         "HEAD_DIM": 256,
         "CAUSAL": 1,
@@ -29,9 +28,13 @@ def test_tiles_are_dealt_out_as_the_kernels_do_it(heads: int, seq_q: int, seq_kv
         "STAGES": 2,
         "WARPS": 8,
     }
-    defines = {f"ATTENTION_{name}": value for name, value in constants.items()}
-    arguments = Arguments((ctypes.c_void_p * 4)(out.data_ptr()), (ctypes.c_int32 * 4)(heads, seq_q, seq_kv, blocks))
-    library = ctypes.CDLL(str(cpu_build.build(KERNELS / "tile_order.cu", defines, include=(KERNELS,))))
-    library.launch(ctypes.byref(arguments), None)
+    said = launch(
+        "tile_order",
+        [(persistent, "scratch"), (grid, "out")],
+        (heads, seq_q, seq_kv, blocks),
+        **{f"ATTENTION_{name}": value for name, value in constants.items()},
+    )
+    assert said == ""
     problem = Problem(1, heads, heads, seq_q, seq_kv, 256, "bf16", True)
-    assert filling.order(problem, tile, blocks) == [tuple(pair) for pair in out.tolist()]
+    assert filling.head_by_head(problem, tile, blocks) == [tuple(pair) for pair in persistent.tolist()]
+    assert filling.longest_first(problem, tile) == [tuple(pair) for pair in grid.tolist()]

@@ -1,9 +1,28 @@
-// (head, tile of queries) in the order in which persistent blocks deal them out: out (tiles x 2). values: heads, seq_q,
-// seq_kv, blocks.
+// (head, tile of queries) in the order in which tiles are dealt out, by persistent blocks and by the launch of a grid:
+// two of (tiles x 2). values: heads, seq_q, seq_kv, blocks.
 #include <arguments.cuh>
 #include <persistent_tiles.cuh>
+#include <tile_schedulers.cuh>
 
-EXPORT int launch(const Arguments* arguments, void*) {
+namespace {
+
+struct Asked {
+  AttentionArgs args;
+  int32_t* out;
+};
+
+KERNEL(32, 1) longest_first(const Asked asked) {
+  const LongestFirst place(asked.args, ctaid_x());
+  if (tid_x() != 0) return;
+  st_global(asked.out + ctaid_x() * 2, place.head);
+  st_global(asked.out + ctaid_x() * 2 + 1, place.q_tile);
+}
+
+}  // namespace
+
+EXPORT int shared_memory_bytes() { return 0; }
+
+EXPORT int launch(const Arguments* arguments, void* stream) {
   PersistentParams params{};
   AttentionArgs& args = params.tma.args;
   args.batch = 1, args.heads = args.heads_kv = arguments->values[0];
@@ -15,5 +34,6 @@ EXPORT int launch(const Arguments* arguments, void*) {
     const TilePlace place = TilePlace::head_by_head(params, tile);
     out[tile * 2] = place.head, out[tile * 2 + 1] = place.q_tile;
   }
-  return 0;
+  const Asked asked{args, static_cast<int32_t*>(arguments->tensors[1])};
+  return launch_kernel<longest_first>({LongestFirst::blocks(args), 1, 1}, 32, 0, stream, asked);
 }
