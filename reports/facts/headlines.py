@@ -165,10 +165,8 @@ def filling_title(languages: Sequence[Sequence[HeadDim]]) -> str:
     rates = {LABELS[one.series]: one.rate for of in languages for one in of if one.head_dim == head_dim}
     (ours, rate), *others = rates.items()
     told = "".join(f", {label} at {100 * rate:.0f}%" for label, rate in others)
-    return (
-        f"At head_dim {head_dim} {ours} multiplies at {100 * rate:.0f}% of the tensor cores’ peak{told}; the rest is how "
-        "tiles fill the GPU"
-    )
+    text = f"At head_dim {head_dim} {ours} multiplies at {100 * rate:.0f}% of the tensor cores’ peak{told}"
+    return f"{text}; the rest is how tiles fill the GPU"
 
 
 def conflicts_title(found: Sequence[Conflicts]) -> str:

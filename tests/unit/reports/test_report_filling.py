@@ -179,7 +179,9 @@ def page(made: list[Row]) -> str:
 
 def test_the_page_of_the_grid_says_it() -> None:
     said = page(rows(0.9, 3000))
-    assert "At head_dim 128 CUDA multiplies at 90% of the tensor cores’ peak; the rest is how tiles fill the GPU" in said
+    assert (
+        "At head_dim 128 CUDA multiplies at 90% of the tensor cores’ peak; the rest is how tiles fill the GPU" in said
+    )
     assert f"CUDA 90% , 3,000 clocks within 2% of {len(PROBLEMS)} of {len(PROBLEMS)} problems" in said
     assert "behind CUDA" not in said
     both = page([*rows(0.9, 3000), *in_gluon(rows(0.8, 3000))])
