@@ -24,13 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog import sources
-from harness.catalog.cases import Case
+from harness.catalog.cases import Case, source_sha256
 from harness.catalog.sources import ROOT
+from harness.catalog.techniques import AS_CUBINS
 from harness.machine import environment, processes
 from harness.rows.renew import Program, Unknown
-from harness.variants import machine_code
+from harness.variants import cubins, machine_code
 from harness.variants.compiling import shared_assembler
 from harness.variants.cuda import constants
+from harness.variants.errors import CompileError, Unsupported
 from harness.variants.triton import twin_in
 from harness.variants.variables import environment_of
 
@@ -55,7 +57,11 @@ def compile_all(
     done = 0
     kept = _Kept(KEPT)
     jobs: dict[tuple[Place, Any], list[Program]] = defaultdict(list)
+    elsewhere: list[processes.Job] = []
     for program in programs:
+        if program.backend in AS_CUBINS:
+            elsewhere.append((by_its_triton, (program,)))
+            continue
         place = locate(program)
         if isinstance(place, Unknown):
             done += 1
@@ -82,6 +88,27 @@ def compile_all(
             done += len(group)
             if progress:
                 progress(done, len(programs), f"{kernel} {group[0].tile.slug}")
+    for (_, (program,)), answer in processes.answers(elsewhere, {}, stop=stop):
+        yield program, Unknown(environment.scrub(answer.reason)) if isinstance(answer, processes.NoAnswer) else answer
+        done += 1
+        if progress:
+            progress(done, len(programs), f"{program.technique} {program.backend} {program.tile.slug}")
+
+
+def by_its_triton(program: Program) -> str | Unknown:
+    """The machine code that another Triton than the installed one makes of this checkout's sources, or why there is
+    none. What it made of earlier ones is in the row that measured it."""
+    case = Case("renew", program.technique, program.backend, program.problem, program.tile)
+    if source_sha256(case) != program.source_sha256:
+        return Unknown("another Triton compiles this checkout's sources alone")
+    try:
+        about = cubins.compile(case, program.arch)
+    except (Unsupported, CompileError) as error:
+        return Unknown(environment.scrub(str(error)).splitlines()[0])
+    here = about["compiler"]["front_end"], about["compiler"]["ptxas"]
+    if here != program.compiler:
+        return Unknown(f"compiled by {' with ptxas '.join(program.compiler)}; here is {' with ptxas '.join(here)}")
+    return str(about["code"]["sass_sha256"])
 
 
 def identify_all(
@@ -94,7 +121,8 @@ def identify_all(
     kept = _Kept(KEPT, "given")
     jobs: dict[tuple[Path, str], list[Program]] = defaultdict(list)
     for program in programs:
-        place = Unknown("only compiling tells") if program.backend == "cuda" else locate(program)
+        tells_nothing = program.backend == "cuda" or program.backend in AS_CUBINS
+        place = Unknown("only compiling tells") if tells_nothing else locate(program)
         if isinstance(place, Unknown):
             yield program, place
         elif answer := kept.find(program, place):

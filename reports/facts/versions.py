@@ -46,7 +46,7 @@ class Beside:
         ends = f", {min(values):.3f} to {max(values):.3f}" if len(values) > 1 else ""
         told = f"{title(self.technique)} in {label(self.backend)} over {label(self.other)}: {self.ratio:.3f}"
         again = self.backend == f"{self.other}@{RELEASES[0]}"
-        why = " It is the same program, launched in the other way: what the launch alone makes." if again else ""
+        why = " The machine code is the same: what differs is the launch." if again else ""
         return f"{told} on {problems}{ends}.{why}"
 
 

@@ -42,7 +42,7 @@ def test_each_triton_is_told_beside_the_installed_one() -> None:
     same, newer, tlx = beside(dataset(rows()), "hopper_versions")
     assert same.sentence == (
         f"Flagship in Gluon 3.6.0 over Gluon: 1.000 on one problem, {PROBLEMS[0].slug}. "
-        "It is the same program, launched in the other way: what the launch alone makes."
+        "The machine code is the same: what differs is the launch."
     )
     assert newer.sentence == "Flagship in Gluon 3.9.0 over Gluon: 1.020 on 2 problems, 0.990 to 1.050."
     assert tlx.sentence == f"Flagship in TLX 3.8.0 over Gluon: 0.980 on one problem, {PROBLEMS[0].slug}."

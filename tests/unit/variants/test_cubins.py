@@ -24,7 +24,19 @@ from harness.catalog import sources, techniques
 from harness.catalog.cases import Case, of_experiment, source_sha256
 from harness.catalog.experiments import load as load_experiment
 from harness.catalog.problem import Problem, Tile
-from harness.variants import LaunchError, Unsupported, compiling, cubin_child, cubins, cuda_driver, loading, tritons
+from harness.measure import runner
+from harness.rows.renew import Program, Unknown
+from harness.variants import (
+    LaunchError,
+    Unsupported,
+    compiling,
+    cubin_child,
+    cubins,
+    cuda_driver,
+    loading,
+    recompiling,
+    tritons,
+)
 from harness.variants.variables import environment_of
 
 SUPPORT = Path(__file__).resolve().parents[2] / "support"
@@ -287,6 +299,14 @@ def test_a_cubin_that_cannot_be_used_is_a_row_with_the_reason_and_the_command(
     assert str(caught.value).endswith(f": {REMEDY}")
 
 
+def test_where_no_gpu_is_the_row_says_what_can_be_done_here(tmp_path: Path) -> None:
+    rows = runner.run(load_experiment("hopper_versions"), on="cpu", path=tmp_path / "rows.jsonl", selected=[CASE])
+    (row,) = [row for row in rows if row["kind"] == "gate"]
+    assert (row["status"], row["backend"]) == ("unsupported", "gluon@3.9.0")
+    assert row["reason"] == "a cubin runs on a GPU; `twinkernels inspect` compiles and reads it here"
+    assert row["source_sha256"] == source_sha256(CASE)
+
+
 def test_another_architecture_is_named(about: dict[str, Any]) -> None:
     cubins._file(CASE, ARCH).rename(cubins._file(CASE, "sm_120a"))
     with pytest.raises(Unsupported, match="no cubin for sm_90a is in build/cubins, but for sm_120a: `twinkernels"):
@@ -317,6 +337,31 @@ def test_declared_sizes_are_read_from_the_ptx() -> None:
     .reqntid 384 { .param .b32 call; }"""
     assert cubin_child.declared_sizes(ptx) == [128, 4, 8, 4]
     assert [cubin_child.size(kind) for kind in ("nvTmaDesc", "i32", "*bf16", "fp32", "i1")] == [128, 4, 8, 4, 1]
+
+
+def test_a_row_of_another_triton_is_renewed_by_that_triton(
+    about: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(about | {"code": {"sass_sha256": "5" * 64}})
+    compiler = ("triton 3.9.0", "13.4.59")
+    tile, problem = FLAGSHIP, GROUPED
+    program = Program("flagship", "gluon@3.9.0", problem, tile, ARCH, str(source_sha256(CASE)), compiler)
+    assert recompiling.by_its_triton(program) == "5" * 64
+    for other, reason in (
+        (replace(program, source_sha256="0" * 64), "another Triton compiles this checkout's sources alone"),
+        (
+            replace(program, compiler=("triton 3.9.0", "13.0.88")),
+            "compiled by triton 3.9.0 with ptxas 13.0.88; here is",
+        ),
+    ):
+        found = recompiling.by_its_triton(other)
+        assert isinstance(found, Unknown)
+        assert found.reason.startswith(reason)
+    monkeypatch.setattr(tritons, "is_here", lambda *_: False)
+    found = recompiling.by_its_triton(replace(program, problem=RAGGED))
+    assert isinstance(found, Unknown)
+    assert "--install` installs it" in found.reason
+    assert [answer for _, answer in recompiling.identify_all([program])] == [Unknown("only compiling tells")]
 
 
 # A version is a series
