@@ -24,9 +24,9 @@ FIRST_RUNG = "wgmma"
 
 CAUSES = {
     "language": "the language has no word for it",
-    "compiler": "the compiler chose otherwise",
+    "compiler": "the compiler decides otherwise",
     "assembler": "ptxas",
-    "effort": "tuning effort",
+    "effort": "could be written today",
     "unexplained": "unexplained",
 }
 
@@ -86,7 +86,7 @@ TERMS = (
     ),
     Term(
         "compiler",
-        "The same program by hand",
+        "The same program, written in CUDA",
         "compiler",
         "A CUDA kernel that does only what core Triton can say: equal warps, powers of two, both products awaited "
         "before the softmax, K and V taking turns in one buffer, whose next tile is loaded as soon as the block is "
@@ -103,10 +103,10 @@ TERMS = (
     ),
     Term(
         "one_block",
-        "One block of two or three warpgroups",
+        "One large block per SM, not two small ones",
         "compiler",
-        "The flagship's tile instead of two small blocks, and buffers that each warp hands back through an mbarrier. "
-        "By itself this can be a loss; it makes room for the terms that build on it.",
+        "The flagship's tile, of two or three warpgroups, in place of two small blocks, and buffers that each warp "
+        "hands back through an mbarrier. By itself this can be a loss; it makes room for the terms that build on it.",
         "Allow tiles and numbers of warps that are not powers of two, and an mbarrier for each buffer.",
         step=(FIRST_RUNG, VOCABULARY),
         proofs=("warp_specialize mbarriers", "warps_12", "tile_176 arange", "tile_176 descriptor"),
@@ -115,30 +115,41 @@ TERMS = (
     ),
     Term(
         "producer_consumer",
-        "A producer warp, and the registers it frees",
+        "A producer warp, and the registers that it frees",
         "compiler",
         "One warp loads K and V, and most registers of its warpgroup go to the warps that multiply.",
-        "On sm_90, honour warp_specialize=True with eight warps, with descriptors made on the host, and with two "
-        "loops.",
+        "On sm_90, honour warp_specialize=True with eight warps, with descriptors made on the host, and with the two "
+        "loops of a causal mask: with one loop, masked throughout, it does.",
         step=("producer_consumer", FIRST_RUNG),
         needed=(
             "the next tile, the queue of tiles and the second buffer of Q are the producer's work, and without it more "
             "than one technique is gone."
         ),
         serialized="without_register_split",
-        proofs=("warp_specialize 8 warps", "warp_specialize host", "warp_specialize causal"),
+        proofs=(
+            "warp_specialize 8 warps",
+            "warp_specialize host",
+            "warp_specialize causal",
+            "warp_specialize one loop",
+        ),
         expected=_expected(3, 3, -5, -3),
     ),
     Term(
         "overlap",
-        "A softmax under the warpgroup's own product",
+        "Softmax overlapped with the warpgroup's own products",
         "compiler",
         "The next Q K^T is issued together with this P V, and the softmax runs between the two waits. Core Triton "
-        "awaits both products before the softmax, except for one particular order of statements.",
+        "awaits both products before the softmax, except for one particular order of statements; with two blocks of "
+        "rows to a consumer the assembler moves a wait behind the softmax.",
         "Leave a product in flight over arithmetic that does not need its result.",
         leave_out="without_overlap",
         step=("overlapped_softmax", "producer_consumer"),
-        proofs=("overlap_plain plain", "overlap_plain rotated", "overlap_in_flight d128"),
+        proofs=(
+            "overlap_plain plain",
+            "overlap_plain rotated",
+            "overlap_in_flight d128",
+            "roles_two_blocks two blocks",
+        ),
         ttgir=(
             *("ttng.warp_group_dot", "ttng.warp_group_dot_wait", "math.exp2"),
             *("ttng.warp_group_dot", "ttng.warp_group_dot_wait", "scf.yield"),
@@ -147,7 +158,7 @@ TERMS = (
     ),
     Term(
         "turns",
-        "Turns of the warpgroups",
+        "Warpgroups that issue products in turns",
         "language",
         "Named barriers say which warpgroup issues its products next, so that the softmax of one runs under the "
         "products of another.",
@@ -159,7 +170,7 @@ TERMS = (
     ),
     Term(
         "pinned_maxima",
-        "Row maxima kept ahead of the wait",
+        "Row maxima held ahead of the wait",
         "assembler",
         "ptxas moves the wait for P V ahead of arithmetic that nothing holds in place. In the CUDA kernel the release "
         "of K depends on the maxima, so they stay where they are.",
@@ -171,19 +182,20 @@ TERMS = (
     ),
     Term(
         "persistent",
-        "One block a multiprocessor, for all tiles",
+        "Persistent blocks: one per SM, for all tiles",
         "compiler",
-        "Core Triton can say the loop over tiles and their counter, but its compiler loads nothing of the next tile "
-        "before this one has ended.",
-        "Pipeline loads across the outer loop, and give Q a second buffer.",
+        "Core Triton can write the loop over tiles with their counter, but its compiler then loads nothing of the "
+        "next tile before this one has ended. In a loop by tl.range(flatten=True), which has no counter, K and V run "
+        "ahead; every product is then awaited before O is stored.",
+        "Pipeline loads across an outer loop with a counter too, and give Q a second buffer.",
         leave_out="without_persistent",
         step=("persistent", "pinned_maxima"),
-        proofs=("tiles from a counter",),
+        proofs=("tiles from a counter", "tiles_flat loads", "tiles_flat flatten"),
         expected=_expected(4, 5, 3, 4),
     ),
     Term(
         "own_diagonal",
-        "Own diagonals",
+        "Each warpgroup stops at its own diagonal",
         "language",
         "With a causal mask each warpgroup stops at the last tile of keys that any of its 64 rows sees. Core Triton "
         "has no word for a loop that only some warps run.",
@@ -207,7 +219,7 @@ TERMS = (
     ),
     Term(
         "early_rescale",
-        "The rescale between the products",
+        "Rescale between the two products",
         "language",
         "O is rescaled once the next Q K^T has been issued. Core Triton has no word for when a product is issued.",
         "Let a program issue a product and wait for it separately, as Gluon does.",
@@ -218,7 +230,7 @@ TERMS = (
     ),
     Term(
         "integer_max",
-        "Three-input maxima of integers",
+        "Three-input integer maxima",
         "effort",
         "Core Triton gets the same instruction through a bitcast. In its fastest program the softmax runs by itself, "
         "and other waits weigh more.",
@@ -242,7 +254,7 @@ TERMS = (
     ),
     Term(
         "head_by_head",
-        "Tiles dealt out head by head",
+        "Tiles handed out head by head",
         "effort",
         "The order of tiles is arithmetic on a tile's number, in every language.",
         "Nothing; a Triton program can do it today.",
@@ -253,7 +265,7 @@ TERMS = (
     ),
     Term(
         "moved_descriptors",
-        "Descriptors advanced by an addition",
+        "Descriptors advanced by one addition",
         "compiler",
         "The descriptors of operands are built once a tile, and each step adds to them. Every CUDA kernel here does "
         "that, so it is not a term of its own.",
@@ -268,7 +280,7 @@ TERMS = (
 GLUON_TERMS = (
     Term(
         "gluon_schedule",
-        "The same schedule by hand",
+        "The same schedule, written in CUDA",
         "compiler",
         "The flagship without what the Gluon kernel lacks: the same roles, turns and order of products, in CUDA.",
         "Place the instructions of the softmax where products are in flight.",
@@ -287,7 +299,7 @@ GLUON_TERMS = (
     ),
     Term(
         "gluon_integer_max",
-        "Three-input maxima of integers alone",
+        "Three-input integer maxima alone",
         "effort",
         "A bitcast turns scores into integers, as in core Triton.",
         "Nothing; a program can use it today.",

@@ -94,6 +94,25 @@ class Ledger:
         """The gap less all terms that have a size."""
         return self._estimate(_sum([{FLAGSHIP: 1, self.start: -1}, *(_times(one, -1) for one in self._added.values())]))
 
+    @cached_property
+    def causes(self) -> dict[str, Estimate]:
+        """Cause -> what its terms add up to, the largest first."""
+        weights: dict[str, list[Weights]] = defaultdict(list)
+        for one in self.terms:
+            if one.term.name in self._added:
+                weights[one.cause].append(self._added[one.term.name])
+        sums = {cause: self._estimate(_sum(several)) for cause, several in weights.items()}
+        found = {cause: size for cause, size in sums.items() if size}
+        return dict(sorted(found.items(), key=lambda one: -abs(one[1].value)))
+
+    def tflops(self, name: str) -> float | None:
+        """Of `start` or the flagship: the mean over the processes that timed both, so that their ratio is the gap."""
+        if not {self.start, FLAGSHIP} <= set(self.rows):
+            return None
+        other = FLAGSHIP if name == self.start else self.start
+        speed = self.known.estimate([(self.rows[name], 1.0), (self.rows[other], 0.0)], self.board)
+        return self.problem.tflops(math.exp(-speed.value)) if speed else None
+
     @property
     def explained(self) -> tuple[float, Interval] | None:
         """The share of the gap that has a cause, at most 1: less the remainder and the unexplained terms, whatever

@@ -182,7 +182,8 @@ class Dataset:
         if days:
             parts.append(days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}")
         if commits:
-            parts.append(f"commit{'s' if len(commits) > 1 else ''} {' and '.join(commits)}")
+            several = f"{len(commits)} commits from {commits[0]} to {commits[-1]}"
+            parts.append(several if len(commits) > 2 else f"commit{'s' * (len(commits) - 1)} {' and '.join(commits)}")
         return ", ".join(parts)
 
     def environments_of(self, rows: Iterable[Row]) -> list[Row]:

@@ -112,9 +112,10 @@ def _bar(axes: Axes, bar: Bar, y: float, thick: float, pixel: float, note: str) 
         axes.barh(y, bar.tflops, thick, facecolor=PAPER, edgecolor=LIBRARY, lw=1.5)
     else:
         axes.barh(y, bar.tflops, thick, color=COLORS[bar.backend], lw=0)
-    if bar.low and bar.high and (bar.high - bar.low) / pixel >= 3:
-        axes.plot([bar.low, bar.high], [y, y], color=INK, lw=1.6, solid_capstyle="butt")
-    end = max(bar.tflops, bar.high or 0)
+    low, high = bar.whisker or (bar.tflops, bar.tflops)
+    if (high - low) / pixel >= 3:
+        axes.plot([low, high], [y, y], color=INK, lw=1.6, solid_capstyle="butt")
+    end = max(bar.tflops, high)
     number = f"{bar.tflops:.0f}"
     wide = write(axes, number, (end, y), (6, 0), weight="bold")
     if note and bar.tflops / pixel > 16 + width_of(note, TICK, False):
@@ -126,9 +127,9 @@ def _bar(axes: Axes, bar: Bar, y: float, thick: float, pixel: float, note: str) 
 def _note(bar: Bar, found: Answer, narrow: bool) -> str:
     if (bar.panel, bar.backend) == ("mma_sync", "triton") and found.same_instructions:
         return f"{found.same_instructions.value:.2f}× CUDA"
-    if bar.backend == "gluon" and bar.tflops:
+    if bar.backend == "gluon" and bar.tflops and not narrow:
         count, of = found.in_gluon
-        return f"{count} of {of} techniques"
+        return f"{count} kernels; CUDA {of}"
     if bar is found.triton and found.over_cuda and found.cuda.panel != bar.panel:
         return f"{found.over_cuda.value:.2f}× CUDA" + ("" if narrow else " above")
     if bar is found.triton and found.over_cuda:

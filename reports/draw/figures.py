@@ -53,7 +53,8 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
     notes: dict[int, dict[str, list[str]]] = {}
     for backend in SERIES:
         for row, point in enumerate(points[backend]):
-            if point.kind == "hole" and sources.has_series(backend, rungs[row].path):
+            told = point.kind == "hole" and point.reason != "not measured"
+            if told and sources.has_series(backend, rungs[row].path):
                 notes.setdefault(row, {}).setdefault(point.reason.partition(":")[0], []).append(LABELS[backend])
     peers = {
         name: point.tflops
@@ -95,13 +96,15 @@ def _ladder(
     axes.set(xlim=(0, right), ylim=(len(rungs) - 0.5, -0.5), xlabel="TFLOPS", ylabel="")
     axes.set_yticks(range(len(rungs)), rungs)
     for row, reasons in notes.items():
-        place = (peak or right) * 0.985
         why = ", ".join(
             what if set(where) >= {LABELS[twin] for twin in TWINS} else f"{' and '.join(where)}: {what}"
             for what, where in reasons.items()
         )
-        text = axes.text(place, row, f"× {why}", color=MUTED, size=9, ha="right", va="center")
-        text.set_bbox({"facecolor": PAPER, "edgecolor": "none", "pad": 1})
+        # where nothing is drawn: left of the row's marks, or right of them
+        marked = [series[row].tflops for series in points.values() if series[row].tflops]
+        left = min((value for value in marked if value), default=right) > 0.4 * right
+        place, side = (0.01 * right, "left") if left else ((peak or right) * 0.985, "right")
+        axes.text(place, row, f"× {why}", color=MUTED, size=9, ha=side, va="center")
     lines = {SHORT.get(peer, label(peer)): value for peer, value in peers.items() if value}
     if peak:
         lines[PEAK] = peak

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 
 from harness.catalog.ledger import FLAGSHIP, GLUON, TRITON
-from harness.rows import reading
 from harness.rows.intervals import Estimate
 from harness.rows.ledger import Ledger, percent
 from reports.draw.style import COLORS, GRID, INK, LIBRARY, MUTED, PAPER, TICK, TILE, canvas, to_svg, write
@@ -32,7 +31,7 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     """Terms in the order of `lines`, then the remainder. The axis is of logarithms, so that bars add up: a bar of equal
     length is an equal factor. An open bar is a loss, a diamond where the bar was expected to end."""
     added = [line for line in lines if line.priced.size and not line.term.part_of]
-    start = reading.tflops(one.rows[one.start])
+    start = one.tflops(one.start) or 0.0
     places = _places([line.size for line in added], one)
     narrow = width == NARROW
     left, row, right = (0, 44, 20) if narrow else (330, 26, 150)
@@ -76,8 +75,7 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
         reached = _bar(axes, begin, end, middle(y), TILE, one.remainder)
         _told(axes, f"{percent(end - begin):+.1f}%", reached, middle(y), narrow)
     y += row
-    flagship = reading.tflops(one.rows[FLAGSHIP])
-    label(f"Flagship: {flagship:.0f} TFLOPS", y, bold=True)
+    label(f"Flagship: {one.tflops(FLAGSHIP):.0f} TFLOPS", y, bold=True)
     top = places[-1][1]
     axes.plot([top, top], [middle(y) - 8, middle(y) + 8], color=COLORS["cuda"], lw=3)
     return to_svg(

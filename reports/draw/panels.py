@@ -28,7 +28,7 @@ from reports.draw.style import (
     write,
 )
 from reports.facts.answer import Answer
-from reports.facts.comparisons import SERIES, Conflicts, Lengths, Work
+from reports.facts.comparisons import SERIES, Conflicts, Lengths, Stalls, Work
 
 SMALL, WIDE, NARROW = 300, 632, 358
 NAMES = {"cuda": "CUDA", "triton": "Triton, mma.sync", "triton_native": "core Triton", "gluon": "Gluon", "tlx": "TLX"}
@@ -58,7 +58,8 @@ def problem_panel(found: Answer, top: float) -> str:
         y = 26 + row * (place + 0.5)
         same_instructions = bar.backend == "triton" and bar.panel == "mma_sync"
         series = "triton" if same_instructions else "triton_native" if bar.backend == "triton" else bar.backend
-        label = f"{name_of(series)}, mma.sync" if bar.panel == "mma_sync" and bar.backend == "cuda" else name_of(series)
+        older = bar.panel == "mma_sync" and bar.backend in ("cuda", "gluon")
+        label = f"{name_of(series)}, mma.sync" if older else name_of(series)
         write(axes, label, (0, y), (-8, 0), ha="right", size=TICK)
         color = LIBRARY if bar.is_library else COLORS[bar.backend]
         value = bar.tflops or 0
@@ -93,7 +94,7 @@ def length_panel(found: Lengths, width: int) -> str:
         write(axes, text, (math.log2(length), 0), (0, 14), size=TICK, color=MUTED, ha="center")
     write(
         axes,
-        "tokens in a sequence; their sum is constant",
+        "tokens in a sequence; batch times tokens is constant",
         (math.log2(problems[0]), 0),
         (0, 32),
         size=TICK,
@@ -125,8 +126,9 @@ def length_panel(found: Lengths, width: int) -> str:
 
 
 @once
-def roofline(work: Sequence[Work], bytes_per_s: float, peak: float, width: int) -> str:
-    """TFLOPS against FLOP for a byte of DRAM, both logarithmic, under the two limits of the hardware."""
+def roofline(work: Sequence[Work], bytes_per_s: float, peak: float, instructions: str, width: int) -> str:
+    """TFLOPS against FLOP for a byte of DRAM, both logarithmic, under two limits of the hardware: DRAM's, and that of
+    the kernels' tensor-core `instructions`."""
     height, left, right = 380, 44, 20
     figure, axes = canvas(width, height, left, right, 12, 40)
     low_x = 10 ** math.floor(math.log10(min(one.flop_per_byte for one in work)))
@@ -144,7 +146,7 @@ def roofline(work: Sequence[Work], bytes_per_s: float, peak: float, width: int) 
         write(axes, f"{tick:g}", (math.log10(tick), math.log10(low_y)), (0, 14), size=TICK, color=MUTED, ha="center")
         tick *= 10
     label = (math.log10(low_x), math.log10(low_y))
-    write(axes, "FLOP for a byte of DRAM; upwards TFLOPS", label, (0, 32), size=TICK, color=MUTED)
+    write(axes, "to the right: FLOP for each byte of DRAM; upwards: TFLOPS", label, (0, 32), size=TICK, color=MUTED)
     bend = peak * 1e12 / bytes_per_s
     start = max(low_x, low_y * 1e12 / bytes_per_s)
     slope = [math.log10(start), math.log10(bend)], [math.log10(start * bytes_per_s / 1e12), math.log10(peak)]
@@ -152,7 +154,7 @@ def roofline(work: Sequence[Work], bytes_per_s: float, peak: float, width: int) 
     axes.plot([math.log10(bend), math.log10(high_x)], [math.log10(peak)] * 2, color=INK, lw=2, ls=(0, (1, 1.5)))
     write(
         axes,
-        f"tensor cores {peak:.0f}",
+        f"limit of {instructions} {peak:.0f}",
         (math.log10(high_x), math.log10(peak)),
         (-4, -11),
         size=TICK,
@@ -164,15 +166,15 @@ def roofline(work: Sequence[Work], bytes_per_s: float, peak: float, width: int) 
         _mark(
             axes, math.log10(one.flop_per_byte), math.log10(one.tflops), one.backend, COLORS[one.backend], filled=filled
         )
+    fastest = max(work, key=lambda one: one.tflops)
     least = min(work, key=lambda one: one.flop_per_byte)
-    for one in _worth_a_name(work):
+    for one in [fastest] if least is fastest else [fastest, least]:
         at = (math.log10(one.flop_per_byte), math.log10(one.tflops))
-        right = math.log10(one.flop_per_byte) > 0.6 * math.log10(high_x)
-        shift = {"cuda": (0, -14), "triton": (0, 15), "gluon": (-9, 30)}[one.backend] if one is not least else (9, 6)
-        align = {"ha": "right"} if right or one.backend == "gluon" else {}
-        write(axes, title(one.technique), at, shift, size=TICK, color=COLORS[one.backend], **align)
+        text = f"{title(one.technique)} {one.tflops:.0f}"
+        shift, align = ((0, -13), "center") if one is fastest else ((9, -9), "left")
+        write(axes, text, at, shift, size=TICK, color=COLORS[one.backend], ha=align)
     css = "w" if width == WIDE else "n"
-    limits = f"DRAM feeds {bytes_per_s / 1e12:.1f} TB/s, the tensor cores do {peak:.0f} TFLOPS"
+    limits = f"DRAM feeds {bytes_per_s / 1e12:.1f} TB/s, {instructions} does {peak:.0f} TFLOPS"
     alt = f"Roofline of {len(work)} kernels; {limits}"
     return to_svg(figure, f"roofline {width}", embed=True, alt=alt, css=css)
 
@@ -208,6 +210,32 @@ def conflict_bars(found: Sequence[Conflicts], width: int) -> str:
 
 
 @once
+def stall_bars(found: Sequence[Stalls], width: int) -> str:
+    """Warps that wait for each issued instruction, a bar a reason, kernel by kernel."""
+    row, left = 22, 150
+    lines = sum(1 + len(one.reasons) for one in found)
+    figure, axes = canvas(width, row * lines, left, 60, 0, 0)
+    axes.set(xlim=(0, max(value for one in found for _, value in one.reasons)), ylim=(row * lines, 0))
+    y = row * 0.5
+    for one in found:
+        heading = f"{name_of(one.backend)}: {title(one.technique)}"
+        write(axes, heading, (0, y), (-left, 0), size=TICK, weight="bold", color=COLORS[one.backend])
+        for reason, value in one.reasons:
+            y += row
+            write(axes, reason, (0, y), (-8, 0), ha="right", size=TICK)
+            axes.barh(y, value, 12, color=COLORS[one.backend], lw=0)
+            write(axes, f"{value:.2f}", (value, y), (6, 0), size=TICK, weight="bold")
+        y += row
+    css = "w" if width == WIDE else "n"
+    told = [
+        f"{name_of(one.backend)}: {', '.join(f'{reason} {value:.2f}' for reason, value in one.reasons)}"
+        for one in found
+    ]
+    alt = f"Warps that wait for each issued instruction: {'; '.join(told)}"
+    return to_svg(figure, f"stalls {width}", embed=True, alt=alt, css=css)
+
+
+@once
 def tile_map(speeds: dict[tuple[int, int], float], heading: str, best: tuple[int, int]) -> str:
     """TFLOPS by the tile's rows and columns, darker for faster, the best outlined."""
     ms, ns = (sorted({size[axis] for size in speeds}) for axis in (0, 1))
@@ -240,13 +268,3 @@ def tile_map(speeds: dict[tuple[int, int], float], heading: str, best: tuple[int
 def _mark(axes: Axes, x: float, y: float, series: str, color: str, *, filled: bool) -> None:
     face = color if filled else PAPER
     axes.plot([x], [y], MARKERS.get(series, "o"), ms=7, color=color, mfc=face, mew=1.6, zorder=3, clip_on=False)
-
-
-def _worth_a_name(work: Sequence[Work]) -> list[Work]:
-    """The slowest and the fastest of each language, and the one with the least work for a byte."""
-    found: list[Work] = []
-    for backend in dict.fromkeys(one.backend for one in work):
-        mine = [one for one in work if one.backend == backend]
-        found += [max(mine, key=lambda one: one.tflops)]
-    found.append(min(work, key=lambda one: one.flop_per_byte))
-    return list({(one.technique, one.backend): one for one in found}.values())

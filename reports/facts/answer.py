@@ -11,7 +11,7 @@ from harness.catalog.techniques import TECHNIQUES
 from reports.data.dataset import Dataset, Point, fastest
 from reports.data.names import LABELS
 from reports.facts import processes, roofs
-from reports.facts.processes import Spread
+from reports.facts.processes import Speed, Spread
 
 LADDER = "ladder"
 PANELS = {"mma_sync": ("cuda", "triton", "gluon"), "wgmma": ("cuda", "triton", "gluon", "tlx")}
@@ -32,9 +32,8 @@ class Bar:
     backend: str
     """A language (cuda, triton, gluon, tlx), or a library."""
     point: Point
-    low: float | None
-    high: float | None
-    """Lowest and highest of the processes that timed it, in TFLOPS; None where they are fewer than three."""
+    speed: Speed | None
+    """Over the processes that timed it."""
 
     @property
     def is_library(self) -> bool:
@@ -48,7 +47,13 @@ class Bar:
 
     @property
     def tflops(self) -> float | None:
-        return self.point.tflops if self.point.counts else None
+        return self.speed.mean if self.speed else self.point.tflops if self.point.counts else None
+
+    @property
+    def whisker(self) -> tuple[float, float] | None:
+        """The lowest and the highest of these processes, where they are enough."""
+        enough = self.speed and self.speed.processes >= processes.LEAST
+        return (self.speed.low, self.speed.high) if self.speed and enough else None
 
 
 @dataclass(frozen=True)
@@ -165,9 +170,7 @@ def _points(data: Dataset, problem: Problem, language: str, mma: str) -> Iterato
 
 
 def _bar(data: Dataset, panel: str, backend: str, point: Point) -> Bar:
-    spread = processes.speed(data, point)
-    low, high = spread[:2] if spread and spread[2] >= processes.LEAST else (None, None)
-    return Bar(panel, backend, point, low, high)
+    return Bar(panel, backend, point, processes.speed(data, point))
 
 
 def _versions(data: Dataset, experiment: str, library: str) -> Iterable[str]:

@@ -137,6 +137,32 @@ class Conflicts:
         return self.conflicts / self.passes if self.passes else 0.0
 
 
+@dataclass(frozen=True)
+class Stalls:
+    """Why the warps of a kernel did not issue, by ncu: (reason, warps for each issued instruction), the most first."""
+
+    technique: str
+    backend: str
+    tflops: float
+    reasons: list[tuple[str, float]]
+    row: Row
+
+
+def stalls(datasets: Sequence[Dataset], data: Dataset, found: Answer) -> list[Stalls]:
+    """Of the kernels of the first page's bars, at the tiles that they have there."""
+    made = []
+    for bar in found.bars:
+        timed = bar.point.row
+        if bar.is_library or not timed or not bar.tflops:
+            continue
+        for row, _ in counters.profiled(datasets, timed["technique"], timed["backend"]):
+            reasons = counters.stalls(row)
+            if reasons and (row["problem"], row.get("tile")) == (timed["problem"], timed.get("tile")):
+                made.append(Stalls(timed["technique"], timed["backend"], bar.tflops, reasons, row))
+                break
+    return made
+
+
 def conflicts(datasets: Sequence[Dataset], data: Dataset, problem: Problem) -> list[Conflicts]:
     """In the order of the ladder, of kernels whose program is their own."""
     found = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -51,6 +52,9 @@ PATHS = {
     "shared_to_global": "bytes, shared to global memory",
 }
 
+STALLED = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
+"""ncu's metrics of why warps do not issue, each with its reason."""
+MOST_STALLS = 4
 CONFLICT_LINE = "of these, bank conflicts"
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
 HIT_RATE = "lts__t_sector_hit_rate.pct"
@@ -75,6 +79,16 @@ NCU = {
     "launch__waves_per_multiprocessor": "waves of blocks",
 }
 """ncu's metrics that pages name, and what they are called there. Others are shown under their own names."""
+
+
+def stalls(row: Row) -> list[tuple[str, float]]:
+    """The largest reasons why a warp did not issue, in warps for each issued instruction; empty where none is known."""
+    found = {
+        hit[1].replace("_", " "): value
+        for name, value in row["details"]["metrics"].items()
+        if (hit := STALLED.match(name))
+    }
+    return sorted(found.items(), key=lambda one: -one[1])[:MOST_STALLS]
 
 
 @dataclass(frozen=True)

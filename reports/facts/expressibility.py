@@ -22,7 +22,7 @@ LONG = {
     "direct": "written by you",
     "automatic": "done by the compiler",
     "hint": "hint: the compiler decides",
-    "hatch": "hatch: it compiles, unmanaged",
+    "hatch": "escape hatch, past the language",
     "inexpressible": "impossible",
 }
 FAULTS = {

@@ -10,7 +10,7 @@ from reports.data.names import LABELS
 from reports.data.titles import title
 from reports.facts import comparisons
 from reports.facts.answer import Answer
-from reports.facts.comparisons import Conflicts, Lengths, Work
+from reports.facts.comparisons import Conflicts, Lengths, Stalls, Work
 from reports.facts.filling import HeadDim
 from reports.facts.matrix import LANGUAGES, Line, counts
 from reports.facts.processes import Spread
@@ -39,7 +39,7 @@ def sentence(found: Answer) -> str:
     if parts:
         text += ", " + " and ".join(parts)
     if same := found.same_instructions:
-        text += f"; compiled to mma.sync{' too' if crossed else ''}, Triton reaches {of(same.value)} CUDA"
+        text += f"; held to mma.sync{' too' if crossed else ''}, Triton reaches {of(same.value)} CUDA"
     return text + "."
 
 
@@ -89,8 +89,9 @@ def steps_title(chains: Sequence[Chain]) -> str:
     return text
 
 
-def technique_title(name: str, gains: Sequence[float]) -> str:
-    """What a technique buys in CUDA over its parent, over the problems that have both."""
+def technique_title(name: str, gains: Sequence[float], crippled: bool = False) -> str:
+    """What a technique buys in CUDA over its parent, over the problems that have both. `crippled`: the parent is slow
+    on purpose."""
     if not gains:
         return "What it buys"
     low, high = min(gains), max(gains)
@@ -99,7 +100,8 @@ def technique_title(name: str, gains: Sequence[float]) -> str:
     if high < 1 - SAME:
         return f"{title(name)}: a loss in CUDA, {between(gains)} of the speed before it"
     if low > 1 + SAME:
-        return f"{title(name)}: {between(gains)} times as fast in CUDA"
+        over = " as a parent that is slow on purpose" if crippled else ""
+        return f"{title(name)}: {between(gains)} times as fast in CUDA{over}"
     return f"{title(name)}: {between(gains)} times the speed in CUDA, by head dimension and mask"
 
 
@@ -130,7 +132,7 @@ def problems_title(answers: Sequence[Answer]) -> str:
     free = [one.over_library.value for one in answers if one.over_library]
     parts = []
     if same:
-        parts.append(f"compiled to mma.sync it reaches {between(same)} of CUDA")
+        parts.append(f"held to mma.sync it reaches {between(same)} of CUDA")
     if free:
         parts.append(f"free to choose, {between(free)} of the fastest library")
     return f"Core Triton over masks and head dimensions: {'; '.join(parts)}" if parts else "Masks and head dimensions"
@@ -151,11 +153,12 @@ def lengths_title(data: Dataset, found: Lengths) -> str:
     return f"Core Triton {moves} ground with length: {shares_told}"
 
 
-def roofline_title(work: Sequence[Work], bytes_per_s: float, peak: float) -> str:
-    """What the fastest kernel reaches, and whether DRAM limits it."""
+def roofline_title(work: Sequence[Work], bytes_per_s: float, peak: float, instructions: str) -> str:
+    """What the fastest kernel reaches of what its instructions can do, and whether DRAM limits it."""
     fastest = max(work, key=lambda one: one.tflops)
     used = fastest.bandwidth_used(bytes_per_s)
-    text = f"The fastest kernel counted reaches {100 * fastest.tflops / peak:.0f}% of the tensor cores’ limit"
+    share = f"{100 * fastest.tflops / peak:.0f}%"
+    text = f"The fastest {instructions} kernel counted reaches {share} of that instruction’s limit"
     return f"{text}; DRAM, at {100 * used:.0f}% of its bandwidth, is {'not ' if used < 0.6 else ''}what holds it back"
 
 
@@ -167,6 +170,13 @@ def filling_title(languages: Sequence[Sequence[HeadDim]]) -> str:
     told = "".join(f", {label} at {100 * rate:.0f}%" for label, rate in others)
     text = f"At head_dim {head_dim} {ours} multiplies at {100 * rate:.0f}% of the tensor cores’ peak{told}"
     return f"{text}; the rest is how tiles fill the GPU"
+
+
+def stalls_title(found: Sequence[Stalls]) -> str:
+    """What warps of the fastest kernel that was counted wait for most."""
+    fastest = max(found, key=lambda one: one.tflops)
+    reason, _ = fastest.reasons[0]
+    return f"In “{title(fastest.technique)}” warps wait most for: {reason}"
 
 
 def conflicts_title(found: Sequence[Conflicts]) -> str:
@@ -188,12 +198,14 @@ def conflicts_title(found: Sequence[Conflicts]) -> str:
 
 
 def tiles_title(table: Sequence[Mapping[str, Any]]) -> str:
-    """How much the choice of tile is worth: the best over the worst of each language."""
+    """How much the choice of tile is worth: the best over the worst of each kernel."""
     spans = []
-    for series in dict.fromkeys(line["series"] for line in table):
-        speeds = [line["tflops"] for line in table if line["series"] == series]
+    for kernel in dict.fromkeys((line["technique"], line["series"]) for line in table):
+        speeds = [line["tflops"] for line in table if (line["technique"], line["series"]) == kernel]
         spans.append(max(speeds) / min(speeds))
-    return f"The choice of the tile alone moves a kernel by a factor of up to {max(spans):.1f}"
+    return (
+        f"Among the tiles worth timing, the best is up to {percent(max(spans)).removeprefix('+')} faster than the worst"
+    )
 
 
 def between(values: Sequence[float]) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from harness.catalog import ledger as catalog
@@ -15,12 +14,19 @@ from harness.rows import ledger, reading
 from harness.rows.intervals import Estimate
 from harness.rows.ledger import EXPERIMENT, Ledger, Priced, percent
 from reports.data.dataset import Dataset, Row, tile_slug
+from reports.facts import counters
 
 __all__ = ["EXPERIMENT"]
 
-STALLED = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
-MOST_STALLS = 4
 PROOFS = {proof.name: (claim, proof) for claim in CLAIMS if claim.dialect != "cuda" for proof in claim.proofs}
+SOURCES = {
+    "language": "words that it lacks",
+    "compiler": "choices of Triton’s compiler",
+    "assembler": "ptxas",
+    "effort": "what Triton could write today",
+    "unexplained": "unexplained",
+}
+"""Cause -> where that part of the gap is from, on the first page."""
 STARTS = {TRITON: "the best core Triton kernel", GLUON: "the best Gluon kernel"}
 """Of a way to the flagship."""
 
@@ -132,11 +138,25 @@ def ends(one: Ledger) -> list[str]:
     """A sentence for each of the two kernels: tile and speed."""
     told = []
     for name, title in ((one.start, STARTS[one.start]), (FLAGSHIP, "the flagship")):
-        if row := one.rows.get(name):
-            told.append(
-                f"{title[0].upper()}{title[1:]} has tile {tile_slug(row)} and reaches {reading.tflops(row):.0f} TFLOPS."
-            )
+        if (row := one.rows.get(name)) and (speed := one.tflops(name)):
+            told.append(f"{title[0].upper()}{title[1:]} has tile {tile_slug(row)} and reaches {speed:.0f} TFLOPS.")
     return told
+
+
+def short(one: Ledger) -> str:
+    """The gap and its causes in one sentence, for the first page; empty where a number is missing."""
+    if one.gap is None or not one.causes:
+        return ""
+    parts = [f"{SOURCES[cause]} {percent(size.value):+.0f}%" for cause, size in one.causes.items()]
+    return minus(f"Our best CUDA kernel is {percent(one.gap.value):.0f}% faster: {', '.join(parts)}.")
+
+
+def by_cause(one: Ledger) -> str:
+    """What each cause adds up to, in a sentence; empty where no term has a size."""
+    if one.gap is None or not one.causes or one.start == GLUON:
+        return ""
+    parts = [f"{CAUSES[cause]} {gain(size)}" for cause, size in one.causes.items()]
+    return f"By cause: {'; '.join(parts)}."
 
 
 def evidence(term: Term) -> list[tuple[str, str, str]]:
@@ -197,7 +217,7 @@ class Counted:
 def counted(data: Dataset, one: Ledger) -> list[Counted]:
     """The flagship and its ablations at the ledger's tile, of those that ncu looked at."""
     rows = {
-        row["technique"]: row["details"]["metrics"]
+        row["technique"]: row
         for row in sorted(data.newest, key=lambda row: row["time"])
         if row["kind"] == "counters"
         and row["status"] == "passed"
@@ -208,15 +228,14 @@ def counted(data: Dataset, one: Ledger) -> list[Counted]:
     return [_counted(name, rows[name]) for name in names]
 
 
-def _counted(name: str, metrics: Mapping[str, float]) -> Counted:
-    stalls = {found[1]: value for metric, value in metrics.items() if (found := STALLED.match(metric))}
-    largest = sorted(stalls.items(), key=lambda stall: -stall[1])[:MOST_STALLS]
+def _counted(name: str, row: Row) -> Counted:
+    metrics = row["details"]["metrics"]
     return Counted(
         name,
         metrics.get("smsp__issue_active.avg.pct_of_peak_sustained_active"),
         metrics.get("sm__inst_executed_pipe_tensor_op_gmma.avg.pct_of_peak_sustained_active"),
         metrics.get("memory_l1_wavefronts_shared"),
-        [(reason.replace("_", " "), value) for reason, value in largest],
+        counters.stalls(row),
     )
 
 

@@ -38,10 +38,10 @@ REST = (
     Asked("wgmma", ("wgmma", "mma_choice"), ("wgmma",)),
     Asked("Ring of mbarriers", ("mbarrier_ring",), ("mbarrier_ring",)),
     Asked("Asynchronous copies", ("cp_async_pipeline",), ("cp_async_pipeline",)),
-    Asked("Softmax under wgmma", ("overlapped_softmax",), ("overlapped_softmax",)),
+    Asked("Softmax overlaps wgmma", ("overlapped_softmax",), ("overlapped_softmax",)),
     Asked("Named barriers", ("named_barriers", "exp_lock", "softmax_lock"), ("exp_lock", "softmax_lock")),
     Asked("Registers by role", ("setmaxnreg_consumers",), ("setmaxnreg_consumers",)),
-    Asked("Tile of 176 keys", ("wide_tile",), ("wide_tile",)),
+    Asked("Tile not a power of two", ("wide_tile",), ("wide_tile",)),
     Asked("Cluster multicast", ("cluster_multicast",), ("cluster_multicast",)),
 )
 ORDER = {"direct": 0, "automatic": 1, "hint": 2, "hatch": 3, "inexpressible": 4, None: 5}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from dataclasses import dataclass
 from itertools import product
 
+from harness.catalog.problem import Problem
 from harness.rows import intervals, reading
-from reports.data.dataset import Dataset, Point, Ratio, Row
+from reports.data.dataset import Dataset, Point, Row
 
 LEAST = intervals.FEWEST
 """Processes from which on an interval is told."""
@@ -14,8 +17,8 @@ LEAST = intervals.FEWEST
 
 @dataclass(frozen=True)
 class Spread:
-    """TFLOPS over TFLOPS, of the newest rows that met. `low` and `high` bound it where enough processes timed both in
-    one group, else they are the value. `linked`: over the anchors of two groups."""
+    """TFLOPS over TFLOPS, the mean over the processes that timed both in one group. `low` and `high` bound it where
+    these are enough, else they are the value. `linked`: over the anchors of two groups, of the newest rows."""
 
     value: float
     low: float
@@ -35,26 +38,23 @@ class Spread:
 
 def over(data: Dataset, ours: Point, theirs: Point) -> Spread | None:
     """One kernel over another; None where either does not count, or neither a group nor an anchor links them."""
-    ratio = _ratio(data, ours, theirs)
-    if ratio is None or not ours.row or not theirs.row:
+    if not (ours.counts and theirs.counts and ours.row and theirs.row):
         return None
-    found = data.intervals.of(ours.row, theirs.row)
-    low, high = (ratio.value if bound is None else bound for bound in (found.low, found.high))
-    return Spread(ratio.value, low, high, found.processes, ratio.linked)
+    if met := data.intervals.estimate([(ours.row, 1.0), (theirs.row, -1.0)]):
+        value, found = math.exp(met.value), met.interval
+        low, high = (value if bound is None else bound for bound in (found.low, found.high))
+        return Spread(value, low, high, met.processes, linked=False)
+    linked = _linked(data, ours, theirs)
+    return None if linked is None else Spread(linked, linked, linked, 0, linked=True)
 
 
-def _ratio(data: Dataset, ours: Point, theirs: Point) -> Ratio | None:
-    """Of the newest group that has both, else over anchors: a library may be in a later group without our kernel."""
-    if not (ours.counts and theirs.counts):
-        return None
+def _linked(data: Dataset, ours: Point, theirs: Point) -> float | None:
+    """Over anchors: a library may be in a later group without our kernel."""
     pairs = sorted(
         product(replicates(data, ours), replicates(data, theirs)), key=lambda pair: str(pair[0]["time"]), reverse=True
     )
-    for row, other in pairs:
-        if (direct := reading.ratio(row, other)) is not None:
-            return Ratio(direct, linked=False)
-    linked = (data.linked(row, other) for row, other in pairs)
-    return next((Ratio(value, linked=True) for value in linked if value is not None), None)
+    found = (data.linked(row, other) for row, other in pairs)
+    return next((value for value in found if value is not None), None)
 
 
 def replicates(data: Dataset, point: Point) -> list[Row]:
@@ -64,8 +64,22 @@ def replicates(data: Dataset, point: Point) -> list[Row]:
     return [row for row in data.replicas(point.row) if reading.counts(row, data.hashes)]
 
 
-def speed(data: Dataset, point: Point) -> tuple[float, float, int] | None:
-    """(lowest, highest, processes) of the medians in TFLOPS; None where the point has no number."""
+@dataclass(frozen=True)
+class Speed:
+    """TFLOPS of a kernel: the mean over processes and boards, the lowest and the highest median."""
+
+    mean: float
+    low: float
+    high: float
+    processes: int
+
+
+def speed(data: Dataset, point: Point) -> Speed | None:
+    """None where the point has no number."""
     rows = replicates(data, point)
+    if not rows:
+        return None
     values = [reading.tflops(row) for row in rows]
-    return (min(values), max(values), len({row.get("environment") for row in rows})) if values else None
+    met = data.intervals.estimate([(rows[0], 1.0)])
+    mean = Problem.from_dict(rows[0]["problem"]).tflops(math.exp(-met.value)) if met else statistics.fmean(values)
+    return Speed(mean, min(values), max(values), len({row.get("environment") for row in rows}))

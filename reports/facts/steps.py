@@ -20,6 +20,8 @@ POLICIES = ("best", "reference")
 HINTS = {("warp_specialized", "triton"): "USETMAXREG"}
 """Twins that ask the compiler for the technique -> the instruction that shows that it listened."""
 SINGLE = "Single steps aside, each from its own parent"
+CRIPPLED = 0.67
+"""A step below this share of the speed before it, which the next one gives back, is slow on purpose."""
 SPILLS = 1024
 """Bytes a thread from which on a kernel is called crippled."""
 
@@ -119,12 +121,17 @@ def steps(data: Dataset, problem: Problem, chain: Sequence[Technique], backend: 
     for technique in chain:
         step = one_step(data, problem, technique, backend, policy)
         last = found[-1] if found else None
-        if last and last.ratio and step.ratio and last.ratio.value < 0.67 and step.ratio.value > 1.5 and last.parent:
+        if last and last.parent and last.ratio and step.ratio and gives_back(last.ratio.value, step.ratio.value):
             both = data.ratio(step.point, last.parent)
             if both:
                 step = replace(step, note=f"both steps together: ×{both.value:.2f}")
         found.append(step)
     return found
+
+
+def gives_back(lost: float, won: float) -> bool:
+    """Whether a step gives back what the one before it had lost."""
+    return lost < CRIPPLED and won > 1 / CRIPPLED
 
 
 def one_step(data: Dataset, problem: Problem, technique: Technique, backend: str, policy: str) -> Step:

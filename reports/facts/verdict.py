@@ -50,10 +50,10 @@ class Gain:
         """Buys, costs, changes nothing or depends on the problem, with the number."""
         value = f"{self.value:.2f}×"
         if self.mixed:
-            return f"is worth {value} on average, {self.low:.2f}× to {self.high:.2f}× by problem"
+            return f"gives {value} the speed on average, {self.low:.2f}× to {self.high:.2f}× by problem"
         if abs(self.value - 1) <= NOTHING:
-            return f"changes nothing: {value}"
-        return f"buys {value}" if self.value > 1 else f"costs: {value}"
+            return f"changes nothing ({value})"
+        return f"gives {value} the speed" + (", a loss" if self.value < 1 else "")
 
 
 @dataclass
@@ -77,10 +77,14 @@ class Language:
     grade: str | None
     """What the language is claimed to say of the technique."""
     holes: list[str] = field(default_factory=list)
+    unmeasured: int = 0
+    """Problems of the experiment on which nobody timed it."""
     lines_of_code: int | None = None
     compile_s: float | None = None
     dropped: bool = False
     """Its source asks for the technique, and the machine code shows that the compiler did not do it."""
+    parent_spills: int = 0
+    """Bytes a thread that its parent keeps in local memory at the headline problem."""
     tuned: int = 0
     wrong: int = 0
     """Problems on which the gate found the earlier version wrong that `point` is of."""
@@ -95,6 +99,8 @@ class Verdict:
     """Triton over CUDA, the same instruction class."""
     best_versus: Gain | None
     """The same, each at its committed best tile."""
+    crippled: tuple[Gain, Gain] | None = None
+    """Where the parent was slow on purpose, in CUDA: what it had lost, and what both steps together give."""
     sentence: str = ""
 
     @property
@@ -114,7 +120,8 @@ def verdict(data: Dataset, experiment: str, technique: Technique, root: Path = s
     versus, best_versus = _both(
         lambda problem, best: data.versus(experiment, problem, technique, "triton", "cuda", best=best), problems
     )
-    result = Verdict(technique, techniques.parent(technique), languages, versus, best_versus)
+    crippled = _over_a_crippled_parent(data, experiment, problems, technique)
+    result = Verdict(technique, techniques.parent(technique), languages, versus, best_versus, crippled)
     result.sentence = sentence(result)
     return result
 
@@ -127,6 +134,15 @@ def sentence(result: Verdict) -> str:
         languages = [one for one in result.languages.values() if one.backend != "triton_native" and _has_step(one)]
         text = "; ".join(map(_clause, languages)) + "."
         text = text[0].upper() + text[1:]
+        if result.parent.mma != result.technique.mma and not any(one.gain for one in languages):
+            text = "The kernel before it multiplies by other instructions, so the step has no ratio."
+        before = techniques.parent(result.parent)
+        if result.crippled and before:
+            lost, together = result.crippled
+            text += (
+                f" Its parent is slow on purpose, at {lost.value:.2f}× the speed of “{title(before.name)}” in CUDA: "
+                f"over that kernel both steps together give {together.value:.2f}×."
+            )
     if result.versus is None:
         return text
     then = " then" if result.parent else ""
@@ -134,9 +150,9 @@ def sentence(result: Verdict) -> str:
     tuned = f"{best.value:.2f}×" if best and _apart(result.versus, best) else ""
     if abs(result.versus.value - 1) < NOTHING:
         at_best = f"; with each at its best tile Triton runs at {tuned} the speed of CUDA" if tuned else ""
-        return f"{text} Both{then} run equally fast{at_best}."
+        return f"{text} At the same tile both{then} run equally fast{at_best}."
     at_best = f", or {tuned} with each at its best tile" if tuned else ""
-    return f"{text} Triton{then} runs at {result.versus.value:.2f}× the speed of CUDA{at_best}."
+    return f"{text} At the same tile Triton{then} runs at {result.versus.value:.2f}× the speed of CUDA{at_best}."
 
 
 def missing_lever(technique: Technique, backend: str, root: Path = sources.ROOT) -> str:
@@ -168,12 +184,13 @@ def _language(
         missing_lever(technique, backend, root),
         _grade(technique, backend),
         dropped=bool(problems) and steps.hint_dropped(data, technique, backend, problems[0], points[0]),
+        parent_spills=_parent_spills(data, experiment, problems, technique, backend),
         tuned=data.tuned(technique.name, backend),
         wrong=len({reading.slug(row) for row in data.wrong(points[0])}) if points else 0,
     )
     cells: dict[str, list[str]] = {}
     for problem, point in zip(problems, points, strict=True):
-        if point.kind == "hole":
+        if point.kind == "hole" and point.reason != "not measured":
             again = data.point(experiment, problem, language.program, backend) if language.program else None
             repeated = again is not None and again.reason == point.reason
             reason = f"no number: {language.program}, whose program it runs, has none" if repeated else point.reason
@@ -182,9 +199,10 @@ def _language(
             cell = f"d={problem.head_dim} {'causal' if problem.causal else 'full'}"
             cells.setdefault(reason, []).append(cell)
     language.holes = [
-        reason if len(where) == len(problems) > 1 else f"{', '.join(where)}: {reason}"
+        reason if len(where) == len(problems) > 1 else f"{', '.join(dict.fromkeys(where))}: {reason}"
         for reason, where in cells.items()
     ]
+    language.unmeasured = sum(point.kind == "hole" and point.reason == "not measured" for point in points)
     path = sources.kernel_file(backend, technique.path, root)
     if path.is_file():
         language.lines_of_code = sources.lines_of_code(path)
@@ -227,10 +245,10 @@ def _apart(gain: Gain, best: Gain) -> bool:
 def _clause(language: Language) -> str:
     name = LABELS[language.backend]
     if language.program:
-        return f"{name} {_no_word(language)}runs the program of {title(language.program)} again"
+        return f"{_no_word(language)} is that of “{title(language.program)}”"
     if language.gain is None:
         if language.point.kind != "earlier":
-            return f"in {name} the step has no number"
+            return f"in {name} the step was not measured"
         problems = f"{language.wrong} problem{'s' if language.wrong != 1 else ''}"
         found = f", which the gate found wrong on {problems}" if language.wrong else ""
         return f"in {name} only an earlier version was measured{found}"
@@ -239,8 +257,10 @@ def _clause(language: Language) -> str:
     text = language.gain.phrase
     if language.best_gain and _apart(language.gain, language.best_gain):
         text += f" ({language.best_gain.value:.2f}× each at its best tile)"
+    if language.gain.value > 1.5 and language.parent_spills >= steps.SPILLS:
+        text += f" over a kernel that spills {language.parent_spills / 1000:.1f} kB a thread"
     if language.tile_alone and language.lever:
-        return f"{name} {_no_word(language)}runs the same program, which at the other tile {text}"
+        return f"{_no_word(language)} is the same as before, which at the other tile {text}"
     return f"in {name} {'the tile alone' if language.tile_alone else 'it'} {text}"
 
 
@@ -250,20 +270,49 @@ def _has_step(language: Language) -> bool:
 
 
 def _no_word(language: Language) -> str:
-    """What its twin's file says that the language lacks, as far as the matrix has it so."""
+    """Why its program is another technique's: what its twin's file says that the language lacks, as far as the matrix
+    has it so."""
+    name = LABELS[language.backend]
     if not language.lever:
-        return ""
+        return f"{name}’s kernel"
     if language.grade == "hatch":
-        return f"needs a hatch for {language.lever}, so it "
-    if language.grade == "hint":
-        return f"leaves {language.lever} to its compiler, so it "
-    return f"has no word for {language.lever}, so it "
+        return f"{name} has only an escape hatch for {language.lever}, so its kernel here"
+    if language.grade in ("hint", "automatic"):
+        return f"{name} leaves {language.lever} to its compiler, so its kernel here"
+    return f"{name} has no word for {language.lever}, so its kernel here"
 
 
 def _grade(technique: Technique, backend: str) -> str | None:
+    """In the newest version that the matrix has."""
     dialect = {"triton_native": "triton"}.get(backend, backend)
     claims = [claim for claim in CLAIMS if claim.cell == (technique.name, dialect)]
-    return claims[0].grade if claims else None
+    return max(claims, key=lambda claim: claim.holds_for[-1]).grade if claims else None
+
+
+def _over_a_crippled_parent(
+    data: Dataset, experiment: str, problems: list[Problem], technique: Technique
+) -> tuple[Gain, Gain] | None:
+    """What the parent had lost in CUDA and what both steps together give, where the one gives back what the other lost;
+    else None."""
+    parent = techniques.parent(technique)
+    before = parent and techniques.parent(parent)
+    if parent is None or before is None:
+        return None
+    lost, won = (
+        _gain(data.gain(experiment, problem, one, "cuda") for problem in problems) for one in (parent, technique)
+    )
+    if not lost or not won or not steps.gives_back(lost.value, won.value):
+        return None
+    pairs = [[data.point(experiment, problem, one.name, "cuda") for one in (technique, before)] for problem in problems]
+    together = _gain(data.ratio(*pair) for pair in pairs)
+    return (lost, together) if together else None
+
+
+def _parent_spills(data: Dataset, experiment: str, problems: list[Problem], technique: Technique, backend: str) -> int:
+    parent = techniques.parent(technique)
+    if parent is None or not problems:
+        return 0
+    return steps.spill_bytes(data, data.point(experiment, problems[0], parent.name, backend))
 
 
 def _is_parents_program(technique: Technique, backend: str, root: Path) -> bool:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from reports.data.dataset import Dataset, Row
 from reports.data.titles import title
 from reports.draw import panels
+from reports.draw.bars import NAMES
 from reports.facts import comparisons, headlines
 from reports.facts.answer import Answer
 
@@ -37,6 +38,7 @@ def sections(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> list[
         _lengths(data),
         _roofline(data, datasets, found),
         _conflicts(data, datasets, found),
+        _stalls(data, datasets, found),
         _tiles(data, found),
     )
     return [section for section in made if section]
@@ -51,7 +53,7 @@ def _problems(data: Dataset) -> Section | None:
         "problems",
         headlines.problems_title(answers),
         "The best of each language and library by head dimension and mask, each at its best tile. An open square is "
-        "core Triton compiled to mma.sync.",
+        f"core Triton held to mma.sync.{_not_timed(answers)}",
         [Markup(panels.problem_panel(one, top)) for one in answers],
         "quarters",
         _caption(data, [bar.point.row for one in answers for bar in one.bars]),
@@ -74,7 +76,7 @@ def _lengths(data: Dataset) -> Section | None:
     return Section(
         "lengths",
         headlines.lengths_title(data, found[0]),
-        f"{kinds} attention; at each length the fastest kernel and tile of a series that was timed.",
+        f"{kinds} attention. Each point is the fastest kernel and tile of its series that was timed at that length.",
         [Markup(panels.length_panel(one, width)) for one in found for width in (panels.WIDE, panels.NARROW)],
         "grid",
         _caption(data, rows),
@@ -98,15 +100,16 @@ def _roofline(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Sect
     work = comparisons.work(datasets, data, found.problem)
     if not work:
         return None
-    bandwidth, peak = data.bandwidth(), data.speed_of_light(max(work, key=lambda one: one.tflops).timing)
+    instructions = "wgmma" if any(one.timing.get("mma") == "wgmma" for one in work) else "mma_sync"
+    bandwidth, peak, name = data.bandwidth(), found.limits[instructions], NAMES[instructions]
     if not bandwidth or not peak:
         return None
     return Section(
         "roofline",
-        headlines.roofline_title(work, bandwidth, peak),
+        headlines.roofline_title(work, bandwidth, peak, name),
         "How much work a kernel does for each byte that it moves to or from DRAM, and how fast it is. Left of the bend "
         "DRAM is the limit, right of it the tensor cores.",
-        [Markup(panels.roofline(work, bandwidth, peak, width)) for width in (panels.WIDE, panels.NARROW)],
+        [Markup(panels.roofline(work, bandwidth, peak, name, width)) for width in (panels.WIDE, panels.NARROW)],
         "grid",
         "DRAM’s bytes by ncu, one launch with cold caches at the reference tile; speed from the timing at that tile. "
         + _caption(data, [one.row for one in work]),
@@ -131,18 +134,17 @@ def _conflicts(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Sec
         return None
     # a kernel with none says nothing beside the ladder's first ones
     shown = [
-        one for one in counted if one.share >= 0.005 or one.technique in ("xor_swizzle", "padded_rows", "tma_swizzle")
+        one for one in counted if one.share >= 0.05 or one.technique in ("xor_swizzle", "padded_rows", "tma_swizzle")
     ]
     return Section(
         "conflicts",
         headlines.conflicts_title(counted),
         "Lanes that need different words of one bank of shared memory go one after the other. Of all passes over "
-        "shared memory, the share that was such a repetition, at the reference tile; kernels below half a percent "
-        "are left out, but for the cures.",
+        "shared memory, the share that was such a repetition, at the reference tile; of the kernels below five "
+        "percent only the cures are shown.",
         [Markup(panels.conflict_bars(shown, width)) for width in (panels.WIDE, panels.NARROW)],
         "grid",
-        "By ncu’s hardware counters. Why warps stall is not recorded yet. "
-        + _caption(data, [one.row for one in shown]),
+        "By ncu’s hardware counters. " + _caption(data, [one.row for one in shown]),
         "conflicts",
         [
             {
@@ -155,6 +157,28 @@ def _conflicts(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Sec
             for one in counted
         ],
         [one.row for one in counted],
+    )
+
+
+def _stalls(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Section | None:
+    waits = comparisons.stalls(datasets, data, found)
+    if not waits:
+        return None
+    return Section(
+        "stalls",
+        headlines.stalls_title(waits),
+        "Of the best kernel of each language, how many warps wait for each instruction that is issued, and what for: "
+        "the largest reasons.",
+        [Markup(panels.stall_bars(waits, width)) for width in (panels.WIDE, panels.NARROW)],
+        "grid",
+        "By ncu’s sampled warp states. " + _caption(data, [one.row for one in waits]),
+        "stalls",
+        [
+            {"technique": one.technique, "language": one.backend, "reason": reason, "warps_per_issue": value}
+            for one in waits
+            for reason, value in one.reasons
+        ],
+        [one.row for one in waits],
     )
 
 
@@ -180,8 +204,8 @@ def _tiles(data: Dataset, found: Answer) -> Section | None:
     return Section(
         "tiles",
         headlines.tiles_title(table),
-        "The best kernel of each language over its tiles: queries down, keys to the right, each at its best number of "
-        "stages and warps. Tiles that were slower than three others at the gate were not timed.",
+        "The best kernel of each language over its tiles, in TFLOPS: queries down, keys to the right, each at its best "
+        "number of stages and warps. A tile that was slower than three others in a first launch was not timed further.",
         drawings,
         "quarters",
         f"Timed by <code>twinkernels tune</code>. {_caption(data, rows)}",
@@ -189,6 +213,16 @@ def _tiles(data: Dataset, found: Answer) -> Section | None:
         table,
         rows,
     )
+
+
+def _not_timed(answers: Sequence[Answer]) -> str:
+    """Which libraries have no bar at which problems, in a sentence; empty where all have one everywhere."""
+    missing: dict[str, list[str]] = {}
+    for one in answers:
+        for bar in one.bars:
+            if bar.is_library and not bar.tflops:
+                missing.setdefault(bar.label, []).append(panels.kind_of(one.problem))
+    return "".join(f" {label} was not timed at {' and '.join(kinds)}." for label, kinds in missing.items())
 
 
 def _caption(data: Dataset, rows: Sequence[Row | None]) -> str:

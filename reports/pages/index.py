@@ -11,7 +11,7 @@ from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
 from reports.data.dataset import Dataset
 from reports.draw import bars, waterfall
-from reports.facts import answer, headlines, matrix, processes, steps
+from reports.facts import answer, headlines, ledger, matrix, processes, steps
 from reports.facts.expressibility import FAULTS, LONG, Known
 from reports.pages import comparisons
 
@@ -41,6 +41,7 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], known: Known) -> dic
         "long": LONG,
         "faults": {fault: what for fault, what in FAULTS.items() if _seen(lines, fault)},
         "least": processes.LEAST,
+        "gap": next((ledger.short(one) for one in ledger.found([data])[1] if one.problem == found.problem), ""),
         "where": where(data, found),
         "steps": waterfalls(data, found),
         "more": comparisons.sections(data, datasets, found),

@@ -56,6 +56,7 @@ def way(one: Ledger) -> dict[str, Any]:
     return {
         "ledger": one,
         "sentence": told,
+        "by_cause": ledger.by_cause(one),
         "ends": ledger.ends(one),
         "lines": lines,
         "drawings": [Markup(drawing.waterfall(one, lines, width, told)) for width in drawn],

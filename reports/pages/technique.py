@@ -8,7 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.catalog import sources, techniques
+from harness.catalog import experiments, sources, techniques
+from harness.catalog.articles import Article
 from harness.catalog.entries import Technique
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
@@ -72,6 +73,7 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique, kn
         "after": TECHNIQUES[place + 1] if place + 1 < len(TECHNIQUES) else None,
         "finding": "What it buys",
         "parent": parent,
+        "told_in": [one for one in map(experiments.article, experiments.about_articles()) if _tells(one, which)],
         "children": [other for other in TECHNIQUES if techniques.parent(other) == which],
         "listings": {language: listing.listing(which, language) for language in written},
         "diffs": {language: parent and listing.diff(parent, which, language) for language in written},
@@ -111,10 +113,11 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique, kn
     context |= {
         "tuned": tuning.tuned(data, experiment, which),
         "tuned_earlier": any(data.tuned(which.name, backend, earlier=True) for backend in SERIES),
-        "verdict": verdict(data, experiment, which),
+        "verdict": (judged := verdict(data, experiment, which)),
         "finding": headlines.technique_title(
             which.name,
             [ratio.value for problem in problems if (ratio := data.gain(experiment, problem, which, "cuda"))],
+            crippled=judged.crippled is not None,
         ),
         "step": svg and Figure(Markup(svg), data.provenance(shown), f"TFLOPS of {which.name} and of its parent"),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
@@ -122,6 +125,10 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique, kn
         "machines": machines.machines(data.environments_of(shown)),
     }
     return context
+
+
+def _tells(article: Article, which: Technique) -> bool:
+    return any(step.technique == which.name for step in article.steps)
 
 
 def counters_of(datasets: Sequence[Dataset], which: Technique, parent: Technique | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A least number of blocks per SM in Gluon: no option says it; a hook adds the line to the PTX."""
+"""Blocks per SM in Gluon: maxnreg bounds the registers; a least number is no option, and a hook adds it to the PTX."""
 
 import re
 
@@ -8,7 +8,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon._runtime import GluonASTSource
 
-FORMS = ("plain", "minctasm", "hook")
+FORMS = ("plain", "maxnreg", "minctasm", "hook")
 
 
 @gluon.jit
@@ -31,11 +31,11 @@ def two_blocks(self=None, stages=None, options=None, language=None, capability=N
 def build(form):
     triton.knobs.compilation.always_compile = True  # the cache does not know of hooks
     triton.knobs.runtime.add_stages_inspection_hook = two_blocks if form == "hook" else None
-    options = {"num_warps": 4, **({form: 2} if form == "minctasm" else {})}
+    extra = {"maxnreg": {"maxnreg": 128}, "minctasm": {"minctasm": 2}}.get(form, {})
     source = GluonASTSource(copy, {"x_ptr": "*fp32", "y_ptr": "*fp32"})
-    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4, **extra})
 
 
 if __name__ == "__main__":
     for form in FORMS:
-        print(form, *re.findall(r"\.(?:minnctapersm|reqntid)[^\n]*", build(form).asm["ptx"]))
+        print(form, *re.findall(r"\.(?:maxnreg|minnctapersm|reqntid)[^\n]*", build(form).asm["ptx"]))

@@ -1,4 +1,5 @@
-"""Which tensor-core instruction does tl.dot become on sm_90? No argument says it; an environment variable does."""
+"""Which tensor-core instruction does tl.dot become on sm_90? No argument says it; the number of warps decides, and an
+environment variable."""
 
 import os
 import re
@@ -8,7 +9,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-FORMS = ("native", "mma_sync", "ieee")
+FORMS = ("native", "mma_sync", "two warps", "ieee")
 
 
 @triton.jit
@@ -25,7 +26,9 @@ def build(form):
     signature = {"a_ptr": "*fp16", "b_ptr": "*fp16", "c_ptr": "*fp32", "PRECISION": "constexpr"}
     attrs = {(i,): [["tt.divisibility", 16]] for i in range(3)}
     source = ASTSource(product, signature, {"PRECISION": form}, attrs)
-    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
+    return triton.compile(
+        source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 2 if form == "two warps" else 4}
+    )
 
 
 if __name__ == "__main__":

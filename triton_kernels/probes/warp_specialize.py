@@ -8,6 +8,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 FORMS = ("90", "90 off", "90 8 warps", "90 8 warps off", "90 host", "90 host off", "90 causal", "90 causal off",
+         "90 causal in one loop", "90 causal in one loop off",
          "90 64 rows", "90 maxnreg", "90 3 stages", "100 host", "100 host off", "120 host", "120 host off")  # fmt: skip
 
 
@@ -27,7 +28,7 @@ def attend(o, row_max, row_sum, q, k_desc, v_desc, begin, end, row, MASKED: tl.c
 
 @triton.jit
 def attention(q_desc, k_desc, v_desc, o_desc, keys, DIM: tl.constexpr, ROWS: tl.constexpr, HOST: tl.constexpr,
-              CAUSAL: tl.constexpr, SPECIALIZE: tl.constexpr):  # fmt: skip
+              CAUSAL: tl.constexpr, ONE_LOOP: tl.constexpr, SPECIALIZE: tl.constexpr):  # fmt: skip
     if not HOST:  # pointers: the descriptors are made here
         q_desc = tl.make_tensor_descriptor(q_desc, [keys, DIM], [DIM, 1], [ROWS, DIM])
         k_desc = tl.make_tensor_descriptor(k_desc, [keys, DIM], [DIM, 1], [64, DIM])
@@ -38,8 +39,8 @@ def attention(q_desc, k_desc, v_desc, o_desc, keys, DIM: tl.constexpr, ROWS: tl.
     row_max, row_sum = tl.full((ROWS,), -1e30, tl.float32), tl.zeros((ROWS,), tl.float32)
     o = tl.zeros((ROWS, DIM), tl.float32)
     q = q_desc.load([first, 0])
-    end = first if CAUSAL else keys
-    o, row_max, row_sum = attend(o, row_max, row_sum, q, k_desc, v_desc, 0, end, row, False, SPECIALIZE)
+    end = first + ROWS if ONE_LOOP else first if CAUSAL else keys
+    o, row_max, row_sum = attend(o, row_max, row_sum, q, k_desc, v_desc, 0, end, row, ONE_LOOP, SPECIALIZE)
     if CAUSAL:
         o, row_max, row_sum = attend(o, row_max, row_sum, q, k_desc, v_desc, end, end + ROWS, row, True, SPECIALIZE)
     o_desc.store([first, 0], (o / row_sum[:, None]).to(tl.float16))
@@ -50,7 +51,8 @@ def build(form):
     rows = 64 if "64 rows" in form else 128
     boxes = {"q_desc": rows, "k_desc": 64, "v_desc": 64, "o_desc": rows}
     tensors = {name: f"tensordesc<fp16[{count},{dim}]>" if host else "*fp16" for name, count in boxes.items()}
-    constants = {"DIM": dim, "ROWS": rows, "HOST": host, "CAUSAL": "causal" in form, "SPECIALIZE": "off" not in form}
+    constants = {"DIM": dim, "ROWS": rows, "HOST": host, "CAUSAL": form.startswith("90 causal") and "loop" not in form,
+                 "ONE_LOOP": "one loop" in form, "SPECIALIZE": "off" not in form}  # fmt: skip
     signature = {**tensors, "keys": "i32", **dict.fromkeys(constants, "constexpr")}
     options = {"num_warps": 8 if "8 warps" in form else 4, "num_stages": 3 if "3 stages" in form else 2}
     if "maxnreg" in form:

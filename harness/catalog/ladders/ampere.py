@@ -155,7 +155,7 @@ TECHNIQUES = (
     Technique(
         "batched_m_tiles",
         "ampere",
-        "two m16 tiles a warp use each K and V fragment: 128 query rows, 64 keys",
+        "each warp has two m16 tiles, which share its K and V fragments: 128 query rows, 64 keys",
         builds_on=("exp2_softmax",),
         tile=TALL,
         grid={"cuda": tuple(Tile(m, n) for m in (64, 128) for n in (32, 64, 128))},

@@ -184,7 +184,7 @@ TECHNIQUES = (
     Technique(
         "producer_consumer",
         "hopper",
-        "a producer warpgroup of which one warp works gives its registers to the math warpgroups",
+        "one warp of a producer warpgroup loads K and V; the registers of that warpgroup go to those that multiply",
         builds_on=("wgmma",),
         mma="wgmma",
         limits=(*LIMITS, TRITON_ROLES),
@@ -212,7 +212,8 @@ TECHNIQUES = (
     Technique(
         "overlapped_softmax",
         "hopper",
-        "inside a warpgroup the next Q K^T is issued with this P V, and the softmax stands between their waits",
+        "inside a warpgroup the next Q K^T is issued together with this P V, and the softmax stands between the two "
+        "waits",
         builds_on=("producer_consumer",),
         mma="wgmma",
         limits=OVERLAPPED,
@@ -221,7 +222,7 @@ TECHNIQUES = (
     Technique(
         "held_overlap",
         "hopper",
-        "the same program with the exponentials held before the wait for P V in the binary too",
+        "the same, with the exponentials held ahead of the wait for P V in the machine code too",
         builds_on=("overlapped_softmax",),
         mma="wgmma",
         limits=OVERLAPPED,
@@ -249,7 +250,7 @@ TECHNIQUES = (
     Technique(
         "wide_tile",
         "hopper",
-        "the tile only: as many keys or query rows as registers hold, no power of two",
+        "the tile only: as many query rows or keys as the registers hold, which is no power of two",
         builds_on=("pingpong",),
         mma="wgmma",
         tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 80, 2, 12), 256: Tile(128, 80, 2, 8)},
@@ -259,7 +260,8 @@ TECHNIQUES = (
     Technique(
         "pinned_maxima",
         "hopper",
-        "K's release hangs on the row maxima, so they stay before the wait for P V; K is loaded before the V of before",
+        "the release of K depends on the row maxima, which holds them ahead of the wait for P V; each K is loaded "
+        "ahead of the V of the step before",
         builds_on=("wide_tile", "pingpong"),
         mma="wgmma",
         limits=(*OVERLAPPED, *TURNED),
@@ -277,7 +279,7 @@ TECHNIQUES = (
     Technique(
         "persistent",
         "hopper",
-        "one block a multiprocessor takes tile after tile from a counter; Q has two buffers",
+        "one block per SM takes tile after tile from a counter; Q has two buffers",
         builds_on=("pinned_maxima",),
         mma="wgmma",
         limits=(*OVERLAPPED, *TURNED),
@@ -295,7 +297,7 @@ TECHNIQUES = (
     Technique(
         "lazy_rescale_wgmma",
         "hopper",
-        "O is rescaled only when a row's max outgrew the one in use more than fourfold",
+        "O is rescaled only when a row's maximum has outgrown the one in use more than fourfold",
         builds_on=("persistent",),
         mma="wgmma",
         limits=(*OVERLAPPED, *TURNED),
@@ -349,7 +351,7 @@ TECHNIQUES = (
     Technique(
         "flagship",
         "hopper",
-        "what pays of all this at each head_dim, at a tile for each mask and length; one warp stores O",
+        "the techniques that pay at each head_dim, with a tile for each mask and length; one warp stores O",
         builds_on=("head_by_head", "own_diagonal"),
         mma="wgmma",
         tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 80, 3, 12), 256: Tile(128, 80, 2, 8)},

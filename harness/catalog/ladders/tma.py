@@ -117,7 +117,7 @@ TECHNIQUES = (
     Technique(
         "lazy_rescale",
         "tma",
-        "O is rescaled only when a row's max outgrew the one in use more than fourfold",
+        "O is rescaled only when a row's maximum has outgrown the one in use more than fourfold",
         builds_on=("lean_mbarrier_ring",),
         limits=(*GENERAL, RING),
         general=True,

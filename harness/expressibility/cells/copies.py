@@ -1,5 +1,7 @@
 """Copies to shared memory: cp.async, TMA, and when they are awaited."""
 
+from dataclasses import replace
+
 from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
 
 LOOP = (r"scf\.for", r"^    [}]")
@@ -30,6 +32,13 @@ BY_EACH = (
     ),
 )
 """What core Triton does with two blocks: no load is for both."""
+BY_ASM = Proof(
+    "multicast_asm",
+    "inline PTX declares a tile of its own and loads it into both blocks",
+    Probe("multicast_asm", "core"),
+    Probe("multicast_asm", "plain"),
+    MULTICAST,
+)
 
 CLAIMS = (
     Claim(
@@ -63,27 +72,20 @@ CLAIMS = (
     Claim(
         "cluster_multicast",
         "triton",
-        "inexpressible",
-        "num_ctas=2 asks for clusters; no load goes to both blocks, and inline PTX has no address of shared memory.",
-        (
-            *BY_EACH,
-            Proof(
-                "multicast_hook ignored",
-                "a hook on the compiler's stages that asks for it is ignored",
-                Probe("multicast_hook", "hook"),
-                Probe("multicast_gluon", "multicast", version="3.9.0"),
-                MULTICAST,
-                seen=False,
-            ),
-        ),
+        "hatch",
+        "num_ctas=2 asks for clusters, and no load goes to both blocks. Inline PTX can write one, into shared memory "
+        "that it declares: the compiler's own has no address there.",
+        (BY_ASM, *BY_EACH),
         versions=("3.6.0",),
+        word="inline_asm",
     ),
     Claim(
         "cluster_multicast",
         "triton",
         "hatch",
-        "num_ctas=2 asks for clusters; no load goes to both blocks, and inline PTX has no address of shared memory. A "
-        "hook on the compiler's stages that adds one word to a load of the IR makes it one for both.",
+        "num_ctas=2 asks for clusters, and no load goes to both blocks. A hook on the compiler's stages that adds one "
+        "word to a load of the IR makes it one for both; inline PTX can write one, into shared memory that it "
+        "declares: the compiler's own has no address there.",
         (
             Proof(
                 "multicast_hook",
@@ -92,17 +94,19 @@ CLAIMS = (
                 Probe("multicast_hook", "plain"),
                 MULTICAST,
             ),
+            BY_ASM,
             *BY_EACH,
         ),
         versions=("3.7.1", "3.8.0", "3.9.0"),
-        word="add_stages_inspection_hook",
+        word="add_stages_inspection_hook|inline_asm",
     ),
     Claim(
         "cluster_multicast",
         "gluon",
-        "inexpressible",
-        "A load has no such argument.",
+        "hatch",
+        "A load has no such argument. Inline PTX can write one, into shared memory that it declares.",
         (
+            replace(BY_ASM, name="multicast_asm in Gluon", subject=Probe("multicast_asm", "Gluon")),
             Proof(
                 "multicast_gluon argument",
                 "multicast=True is refused",
@@ -118,15 +122,9 @@ CLAIMS = (
                 MULTICAST,
                 seen=False,
             ),
-            Proof(
-                "smem_asm gluon",
-                "inline PTX, element by element, has no address of shared memory",
-                Probe("smem_asm", "symbol"),
-                Probe("smem_asm", "plain"),
-                Detector("words", r"PTXAS error"),
-            ),
         ),
         versions=("3.6.0",),
+        word="inline_asm",
     ),
     Claim(
         "cluster_multicast",
@@ -299,9 +297,9 @@ CLAIMS = (
     Claim(
         "blocks_per_sm",
         "triton",
-        "hatch",
-        "maxnreg bounds the registers; a least number of blocks per SM has no word, and unknown options are dropped. A "
-        "hook adds the line to the PTX.",
+        "hint",
+        "maxnreg bounds the registers of a thread, and with them how many blocks fit. A least number of blocks has no "
+        "word, and unknown options are dropped; a hook adds the line to the PTX.",
         (
             Proof(
                 "options maxnreg",
@@ -331,22 +329,32 @@ CLAIMS = (
                 Probe("options", "hook"),
                 Probe("options", "plain"),
                 Detector("ptx", r"\.minnctapersm \d+"),
+                obtained=False,
             ),
         ),
-        word="add_stages_inspection_hook|inline_asm|minctasm|maxnreg",
+        word="maxnreg",
     ),
     Claim(
         "blocks_per_sm",
         "gluon",
-        "hatch",
-        "No word for a least number of blocks per SM; unknown options are dropped. A hook adds the line to the PTX.",
+        "hint",
+        "maxnreg bounds the registers of a thread, and with them how many blocks fit. A least number of blocks has no "
+        "word, and unknown options are dropped; a hook adds the line to the PTX.",
         (
+            Proof(
+                "blocks_gluon maxnreg",
+                "maxnreg is in the PTX",
+                Probe("blocks_gluon", "maxnreg"),
+                Probe("blocks_gluon", "plain"),
+                Detector("ptx", r"\.maxnreg \d+"),
+            ),
             Proof(
                 "blocks_gluon hook",
                 "a hook on the stage ptx can",
                 Probe("blocks_gluon", "hook"),
                 Probe("blocks_gluon", "plain"),
                 Detector("ptx", r"\.minnctapersm \d+"),
+                obtained=False,
             ),
             Proof(
                 "blocks_gluon minctasm",
@@ -357,7 +365,7 @@ CLAIMS = (
                 seen=False,
             ),
         ),
-        word="add_stages_inspection_hook",
+        word="maxnreg",
     ),
     Claim(
         "clusters",

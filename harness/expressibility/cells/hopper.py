@@ -40,6 +40,12 @@ IN_FLIGHT_IN_A_ROLE = Detector(
     order=r"partition\d+(?=\()|pendings = \d|math\.exp2",
 )
 """Warps with code of their own, and in it exponentials between a wait that leaves a product in flight and the next."""
+UNDER_A_PRODUCT_IN_A_ROLE = Detector(
+    "sass",
+    r"USETMAXREG.* HGMMA (?:MUFU\.EX2 ){4}(?:HGMMA |MUFU\.EX2 )*WARPGROUP",
+    order=r"USETMAXREG|HGMMA(?=\S* R\d+, gdesc)|MUFU\.EX2|WARPGROUP(?=\.DEPBAR)",
+)
+"""The same in machine code: exponentials behind a product of two tiles in shared memory, ahead of its wait."""
 FLAGSHIP_IN_GLUON = Twin("flagship", "gluon", tile=TILE)
 TWICE_IN_FLIGHT = Detector(
     "ptx",
@@ -70,8 +76,8 @@ CLAIMS = (
         "persistent",
         "triton",
         "direct",
-        "A `while` over tiles, the next from an atomic counter. How many blocks a multiprocessor holds it does not "
-        "say, nor that the next tile is loaded under the end of this one.",
+        "A `while` over tiles, the next from an atomic counter; what it loads of the next tile waits for the end of "
+        "this one. In a loop by tl.range(flatten=True), without a counter, K and V of the next tile are loaded ahead.",
         (
             Proof(
                 "tiles from a counter",
@@ -79,6 +85,18 @@ CLAIMS = (
                 Twin("persistent", "triton", tile=TILE),
                 Twin("overlapped_softmax", "triton", tile=TILE),
                 COUNTER,
+            ),
+            Proof(
+                "tiles_flat loads",
+                "with tl.range(flatten=True) K and V of steps to come are asked for before O of a tile is stored",
+                Probe("tiles_flat", "flatten"),
+                Probe("tiles_flat", "nested"),
+                Detector(
+                    "ttgir",
+                    r"async_copy_global_to_local tt\.store",
+                    order=r"scf\.for|scf\.yield|async_copy_global_to_local|tt\.store",
+                ),
+                obtained=False,
             ),
         ),
         word=r"tl\.atomic_add",
@@ -338,11 +356,25 @@ CLAIMS = (
     Claim(
         "flagship",
         "triton",
-        "inexpressible",
-        "Tiles from a counter, maxima of integers, stores by TMA have words. Roles for warps and a product in flight "
-        "over the softmax have one each, and not together: where the compiler gives roles it awaits every product "
-        "before the exponentials, and the order of statements that keeps one in flight ends it in an error.",
+        "hint",
+        "Tiles, maxima of integers and stores by TMA have words, roles are asked for. With roles the compiler awaits "
+        "every product where it is issued; where a consumer has two blocks of rows, the assembler lays the softmax of "
+        "one under a product of the other. What is not there: turns, a branch of one warp, a tile from a counter "
+        "beside roles.",
         (
+            *(
+                Proof(
+                    f"roles_two_blocks {form}",
+                    shows,
+                    Probe("roles_two_blocks", form),
+                    Probe("roles_two_blocks", "one block"),
+                    UNDER_A_PRODUCT_IN_A_ROLE,
+                )
+                for form, shows in (
+                    ("two blocks", "in a role exponentials stand between the second Q K^T and its wait"),
+                    ("persistent", "so it is with roles around a loop over tiles"),
+                )
+            ),
             *(
                 Proof(
                     f"all_at_once {form}",
@@ -366,6 +398,7 @@ CLAIMS = (
                 Detector("words", r"PassManager::run failed|the process ended"),
             ),
         ),
+        word="warp_specialize=",
     ),
     Claim(
         "pinned_maxima",

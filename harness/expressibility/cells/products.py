@@ -28,14 +28,21 @@ CLAIMS = (
     Claim(
         "mma_choice",
         "triton",
-        "hatch",
-        "tl.dot takes no instruction: the architecture, the shape and the warps decide. The environment variable "
-        "DISABLE_MMA_V3=1 makes it mma.sync on sm_90.",
+        "hint",
+        "tl.dot takes no instruction: the architecture, the shape and the number of warps decide. On sm_90 two warps "
+        "make it mma.sync; four do where the environment variable DISABLE_MMA_V3 is 1.",
         (
             NATIVE,
+            Proof(
+                "mma_choice two warps",
+                "by two warps the same product becomes mma.sync",
+                Probe("mma_choice", "two warps"),
+                Probe("mma_choice", "native"),
+                Detector("sass", r"\bHMMA\S*"),
+            ),
             BY_MMA_SYNC,
         ),
-        word="DISABLE_MMA_V3",
+        word="num_warps",
     ),
     Claim(
         "wide_tile",
@@ -117,9 +124,17 @@ CLAIMS = (
     Claim(
         "wide_tile",
         "gluon",
-        "inexpressible",
-        "No tensor of 176 keys, no wgmma of a width that is no power of two.",
+        "direct",
+        "No tensor of 176 keys and no wgmma of that width; three of 128, 32 and 16 in one loop, each with a wgmma of "
+        "its own width, do the same products.",
         (
+            Proof(
+                "tile_176 in Gluon",
+                "wgmma of 16 columns beside those of 128 and 32: 176 keys a step",
+                Probe("tile_176_gluon", "composed"),
+                Probe("wgmma_shape", "128 of 128"),
+                Detector("ptx", r"wgmma\S*\.m64n16k16"),
+            ),
             Proof(
                 "wgmma_shape 176",
                 "a tile of 176 columns is refused",
@@ -134,15 +149,8 @@ CLAIMS = (
                 Probe("wgmma_shape", "128 of 128"),
                 Detector("words", r"Assertion .*isPowerOf2"),
             ),
-            Proof(
-                "wgmma_shape 256 of 256",
-                "no width between powers of two: 256 has no 176 in it",
-                Probe("wgmma_shape", "256 of 256"),
-                Probe("tile_176", "composed"),
-                Detector("ptx", r"m64n(?:16|32)k16"),
-                seen=False,
-            ),
         ),
+        word=r"\[16, KEYS, 16\]",
     ),
     Claim(
         "overlapped_softmax",

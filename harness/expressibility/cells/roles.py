@@ -61,6 +61,13 @@ CLAIMS = (
                 PASS_FAILED,
             ),
             Proof(
+                "warp_specialize one loop",
+                "with one loop, masked throughout, it does not",
+                Probe("warp_specialize", "90 causal in one loop"),
+                off("90 causal in one loop"),
+                ROLES,
+            ),
+            Proof(
                 "warp_specialize 64 rows",
                 "with 64 rows both consumers compute the same ones: each product stands twice",
                 Probe("warp_specialize", "90 64 rows"),

@@ -72,7 +72,7 @@ def claim(technique: str, dialect: str, version: str) -> Claim:
         ("cluster_multicast", "triton", "direct"),
         ("three_warpgroups", "triton", "hatch"),
         ("three_warpgroups", "gluon", "inexpressible"),
-        ("wide_tile", "gluon", "hint"),
+        ("wide_tile", "gluon", "inexpressible"),
         ("overlapped_softmax", "triton", "inexpressible"),
         ("barriers", "cutile", "direct"),
         ("clusters", "cutile", "automatic"),

@@ -15,6 +15,7 @@ from reports.facts import answer, headlines, history, matrix, processes, steps
 from reports.facts.expressibility import Said
 from reports.facts.processes import Spread
 from reports.facts.verdict import verdict
+from reports.pages import comparisons
 from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]
@@ -50,10 +51,10 @@ def name_of(row: Row) -> tuple[Any, ...]:
 
 
 def test_the_bars_are_the_fastest_of_each_language(found: answer.Answer) -> None:
-    assert found.bar("mma_sync", "cuda").tflops == pytest.approx(median_of("cp_async_pipeline", "cuda"))
-    assert found.bar("mma_sync", "triton").tflops == pytest.approx(median_of("cp_async_pipeline", "triton"))
+    assert found.bar("mma_sync", "cuda").tflops == pytest.approx(median_of("cp_async_pipeline", "cuda"), rel=1e-3)
+    assert found.bar("mma_sync", "triton").tflops == pytest.approx(median_of("cp_async_pipeline", "triton"), rel=1e-3)
     assert found.triton.panel == "wgmma"
-    assert found.triton.tflops == pytest.approx(median_of("cp_async_pipeline", "triton_native"))
+    assert found.triton.tflops == pytest.approx(median_of("cp_async_pipeline", "triton_native"), rel=1e-3)
     for missing in ("cuda", "gluon", "tlx", "fa3", "fa4"):
         assert found.bar("wgmma", missing).tflops is None
 
@@ -67,9 +68,7 @@ def test_the_sentence_holds_the_numbers(found: answer.Answer) -> None:
     assert found.over_library.value == pytest.approx(found.triton.tflops / found.library.tflops, rel=0.02)
     assert f"{found.over_library.value:.2f} of the fastest library (cuDNN)" in text
     assert f"{found.over_cuda.value:.2f} times our best CUDA kernel, which still uses the older mma.sync" in text
-    assert text.endswith(
-        f"compiled to mma.sync too, Triton reaches {headlines.of(found.same_instructions.value)} CUDA."
-    )
+    assert text.endswith(f"held to mma.sync too, Triton reaches {headlines.of(found.same_instructions.value)} CUDA.")
 
 
 def test_the_sentence_turns_with_the_finding(found: answer.Answer) -> None:
@@ -80,7 +79,7 @@ def test_the_sentence_turns_with_the_finding(found: answer.Answer) -> None:
     text = headlines.sentence(turned)
     assert "0.74 of our best CUDA kernel;" in text
     assert "older" not in text
-    assert text.endswith("compiled to mma.sync, Triton reaches 0.84 of CUDA.")
+    assert text.endswith("held to mma.sync, Triton reaches 0.84 of CUDA.")
     assert headlines.bars_title(turned) == "Beside CUDA, core Triton trails with mma.sync and with wgmma"
     assert "passes our CUDA because it may use wgmma" in headlines.bars_title(found)
     level = replace(turned, over_cuda=replace(slower, value=1.0))
@@ -104,9 +103,49 @@ def test_a_ratio_has_an_interval_from_three_processes_on(data: Dataset) -> None:
     three = processes.over(dataset([*synthetic.rows(), *again]), ours, theirs)
     assert three
     assert (three.processes, three.has_interval, three.linked) == (3, True, False)
-    assert three.value == pytest.approx(alone.value)
+    assert three.value == pytest.approx(alone.value / (0.97 * 1.05) ** (1 / 3))  # the mean of all, not the newest
     assert three.low < alone.value / 1.04
     assert three.high > alone.value / 0.98
+
+
+def test_two_bars_have_the_ratio_that_is_told_of_them(found: answer.Answer) -> None:
+    """Both are means over the same processes: who divides one by the other gets the number of the sentence."""
+    again = []
+    for place, factor in enumerate((0.97, 1.05)):  # two boards more, on which Triton does worse and better
+        run = f"{place}" * 12
+        again.append({**synthetic.ENVIRONMENT, "id": run})
+        for row in synthetic.rows():
+            if row.get("samples_ms") and row["problem"] == found.problem.to_dict():
+                slower = factor if row["backend"] == "triton_native" else 1
+                again.append({**row, "environment": run, "samples_ms": [ms * slower for ms in row["samples_ms"]]})
+    more = answer.answer(dataset([*synthetic.rows(), *again]))
+    assert more
+    assert more.over_library
+    assert more.over_library.processes >= 3
+    assert more.over_library.value == pytest.approx((more.triton.tflops or 0) / (more.library.tflops or 1), rel=1e-3)
+    assert more.triton.whisker
+    assert more.triton.whisker[0] < (more.triton.tflops or 0) < more.triton.whisker[1]
+
+
+def test_the_choice_of_a_tile_is_told_kernel_by_kernel() -> None:
+    """Two kernels of one language differ by their techniques, not by their tiles."""
+    speeds = [("slow", 100.0), ("slow", 110.0), ("fast", 400.0), ("fast", 480.0)]
+    table = [{"technique": name, "series": "cuda", "tflops": speed} for name, speed in speeds]
+    assert "up to 20% faster than the worst" in headlines.tiles_title(table)
+
+
+def test_stalls_stand_on_the_first_page_once_they_are_counted(data: Dataset, found: answer.Answer) -> None:
+    timed = found.bar("mma_sync", "cuda").point.row
+    assert timed
+    assert "stalls" not in {section.id for section in comparisons.sections(data, [data], found)}
+    stalled = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+    metrics = {stalled.format("long_scoreboard"): 0.5, stalled.format("math_pipe_throttle"): 1.25}
+    counted = {**timed, "kind": "counters", "experiment": "ncu", "mode": None, "details": {"metrics": metrics}}
+    with_them = dataset([*synthetic.rows(), counted])
+    (stalls,) = (one for one in comparisons.sections(with_them, [with_them], found) if one.id == "stalls")
+    assert stalls.title.endswith("warps wait most for: math pipe throttle")
+    assert [line["reason"] for line in stalls.table] == ["math pipe throttle", "long scoreboard"]
+    assert "long scoreboard 0.50" in str(stalls.drawings[0])
 
 
 def test_no_ratio_across_instructions_in_the_matrix(data: Dataset) -> None:
@@ -114,7 +153,7 @@ def test_no_ratio_across_instructions_in_the_matrix(data: Dataset) -> None:
     assert cost.same
     assert cost.mma == "mma_sync"
     triton, cuda = (data.point("ladder", synthetic.PROBLEMS[0], "cp_async_pipeline", b) for b in ("triton", "cuda"))
-    assert cost.same.value == pytest.approx((triton.tflops or 0) / (cuda.tflops or 1))
+    assert cost.same.value == pytest.approx((triton.tflops or 0) / (cuda.tflops or 1), rel=1e-3)
     other = [
         {**row, "mma": "wgmma"}
         if (row.get("technique"), row.get("backend")) == ("cp_async_pipeline", "triton")
@@ -195,7 +234,7 @@ def test_a_dropped_hint_is_never_a_gain() -> None:
     assert "hint dropped" in step.note
     told = verdict(dataset(made), "ladder", technique).sentence
     assert "Triton’s compiler ignores the hint" in told
-    assert "buys" not in told
+    assert "gives" not in told
     made[-1]["code"]["census"]["USETMAXREG"] = 2
     assert "hint" not in steps.one_step(dataset(made), problem, technique, "triton", "reference").note
 

@@ -61,7 +61,7 @@ def test_every_term_is_in_the_table_and_in_the_drawing() -> None:
         if term.name != "own_diagonal":
             assert f'<a href="#{term.name}">' in text
     assert "own_diagonal" not in {line.term.name for line in facts.lines(ledgers()[0])}
-    for cause in ("the language has no word", "the compiler chose otherwise", "ptxas", "tuning effort"):
+    for cause in ("the language has no word", "the compiler decides otherwise", "ptxas", "could be written today"):
         assert cause in wide
     assert "Flagship: " in wide
     assert "Nothing is measured yet" not in text
@@ -147,12 +147,12 @@ def test_the_way_from_gluon_has_a_table_and_a_drawing_of_its_own() -> None:
     assert text.count("<h3>From Gluon</h3>") == 2, "one on each problem"
     (wide,) = re.findall(r'<svg[^>]*full[^>]*best Gluon kernel[^>]*class="w".*?</svg>', text, re.DOTALL)
     assert "Best Gluon: " in wide
-    assert "The same schedule by hand" in wide
+    assert "The same schedule, written in CUDA" in wide
     assert 'href="expressibility.html#integer_max-gluon"' in text
     assert "<h3>Lazy rescaling and three-input maxima, from Gluon</h3>" in text
     without = html(dataset([row for row in ROWS if row.get("backend") != "gluon"]))
     assert "From Gluon" not in without
-    assert "The same schedule by hand" not in without
+    assert "The same schedule, written in CUDA" not in without
 
 
 def test_a_command_times_a_term_again() -> None:

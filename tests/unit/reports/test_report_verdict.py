@@ -34,12 +34,12 @@ def causal_timings(rows: list[Row], backend: str, *names: str) -> list[Row]:
 
 def test_a_gain_on_one_problem_and_a_loss_on_another_is_mixed() -> None:
     technique = techniques.get("cp_async_pipeline")
-    assert "In CUDA it buys 1.15×;" in verdict(dataset(synthetic.rows()), "ladder", technique).sentence
+    assert "In CUDA it gives 1.15× the speed;" in verdict(dataset(synthetic.rows()), "ladder", technique).sentence
     rows = synthetic.rows()
     for row in causal_timings(rows, "cuda", technique.name):
         row["samples_ms"] = [1.3 * ms for ms in row["samples_ms"]]
     told = verdict(dataset(rows), "ladder", technique).sentence
-    assert told.startswith("In CUDA it is worth 1.05× on average, 0.88× to")
+    assert told.startswith("In CUDA it gives 1.05× the speed on average, 0.88× to")
 
 
 def test_a_gain_is_also_told_with_each_rung_at_its_best_tile_where_that_is_another() -> None:
@@ -59,7 +59,7 @@ def test_a_gain_is_also_told_with_each_rung_at_its_best_tile_where_that_is_anoth
     for row in {id(row): row for row in rows}.values():
         if row["kind"] == "timing" and row.get("tile") == chosen[technique.name, "triton", "d128-full"].to_dict():
             row["samples_ms"] = [ms / 2 for ms in row["samples_ms"]]
-    assert "in Triton it buys 1.06× (2.20× each at its best tile)" in told().sentence
+    assert "in Triton it gives 1.06× the speed (2.20× each at its best tile)" in told().sentence
     del chosen["large_tile", "triton", "d128-full"]
     assert told().languages["triton"].best_gain is None, "not of fewer problems"
 
@@ -74,15 +74,20 @@ def test_what_is_mixed(low: float, high: float, mixed: bool) -> None:
 @pytest.mark.parametrize(
     ("name", "same", "best", "told"),
     [
-        ("scalar", 0.43, None, "The ladder starts here. Triton runs at 0.43× the speed of CUDA."),
-        ("wmma", 0.86, 1.0, " Triton then runs at 0.86× the speed of CUDA, or 1.00× with each at its best tile."),
+        ("scalar", 0.43, None, "The ladder starts here. At the same tile Triton runs at 0.43× the speed of CUDA."),
+        (
+            "wmma",
+            0.86,
+            1.0,
+            " At the same tile Triton then runs at 0.86× the speed of CUDA, or 1.00× with each at its best tile.",
+        ),
         (
             "wmma",
             1.0,
             1.2,
-            " Both then run equally fast; with each at its best tile Triton runs at 1.20× the speed of CUDA.",
+            " both then run equally fast; with each at its best tile Triton runs at 1.20× the speed of CUDA.",
         ),
-        ("wmma", 1.0, 1.05, " Both then run equally fast."),
+        ("wmma", 1.0, 1.05, " At the same tile both then run equally fast."),
     ],
 )
 def test_where_triton_stands_is_a_sentence(name: str, same: float, best: float | None, told: str) -> None:
@@ -245,12 +250,29 @@ def test_an_earlier_version_that_the_gate_found_wrong_is_told_as_such() -> None:
 @pytest.mark.parametrize(
     ("name", "grade", "words"),
     [
-        ("xor_swizzle", "automatic", "Triton has no word for the layout of shared memory, so it"),
-        ("padded_rows", "hatch", "Triton needs a hatch for the layout of shared memory, so it"),
-        ("tma_swizzle", "hint", "Triton leaves the layout of shared memory to its compiler, so it"),
+        ("xor_swizzle", "automatic", "Triton leaves the layout of shared memory to its compiler, so its kernel"),
+        ("padded_rows", "hatch", "Triton has only an escape hatch for the layout of shared memory, so its kernel"),
+        ("tma_swizzle", "hint", "Triton leaves the layout of shared memory to its compiler, so its kernel"),
     ],
 )
 def test_what_is_missing_is_said_as_the_matrix_grades_it(name: str, grade: str, words: str) -> None:
     found = verdict(dataset(synthetic.rows()), "ladder", techniques.get(name))
     assert found.languages["triton"].grade == grade
     assert words in found.sentence
+
+
+def test_a_step_that_gives_back_what_its_parent_lost_is_told_as_such() -> None:
+    """direct_rescale is made slow on purpose; what comes after it is as fast as what was before, times 1.05."""
+    names = ("register_softmax", "direct_rescale", "xor_swizzle")
+    rows = synthetic.rows()
+    speeds = dict(zip(names, (1.0, 0.2, 1.05), strict=True))
+    for row in {id(row): row for row in rows}.values():
+        if row.get("samples_ms") and row["backend"] == "cuda" and row.get("technique") in names:
+            row["samples_ms"] = [1 / speeds[row["technique"]] for _ in row["samples_ms"]]
+    told = verdict(dataset(rows), "ladder", techniques.get("xor_swizzle"))
+    assert told.crippled
+    lost, together = told.crippled
+    assert (lost.value, together.value) == (pytest.approx(0.2), pytest.approx(1.05))
+    assert "at 0.20× the speed of “Scores stay in registers” in CUDA" in told.sentence
+    assert "both steps together give 1.05×" in told.sentence
+    assert verdict(dataset(synthetic.rows()), "ladder", techniques.get("xor_swizzle")).crippled is None

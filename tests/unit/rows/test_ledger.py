@@ -48,6 +48,24 @@ def test_terms_and_remainder_are_the_whole_gap(found: Ledger) -> None:
     assert found.remainder.interval.is_no_change
 
 
+def test_causes_and_remainder_are_the_whole_gap(found: Ledger) -> None:
+    assert found.gap
+    assert found.remainder
+    assert set(found.causes) == {"compiler", "language", "assembler", "effort"}
+    total = sum(size.value for size in found.causes.values())
+    assert total + found.remainder.value == pytest.approx(found.gap.value, abs=1e-12)
+    sizes = [abs(size.value) for size in found.causes.values()]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_the_two_speeds_that_are_told_differ_by_the_gap(found: Ledger) -> None:
+    assert found.gap
+    slow, fast = found.tflops("triton"), found.tflops("flagship")
+    assert slow
+    assert fast
+    assert math.log(fast / slow) == pytest.approx(found.gap.value, abs=1e-12)
+
+
 def test_what_the_techniques_need_of_each_other_is_left_over() -> None:
     """The flagship is faster than its techniques one by one: by nothing that has a name."""
     found = one(worth={"turns": 0.02}, beyond={"without_overlap": 0.06})
