@@ -11,6 +11,15 @@ COPY_BEFORE_PRODUCT = Detector(
 MULTICAST = Detector("ptx", r"cp\.async\.bulk\.tensor\S*multicast\S*")
 TWO_BLOCKS = Detector("ptx", r"tcgen05\.mma\.cta_group::2\S*")
 
+ARRIVAL_ELSEWHERE = Detector("ptx", r"mbarrier\.arrive\.shared::cluster\S*")
+
+BY_GLUON = Proof(
+    "multicast_gluon",
+    "one load for both blocks",
+    Probe("multicast_gluon", "multicast"),
+    Probe("multicast_gluon", "each"),
+    MULTICAST,
+)
 BY_EACH = (
     *(
         Proof(
@@ -130,17 +139,46 @@ CLAIMS = (
         "cluster_multicast",
         "gluon",
         "direct",
-        "A TMA load takes multicast=True.",
+        "A TMA load takes multicast=True. At a barrier of both blocks each arrives in its own alone: neither learns "
+        "when the other has read.",
         (
+            BY_GLUON,
             Proof(
-                "multicast_gluon",
-                "one load for both blocks",
-                Probe("multicast_gluon", "multicast"),
-                Probe("multicast_gluon", "each"),
-                MULTICAST,
+                "pair_barrier_gluon",
+                "an arrival at a barrier of both blocks stays in its own",
+                Probe("pair_barrier_gluon", "both"),
+                Probe("pair_barrier_gluon", "both", version="3.9.0"),
+                ARRIVAL_ELSEWHERE,
+                seen=False,
             ),
         ),
-        versions=("3.7.1", "3.8.0", "3.9.0"),
+        versions=("3.7.1",),
+        word="multicast=True",
+        fault="dropped",
+    ),
+    Claim(
+        "cluster_multicast",
+        "gluon",
+        "direct",
+        "A TMA load takes multicast=True, and one barrier counts what both blocks hand back.",
+        (
+            BY_GLUON,
+            Proof(
+                "cluster_multicast in Gluon, loads",
+                "K and V come by loads for both blocks",
+                Twin("cluster_multicast", "gluon", head_dim=128, tile="128x128-s2-w8"),
+                Twin("pinned_maxima", "gluon", head_dim=128, tile="128x128-s2-w8"),
+                MULTICAST,
+            ),
+            Proof(
+                "cluster_multicast in Gluon, releases",
+                "buffers go back by arrivals in the first block",
+                Twin("cluster_multicast", "gluon", head_dim=128, tile="128x128-s2-w8"),
+                Twin("pinned_maxima", "gluon", head_dim=128, tile="128x128-s2-w8"),
+                ARRIVAL_ELSEWHERE,
+            ),
+        ),
+        versions=("3.8.0", "3.9.0"),
         word="multicast=True",
     ),
     Claim(
