@@ -36,21 +36,21 @@ def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> 
         return root / "cuda_kernels" / f"{technique_path}.cu"
     if language in ("triton", "triton_native"):
         return root / "triton_kernels" / f"{technique_path}.py"
-    if language in ("gluon", "tlx"):
+    if language in ("gluon", "tlx", "hatch"):
         return root / "triton_kernels" / language / f"{technique_path}.py"
     raise ValueError(
-        f"backend: got {backend!r}, expected cuda, triton, triton_native, gluon or tlx (peers have no file here)"
+        f"backend: got {backend!r}, expected cuda, triton, triton_native, gluon, tlx or hatch (peers have no file here)"
     )
 
 
 def series(backends: Iterable[str], technique_path: str, root: Path | None = None) -> list[str]:
     """The backends, of those given, in which the technique is measured. CUDA and Triton always are, so that a missing
-    file is an error. Gluon and TLX are where they have a kernel; triton_native is not on the ladder of wgmma, where
-    Triton is native already; an ablation is CUDA alone."""
+    file is an error. Gluon, TLX and a hatch are where they have a kernel; triton_native is not on the ladder of wgmma,
+    where Triton is native already; an ablation is CUDA alone."""
     if "/ablations/" in technique_path:
         return [name for name in backends if name == "cuda"]
     without = {"triton_native"} if technique_path.startswith("hopper/") else set()
-    without |= {name for name in ("gluon", "tlx") if not kernel_file(name, technique_path, root).is_file()}
+    without |= {name for name in ("gluon", "tlx", "hatch") if not kernel_file(name, technique_path, root).is_file()}
     return [name for name in backends if name.partition("@")[0] not in without]
 
 

@@ -27,6 +27,12 @@ Triton, is a series in no other way: triton_kernels/tlx/<ladder>/<name>.py."""
 AS_CUBINS = tuple(f"{series}@{version}" for series, versions in VERSIONS.items() for version in versions)
 """The same as backends: gluon@3.9.0."""
 
+HATCH = "hatch"
+"""Core Triton past its language, by inline PTX: triton_kernels/hatch/<ladder>/<name>.py. No rung's twin."""
+
+BY_NAME = (*AS_CUBINS, HATCH)
+"""Backends that are checked and timed where they are named alone."""
+
 LANGUAGES = ("cuda", "triton", "gluon")
 """One series of each: what a tool looks at that does not ask which instructions a source may become."""
 

@@ -123,7 +123,7 @@ def build(
     asked = chosen(names)
     wanted = load_experiment(experiment or "ladder")
     twins = chosen_backends(
-        backends, techniques.SERIES, default=wanted.backends if experiment else (), further=techniques.AS_CUBINS
+        backends, techniques.SERIES, default=wanted.backends if experiment else (), further=techniques.BY_NAME
     )
     archs = chosen_archs(arch)
     if experiment:
@@ -179,7 +179,7 @@ def inspect(
             refuse_hours([case for case, _ in cells])
     else:
         problems = chosen_problems(problem, [Problem.square(4, 16, 4096, 128)])
-        twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), further=techniques.AS_CUBINS)
+        twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), further=techniques.BY_NAME)
         archs = chosen_archs(arch)
         if on is On.gpu:
             from harness import variants

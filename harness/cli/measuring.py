@@ -103,7 +103,7 @@ def check(
             "leave it out, or compile it with `twinkernels inspect --backend gluon`"
         )
     known = load_experiment("correctness", place).backends
-    wanted = chosen_backends(backends, known, of=rungs, further=techniques.AS_CUBINS if place == "gpu" else ())
+    wanted = chosen_backends(backends, known, of=rungs, further=techniques.BY_NAME if place == "gpu" else ())
     if (seeds or sanitize) and place == "gpu":
         raise typer.BadParameter("--scheduler-seed, --sanitize: got a GPU, which obeys neither; add --on cpu")
     if sanitize or save_outputs or against:
@@ -167,7 +167,8 @@ def sanitize(
     from harness.measure.fleet import Work
 
     require_known("--tool", tool or (), sanitizer.OPTIONS)
-    twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), default=techniques.LANGUAGES)
+    known = (*techniques.SERIES, techniques.HATCH)
+    twins = chosen_backends(backends, known, of=chosen(names), default=techniques.LANGUAGES)
     spreads = spreading.wanted(gpus, cluster)
     if planted:
         refuse("--planted", "its bugs are few", {"--shard": shard, "--gpus": gpus, "--cluster": cluster})
@@ -237,7 +238,7 @@ def bench(
         question="How fast are these, now?",
         problems=chosen_problems(problem, [Problem.square(4, 16, 4096, 128)]),
         techniques=rungs,
-        backends=chosen_backends(backends, techniques.SERIES, of=rungs, further=techniques.AS_CUBINS),
+        backends=chosen_backends(backends, techniques.SERIES, of=rungs, further=techniques.BY_NAME),
         peers=chosen_backends(peers, variants.PEERS, "--peer") if peers else PEERS,
         modes=(mode,),
     )
@@ -312,7 +313,7 @@ def run(
     wanted = replace(
         wanted,
         problems=part(wanted.problems, shard),
-        backends=chosen_backends(backends, wanted.backends, of=wanted.techniques, further=techniques.AS_CUBINS),
+        backends=chosen_backends(backends, wanted.backends, of=wanted.techniques, further=techniques.BY_NAME),
     )
     if on is None and cluster is None:
         require_gpu()

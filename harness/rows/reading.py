@@ -27,7 +27,7 @@ def checkout_hashes() -> dict[tuple[str, str], str]:
     hashes = {}
     of_file: dict[Path, str] = {}  # one serves every series and version
     for technique in techniques.kernels():
-        for backend in (*techniques.SERIES, *techniques.AS_CUBINS):
+        for backend in (*techniques.SERIES, *techniques.BY_NAME):
             if (path := sources.kernel_file(backend, technique.path)).is_file():
                 if path not in of_file:
                     of_file[path] = sources.source_sha256(backend, technique.path)

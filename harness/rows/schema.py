@@ -54,7 +54,7 @@ def check(row: Row) -> None:
     _need(row, "on", "experiment", "backend", "environment", "time")
     if row["kind"] not in ("probe", "roof"):
         _need(row, "problem")
-    if row["backend"] in (*techniques.SERIES, *techniques.AS_CUBINS):
+    if row["backend"] in (*techniques.SERIES, *techniques.BY_NAME):
         _need(row, "roof" if row["kind"] == "roof" else "technique", "source_sha256")
     if row["backend"] == own.BACKEND:
         _need(row, "kernel", "source_sha256")

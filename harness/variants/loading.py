@@ -31,7 +31,10 @@ def available(backend: str, on: str = "gpu") -> str | None:
         return None if on == "gpu" else "a cubin runs on a GPU; `twinkernels inspect` compiles and reads it here"
     if on == "cpu" and backend == "gluon":
         return "Triton's interpreter does not run Gluon: its kernels are compiled here, and run on a GPU"
-    if (backend.startswith("triton") or backend in ("gluon", "flex")) and importlib.util.find_spec("triton") is None:
+    if on == "cpu" and backend == techniques.HATCH:
+        return "Triton's interpreter does not run inline PTX: a hatch is compiled here, and runs on a GPU"
+    by_triton = backend.startswith("triton") or backend in ("gluon", techniques.HATCH, "flex")
+    if by_triton and importlib.util.find_spec("triton") is None:
         return "triton is not installed: pip install triton"
     if backend == "cuda":
         from cuda_kernels import cpu_build, toolchain
@@ -71,9 +74,8 @@ def load(case: Case, on: str = "gpu") -> Variant:
         return CudaVariant(case) if on == "gpu" else CpuCudaVariant(case)
     if case.backend in techniques.AS_CUBINS:
         return CubinVariant(case, gpu_arch())
-    if case.backend in ("triton", "triton_native", "gluon"):
+    if case.backend in ("triton", "triton_native", "gluon", techniques.HATCH):
         return TritonVariant(case, on)
     raise Unsupported(
-        f"backend: got {case.backend!r}, expected one of "
-        f"{', '.join((*techniques.SERIES, *techniques.AS_CUBINS, *PEERS))}"
+        f"backend: got {case.backend!r}, expected one of {', '.join((*techniques.SERIES, *techniques.BY_NAME, *PEERS))}"
     )

@@ -10,6 +10,7 @@ LABELS = {
     "triton_native": "Triton native",
     "gluon": "Gluon",
     "tlx": "TLX",
+    "hatch": "Triton, a hatch",
     "sdpa_cudnn": "cuDNN",
     "sdpa_flash": "FlashAttention-2 (SDPA)",
     "sdpa_math": "SDPA math",

@@ -29,6 +29,11 @@ LADDER = Ladder(
 )
 
 RINGS = (RING, GLUON_RING)
+TWO_HALVES = Limit(
+    "hatch",
+    "the lock is between two halves of eight warps, with 128 or 256 rows",
+    lambda problem, tile: tile.warps != 8 or tile.block_m not in (128, 256),
+)
 CONSUMERS = (
     *GENERAL,
     *RINGS,
@@ -144,7 +149,7 @@ TECHNIQUES = (
         "tma",
         "only one consumer warpgroup at a time is in its softmax; the other has the tensor cores",
         builds_on=("setmaxnreg_consumers",),
-        limits=CONSUMERS,
+        limits=(*CONSUMERS, TWO_HALVES),
         general=True,
     ),
     Technique(

@@ -1,6 +1,6 @@
 """What every language here says in its own words: arithmetic, order of blocks, widths of accesses, conditions."""
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
 
 PRODUCTS = Detector("sass", r"\bH?G?MMA\S*|\bHMMA\S*")
 SIXTEEN_BYTES = Detector("sass", r"\bLDG\.E\.128")
@@ -313,8 +313,26 @@ CLAIMS = (
         "softmax_lock",
         "triton",
         "hatch",
-        "A lock between halves of a block needs a barrier of some warps: inline PTX has one.",
+        "A lock between halves of a block needs a barrier of some warps: inline PTX has one. The half that is done "
+        "cannot multiply meanwhile: before P V the compiler has a barrier of the whole block.",
         (
+            Proof(
+                "locked exponentials",
+                "all exponentials of a step stand between the waits at barriers 9 and 10 and the arrival",
+                Twin("softmax_lock", "hatch"),
+                Twin("softmax_lock", "triton"),
+                Detector(
+                    "sass", "0x9 0xa (?:EX2 ){60,}ARV 0x0", in_loop=True, order=r"EX2|(?<=BLOCKING )0x\w+|(?<=BAR\.)ARV"
+                ),
+            ),
+            Proof(
+                "a barrier behind the lock",
+                "in the PTX a barrier of the whole block stands between the exponentials and the next product",
+                Twin("softmax_lock", "hatch"),
+                Twin("softmax_lock", "cuda"),
+                Detector("ptx", r"ex2 (?:bar\.sync\s+0 )+mma", order=r"\bex2(?=\.)|bar\.sync\s+0|\bmma(?=\.sync)"),
+                obtained=False,
+            ),
             Proof(
                 "lock by inline PTX",
                 "one half awaits barrier 9, the other reaches it, between two products of the loop",

@@ -1,0 +1,26 @@
+"""What does core Triton gain past its language, by inline PTX?
+
+A lock between two halves of the warps of softmax_lock, beside core Triton's own kernel of it and CUDA's, at one tile.
+"""
+
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # a script finds this checkout
+
+from harness.catalog.problem import Experiment, Problem
+
+EXPERIMENT = Experiment(
+    name="hatches",
+    question="What does core Triton gain past its language, by inline PTX?",
+    problems=Problem.comparison_grid((4096,), (64, 128)),
+    techniques=("softmax_lock",),
+    backends=("cuda", "triton", "hatch"),
+    peers=("sdpa_cudnn",),
+    one_group=True,
+)
+
+if __name__ == "__main__":
+    from harness.setup.script import become
+
+    become("run", EXPERIMENT.name)

@@ -1,0 +1,41 @@
+"""A hatch compiles to what it says, which is all that can be known of it without a GPU."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from harness import variants
+from harness.catalog import sources, techniques
+from harness.catalog.problem import Problem, Tile
+from harness.expressibility import programs
+from harness.expressibility.claims import Twin
+from harness.variants import tritons
+
+
+def test_a_hatch_is_no_series_of_a_ladder() -> None:
+    assert techniques.HATCH not in techniques.SERIES
+    having = [each.name for each in techniques.TECHNIQUES if sources.has_series(techniques.HATCH, each.path)]
+    assert having == ["softmax_lock"]
+
+
+def test_a_hatch_is_not_interpreted() -> None:
+    assert "inline PTX" in str(variants.available(techniques.HATCH, "cpu"))
+
+
+def test_the_lock_declines_a_tile_that_has_no_two_halves() -> None:
+    problem = Problem.square(2, 4, 1024, 64)
+    lock = techniques.get("softmax_lock")
+    assert "two halves" in str(techniques.unsupported(lock, techniques.HATCH, problem, Tile(128, 64, 2, 4)))
+    assert techniques.unsupported(lock, techniques.HATCH, problem, Tile(128, 64, 2, 8)) is None
+
+
+@pytest.mark.parametrize(("head_dim", "tile"), [(64, "256x64-s3-w8"), (128, "128x64-s2-w8")])
+def test_nothing_between_the_wait_and_the_arrival_needs_the_whole_block(head_dim: int, tile: str) -> None:
+    """Else half of the warps stand at that barrier and half at the lock, for ever."""
+    hatch = Twin("softmax_lock", techniques.HATCH, head_dim, tile)
+    ((_, texts),) = programs.compiled([programs.at(hatch, tritons.installed() or "")])
+    order = " ".join(re.findall(r"bar\.(?:sync\s+\d+|arrive\s+\w+)|\bex2(?=\.)", texts["ptx"])).replace("\t", "")
+    assert re.search(r"^bar\.arrive 9 .*bar\.sync 9 bar\.sync 10 (?:ex2 )+bar\.arrive t .*bar\.sync 9", order)
+    assert len(re.findall(r"bar\.(?:sync|arrive) (?!0)", order)) == 5
