@@ -27,7 +27,7 @@ from reports.data.loading import load, of_compilers
 from reports.data.names import cell_title, label, score_title
 from reports.data.questions import question
 from reports.data.titles import title
-from reports.facts import resources
+from reports.facts import resources, versions
 from reports.facts.expressibility import said
 from reports.facts.roofs import EXPERIMENT as ROOFS
 from reports.pages import article as article_pages
@@ -90,8 +90,9 @@ def build(
     """
     runs = results.fresh_runs(ROOT / "runs") if runs is None else list(runs)
     progress = progress or _print_progress
-    datasets = load(recorded, runs, reading.checkout_hashes() if hashes is None else hashes, tables)
-    compiled = of_compilers(recorded, runs)
+    hashes = reading.checkout_hashes() if hashes is None else hashes
+    datasets = load(recorded, runs, hashes, tables)
+    compiled, inspected = of_compilers(recorded, runs), of_compilers(recorded, runs, "code")
     known = said(compiled)
     timed = [data for data in datasets if any(data.timings())]
     main = timed[0] if timed else None
@@ -108,7 +109,11 @@ def build(
     jobs: list[tuple[str, str, Callable[[], dict[str, Any]]]] = [
         ("index.html", "index.html", first),
         ("techniques.html", "techniques.html", partial(overview.techniques_page, main, known)),
-        ("expressibility.html", "expressibility.html", partial(overview.expressibility, compiled, known)),
+        (
+            "expressibility.html",
+            "expressibility.html",
+            partial(overview.expressibility, compiled, known, versions.compiled(inspected, hashes)),
+        ),
         ("published.html", "published.html", partial(overview.published, main)),
         ("regressions.html", "regressions.html", partial(overview.regressions, main)),
     ]
@@ -121,7 +126,7 @@ def build(
     measured_by = [(data, name) for data in datasets for name in data.experiments()]
     experiments: list[tuple[Dataset | None, str]] = [one for one in measured_by if one[1] != ROOFS]
     jobs.append((roofs.PATH, "roofs.html", partial(roofs.page, asked)))
-    jobs.append((ledger.PATH, "ledger.html", partial(ledger.page, asked, of_compilers(recorded, runs, "code"))))
+    jobs.append((ledger.PATH, "ledger.html", partial(ledger.page, asked, inspected)))
     measured = main.experiments() if main else []
     experiments += [(main, name) for name in catalog.about_articles() if name not in measured]
     for data, name in experiments:

@@ -1,14 +1,16 @@
-"""What another Triton makes of a kernel, beside the installed one's: from timings of one group."""
+"""What each Triton makes of a kernel: its machine code, and its time beside the installed one's in one group."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import AS_CUBINS, RELEASES
 from harness.catalog.tiles import compared_with
-from reports.data.dataset import Dataset, Point
+from harness.rows import reading
+from reports.data.dataset import Dataset, Point, Row
 from reports.data.names import label
 from reports.data.titles import title
 from reports.facts import processes
@@ -48,6 +50,24 @@ class Beside:
         again = self.backend == f"{self.other}@{RELEASES[0]}"
         why = " The machine code is the same: what differs is the launch." if again else ""
         return f"{told} on {problems}{ends}.{why}"
+
+
+COMPILED = "flagship"
+"""The kernel whose machine code is shown of each Triton."""
+
+
+def compiled(rows: Iterable[Row], hashes: reading.Hashes) -> list[Row]:
+    """Rows with the machine code of COMPILED by each Triton, of this checkout's sources, in the order of the versions.
+    They are of compilers alone: made to a cubin, on a machine without a GPU."""
+    found = {
+        row["backend"]: row
+        for row in sorted(rows, key=lambda row: row["time"])
+        if row.get("technique") == COMPILED
+        and row["backend"] in AS_CUBINS
+        and row["status"] == "passed"
+        and reading.is_current(row, hashes)
+    }
+    return [found[backend] for backend in AS_CUBINS if backend in found]
 
 
 def beside(data: Dataset, experiment: str) -> list[Beside]:

@@ -67,9 +67,9 @@ def data_page(data: Dataset | None, others: Sequence[Dataset]) -> dict[str, Any]
     }
 
 
-def expressibility(compiled: Sequence[Row], known: Known) -> dict[str, Any]:
+def expressibility(compiled: Sequence[Row], known: Known, by_version: Sequence[Row]) -> dict[str, Any]:
     """The whole matrix: every technique of the registry, and what has a probe and no rung, with its proofs; below it
-    the rivals' table."""
+    one kernel by each Triton, and the rivals' table."""
     names = [name for asked in (*matrix.FIRST, *matrix.REST) for name in asked.cells]
     every = {**ideas(), **{name: ideas().get(name, "") for name in names}}
     lines = [(name, idea, matrix.said_of(name, known)) for name, idea in every.items()]
@@ -81,6 +81,7 @@ def expressibility(compiled: Sequence[Row], known: Known) -> dict[str, Any]:
         "rivals": RIVALS,
         "long": LONG,
         "proven": proven_of_all(compiled),
+        "by_version": by_version,
     }
 
 

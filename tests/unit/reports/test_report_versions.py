@@ -10,8 +10,8 @@ from harness.catalog.problem import Problem, Tile
 from reports import build
 from reports.data.dataset import Dataset
 from reports.facts import answer
-from reports.facts.versions import beside
-from reports.pages import common
+from reports.facts.versions import beside, compiled
+from reports.pages import common, overview
 from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]
@@ -72,6 +72,34 @@ def test_the_page_shows_the_ratios_and_colours_a_version_as_its_language() -> No
     assert '<td class="n">700</td><td class="n">1.050</td>' in text
     assert 'class="tlx">TLX 3.8.0' in text
     assert 'class="gluon@' not in page
+
+
+def code_row(backend: str, **rest: Any) -> Row:
+    loop = {"instructions": 469, "under_products": {"exponentials": 10}, "all": {"exponentials": 66}}
+    code = {"registers": 168, "spill_bytes": 8, "main_loop": loop}
+    row = {"kind": "code", "status": "passed", "technique": "flagship", "backend": backend, "tile": TILE.to_dict()}
+    row |= {"code": code, "compiler": {"ptxas": "13.4.59"}, "source_sha256": "f" * 64, "time": synthetic.TIME}
+    return {**row, **rest}
+
+
+def test_the_matrix_shows_what_each_triton_makes_of_one_kernel() -> None:
+    later = {"time": "2030-02-01T00:00:00Z"}
+    given = [code_row("gluon@3.9.0"), code_row("gluon@3.6.0", **later), code_row("gluon@3.6.0"), code_row("gluon")]
+    given += [code_row("tlx@3.8.0", source_sha256="0" * 64), code_row("gluon@3.8.0", status="compile_error")]
+    found = compiled(given, HASHES)
+    assert [(row["backend"], row["time"] == synthetic.TIME) for row in found] == [
+        ("gluon@3.6.0", False),
+        ("gluon@3.9.0", True),
+    ]
+    environment = build._environment(None)
+    environment.globals["experiments"] = []
+    variables = {"page": "expressibility.html", "up": "", **overview.expressibility([], {}, found)}
+    text = " ".join(environment.get_template("expressibility.html").render(variables).split())
+    assert '<span class="gluon">Gluon 3.9.0</span></td><td class="mono">128x128-s2-w8</td>' in text
+    assert '<td class="n">168</td><td class="n">8</td> <td class="n">469</td><td class="n">10 of 66</td>' in text
+    assert "One kernel by each Triton" not in environment.get_template("expressibility.html").render(
+        {**variables, "by_version": []}
+    )
 
 
 def test_tlx_of_the_answer_is_the_tlx_that_was_timed() -> None:
