@@ -136,7 +136,7 @@ TERMS = (
     ),
     Term(
         "overlap",
-        "Softmax overlapped with the warpgroup's own products",
+        "Softmax overlapped with own products",
         "compiler",
         "The next Q K^T is issued together with this P V, and the softmax runs between the two waits. Core Triton "
         "awaits both products before the softmax, except for one particular order of statements; with two blocks of "

@@ -36,7 +36,12 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     narrow = width == NARROW
     left, row, right = (0, 44, 20) if narrow else (330, 26, 150)
     height = row * (len(added) + 3) + 26
-    low, high = min(0.0, *(min(ends) for ends in places)), max(max(ends) for ends in places)
+    hoped = [
+        begin + math.log1p(line.expected / 100)
+        for line, (begin, _) in zip(added, places, strict=False)
+        if line.expected
+    ]
+    low, high = min(0.0, *(min(ends) for ends in places), *hoped), max(*(max(ends) for ends in places), *hoped)
     figure, axes = canvas(width, height, left, right, 0, 0)
     axes.set(xlim=(low - 0.03 * (high - low), high + 0.02 * (high - low)), ylim=(height, 0))
     for tick in _ticks(start, low, high):

@@ -52,8 +52,7 @@ class Bar:
     @property
     def whisker(self) -> tuple[float, float] | None:
         """The lowest and the highest of these processes, where they are enough."""
-        enough = self.speed and self.speed.processes >= processes.LEAST
-        return (self.speed.low, self.speed.high) if self.speed and enough else None
+        return (self.speed.low, self.speed.high) if self.speed and self.speed.is_settled else None
 
 
 @dataclass(frozen=True)

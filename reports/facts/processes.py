@@ -73,6 +73,10 @@ class Speed:
     high: float
     processes: int
 
+    @property
+    def is_settled(self) -> bool:
+        return self.processes >= LEAST
+
 
 def speed(data: Dataset, point: Point) -> Speed | None:
     """None where the point has no number."""
