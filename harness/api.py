@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,13 +42,14 @@ def check(
     The functions run in a process of their own, which imports their file: in a script, call this below
     `if __name__ == "__main__":`.
 
-    Raises ValueError for a kernel, problem or tile that there is not, RuntimeError where the device is missing and in
-    a file that is being imported to be checked.
+    Raises ValueError for a kernel, problem or tile that there is not, and for a problem that takes a CPU minutes a
+    launch; TypeError for what is none of these; RuntimeError where the device is missing and in a file that is being
+    imported to be checked.
     """
     from harness.cli.measuring import ON_A_CPU
     from harness.cli.options import load_experiment
     from harness.cli.output import one_off_file
-    from harness.measure import own, runner
+    from harness.measure import effort, own, runner
 
     place = on or ("gpu" if _has_gpu() else "cpu")
     if place not in ("gpu", "cpu"):
@@ -59,6 +61,8 @@ def check(
     wanted = replace(experiment, problems=_problems(problems) or default, peers=())
     cases = own.cases(wanted, replace(chosen, backends=backends), None)
     _require(place)
+    if place == "cpu":
+        effort.refuse_hours(cases)
     path = one_off_file("check")
     gate = ON_A_CPU if place == "cpu" else {}
     rows = runner.run(wanted, on=place, path=path, selected=cases, gate=gate, patient=False)
@@ -145,14 +149,21 @@ def _chosen(kernels: Kernel | Sequence[Kernel], tile: str | None, peers: Sequenc
             "check, bench: got a call while the process that measures imports your file; put it below "
             '`if __name__ == "__main__":`'
         )
-    things = [kernels] if isinstance(kernels, str) or callable(kernels) else list(kernels)
-    return own.choose(things, peers, Tile.parse(tile) if tile else None)
+    things = [kernels] if isinstance(kernels, str | PathLike) or callable(kernels) else kernels
+    if not isinstance(things, Iterable) or not things:
+        raise TypeError(f"kernels: got {things!r}, expected a function, a name, a file, or some of them")
+    if not isinstance(tile, str | None):
+        raise TypeError(f"tile: got {tile!r}, expected a slug such as '128x64-s2-w8'")
+    named = [str(thing) if isinstance(thing, PathLike) else thing for thing in things]
+    return own.choose(named, peers, Tile.parse(tile) if tile else None)
 
 
 def _problems(problems: str | Problem | Sequence[str | Problem] | None) -> tuple[Problem, ...]:
     from harness.catalog.problem import Problem
 
-    several = [problems] if isinstance(problems, str | Problem) else problems or ()
+    several = [problems] if isinstance(problems, str | Problem) else () if problems is None else problems
+    if not isinstance(several, Iterable) or not all(isinstance(one, str | Problem) for one in several):
+        raise TypeError(f"problems: got {several!r}, expected slugs such as 'b4-h16-n4096-d128-bf16-causal'")
     return tuple(Problem.parse(one) if isinstance(one, str) else one for one in several)
 
 

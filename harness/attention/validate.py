@@ -50,7 +50,7 @@ def validate(
             raise TypeError(f"{name}: got {type(tensor).__name__}, expected a torch.Tensor")
     _check_options(scale, causal)
     for name, tensor in tensors.items():
-        _check_memory(name, tensor)
+        check_memory(name, tensor)
     _check_dtypes(q, tensors)
     _check_devices(q, tensors)
     _check_shapes(q, k, v, o, lse)
@@ -84,8 +84,11 @@ def _check_options(scale: float, causal: bool) -> None:
         raise TypeError(f"causal: got {type(causal).__name__}, expected True or False")
 
 
-def _check_memory(name: str, tensor: torch.Tensor) -> None:
-    """A kernel reads memory, and as it is: what PyTorch remembers to do with it later, it does not know."""
+def check_memory(name: str, tensor: torch.Tensor) -> None:
+    """Returns when the tensor holds its values in memory, one stride a dimension; else raises ValueError.
+
+    A kernel reads memory, and as it is: what PyTorch remembers to do with it later, it does not know.
+    """
     if tensor.is_nested:
         raise ValueError(
             f"{name}: got a nested tensor, expected one size of each dimension; pad it, or call per sequence"

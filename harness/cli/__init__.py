@@ -6,6 +6,7 @@ import importlib.util
 import os
 import signal
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -84,13 +85,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f"{name}: got {str(path)!r} with {' and '.join(found)}, at which nvcc, g++ or ninja fail; move it "
                 "to a path without"
             )
+    if os.environ.get("TWINKERNELS_CACHE"):  # what fails there would be told as each kernel's own failure
+        try:
+            CACHE.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=CACHE).close()
+        except OSError as error:
+            sys.exit(
+                f"TWINKERNELS_CACHE: got {str(CACHE)!r}, where nothing can be written ({error.strerror}); expected a "
+                "folder for what compilers make"
+            )
     os.environ.setdefault("TRITON_CACHE_DIR", str(CACHE / "triton"))
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(CACHE / "inductor"))
     signal.signal(signal.SIGINT, _interrupt)
     try:
-        app(arguments)
+        try:
+            app(arguments)
+        finally:
+            if sys.stdout:
+                sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:  # who read it has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(128 + signal.SIGPIPE)
     except NotRows as refusal:
         typer.echo(plain(str(refusal)), err=True)
         sys.exit(2)

@@ -425,20 +425,11 @@ def refuse_hours(todo: Sequence[Case]) -> None:
     """Bad usage for problems of a GPU's size, thread by thread; says how long it takes where that is minutes."""
     from harness.measure import effort
 
-    slowest = max(todo, key=effort.launch_seconds, default=None)
-    if slowest is None:
-        return
-    small = effort.smaller(slowest.problem)
-    if any(case.backend == "triton" for case in todo):
-        small = replace(small, dtype="fp16")  # the interpreter has no other
-    like = f"--problem {small.slug}"
-    if (launch := effort.launch_seconds(slowest)) > effort.TOO_LONG:
-        raise typer.BadParameter(
-            f"--problem: got {slowest.problem.slug}, of which one launch of {slowest.name} {slowest.backend} takes "
-            f"this CPU about {launch / 60:,.0f} min; expected one such as {like}, or a GPU"
-        )
-    if (whole := effort.seconds(todo)) > 120:
-        typer.echo(f"about {whole / 60:,.0f} min on this CPU; {like} is one such in seconds", err=True)
+    try:
+        if said := effort.refuse_hours(todo):
+            typer.echo(said, err=True)
+    except ValueError as refusal:
+        raise typer.BadParameter(f"--{refusal}") from None
 
 
 def correctness(place: str, names: Sequence[str], backends: Sequence[str]) -> Experiment:

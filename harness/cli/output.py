@@ -22,6 +22,7 @@ RECORDED = ROOT / "reports" / "recorded"
 console = Plain()
 if not console.is_terminal and "COLUMNS" not in os.environ:
     console.width = 160  # of a pipe or a file: a row of a table stays one line, for grep
+console.width = max(console.width, 40)  # some say 0, and a table of no width is no table
 Row = dict[str, Any]
 
 

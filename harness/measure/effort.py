@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from harness.catalog import own
@@ -42,6 +42,25 @@ def _language(case: Case) -> str | None:
 def seconds(cases: Iterable[Case]) -> float:
     """Of checking them all, roughly, compilers aside."""
     return sum(LAUNCHES * launch_seconds(case) for case in cases)
+
+
+def refuse_hours(cases: Sequence[Case]) -> str | None:
+    """How long it takes to check them all, where that is minutes. Raises ValueError, with a smaller problem, where one
+    launch alone takes that long."""
+    slowest = max(cases, key=launch_seconds, default=None)
+    if slowest is None:
+        return None
+    small = smaller(slowest.problem)
+    if any(_language(case) == "triton" for case in cases):
+        small = replace(small, dtype="fp16")  # the interpreter has no other
+    if (launch := launch_seconds(slowest)) > TOO_LONG:
+        raise ValueError(
+            f"problem: got {slowest.problem.slug}, of which one launch of {slowest.name} {slowest.backend} takes this "
+            f"CPU about {launch / 60:,.0f} min; expected one such as {small.slug}, or a GPU"
+        )
+    if (whole := seconds(cases)) > 120:
+        return f"about {whole / 60:,.0f} min on this CPU; {small.slug} is one such in seconds"
+    return None
 
 
 def smaller(problem: Problem) -> Problem:

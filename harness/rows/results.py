@@ -144,12 +144,13 @@ class Writer:
     """Appends rows to a JSON-lines file; each row is on disk before `write` returns. A torn last line, which a killed
     run left, is cut off first: the next row would be a part of it.
 
-    Raises ValueError on a row that is not of this format, NaN included.
+    Raises NotRows for a folder, a pipe or a device, ValueError on a row that is not of this format, NaN included.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
+        _require_file(path)
         if path.exists():
             os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -183,8 +184,7 @@ def read(path: Path, check: Callable[[dict[str, Any]], None] | None = None) -> l
     """All rows of a file, as they were before it was packed (rows.packing). A torn last line (a killed run) is dropped.
     Raises NotRows for anything else that is not a row, with its line; so it does where `check` (rows.schema has one for
     files of strangers) raises ValueError. What rows share is one object: replace it, never change it in place."""
-    if path.exists() and not path.is_file():  # reading a pipe that nobody writes would wait for ever
-        raise NotRows(f"{path}: got a folder, a pipe or a device, expected a file of rows; save them as one")
+    _require_file(path)
     rows = []
     shared: dict[str, dict[str, Any]] = {}
     lines = path.read_bytes().split(b"\n")
@@ -227,6 +227,12 @@ def read(path: Path, check: Callable[[dict[str, Any]], None] | None = None) -> l
                 raise NotRows(f"{path}:{number}: {error}") from None
         rows.append(row)
     return rows
+
+
+def _require_file(path: Path) -> None:
+    """A pipe that nobody writes would be waited for, and a device may have no end."""
+    if path.exists() and not path.is_file():
+        raise NotRows(f"{path}: got a folder, a pipe or a device, expected a file of rows; save them as one")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from harness.attention.validate import validate
+from harness.attention.validate import check_memory, validate
 from harness.catalog import techniques, tiles
 from harness.catalog.cases import Case
 from harness.catalog.problem import Problem
@@ -27,6 +27,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, scale: float | None
     for name, tensor in {"q": q, "k": k, "v": v}.items():
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{name}: got {type(tensor).__name__}, expected a torch.Tensor")
+        check_memory(name, tensor)
     if q.dim() != 4 or q.shape[-1] == 0:
         raise ValueError(f"q.shape: got {tuple(q.shape)}, expected (batch, heads, seq, head_dim), none of them empty")
     if scale is None:

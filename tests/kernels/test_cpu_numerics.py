@@ -143,10 +143,10 @@ def all_cells(technique: Technique) -> list[Cell]:
 
 
 def problem_of(build: Build, layout: str, lengths: str) -> Problem:
-    """Grouped heads: four query heads share two key heads; in two batches two share one, at the same cost."""
+    """Grouped heads: four query heads share two key heads; in two batches two or three share one."""
     tile = techniques.reference_tile(techniques.get(build.technique), build.head_dim)
     seq_q, seq_kv = LENGTHS[lengths](tile.block_m, tile.block_n)
-    heads = (1, 4, 2) if lengths == "more keys" else (2, 2, 1)
+    heads = {"more keys": (1, 4, 2), "fewer keys": (2, 3, 1), "ragged": (2, 2, 1)}[lengths]
     return Problem(*heads, seq_q, seq_kv, build.head_dim, build.dtype, build.causal, layout)
 
 

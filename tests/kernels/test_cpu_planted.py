@@ -29,15 +29,18 @@ PROBLEMS = (
     Problem(2, 4, 2, 256, 128, 64, "fp16", True, "bshd"),  # two batches; half of the rows see no key
 )
 """Of one build. The second is small, and for bugs that are none on the first."""
-UNMASKED = Problem(1, 2, 2, 400, 256, 64, "fp16", False, "bshd")
-"""For a kernel that declines masks: three tiles of 192 queries."""
+RAGGED = Problem(1, 3, 1, 200, 331, 64, "fp16", True, "bshd")
+"""For a kernel that takes any length, of the same build: a group of three, and warpgroups of a tile that end at another
+key tile each."""
+UNMASKED = Problem(1, 2, 2, 400, 640, 64, "fp16", False, "bshd")
+"""For a kernel that declines masks: three tiles of 192 queries; rings of two wrap."""
 
 
 def problems(name: str) -> tuple[Problem, ...]:
     technique = techniques.get(name)
     tile = techniques.reference_tile(technique, UNMASKED.head_dim)
-    declined = techniques.unsupported(technique, "cuda", PROBLEMS[0], tile)
-    return (UNMASKED,) if declined else PROBLEMS
+    taken = [one for one in (*PROBLEMS, RAGGED) if not techniques.unsupported(technique, "cuda", one, tile)]
+    return tuple(taken) or (UNMASKED,)
 
 
 def is_right(result: Run, problem: Problem) -> bool:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,27 @@ def test_check_gives_a_line_for_each_kernel_and_problem(monkeypatch: pytest.Monk
     assert (wrong["status"], wrong["check"]) == ("wrong", "max_error")
     kept = [row for row in results.read(Path(table.attrs["rows"])) if row["kind"] == "gate"]
     assert [row["status"] for row in kept] == ["passed", "wrong"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "said"),
+    [
+        ((None,), {}, TypeError, "kernels: got None, expected"),
+        (([],), {}, TypeError, r"kernels: got \[\], expected"),
+        ((3,), {}, TypeError, "kernels: got 3, expected"),
+        ((b"scalar",), {}, ValueError, "kernel: got "),
+        ((Path("none.cu"),), {}, ValueError, "kernel: got 'none.cu', but there is no file"),
+        (("scalar", 3), {}, TypeError, "problems: got 3, expected slugs"),
+        (("scalar", [3]), {}, TypeError, r"problems: got \[3\], expected slugs"),
+        (("scalar",), {"tile": 3}, TypeError, "tile: got 3, expected a slug"),
+        (("scalar", "b4-h16-n65536-d128-fp16-full"), {}, ValueError, "takes this CPU about"),
+    ],
+)
+def test_bad_arguments_end_in_a_sentence(
+    arguments: tuple[Any, ...], options: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        check(*arguments, on="cpu", **options)
 
 
 def test_a_time_follows_its_gate_in_one_line() -> None:

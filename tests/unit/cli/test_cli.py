@@ -730,6 +730,32 @@ def test_a_terminal_obeys_no_control_character_of_a_row() -> None:
     assert "\\x9b31m \\u202egnp" in said
 
 
+def harness(*words: str, **variables: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "harness", *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=CHECKOUT, env=os.environ | variables, text=True, **pipes)
+
+
+def test_a_cache_that_takes_no_file_is_no_fault_of_a_kernel(tmp_path: Path) -> None:
+    """It was told as each kernel's import error."""
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/none")):
+        _, said = harness("list", TWINKERNELS_CACHE=str(path)).communicate()
+        assert said.startswith(f"TWINKERNELS_CACHE: got '{path}', where nothing can be written")
+
+
+def test_a_terminal_of_no_width_gets_its_table() -> None:
+    assert "xor_swizzle" in harness("list", COLUMNS="0").communicate()[0]
+
+
+def test_who_has_read_enough_is_told_nothing() -> None:
+    with harness("--version") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+
+
 @pytest.mark.parametrize("reason", [None, "head_dim must be 64"])
 def test_a_check_that_checked_nothing_is_no_success(monkeypatch: pytest.MonkeyPatch, reason: str | None) -> None:
     row = {
@@ -1009,13 +1035,13 @@ def test_a_problem_of_a_gpus_size_is_refused_on_a_cpu_with_a_smaller_one(
     assert (code, ran) == (2, [])
     large = ("inspect", "scalar", "--on", "cpu", "--problem", "b64-h64-n65536-d64-fp16-full")
     assert "takes this CPU about" in invoke(*large)[1]
-    like = re.search(r"expected one such as --problem (\S+),", said)
+    like = re.search(r"expected one such as (\S+),", said)
     assert like, said
     assert like[1] == "b1-h4k1-n512-d128-fp16-causal"
     assert "takes this CPU about" in said
     code, said = invoke("check", "scalar", "--on", "cpu", "--problem", "b1-h4-q512k2048-d64-fp16-full")
     assert len(ran) == 1
-    assert re.search(r"about \d+ min on this CPU; --problem b1-h1-q128k512-d64-fp16-full is one such", said)
+    assert re.search(r"about \d+ min on this CPU; b1-h1-q128k512-d64-fp16-full is one such", said)
     code, said = invoke("check", "scalar", "--on", "cpu", "--problem", like[1], "--backend", "cuda")
     assert len(ran) == 2
     assert "min on this CPU" not in said

@@ -275,8 +275,9 @@ def test_a_pipe_or_a_folder_in_the_place_of_a_file_is_not_waited_for(tmp_path: P
     (tmp_path / "folder.jsonl").mkdir()
     os.mkfifo(tmp_path / "pipe.jsonl")
     for path in (*tmp_path.iterdir(), Path("/dev/zero")):
-        with pytest.raises(results.NotRows, match="expected a file of rows"):
-            results.read(path)
+        for use in (results.read, results.Writer):
+            with pytest.raises(results.NotRows, match="expected a file of rows"):
+                use(path)
     with pytest.raises(FileNotFoundError):
         results.read(tmp_path / "missing.jsonl")
 
