@@ -158,6 +158,7 @@ def inspect(
 ) -> None:
     """Registers, spills, shared memory and instructions of both twins, compiled here; needs no GPU.
 
+    A backend with a version, gluon@3.9.0, is compiled by that Triton, to a cubin that a GPU machine launches (`build`).
     With --on cpu: bank conflicts, sectors, bytes and executions of every instruction of the CUDA twins, as they run.
     With --ncu: bank conflicts, cache hit rates, occupancy and registers by the counters of the GPU.
     """
