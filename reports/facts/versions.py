@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 
+from harness.catalog import techniques
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import AS_CUBINS, RELEASES
 from harness.catalog.tiles import compared_with
@@ -29,11 +31,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Beside:
-    """A kernel by another Triton, `backend`, and by the installed one, `other`, wherever both were timed."""
+    """A kernel by a Triton, and what it stands beside wherever both were timed: the same one by the installed Triton,
+    or its parent by its own."""
 
     technique: str
     backend: str
-    other: str
+    other: tuple[str, str]
+    """(technique, backend)."""
     cells: tuple[Cell, ...]
 
     @property
@@ -46,9 +50,11 @@ class Beside:
         values = [cell.over.value for cell in self.cells]
         problems = f"{len(values)} problems" if len(values) > 1 else f"one problem, {self.cells[0].problem.slug}"
         ends = f", {min(values):.3f} to {max(values):.3f}" if len(values) > 1 else ""
-        told = f"{title(self.technique)} in {label(self.backend)} over {label(self.other)}: {self.ratio:.3f}"
-        again = self.backend == f"{self.other}@{RELEASES[0]}"
+        name, backend = self.other
+        other = label(backend) if name == self.technique else title(name)
+        again = self.other == (self.technique, self.backend.removesuffix(f"@{RELEASES[0]}"))
         why = " The machine code is the same: what differs is the launch." if again else ""
+        told = f"{title(self.technique)} in {label(self.backend)} over {other}: {self.ratio:.3f}"
         return f"{told} on {problems}{ends}.{why}"
 
 
@@ -71,18 +77,22 @@ def compiled(rows: Iterable[Row], hashes: reading.Hashes) -> list[Row]:
 
 
 def beside(data: Dataset, experiment: str) -> list[Beside]:
-    """Every kernel of another Triton that met the installed one's in this experiment, in the order of the versions."""
-    found = []
-    problems = data.problems(experiment)
-    for backend in AS_CUBINS:
-        other = compared_with(backend)
-        by_name: dict[str, list[Cell]] = {}
-        for problem in problems:
-            timed = {(row["technique"], Tile.from_dict(row["tile"])) for row in data.at(experiment, problem, backend)}
-            for name, tile in sorted(timed):
-                ours, theirs = (data.point(experiment, problem, name, one, tile=tile) for one in (backend, other))
+    """Every kernel of another Triton that met the installed one's in this experiment, or its parent, in the order of
+    the versions. Where there are such, CUDA's and the installed Triton's kernels stand beside their parents too."""
+    cells: dict[tuple[str, str, tuple[str, str]], list[Cell]] = {}
+    versions = [
+        backend for backend in AS_CUBINS if any(data.at(experiment, p, backend) for p in data.problems(experiment))
+    ]
+    others = ["cuda", *dict.fromkeys(map(compared_with, versions))] if versions else []
+    for backend, problem in product((*versions, *others), data.problems(experiment)):
+        timed = {(row["technique"], Tile.from_dict(row["tile"])) for row in data.at(experiment, problem, backend)}
+        for name, tile in sorted(timed):
+            parent = techniques.parent(techniques.get(name))
+            for other in ((name, compared_with(backend)), (parent.name if parent else name, backend)):
+                if other == (name, backend):
+                    continue
+                ours, theirs = (data.point(experiment, problem, *one, tile=tile) for one in ((name, backend), other))
                 over = processes.over(data, ours, theirs)
                 if over and not over.linked:
-                    by_name.setdefault(name, []).append(Cell(problem, ours, theirs, over))
-        found += [Beside(name, backend, other, tuple(cells)) for name, cells in sorted(by_name.items())]
-    return found
+                    cells.setdefault((name, backend, other), []).append(Cell(problem, ours, theirs, over))
+    return [Beside(*key, tuple(found)) for key, found in cells.items()]

@@ -17,7 +17,8 @@ from tests.support import synthetic_rows as synthetic
 Row = dict[str, Any]
 PROBLEMS = (Problem.square(4, 16, 4096, 128), Problem.square(4, 16, 4096, 128, causal=True))
 TILE = Tile(128, 128, 2, 8)
-HASHES = {("flagship", backend): "f" * 64 for backend in ("gluon", "gluon@3.6.0", "gluon@3.9.0", "tlx@3.8.0")}
+BACKENDS = ("gluon", "gluon@3.6.0", "gluon@3.9.0", "tlx@3.8.0")
+HASHES = {("flagship", backend): "f" * 64 for backend in BACKENDS}
 CHOSEN = {("flagship", "gluon", cell): TILE for cell in ("d128-full", "d128-causal")}
 
 
@@ -52,6 +53,22 @@ def test_each_triton_is_told_beside_the_installed_one() -> None:
         assert cell.ours.tflops == pytest.approx((cell.theirs.tflops or 0) * cell.over.value)
 
 
+def test_a_step_is_told_in_each_triton_that_has_it() -> None:
+    def at(backend: str, step: str, tflops: float) -> Row:
+        return timing(PROBLEMS[0], backend, tflops, technique=step)
+
+    found = [at(backend, "pinned_maxima", 650) for backend in ("cuda", "gluon", "gluon@3.9.0")]
+    found += [at("cuda", "cluster_multicast", 637), at("gluon@3.9.0", "cluster_multicast", 624)]
+    hashes = {(name, one): "f" * 64 for name in ("pinned_maxima", "cluster_multicast") for one in ("cuda", *BACKENDS)}
+    data = Dataset("NVIDIA H200", True, [synthetic.ENVIRONMENT, *found], hashes, {})
+    told = [one.sentence.partition(" on one problem")[0] for one in beside(data, "hopper_versions")]
+    assert told == [
+        "Cluster multicast in Gluon 3.9.0 over Maxima before the wait: 0.960",
+        "Maxima before the wait in Gluon 3.9.0 over Gluon: 1.000",
+        "Cluster multicast in CUDA over Maxima before the wait: 0.980",
+    ]
+
+
 def test_nothing_is_said_of_what_was_not_timed_with_it() -> None:
     apart = [row | {"group": "g2"} if row["backend"] == "gluon" else row for row in rows()]
     assert beside(dataset(apart), "hopper_versions") == []
@@ -69,7 +86,7 @@ def test_the_page_shows_the_ratios_and_colours_a_version_as_its_language() -> No
     text = " ".join(page.split())
     assert "<h2>Beside the installed Triton</h2>" in text
     assert '<span class="gluon">Gluon 3.9.0</span> flagship</td><td class="n">735</td>' in text
-    assert '<td class="n">700</td><td class="n">1.050</td>' in text
+    assert '<span class="gluon">Gluon</span> flagship</td><td class="n">700</td><td class="n">1.050</td>' in text
     assert 'class="tlx">TLX 3.8.0' in text
     assert 'class="gluon@' not in page
 
