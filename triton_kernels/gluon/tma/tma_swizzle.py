@@ -1,7 +1,7 @@
 """The 128-byte hardware swizzle: TMA permutes the 16-byte columns while it writes, and ldmatrix follows.
 
-Builds on tma_loads, of which Gluon has no kernel; the layout of a descriptor names the width of the swizzle. Core
-Triton makes the same choice by itself and offers no other.
+Builds on tma_loads; changes the layout of a descriptor, which names the width of the swizzle. Core Triton makes the
+same choice by itself and offers no other.
 
 K and V have one buffer each, and each completes on an mbarrier. A step finds K there, starts V, multiplies Q K^T, waits
 for V, starts the next K into the buffer that Q K^T has left, and multiplies P V. A barrier of the block stands before
