@@ -588,6 +588,13 @@ def test_ctrl_c_exits_with_130_at_once(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("cuda/*/built.json"))) <= 4
 
 
+def test_ctrl_c_before_the_command_begins_leaves_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    with harness("list", PYTHONPATH=str(tmp_path)) as process:
+        assert process.communicate()[1] == ""
+        assert process.returncode == -signal.SIGINT
+
+
 def test_an_import_that_catches_everything_does_not_catch_ctrl_c(tmp_path: Path) -> None:
     (tmp_path / "greedy.py").write_text(
         "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\nexcept BaseException:\n    pass\n"
