@@ -50,6 +50,7 @@ FILES = (
     Row("harness/expressibility/child.py", ("triton",)),
     Row("harness/expressibility/rivals/cute/*", ("cutlass",)),
     Row("harness/expressibility/rivals/cutile/*", ("cuda.tile", "nvidia", "assemble")),
+    Row("harness/__main__.py", ("harness.cli", "harness.setup.doctor")),
     Row("harness/setup/lint.py", ()),
     Row("harness/setup/script.py", ("harness.setup.bootstrap", "harness.catalog.techniques")),
     Row("harness/setup/bootstrap.py", ("cuda_kernels.toolchain",)),
