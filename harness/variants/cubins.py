@@ -217,8 +217,8 @@ class CubinVariant(Variant):
         values |= {"batches": q.shape[0], "global_scratch": 0, "profile_scratch": 0}
         values |= {"counter": workspace.data_ptr()} if workspace is not None else {}
         maps = self.about["maps"]
-        tensors = {name.removesuffix("_desc"): "BLOCK_M" for name in maps}
-        for name, descriptor in specialization.describe(given, tensors).items():
+        tensors = {name.removesuffix("_desc"): "rows" for name in maps}
+        for name, descriptor in specialization.describe({**given, "rows": 1}, tensors).items():
             if name in maps:
                 sizes, strides = list(descriptor.shape), list(descriptor.strides)
                 values[name] = cuda_driver.tensor_map(

@@ -70,7 +70,7 @@ def case_of(backend: str, technique: str, problem: Problem, tile: Tile) -> Any:
 
 
 CASES = [
-    case_of("gluon@3.6.0", "flagship", GROUPED, FLAGSHIP),
+    case_of("gluon@3.6.0", "flagship", replace(GROUPED, head_dim=64), Tile(192, 128, 3, 12)),
     case_of("triton_native@3.6.0", "scores_in_flight", RAGGED, Tile(128, 64, 2, 8)),
     *(case_of(f"gluon@{version}", "flagship", GROUPED, FLAGSHIP) for version in techniques.RELEASES[1:]),
     case_of("gluon@3.9.0", "flagship", SMALL, FLAGSHIP),
