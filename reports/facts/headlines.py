@@ -43,6 +43,17 @@ def sentence(found: Answer) -> str:
     return text + "."
 
 
+def few_processes(found: Answer) -> str:
+    """Which of our bars rest on fewer processes than have a whisker; empty where none does."""
+    panels = {"mma_sync": "mma.sync", "wgmma": "wgmma"}
+    told = []
+    for panel, name in panels.items():
+        bars = [bar for bar in found.bars if bar.panel == panel and bar.speed and not bar.is_library]
+        if labels := [bar.label for bar in bars if bar.speed and not bar.speed.is_settled]:
+            told.append(f"{' and '.join(filter(None, (', '.join(labels[:-1]), labels[-1])))} with {name}")
+    return f"In fewer: {'; '.join(told)}." if told else ""
+
+
 def bars_title(found: Answer) -> str:
     """Who passes whom, and by which instruction."""
     same, free = found.same_instructions, found.over_cuda

@@ -222,7 +222,7 @@ def _not_timed(answers: Sequence[Answer]) -> str:
         for bar in one.bars:
             if bar.is_library and not bar.tflops:
                 missing.setdefault(bar.label, []).append(panels.kind_of(one.problem))
-    return "".join(f" {label} was not timed at {' and '.join(kinds)}." for label, kinds in missing.items())
+    return "".join(f" {label} was not timed at {' or at '.join(kinds)}." for label, kinds in missing.items())
 
 
 def _caption(data: Dataset, rows: Sequence[Row | None]) -> str:

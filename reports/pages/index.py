@@ -41,6 +41,7 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], known: Known) -> dic
         "long": LONG,
         "faults": {fault: what for fault, what in FAULTS.items() if _seen(lines, fault)},
         "least": processes.LEAST,
+        "few": headlines.few_processes(found),
         "gap": next((ledger.short(one) for one in ledger.found([data])[1] if one.problem == found.problem), ""),
         "where": where(data, found),
         "steps": waterfalls(data, found),

@@ -118,8 +118,10 @@ def test_two_bars_have_the_ratio_that_is_told_of_them(found: answer.Answer) -> N
             if row.get("samples_ms") and row["problem"] == found.problem.to_dict():
                 slower = factor if row["backend"] == "triton_native" else 1
                 again.append({**row, "environment": run, "samples_ms": [ms * slower for ms in row["samples_ms"]]})
+    assert "core Triton" in headlines.few_processes(found)  # one process timed it
     more = answer.answer(dataset([*synthetic.rows(), *again]))
     assert more
+    assert headlines.few_processes(more) == ""
     assert more.over_library
     assert more.over_library.processes >= 3
     assert more.over_library.value == pytest.approx((more.triton.tflops or 0) / (more.library.tflops or 1), rel=1e-3)
