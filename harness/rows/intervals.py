@@ -116,6 +116,10 @@ class Intervals:
         """Of how many times the TFLOPS of `theirs` the program of `ours` reaches, on the problem of both."""
         return self._ratio(ours, theirs)[1]
 
+    def timings(self, row: Row) -> list[Row]:
+        """Every timing of the row's program on its problem, of any process."""
+        return list(self._rows[self._timings.program(row)].values())
+
     def mean(self, pairs: Iterable[tuple[Row, Row]]) -> Interval:
         """Of the geometric mean of several cells' ratios. Cells are drawn independently: most were timed in processes
         of their own. None where one of them has none."""

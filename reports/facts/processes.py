@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import dataclass
 from itertools import product
 
@@ -80,10 +79,11 @@ class Speed:
 
 def speed(data: Dataset, point: Point) -> Speed | None:
     """None where the point has no number."""
-    rows = replicates(data, point)
-    if not rows:
+    if not point.row or not point.counts:
         return None
-    values = [reading.tflops(row) for row in rows]
-    met = data.intervals.estimate([(rows[0], 1.0)])
-    mean = Problem.from_dict(rows[0]["problem"]).tflops(math.exp(-met.value)) if met else statistics.fmean(values)
-    return Speed(mean, min(values), max(values), len({row.get("environment") for row in rows}))
+    met = data.intervals.estimate([(point.row, 1.0)])
+    if met is None:
+        return None
+    mean = Problem.from_dict(point.row["problem"]).tflops(math.exp(-met.value))
+    values = [reading.tflops(row) for row in data.intervals.timings(point.row)]
+    return Speed(mean, min(values), max(values), met.processes)
