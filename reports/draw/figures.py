@@ -18,6 +18,7 @@ from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES, TWINS
+from harness.rows import reading
 from reports.data.dataset import Dataset, Point, fastest
 from reports.data.names import LABELS, SHORT, cell_title, label
 from reports.draw.reuse import once
@@ -62,7 +63,8 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
         if (point := data.point(experiment, problem, None, name)).tflops
     }
     timed = [point for backend in SERIES for point in points[backend] if point.tflops]
-    peak = data.speed_of_light(fastest(timed).row)
+    clocked = [point for point in timed if point.row and reading.clock_ghz(point.row)]
+    peak = data.speed_of_light(fastest(clocked or timed).row)
     names = [rung.name for rung in rungs]
     return _ladder(f"ladder {experiment} {problem.slug}", cell_title(problem), names, points, best, notes, peers, peak)
 
