@@ -97,7 +97,7 @@ def geometric_mean(values: Iterable[float]) -> float | None:
     return math.exp(statistics.fmean(logs)) if logs else None
 
 
-@dataclass
+@dataclass(eq=False)
 class Dataset:
     """All rows of one GPU and one origin: recorded in this repository, or computed here."""
 

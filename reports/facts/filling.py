@@ -8,6 +8,7 @@ from that, it is by something else. Blocks that share a multiprocessor are taken
 
 from __future__ import annotations
 
+import functools
 import heapq
 import math
 import statistics
@@ -139,6 +140,7 @@ class HeadDim:
         return sum(abs(error) <= distance for error in self.errors)
 
 
+@functools.cache
 def found(data: Dataset, series: str) -> list[HeadDim]:
     """Of each head dimension of which at least as many problems as there are unknowns have a time and a clock."""
     cells: dict[int, list[Cell]] = {}

@@ -13,7 +13,9 @@ from reports.data.titles import title
 from reports.draw import panels
 from reports.draw.bars import NAMES
 from reports.facts import comparisons, headlines
+from reports.facts import filling as facts
 from reports.facts.answer import Answer
+from reports.pages import filling
 
 
 @dataclass
@@ -35,6 +37,7 @@ def sections(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> list[
     """Those that have rows."""
     made = (
         _problems(data),
+        _filling(data),
         _lengths(data),
         _roofline(data, datasets, found),
         _conflicts(data, datasets, found),
@@ -64,6 +67,39 @@ def _problems(data: Dataset) -> Section | None:
             for bar in one.bars
         ],
         [bar.point.row for one in answers for bar in one.bars if bar.point.row],
+    )
+
+
+def _filling(data: Dataset) -> Section | None:
+    shown = filling.section(data)
+    if not shown:
+        return None
+    lines = [(one, line) for of in shown["languages"] for one in of for line in one.cells]
+    return Section(
+        "filling",
+        shown["title"],
+        "Flagships over lengths and masks; a mark is a problem, open where it is causal. Up: the share of the tensor "
+        "cores’ peak. To the right: the share of the GPU’s time that its tiles fill, reckoned from their number, size "
+        "and order. A line ends at the share of the peak while a multiprocessor has a tile.",
+        shown["drawings"],
+        "quarters",
+        f'<a href="experiment/{facts.EXPERIMENT}.html#filling">How it is reckoned</a>. '
+        + _caption(data, [line.cell.row for _, line in lines]),
+        "filling",
+        [
+            {
+                "problem": line.cell.problem.slug,
+                "series": one.series,
+                "tile": line.cell.tile.slug,
+                "filled": line.share,
+                "peak_with_a_tile": one.rate,
+                "clocks_beyond_products": one.beyond,
+                "tflops": line.cell.tflops,
+                "expected_tflops": line.expected,
+            }
+            for one, line in lines
+        ],
+        [line.cell.row for _, line in lines],
     )
 
 
