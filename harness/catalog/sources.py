@@ -12,6 +12,7 @@ import hashlib
 import io
 import os
 import re
+import tempfile
 import tokenize
 from collections.abc import Iterable
 from functools import cache
@@ -26,6 +27,14 @@ ABOUT_ROWS = ("articles.py", "ledger.py")
 """Files of the registry that say what rows mean; nothing in them makes one."""
 WORDING = {"Ladder": 1, "Technique": 2, "Ablation": 2}
 """Entries of the registry -> which of their arguments is a title or an idea: words that only pages show."""
+
+
+def put(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all, whoever else writes it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as part:
+        part.write(content)
+    os.replace(part.name, path)
 
 
 def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> Path:

@@ -63,20 +63,13 @@ def compiled(jobs: Iterable[Job], keep: Path = KEPT) -> Iterator[tuple[Job, Text
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for done in as_completed([pool.submit(_compile, batch) for batch in batches.values()]):
             for (program, version), texts in done.result():
-                _write(keep / f"{_key(program, version)}.json", json.dumps(texts))
+                sources.put(keep / f"{_key(program, version)}.json", json.dumps(texts).encode())
                 yield (program, version), texts
 
 
 def _key(program: Program, version: str) -> str:
     parts = (verdicts.program_sha256(program), repr(program), version, sources.code(Path(child.__file__)))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False) as part:
-        part.write(text)
-    os.replace(part.name, path)
 
 
 def _compile(batch: list[Job]) -> list[tuple[Job, Texts]]:

@@ -16,7 +16,6 @@ import ctypes
 import functools
 import hashlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -78,8 +77,8 @@ def compile(case: Case, arch: str) -> dict[str, Any]:
         about = json.loads((Path(place) / "launch.json").read_text())
         cubin = (Path(place) / "cubin").read_bytes()
     about = {**_identity(case, arch), **about, "cubin": hashlib.sha256(cubin).hexdigest()}
-    _write(_cubin(about), cubin)
-    _write(_file(case, arch), json.dumps(about, indent=1).encode())
+    sources.put(_cubin(about), cubin)
+    sources.put(_file(case, arch), json.dumps(about, indent=1).encode())
     return about
 
 
@@ -138,13 +137,6 @@ def _command(case: Case, arch: str) -> str:
     assert case.tile is not None
     where = f"--problem {case.problem.slug} --tile {case.tile.slug} --arch {arch}"
     return f"twinkernels inspect {case.technique} --backend {case.backend} {where}"
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as part:
-        part.write(content)
-    os.replace(part.name, path)
 
 
 def _words(stderr: str) -> str:

@@ -120,10 +120,7 @@ def disassemble(path: Path, cache: Path = CACHE) -> Binary:
     if kept.is_file():
         return Binary(**json.loads(kept.read_text()))
     binary = _disassemble(path)
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=cache, suffix=".part", delete=False) as part:
-        json.dump(asdict(binary), part)
-    os.replace(part.name, kept)
+    sources.put(kept, json.dumps(asdict(binary)).encode())
     return binary
 
 

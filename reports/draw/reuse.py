@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -38,10 +36,7 @@ def once(draw: Callable[Arguments, str]) -> Callable[Arguments, str]:
         if path.is_file():
             return path.read_text()
         text = draw(*arguments, **options)
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=FOLDER, delete=False) as file:
-            file.write(text)
-        os.replace(file.name, path)
+        sources.put(path, text.encode())
         return text
 
     return drawn

@@ -166,13 +166,13 @@ def about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "programs_of_multiprocessor": 1,
         "cubin": hashlib.sha256(cubin).hexdigest(),
     }
-    cubins._write(tmp_path / f"{described['cubin']}.cubin", cubin)
+    sources.put(tmp_path / f"{described['cubin']}.cubin", cubin)
     save(described)
     return described
 
 
 def save(about: dict[str, Any], arch: str = ARCH) -> None:
-    cubins._write(cubins._file(CASE, arch), json.dumps(about).encode())
+    sources.put(cubins._file(CASE, arch), json.dumps(about).encode())
 
 
 def tensors() -> tuple[torch.Tensor, ...]:
