@@ -26,6 +26,7 @@ from harness import variants
 from harness.catalog import techniques
 from harness.catalog.cases import Case
 from harness.catalog.problem import Problem, Tile
+from harness.variants import cuda_driver
 
 
 def to_dict(case: Case) -> dict[str, Any]:
@@ -44,36 +45,31 @@ class Driver:
     """
 
     def __init__(self) -> None:
-        self._library = ctypes.CDLL("libcuda.so.1")
         device, context = ctypes.c_int(), ctypes.c_void_p()
-        self._call("cuInit", 0)
-        self._call("cuDeviceGet", ctypes.byref(device), 0)
-        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-        self._call("cuCtxSetCurrent", context)
+        cuda_driver.call("cuInit", 0)
+        cuda_driver.call("cuDeviceGet", ctypes.byref(device), 0)
+        cuda_driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        cuda_driver.call("cuCtxSetCurrent", context)
 
     def allocate(self, size: int) -> int:
         """The address of `size` bytes."""
         pointer = ctypes.c_uint64()
-        self._call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+        cuda_driver.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
         return pointer.value
 
     def upload(self, data: bytes) -> int:
         """The address of a copy of `data`."""
         pointer = self.allocate(len(data))
-        self._call("cuMemcpyHtoD_v2", ctypes.c_uint64(pointer), data, ctypes.c_size_t(len(data)))
+        cuda_driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(pointer), data, ctypes.c_size_t(len(data)))
         return pointer
 
     def download(self, pointer: int, size: int) -> bytes:
         data = ctypes.create_string_buffer(size)
-        self._call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(pointer), ctypes.c_size_t(size))
+        cuda_driver.call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(pointer), ctypes.c_size_t(size))
         return data.raw
 
     def synchronize(self) -> None:
-        self._call("cuCtxSynchronize")
-
-    def _call(self, function: str, *arguments: Any) -> None:
-        if code := getattr(self._library, function)(*arguments):
-            raise variants.LaunchError(f"{function}: the CUDA driver's error {code}", code)
+        cuda_driver.call("cuCtxSynchronize")
 
 
 def normal(count: int, dtype: str, seed: int) -> bytes:

@@ -53,8 +53,8 @@ def _library() -> Any:
     return ctypes.CDLL("libcuda.so.1")
 
 
-def _call(name: str, *arguments: Any) -> None:
-    """Raises LaunchError with the driver's words."""
+def call(name: str, *arguments: Any) -> None:
+    """A function of the driver. Raises LaunchError with the driver's words, OSError where there is no driver."""
     if code := getattr(_library(), name)(*arguments):
         text = ctypes.c_char_p()
         _library().cuGetErrorString(c_int(code), ctypes.byref(text))
@@ -65,11 +65,11 @@ def load(cubin: bytes, kernel: str, shared: int) -> c_void_p:
     """The kernel of a cubin in the current context, for as long as the process lives; its blocks get `shared` bytes of
     dynamic shared memory. Raises LaunchError."""
     module, function = c_void_p(), c_void_p()
-    _call("cuModuleLoadData", ctypes.byref(module), cubin)
-    _call("cuModuleGetFunction", ctypes.byref(function), module, kernel.encode())
+    call("cuModuleLoadData", ctypes.byref(module), cubin)
+    call("cuModuleGetFunction", ctypes.byref(function), module, kernel.encode())
     if shared > 48 * 1024:
-        _call("cuFuncSetCacheConfig", function, c_int(PREFER_SHARED_MEMORY))
-        _call("cuFuncSetAttribute", function, c_int(MAX_DYNAMIC_SHARED_MEMORY), c_int(shared))
+        call("cuFuncSetCacheConfig", function, c_int(PREFER_SHARED_MEMORY))
+        call("cuFuncSetAttribute", function, c_int(MAX_DYNAMIC_SHARED_MEMORY), c_int(shared))
     return function
 
 
@@ -92,7 +92,7 @@ def tensor_map(
     storage = ctypes.create_string_buffer(MAP_BYTES + 63)
     found = (ctypes.c_char * MAP_BYTES).from_buffer(storage, -ctypes.addressof(storage) % 64)
     inner_first, steps = sizes[::-1], [stride * bytes for stride in strides[-2::-1]]
-    _call(
+    call(
         *("cuTensorMapEncodeTiled", found, c_int(kind), c_uint32(rank), c_void_p(address)),
         *((c_uint64 * rank)(*inner_first), (c_uint64 * rank)(*steps), (c_uint32 * rank)(*box[::-1])),
         *((c_uint32 * rank)(*[1] * rank), c_int(0), c_int(swizzle), c_int(PROMOTE_128_BYTES), c_int(0)),
@@ -107,7 +107,7 @@ def tensor_map(
 @cache
 def _version() -> int:
     version = c_int()
-    _call("cuDriverGetVersion", ctypes.byref(version))
+    call("cuDriverGetVersion", ctypes.byref(version))
     return version.value
 
 
@@ -148,4 +148,4 @@ class Launch:
     def __call__(self, stream: int) -> None:
         """Launches on a stream (a CUstream as a number). Raises LaunchError."""
         self._config.stream = stream
-        _call("cuLaunchKernelEx", ctypes.byref(self._config), self._function, self._pointers, None)
+        call("cuLaunchKernelEx", ctypes.byref(self._config), self._function, self._pointers, None)
