@@ -21,9 +21,8 @@ from reports.draw.style import (
     width_of,
     write,
 )
-from reports.facts.answer import PANELS, Answer, Bar
+from reports.facts.answer import INSTRUCTION, PANELS, Answer, Bar
 
-NAMES = {"mma_sync": "mma.sync", "wgmma": "wgmma"}
 MEANING = {"mma_sync": "a warp at a time: Ampere’s way", "wgmma": "four warps at a time: Hopper’s way"}
 NOT_YET = "not measured yet"
 WIDE, NARROW = 520, 358
@@ -82,7 +81,9 @@ def finding(found: Answer) -> str:
         here = [bar for bar in found.bars if bar.panel == panel]
         told = ", ".join(f"{bar.label} {bar.tflops:.0f}" for bar in here if bar.tflops)
         missing = ", ".join(bar.label for bar in here if not bar.tflops)
-        parts.append(f"{NAMES[panel]}: {told or 'nothing'}" + (f"; not measured yet: {missing}" if missing else ""))
+        parts.append(
+            f"{INSTRUCTION[panel]}: {told or 'nothing'}" + (f"; not measured yet: {missing}" if missing else "")
+        )
     return "TFLOPS with " + ". With ".join(parts) + "."
 
 
@@ -96,7 +97,7 @@ def _count(found: Answer, panel: str) -> int:
 
 
 def _head(axes: Axes, panel: str, y: float, left: int, narrow: bool) -> None:
-    wide = write(axes, NAMES[panel], (0, y), (-left, 0), size=HEAD, weight="bold")
+    wide = write(axes, INSTRUCTION[panel], (0, y), (-left, 0), size=HEAD, weight="bold")
     text = MEANING[panel].partition(":")[0] if narrow else MEANING[panel]
     write(axes, text, (0, y), (-left + wide + 9, 0), size=TICK, color=MUTED)
 

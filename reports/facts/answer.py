@@ -16,6 +16,8 @@ from reports.facts.processes import Speed, Spread
 LADDER = "ladder"
 PANELS = {"mma_sync": ("cuda", "triton", "gluon"), "wgmma": ("cuda", "triton", "gluon", "tlx")}
 """Class of tensor-core instructions -> the languages that keep a place in its panel."""
+INSTRUCTION = {"mma_sync": "mma.sync", "wgmma": "wgmma"}
+"""Panel -> the name of what it is about."""
 CLASSES = {"mma_sync": ("fma", "mma_sync"), "wgmma": ("wgmma",)}
 """Panel -> what its kernels multiply with: those without tensor cores go with mma.sync."""
 LIBRARIES = {"mma_sync": ("sdpa_flash",), "wgmma": ("flex", "sdpa_cudnn", "fa3", "fa4")}

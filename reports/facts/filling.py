@@ -74,8 +74,11 @@ class Cell:
             return [tiles] * (self.problem.batch * self.problem.heads * self._q_tiles)
         below = self.problem.seq_kv - self.problem.seq_q
         ends = [min(self.problem.seq_kv, below + (q + 1) * self.tile.block_m) for q in range(self._q_tiles)]
-        stays, grid = head_by_head(self.problem, self.tile, self.blocks), longest_first(self.problem, self.tile)
-        return [math.ceil(ends[q] / self.tile.block_n) for _, q in (stays if self.stays else grid)]
+        if self.stays:
+            order = head_by_head(self.problem, self.tile, self.blocks)
+        else:
+            order = longest_first(self.problem, self.tile)
+        return [math.ceil(ends[q] / self.tile.block_n) for _, q in order]
 
     @property
     def _q_tiles(self) -> int:

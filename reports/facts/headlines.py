@@ -9,7 +9,7 @@ from reports.data.dataset import Dataset
 from reports.data.names import LABELS
 from reports.data.titles import title
 from reports.facts import comparisons
-from reports.facts.answer import Answer
+from reports.facts.answer import INSTRUCTION, Answer
 from reports.facts.comparisons import Conflicts, Lengths, Stalls, Work
 from reports.facts.filling import HeadDim
 from reports.facts.matrix import LANGUAGES, Line, counts
@@ -45,9 +45,8 @@ def sentence(found: Answer) -> str:
 
 def few_processes(found: Answer) -> str:
     """Which of our bars rest on fewer processes than have a whisker; empty where none does."""
-    panels = {"mma_sync": "mma.sync", "wgmma": "wgmma"}
     told = []
-    for panel, name in panels.items():
+    for panel, name in INSTRUCTION.items():
         bars = [bar for bar in found.bars if bar.panel == panel and bar.speed and not bar.is_library]
         if labels := [bar.label for bar in bars if bar.speed and not bar.speed.is_settled]:
             told.append(f"{' and '.join(filter(None, (', '.join(labels[:-1]), labels[-1])))} with {name}")

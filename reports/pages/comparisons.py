@@ -11,10 +11,9 @@ from markupsafe import Markup
 from reports.data.dataset import Dataset, Row
 from reports.data.titles import title
 from reports.draw import panels
-from reports.draw.bars import NAMES
 from reports.facts import comparisons, headlines
 from reports.facts import filling as facts
-from reports.facts.answer import Answer
+from reports.facts.answer import INSTRUCTION, Answer
 from reports.pages import filling
 
 
@@ -137,7 +136,7 @@ def _roofline(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Sect
     if not work:
         return None
     instructions = "wgmma" if any(one.timing.get("mma") == "wgmma" for one in work) else "mma_sync"
-    bandwidth, peak, name = data.bandwidth(), found.limits[instructions], NAMES[instructions]
+    bandwidth, peak, name = data.bandwidth(), found.limits[instructions], INSTRUCTION[instructions]
     if not bandwidth or not peak:
         return None
     return Section(
