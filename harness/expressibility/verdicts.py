@@ -47,9 +47,11 @@ def judge(proof: Proof, subject: Mapping[str, str], control: Mapping[str, str]) 
 
 
 def source_sha256(proof: Proof, root: Path | None = None) -> str:
-    """Over what a verdict rests on: the code of both programs and the proof itself. A row with another hash is of an
-    earlier version of the proof. Raises FileNotFoundError when a program has no file."""
-    digest = hashlib.sha256(json.dumps(asdict(proof), sort_keys=True).encode())
+    """Over what decides the verdict: both programs with their code, the detector, and which program it must match. A
+    row with another hash is of an earlier version of the proof. Names and sentences decide nothing and do not count.
+    Raises FileNotFoundError when a program has no file."""
+    decides = [asdict(proof.subject), asdict(proof.control), asdict(proof.detector), proof.seen]
+    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode())
     for program in (proof.subject, proof.control):
         digest.update(program_sha256(program, root).encode())
     return digest.hexdigest()

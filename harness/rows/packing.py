@@ -57,8 +57,8 @@ YARDSTICK = ("yardstick", "yardstick_rel_l2", "floor", "pytorch_max_abs", "pytor
 """Of a distribution's numerics, what depends on the problem and not on the kernel."""
 NOT_OF_TUNE = ("order", "clock_ghz", "call_us", "compile_s")
 """Fields that rows of kind tune are kept without."""
-NOT_OF_A_PROOF = ("detector", "seen", "command")
-"""Details that rows of proofs are kept without: the claim says them, and a row counts while its hash is the claim's."""
+NOT_OF_A_PROOF = ("grade", "fault", "shows", "detector", "seen", "command")
+"""Details that rows of proofs are kept without: claims say them, and a claim may be graded or worded anew."""
 ONLY_GATED = ("any_length", "correctness")
 """Experiments that time nothing: their rows are kept without seconds to compile and milliseconds of a launch."""
 SLUG = re.compile(r"b\d+-h\d+\S*-d\d+-\S+")
@@ -76,7 +76,7 @@ WIDEST = 8
 def lean(row: Row) -> dict[str, Any]:
     """The row without what nobody reads: digits beyond DIGITS of errors, latencies and compile times, instructions
     that the machine code does not have, where in the harness a case was declined, whose reason says it all, of a tile
-    that is tried more than its time, what a proof looked for, and times of what is ONLY_GATED."""
+    that is tried more than its time, what the claim says of a proof, and times of what is ONLY_GATED."""
     only_gated = row.get("experiment") in ONLY_GATED
     left_out = NOT_OF_TUNE if row["kind"] == "tune" else ("compile_s",) if only_gated else ()
     found = {name: value for name, value in row.items() if name not in left_out}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from harness.expressibility import verdicts
+from harness.expressibility import survey, verdicts
 from harness.expressibility.cells import CLAIMS, OF_RIVALS
 from harness.expressibility.claims import VERSIONS, Claim, Detector, Probe, Proof
+from harness.expressibility.verdicts import Verdict
+from harness.rows import packing
 
 PROOF = Proof("p", "it is there", Probe("words"), Probe("words", "other"), Detector("sass", r"\bHGMMA\b"))
 THERE, ABSENT = {"sass": "HGMMA.64x64x16 R4 ;"}, {"sass": "HMMA.16816 R4 ;"}
@@ -37,10 +40,27 @@ def test_exchanged_programs_prove_nothing() -> None:
     assert verdicts.judge(PROOF, ABSENT, THERE).state != verdicts.PROVEN
 
 
-def test_the_hash_of_a_proof_covers_its_programs_and_its_detector() -> None:
-    other = replace(PROOF, detector=Detector("sass", r"\bHMMA\b"))
-    elsewhere = replace(PROOF, control=Probe("options"))
-    assert len({verdicts.source_sha256(proof) for proof in (PROOF, other, elsewhere)}) == 3
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"subject": Probe("words", "other")},
+        {"subject": Probe("words", version="3.9.0")},
+        {"control": Probe("options")},
+        {"detector": Detector("sass", r"\bHMMA\b")},
+        {"detector": replace(PROOF.detector, least=2)},
+        {"seen": False},
+    ],
+    ids=str,
+)
+def test_what_decides_a_verdict_changes_the_hash(changed: dict[str, Any]) -> None:
+    assert verdicts.source_sha256(replace(PROOF, **changed)) != verdicts.source_sha256(PROOF)
+
+
+def test_a_reworded_proof_keeps_its_row() -> None:
+    reworded = replace(PROOF, shows="the machine code has it", obtained=True)
+    assert verdicts.source_sha256(reworded) == verdicts.source_sha256(PROOF)
+    row = survey.row((CLAIMS[0], reworded, "3.6.0"), Verdict(verdicts.PROVEN))
+    assert row["details"]["shows"] not in str(packing.lean(row))
 
 
 def test_every_claim_agrees_with_its_proofs() -> None:
