@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from harness.catalog.sources import ROOT
 from harness.machine.environment import scrub
 from harness.machine.processes import die_with_parent
+from harness.rows import files
 
 if TYPE_CHECKING:
     from harness.attention.numerics import Verdict
@@ -494,6 +495,8 @@ def status_of(error: BaseException, stage: str) -> str:
         return "unsupported"
     if isinstance(error, torch.OutOfMemoryError):
         return "out_of_memory"
+    if isinstance(error, OSError) and error.errno in files.UNWRITABLE:
+        return "interrupted"  # a full disk says nothing about the kernel: the case is done again
     # Triton's own passes fail as a RuntimeError.
     if names & {"CompileError", "CompilationError", "PTXASError"} or "PassManager::run failed" in str(error):
         return "compile_error"

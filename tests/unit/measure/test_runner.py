@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -494,6 +495,12 @@ def test_a_tile_that_does_not_fit_is_declined_and_costs_no_process() -> None:
 def test_a_pass_of_triton_that_fails_is_a_compile_error() -> None:
     assert worker.status_of(RuntimeError("PassManager::run failed"), "launch") == "compile_error"
     assert worker.status_of(RuntimeError("something else"), "launch") == "launch_error"
+
+
+@pytest.mark.parametrize("stage", ["load", "launch", "check"])
+def test_a_full_disk_is_not_the_kernels_fault(stage: str) -> None:
+    assert worker.status_of(OSError(errno.ENOSPC, "No space left on device", "x.npz"), stage) == "interrupted"
+    assert worker.status_of(FileNotFoundError(errno.ENOENT, "No such file", "x.npz"), "check") == "crashed"
 
 
 def test_a_worker_that_cannot_start_is_nobodys_fault(tmp_path: Path) -> None:
