@@ -78,8 +78,8 @@ TERMS = (
         "assembler",
         "nvcc's assembler",
         "assembler",
-        "Triton's own PTX, assembled by the CUDA toolkit's ptxas instead of the one that comes with Triton.",
-        "Ship a newer ptxas; until then TRITON_PTXAS_PATH selects one.",
+        "Triton's own PTX, assembled by the ptxas of the CUDA toolkit instead of the one that Triton ships.",
+        "Ship a newer ptxas. Until then TRITON_PTXAS_PATH selects one.",
         step=(SHARED, TRITON),
         order=("triton", FLAGSHIP),
         expected=_expected(0, 0, 0.5, 0.5),
@@ -88,10 +88,11 @@ TERMS = (
         "compiler",
         "The same program, written in CUDA",
         "compiler",
-        "A CUDA kernel that does only what core Triton can say: equal warps, powers of two, both products awaited "
-        "before the softmax, K and V taking turns in one buffer, whose next tile is loaded as soon as the block is "
-        "done with it. A loss here means that Triton's own code is better.",
-        "Where it is a gain, issue a load as soon as the buffer's last reader is done, even with a single stage.",
+        "A CUDA kernel limited to what core Triton can express: all warps do the same work, sizes are powers of two, "
+        "both products finish before the softmax begins, and K and V share one buffer, which is refilled as soon as "
+        "the block has read it. Where this term is a loss, Triton's own code is the better one.",
+        "Where this is a gain, issue a load as soon as the last reader of its buffer is done, even with a single "
+        "stage.",
         step=(VOCABULARY, SHARED),
         proofs=("overlap_plain plain",),
         order=("triton", FLAGSHIP),
@@ -103,11 +104,12 @@ TERMS = (
     ),
     Term(
         "one_block",
-        "One large block per SM, not two small ones",
+        "One large block per SM instead of two small ones",
         "compiler",
-        "The flagship's tile, of two or three warpgroups, in place of two small blocks, and buffers that each warp "
-        "hands back through an mbarrier. By itself this can be a loss; it makes room for the terms that build on it.",
-        "Allow tiles and numbers of warps that are not powers of two, and an mbarrier for each buffer.",
+        "The flagship's tile, with two or three warpgroups, replaces two small blocks per SM, and each warp hands "
+        "buffers back through an mbarrier. By itself this can be a loss: it makes room for the terms that build on "
+        "it.",
+        "Allow tiles and warp counts that are not powers of two, and give each buffer an mbarrier.",
         step=(FIRST_RUNG, VOCABULARY),
         proofs=("warp_specialize mbarriers", "warps_12", "tile_176 arange", "tile_176 descriptor"),
         expected=_expected(-3, -5, 5, 2),
@@ -115,15 +117,15 @@ TERMS = (
     ),
     Term(
         "producer_consumer",
-        "A producer warp, and the registers that it frees",
+        "A producer warp, and the registers it frees",
         "compiler",
-        "One warp loads K and V, and most registers of its warpgroup go to the warps that multiply.",
+        "One warp loads K and V. Its warpgroup gives most of its registers to the warps that multiply.",
         "On sm_90, honour warp_specialize=True with eight warps, with descriptors made on the host, and with the two "
-        "loops of a causal mask: with one loop, masked throughout, it does.",
+        "loops of a causal mask. With one loop that masks every tile it is honoured already.",
         step=("producer_consumer", FIRST_RUNG),
         needed=(
-            "the next tile, the queue of tiles and the second buffer of Q are the producer's work, and without it more "
-            "than one technique is gone."
+            "The producer also fetches the next tile, reads the queue of tiles and fills Q's second buffer, so the "
+            "flagship without it would lack several techniques at once."
         ),
         serialized="without_register_split",
         proofs=(
@@ -136,12 +138,12 @@ TERMS = (
     ),
     Term(
         "overlap",
-        "Softmax overlapped with own products",
+        "Softmax overlaps the same warps' products",
         "compiler",
-        "The next Q K^T is issued together with this P V, and the softmax runs between the two waits. Core Triton "
-        "awaits both products before the softmax, except for one particular order of statements; with two blocks of "
-        "rows to a consumer the assembler moves a wait behind the softmax.",
-        "Leave a product in flight over arithmetic that does not need its result.",
+        "The next Q K^T is issued together with the current P V, and the softmax runs between the two waits. Core "
+        "Triton waits for both products before the softmax. There are two exceptions: one particular order of "
+        "statements, and two row blocks per consumer, where ptxas moves a wait behind the softmax.",
+        "Leave a product in flight across arithmetic that does not need its result.",
         leave_out="without_overlap",
         step=("overlapped_softmax", "producer_consumer"),
         proofs=(
@@ -158,11 +160,11 @@ TERMS = (
     ),
     Term(
         "turns",
-        "Warpgroups that issue products in turns",
+        "Warpgroups take turns at issuing products",
         "language",
-        "Named barriers say which warpgroup issues its products next, so that the softmax of one runs under the "
-        "products of another.",
-        "Offer a barrier among some of the warps that the compiler understands, or let roles take turns.",
+        "Named barriers decide which warpgroup issues its products next, so that one warpgroup's softmax runs while "
+        "another's products do.",
+        "Offer a barrier for some of the warps that the compiler understands, or let roles take turns.",
         leave_out="without_turns",
         step=("pingpong", "overlapped_softmax"),
         proofs=("lock by inline PTX", "named_barrier asm", "named_barrier debug_barrier"),
@@ -170,10 +172,10 @@ TERMS = (
     ),
     Term(
         "pinned_maxima",
-        "Row maxima held ahead of the wait",
+        "Row maxima kept before the wait",
         "assembler",
         "ptxas moves the wait for P V ahead of arithmetic that nothing holds in place. In the CUDA kernel the release "
-        "of K depends on the maxima, so they stay where they are.",
+        "of K depends on the row maxima, so they stay before that wait.",
         "Make the release of a buffer depend on the last value computed from it.",
         leave_out="without_pinned_maxima",
         step=("pinned_maxima", "pingpong"),
@@ -184,9 +186,9 @@ TERMS = (
         "persistent",
         "Persistent blocks: one per SM, for all tiles",
         "compiler",
-        "Core Triton can write the loop over tiles with their counter, but its compiler then loads nothing of the "
-        "next tile before this one has ended. In a loop by tl.range(flatten=True), which has no counter, K and V run "
-        "ahead; every product is then awaited before O is stored.",
+        "Core Triton can express the loop over tiles with their counter, but then its compiler loads nothing of the "
+        "next tile before the current one ends. In a loop by tl.range(flatten=True), which has no counter, K and V "
+        "are loaded ahead, but every product must finish before O is stored.",
         "Pipeline loads across an outer loop with a counter too, and give Q a second buffer.",
         leave_out="without_persistent",
         step=("persistent", "pinned_maxima"),
@@ -197,8 +199,8 @@ TERMS = (
         "own_diagonal",
         "Each warpgroup stops at its own diagonal",
         "language",
-        "With a causal mask each warpgroup stops at the last tile of keys that any of its 64 rows sees. Core Triton "
-        "has no word for a loop that only some warps run.",
+        "With a causal mask each warpgroup stops at the last tile of keys that any of its 64 rows can see. Core "
+        "Triton cannot express a loop that only some warps run.",
         "Allow loops whose bounds differ between the warpgroups of a block.",
         leave_out="without_own_diagonal",
         step=("own_diagonal", "persistent"),
@@ -209,9 +211,9 @@ TERMS = (
         "lazy_rescale",
         "Lazy rescaling",
         "compiler",
-        "O is rescaled only when a row's max has outgrown the one in use. Core Triton can decide that only for the "
-        "whole block at once, and its branch then stands between the waits.",
-        "Offer a condition for each warp: a vote instead of a reduction over the block.",
+        "O is rescaled only when a row maximum has outgrown the one in use. Core Triton can decide this only for the "
+        "whole block at once, and the branch then stands between the waits.",
+        "Offer a condition per warp: a vote instead of a reduction over the block.",
         leave_out="without_lazy_rescale",
         step=("lazy_rescale_wgmma", "persistent"),
         proofs=("condition of a block",),
@@ -221,8 +223,8 @@ TERMS = (
         "early_rescale",
         "Rescale between the two products",
         "language",
-        "O is rescaled once the next Q K^T has been issued. Core Triton has no word for when a product is issued.",
-        "Let a program issue a product and wait for it separately, as Gluon does.",
+        "O is rescaled once the next Q K^T has been issued. Core Triton cannot express when a product is issued.",
+        "Let a program issue a product and wait for it in separate statements, as Gluon does.",
         leave_out="without_early_rescale",
         step=("early_rescale", "lazy_rescale_wgmma"),
         proofs=("rescale_order written", "rescale_order rotated", "rescale_order asm"),
@@ -232,9 +234,9 @@ TERMS = (
         "integer_max",
         "Three-input integer maxima",
         "effort",
-        "Core Triton gets the same instruction through a bitcast. In its fastest program the softmax runs by itself, "
-        "and other waits weigh more.",
-        "Nothing; a program can use it once the rest is in place.",
+        "Core Triton gets the same instruction through a bitcast. In its fastest kernel nothing overlaps the softmax, "
+        "and other waits matter more.",
+        "Nothing: a program can use it once the rest is in place.",
         leave_out="without_integer_max",
         step=("integer_max", "persistent"),
         proofs=("maxima of integers",),
@@ -245,7 +247,7 @@ TERMS = (
         "O stored by TMA during the next tile",
         "compiler",
         "Core Triton stores by TMA too, but the warps that multiply wait for the store.",
-        "Wait for a store only where its buffer is written next, and in another warp.",
+        "Wait for a store only before its buffer is written again, and in another warp.",
         leave_out="without_tma_store",
         step=("tma_store", "persistent"),
         proofs=("epilogue descriptor",),
@@ -256,8 +258,8 @@ TERMS = (
         "head_by_head",
         "Tiles handed out head by head",
         "effort",
-        "The order of tiles is arithmetic on a tile's number, in every language.",
-        "Nothing; a Triton program can do it today.",
+        "The order of tiles is arithmetic on the tile's index, which every language can express.",
+        "Nothing: a Triton program can do it today.",
         leave_out="without_head_by_head",
         step=("head_by_head", "tma_store"),
         proofs=("order of blocks",),
@@ -267,9 +269,9 @@ TERMS = (
         "moved_descriptors",
         "Descriptors advanced by one addition",
         "compiler",
-        "The descriptors of operands are built once a tile, and each step adds to them. Every CUDA kernel here does "
-        "that, so it is not a term of its own.",
-        "Add to a descriptor instead of building it anew.",
+        "The kernel builds the descriptors of its operands once per tile and adds a constant for each product. Every "
+        "CUDA kernel here does this, so it is not a term of its own.",
+        "Add to a descriptor instead of building it again.",
         leave_out="without_moved_descriptors",
         expected=_expected(1, 1, 1, 1),
         part_of="compiler",
@@ -282,8 +284,9 @@ GLUON_TERMS = (
         "gluon_schedule",
         "The same schedule, written in CUDA",
         "compiler",
-        "The flagship without what the Gluon kernel lacks: the same roles, turns and order of products, in CUDA.",
-        "Place the instructions of the softmax where products are in flight.",
+        "The flagship without the techniques that the Gluon kernel lacks: the same roles, turns and order of "
+        "products, in CUDA.",
+        "Place softmax instructions where products are in flight.",
         step=("without_lazy_rescale_or_integer_max", GLUON),
         order=("gluon", FLAGSHIP),
         expected=_expected(2, 3, 15, 8),
@@ -292,8 +295,8 @@ GLUON_TERMS = (
         "gluon_votes",
         "Lazy rescaling and three-input maxima",
         "effort",
-        "Gluon can say both, the first only for all warps of a partition at once; its flagship has neither.",
-        "Offer a condition for each warp: a vote instead of a reduction over the partition.",
+        "Gluon can express both, lazy rescaling only for all warps of a partition at once. Its flagship uses neither.",
+        "Offer a condition per warp: a vote instead of a reduction over the partition.",
         leave_out="without_lazy_rescale_or_integer_max",
         proofs=("condition of a block in Gluon", "maxima of integers in Gluon"),
     ),
@@ -302,7 +305,7 @@ GLUON_TERMS = (
         "Three-input integer maxima alone",
         "effort",
         "A bitcast turns scores into integers, as in core Triton.",
-        "Nothing; a program can use it today.",
+        "Nothing: a program can use it today.",
         leave_out="without_integer_max",
         proofs=("maxima of integers in Gluon",),
         expected=_expected(2.5, 2.5, 4, 4),
@@ -313,7 +316,7 @@ GLUON_TERMS = (
         "Lazy rescaling alone",
         "effort",
         "In Gluon a condition holds for all warps of a partition at once.",
-        "Offer a condition for each warp: a vote instead of a reduction over the partition.",
+        "Offer a condition per warp: a vote instead of a reduction over the partition.",
         leave_out="without_lazy_rescale",
         proofs=("condition of a block in Gluon",),
         expected=_expected(1.5, 1.5, 0, 0),

@@ -128,18 +128,18 @@ def sentence(one: Ledger) -> str:
     if one.explained is None:
         return f"{told}."
     if one.start == GLUON:
-        return f"{told}. Both of its terms end at the same kernel, so nothing can be left over."
+        return f"{told}. Its two terms meet at one kernel, so there is no remainder."
     share, interval = one.explained
     ends = f" ({100 * interval.low:.0f} to {100 * interval.high:.0f})" if interval.low and interval.high else ""
     return f"{told}; the terms below explain {100 * share:.0f}%{ends} of that."
 
 
 def ends(one: Ledger) -> list[str]:
-    """A sentence for each of the two kernels: tile and speed."""
+    """A sentence for each of the two kernels: speed and tile."""
     told = []
     for name, title in ((one.start, STARTS[one.start]), (FLAGSHIP, "the flagship")):
         if (row := one.rows.get(name)) and (speed := one.tflops(name)):
-            told.append(f"{title[0].upper()}{title[1:]} has tile {tile_slug(row)} and reaches {speed:.0f} TFLOPS.")
+            told.append(f"{title[0].upper()}{title[1:]} reaches {speed:.0f} TFLOPS with tile {tile_slug(row)}.")
     return told
 
 
@@ -185,7 +185,7 @@ def order(data: Dataset, one: Ledger, term: Term) -> Order | None:
             and row["problem"]["head_dim"] == one.problem.head_dim
             and row["problem"]["causal"] is one.problem.causal
         ):
-            return Order(f"{technique}, {backend}, {tile_slug(row)}", str(row["code"]["main_loop"]["sequence"]))
+            return Order(f"{technique} ({backend}, {tile_slug(row)})", str(row["code"]["main_loop"]["sequence"]))
     return None
 
 
@@ -197,8 +197,8 @@ def refusal(codes: Iterable[Row], term: Term) -> str:
     row = max(rows, key=lambda row: str(row["time"]))
     said = " and ".join(f"“{remark}”" for remark in row["code"]["remarks"])
     return (
-        f"At head_dim {row['problem']['head_dim']} with tile {tile_slug(row)} ptxas {row['compiler']['ptxas']} says of "
-        f"wgmma: {said}; {row['code']['spill_bytes']} bytes of a thread's values go to memory."
+        f"At head_dim {row['problem']['head_dim']} with tile {tile_slug(row)} ptxas {row['compiler']['ptxas']} says: "
+        f"{said}. It spills {row['code']['spill_bytes']} bytes per thread."
     )
 
 

@@ -124,7 +124,7 @@ def test_the_assemblers_words_stand_where_nothing_can_be_left_out() -> None:
     code = {"remarks": [words], "spill_bytes": 160}
     row = {**case, "kind": "code", "technique": term.serialized, "code": code, "compiler": {"ptxas": "13.0.88"}}
     told = facts.refusal([row, {**row, "time": "2025-01-01T00:00:00Z", "code": {"remarks": ["earlier"]}}], term)
-    assert f"ptxas 13.0.88 says of wgmma: “{words}”; 160 bytes" in told
+    assert f"ptxas 13.0.88 says: “{words}”. It spills 160 bytes" in told
     assert facts.refusal([{**row, "code": {}}, {**row, "technique": "without_turns"}], term) == ""
     assert f"ablations/{term.serialized}.cu" in whole()
 
@@ -132,7 +132,7 @@ def test_the_assemblers_words_stand_where_nothing_can_be_left_out() -> None:
 def test_each_board_is_told() -> None:
     text = whole()
     for board in ("board0", "board1", "board2"):
-        assert f"<code>{board}</code> a gap of +3" in text
+        assert f"<code>{board}</code> has a gap of +3" in text
 
 
 def test_every_cause_has_a_colour_of_its_own_and_every_proof_a_place() -> None:
