@@ -72,8 +72,8 @@ class Language:
     """The technique whose program it runs at the same tile."""
     tile_alone: bool
     """It is the parent's program at another tile, for one head_dim at least."""
-    lever: str
-    """Which lever is missing, in the words of the re-exporting file."""
+    lacking: str
+    """What the re-exporting file says that the language cannot express or leaves to its compiler."""
     grade: str | None
     """What the language is claimed to say of the technique."""
     holes: list[str] = field(default_factory=list)
@@ -155,14 +155,15 @@ def sentence(result: Verdict) -> str:
     return f"{text} At the same tile Triton{then} runs at {result.versus.value:.2f}× the speed of CUDA{at_best}."
 
 
-def missing_lever(technique: Technique, backend: str, root: Path = sources.ROOT) -> str:
-    """What follows "The missing lever is" in a re-exporting twin's docstring (where a tensor lives), or nothing."""
+def lacking(technique: Technique, backend: str, root: Path = sources.ROOT) -> str:
+    """What a re-exporting twin names after "Core Triton cannot express" or "Core Triton leaves": a few words such as "the
+    layout of shared memory", or none."""
     path = sources.kernel_file(backend, technique.path, root)
-    if path.suffix != ".py" or not path.is_file():
+    if path.suffix != ".py" or not sources.same_program(technique.path, backend, root):
         return ""
     text = " ".join((ast.get_docstring(sources.parse(path)) or "").split())
-    found = re.search(r"[Tt]he missing levers? (?:is|are) ([^:.;(]+)", text)
-    return found[1].strip() if found else ""
+    found = re.search(r"Core Triton (?:cannot express (.+?)|leaves (.+?) to the compiler)[:.]", text)
+    return found[1] or found[2] if found else ""
 
 
 def _language(
@@ -181,7 +182,7 @@ def _language(
         best_gain,
         next((point.program for point in points if point.program), None) or _repeated(technique, backend, root),
         _is_parents_program(technique, backend, root) and not _same_tiles(technique),
-        missing_lever(technique, backend, root),
+        lacking(technique, backend, root),
         _grade(technique, backend),
         dropped=bool(problems) and steps.hint_dropped(data, technique, backend, problems[0], points[0]),
         parent_spills=_parent_spills(data, experiment, problems, technique, backend),
@@ -259,7 +260,7 @@ def _clause(language: Language) -> str:
         text += f" ({language.best_gain.value:.2f}× each at its best tile)"
     if language.gain.value > 1.5 and language.parent_spills >= steps.SPILLS:
         text += f" over a kernel that spills {language.parent_spills / 1000:.1f} kB a thread"
-    if language.tile_alone and language.lever:
+    if language.tile_alone and language.lacking:
         return f"{_no_word(language)} is the same as before, which at the other tile {text}"
     return f"in {name} {'the tile alone' if language.tile_alone else 'it'} {text}"
 
@@ -273,13 +274,13 @@ def _no_word(language: Language) -> str:
     """Why its program is another technique's: what its twin's file says that the language lacks, as far as the matrix
     has it so."""
     name = LABELS[language.backend]
-    if not language.lever:
+    if not language.lacking:
         return f"{name}’s kernel"
     if language.grade == "hatch":
-        return f"{name} has only an escape hatch for {language.lever}, so its kernel here"
+        return f"{name} has only an escape hatch for {language.lacking}, so its kernel here"
     if language.grade in ("hint", "automatic"):
-        return f"{name} leaves {language.lever} to its compiler, so its kernel here"
-    return f"{name} has no word for {language.lever}, so its kernel here"
+        return f"{name} leaves {language.lacking} to its compiler, so its kernel here"
+    return f"{name} cannot express {language.lacking}, so its kernel here"
 
 
 def _grade(technique: Technique, backend: str) -> str | None:

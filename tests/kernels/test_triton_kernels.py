@@ -419,7 +419,7 @@ def test_a_second_compilation_gives_the_same_code(name, tmp_path):
 @pytest.mark.parametrize(("a", "b"), list(itertools.combinations(MMA_SYNC, 2)))
 def test_two_programs_are_not_secretly_one(a, b):
     assert compiled(a, EVERYWHERE)["ttgir"] != compiled(b, EVERYWHERE)["ttgir"], (
-        f"{a} and {b} compile to one program: make one a re-export of the other and say which lever is missing"
+        f"{a} and {b} compile to one program: make one a re-export of the other and say what core Triton lacks"
     )
 
 

@@ -272,7 +272,7 @@ def test_experiments_are_imported_by_name_in_one_place() -> None:
 
 
 def test_a_one_line_twin_may_import_its_sibling() -> None:
-    twin = '"""No lever."""\nfrom triton_kernels.ampere.scalar import twin\n'
+    twin = '"""The same program."""\nfrom triton_kernels.ampere.scalar import twin\n'
     assert violations("triton_kernels/ampere/x.py", twin) == []
 
 

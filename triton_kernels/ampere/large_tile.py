@@ -1,6 +1,8 @@
-"""A larger tile: the same program as direct_rescale, at another tile.
+"""A larger tile: 128 keys in each iteration instead of 64.
 
-Builds on xor_swizzle; changes the tile only, which comes from the registry.
+Builds on xor_swizzle; changes only the tile, which the registry sets.
+
+So this is the same program as direct_rescale, which is also xor_swizzle's, at another tile.
 """
 
 from triton_kernels.ampere.direct_rescale import twin  # noqa: F401

@@ -1,7 +1,9 @@
-"""One ldmatrix.x4 feeds two MMAs, for K and for V: the same program as cp_async_pipeline.
+"""One ldmatrix.x4 feeds two mma instructions, for K and (transposed) for V.
 
-Builds on cp_async_pipeline; changes nothing in core Triton. The missing lever is how fragments are loaded: the compiler
-takes ldmatrix.x4, transposed for V, on its own wherever the tile is large enough.
+Builds on cp_async_pipeline. Core Triton leaves the loading of fragments to the compiler: wherever the tile is large
+enough it uses ldmatrix.x4, transposed for V, without being asked.
+
+So this is the same program as cp_async_pipeline.
 """
 
 from triton_kernels.ampere.cp_async_pipeline import twin  # noqa: F401

@@ -1,7 +1,9 @@
-"""PTX mma.sync fed by ldmatrix, with a known register layout: the same program as wmma.
+"""mma.sync fed by ldmatrix, so that the register layout of a fragment is known.
 
-Builds on wmma; changes nothing in core Triton. The missing lever is the instruction behind a dot product: the compiler
-never emits WMMA fragments, so that its first tensor-core program is this one already.
+Builds on wmma. Core Triton leaves the instruction behind a dot product to the compiler: it never emits WMMA, so the
+Triton twin of wmma already uses mma.sync and ldmatrix.
+
+So this is the same program as wmma.
 """
 
 from triton_kernels.ampere.wmma import twin  # noqa: F401

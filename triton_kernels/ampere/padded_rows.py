@@ -1,7 +1,9 @@
-"""Rows of shared memory padded by 16 bytes: the same program as direct_rescale.
+"""Rows of shared memory padded by 16 bytes, against bank conflicts.
 
-Builds on direct_rescale; changes nothing in core Triton. The missing lever is the layout of shared memory: the compiler
-swizzles every tile that pointers bring to shared memory, and no word of the language pads instead.
+Builds on direct_rescale. Core Triton cannot express padded shared memory: the compiler swizzles every tile that is
+loaded through pointers, and no option pads it instead.
+
+So this is the same program as direct_rescale.
 """
 
 from triton_kernels.ampere.direct_rescale import twin  # noqa: F401

@@ -1,8 +1,9 @@
-"""Shared-memory columns permuted by XOR with the row: the same program as direct_rescale.
+"""Shared-memory columns are permuted by XOR with the row, against bank conflicts.
 
-Builds on direct_rescale; changes nothing in core Triton. The missing lever is the layout of shared memory: the compiler
-swizzles every tile that pointers bring to shared memory, and no word of the language turns that off or chooses another
-permutation.
+Builds on direct_rescale. Core Triton leaves the layout of shared memory to the compiler: it swizzles every tile that is
+loaded through pointers, and nothing in the source turns that off or selects another permutation.
+
+So this is the same program as direct_rescale.
 """
 
 from triton_kernels.ampere.direct_rescale import twin  # noqa: F401

@@ -1,7 +1,9 @@
-"""Two blocks of a cluster share K and V: the same program as overlapped_softmax.
+"""Two blocks of a cluster share K and V: one load brings a tile to both.
 
-Builds on pinned_maxima; changes nothing in core Triton. The missing lever is a load that names the blocks that get it:
-num_ctas=2 makes a cluster of two, each of which loads for itself, and fails on an attention loop for sm_90.
+Builds on pinned_maxima. Core Triton cannot express a load that names the blocks that receive it: num_ctas=2 makes a
+cluster of two blocks, but each loads for itself, and before Triton 3.9 it fails on an attention loop for sm_90.
+
+So this is the same program as overlapped_softmax.
 """
 
 from triton_kernels.hopper.overlapped_softmax import twin  # noqa: F401

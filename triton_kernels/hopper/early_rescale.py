@@ -1,8 +1,9 @@
-"""O is rescaled between issuing Q K^T and P V: the same program as lazy_rescale_wgmma.
+"""O is rescaled between issuing Q K^T and issuing P V.
 
-Builds on lazy_rescale_wgmma; changes nothing in core Triton. The missing lever is the moment at which a product is
-issued and that at which it is awaited: a multiply that stands between two products in the source stands where the
-compiler awaits the first.
+Builds on lazy_rescale_wgmma. Core Triton cannot express the points at which a product is issued and waited for: a
+multiplication written between two products runs after the compiler's wait for the first.
+
+So this is the same program as lazy_rescale_wgmma.
 """
 
 from triton_kernels.hopper.lazy_rescale_wgmma import twin  # noqa: F401

@@ -1,9 +1,11 @@
-"""The fastest attention of this ladder in core Triton: the same program as wgmma.
+"""The fastest attention of this ladder in core Triton, at tiles of its own.
 
-Builds on wgmma; changes nothing in core Triton. It is the ladder's first Triton program, at tiles of its own: the later
-ones say the order of the products, persistent blocks, lazy rescaling and integer maxima in the words there are, and
-were slower at their best tiles. What the CUDA twin is made of beyond them has no word: turns, a release that hangs on
-the maxima, the end of each warpgroup at its own diagonal, and steps of 80 keys.
+Builds on wgmma; changes only the tiles. Later rungs express the order of the products, persistent blocks, lazy
+rescaling and integer maxima, but each of them is slower at its best tile. The rest of the CUDA flagship has no
+counterpart in the language: turns between warpgroups, a release that depends on the row maxima, a loop that ends at
+each warpgroup's own diagonal, and tensors of 80 keys.
+
+So this is the same program as wgmma.
 """
 
 from triton_kernels.hopper.wgmma import twin  # noqa: F401

@@ -1,9 +1,11 @@
-"""The next tile's first product is issued with this tile's last: the same program as persistent.
+"""The next tile's first product is issued together with this tile's last.
 
-Builds on persistent; changes nothing in core Triton. The missing lever is a product that stays in flight from one loop
-to the next: what is issued in a loop over keys is awaited where the loop ends, and the loop over tiles begins another.
-One loop over the steps of all tiles, written by hand, keeps it in flight (the probe tiles_flat), with a division and a
-condition in every step; a loop that takes its tiles from a counter has not been written so.
+Builds on persistent. Core Triton leaves the wait for a product to the compiler: it waits where the loop over keys ends,
+before the loop over tiles continues. A single hand-written loop over the key tiles of all query tiles keeps the product
+in flight (probe tiles_flat), but needs a division and a condition in every iteration. There is no such kernel here that
+takes its tiles from a counter.
+
+So this is the same program as persistent.
 """
 
 from triton_kernels.hopper.persistent import twin  # noqa: F401

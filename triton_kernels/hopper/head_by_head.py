@@ -1,7 +1,9 @@
-"""Tiles head after head: the same program as persistent.
+"""Tiles are dealt out head after head, so that those that share K and V run at the same time.
 
-Builds on tma_store; changes nothing in core Triton, whose grid has had the tiles of a head beside each other from the
-ladder's first rung on. Which block runs next is the hardware's choice there.
+Builds on tma_store. Core Triton can express this order, as arithmetic on the tile's number, but no kernel of its own
+does so here: tiles go longest first, in sections of heads.
+
+So this is the same program as persistent.
 """
 
 from triton_kernels.hopper.persistent import twin  # noqa: F401

@@ -1,7 +1,9 @@
-"""The order of the overlap held in the binary: the same program as overlapped_softmax.
+"""The order of the overlap also holds in the machine code: the exponentials stay ahead of the wait for P V.
 
-Builds on overlapped_softmax; changes nothing in core Triton. The missing lever is a wait that depends on a value: waits
-and their places are the compiler's, and so is the order in which the assembler leaves them.
+Builds on overlapped_softmax. Core Triton cannot express a wait that depends on a value: the compiler places the waits,
+and ptxas orders the instructions around them.
+
+So this is the same program as overlapped_softmax.
 """
 
 from triton_kernels.hopper.overlapped_softmax import twin  # noqa: F401

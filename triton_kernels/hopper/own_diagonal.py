@@ -1,7 +1,9 @@
-"""Each warpgroup stops at its own diagonal block: the same program as persistent.
+"""With a causal mask each warpgroup stops at its own diagonal block.
 
-Builds on persistent; changes nothing in core Triton. The missing lever is a statement for some of the warps: all rows
-of a program walk the same key tiles.
+Builds on persistent. Core Triton cannot express a statement for some of the warps: all rows of a program loop over the
+same key tiles.
+
+So this is the same program as persistent.
 """
 
 from triton_kernels.hopper.persistent import twin  # noqa: F401

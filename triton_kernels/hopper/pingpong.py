@@ -1,7 +1,9 @@
-"""Warpgroups take turns at issuing their products: the same program as overlapped_softmax.
+"""The math warpgroups take turns at issuing their products.
 
-Builds on overlapped_softmax; changes nothing in core Triton. The missing lever is a barrier with a number, at which one
-warpgroup waits and another arrives: the warps of a program are one, and no statement is for some of them.
+Builds on overlapped_softmax. Core Triton cannot express a barrier at which one warpgroup waits and another arrives: all
+warps of a program execute the same statements.
+
+So this is the same program as overlapped_softmax.
 """
 
 from triton_kernels.hopper.overlapped_softmax import twin  # noqa: F401

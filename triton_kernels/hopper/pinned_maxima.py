@@ -1,7 +1,9 @@
-"""K's release hangs on the row maxima, which pins their place: the same program as overlapped_softmax.
+"""The release of K depends on the row maxima, which keeps them ahead of the wait for P V.
 
-Builds on wide_tile; changes nothing in core Triton. The missing lever is the release: which statement gives a buffer
-back, and in which order the next K and V are asked for, is the compiler's.
+Builds on wide_tile. Core Triton cannot express the release of a buffer: the compiler decides after which statement a
+buffer is free, and in which order the next K and V are loaded.
+
+So this is the same program as overlapped_softmax.
 """
 
 from triton_kernels.hopper.overlapped_softmax import twin  # noqa: F401

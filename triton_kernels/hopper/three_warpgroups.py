@@ -1,7 +1,9 @@
-"""A third math warpgroup, 192 query rows: the same program as producer_consumer.
+"""A third math warpgroup: 192 query rows.
 
-Builds on producer_consumer; changes nothing in core Triton. The missing lever is the tile: tensors and num_warps come
-in powers of two, so 192 rows and 12 warps cannot be asked for, and the reference tile is declined.
+Builds on producer_consumer. Core Triton cannot express a third math warpgroup: tensor sizes and num_warps are powers of
+two, so 192 rows and 12 warps cannot be requested, and the reference tile is declined.
+
+So this is the same program as producer_consumer.
 """
 
 from triton_kernels.hopper.producer_consumer import twin  # noqa: F401

@@ -1,7 +1,9 @@
-"""O leaves by TMA: the same program as persistent.
+"""O leaves by TMA.
 
-Builds on persistent; changes nothing in core Triton, which has had it from the ladder's first rung on: a store to a
-descriptor stages the tile by stmatrix and leaves by TMA. When Q's buffer is handed back is the compiler's.
+Builds on persistent. In core Triton nothing changes: since the first rung of this ladder O is stored through a
+descriptor, which the compiler turns into stmatrix and a TMA store. The compiler decides when Q's buffer is released.
+
+So this is the same program as persistent.
 """
 
 from triton_kernels.hopper.persistent import twin  # noqa: F401

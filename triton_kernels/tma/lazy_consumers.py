@@ -1,7 +1,9 @@
-"""The lazy rescale in consumer warps: the same program as lazy_rescale, at the tile of the CUDA twin.
+"""The lazy rescale of O, in the consumer warps of setmaxnreg_consumers.
 
-Builds on setmaxnreg_consumers and lazy_rescale; changes the online softmax, which without roles for warps is the change
-of lazy_rescale. The missing lever is registers of their own for some warps (as in setmaxnreg_consumers).
+Builds on setmaxnreg_consumers and lazy_rescale; changes the online softmax. Core Triton has no roles for warps here
+(see setmaxnreg_consumers), so only the change of lazy_rescale remains.
+
+So this is the same program as lazy_rescale, at the tile of the CUDA twin.
 """
 
 from triton_kernels.tma.lazy_rescale import twin  # noqa: F401

@@ -1,7 +1,9 @@
-"""Only one warpgroup at a time is in its softmax: the same program as lean_mbarrier_ring, as that of its parent.
+"""Only one warpgroup at a time is in its softmax; the other has the tensor cores.
 
-Builds on setmaxnreg_consumers; changes nothing in core Triton. The missing lever is a barrier that some warps wait at
-and others only arrive at: the language has no word for one, though inline PTX has, of which the compiler knows nothing.
+Builds on setmaxnreg_consumers. Core Triton cannot express a barrier that some warps wait at and others only arrive at.
+Inline PTX can (triton_kernels/hatch/tma/softmax_lock.py), but the compiler does not know about it.
+
+So this is the same program as lean_mbarrier_ring, which is also setmaxnreg_consumers'.
 """
 
 from triton_kernels.tma.lean_mbarrier_ring import twin  # noqa: F401

@@ -23,7 +23,7 @@ TREE = {
         'def f():\n    """Doc."""\n    # why\n    return (\n        x\n    )\n'
     ),
     "triton_kernels/ampere/second.py": (
-        '"""No lever."""\n\nfrom triton_kernels.ampere.first import f  # noqa: F401\n\n__all__ = ["f"]\n'
+        '"""The same program."""\n\nfrom triton_kernels.ampere.first import f  # noqa: F401\n\n__all__ = ["f"]\n'
     ),
 }
 

@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import techniques
+from harness.catalog import sources, techniques
 from harness.catalog.problem import Tile
-from harness.catalog.techniques import TECHNIQUES
+from harness.catalog.techniques import TECHNIQUES, Technique
+from harness.expressibility.cells import CLAIMS
 from harness.inspection import hardware_counters
 from reports.data.dataset import Dataset
 from reports.data.questions import question
 from reports.facts import correctness, counters, resources
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
-from reports.facts.verdict import Gain, Verdict, sentence, verdict
+from reports.facts.verdict import Gain, Verdict, lacking, sentence, verdict
 from reports.pages import listing
 from tests.support import synthetic_rows as synthetic
 
@@ -251,7 +252,7 @@ def test_an_earlier_version_that_the_gate_found_wrong_is_told_as_such() -> None:
     ("name", "grade", "words"),
     [
         ("xor_swizzle", "automatic", "Triton leaves the layout of shared memory to its compiler, so its kernel"),
-        ("padded_rows", "hatch", "Triton has only an escape hatch for the layout of shared memory, so its kernel"),
+        ("padded_rows", "hatch", "Triton has only an escape hatch for padded shared memory, so its kernel"),
         ("tma_swizzle", "hint", "Triton leaves the layout of shared memory to its compiler, so its kernel"),
     ],
 )
@@ -259,6 +260,23 @@ def test_what_is_missing_is_said_as_the_matrix_grades_it(name: str, grade: str, 
     found = verdict(dataset(synthetic.rows()), "ladder", techniques.get(name))
     assert found.languages["triton"].grade == grade
     assert words in found.sentence
+
+
+REPEATED = [one for one in TECHNIQUES if sources.same_program(one.path, "triton")]
+
+
+@pytest.mark.parametrize("technique", REPEATED, ids=lambda one: one.name)
+def test_a_re_export_says_who_decides_as_the_matrix_grades_it(technique: Technique) -> None:
+    """Core Triton "leaves" a hint and what is automatic to the compiler, and "cannot express" a hatch or less. What it
+    expresses in full has neither phrase, nor have two kernels whose missing pieces are several."""
+    grades = {claim.grade for claim in CLAIMS if claim.cell == (technique.name, "triton")}
+    text = sources.kernel_file("triton", technique.path).read_text()
+    said = [verb for verb in ("cannot express", "leaves") if f"Core Triton {verb} " in " ".join(text.split())]
+    if grades == {"direct"} or technique.name in ("flagship", "wide_tile"):
+        assert said == []
+    else:
+        assert said == ["leaves" if grades <= {"hint", "automatic"} else "cannot express"]
+        assert lacking(technique, "triton"), "what follows ends in a colon, or in `to the compiler`"
 
 
 def test_a_step_that_gives_back_what_its_parent_lost_is_told_as_such() -> None:

@@ -1,6 +1,8 @@
-"""128 keys a step instead of 64, the tile only: the same program as xor_swizzle.
+"""128 keys in each iteration instead of 64.
 
-Builds on xor_swizzle; changes nothing but the tile.
+Builds on xor_swizzle; changes only the tile, which the registry sets.
+
+So this is the same program as xor_swizzle, at another tile.
 """
 
 from triton_kernels.gluon.ampere.xor_swizzle import twin  # noqa: F401

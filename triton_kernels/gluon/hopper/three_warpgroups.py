@@ -1,6 +1,8 @@
-"""192 query rows, a third math warpgroup, the tile only: the same program as producer_consumer.
+"""192 query rows: a third math warpgroup.
 
-Builds on producer_consumer; changes nothing but the tile.
+Builds on producer_consumer; changes only the tile, which the registry sets.
+
+So this is the same program as producer_consumer, at another tile.
 """
 
 from triton_kernels.gluon.hopper.producer_consumer import twin  # noqa: F401
