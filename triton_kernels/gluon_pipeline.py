@@ -1,5 +1,6 @@
-"""The plumbing of Gluon kernels whose blocks stay: what lies in shared memory, and the warp that loads. Softmax and
-the order of products are the kernel's.
+"""Plumbing of the persistent Gluon kernels: the buffers in shared memory, and the warp that loads.
+
+The softmax and the order of the products are in each kernel.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from triton_kernels import gluon_warpgroups as wg
 
 
 class Buffers(NamedTuple):
-    """Shared memory of a block: what its warps share."""
+    """What the warps of a block share in shared memory."""
 
     q_smem: gl.shared_memory_descriptor
     k_smem: gl.shared_memory_descriptor
@@ -40,7 +41,7 @@ class Sizes(NamedTuple):
 
 @gluon.jit
 def allocate(q_desc, k_desc, v_desc, GROUPS: gl.constexpr, STAGES: gl.constexpr, Q_BUFFERS: gl.constexpr):
-    """The buffers of GROUPS math warpgroups, their barriers ready."""
+    """Allocates the buffers of GROUPS math warpgroups and initializes their barriers."""
     q_smem = wg.buffers(q_desc, Q_BUFFERS * GROUPS)
     k_smem = wg.buffers(k_desc, STAGES)
     v_smem = wg.buffers(v_desc, STAGES)
@@ -59,8 +60,8 @@ def allocate(q_desc, k_desc, v_desc, GROUPS: gl.constexpr, STAGES: gl.constexpr,
 
 @gluon.jit
 def produce(loads, HEAD_BY_HEAD: gl.constexpr, CAUSAL: gl.constexpr):
-    """Tile after tile, longest first or head by head: Q, then K of every step and V of the step before it, as buffers
-    become empty."""
+    """Loads tile after tile, longest first or head by head: Q, then in every iteration K and the previous iteration's
+    V, each as soon as its buffer is empty."""
     buffers, sizes, q_desc, k_desc, v_desc, counter = loads
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
     HEAD_DIM: gl.constexpr = buffers.k_smem.shape[4]
@@ -98,6 +99,6 @@ def produce(loads, HEAD_BY_HEAD: gl.constexpr, CAUSAL: gl.constexpr):
 
 @gluon.jit
 def hand_back(q_empty, tile):
-    """Q's buffer of a tile, when the store that reads O from it has read."""
+    """Releases Q's buffer of a tile after the TMA store has read O from it."""
     tma.store_wait(0)
     wg.arrive(q_empty, tile)

@@ -1,6 +1,6 @@
-"""What Gluon kernels of warpgroups share: descriptors, rings of buffers and their barriers, and which tile is whose.
+"""What the Gluon kernels with warpgroups share: descriptors, rings of buffers with barriers, and the order of tiles.
 
-Triton renames as it goes: what 3.6 and later versions call differently has one name here.
+Triton renames functions between versions: those that 3.6 and later versions name differently have one name here.
 """
 
 from __future__ import annotations
@@ -18,25 +18,28 @@ from triton_kernels import specialization
 load_async = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 store_async = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
 block_barrier = getattr(gl, "barrier", None) or gl.thread_barrier
-"""Of all threads of a partition, or of the block where it has none."""
+"""A barrier of all threads of a partition, or of the block if it has no partitions."""
 
 ROWS = gl.constexpr(64)
-"""Query rows of a warpgroup: those of one wgmma."""
+"""Query rows of a warpgroup: the 64 of one wgmma."""
 
 PIECES = gl.constexpr(8)
-"""Partial sums of a row: the columns of a fragment, two to a lane."""
+"""Partial sums of a row, one for each column of an mma fragment; each lane holds two of them."""
 
 SHARED_MEMORY_BYTES = 227 * 1024
-"""Bytes that a block can ask for on compute capability 9.0."""
+"""Bytes of shared memory that a block can request on compute capability 9.0."""
 
 LAYOUT = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=4)
 
 
 @dataclass(frozen=True)
 class Twin(specialization.Twin):
-    """As specialization.Twin, for a kernel that may also be given STAGES and Q_BUFFERS (two where they fit beside the
-    rings of K and V), and whose descriptors say how blocks lie in shared memory: slabs of 64 columns, swizzled over 128
-    bytes, as wgmma reads them. `query_rows`: of a block of Q and of O; None for BLOCK_M."""
+    """A `specialization.Twin` whose kernel may also take STAGES and Q_BUFFERS.
+
+    Q_BUFFERS is 2 if two buffers of Q fit beside the rings of K and V, else 1. The descriptors carry the shared-memory
+    layout: slabs of 64 columns with the 128-byte swizzle, as wgmma reads them. `query_rows`: rows of a tile of Q and O
+    in a descriptor; None means BLOCK_M.
+    """
 
     query_rows: int | None = ROWS.value
 
@@ -49,7 +52,7 @@ class Twin(specialization.Twin):
         return self.at(tile).launch(*tensors, tile=tile, **rest)
 
     def at(self, tile: Any) -> specialization.Twin:
-        """The twin at one tile."""
+        """Returns the plain twin for one tile."""
 
         def refine(arguments: dict[str, Any]) -> dict[str, Any]:
             query_rows = self.query_rows or tile.block_m
@@ -69,32 +72,35 @@ class Twin(specialization.Twin):
 
 
 def options(tile: Any) -> dict[str, Any]:
-    """Of a kernel with roles: the first partition is one warpgroup, whatever the tile."""
+    """Compile options of a kernel with roles: its first partition is one warpgroup, whatever the tile."""
     return {**specialization.options(tile, num_stages=1), "num_warps": 4}
 
 
 @gluon.constexpr_function
 def accumulator(columns, warps=4):
-    """How a product lies in registers: a warpgroup has 64 rows."""
+    """The register layout of a product: a warpgroup has 64 rows."""
     return gl.NVMMADistributedLayout([3, 0], [warps, 1], [16, columns, 16])
 
 
 @gluon.constexpr_function
 def carried(element, head_dim, block_n, groups):
-    """What P crosses from step to step in: fp32 where 160 registers a thread of three warpgroups, or 240 of fewer, hold
-    it beside O and the next scores, else its element, whose pairs the compiler takes apart and packs again."""
+    """The dtype in which the loop carries P.
+
+    fp32 if P fits into the registers beside O and the next scores (160 registers a thread with three warpgroups, 240
+    with fewer), otherwise the 16-bit element type, whose pairs the compiler unpacks and packs again.
+    """
     return gl.float32 if head_dim + 2 * block_n <= (256 if groups == 3 else 384) else element
 
 
 @gluon.constexpr_function
 def one_number(warps):
-    """A tensor of one number, which every thread has."""
+    """The layout of a tensor with one element, which every thread holds."""
     return gl.BlockedLayout([1], [32], [warps], [0])
 
 
 @gluon.jit
 def buffers(desc, NUMBER: gl.constexpr):
-    """Shared memory for NUMBER blocks of a descriptor."""
+    """Allocates shared memory for NUMBER tiles of a descriptor."""
     rows: gl.constexpr = desc.block_type.shape[2]
     columns: gl.constexpr = desc.block_type.shape[3]
     return gl.allocate_shared_memory(desc.dtype, [NUMBER, 1, 1, rows, columns], desc.layout)
@@ -102,7 +108,7 @@ def buffers(desc, NUMBER: gl.constexpr):
 
 @gluon.jit
 def barriers(NUMBER: gl.constexpr, ARRIVALS: gl.constexpr):
-    """NUMBER mbarriers, each of which completes a phase by ARRIVALS."""
+    """Allocates NUMBER mbarriers; a phase completes after ARRIVALS arrivals."""
     ring = gl.allocate_shared_memory(gl.int64, [NUMBER, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(NUMBER):
         mbarrier.init(ring.index(i), count=ARRIVALS)
@@ -111,19 +117,19 @@ def barriers(NUMBER: gl.constexpr, ARRIVALS: gl.constexpr):
 
 @gluon.jit
 def numbers(GROUPS: gl.constexpr, dtype: gl.constexpr):
-    """Shared memory for a number of each of 64 rows of GROUPS warpgroups."""
+    """Allocates shared memory for one number for each of the 64 rows of GROUPS warpgroups."""
     return gl.allocate_shared_memory(dtype, [GROUPS, ROWS], gl.SwizzledSharedLayout(1, 1, 1, [0]))
 
 
 @gluon.jit
 def wait_full(ring, step):
-    """Until the buffer of this step, counted from 0 over all that use the ring, is there."""
+    """Waits until the buffer of `step` is filled; steps count from 0 over all uses of the ring."""
     mbarrier.wait(ring.index(step % ring.shape[0]), (step // ring.shape[0]) & 1)
 
 
 @gluon.jit
 def wait_empty(ring, step):
-    """Until the buffer of this step may be filled: at once the first time round."""
+    """Waits until the buffer of `step` may be filled; in the first round it returns at once."""
     mbarrier.wait(ring.index(step % ring.shape[0]), ((step // ring.shape[0]) & 1) ^ 1)
 
 
@@ -134,7 +140,8 @@ def arrive(ring, step):
 
 @gluon.jit
 def wait_turn(turns, turn, GROUP: gl.constexpr):
-    """Until the warpgroup before has passed its turn on, to the first one its turn before: at once the first time."""
+    """Waits until the warpgroup before has passed its turn on. For the first warpgroup that is the last one's previous
+    turn, so its first wait returns at once."""
     mbarrier.wait(turns.index(GROUP), (turn & 1) ^ (0 if GROUP else 1))
 
 
@@ -145,7 +152,7 @@ def pass_turn(turns, GROUP: gl.constexpr):
 
 @gluon.jit
 def load(desc, smem, full, step, batch, head, row, pred=True):
-    """Where pred holds, starts to load rows from `row` on into the buffer of this step, which completes on its
+    """If pred holds, issues the load of the rows from `row` on into the buffer of `step`; it completes on that buffer's
     barrier."""
     at = step % smem.shape[0]
     mbarrier.expect(full.index(at), desc.block_type.nbytes, pred)
@@ -154,7 +161,7 @@ def load(desc, smem, full, step, batch, head, row, pred=True):
 
 @gluon.jit
 def load_rows(desc, smem, full, step, batch, head, row):
-    """`load` of the 64 rows of each warpgroup: they have buffers of their own, and complete on one barrier."""
+    """As `load`, for the 64 rows of each warpgroup: one buffer for each warpgroup, one barrier for all of them."""
     GROUPS: gl.constexpr = smem.shape[0] // full.shape[0]
     at = step % full.shape[0]
     mbarrier.expect(full.index(at), GROUPS * desc.block_type.nbytes)
@@ -164,13 +171,13 @@ def load_rows(desc, smem, full, step, batch, head, row):
 
 @gluon.jit
 def matrix(smem, step):
-    """The buffer of this step as rows by columns."""
+    """Views the buffer of `step` as a matrix of rows by columns."""
     return smem.index(step % smem.shape[0]).reshape((smem.shape[3], smem.shape[4]))
 
 
 @gluon.jit
 def key_tiles(first_row, rows, seq_q, seq_kv, BLOCK_N: gl.constexpr, CAUSAL: gl.constexpr):
-    """Of the query rows from first_row on: tiles of keys that each sees whole, and that some row sees, one at least."""
+    """For the query rows from first_row on: how many key tiles need no mask, how many some row needs (at least 1)."""
     whole = seq_kv // BLOCK_N
     keys = seq_kv
     if CAUSAL:
@@ -182,8 +189,10 @@ def key_tiles(first_row, rows, seq_q, seq_kv, BLOCK_N: gl.constexpr, CAUSAL: gl.
 
 @gluon.jit
 def longest_first(number, heads_total, q_tiles, seq_kv, HEAD_DIM: gl.constexpr):
-    """(batch * heads + head, q_tile) of a tile's number: longest tiles first, heads in sections whose K and V, 16 MB
-    at most, fit a quarter of a 64 MB L2 cache."""
+    """Returns (batch * heads + head, q_tile) of a tile's number, longest tiles first.
+
+    Heads are taken in sections whose K and V have at most 16 MB, a quarter of a 64 MB L2 cache.
+    """
     section_heads = gl.maximum(16 * 2**20 // (HEAD_DIM * 4) // seq_kv, 1)
     first = number // (section_heads * q_tiles) * section_heads
     count = gl.minimum(section_heads, heads_total - first)
@@ -193,9 +202,11 @@ def longest_first(number, heads_total, q_tiles, seq_kv, HEAD_DIM: gl.constexpr):
 
 @gluon.jit
 def head_by_head(number, heads_total, q_tiles, seq_kv, HEAD_DIM: gl.constexpr, CAUSAL: gl.constexpr):
-    """(batch * heads + head, q_tile) of a tile's number: head after head, the last q_tile first. With a mask the last
-    heads, two tiles a program or what fits half of a 64 MB L2 cache, are taken together, longest first, so that short
-    tiles fill the end."""
+    """Returns (batch * heads + head, q_tile) of a tile's number: head after head, the last q_tile of each head first.
+
+    With a causal mask the last heads are taken together, longest tiles first, so that short tiles fill the end. These
+    are two tiles for each program, or as many heads as have K and V in half of a 64 MB L2 cache if that is less.
+    """
     batch_head = number // q_tiles
     place = number % q_tiles
     if CAUSAL:
@@ -211,7 +222,7 @@ def head_by_head(number, heads_total, q_tiles, seq_kv, HEAD_DIM: gl.constexpr, C
 
 @gluon.jit
 def take_number(counter, numbers):
-    """The number of the program's next tile; whoever takes the last of all sets the counter back to zero."""
+    """Returns the number of the program's next tile. Whichever takes the last number resets the counter to zero."""
     taken = gl.atomic_add(counter, 1, sem="relaxed")
     if taken == numbers - 1:
         gl.store(counter, 0)
@@ -220,14 +231,14 @@ def take_number(counter, numbers):
 
 @gluon.jit
 def tile_queue(GROUPS: gl.constexpr):
-    """Two slots, by which a warp tells GROUPS warpgroups the numbers of its program's tiles."""
+    """Allocates a queue of two slots, by which one warp passes its program's tile numbers to GROUPS warpgroups."""
     slots = gl.allocate_shared_memory(gl.int32, [2, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     return slots, barriers(2, 1), barriers(2, GROUPS)
 
 
 @gluon.jit
 def put(queue, tile, number):
-    """By one warp: the number of the program's tile `tile`, counted from 0."""
+    """Called by one warp: puts the number of the program's tile `tile` (counted from 0) into the queue."""
     slots, full, empty = queue
     wait_empty(empty, tile)
     slots.index(tile % 2).store(gl.full((1,), number, gl.int32, one_number(1)))
@@ -236,7 +247,7 @@ def put(queue, tile, number):
 
 @gluon.jit
 def take(queue, tile):
-    """By a warpgroup: the number of tile `tile`."""
+    """Called by a warpgroup: returns the number of the program's tile `tile`."""
     slots, full, empty = queue
     wait_full(full, tile)
     number = gl.max(slots.index(tile % 2).load(one_number(4)), 0)

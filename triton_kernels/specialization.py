@@ -25,16 +25,16 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 STORAGE = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3)}
-"""Layout -> the order in which (batch, heads, seq, dim) lie in memory, outermost first."""
+"""Layout -> the order of (batch, heads, seq, dim) in memory, outermost first."""
 
 Strides = tuple[tuple[int, ...], ...]
 """Element strides of q, k, v and o, each over (batch, heads, seq, dim)."""
 
 Grid = Callable[[torch.Tensor, Any], tuple[int, ...]]
-"""(q, tile) -> programs per dimension of the launch."""
+"""(q, tile) -> number of programs in each dimension of the launch."""
 
 Refine = Callable[[dict[str, Any]], dict[str, Any]]
-"""The arguments by name -> the same, some changed or added."""
+"""Arguments by name -> the same arguments, some changed or added."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Specialization:
 
 
 def packed_strides(problem: Any) -> Strides:
-    """Strides of q, k, v and o that fill their storage without gaps, in the order of `problem.layout`."""
+    """Element strides of q, k, v and o stored without gaps, in the order of `problem.layout`."""
     q = (problem.batch, problem.heads, problem.seq_q, problem.head_dim)
     kv = (problem.batch, problem.heads_kv, problem.seq_kv, problem.head_dim)
     order = STORAGE[problem.layout]
@@ -72,7 +72,7 @@ def packed_strides(problem: Any) -> Strides:
 
 
 def options(tile: Any, *, num_stages: int) -> dict[str, Any]:
-    """Compile options of a tile. `tile.extra` (maxnreg, num_ctas) goes to Triton as it is."""
+    """Compile options of a tile. `tile.extra` (maxnreg, num_ctas) is passed to Triton unchanged."""
     return {"num_warps": tile.warps, "num_stages": num_stages, "enable_fp_fusion": True, **dict(tile.extra)}
 
 
@@ -87,9 +87,9 @@ def arguments(
     causal: bool,
     tile: Any,
 ) -> dict[str, Any]:
-    """What kernels are given, by the names of their parameters: pointers, sizes, strides in elements, constants.
+    """The kernel arguments by parameter name: pointers, sizes, strides in elements, constants.
 
-    A dimension of size 1 gets stride 0: its stride is never used, and storage orders must not differ by it.
+    A dimension of size 1 gets stride 0: its stride is never used, and must not make two storage orders look different.
     """
     strides = {}
     for name, tensor in (("q", q), ("k", k), ("v", v), ("o", o)):
@@ -115,11 +115,11 @@ def arguments(
 
 
 def describe(arguments: dict[str, Any], blocks: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments with tensor descriptors (`k_desc`) in place of pointers and strides (`k_ptr`, `k_stride_*`).
+    """Replaces pointers and strides (`k_ptr`, `k_stride_*`) by tensor descriptors (`k_desc`).
 
-    `blocks` gives the constant that counts the rows of a tensor's block, such as {"k": "BLOCK_N", "v": "BLOCK_N"}.
-    A descriptor has the four dimensions of its tensor, so that the sequence is bounded by itself: rows behind it read
-    as zero and are not written. It is encoded on the host by every launch, and needs no workspace.
+    `blocks` names the constant with the number of rows of a tensor's tile, such as {"k": "BLOCK_N", "v": "BLOCK_N"}. A
+    descriptor has all four dimensions of its tensor, so the sequence has its own bound: rows past its end are read as
+    zeros and not written. Every launch encodes it on the host; it needs no workspace.
     """
     described = {**arguments}
     for name, rows in blocks.items():
@@ -134,13 +134,13 @@ def describe(arguments: dict[str, Any], blocks: Mapping[str, str]) -> dict[str, 
 
 
 DESCRIPTORS_BYTES = 1024
-"""At least what a program takes of the workspace for the descriptors that it makes of q, k, v and o."""
+"""Bytes of workspace per program, enough for the descriptors that it makes of q, k, v and o."""
 
 
 def lend(workspace: torch.Tensor | None) -> None:
-    """Gives Triton's launcher, which asks for memory at every launch of a kernel that makes descriptors, the workspace.
+    """Gives the workspace to Triton's launcher, which allocates at every launch of a kernel that makes descriptors.
 
-    Raises ValueError at the launch when it is too small. None leaves what was set: the interpreter asks for nothing.
+    Raises ValueError at the launch if the workspace is too small. None changes nothing: the interpreter needs none.
     """
     if workspace is None:
         return
@@ -157,38 +157,38 @@ def lend(workspace: torch.Tensor | None) -> None:
 
 
 COUNTER_BYTES = 16
-"""What a counter takes of the workspace."""
+"""Bytes of workspace for a counter."""
 
 
 def counters(workspace: torch.Tensor | None) -> torch.Tensor:
-    """The workspace as int32 counters, which a launch finds zero and leaves zero; without one, meta counters to
-    specialize on."""
+    """Views the workspace as int32 counters, which every launch finds zero and leaves zero. Without a workspace: meta
+    counters to specialize on."""
     if workspace is None:
         return torch.empty(COUNTER_BYTES // 4, dtype=torch.int32, device="meta")
     return workspace.view(torch.int32)
 
 
 MULTIPROCESSORS_ELSEWHERE = 3
-"""Taken for the multiprocessors where there is no GPU: few, so that a program there meets several tiles."""
+"""Number of multiprocessors to assume without a GPU: few, so that a program gets several tiles there."""
 
 
 def multiprocessors(q: torch.Tensor) -> int:
-    """Those of the GPU that q is on."""
+    """Number of multiprocessors of the GPU that q is on."""
     return torch.cuda.get_device_properties(q.device).multi_processor_count if q.is_cuda else MULTIPROCESSORS_ELSEWHERE
 
 
 def plain_grid(q: torch.Tensor, tile: Any) -> tuple[int, ...]:
-    """(batch * heads, query blocks), the first running fastest: neighbours share no K and V, as in the CUDA twins."""
+    """(batch * heads, query blocks). The first runs fastest, so neighbours share no K and V, as in the CUDA twins."""
     return q.shape[0] * q.shape[1], triton.cdiv(q.shape[2], tile.block_m)
 
 
 def linear_grid(q: torch.Tensor, tile: Any) -> tuple[int, ...]:
-    """A program for each query block of each head, in one row: which is which the kernel says."""
+    """A one-dimensional grid: one program for each query block of each head; the kernel decides on their order."""
     return (triton.cdiv(q.shape[2], tile.block_m) * q.shape[1] * q.shape[0],)
 
 
 def persistent_grid(q: torch.Tensor, tile: Any) -> tuple[int, ...]:
-    """As many programs as the GPU runs at once, at 8 math warps a multiprocessor, and no more than there are tiles."""
+    """As many programs as the GPU runs at once with 8 math warps per multiprocessor, but no more than tiles."""
     return (min(*linear_grid(q, tile), multiprocessors(q) * max(8 // tile.warps, 1)),)
 
 
@@ -222,7 +222,7 @@ def specialize(
 
 
 def meta_tensors(problem: Any, strides: Strides | None) -> tuple[torch.Tensor, ...]:
-    """q, k, v, o and lse of a problem without memory. Their pointers count as aligned, as `validate` demands."""
+    """q, k, v, o and lse of a problem, without memory. Their pointers count as aligned, as `validate` requires."""
     q = (problem.batch, problem.heads, problem.seq_q, problem.head_dim)
     kv = (problem.batch, problem.heads_kv, problem.seq_kv, problem.head_dim)
     tensors = [
@@ -261,18 +261,19 @@ def launch(
 
 
 BLOCKS = {"q": "BLOCK_M", "k": "BLOCK_N", "v": "BLOCK_N", "o": "BLOCK_M"}
-"""Tensor -> the constant that counts the rows of its block."""
+"""Tensor -> the constant with the number of rows of its tile."""
 
 
 @dataclass(frozen=True)
 class Twin:
-    """A kernel, and how it is launched: the last statement of its file.
+    """A kernel and how it is launched: the last statement of a kernel file.
 
-    The kernel is given what its parameters name. Beside `arguments` there are `q_desc`, `k_desc`, `v_desc` and `o_desc`
-    in place of pointers and strides, `batches`, EVEN_M and EVEN_N (whether the tile divides seq_q and seq_kv), and
-    `counter`, which is zero at the start and is left zero. `options` turns a tile into compile options. `refine`
-    changes or adds arguments. `descriptors_bytes(problem)` is what a kernel takes of the workspace that makes
-    descriptors itself.
+    The kernel gets the arguments that its parameters name. Besides `arguments` it can ask for `q_desc`, `k_desc`,
+    `v_desc` and `o_desc` in place of pointers and strides, `batches`, EVEN_M and EVEN_N (whether the tile divides seq_q
+    and seq_kv), and `counter`, which is zero at the start and must be zero at the end.
+
+    `options` turns a tile into compile options. `refine` changes or adds arguments. `descriptors_bytes(problem)` is the
+    workspace in bytes of a kernel that makes its own descriptors.
     """
 
     kernel: JITFunction | InterpretedFunction
@@ -316,13 +317,13 @@ class Twin:
         )  # fmt: skip
 
     def workspace_bytes(self, problem: Any) -> int:
-        """What `launch` needs of memory that is zero before it, and is left zero."""
+        """Bytes of workspace that `launch` needs; they must be zero before it and are zero after it."""
         if self.descriptors_bytes:
             return self.descriptors_bytes(problem)
         return COUNTER_BYTES if "counter" in self.kernel.arg_names else 0
 
     def given(self, offered: dict[str, Any], *, workspace: torch.Tensor | None) -> dict[str, Any]:
-        """Those of the arguments that the kernel's parameters name. Raises TypeError for a parameter that none fits."""
+        """Returns the arguments that the kernel's parameters name. Raises TypeError for an unknown parameter."""
         names = self.kernel.arg_names
         offered["batches"] = offered["q_ptr"].shape[0]
         offered["EVEN_M"] = offered["seq_q"] % offered["BLOCK_M"] == 0

@@ -156,7 +156,7 @@ def sentence(result: Verdict) -> str:
 
 
 def lacking(technique: Technique, backend: str, root: Path = sources.ROOT) -> str:
-    """What a re-exporting twin names after "Core Triton cannot express" or "Core Triton leaves": a few words such as "the
+    """What a re-exporting twin says that core Triton cannot express or leaves to the compiler: a few words such as "the
     layout of shared memory", or none."""
     path = sources.kernel_file(backend, technique.path, root)
     if path.suffix != ".py" or not sources.same_program(technique.path, backend, root):

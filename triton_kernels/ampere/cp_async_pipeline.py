@@ -1,14 +1,15 @@
-"""Copies run under the math: K and V tiles arrive by cp.async while the tensor cores work on the tiles before them.
+"""Copies overlap with math: K and V tiles arrive by cp.async while the tensor cores work on earlier tiles.
 
-Builds on large_tile; changes num_stages from 1 to tile.stages + 1, which allocates num_stages - 1 buffers of K and of
-V, so that tile.stages counts buffers as in the CUDA twin (with wgmma the compiler takes one more), and puts the rescale
-of O under a branch.
+Builds on large_tile; changes num_stages from 1 to tile.stages + 1 and puts the rescale of O under a branch. num_stages
+allocates num_stages - 1 buffers each for K and V, so tile.stages counts buffers as in the CUDA twin (with wgmma the
+compiler allocates one more).
 
-K and V go global -> shared memory by cp.async, past the registers. The compiler decides when to copy and when to wait:
-it issues the next copies of a K and its V at the bottom of a step, and would await both at the top. The branch around
-the rescale of O, which the first tile does not need, parts the waits: with one buffer of each, K is awaited at once and
-V runs under Q K^T and the softmax; from two buffers on both run under the step before. The other half of the CUDA
-twin's schedule, the next K under P V with one buffer, is out of reach: copies are issued after the last product.
+K and V go global -> shared memory by cp.async, not through registers. The compiler decides when to copy and when to
+wait: it issues the copies of the next K and V at the end of an iteration, and would wait for both at the start of the
+next. The first tile needs no rescale of O; the branch around it separates the two waits. With one buffer each, K is
+then waited for at once and V arrives during Q K^T and the softmax; with two or more buffers, both arrive during the
+previous iteration. The other half of the CUDA twin's schedule, loading the next K during P V with one buffer, is not
+possible: the compiler issues copies only after the last product.
 """
 
 import triton
@@ -17,7 +18,7 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 
 @triton.jit
@@ -25,7 +26,7 @@ def _attend(
     o_left, o_right, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale, last_key,
     begin, end, HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Keys begin <= j < end into both halves of O. MASKED: row i sees only the keys up to last_key[i]."""
+    """Adds keys begin <= j < end to both halves of O. MASKED: row i attends only to keys up to last_key[i]."""
     for start in tl.range(begin, end, BLOCK_N):
         # S = Q K^T
         k = tl.load(k_ptrs + start * k_stride_row)
@@ -34,7 +35,7 @@ def _attend(
             key = start + tl.arange(0, BLOCK_N)
             s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: the new row max first, then one exponential and no second multiply
+        # online softmax: the new row maximum first, then one exponential and no second multiply
         new_max = tl.maximum(row_max, tl.max(s, 1))
         rescale = tl.exp(row_max - new_max)
         p = tl.exp(s - new_max[:, None])
@@ -82,7 +83,7 @@ def cp_async_pipeline(
     last_key = row + seq_kv - seq_q
     full_end = seq_kv
     if CAUSAL:
-        # Tiles that every row sees whole need no mask; the last row ends the walk.
+        # Tiles in which every row attends to all keys need no mask; the loop ends at the last row's last key.
         first_last_key = tl.program_id(1) * BLOCK_M + seq_kv - seq_q
         full_end = tl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
     o_left, o_right, row_max, row_sum = _attend(

@@ -1,7 +1,7 @@
-"""Take the new row max first, so that one exponential gives P on its final scale.
+"""The new row maximum is taken first, so one exponential gives P on its final scale.
 
-Builds on register_softmax; changes the online softmax: exp(S - new_max) instead of exp(S - tile_max) times
-exp(tile_max - new_max).
+Builds on register_softmax; changes the online softmax from exp(S - tile_max) times exp(tile_max - new_max) to
+exp(S - new_max).
 
 Data moves as in register_softmax: one K tile and one V tile at a time, V in two halves at head_dim 128.
 """
@@ -12,7 +12,7 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 
 @triton.jit
@@ -20,7 +20,7 @@ def _attend(
     o_left, o_right, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale, last_key,
     begin, end, HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Keys begin <= j < end into both halves of O. MASKED: row i sees only the keys up to last_key[i]."""
+    """Adds keys begin <= j < end to both halves of O. MASKED: row i attends only to keys up to last_key[i]."""
     for start in tl.range(begin, end, BLOCK_N):
         # S = Q K^T
         k = tl.load(k_ptrs + start * k_stride_row)
@@ -29,7 +29,7 @@ def _attend(
             key = start + tl.arange(0, BLOCK_N)
             s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: the new row max first, then one exponential and no second multiply
+        # online softmax: the new row maximum first, then one exponential and no second multiply
         new_max = tl.maximum(row_max, tl.max(s, 1))
         rescale = tl.exp(row_max - new_max)
         p = tl.exp(s - new_max[:, None])
@@ -75,7 +75,7 @@ def direct_rescale(
     last_key = row + seq_kv - seq_q
     full_end = seq_kv
     if CAUSAL:
-        # Tiles that every row sees whole need no mask; the last row ends the walk.
+        # Tiles in which every row attends to all keys need no mask; the loop ends at the last row's last key.
         first_last_key = tl.program_id(1) * BLOCK_M + seq_kv - seq_q
         full_end = tl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
     o_left, o_right, row_max, row_sum = _attend(

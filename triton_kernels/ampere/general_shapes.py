@@ -1,11 +1,12 @@
-"""Any length and any strides: rows that do not exist are read as zeros, masked, and not written.
+"""Any lengths and any strides: rows past the end of a sequence are read as zeros, masked, and not written.
 
-Builds on longest_first; changes what a tile may be: cut by the end of a sequence, not by the diagonal alone. General:
-any lengths, strides, grouped heads and head_dim 64, 128 and 256.
+Builds on longest_first; changes how a tile may be cut: by the end of a sequence, not only by the diagonal. General: any
+lengths, strides, grouped heads and head_dim 64, 128 and 256.
 
-Whether the tile divides a length is a constant of the program, EVEN_M and EVEN_N: where it does, that program has no
-test, and costs what longest_first does. Where it does not, tiles that the end of the keys cuts share the second loop
-with those that the diagonal cuts. Triton specializes on each stride by itself; none is taken for granted.
+EVEN_M and EVEN_N are constants of the program: whether the tile divides seq_q and seq_kv. If it does, the program
+contains no test for ragged tiles and costs what longest_first does. If it does not, the tiles cut by the end of the
+keys are handled in the second loop, with those cut by the diagonal. Triton specializes on each stride by itself; the
+kernel assumes nothing about them.
 """
 
 import triton
@@ -14,17 +15,17 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, linear_grid, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 SECTION_BYTES = tl.constexpr(16 * 2**20)
-"""K and V of the heads that run side by side: well inside the 40 to 60 MB of L2 of an A100, H100 or H200."""
+"""Limit for K and V of the heads that run at the same time: well below the 40 to 60 MB L2 of A100, H100 and H200."""
 
 
 @triton.jit
 def _load(ptrs, exists, RAGGED: tl.constexpr):
-    """A tile. RAGGED: rows that do not exist are zero."""
+    """Loads a tile. RAGGED: rows past the end of the sequence are read as zeros."""
     return tl.load(ptrs, exists[:, None], 0.0) if RAGGED else tl.load(ptrs)
 
 
@@ -33,9 +34,9 @@ def _attend(
     o_left, o_right, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale_log2, last_key,
     seq_kv, begin, end, HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, RAGGED: tl.constexpr,
 ):  # fmt: skip
-    """Keys begin <= j < end into both halves of O.
+    """Adds keys begin <= j < end to both halves of O.
 
-    CAUSAL: row i sees only the keys up to last_key[i]. RAGGED: keys from seq_kv on do not exist.
+    CAUSAL: row i attends only to keys up to last_key[i]. RAGGED: keys from seq_kv on do not exist and are masked.
     """
     for start in tl.range(begin, end, BLOCK_N):
         key = start + tl.arange(0, BLOCK_N)
@@ -49,7 +50,7 @@ def _attend(
         if RAGGED:
             s = tl.where(exists[None, :], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
         rescale = tl.math.exp2(row_max - new_max)
         p = tl.math.exp2(s * scale_log2 - new_max[:, None])
@@ -82,7 +83,7 @@ def general_shapes(
     q_tiles = tl.cdiv(seq_q, BLOCK_M)
     heads_total = tl.num_programs(0) // q_tiles
     section_heads = SECTION_BYTES // (HEAD_DIM * 4) // seq_kv
-    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 do not interpret maximum here
+    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 cannot interpret maximum here
     first = tl.program_id(0) // (section_heads * q_tiles) * section_heads
     count = tl.minimum(section_heads, heads_total - first)
     rest = tl.program_id(0) - first * q_tiles
@@ -108,7 +109,7 @@ def general_shapes(
     row_sum = tl.zeros((BLOCK_M,), tl.float32)
     scale_log2 = scale * LOG2_E
     last_key = row + seq_kv - seq_q
-    # Tiles that every row sees whole need no mask; the last row ends the walk.
+    # Tiles in which every row attends to all keys need no mask; the loop ends at the last row's last key.
     full_end = seq_kv // BLOCK_N * BLOCK_N
     end = seq_kv
     if CAUSAL:

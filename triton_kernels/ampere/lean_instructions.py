@@ -1,13 +1,14 @@
-"""Nothing but what attention needs: keys walked backwards, constant strides, short addresses, a row sum in pieces.
+"""Only the instructions that attention needs: keys walked backwards, constant strides, short addresses, split row sums.
 
-Builds on general_shapes; changes what a step executes; with one buffer K and V are awaited together. General: any
-lengths, strides, grouped heads and head_dim 64, 128 and 256.
+Builds on general_shapes; changes what an iteration executes. General: any lengths, strides, grouped heads and
+head_dim 64, 128 and 256.
 
-Tiles that the diagonal or the end of the sequence cuts come first, in a loop of their own; the other loop tests
-nothing. Row strides of packed storage are compile-time constants, other strides take the general build. K and V are
-addressed by 32-bit offsets inside one head, formed in the step: pointers to them would fill the registers. The sum of a
-row stays in PIECES until the epilogue: summed into as many columns as a fragment of the mma has, it needs no shuffles.
-O is rescaled in every step: the branch of the rungs before, which parts the waits of one buffer, is left out.
+Tiles cut by the diagonal or by the end of the sequence come first, in a loop of their own, so the other loop has no
+mask. Row strides of packed storage are compile-time constants; other strides take the general build. K and V are
+addressed by 32-bit offsets inside one head, computed in each iteration, because tensors of pointers would fill the
+registers. A row sum is kept as PIECES partial sums until the epilogue: with as many pieces as an mma fragment has
+columns, summing needs no shuffles. O is rescaled in every iteration: the branch around the rescale, which separates the
+waits for K and V, is gone, so with one buffer the program waits for both together.
 """
 
 import triton
@@ -16,15 +17,15 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, linear_grid, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 SECTION_BYTES = tl.constexpr(16 * 2**20)
-"""K and V of the heads that run side by side: well inside the 40 to 60 MB of L2 of an A100, H100 or H200."""
+"""Limit for K and V of the heads that run at the same time: well below the 40 to 60 MB L2 of A100, H100 and H200."""
 
 PIECES = tl.constexpr(8)
-"""Partial sums of a row: the columns of an mma fragment, two to a lane."""
+"""Partial sums of a row, one for each column of an mma fragment; each lane holds two of them."""
 
 
 @triton.jit
@@ -33,10 +34,10 @@ def _attend(
     seq_kv, begin_tile, end_tile, HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     CAUSAL: tl.constexpr, RAGGED: tl.constexpr,
 ):  # fmt: skip
-    """Key tiles end_tile - 1 down to begin_tile into both halves of O.
+    """Adds key tiles end_tile - 1 down to begin_tile to both halves of O.
 
-    CAUSAL: row i sees only the keys up to last_key[i]. RAGGED: keys from seq_kv on do not exist; the last one
-    is read in their place.
+    CAUSAL: row i attends only to keys up to last_key[i]. RAGGED: keys from seq_kv on do not exist; the last key is read
+    in their place, and they are masked.
     """
     dim = tl.arange(0, HEAD_DIM)
     left = tl.arange(0, HEAD_DIM // 2 if HEAD_DIM > 64 else HEAD_DIM)
@@ -52,7 +53,7 @@ def _attend(
         if RAGGED:
             s = tl.where((key < seq_kv)[None, :], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
         rescale = tl.math.exp2(row_max - new_max)
         p = tl.math.exp2(s * scale_log2 - new_max[:, None])
@@ -84,7 +85,7 @@ def lean_instructions(
     q_tiles = tl.cdiv(seq_q, BLOCK_M)
     heads_total = tl.num_programs(0) // q_tiles
     section_heads = SECTION_BYTES // (HEAD_DIM * 4) // seq_kv
-    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 do not interpret maximum here
+    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 cannot interpret maximum here
     first = tl.program_id(0) // (section_heads * q_tiles) * section_heads
     count = tl.minimum(section_heads, heads_total - first)
     rest = tl.program_id(0) - first * q_tiles
@@ -109,7 +110,7 @@ def lean_instructions(
     row_sum = tl.zeros((BLOCK_M, PIECES), tl.float32)
     scale_log2 = scale * LOG2_E
     last_key = row + seq_kv - seq_q
-    # Tiles that every row sees whole need no mask.
+    # Tiles in which every row attends to all keys need no mask.
     full_tiles = seq_kv // BLOCK_N
     key_tiles = tl.cdiv(seq_kv, BLOCK_N)
     if CAUSAL:
@@ -143,7 +144,7 @@ def lean_instructions(
 
 
 def _refine(arguments):
-    """Fixes the row strides of packed storage."""
+    """Makes the row strides of packed storage compile-time constants."""
     head_dim, heads = arguments["HEAD_DIM"], arguments["heads"]
     packed_rows = {"q": heads, "k": heads // arguments["group"], "v": heads // arguments["group"], "o": heads}
     fixed = {}

@@ -1,8 +1,8 @@
-"""Causal blocks with most keys start first, so that the last wave is made of short ones.
+"""Causal blocks with the most keys start first, so that short ones fill the last wave.
 
-Builds on staged_epilogue; changes the order of the blocks: one-dimensional, from the last query block to the first,
-inside sections of heads whose K and V together fit SECTION_BYTES of the L2 cache. Neighbours belong to different heads
-of one section. Data moves as in cp_async_pipeline.
+Builds on staged_epilogue; changes the order of the blocks: a one-dimensional grid from the last query block to the
+first, inside sections of heads whose K and V together fit into SECTION_BYTES of the L2 cache. Neighbouring programs
+work on different heads of one section. Data moves as in cp_async_pipeline.
 """
 
 import triton
@@ -11,12 +11,12 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, linear_grid, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 SECTION_BYTES = tl.constexpr(16 * 2**20)
-"""K and V of the heads that run side by side: well inside the 40 to 60 MB of L2 of an A100, H100 or H200."""
+"""Limit for K and V of the heads that run at the same time: well below the 40 to 60 MB L2 of A100, H100 and H200."""
 
 
 @triton.jit
@@ -24,7 +24,7 @@ def _attend(
     o_left, o_right, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale_log2, last_key,
     begin, end, HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Keys begin <= j < end into both halves of O. MASKED: row i sees only the keys up to last_key[i]."""
+    """Adds keys begin <= j < end to both halves of O. MASKED: row i attends only to keys up to last_key[i]."""
     for start in tl.range(begin, end, BLOCK_N):
         # S = Q K^T
         k = tl.load(k_ptrs + start * k_stride_row)
@@ -33,7 +33,7 @@ def _attend(
             key = start + tl.arange(0, BLOCK_N)
             s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
         rescale = tl.math.exp2(row_max - new_max)
         p = tl.math.exp2(s * scale_log2 - new_max[:, None])
@@ -65,7 +65,7 @@ def longest_first(
     q_tiles = seq_q // BLOCK_M
     heads_total = tl.num_programs(0) // q_tiles
     section_heads = SECTION_BYTES // (HEAD_DIM * 4) // seq_kv
-    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 do not interpret maximum here
+    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 cannot interpret maximum here
     first = tl.program_id(0) // (section_heads * q_tiles) * section_heads
     count = tl.minimum(section_heads, heads_total - first)
     rest = tl.program_id(0) - first * q_tiles
@@ -91,7 +91,7 @@ def longest_first(
     last_key = row + seq_kv - seq_q
     full_end = seq_kv
     if CAUSAL:
-        # Tiles that every row sees whole need no mask; the last row ends the walk.
+        # Tiles in which every row attends to all keys need no mask; the loop ends at the last row's last key.
         first_last_key = q_tile * BLOCK_M + seq_kv - seq_q
         full_end = tl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
     o_left, o_right, row_max, row_sum = _attend(

@@ -1,14 +1,14 @@
-"""Scores never leave registers: O and V in two halves of head_dim, so that every warp owns whole rows of both products.
+"""Scores never leave registers: O and V are split into two halves of head_dim, so each warp owns whole rows of S and O.
 
-Builds on mma_ldmatrix; changes O += P V at head_dim 128 from one product into two, over the left and the right columns
+Builds on mma_ldmatrix; at head_dim 128 changes O += P V from one product into two, over the left and the right columns
 of V.
 
-Core Triton has no word for where scores live; the shape of a product says it. For mma.sync, Triton 3.6 lays the warps
-of two chained products along the rows only where the second has at least as many rows as columns. With 64 rows and
-head_dim 128 one whole O lays them along the columns: row max, row sum and P then cross shared memory, as in wmma. Two
-halves of 64 columns keep them along the rows: each warp reduces its own rows by shuffles, and the fragments of S become
-those of P. With head_dim 64, where `left` is all there is, with more rows, or with wgmma one product keeps scores in
-registers as well. Data moves as in wmma otherwise.
+Core Triton does not let the source place the scores; the shapes of the products decide. For mma.sync, Triton 3.6 lays
+out the warps of two chained products along the rows only if the second product has at least as many rows as columns.
+With 64 rows and head_dim 128, one whole O would put the warps along the columns, and row maxima, row sums and P would
+cross shared memory, as in wmma. Two halves of 64 columns keep the warps along the rows: each warp reduces its own rows
+by shuffles, and the fragments of S become those of P. One product keeps scores in registers as well at head_dim 64
+(where `left` is all of O), with more rows, or with wgmma. Otherwise data moves as in wmma.
 """
 
 import triton
@@ -17,7 +17,7 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 
 @triton.jit
@@ -25,7 +25,7 @@ def _attend(
     o_left, o_right, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale, last_key,
     begin, end, HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Keys begin <= j < end into both halves of O. MASKED: row i sees only the keys up to last_key[i]."""
+    """Adds keys begin <= j < end to both halves of O. MASKED: row i attends only to keys up to last_key[i]."""
     for start in tl.range(begin, end, BLOCK_N):
         # S = Q K^T
         k = tl.load(k_ptrs + start * k_stride_row)
@@ -34,7 +34,7 @@ def _attend(
             key = start + tl.arange(0, BLOCK_N)
             s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: against the tile's own max first, then a second multiply
+        # online softmax: relative to the tile's own maximum first, then a second multiply
         tile_max = tl.maximum(tl.max(s, 1), LOWEST)
         p = tl.exp(s - tile_max[:, None])
         new_max = tl.maximum(row_max, tile_max)
@@ -82,7 +82,7 @@ def register_softmax(
     last_key = row + seq_kv - seq_q
     full_end = seq_kv
     if CAUSAL:
-        # Tiles that every row sees whole need no mask; the last row ends the walk.
+        # Tiles in which every row attends to all keys need no mask; the loop ends at the last row's last key.
         first_last_key = tl.program_id(1) * BLOCK_M + seq_kv - seq_q
         full_end = tl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
     o_left, o_right, row_max, row_sum = _attend(

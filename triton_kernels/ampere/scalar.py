@@ -1,14 +1,14 @@
 """Tiled FlashAttention-2 with online softmax on fp32 FMA: no tensor cores.
 
-The ladder's first rung: builds on nothing.
+The first rung of the ladder; it builds on nothing.
 
-Elements are read and written one by one: the compiler would take 16 bytes a thread, and takes 2 because it may not use
-that pointers and strides are multiples of 16. The width of accesses to shared memory cannot be held down.
+Elements are read and written one at a time. The compiler would use 16-byte accesses; here it may not assume that
+pointers and strides are multiples of 16, so it uses 2 bytes. The width of shared-memory accesses cannot be limited.
 
-One program holds BLOCK_M query rows and walks the keys, BLOCK_N at a time. Chunks of Q and K and whole V tiles go
-global -> registers (as fp32) -> shared memory -> registers; S stays in registers, P crosses shared memory to become
-an operand. `input_precision="ieee"` keeps fp32 dot products off the tensor cores. V is multiplied whole, because core
-Triton cannot take columns of P: the compiler runs out of registers at 64x64 with 4 warps and head_dim 128.
+One program has BLOCK_M query rows and walks over the keys, BLOCK_N at a time. Chunks of Q and K and whole V tiles go
+global -> registers (as fp32) -> shared memory -> registers. S stays in registers; P crosses shared memory to become an
+operand. `input_precision="ieee"` keeps fp32 dot products off the tensor cores. V is not chunked, because core Triton
+cannot take columns of P: the compiler runs out of registers at 64x64 with 4 warps and head_dim 128.
 """
 
 import triton
@@ -17,17 +17,18 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 CHUNK = tl.constexpr(32)
-"""Columns of Q and K per step of Q K^T. A whole head_dim at once holds Q in registers: thousands of bytes spilled."""
+"""Columns of Q and K per chunk of Q K^T. With the whole head_dim at once, Q stays in registers: thousands of bytes
+spill."""
 
 UNALIGNED = [
     "q_ptr", "k_ptr", "v_ptr", "o_ptr",
     "q_stride_batch", "q_stride_head", "q_stride_row", "k_stride_batch", "k_stride_head", "k_stride_row",
     "v_stride_batch", "v_stride_head", "v_stride_row", "o_stride_batch", "o_stride_head", "o_stride_row",
 ]  # fmt: skip
-"""Arguments whose divisibility by 16 the compiler may not use: it can then prove no access to be 16 bytes wide."""
+"""Arguments whose alignment the compiler may not use, so that it can prove no access to be 16 bytes wide."""
 
 
 @triton.jit
@@ -35,7 +36,7 @@ def _attend(
     o, row_max, row_sum, q_ptrs, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale, last_key, begin, end,
     HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Keys begin <= j < end into (o, row_max, row_sum). MASKED: row i sees only the keys up to last_key[i]."""
+    """Adds keys begin <= j < end to (o, row_max, row_sum). MASKED: row i attends only to keys up to last_key[i]."""
     for start in tl.range(begin, end, BLOCK_N):
         # S = Q K^T
         s = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
@@ -48,7 +49,7 @@ def _attend(
             key = start + tl.arange(0, BLOCK_N)
             s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: against the tile's own max first, then a second multiply
+        # online softmax: relative to the tile's own maximum first, then a second multiply
         tile_max = tl.maximum(tl.max(s, 1), LOWEST)
         p = tl.exp(s - tile_max[:, None])
         new_max = tl.maximum(row_max, tile_max)
@@ -80,7 +81,7 @@ def scalar(
     k_ptrs = k_ptr + batch * k_stride_batch + (head // group) * k_stride_head + key[:, None] * k_stride_row + chunk
     v_ptrs = v_ptr + batch * v_stride_batch + (head // group) * v_stride_head + key[:, None] * v_stride_row + dim
 
-    # load Q: by chunks, inside the walk
+    # load Q: in chunks, inside the loop
     q_ptrs = q_ptr + batch * q_stride_batch + head * q_stride_head + row[:, None] * q_stride_row + chunk
 
     o = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
@@ -89,7 +90,7 @@ def scalar(
     last_key = row + seq_kv - seq_q
     full_end = seq_kv
     if CAUSAL:
-        # Tiles that every row sees whole need no mask; the last row ends the walk.
+        # Tiles in which every row attends to all keys need no mask; the loop ends at the last row's last key.
         first_last_key = tl.program_id(1) * BLOCK_M + seq_kv - seq_q
         full_end = tl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
     o, row_max, row_sum = _attend(

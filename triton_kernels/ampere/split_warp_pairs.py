@@ -1,12 +1,13 @@
-"""Warps share query rows: S is computed transposed, which lays the warps in a grid of rows and columns.
+"""Warps share query rows: S is computed transposed, which makes Triton arrange the warps in a grid of rows and columns.
 
 Builds on direct_rescale; changes S = Q K^T into the transpose of K Q^T, with O in one piece.
 
-Core Triton has no word for the warp grid. Triton 3.6 lays all warps along one dimension where one product feeds the
-other directly. Through a transposition it does not see the chain and takes a square-like grid: of 8 warps at 64x64,
-S has 4 along its rows and 2 along the keys, as in the CUDA twin, and O has 2 along the rows and 4 along the columns.
-With wgmma each of two warpgroups computes all of S. Warps that share rows exchange row max and row sum through shared
-memory, by code of the compiler, and P crosses it on its way to the second product. K and V move as in wmma.
+Core Triton has no option for the arrangement of warps. Triton 3.6 lays all warps along one dimension if one product
+feeds the other directly. It does not recognize the chain through a transposition, and then takes a roughly square grid:
+of 8 warps at 64x64, S has 4 along its rows and 2 along the keys, as in the CUDA twin, and O has 2 along the rows and 4
+along the columns. With wgmma, each of two warpgroups computes all of S. Warps that share rows exchange row maxima and
+row sums through shared memory, in code that the compiler generates, and P crosses it on its way to the second product.
+K and V move as in wmma.
 """
 
 import triton
@@ -15,7 +16,7 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 
 @triton.jit
@@ -23,7 +24,7 @@ def _attend(
     o, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale, last_key, begin, end,
     BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Keys begin <= j < end into (o, row_max, row_sum). MASKED: row i sees only the keys up to last_key[i]."""
+    """Adds keys begin <= j < end to (o, row_max, row_sum). MASKED: row i attends only to keys up to last_key[i]."""
     for start in tl.range(begin, end, BLOCK_N):
         # S = Q K^T
         k = tl.load(k_ptrs + start * k_stride_row)
@@ -32,7 +33,7 @@ def _attend(
             key = start + tl.arange(0, BLOCK_N)
             s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: the new row max first, then one exponential and no second multiply
+        # online softmax: the new row maximum first, then one exponential and no second multiply
         new_max = tl.maximum(row_max, tl.max(s, 1))
         rescale = tl.exp(row_max - new_max)
         p = tl.exp(s - new_max[:, None])
@@ -70,7 +71,7 @@ def split_warp_pairs(
     last_key = row + seq_kv - seq_q
     full_end = seq_kv
     if CAUSAL:
-        # Tiles that every row sees whole need no mask; the last row ends the walk.
+        # Tiles in which every row attends to all keys need no mask; the loop ends at the last row's last key.
         first_last_key = tl.program_id(1) * BLOCK_M + seq_kv - seq_q
         full_end = tl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
     o, row_max, row_sum = _attend(

@@ -1,7 +1,7 @@
-"""16-byte accesses to global memory: the compiler may use that pointers and strides are multiples of 16.
+"""16-byte accesses to global memory: the compiler may assume that pointers and strides are multiples of 16.
 
-Builds on scalar; changes the decorator only. The compiler takes the widest access that contiguity and divisibility
-allow, which its launcher reads off the arguments: 16 bytes a thread for Q, K, V and O. Data moves as in scalar.
+Builds on scalar; changes only the decorator. The compiler uses the widest access that contiguity and divisibility
+allow, and the launcher reads both off the arguments: 16 bytes per thread for Q, K, V and O. Data moves as in scalar.
 """
 
 import triton
@@ -10,10 +10,11 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 CHUNK = tl.constexpr(32)
-"""Columns of Q and K per step of Q K^T. A whole head_dim at once holds Q in registers: thousands of bytes spilled."""
+"""Columns of Q and K per chunk of Q K^T. With the whole head_dim at once, Q stays in registers: thousands of bytes
+spill."""
 
 
 @triton.jit
@@ -21,7 +22,7 @@ def _attend(
     o, row_max, row_sum, q_ptrs, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale, last_key, begin, end,
     HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Keys begin <= j < end into (o, row_max, row_sum). MASKED: row i sees only the keys up to last_key[i]."""
+    """Adds keys begin <= j < end to (o, row_max, row_sum). MASKED: row i attends only to keys up to last_key[i]."""
     for start in tl.range(begin, end, BLOCK_N):
         # S = Q K^T
         s = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
@@ -34,7 +35,7 @@ def _attend(
             key = start + tl.arange(0, BLOCK_N)
             s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: against the tile's own max first, then a second multiply
+        # online softmax: relative to the tile's own maximum first, then a second multiply
         tile_max = tl.maximum(tl.max(s, 1), LOWEST)
         p = tl.exp(s - tile_max[:, None])
         new_max = tl.maximum(row_max, tile_max)
@@ -66,7 +67,7 @@ def vectorized_loads(
     k_ptrs = k_ptr + batch * k_stride_batch + (head // group) * k_stride_head + key[:, None] * k_stride_row + chunk
     v_ptrs = v_ptr + batch * v_stride_batch + (head // group) * v_stride_head + key[:, None] * v_stride_row + dim
 
-    # load Q: by chunks, inside the walk
+    # load Q: in chunks, inside the loop
     q_ptrs = q_ptr + batch * q_stride_batch + head * q_stride_head + row[:, None] * q_stride_row + chunk
 
     o = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
@@ -75,7 +76,7 @@ def vectorized_loads(
     last_key = row + seq_kv - seq_q
     full_end = seq_kv
     if CAUSAL:
-        # Tiles that every row sees whole need no mask; the last row ends the walk.
+        # Tiles in which every row attends to all keys need no mask; the loop ends at the last row's last key.
         first_last_key = tl.program_id(1) * BLOCK_M + seq_kv - seq_q
         full_end = tl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
     o, row_max, row_sum = _attend(

@@ -2,11 +2,11 @@
 
 Builds on scalar; changes both dot products from fp32 FMA to mma.sync, with P rounded to the dtype of V.
 
-One program holds BLOCK_M query rows and walks the keys, BLOCK_N at a time. Q, K and V tiles go global -> registers ->
-shared memory -> fragments, one K and one V tile at a time (num_stages=1: nothing is pipelined). Core Triton has no word
-for WMMA fragments and never emits them: it picks mma.sync and ldmatrix and swizzles shared memory by itself, and keeps
-scores in registers unless it lays the warps along the columns, as Triton 3.6 does for mma.sync when
-BLOCK_M < HEAD_DIM: then row max, row sum and P cross shared memory.
+One program has BLOCK_M query rows and walks over the keys, BLOCK_N at a time. Q, K and V tiles go global -> registers
+-> shared memory -> fragments, one K and one V tile at a time (num_stages=1: nothing is pipelined). Core Triton never
+emits WMMA and has no way to request it: the compiler selects mma.sync and ldmatrix and swizzles shared memory. It keeps
+scores in registers unless it lays the warps along the columns, as Triton 3.6 does for mma.sync when BLOCK_M < HEAD_DIM:
+then row maxima, row sums and P cross shared memory.
 """
 
 import triton
@@ -15,7 +15,7 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 
 @triton.jit
@@ -23,7 +23,7 @@ def _attend(
     o, row_max, row_sum, q, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale, last_key, begin, end,
     BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Keys begin <= j < end into (o, row_max, row_sum). MASKED: row i sees only the keys up to last_key[i]."""
+    """Adds keys begin <= j < end to (o, row_max, row_sum). MASKED: row i attends only to keys up to last_key[i]."""
     for start in tl.range(begin, end, BLOCK_N):
         # S = Q K^T
         k = tl.load(k_ptrs + start * k_stride_row)
@@ -32,7 +32,7 @@ def _attend(
             key = start + tl.arange(0, BLOCK_N)
             s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: against the tile's own max first, then a second multiply
+        # online softmax: relative to the tile's own maximum first, then a second multiply
         tile_max = tl.maximum(tl.max(s, 1), LOWEST)
         p = tl.exp(s - tile_max[:, None])
         new_max = tl.maximum(row_max, tile_max)
@@ -72,7 +72,7 @@ def wmma(
     last_key = row + seq_kv - seq_q
     full_end = seq_kv
     if CAUSAL:
-        # Tiles that every row sees whole need no mask; the last row ends the walk.
+        # Tiles in which every row attends to all keys need no mask; the loop ends at the last row's last key.
         first_last_key = tl.program_id(1) * BLOCK_M + seq_kv - seq_q
         full_end = tl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
     o, row_max, row_sum = _attend(

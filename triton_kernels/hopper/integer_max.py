@@ -1,12 +1,13 @@
-"""Row maxima as integers, of which one instruction compares three.
+"""Row maxima as integers, because one instruction compares three of them.
 
 Builds on persistent; changes the maximum of the online softmax. General: any lengths, strides, grouped heads and
 head_dim 64, 128 and 256.
 
-Floats that are not negative are ordered as the integers of their bits are, and a negative float is a negative integer.
-Core Triton says so with a bitcast, and the assembler makes VIMNMX3 of it; floats have no such instruction on sm_90. The
-CUDA twin takes maxima of the scores and votes on a fallback where all of a row are negative. Here scores stand relative
-to the row max so far: all below it are negative, and then the max rises by zero, which is the right answer.
+Non-negative floats compare like the integers of their bits, and the bits of a negative float are a negative integer.
+Core Triton expresses this by a bitcast, and ptxas turns the maxima into VIMNMX3; floats have no such instruction on
+sm_90. The CUDA twin takes maxima of the scores, and votes on a fallback if all scores of a row are negative. Here
+scores are relative to the row maximum so far: if all are below it, all are negative, and the maximum rises by zero,
+which is correct.
 """
 
 import triton
@@ -15,15 +16,15 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, options, persistent_grid
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 SECTION_BYTES = tl.constexpr(16 * 2**20)
-"""K and V of the heads that run side by side: well inside the 40 to 60 MB of L2 of an A100, H100 or H200."""
+"""Limit for K and V of the heads that run at the same time: well below the 40 to 60 MB L2 of A100, H100 and H200."""
 
 PIECES = tl.constexpr(8)
-"""Partial sums of a row: the columns of a fragment, two to a lane."""
+"""Partial sums of a row, one for each column of an mma fragment; each lane holds two of them."""
 
 
 @triton.jit
@@ -31,9 +32,9 @@ def _attend_masked(
     o, row_max, row_sum, q, k_desc, v_desc, batch, kv_head, scale_log2, last_key, begin_tile, end_tile,
     HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Key tiles end_tile - 1 down to begin_tile, one after the other. Row i sees only the keys up to last_key[i].
+    """Adds key tiles end_tile - 1 down to begin_tile to O, unpipelined. Row i attends only to keys up to last_key[i].
 
-    One stage: with a product in flight where the two loops meet, the assembler makes every wgmma wait for the last.
+    num_stages is 1: with a product in flight where the two loops meet, ptxas would serialize every wgmma.
     """
     for step in tl.range(0, end_tile - begin_tile, num_stages=1):
         start = (end_tile - 1 - step) * BLOCK_N
@@ -44,7 +45,7 @@ def _attend_masked(
         key = start + tl.arange(0, BLOCK_N)
         s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
         rescale = tl.math.exp2(row_max - new_max)
         p = tl.math.exp2(s * scale_log2 - new_max[:, None])
@@ -64,9 +65,9 @@ def _attend(
     o, row_max, row_sum, q, k_desc, v_desc, batch, kv_head, scale_log2, tiles,
     HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Key tiles tiles - 1 down to 0, at least one, which every row sees whole."""
-    # S = Q K^T of the first tile. The maximum with the lowest value changes no score: it parts the scores from their K,
-    # whose buffer the loop would keep otherwise.
+    """Adds key tiles `tiles - 1` down to 0 to O, at least one, all of them unmasked."""
+    # S = Q K^T of the first tile.
+    # The maximum with LOWEST changes no score. Without it the loop would keep the buffer of this K occupied.
     k = k_desc.load([batch, kv_head, (tiles - 1) * BLOCK_N, 0]).reshape((BLOCK_N, HEAD_DIM))
     s = tl.maximum(tl.dot(q, tl.trans(k)), LOWEST, propagate_nan=tl.PropagateNan.ALL)
     first_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
@@ -74,22 +75,22 @@ def _attend(
     row_sum = row_sum * rescale[:, None]
     row_max = first_max
     o = o * rescale[:, None]
-    # P crosses steps as int16: a bf16 tensor that crosses them would be multiplied from shared memory.
+    # The loop carries P as int16: if it carried bf16, the product would read P from shared memory.
     p_bits = tl.zeros((BLOCK_M, BLOCK_N), tl.int16)
     for step in tl.range(0, tiles):
         tile = tiles - 1 - step
 
-        # O += P V of the tile before: P is zero in the first step
+        # O += P V of the previous tile; in the first iteration P is zero
         v = v_desc.load([batch, kv_head, tl.minimum(tile + 1, tiles - 1) * BLOCK_N, 0]).reshape((BLOCK_N, HEAD_DIM))
         o = tl.dot(p_bits.to(v.dtype, bitcast=True), v, o)
 
-        # S = Q K^T of the next tile: this one's scores leave their registers first, relative to the max so far
+        # S = Q K^T of the next tile; before it, this tile's scores move to `above`, relative to the maximum so far
         above = s * scale_log2 - row_max[:, None]
         k = k_desc.load([batch, kv_head, tl.maximum(tile - 1, 0) * BLOCK_N, 0]).reshape((BLOCK_N, HEAD_DIM))
         s = tl.dot(q, tl.trans(k))
 
-        # online softmax: row_max and the exponents count in powers of two
-        # Floats that are not negative are ordered as integers are, and all that is above no rise is.
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
+        # Non-negative floats compare like the integers of their bits. If all are negative, the maximum rises by 0.
         rise = tl.maximum(tl.max(above.to(tl.int32, bitcast=True), 1), 0).to(tl.float32, bitcast=True)
         rescale = tl.math.exp2(-rise)
         p = tl.math.exp2(above - rise[:, None])
@@ -112,7 +113,7 @@ def integer_max(
     heads_total = batches * heads
     numbers = heads_total * q_tiles
     section_heads = SECTION_BYTES // (HEAD_DIM * 4) // seq_kv
-    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 do not interpret maximum here
+    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 cannot interpret maximum here
     scale_log2 = scale * LOG2_E
 
     number = tl.program_id(0)
@@ -132,7 +133,7 @@ def integer_max(
         o = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
         row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
         row_sum = tl.zeros((BLOCK_M, PIECES), tl.float32)
-        # Tiles that every row sees whole need no mask.
+        # Tiles in which every row attends to all keys need no mask.
         last_key = tl.full((BLOCK_M,), seq_kv - 1, tl.int32)
         full_tiles = seq_kv // BLOCK_N
         key_tiles = tl.cdiv(seq_kv, BLOCK_N)

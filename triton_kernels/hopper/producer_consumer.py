@@ -1,14 +1,13 @@
-"""A producer loads, two warpgroups do math: roles and registers by `warp_specialize=True`, on the narrow path on which
-the compiler follows it.
+"""A producer loads and two warpgroups do math: `warp_specialize=True`, in a form that the compiler follows.
 
-Builds on wgmma; changes who does what. General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
+Builds on wgmma; changes which warps do what. General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
 
-Core Triton has no word for roles. On sm_90 the hint is followed for one loop over keys with 4 warps, 128 rows and
-descriptors made by the kernel: the compiler adds a producer, splits the rows between two warpgroups of 4 warps, moves
-registers with setmaxnreg (40 for the producer, 232 for the others) and makes the barriers of the ring itself. With 8
-warps the hint is ignored without a word, descriptors made on the host do not compile, nor does a second loop, and an
-`if` in the loop ends it too. So one loop has the mask in every step where a diagonal or a last tile needs it, and
-tile.warps = 8 stands for num_warps = 4. Descriptors take memory in every launch: it comes from the workspace.
+Core Triton cannot name roles, only hint at them. On sm_90 the compiler follows the hint for one loop over keys with
+4 warps, 128 rows and descriptors made by the kernel: it adds a producer, splits the rows between two warpgroups of
+4 warps, moves registers by setmaxnreg (40 for the producer, 232 for the others) and makes the barriers of the ring.
+With 8 warps it silently ignores the hint. Descriptors made on the host do not compile, nor does a second loop, nor an
+`if` in the loop. So there is one loop, with the mask in every iteration if a diagonal or a last tile needs it, and
+tile.warps = 8 means num_warps = 4. Descriptors need memory in every launch, which comes from the workspace.
 """
 
 import triton
@@ -17,12 +16,12 @@ import triton.language as tl
 from triton_kernels.specialization import DESCRIPTORS_BYTES, Twin, linear_grid, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 SECTION_BYTES = tl.constexpr(16 * 2**20)
-"""K and V of the heads that run side by side: well inside the 40 to 60 MB of L2 of an A100, H100 or H200."""
+"""Limit for K and V of the heads that run at the same time: well below the 40 to 60 MB L2 of A100, H100 and H200."""
 
 
 @triton.jit
@@ -35,7 +34,7 @@ def producer_consumer(
     q_tiles = tl.cdiv(seq_q, BLOCK_M)
     heads_total = tl.num_programs(0) // q_tiles
     section_heads = SECTION_BYTES // (HEAD_DIM * 4) // seq_kv
-    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 do not interpret maximum here
+    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 cannot interpret maximum here
     first = tl.program_id(0) // (section_heads * q_tiles) * section_heads
     count = tl.minimum(section_heads, heads_total - first)
     rest = tl.program_id(0) - first * q_tiles
@@ -77,7 +76,7 @@ def producer_consumer(
             key = start + tl.arange(0, BLOCK_N)
             s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
         rescale = tl.math.exp2(row_max - new_max)
         p = tl.math.exp2(s * scale_log2 - new_max[:, None])

@@ -1,12 +1,12 @@
-"""wgmma: the products of a warpgroup take K and V, and Q, from shared memory; P stays in registers.
+"""wgmma: the products of a warpgroup take K, V and Q from shared memory; P stays in registers.
 
 Builds on mbarrier_ring; changes the instruction. General: any lengths, strides, grouped heads and head_dim 64, 128 and
 256.
 
-Core Triton has no word for it: with at least 4 warps and 64 rows `tl.dot` becomes wgmma on sm_90, unless it is told not
-to when it is imported. Q, K, V and O move by tensor descriptors made on the host; P becomes the first operand without
-leaving its registers. Where products are awaited is the compiler's: O += P V is in flight over the end of a step, and
-both products are awaited before the softmax, which therefore stands alone.
+Core Triton has no name for wgmma: with at least 4 warps and 64 rows `tl.dot` becomes wgmma on sm_90, unless
+DISABLE_MMA_V3 was set when Triton was imported. Q, K, V and O move by tensor descriptors made on the host; P becomes
+the first operand without leaving its registers. The compiler places the waits: O += P V stays in flight over the end of
+an iteration, and both products are waited for before the softmax, which therefore overlaps with neither.
 """
 
 import triton
@@ -15,15 +15,15 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, linear_grid, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 SECTION_BYTES = tl.constexpr(16 * 2**20)
-"""K and V of the heads that run side by side: well inside the 40 to 60 MB of L2 of an A100, H100 or H200."""
+"""Limit for K and V of the heads that run at the same time: well below the 40 to 60 MB L2 of A100, H100 and H200."""
 
 PIECES = tl.constexpr(8)
-"""Partial sums of a row: the columns of a fragment, two to a lane."""
+"""Partial sums of a row, one for each column of an mma fragment; each lane holds two of them."""
 
 
 @triton.jit
@@ -31,7 +31,7 @@ def _attend(
     o, row_max, row_sum, q, k_desc, v_desc, batch, kv_head, scale_log2, last_key, begin_tile, end_tile,
     HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Key tiles end_tile - 1 down to begin_tile. MASKED: row i sees only the keys up to last_key[i]."""
+    """Adds key tiles end_tile - 1 down to begin_tile to O. MASKED: row i attends only to keys up to last_key[i]."""
     for step in tl.range(0, end_tile - begin_tile):
         start = (end_tile - 1 - step) * BLOCK_N
 
@@ -42,7 +42,7 @@ def _attend(
             key = start + tl.arange(0, BLOCK_N)
             s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
         rescale = tl.math.exp2(row_max - new_max)
         p = tl.math.exp2(s * scale_log2 - new_max[:, None])
@@ -65,7 +65,7 @@ def wgmma(
     q_tiles = tl.cdiv(seq_q, BLOCK_M)
     heads_total = tl.num_programs(0) // q_tiles
     section_heads = SECTION_BYTES // (HEAD_DIM * 4) // seq_kv
-    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 do not interpret maximum here
+    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 cannot interpret maximum here
     first = tl.program_id(0) // (section_heads * q_tiles) * section_heads
     count = tl.minimum(section_heads, heads_total - first)
     rest = tl.program_id(0) - first * q_tiles
@@ -82,7 +82,7 @@ def wgmma(
     row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
     row_sum = tl.zeros((BLOCK_M, PIECES), tl.float32)
     scale_log2 = scale * LOG2_E
-    # Tiles that every row sees whole need no mask.
+    # Tiles in which every row attends to all keys need no mask.
     last_key = tl.full((BLOCK_M,), seq_kv - 1, tl.int32)
     full_tiles = seq_kv // BLOCK_N
     key_tiles = tl.cdiv(seq_kv, BLOCK_N)

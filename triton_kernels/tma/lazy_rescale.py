@@ -1,11 +1,12 @@
-"""O is rescaled only when a row's max has outgrown the one in use more than fourfold: seldom, after the first steps.
+"""Lazy rescale: O is rescaled only when a row's maximum exceeds the one in use by more than two powers of two.
 
 Builds on lean_mbarrier_ring; changes the online softmax. General: any lengths, strides, grouped heads and head_dim 64,
 128 and 256.
 
-The exponentials of a row may be relative to any value near its max, as long as the sum is relative to the same one.
-But only a P that is 1 has no rounding, so the slack is small. Core Triton has one branch for a whole program, where
-CUDA has one for a warp: all rows of the block vote, through shared memory.
+The exponentials of a row may be relative to any value near its maximum, as long as its sum is relative to the same
+value. After the first key tiles a rescale is rare. The slack is small, because with it a row's largest P is no longer 1
+and is rounded to 16 bits. Core Triton has one branch for a whole program, where CUDA has one for each warp: all rows of
+the block vote, through shared memory.
 """
 
 import triton
@@ -14,18 +15,18 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, linear_grid, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 SECTION_BYTES = tl.constexpr(16 * 2**20)
-"""K and V of the heads that run side by side: well inside the 40 to 60 MB of L2 of an A100, H100 or H200."""
+"""Limit for K and V of the heads that run at the same time: well below the 40 to 60 MB L2 of A100, H100 and H200."""
 
 PIECES = tl.constexpr(8)
-"""Partial sums of a row: the columns of an mma fragment, two to a lane."""
+"""Partial sums of a row, one for each column of an mma fragment; each lane holds two of them."""
 
 SLACK = tl.constexpr(2.0)
-"""Powers of two by which a score may exceed the row max that it is taken relative to."""
+"""How far a score may exceed the row maximum in use, in powers of two."""
 
 
 @triton.jit
@@ -33,7 +34,7 @@ def _attend(
     o, row_max, row_sum, q, k_desc, v_desc, batch, kv_head, scale_log2, last_key, begin_tile, end_tile,
     HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Key tiles end_tile - 1 down to begin_tile. MASKED: row i sees only the keys up to last_key[i]."""
+    """Adds key tiles end_tile - 1 down to begin_tile to O. MASKED: row i attends only to keys up to last_key[i]."""
     for step in tl.range(0, end_tile - begin_tile):
         start = (end_tile - 1 - step) * BLOCK_N
 
@@ -44,8 +45,8 @@ def _attend(
             key = start + tl.arange(0, BLOCK_N)
             s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
-        # O is rescaled only where some row outgrew its max by more than 2^SLACK: P is at most 2^SLACK.
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
+        # O is rescaled only if some row exceeds its maximum by more than SLACK, so P is at most 2^SLACK.
         top = tl.max(s, 1) * scale_log2
         if tl.max(top - row_max, 0) > SLACK:
             new_max = tl.maximum(row_max, top)
@@ -71,7 +72,7 @@ def lazy_rescale(
     q_tiles = tl.cdiv(seq_q, BLOCK_M)
     heads_total = tl.num_programs(0) // q_tiles
     section_heads = SECTION_BYTES // (HEAD_DIM * 4) // seq_kv
-    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 do not interpret maximum here
+    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 cannot interpret maximum here
     first = tl.program_id(0) // (section_heads * q_tiles) * section_heads
     count = tl.minimum(section_heads, heads_total - first)
     rest = tl.program_id(0) - first * q_tiles
@@ -82,7 +83,7 @@ def lazy_rescale(
     row = q_tile * BLOCK_M + tl.arange(0, BLOCK_M)
     dim = tl.arange(0, HEAD_DIM)
 
-    # load Q: in place of rows that do not exist, the last one
+    # load Q: the last row is read in place of rows that do not exist
     q_ptr += batch.to(tl.int64) * q_stride_batch + head.to(tl.int64) * q_stride_head
     q = tl.load(q_ptr + (tl.minimum(row, seq_q - 1)[:, None] * q_stride_row + dim))
 
@@ -90,7 +91,7 @@ def lazy_rescale(
     row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
     row_sum = tl.zeros((BLOCK_M, PIECES), tl.float32)
     scale_log2 = scale * LOG2_E
-    # Tiles that every row sees whole need no mask.
+    # Tiles in which every row attends to all keys need no mask.
     last_key = tl.full((BLOCK_M,), seq_kv - 1, tl.int32)
     full_tiles = seq_kv // BLOCK_N
     key_tiles = tl.cdiv(seq_kv, BLOCK_N)

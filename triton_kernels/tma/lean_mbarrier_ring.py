@@ -1,13 +1,14 @@
 """K and V arrive by TMA in rings of buffers: the loads of mbarrier_ring in the lean kernel.
 
-Builds on ampere/lean_instructions; changes the loads of K and V, and the store of O, from pointers to tensor
-descriptors, with V, and so O, in one piece. General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
+Builds on ampere/lean_instructions; changes the loads of K and V and the store of O from pointers to tensor descriptors,
+with V, and therefore O, in one piece. General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
 
-The compiler makes the rings: num_stages says how many buffers, each is awaited by an mbarrier of its own and freed by a
-barrier of the whole block. Nor can core Triton ask for two blocks: how many fit follows from num_warps, num_stages and
-the registers that the assembler takes. With 4 warps and at most 113 KB of buffers two do, at 255 registers a thread;
-with 8 warps they would need `maxnreg`, which caps every warp alike, at 128. Descriptors bound K, V and O in the
-sequence: a ragged tile reads zeros and writes nothing behind it. Q comes by pointers, as in tma_loads.
+The compiler makes the rings: num_stages sets the number of buffers; each buffer has an mbarrier that is waited for when
+it is read, and is freed by a barrier of the whole block. Core Triton cannot request two blocks per multiprocessor
+either: how many fit follows from num_warps, num_stages and the registers that ptxas uses. With 4 warps and at most
+113 KB of buffers two blocks fit, at 255 registers per thread; with 8 warps they would need `maxnreg`, which limits
+every warp alike, to 128. Descriptors bound K, V and O in the sequence: a ragged tile reads zeros and writes nothing
+past the end. Q is loaded through pointers, as in tma_loads.
 """
 
 import triton
@@ -16,15 +17,15 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, linear_grid, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 SECTION_BYTES = tl.constexpr(16 * 2**20)
-"""K and V of the heads that run side by side: well inside the 40 to 60 MB of L2 of an A100, H100 or H200."""
+"""Limit for K and V of the heads that run at the same time: well below the 40 to 60 MB L2 of A100, H100 and H200."""
 
 PIECES = tl.constexpr(8)
-"""Partial sums of a row: the columns of an mma fragment, two to a lane."""
+"""Partial sums of a row, one for each column of an mma fragment; each lane holds two of them."""
 
 
 @triton.jit
@@ -32,7 +33,7 @@ def _attend(
     o, row_max, row_sum, q, k_desc, v_desc, batch, kv_head, scale_log2, last_key, begin_tile, end_tile,
     HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Key tiles end_tile - 1 down to begin_tile. MASKED: row i sees only the keys up to last_key[i]."""
+    """Adds key tiles end_tile - 1 down to begin_tile to O. MASKED: row i attends only to keys up to last_key[i]."""
     for step in tl.range(0, end_tile - begin_tile):
         start = (end_tile - 1 - step) * BLOCK_N
 
@@ -43,7 +44,7 @@ def _attend(
             key = start + tl.arange(0, BLOCK_N)
             s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
         rescale = tl.math.exp2(row_max - new_max)
         p = tl.math.exp2(s * scale_log2 - new_max[:, None])
@@ -67,7 +68,7 @@ def lean_mbarrier_ring(
     q_tiles = tl.cdiv(seq_q, BLOCK_M)
     heads_total = tl.num_programs(0) // q_tiles
     section_heads = SECTION_BYTES // (HEAD_DIM * 4) // seq_kv
-    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 do not interpret maximum here
+    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 cannot interpret maximum here
     first = tl.program_id(0) // (section_heads * q_tiles) * section_heads
     count = tl.minimum(section_heads, heads_total - first)
     rest = tl.program_id(0) - first * q_tiles
@@ -78,7 +79,7 @@ def lean_mbarrier_ring(
     row = q_tile * BLOCK_M + tl.arange(0, BLOCK_M)
     dim = tl.arange(0, HEAD_DIM)
 
-    # load Q: in place of rows that do not exist, the last one
+    # load Q: the last row is read in place of rows that do not exist
     q_ptr += batch.to(tl.int64) * q_stride_batch + head.to(tl.int64) * q_stride_head
     q = tl.load(q_ptr + (tl.minimum(row, seq_q - 1)[:, None] * q_stride_row + dim))
 
@@ -86,7 +87,7 @@ def lean_mbarrier_ring(
     row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
     row_sum = tl.zeros((BLOCK_M, PIECES), tl.float32)
     scale_log2 = scale * LOG2_E
-    # Tiles that every row sees whole need no mask.
+    # Tiles in which every row attends to all keys need no mask.
     last_key = tl.full((BLOCK_M,), seq_kv - 1, tl.int32)
     full_tiles = seq_kv // BLOCK_N
     key_tiles = tl.cdiv(seq_kv, BLOCK_N)

@@ -1,12 +1,12 @@
 """Scores in flight: Q K^T of the next tile is issued before the softmax of this one, not after it.
 
-Builds on setmaxnreg_consumers, whose program is that of lean_mbarrier_ring; changes when Q K^T is multiplied. General:
-any lengths, strides, grouped heads and head_dim 64, 128 and 256.
+Builds on setmaxnreg_consumers, whose program is that of lean_mbarrier_ring; changes when Q K^T is issued. General: any
+lengths, strides, grouped heads and head_dim 64, 128 and 256.
 
-A thread keeps the scores of two tiles. On sm_90a with wgmma it is a matter of order: the compiler leaves a product in
-flight when all that reads it comes after another wait, here that of O += P V in the next step. mma.sync has nothing to
-leave in flight: its results are awaited where they are used, and the second tile of scores only fills registers. The
-diagonal and the end of the sequence have a loop of their own, with nothing in flight.
+A thread holds the scores of two tiles. With wgmma on sm_90a the order of the statements is enough: the compiler leaves
+a product in flight if everything that reads it comes after another wait, here the wait for O += P V in the next
+iteration. mma.sync has no asynchronous form, so nothing stays in flight: the second tile of scores only takes
+registers. The tiles cut by the diagonal or the end of the sequence have a loop of their own, with nothing in flight.
 """
 
 import triton
@@ -15,15 +15,15 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, linear_grid, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 SECTION_BYTES = tl.constexpr(16 * 2**20)
-"""K and V of the heads that run side by side: well inside the 40 to 60 MB of L2 of an A100, H100 or H200."""
+"""Limit for K and V of the heads that run at the same time: well below the 40 to 60 MB L2 of A100, H100 and H200."""
 
 PIECES = tl.constexpr(8)
-"""Partial sums of a row: the columns of an mma fragment, two to a lane."""
+"""Partial sums of a row, one for each column of an mma fragment; each lane holds two of them."""
 
 
 @triton.jit
@@ -31,9 +31,9 @@ def _attend_masked(
     o, row_max, row_sum, q, k_desc, v_desc, batch, kv_head, scale_log2, last_key, begin_tile, end_tile,
     HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Key tiles end_tile - 1 down to begin_tile, one after the other. Row i sees only the keys up to last_key[i].
+    """Adds key tiles end_tile - 1 down to begin_tile to O, unpipelined. Row i attends only to keys up to last_key[i].
 
-    One stage: with a product in flight where the two loops meet, the assembler makes every wgmma wait for the last.
+    num_stages is 1: with a product in flight where the two loops meet, ptxas would serialize every wgmma.
     """
     for step in tl.range(0, end_tile - begin_tile, num_stages=1):
         start = (end_tile - 1 - step) * BLOCK_N
@@ -44,7 +44,7 @@ def _attend_masked(
         key = start + tl.arange(0, BLOCK_N)
         s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
         rescale = tl.math.exp2(row_max - new_max)
         p = tl.math.exp2(s * scale_log2 - new_max[:, None])
@@ -64,27 +64,27 @@ def _attend(
     o, row_max, row_sum, s, q, k_desc, v_desc, batch, kv_head, scale_log2, tiles,
     HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Key tiles tiles - 1 down to 0, which every row sees whole. s: the scores of the first."""
+    """Adds key tiles `tiles - 1` down to 0 to O, all of them unmasked. s: the scores of the first of them."""
     first_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
     rescale = tl.math.exp2(row_max - first_max)
     row_sum = row_sum * rescale[:, None]
     row_max = first_max
     o = o * rescale[:, None]
-    # P crosses steps as int16: a bf16 tensor that crosses them would be multiplied from shared memory.
+    # The loop carries P as int16: if it carried bf16, the product would read P from shared memory.
     p_bits = tl.zeros((BLOCK_M, BLOCK_N), tl.int16)
     for step in tl.range(0, tiles):
         tile = tiles - 1 - step
 
-        # O += P V of the tile before: P is zero in the first step
+        # O += P V of the previous tile; in the first iteration P is zero
         v = v_desc.load([batch, kv_head, tl.minimum(tile + 1, tiles - 1) * BLOCK_N, 0]).reshape((BLOCK_N, HEAD_DIM))
         o = tl.dot(p_bits.to(v.dtype, bitcast=True), v, o)
 
-        # S = Q K^T of the next tile: this one's scores leave their registers first, relative to the max so far
+        # S = Q K^T of the next tile; before it, this tile's scores move to `above`, relative to the maximum so far
         above = s * scale_log2 - row_max[:, None]
         k = k_desc.load([batch, kv_head, tl.maximum(tile - 1, 0) * BLOCK_N, 0]).reshape((BLOCK_N, HEAD_DIM))
         s = tl.dot(q, tl.trans(k))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         rise = tl.maximum(tl.max(above, 1), 0.0)
         rescale = tl.math.exp2(-rise)
         p = tl.math.exp2(above - rise[:, None])
@@ -107,7 +107,7 @@ def scores_in_flight(
     q_tiles = tl.cdiv(seq_q, BLOCK_M)
     heads_total = tl.num_programs(0) // q_tiles
     section_heads = SECTION_BYTES // (HEAD_DIM * 4) // seq_kv
-    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 do not interpret maximum here
+    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 cannot interpret maximum here
     first = tl.program_id(0) // (section_heads * q_tiles) * section_heads
     count = tl.minimum(section_heads, heads_total - first)
     rest = tl.program_id(0) - first * q_tiles
@@ -118,7 +118,7 @@ def scores_in_flight(
     row = q_tile * BLOCK_M + tl.arange(0, BLOCK_M)
     dim = tl.arange(0, HEAD_DIM)
 
-    # load Q: in place of rows that do not exist, the last one
+    # load Q: the last row is read in place of rows that do not exist
     q_ptr += batch.to(tl.int64) * q_stride_batch + head.to(tl.int64) * q_stride_head
     q = tl.load(q_ptr + (tl.minimum(row, seq_q - 1)[:, None] * q_stride_row + dim))
 
@@ -126,7 +126,7 @@ def scores_in_flight(
     row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
     row_sum = tl.zeros((BLOCK_M, PIECES), tl.float32)
     scale_log2 = scale * LOG2_E
-    # Tiles that every row sees whole need no mask.
+    # Tiles in which every row attends to all keys need no mask.
     last_key = tl.full((BLOCK_M,), seq_kv - 1, tl.int32)
     full_tiles = seq_kv // BLOCK_N
     key_tiles = tl.cdiv(seq_kv, BLOCK_N)
@@ -142,7 +142,7 @@ def scores_in_flight(
         )  # fmt: skip
     start = tl.maximum(full_tiles - 1, 0) * BLOCK_N
     k = k_desc.load([batch, head // group, start, 0]).reshape((BLOCK_N, HEAD_DIM))
-    # The maximum changes no score. It parts the scores from their K, whose buffer the loop would keep otherwise.
+    # The maximum with LOWEST changes no score. Without it the loop would keep the buffer of this K occupied.
     s = tl.maximum(tl.dot(q, tl.trans(k)), LOWEST, propagate_nan=tl.PropagateNan.ALL)
     if full_tiles > 0:
         o, row_max, row_sum = _attend(

@@ -1,13 +1,13 @@
-"""K and V arrive by the tensor memory accelerator: one instruction per tile, completing on an mbarrier.
+"""K and V arrive by the tensor memory accelerator: one instruction loads a tile and completes on an mbarrier.
 
-Builds on ampere/exp2_softmax; changes the loads of K and V from pointers to tensor descriptors, with V, and so O, in
-one piece: a copy is one instruction for a whole tile. With fewer rows than head_dim P then crosses shared memory, as in
-wmma.
+Builds on ampere/exp2_softmax; changes the loads of K and V from pointers to tensor descriptors, with V, and therefore
+O, in one piece, because one instruction copies a whole tile. With fewer rows than head_dim, P then crosses shared
+memory, as in wmma.
 
-K and V go global -> shared memory into tile.stages buffers each, every buffer with an mbarrier of its own on which all
-warps wait: V may still be on its way under Q K^T. There is no empty barrier: a barrier of the whole block frees a
-buffer before one thread refills it. The descriptors come from the host: built in the kernel they would cost every
-program a descriptor in workspace memory and a fence. Q is loaded once, by pointers.
+K and V go global -> shared memory into tile.stages buffers each. Every buffer has its own mbarrier, on which all warps
+wait, so V may still be arriving during Q K^T. There is no empty barrier: a barrier of the whole block frees a buffer
+before one thread refills it. The host makes the descriptors: made in the kernel, they would cost every program
+workspace memory and a fence. Q is loaded once, through pointers.
 """
 
 import triton
@@ -16,7 +16,7 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
@@ -27,7 +27,7 @@ def _attend(
     o, row_max, row_sum, q, k_desc, v_desc, batch, kv_head, scale_log2, last_key, begin, end,
     HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Keys begin <= j < end into (o, row_max, row_sum). MASKED: row i sees only the keys up to last_key[i]."""
+    """Adds keys begin <= j < end to (o, row_max, row_sum). MASKED: row i attends only to keys up to last_key[i]."""
     for start in tl.range(begin, end, BLOCK_N):
         # S = Q K^T
         k = k_desc.load([batch, kv_head, start, 0]).reshape((BLOCK_N, HEAD_DIM))
@@ -36,7 +36,7 @@ def _attend(
             key = start + tl.arange(0, BLOCK_N)
             s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
         rescale = tl.math.exp2(row_max - new_max)
         p = tl.math.exp2(s * scale_log2 - new_max[:, None])
@@ -72,7 +72,7 @@ def tma_loads(
     last_key = row + seq_kv - seq_q
     full_end = seq_kv
     if CAUSAL:
-        # Tiles that every row sees whole need no mask; the last row ends the walk.
+        # Tiles in which every row attends to all keys need no mask; the loop ends at the last row's last key.
         first_last_key = tl.program_id(1) * BLOCK_M + seq_kv - seq_q
         full_end = tl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
     o, row_max, row_sum = _attend(

@@ -1,12 +1,13 @@
-"""A producer warp loads, the others do math: asked for by `warp_specialize=True`, which the compiler may ignore.
+"""A producer warp loads and the others do math: requested by `warp_specialize=True`, which the compiler may ignore.
 
-Builds on mbarrier_ring; changes the walk over the keys to `tl.range(..., warp_specialize=True)`. Core Triton has no
-word for who does what: the hint asks for it, and how many warps and registers each role gets is the compiler's.
+Builds on mbarrier_ring; changes the loop over the keys to `tl.range(..., warp_specialize=True)`. Core Triton cannot
+assign roles in the source: the hint asks for them, and the compiler decides how many warps and registers each role
+gets.
 
-Triton 3.6 follows the hint on sm_120a: warps that load come on top of tile.warps, and K and V get tile.stages + 1
-buffers each. On sm_90a with mma.sync it does not: with 8 warps the program is mbarrier_ring's, with 4 the hint also
-costs the pipeline, and every tile is awaited where it is loaded. With wgmma (without DISABLE_MMA_V3) 4 warps are a
-compile error in the pass NVGPUWarpSpecialization, and 8 warps are not specialized either.
+Triton 3.6 follows the hint on sm_120a: the loading warps come on top of tile.warps, and K and V get tile.stages + 1
+buffers each. On sm_90a with mma.sync it does not: with 8 warps the program is that of mbarrier_ring, and with 4 the
+hint also disables the pipeline, so every tile is waited for where it is loaded. With wgmma (without DISABLE_MMA_V3),
+4 warps are a compile error in the pass NVGPUWarpSpecialization, and 8 warps are not specialized either.
 """
 
 import triton
@@ -15,7 +16,7 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
@@ -26,7 +27,7 @@ def _attend(
     o, row_max, row_sum, q, k_desc, v_desc, batch, kv_head, scale_log2, last_key, begin, end,
     HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Keys begin <= j < end into (o, row_max, row_sum). MASKED: row i sees only the keys up to last_key[i]."""
+    """Adds keys begin <= j < end to (o, row_max, row_sum). MASKED: row i attends only to keys up to last_key[i]."""
     for start in tl.range(begin, end, BLOCK_N, warp_specialize=True):
         # S = Q K^T
         k = k_desc.load([batch, kv_head, start, 0]).reshape((BLOCK_N, HEAD_DIM))
@@ -35,7 +36,7 @@ def _attend(
             key = start + tl.arange(0, BLOCK_N)
             s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
         rescale = tl.math.exp2(row_max - new_max)
         p = tl.math.exp2(s * scale_log2 - new_max[:, None])
@@ -71,7 +72,7 @@ def warp_specialized(
     last_key = row + seq_kv - seq_q
     full_end = seq_kv
     if CAUSAL:
-        # Tiles that every row sees whole need no mask; the last row ends the walk.
+        # Tiles in which every row attends to all keys need no mask; the loop ends at the last row's last key.
         first_last_key = tl.program_id(1) * BLOCK_M + seq_kv - seq_q
         full_end = tl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
     o, row_max, row_sum = _attend(

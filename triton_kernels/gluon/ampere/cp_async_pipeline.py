@@ -1,10 +1,10 @@
-"""cp.async: V loads under Q K^T, the next K loads under P V, and neither passes through registers.
+"""cp.async: V arrives during Q K^T and the next K during P V, and neither goes through registers.
 
-Builds on large_tile (xor_swizzle); changes how Q, K and V reach shared memory and when. The schedule is that of the
+Builds on large_tile (xor_swizzle); changes how and when Q, K and V reach shared memory. The schedule is that of the
 CUDA twin. In core Triton the compiler places copies and waits, and issues the next copies after the last product.
 
-K and V have one buffer each. A step finds K there, starts V, multiplies Q K^T, waits for V, starts the next K into the
-buffer that Q K^T has left, and multiplies P V. The compiler puts a barrier behind each wait.
+K and V have one buffer each. An iteration waits for K, issues the copy of V, computes Q K^T, waits for V, issues the
+copy of the next K into the buffer that Q K^T has read, and computes P V. The compiler adds a barrier after each wait.
 """
 
 from triton.experimental import gluon
@@ -14,21 +14,21 @@ from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 from triton_kernels.specialization import Twin, options
 
 load_async = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
-"""Global to shared memory by cp.async, under the name that this Triton has for it: 3.6 has the longer one."""
+"""Copies from global to shared memory by cp.async. Triton 3.6 has the longer name, later versions the shorter one."""
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 
 @gluon.constexpr_function
 def copy_layout(head_dim, warps):
-    """Which lane copies what of a tile: 16 bytes each, side by side along a row."""
+    """How the lanes share the copy of a tile: 16 bytes each, neighbours along a row."""
     return gl.BlockedLayout([1, 8], [256 // head_dim, head_dim // 8], [warps, 1], [1, 0])
 
 
 @gluon.constexpr_function
 def shared_layout(rows, head_dim):
-    """How a tile of (rows, head_dim) lies in shared memory."""
+    """The shared-memory layout of a tile of (rows, head_dim)."""
     return gl.SwizzledSharedLayout(vec=8, per_phase=1, max_phase=8, order=[1, 0])
 
 
@@ -37,12 +37,13 @@ def _attend(
     o, row_max, row_sum, q_smem, k_smem, v_smem, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale, last_key,
     begin, end, keys, BLOCK_N: gl.constexpr, MASKED: gl.constexpr,
 ):  # fmt: skip
-    """Keys begin <= j < end into O, of which the first K is on its way already; `keys` counts those of both calls.
+    """Adds keys begin <= j < end to O; the first K is already on its way. `keys` counts those of both calls.
 
-    MASKED: row i sees only the keys up to last_key[i]."""
+    MASKED: row i attends only to keys up to last_key[i].
+    """
     mma: gl.constexpr = o.type.layout
     for start in range(begin, end, BLOCK_N):
-        async_copy.wait_group(0)  # K (and Q) is there, and everybody is done with the previous V
+        async_copy.wait_group(0)  # K (and Q) has arrived, and all warps have read the previous V
         load_async(v_smem, v_ptrs + start * v_stride_row)
         async_copy.commit_group()
 
@@ -54,7 +55,7 @@ def _attend(
             key = start + gl.arange(0, BLOCK_N, gl.SliceLayout(0, mma))
             s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: the new row max first, then one exponential and no second multiply
+        # online softmax: the new row maximum first, then one exponential and no second multiply
         new_max = gl.maximum(row_max, gl.max(s, 1))
         rescale = gl.exp(row_max - new_max)
         p = gl.exp(s - new_max[:, None])
@@ -62,7 +63,7 @@ def _attend(
         row_max = new_max
         o = o * rescale[:, None]
 
-        async_copy.wait_group(0)  # V is there, and everybody is done with K
+        async_copy.wait_group(0)  # V has arrived, and all warps have read K
         if start + BLOCK_N < keys:
             load_async(k_smem, k_ptrs + (start + BLOCK_N) * k_stride_row)
         async_copy.commit_group()
@@ -105,7 +106,7 @@ def cp_async_pipeline(
     keys = seq_kv
     full_end = keys
     if CAUSAL:
-        # Tiles that every row sees whole need no mask; the last row ends the walk.
+        # Tiles in which every row attends to all keys need no mask; the loop ends at the last row's last key.
         first_last_key = gl.program_id(1) * BLOCK_M + seq_kv - seq_q
         full_end = gl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
         keys = first_last_key + BLOCK_M

@@ -1,12 +1,12 @@
-"""Rows of K and V straight below each other in shared memory, as CUDA leaves them: ldmatrix meets its bank conflicts.
+"""Rows of K and V lie directly below each other in shared memory, as in CUDA, so ldmatrix has bank conflicts.
 
-The arithmetic of direct_rescale in Gluon, where the layouts of shared memory, copies and fragments are written down.
-Core Triton swizzles every operand of a dot product, so that its twin of this rung meets none; here the rungs that cure
-them build on this one.
+The arithmetic of direct_rescale in Gluon, where the source states the layouts of shared memory, copies and fragments.
+Core Triton swizzles every operand of a dot product, so its twin of this rung has no conflicts; this kernel is the
+parent of the two Gluon rungs that remove them.
 
-K and V go global -> registers -> shared memory, 16 bytes a lane, both before the first product of a step. Each warp
-owns whole rows, so that P passes from accumulator to operand in its registers. Which ldmatrix reads a fragment, and
-where barriers stand, the compiler derives from the layouts.
+K and V go global -> registers -> shared memory, 16 bytes per lane, both before the first product of an iteration. Each
+warp owns whole rows, so P goes from accumulator to operand in registers. The compiler derives the form of ldmatrix and
+the barriers from the layouts.
 """
 
 from triton.experimental import gluon
@@ -16,18 +16,18 @@ from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 from triton_kernels.specialization import Twin, options
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 
 @gluon.constexpr_function
 def copy_layout(head_dim, warps):
-    """Which lane copies what of a tile: 16 bytes each, side by side along a row."""
+    """How the lanes share the copy of a tile: 16 bytes each, neighbours along a row."""
     return gl.BlockedLayout([1, 8], [256 // head_dim, head_dim // 8], [warps, 1], [1, 0])
 
 
 @gluon.constexpr_function
 def shared_layout(rows, head_dim):
-    """How a tile of (rows, head_dim) lies in shared memory."""
+    """The shared-memory layout of a tile of (rows, head_dim)."""
     return gl.SwizzledSharedLayout(vec=8, per_phase=1, max_phase=1, order=[1, 0])
 
 
@@ -36,7 +36,7 @@ def _attend(
     o, row_max, row_sum, q_smem, k_smem, v_smem, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale, last_key,
     begin, end, BLOCK_N: gl.constexpr, MASKED: gl.constexpr,
 ):  # fmt: skip
-    """Keys begin <= j < end into O. MASKED: row i sees only the keys up to last_key[i]."""
+    """Adds keys begin <= j < end to O. MASKED: row i attends only to keys up to last_key[i]."""
     mma: gl.constexpr = o.type.layout
     for start in range(begin, end, BLOCK_N):
         k_smem.store(gl.load(k_ptrs + start * k_stride_row))
@@ -50,7 +50,7 @@ def _attend(
             key = start + gl.arange(0, BLOCK_N, gl.SliceLayout(0, mma))
             s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: the new row max first, then one exponential and no second multiply
+        # online softmax: the new row maximum first, then one exponential and no second multiply
         new_max = gl.maximum(row_max, gl.max(s, 1))
         rescale = gl.exp(row_max - new_max)
         p = gl.exp(s - new_max[:, None])
@@ -99,7 +99,7 @@ def direct_rescale(
     keys = seq_kv
     full_end = keys
     if CAUSAL:
-        # Tiles that every row sees whole need no mask; the last row ends the walk.
+        # Tiles in which every row attends to all keys need no mask; the loop ends at the last row's last key.
         first_last_key = gl.program_id(1) * BLOCK_M + seq_kv - seq_q
         full_end = gl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
         keys = first_last_key + BLOCK_M

@@ -1,7 +1,7 @@
 """Shared-memory columns permuted by XOR with the row, in units of 16 bytes: ldmatrix without bank conflicts.
 
-Builds on direct_rescale; changes the layout of shared memory, by one number. Core Triton makes the same choice by
-itself and offers no other.
+Builds on direct_rescale; changes one number of the layout of shared memory. The compiler of core Triton makes the same
+choice by itself and offers no other.
 
 Data moves as in direct_rescale.
 """
@@ -13,18 +13,18 @@ from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 from triton_kernels.specialization import Twin, options
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 
 @gluon.constexpr_function
 def copy_layout(head_dim, warps):
-    """Which lane copies what of a tile: 16 bytes each, side by side along a row."""
+    """How the lanes share the copy of a tile: 16 bytes each, neighbours along a row."""
     return gl.BlockedLayout([1, 8], [256 // head_dim, head_dim // 8], [warps, 1], [1, 0])
 
 
 @gluon.constexpr_function
 def shared_layout(rows, head_dim):
-    """How a tile of (rows, head_dim) lies in shared memory."""
+    """The shared-memory layout of a tile of (rows, head_dim)."""
     return gl.SwizzledSharedLayout(vec=8, per_phase=1, max_phase=8, order=[1, 0])
 
 
@@ -33,7 +33,7 @@ def _attend(
     o, row_max, row_sum, q_smem, k_smem, v_smem, k_ptrs, v_ptrs, k_stride_row, v_stride_row, scale, last_key,
     begin, end, BLOCK_N: gl.constexpr, MASKED: gl.constexpr,
 ):  # fmt: skip
-    """Keys begin <= j < end into O. MASKED: row i sees only the keys up to last_key[i]."""
+    """Adds keys begin <= j < end to O. MASKED: row i attends only to keys up to last_key[i]."""
     mma: gl.constexpr = o.type.layout
     for start in range(begin, end, BLOCK_N):
         k_smem.store(gl.load(k_ptrs + start * k_stride_row))
@@ -47,7 +47,7 @@ def _attend(
             key = start + gl.arange(0, BLOCK_N, gl.SliceLayout(0, mma))
             s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: the new row max first, then one exponential and no second multiply
+        # online softmax: the new row maximum first, then one exponential and no second multiply
         new_max = gl.maximum(row_max, gl.max(s, 1))
         rescale = gl.exp(row_max - new_max)
         p = gl.exp(s - new_max[:, None])
@@ -96,7 +96,7 @@ def xor_swizzle(
     keys = seq_kv
     full_end = keys
     if CAUSAL:
-        # Tiles that every row sees whole need no mask; the last row ends the walk.
+        # Tiles in which every row attends to all keys need no mask; the loop ends at the last row's last key.
         first_last_key = gl.program_id(1) * BLOCK_M + seq_kv - seq_q
         full_end = gl.maximum(first_last_key + 1, 0) // BLOCK_N * BLOCK_N
         keys = first_last_key + BLOCK_M

@@ -1,14 +1,14 @@
 """Two blocks of a cluster share K and V: one loads a tile, and multicast brings it to both.
 
 Builds on pinned_maxima; a program is a pair of blocks. Full attention only, any lengths, strides, grouped heads and
-head_dim 64, 128 and 256. In the CUDA twin each block loads half of the rows for both; here a load of what both hold is
-the first block's.
+head_dim 64, 128 and 256. In the CUDA twin each block loads half of the rows for both; here the first block loads
+whatever both hold.
 
-A layout says which block has what: of each warpgroup's 128 query rows a block has 64, of K and V both have all. A
-buffer is full for each block by itself, and empty when the math warpgroups of both have handed it back: one barrier of
-the pair, in the first block, which alone waits for it. So the second block's producer waits until its own buffer was
-full before it expects the next bytes there. Barriers of a pair are Gluon's from 3.8 on: in 3.7, which has multicast, a
-block arrives at its own alone.
+Layouts say which block holds what: 64 of each warpgroup's 128 query rows, and all of K and V. Each block has its own
+full barriers. An empty barrier belongs to the pair: it lies in the first block, which alone waits for it, and completes
+when the math warpgroups of both blocks have released the buffer. So the second block's producer waits until its own
+buffer was full before it expects the next bytes there. Gluon has barriers of a pair since Triton 3.8: in 3.7, which has
+multicast, a block can arrive only at its own.
 """
 
 from typing import NamedTuple
@@ -29,24 +29,24 @@ from triton_kernels import gluon_warpgroups as wg
 from triton_kernels import specialization
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
 
 
 PAIR = gl.constexpr(2 * 64)
-"""Query rows of a warpgroup in both blocks."""
+"""Query rows of a warpgroup, over both blocks."""
 
 IN_BOTH = gl.constexpr([[0, 0, 0, 0]])
-"""Where the second block's part of a 4-dimensional block begins: it is the same."""
+"""Offset of the second block's part of a 4-dimensional tile: none, both blocks hold all of it."""
 
 BY_ROWS = gl.constexpr([[0, 0, 1, 0]])
-"""It is the second half of the rows."""
+"""The same for a tile of which the second block holds the second half of the rows."""
 
 
 class Buffers(NamedTuple):
-    """Shared memory of a pair of blocks: what its warps share."""
+    """What the warps of a pair of blocks share in shared memory."""
 
     q_smem: gl.shared_memory_descriptor
     k_smem: gl.shared_memory_descriptor
@@ -62,13 +62,13 @@ class Buffers(NamedTuple):
 
 @gluon.constexpr_function
 def accumulator(columns):
-    """How a product lies in registers: each block has half of a warpgroup's rows."""
+    """The register layout of a product: each block has half of a warpgroup's rows."""
     return gl.NVMMADistributedLayout([3, 0], [4, 1], [16, columns, 16], cga_layout=[[1, 0]])
 
 
 @gluon.jit
 def barriers(NUMBER: gl.constexpr, ARRIVALS: gl.constexpr):
-    """NUMBER mbarriers in each block, each of which completes a phase by ARRIVALS of that block."""
+    """NUMBER mbarriers in each block; a phase completes after ARRIVALS arrivals of that block."""
     ring = gl.allocate_shared_memory(gl.int64, [NUMBER, 2], mbarrier.MBarrierLayout.multicta(2))
     for i in gl.static_range(NUMBER):
         mbarrier.init(ring.index(i), count=ARRIVALS)
@@ -77,7 +77,7 @@ def barriers(NUMBER: gl.constexpr, ARRIVALS: gl.constexpr):
 
 @gluon.jit
 def barriers_of_both(NUMBER: gl.constexpr, ARRIVALS: gl.constexpr):
-    """NUMBER mbarriers of the pair, each of which completes a phase by ARRIVALS of each block."""
+    """NUMBER mbarriers for the pair of blocks; a phase completes after ARRIVALS arrivals of each block."""
     ring = gl.allocate_shared_memory(gl.int64, [NUMBER, 1], mbarrier.MBarrierLayout.multicta(2, two_cta=True))
     for i in gl.static_range(NUMBER):
         mbarrier.init(ring.index(i), count=ARRIVALS)
@@ -86,7 +86,7 @@ def barriers_of_both(NUMBER: gl.constexpr, ARRIVALS: gl.constexpr):
 
 @gluon.jit
 def _load_for_both(desc, smem, full, empty, step, batch, head):
-    """The rows of a step of K or V into its buffer in both blocks, when both have handed it back."""
+    """Loads the rows of K or V for `step` into both blocks' buffers, when both blocks have released them."""
     stages: gl.constexpr = smem.shape[0]
     rows: gl.constexpr = smem.shape[3]
     wg.wait_empty(empty, step)
@@ -99,7 +99,7 @@ def _load_for_both(desc, smem, full, empty, step, batch, head):
 
 @gluon.jit
 def _produce(loads):
-    """Q, then K of every step and V of the step before it, as buffers become empty."""
+    """Loads Q, then in every iteration K and the previous iteration's V, each as soon as its buffer is empty."""
     buffers, q_desc, k_desc, v_desc, batch, head, kv_head, q_start, key_tiles = loads
     GROUPS: gl.constexpr = buffers.q_smem.shape[0]
     mbarrier.expect(buffers.q_full.index(0), GROUPS * q_desc.block_type.nbytes // 2)
@@ -115,9 +115,10 @@ def _produce(loads):
 
 @gluon.jit
 def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empty, j):
-    """P, the new row_max and row_sum, and what O is to be multiplied by. row_max and exponents count in powers of two.
+    """Returns P, the new row_max and row_sum, and the factor for O. row_max and the exponents are in base 2.
 
-    Hands K of tile j back when it has the maxima."""
+    Releases K of tile j when the row maxima are known.
+    """
     new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
     pin.store(new_max)
     wg.arrive(k_empty, j)
@@ -132,7 +133,7 @@ def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empt
 
 @gluon.jit
 def _issue(p, o, zero, q_rows, buffers, j, element: gl.constexpr, operand: gl.constexpr):
-    """Starts S = Q K^T of tile j and O += P V of the tile before; returns both, and the operand that is being read."""
+    """Issues S = Q K^T of tile j and O += P V of the tile before; returns both, and P, which is still being read."""
     p_regs = gl.convert_layout(p.to(element), operand, assert_trivial=True)
     wg.wait_full(buffers.k_full, j)
     s = warpgroup_mma(q_rows, wg.matrix(buffers.k_smem, j).permute((1, 0)), zero, use_acc=False, is_async=True)
@@ -143,7 +144,7 @@ def _issue(p, o, zero, q_rows, buffers, j, element: gl.constexpr, operand: gl.co
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """The 128 rows of O, 64 in each block, of math warpgroup GROUP."""
+    """Computes the 128 rows of O of math warpgroup GROUP, 64 in each block."""
     buffers, o_ptr, lse_ptr, o_stride_row, q_start, seq_q, seq_kv, whole_tiles, key_tiles, scale_log2 = work
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
     HEAD_DIM: gl.constexpr = buffers.k_smem.shape[4]
@@ -267,11 +268,11 @@ def cluster_multicast(
             [4, 4, 1],
             [160, 160, 24],
         )
-    hopper.cluster.barrier()  # no block leaves before the other has handed its last buffer back
+    hopper.cluster.barrier()  # no block exits before the other has released its last buffer
 
 
 def pairs_grid(q, tile):
-    """A program for each pair of query blocks of each head, in one row."""
+    """A one-dimensional grid: one program for each pair of query blocks of each head."""
     return (-(-q.shape[2] // (2 * tile.block_m)) * q.shape[1] * q.shape[0],)
 
 
@@ -280,7 +281,7 @@ def options(tile):
 
 
 class PairTwin(wg.Twin):
-    """A twin whose descriptors say what each block of a pair has."""
+    """A twin whose descriptors say which part of a tile each block of a pair holds."""
 
     def at(self, tile):
         plain = super().at(tile)

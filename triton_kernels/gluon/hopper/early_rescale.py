@@ -1,9 +1,9 @@
-"""O is rescaled after the next Q K^T is issued, before P V is: the vote on it no longer stands behind the softmax.
+"""O is rescaled between issuing the next Q K^T and issuing P V, so the vote on it no longer follows the softmax.
 
-Builds on lazy_rescale_wgmma; changes when O is multiplied. General: any lengths, strides, grouped heads and head_dim
-64, 128 and 256. Core Triton has no word for the moment at which a product is issued.
+Builds on lazy_rescale_wgmma; changes when O is multiplied. General: any lengths, strides, grouped heads and
+head_dim 64, 128 and 256. In core Triton the compiler decides when a product is issued.
 
-What O must be multiplied by is known when the row maxima are, but only the next P V needs it done.
+The factor for O is known when the row maxima are, but only the next P V needs the rescaled O.
 """
 
 from triton.experimental import gluon
@@ -15,20 +15,21 @@ from triton_kernels import gluon_warpgroups as wg
 from triton_kernels.specialization import persistent_grid
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
 SLACK = gl.constexpr(2.0)
-"""Powers of two by which a score may exceed the row max that it is taken relative to."""
+"""How far a score may exceed the row maximum in use, in powers of two."""
 
 
 @gluon.jit
 def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empty, j):
-    """P, the new row_max and row_sum, what O is to be multiplied by, and the least of that over the rows. row_max and
-    exponents count in powers of two; row_max lags behind the true one by SLACK at most.
+    """Returns P, the new row_max and row_sum, the factor for O, and the smallest factor of all rows. row_max and the
+    exponents are in base 2; row_max is at most SLACK below the true maximum.
 
-    Hands K of tile j back when it has the maxima."""
+    Releases K of tile j when the row maxima are known.
+    """
     new_max = gl.max(s, 1) * scale_log2
     new_max = gl.where(new_max > row_max + SLACK, new_max, row_max)
     pin.store(new_max)
@@ -44,7 +45,7 @@ def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empt
 
 @gluon.jit
 def _rescaled(o, rescale, least):
-    """O, multiplied where some row needs it."""
+    """Returns O, rescaled if some row needs it."""
     if least < 1:
         o = o * gl.convert_layout(rescale, gl.SliceLayout(1, o.type.layout))[:, None]
     return o
@@ -52,7 +53,7 @@ def _rescaled(o, rescale, least):
 
 @gluon.jit
 def _issue(p, o, rescale, least, zero, q_rows, buffers, step, element: gl.constexpr, operand: gl.constexpr):
-    """Starts S = Q K^T of a step and O += P V of the step before; returns both, and the operand that is being read."""
+    """Issues S = Q K^T of `step` and O += P V of the step before; returns both, and P, which is still being read."""
     p_regs = gl.convert_layout(p.to(element), operand, assert_trivial=True)
     wg.wait_full(buffers.k_full, step)
     s = warpgroup_mma(q_rows, wg.matrix(buffers.k_smem, step).permute((1, 0)), zero, use_acc=False, is_async=True)
@@ -64,7 +65,7 @@ def _issue(p, o, rescale, least, zero, q_rows, buffers, step, element: gl.conste
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """Tile after tile the 64 rows of O of math warpgroup GROUP."""
+    """Computes the 64 rows of O of math warpgroup GROUP, tile after tile."""
     buffers, sizes, o_ptr, lse_ptr, o_stride_batch, o_stride_head, o_stride_row, scale_log2 = work
     GROUPS: gl.constexpr = buffers.turns.shape[0]
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
@@ -78,7 +79,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
     zero = gl.zeros((wg.ROWS, BLOCK_N), gl.float32, scores)
     q_tiles = (sizes.seq_q + GROUPS * wg.ROWS - 1) // (GROUPS * wg.ROWS)
     tile = 0
-    step = 0  # of this tile's first K and V
+    step = 0  # the ring position of this tile's first K and V
     turn = 0
     number = wg.take(buffers.queue, tile)
     while number < sizes.heads_total * q_tiles:

@@ -1,11 +1,12 @@
-"""One at a time: of the math warpgroups only one is in its exponentials, the others have the tensor cores.
+"""One at a time: only one math warpgroup is in its exponentials, and the others have the tensor cores.
 
 Builds on producer_consumer; changes the order of the warpgroups. General: any lengths, strides, grouped heads and
-head_dim 64, 128 and 256. The lock is a ring of mbarriers, one for each warpgroup, which the one before it completes.
-Core Triton has no statement that is for one warpgroup.
+head_dim 64, 128 and 256. The lock is a ring of mbarriers, one for each warpgroup, at which the warpgroup before it
+arrives. Core Triton has no statement for one warpgroup.
 
-A barrier orders accesses to memory, and a softmax is arithmetic on registers, which the assembler moves across. So the
-maxima go to shared memory, and are read again behind the wait; the sums go there before the lock is passed on.
+A barrier orders accesses to memory, but a softmax is arithmetic on registers, which ptxas moves across it. So the
+maxima are stored to shared memory and read again after the wait, and the sums are stored there before the lock is
+passed on.
 """
 
 from typing import NamedTuple
@@ -18,14 +19,14 @@ from triton_kernels import gluon_warpgroups as wg
 from triton_kernels.specialization import linear_grid
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
 
 
 class Buffers(NamedTuple):
-    """Shared memory of a block: what its warps share."""
+    """What the warps of a block share in shared memory."""
 
     q_smem: gl.shared_memory_descriptor
     k_smem: gl.shared_memory_descriptor
@@ -41,7 +42,7 @@ class Buffers(NamedTuple):
 
 @gluon.jit
 def _produce(loads):
-    """Q, then K and V of every step as buffers become empty."""
+    """Loads Q, then K and V of every iteration, each as soon as its buffer is empty."""
     buffers, q_desc, k_desc, v_desc, batch, head, kv_head, q_start, key_tiles = loads
     wg.load_rows(q_desc, buffers.q_smem, buffers.q_full, 0, batch, head, q_start)
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
@@ -54,7 +55,7 @@ def _produce(loads):
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """The 64 rows of O of math warpgroup GROUP."""
+    """Computes the 64 rows of O of math warpgroup GROUP."""
     buffers, o_ptr, lse_ptr, o_stride_row, q_start, seq_q, seq_kv, whole_tiles, key_tiles, scale_log2 = work
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
     HEAD_DIM: gl.constexpr = buffers.k_smem.shape[4]
@@ -90,7 +91,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
             key = j * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, scores))
             s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
         rescale = gl.exp2(row_max - new_max)
         row_max = new_max

@@ -1,10 +1,10 @@
-"""What pays of all that the ladder tried in Gluon. Builds on head_by_head and own_diagonal, whose files explain each.
+"""The techniques of the ladder that pay in Gluon. Builds on head_by_head and own_diagonal, whose files explain them.
 General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
 
-One block a multiprocessor takes tile after tile from a counter. One producer warp loads Q, K and V; two or three math
-warpgroups take turns at issuing the next Q K^T with the P V of before, and stop at their own diagonals. O leaves by TMA
-from where Q was. The CUDA twin has more: maxima of three integers, and a rescaling of O that each warp skips when its
-rows have no new maximum; here a branch is for all warps of a partition.
+One block per multiprocessor takes tile after tile from a counter. One producer warp loads Q, K and V. Two or three math
+warpgroups take turns at issuing the next Q K^T with the previous P V, and stop at their own diagonals. O leaves by TMA
+from the buffer of Q. The CUDA twin has more: maxima of three integers, and a rescale of O that each warp skips if none
+of its rows has a new maximum. In Gluon a branch is for all warps of a partition.
 """
 
 from triton.experimental import gluon
@@ -21,7 +21,7 @@ from triton_kernels import gluon_warpgroups as wg
 from triton_kernels.specialization import persistent_grid
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
@@ -29,9 +29,10 @@ LN_2 = gl.constexpr(0.6931471805599453)
 
 @gluon.jit
 def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empty, j):
-    """P, the new row_max and row_sum, and what O is to be multiplied by. row_max and exponents count in powers of two.
+    """Returns P, the new row_max and row_sum, and the factor for O. row_max and the exponents are in base 2.
 
-    Hands K of tile j back when it has the maxima."""
+    Releases K of tile j when the row maxima are known.
+    """
     new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
     pin.store(new_max)
     wg.arrive(k_empty, j)
@@ -46,7 +47,7 @@ def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empt
 
 @gluon.jit
 def _issue(p, o, zero, q_rows, buffers, step, element: gl.constexpr, operand: gl.constexpr):
-    """Starts S = Q K^T of a step and O += P V of the step before; returns both, and the operand that is being read."""
+    """Issues S = Q K^T of `step` and O += P V of the step before; returns both, and P, which is still being read."""
     p_regs = gl.convert_layout(p.to(element), operand, assert_trivial=True)
     wg.wait_full(buffers.k_full, step)
     s = warpgroup_mma(q_rows, wg.matrix(buffers.k_smem, step).permute((1, 0)), zero, use_acc=False, is_async=True)
@@ -57,7 +58,7 @@ def _issue(p, o, zero, q_rows, buffers, step, element: gl.constexpr, operand: gl
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """Tile after tile the 64 rows of O of math warpgroup GROUP."""
+    """Computes the 64 rows of O of math warpgroup GROUP, tile after tile."""
     buffers, sizes, o_desc, lse_ptr, scale_log2 = work
     GROUPS: gl.constexpr = buffers.turns.shape[0]
     Q_BUFFERS: gl.constexpr = buffers.q_full.shape[0]
@@ -72,7 +73,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
     zero = gl.zeros((wg.ROWS, BLOCK_N), gl.float32, scores)
     q_tiles = (sizes.seq_q + GROUPS * wg.ROWS - 1) // (GROUPS * wg.ROWS)
     tile = 0
-    step = 0  # of this tile's first K and V
+    step = 0  # the ring position of this tile's first K and V
     turn = 0
     number = wg.take(buffers.queue, tile)
     while number < sizes.heads_total * q_tiles:

@@ -1,10 +1,10 @@
-"""The first Q K^T of the next tile of queries is issued with the last P V of this one: no product stands alone.
+"""The next query tile's first Q K^T is issued with this tile's last P V, so no product runs alone.
 
-Builds on persistent; changes how one tile follows another. General: any lengths, strides, grouped heads and head_dim
-64, 128 and 256. Core Triton awaits a product where its loop ends.
+Builds on persistent; changes how one tile follows another. General: any lengths, strides, grouped heads and
+head_dim 64, 128 and 256. The compiler of core Triton waits for a product where its loop ends.
 
-The switch is a step like any other but for its operands: Q and K of the next tile, P and V of this one. The softmax
-that stands between their waits is the next tile's; this one's max and sum wait for O to be complete.
+The switch is an iteration like any other except for its operands: Q and K of the next tile, P and V of this one. The
+softmax between the two waits is the next tile's; this tile's row maxima and row sums are kept until its O is complete.
 """
 
 from triton.experimental import gluon
@@ -16,7 +16,7 @@ from triton_kernels import gluon_warpgroups as wg
 from triton_kernels.specialization import persistent_grid
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
@@ -24,9 +24,10 @@ LN_2 = gl.constexpr(0.6931471805599453)
 
 @gluon.jit
 def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empty, j):
-    """P, the new row_max and row_sum, and what O is to be multiplied by. row_max and exponents count in powers of two.
+    """Returns P, the new row_max and row_sum, and the factor for O. row_max and the exponents are in base 2.
 
-    Hands K of tile j back when it has the maxima."""
+    Releases K of tile j when the row maxima are known.
+    """
     new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
     pin.store(new_max)
     wg.arrive(k_empty, j)
@@ -41,7 +42,7 @@ def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empt
 
 @gluon.jit
 def _issue(p, o, zero, q_rows, buffers, step, element: gl.constexpr, operand: gl.constexpr):
-    """Starts S = Q K^T of a step and O += P V of the step before; returns both, and the operand that is being read."""
+    """Issues S = Q K^T of `step` and O += P V of the step before; returns both, and P, which is still being read."""
     p_regs = gl.convert_layout(p.to(element), operand, assert_trivial=True)
     wg.wait_full(buffers.k_full, step)
     s = warpgroup_mma(q_rows, wg.matrix(buffers.k_smem, step).permute((1, 0)), zero, use_acc=False, is_async=True)
@@ -52,8 +53,8 @@ def _issue(p, o, zero, q_rows, buffers, step, element: gl.constexpr, operand: gl
 
 @gluon.jit
 def _keys(buffers, sizes, number, q_tiles, CAUSAL: gl.constexpr, GROUP: gl.constexpr):
-    """Of a tile's number: batch * heads + head, the group's first row, tiles of keys that every row of the block sees
-    whole and that some row sees, and the last key that each row of the group sees."""
+    """Returns, for a tile's number: batch * heads + head; the group's first row; how many key tiles need no mask for
+    any row of the block, and how many some row needs; the last key of each row of the group."""
     GROUPS: gl.constexpr = buffers.turns.shape[0]
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
     scores: gl.constexpr = wg.accumulator(BLOCK_N)
@@ -70,7 +71,7 @@ def _keys(buffers, sizes, number, q_tiles, CAUSAL: gl.constexpr, GROUP: gl.const
 
 @gluon.jit
 def _first_softmax(s, carried: gl.constexpr, last_key, scale_log2, pin, k_empty, step, MASKED: gl.constexpr):
-    """P, row_max and row_sum of a tile's first scores."""
+    """Returns P, row_max and row_sum of a query tile's first scores."""
     if MASKED:
         key = gl.arange(0, s.shape[1], gl.SliceLayout(0, s.type.layout))
         s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
@@ -82,7 +83,7 @@ def _first_softmax(s, carried: gl.constexpr, last_key, scale_log2, pin, k_empty,
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """Tile after tile the 64 rows of O of math warpgroup GROUP."""
+    """Computes the 64 rows of O of math warpgroup GROUP, tile after tile."""
     buffers, sizes, o_ptr, lse_ptr, o_stride_batch, o_stride_head, o_stride_row, scale_log2 = work
     GROUPS: gl.constexpr = buffers.turns.shape[0]
     Q_BUFFERS: gl.constexpr = buffers.q_full.shape[0]
@@ -98,10 +99,10 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
     zero = gl.zeros((wg.ROWS, BLOCK_N), gl.float32, scores)
     q_tiles = (sizes.seq_q + GROUPS * wg.ROWS - 1) // (GROUPS * wg.ROWS)
     tile = 0
-    step = 0  # of this tile's first K and V
+    step = 0  # the ring position of this tile's first K and V
     turn = 0
 
-    # the first Q K^T of a block has no P V beside it; a block has one tile at least
+    # the block's first Q K^T has no P V beside it; every block has at least one tile
     number = wg.take(buffers.queue, tile)
     _, _, _, _, last_key = _keys(buffers, sizes, number, q_tiles, CAUSAL, GROUP)
     q_rows = wg.matrix(buffers.q_smem, GROUP)
@@ -146,7 +147,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
         own_sum = row_sum
         number = wg.take(buffers.queue, tile)
         if number < sizes.heads_total * q_tiles:
-            # the last P V of this tile has the first Q K^T of the next beside it
+            # the last P V of this tile is issued with the first Q K^T of the next
             _, _, _, _, last_key = _keys(buffers, sizes, number, q_tiles, CAUSAL, GROUP)
             q_rows = wg.matrix(buffers.q_smem, tile % Q_BUFFERS * GROUPS + GROUP)
             wg.wait_full(buffers.q_full, tile)

@@ -1,12 +1,13 @@
-"""Row maxima as integers, of which one instruction compares three.
+"""Row maxima as integers, because one instruction compares three of them.
 
 Builds on persistent; changes the maximum of the online softmax. General: any lengths, strides, grouped heads and
 head_dim 64, 128 and 256.
 
-Floats that are not negative are ordered as the integers of their bits are, and a negative float is a negative integer.
-The assembler makes VIMNMX3 of maxima of integers; floats have no such instruction on sm_90. The CUDA twin takes maxima
-of the scores, and a warp votes on a fallback where all of a row are negative. Here a vote is of the whole warpgroup:
-scores stand relative to the row max so far instead, below which all are negative, and the max rises by zero.
+Non-negative floats compare like the integers of their bits, and the bits of a negative float are a negative integer.
+ptxas turns maxima of integers into VIMNMX3; floats have no such instruction on sm_90. In the CUDA twin, which takes
+maxima of the scores, a warp votes on a fallback if all scores of a row are negative. Here a vote would be one of the
+whole warpgroup. So scores are relative to the row maximum so far: if all are below it, all are negative, and the
+maximum rises by zero.
 """
 
 from triton.experimental import gluon
@@ -18,7 +19,7 @@ from triton_kernels import gluon_warpgroups as wg
 from triton_kernels.specialization import persistent_grid
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
@@ -26,9 +27,10 @@ LN_2 = gl.constexpr(0.6931471805599453)
 
 @gluon.jit
 def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empty, j):
-    """P, the new row_max and row_sum, and what O is to be multiplied by. row_max and exponents count in powers of two.
+    """Returns P, the new row_max and row_sum, and the factor for O. row_max and the exponents are in base 2.
 
-    Hands K of tile j back when it has the maxima."""
+    Releases K of tile j when the row maxima are known.
+    """
     new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
     pin.store(new_max)
     wg.arrive(k_empty, j)
@@ -43,7 +45,7 @@ def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empt
 
 @gluon.jit
 def _softmax_above(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empty, j):
-    """The same, of rows that have a max already: by how much it rises is a maximum of integers."""
+    """As `_softmax`, for rows that already have a maximum: how far it rises is a maximum of integers."""
     above = s * scale_log2 - row_max[:, None]
     rise = gl.maximum(gl.max(above.to(gl.int32, bitcast=True), 1), 0).to(gl.float32, bitcast=True)
     pin.store(rise)
@@ -59,7 +61,7 @@ def _softmax_above(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, 
 
 @gluon.jit
 def _issue(p, o, zero, q_rows, buffers, step, element: gl.constexpr, operand: gl.constexpr):
-    """Starts S = Q K^T of a step and O += P V of the step before; returns both, and the operand that is being read."""
+    """Issues S = Q K^T of `step` and O += P V of the step before; returns both, and P, which is still being read."""
     p_regs = gl.convert_layout(p.to(element), operand, assert_trivial=True)
     wg.wait_full(buffers.k_full, step)
     s = warpgroup_mma(q_rows, wg.matrix(buffers.k_smem, step).permute((1, 0)), zero, use_acc=False, is_async=True)
@@ -70,7 +72,7 @@ def _issue(p, o, zero, q_rows, buffers, step, element: gl.constexpr, operand: gl
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """Tile after tile the 64 rows of O of math warpgroup GROUP."""
+    """Computes the 64 rows of O of math warpgroup GROUP, tile after tile."""
     buffers, sizes, o_ptr, lse_ptr, o_stride_batch, o_stride_head, o_stride_row, scale_log2 = work
     GROUPS: gl.constexpr = buffers.turns.shape[0]
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
@@ -84,7 +86,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
     zero = gl.zeros((wg.ROWS, BLOCK_N), gl.float32, scores)
     q_tiles = (sizes.seq_q + GROUPS * wg.ROWS - 1) // (GROUPS * wg.ROWS)
     tile = 0
-    step = 0  # of this tile's first K and V
+    step = 0  # the ring position of this tile's first K and V
     turn = 0
     number = wg.take(buffers.queue, tile)
     while number < sizes.heads_total * q_tiles:

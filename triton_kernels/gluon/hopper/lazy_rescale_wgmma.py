@@ -1,11 +1,12 @@
-"""O is rescaled only when a row's max has outgrown the one in use more than fourfold: seldom, after the first steps.
+"""Lazy rescale: O is rescaled only when a row's maximum exceeds the one in use by more than two powers of two.
 
 Builds on persistent; changes the online softmax. General: any lengths, strides, grouped heads and head_dim 64, 128 and
 256.
 
-The exponentials of a row may be relative to any value near its max, as long as the sum is relative to the same one.
-But only a P that is 1 has no rounding, so the slack is small. In the CUDA twin each warp votes; Gluon has a branch for
-all warps of a partition, whose 64 rows vote through shared memory.
+The exponentials of a row may be relative to any value near its maximum, as long as its sum is relative to the same
+value. After the first key tiles a rescale is rare. The slack is small, because with it a row's largest P is no longer 1
+and is rounded to 16 bits. In the CUDA twin each warp votes; in Gluon a branch is for all warps of a partition, whose
+64 rows vote through shared memory.
 """
 
 from triton.experimental import gluon
@@ -17,20 +18,21 @@ from triton_kernels import gluon_warpgroups as wg
 from triton_kernels.specialization import persistent_grid
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
 SLACK = gl.constexpr(2.0)
-"""Powers of two by which a score may exceed the row max that it is taken relative to."""
+"""How far a score may exceed the row maximum in use, in powers of two."""
 
 
 @gluon.jit
 def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empty, j):
-    """P, the new row_max and row_sum, what O is to be multiplied by, and the least of that over the rows. row_max and
-    exponents count in powers of two; row_max lags behind the true one by SLACK at most.
+    """Returns P, the new row_max and row_sum, the factor for O, and the smallest factor of all rows. row_max and the
+    exponents are in base 2; row_max is at most SLACK below the true maximum.
 
-    Hands K of tile j back when it has the maxima."""
+    Releases K of tile j when the row maxima are known.
+    """
     new_max = gl.max(s, 1) * scale_log2
     new_max = gl.where(new_max > row_max + SLACK, new_max, row_max)
     pin.store(new_max)
@@ -46,7 +48,7 @@ def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empt
 
 @gluon.jit
 def _issue(p, o, zero, q_rows, buffers, step, element: gl.constexpr, operand: gl.constexpr):
-    """Starts S = Q K^T of a step and O += P V of the step before; returns both, and the operand that is being read."""
+    """Issues S = Q K^T of `step` and O += P V of the step before; returns both, and P, which is still being read."""
     p_regs = gl.convert_layout(p.to(element), operand, assert_trivial=True)
     wg.wait_full(buffers.k_full, step)
     s = warpgroup_mma(q_rows, wg.matrix(buffers.k_smem, step).permute((1, 0)), zero, use_acc=False, is_async=True)
@@ -57,7 +59,7 @@ def _issue(p, o, zero, q_rows, buffers, step, element: gl.constexpr, operand: gl
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """Tile after tile the 64 rows of O of math warpgroup GROUP."""
+    """Computes the 64 rows of O of math warpgroup GROUP, tile after tile."""
     buffers, sizes, o_ptr, lse_ptr, o_stride_batch, o_stride_head, o_stride_row, scale_log2 = work
     GROUPS: gl.constexpr = buffers.turns.shape[0]
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
@@ -71,7 +73,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
     zero = gl.zeros((wg.ROWS, BLOCK_N), gl.float32, scores)
     q_tiles = (sizes.seq_q + GROUPS * wg.ROWS - 1) // (GROUPS * wg.ROWS)
     tile = 0
-    step = 0  # of this tile's first K and V
+    step = 0  # the ring position of this tile's first K and V
     turn = 0
     number = wg.take(buffers.queue, tile)
     while number < sizes.heads_total * q_tiles:

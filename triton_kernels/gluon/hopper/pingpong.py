@@ -1,11 +1,11 @@
-"""Warpgroups take turns at issuing their products, so that one's softmax comes under the others' products.
+"""Warpgroups take turns at issuing their products, so that one's softmax overlaps with the others' products.
 
 Builds on overlapped_softmax; changes the order of the warpgroups. General: any lengths, strides, grouped heads and
-head_dim 64, 128 and 256. A turn is an mbarrier of each warpgroup, which the one before it completes: Gluon has no word
-for a named barrier. Core Triton has no statement that is for one warpgroup.
+head_dim 64, 128 and 256. Each warpgroup has an mbarrier for its turn, at which the warpgroup before it arrives, because
+Gluon has no named barriers. Core Triton has no statement for one warpgroup.
 
-Without turns warpgroups may fall into step: all in their softmax, then all at the tensor cores. The first Q K^T and
-tiles that the mask cuts take none.
+Without turns the warpgroups may fall into step: all in their softmax at once, then all at the tensor cores. The first
+Q K^T and tiles cut by the mask take no turn.
 """
 
 from typing import NamedTuple
@@ -18,14 +18,14 @@ from triton_kernels import gluon_warpgroups as wg
 from triton_kernels.specialization import linear_grid
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
 
 
 class Buffers(NamedTuple):
-    """Shared memory of a block: what its warps share."""
+    """What the warps of a block share in shared memory."""
 
     q_smem: gl.shared_memory_descriptor
     k_smem: gl.shared_memory_descriptor
@@ -40,7 +40,7 @@ class Buffers(NamedTuple):
 
 @gluon.jit
 def _produce(loads):
-    """Q, then K and V of every step as buffers become empty."""
+    """Loads Q, then K and V of every iteration, each as soon as its buffer is empty."""
     buffers, q_desc, k_desc, v_desc, batch, head, kv_head, q_start, key_tiles = loads
     wg.load_rows(q_desc, buffers.q_smem, buffers.q_full, 0, batch, head, q_start)
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
@@ -53,7 +53,7 @@ def _produce(loads):
 
 @gluon.jit
 def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2):
-    """P, the new row_max and row_sum, and what O is to be multiplied by; row_max and exponents in powers of two."""
+    """Returns P, the new row_max and row_sum, and the factor for O. row_max and the exponents are in base 2."""
     new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
     rescale = gl.exp2(row_max - new_max)
     p = gl.exp2(s * scale_log2 - new_max[:, None])
@@ -66,7 +66,7 @@ def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2):
 
 @gluon.jit
 def _issue(p, o, zero, q_rows, buffers, j, element: gl.constexpr, operand: gl.constexpr):
-    """Starts S = Q K^T of tile j and O += P V of the tile before; returns both, and the operand that is being read."""
+    """Issues S = Q K^T of tile j and O += P V of the tile before; returns both, and P, which is still being read."""
     p_regs = gl.convert_layout(p.to(element), operand, assert_trivial=True)
     wg.wait_full(buffers.k_full, j)
     s = warpgroup_mma(q_rows, wg.matrix(buffers.k_smem, j).permute((1, 0)), zero, use_acc=False, is_async=True)
@@ -77,7 +77,7 @@ def _issue(p, o, zero, q_rows, buffers, j, element: gl.constexpr, operand: gl.co
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """The 64 rows of O of math warpgroup GROUP."""
+    """Computes the 64 rows of O of math warpgroup GROUP."""
     buffers, o_ptr, lse_ptr, o_stride_row, q_start, seq_q, seq_kv, whole_tiles, key_tiles, scale_log2 = work
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
     HEAD_DIM: gl.constexpr = buffers.k_smem.shape[4]

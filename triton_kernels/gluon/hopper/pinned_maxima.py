@@ -1,13 +1,13 @@
-"""The row maxima are pinned before the wait for P V: K is handed back only when they are known.
+"""The row maxima are pinned before the wait for P V: K is released only when they are known.
 
-Builds on pingpong; changes when K is released, and loads K before the V of the step before. General: any lengths,
-strides, grouped heads and head_dim 64, 128 and 256. The tiles of the CUDA twin's parent, wide_tile, are no powers of
-two: this one's are pingpong's.
+Builds on pingpong; changes when K is released, and loads K before the previous iteration's V. General: any lengths,
+strides, grouped heads and head_dim 64, 128 and 256. The tiles of wide_tile, the CUDA twin's parent, are not powers of
+two, so this kernel keeps those of pingpong.
 
-The assembler moves the wait for P V above all arithmetic that nothing ties down, the maxima among it, and a reduction
-behind a wait is a chain of latencies. An arrival does not move across a wait. Here no arrival can take a value, so the
-maxima go to shared memory, where nobody reads them: the compiler has a barrier behind every store, and K comes back
-behind that. The exponentials stay free to go to either side.
+ptxas moves the wait for P V above all arithmetic that nothing holds in place, the row maxima included, and a reduction
+after the wait is a chain of latencies. It does not move an arrival across a wait. In Gluon an arrival cannot depend on
+each thread's maxima, so these are stored to shared memory, where nothing reads them: the compiler adds a barrier after
+every store, and the release of K comes after that barrier. The exponentials may still move to either side.
 """
 
 from typing import NamedTuple
@@ -20,14 +20,14 @@ from triton_kernels import gluon_warpgroups as wg
 from triton_kernels.specialization import linear_grid
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
 
 
 class Buffers(NamedTuple):
-    """Shared memory of a block: what its warps share."""
+    """What the warps of a block share in shared memory."""
 
     q_smem: gl.shared_memory_descriptor
     k_smem: gl.shared_memory_descriptor
@@ -43,7 +43,7 @@ class Buffers(NamedTuple):
 
 @gluon.jit
 def _produce(loads):
-    """Q, then K of every step and V of the step before it, as buffers become empty."""
+    """Loads Q, then in every iteration K and the previous iteration's V, each as soon as its buffer is empty."""
     buffers, q_desc, k_desc, v_desc, batch, head, kv_head, q_start, key_tiles = loads
     wg.load_rows(q_desc, buffers.q_smem, buffers.q_full, 0, batch, head, q_start)
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
@@ -58,9 +58,10 @@ def _produce(loads):
 
 @gluon.jit
 def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empty, j):
-    """P, the new row_max and row_sum, and what O is to be multiplied by. row_max and exponents count in powers of two.
+    """Returns P, the new row_max and row_sum, and the factor for O. row_max and the exponents are in base 2.
 
-    Hands K of tile j back when it has the maxima."""
+    Releases K of tile j when the row maxima are known.
+    """
     new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
     pin.store(new_max)
     wg.arrive(k_empty, j)
@@ -75,7 +76,7 @@ def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empt
 
 @gluon.jit
 def _issue(p, o, zero, q_rows, buffers, j, element: gl.constexpr, operand: gl.constexpr):
-    """Starts S = Q K^T of tile j and O += P V of the tile before; returns both, and the operand that is being read."""
+    """Issues S = Q K^T of tile j and O += P V of the tile before; returns both, and P, which is still being read."""
     p_regs = gl.convert_layout(p.to(element), operand, assert_trivial=True)
     wg.wait_full(buffers.k_full, j)
     s = warpgroup_mma(q_rows, wg.matrix(buffers.k_smem, j).permute((1, 0)), zero, use_acc=False, is_async=True)
@@ -86,7 +87,7 @@ def _issue(p, o, zero, q_rows, buffers, j, element: gl.constexpr, operand: gl.co
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """The 64 rows of O of math warpgroup GROUP."""
+    """Computes the 64 rows of O of math warpgroup GROUP."""
     buffers, o_ptr, lse_ptr, o_stride_row, q_start, seq_q, seq_kv, whole_tiles, key_tiles, scale_log2 = work
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
     HEAD_DIM: gl.constexpr = buffers.k_smem.shape[4]

@@ -1,11 +1,11 @@
-"""A producer of its own: one warp loads K and V ahead of everybody, and its registers go to the math.
+"""A producer role: one warp loads K and V ahead, and its registers go to the math warpgroups.
 
 Builds on wgmma; changes who loads and who holds the registers. General: any lengths, strides, grouped heads and
-head_dim 64, 128 and 256. The roles are those of the CUDA twin. Core Triton gives roles on a narrow path, to two math
-warpgroups alone; here the source names as many as hold registers, three with 192 query rows.
+head_dim 64, 128 and 256. The roles are those of the CUDA twin. Core Triton gives roles only in one narrow form, with
+two math warpgroups; here the source names as many as the registers allow, three with 192 query rows.
 
-A math warpgroup waits for the producer alone, and only two things happen between its products: the softmax, and a word
-to the producer that a buffer may be filled again. The compiler has a barrier of the warpgroup before each such word.
+A math warpgroup waits only for the producer. Only two things happen between its products: the softmax, and an arrival
+that tells the producer that a buffer may be refilled. The compiler adds a barrier of the warpgroup before each arrival.
 """
 
 from typing import NamedTuple
@@ -18,14 +18,14 @@ from triton_kernels import gluon_warpgroups as wg
 from triton_kernels.specialization import linear_grid
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
 
 
 class Buffers(NamedTuple):
-    """Shared memory of a block: what its warps share."""
+    """What the warps of a block share in shared memory."""
 
     q_smem: gl.shared_memory_descriptor
     k_smem: gl.shared_memory_descriptor
@@ -39,7 +39,7 @@ class Buffers(NamedTuple):
 
 @gluon.jit
 def _produce(loads):
-    """Q, then K and V of every step as buffers become empty."""
+    """Loads Q, then K and V of every iteration, each as soon as its buffer is empty."""
     buffers, q_desc, k_desc, v_desc, batch, head, kv_head, q_start, key_tiles = loads
     wg.load_rows(q_desc, buffers.q_smem, buffers.q_full, 0, batch, head, q_start)
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
@@ -52,7 +52,7 @@ def _produce(loads):
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """The 64 rows of O of math warpgroup GROUP."""
+    """Computes the 64 rows of O of math warpgroup GROUP."""
     buffers, o_ptr, lse_ptr, o_stride_row, q_start, seq_q, seq_kv, whole_tiles, key_tiles, scale_log2 = work
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
     HEAD_DIM: gl.constexpr = buffers.k_smem.shape[4]
@@ -88,7 +88,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
             key = j * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, scores))
             s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
         rescale = gl.exp2(row_max - new_max)
         p = gl.exp2(s * scale_log2 - new_max[:, None])
@@ -144,7 +144,7 @@ def producer_consumer(
     buffers = Buffers(q_smem, k_smem, v_smem, q_full, k_full, v_full, k_empty, v_empty)
     work = (buffers, o_ptr, lse_ptr, o_stride_row, q_start, seq_q, seq_kv, whole_tiles, key_tiles, scale * LOG2_E)
     loads = (buffers, q_desc, k_desc, v_desc, batch, head, head // group, q_start, key_tiles)
-    # What the block is launched with, 65536 registers or less, moves from the producer to one, two or three warpgroups.
+    # The registers of the launch, at most 65536, move from the producer to one, two or three math warpgroups.
     if GROUPS == 1:
         gl.warp_specialize([(_consume, (work, CAUSAL, EVEN_N, 0)), (_produce, (loads,))], [1], [24])
     elif GROUPS == 2:

@@ -1,11 +1,11 @@
-"""Warpgroup products: one wgmma multiplies 64 query rows by all keys of a step, and reads K and V where TMA put them.
+"""Warpgroup products: one wgmma multiplies 64 query rows by all keys of a tile, and reads K and V where TMA put them.
 
 Builds on tma/mbarrier_ring; changes the instruction of both products. General: any lengths, strides, grouped heads and
-head_dim 64, 128 and 256. Instruction, layouts and waits are stated; core Triton derives all three from tl.dot.
+head_dim 64, 128 and 256. The source states instruction, layouts and waits; core Triton derives all three from tl.dot.
 
-Every product is waited for at once: while a warpgroup is in its softmax, only the other one's products use the tensor
-cores. All warps run one program, and any of them may hold a buffer still: a barrier of the block stands before each
-load into one that was read.
+Every product is waited for at once, so while a warpgroup is in its softmax only the other one uses the tensor cores.
+All warps run one program, and any of them may still be reading a buffer, so a barrier of the block precedes each load
+into a buffer that was read.
 """
 
 from triton.experimental import gluon
@@ -16,7 +16,7 @@ from triton_kernels import gluon_warpgroups as wg
 from triton_kernels.specialization import linear_grid, options
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
@@ -52,7 +52,7 @@ def wgmma(
     v_full = wg.barriers(STAGES, 1)
     fence_async_shared()
 
-    # load Q, and the first STAGES tiles of K and V behind it
+    # load Q, then the first STAGES tiles of K and V
     wg.load(q_desc, q_smem, q_full, 0, batch, head, q_start)
     for j in gl.static_range(STAGES):
         wg.load(k_desc, k_smem, k_full, j, batch, kv_head, j * BLOCK_N, j < key_tiles)
@@ -74,14 +74,14 @@ def wgmma(
         k_rows = wg.matrix(k_smem, j)
         s = warpgroup_mma(wg.matrix(q_smem, 0), k_rows.permute((1, 0)), zero, use_acc=False, is_async=True)
         s = warpgroup_mma_wait(0, deps=[s])
-        wg.block_barrier()  # everybody has left K
+        wg.block_barrier()  # all warps have read K
         further = j + STAGES
         wg.load(k_desc, k_smem, k_full, further, batch, kv_head, further * BLOCK_N, further < key_tiles)
         if (CAUSAL or not EVEN_N) and j >= whole_tiles:
             key = j * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, scores))
             s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
         rescale = gl.exp2(row_max - new_max)
         p = gl.exp2(s * scale_log2 - new_max[:, None])
@@ -94,7 +94,7 @@ def wgmma(
         wg.wait_full(v_full, j)
         o = warpgroup_mma(p_regs, wg.matrix(v_smem, j), o, is_async=True)
         o = warpgroup_mma_wait(0, deps=[o])
-        wg.block_barrier()  # everybody has left V
+        wg.block_barrier()  # all warps have read V
         wg.load(v_desc, v_smem, v_full, further, batch, kv_head, further * BLOCK_N, further < key_tiles)
 
     # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf

@@ -1,11 +1,11 @@
-"""Rings of buffers with full and empty mbarriers: K and V are loaded a step ahead.
+"""Rings of buffers with full and empty mbarriers: K and V are loaded ahead.
 
-Builds on tma_swizzle; changes how buffers are handed back and forth, and gives K and V tile.stages of them each. Core
-Triton makes rings too, and frees a buffer by a barrier of the block.
+Builds on tma_swizzle; changes how buffers are filled and released, and gives K and V tile.stages buffers each. Core
+Triton makes rings too, but frees a buffer by a barrier of the block.
 
-`full` counts bytes, `empty` the one arrival that says that a buffer was read. It is one thread's, and the compiler puts
-a barrier before it, of all that run this program: the whole block. So warps meet twice a step, as in the parent, and do
-not drift apart as those of the CUDA twin do.
+`full` counts bytes; `empty` counts one arrival, which says that a buffer was read. One thread arrives, and before that
+the compiler adds a barrier of all warps of the program, here the whole block. So warps still meet twice per iteration,
+as in the parent, and do not drift apart as those of the CUDA twin do.
 """
 
 from triton.experimental import gluon
@@ -17,7 +17,7 @@ from triton_kernels import gluon_warpgroups as wg
 from triton_kernels.specialization import options, plain_grid
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
@@ -52,7 +52,7 @@ def mbarrier_ring(
     v_empty = wg.barriers(STAGES, 1)
     fence_async_shared()
 
-    # load Q, and the first STAGES - 1 tiles of K and V behind it
+    # load Q, then the first STAGES - 1 tiles of K and V
     wg.load(q_desc, q_smem, q_full, 0, batch, head, q_start)
     for j in gl.static_range(STAGES - 1):
         wg.load(k_desc, k_smem, k_full, j, batch, kv_head, j * BLOCK_N, j < key_tiles)
@@ -67,7 +67,7 @@ def mbarrier_ring(
 
     wg.wait_full(q_full, 0)
     for j in range(key_tiles):
-        # The buffers of the step before this one are filled again, for the step that comes STAGES - 1 after this one.
+        # Refill the buffers of the previous iteration, for the iteration STAGES - 1 after this one.
         further = j + STAGES - 1
         wg.wait_full(k_full, j)
         wg.wait_empty(k_empty, further)
@@ -77,13 +77,13 @@ def mbarrier_ring(
         q_regs = wg.matrix(q_smem, 0).load(left)
         k_regs = wg.matrix(k_smem, j).permute((1, 0)).load(right)
         s = mma_v2(q_regs, k_regs, zero)
-        fence_async_shared()  # else TMA, another proxy, may overwrite what ldmatrix still reads
+        fence_async_shared()  # otherwise TMA, in the async proxy, may overwrite what ldmatrix still reads
         wg.arrive(k_empty, j)
         if CAUSAL and j >= whole_tiles:
             key = j * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, mma))
             s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
         rescale = gl.exp2(row_max - new_max)
         p = gl.exp2(s * scale_log2 - new_max[:, None])
@@ -99,7 +99,7 @@ def mbarrier_ring(
         p_regs = gl.convert_layout(p.to(element), left, assert_trivial=True)
         v_regs = wg.matrix(v_smem, j).load(right)
         o = mma_v2(p_regs, v_regs, o)
-        fence_async_shared()  # else TMA, another proxy, may overwrite what ldmatrix still reads
+        fence_async_shared()  # otherwise TMA, in the async proxy, may overwrite what ldmatrix still reads
         wg.arrive(v_empty, j)
 
     # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf

@@ -1,10 +1,10 @@
-"""Registers by role: the producer gives its own to eight consumer warps, in two warpgroups.
+"""Registers by role: the producer gives its registers to eight consumer warps, in two warpgroups.
 
-Builds on warp_specialized; changes the registers of the roles, and the rows of a block to those that two warpgroups of
-240 registers a thread hold, each a role of its own. General: any lengths, strides, grouped heads and head_dim 64, 128
-and 256. Core Triton has no number of registers for some warps.
+Builds on warp_specialized; changes the registers of the roles, and the rows of a block to what two warpgroups of 240
+registers per thread can hold. Each warpgroup is a role of its own. General: any lengths, strides, grouped heads and
+head_dim 64, 128 and 256. In core Triton the source cannot set the registers of a role.
 
-A warpgroup meets its own four warps alone, before it says that a buffer was read.
+The barrier before an arrival is now one of the warpgroup's own four warps.
 """
 
 from typing import NamedTuple
@@ -18,14 +18,14 @@ from triton_kernels import gluon_warpgroups as wg
 from triton_kernels.specialization import linear_grid
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
 
 
 class Buffers(NamedTuple):
-    """Shared memory of a block: what its warps share."""
+    """What the warps of a block share in shared memory."""
 
     q_smem: gl.shared_memory_descriptor
     k_smem: gl.shared_memory_descriptor
@@ -39,7 +39,7 @@ class Buffers(NamedTuple):
 
 @gluon.jit
 def _produce(loads):
-    """Q, then K and V of every step as buffers become empty."""
+    """Loads Q, then K and V of every iteration, each as soon as its buffer is empty."""
     buffers, q_desc, k_desc, v_desc, batch, head, kv_head, q_start, key_tiles = loads
     wg.load(q_desc, buffers.q_smem, buffers.q_full, 0, batch, head, q_start)
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
@@ -52,7 +52,7 @@ def _produce(loads):
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """The rows of O of warpgroup GROUP, half of those of a block."""
+    """Computes the rows of O of warpgroup GROUP: half of the block's."""
     buffers, o_ptr, lse_ptr, o_stride_row, q_start, seq_q, seq_kv, whole_tiles, key_tiles, scale_log2 = work
     ROWS: gl.constexpr = buffers.q_smem.shape[3] // 2
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
@@ -78,13 +78,13 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
         q_regs = wg.matrix(buffers.q_smem, 0).slice(GROUP * ROWS, ROWS).load(left)
         k_regs = wg.matrix(buffers.k_smem, j).permute((1, 0)).load(right)
         s = mma_v2(q_regs, k_regs, zero)
-        fence_async_shared()  # else TMA, another proxy, may overwrite what ldmatrix still reads
+        fence_async_shared()  # otherwise TMA, in the async proxy, may overwrite what ldmatrix still reads
         wg.arrive(buffers.k_empty, j)
         if (CAUSAL or not EVEN_N) and j >= whole_tiles:
             key = j * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, mma))
             s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
         rescale = gl.exp2(row_max - new_max)
         p = gl.exp2(s * scale_log2 - new_max[:, None])
@@ -97,7 +97,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
         wg.wait_full(buffers.v_full, j)
         v_regs = wg.matrix(buffers.v_smem, j).load(right)
         o = mma_v2(p_regs, v_regs, o)
-        fence_async_shared()  # else TMA, another proxy, may overwrite what ldmatrix still reads
+        fence_async_shared()  # otherwise TMA, in the async proxy, may overwrite what ldmatrix still reads
         wg.arrive(buffers.v_empty, j)
 
     # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf

@@ -1,11 +1,11 @@
-"""One at a time: of the two consumer warpgroups only one is in its softmax, so that the other has the tensor cores.
+"""One at a time: only one of the two consumer warpgroups is in its softmax, so that the other has the tensor cores.
 
 Builds on setmaxnreg_consumers; changes the order of the warpgroups. General: any lengths, strides, grouped heads and
 head_dim 64, 128 and 256. The lock is a ring of two mbarriers: each warpgroup waits at its own and arrives at the
-other's. Core Triton has no statement that is for one warpgroup.
+other's. Core Triton has no statement for one warpgroup.
 
-A barrier orders accesses to memory, and a softmax is arithmetic on registers, which the assembler moves across. So the
-scale is read from shared memory behind the wait, and the sums go there before the lock is passed on.
+A barrier orders accesses to memory, but a softmax is arithmetic on registers, which ptxas moves across it. So the scale
+is read from shared memory after the wait, and the sums are stored there before the lock is passed on.
 """
 
 from typing import NamedTuple
@@ -19,14 +19,14 @@ from triton_kernels import gluon_warpgroups as wg
 from triton_kernels.specialization import linear_grid
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
 
 
 class Buffers(NamedTuple):
-    """Shared memory of a block: what its warps share."""
+    """What the warps of a block share in shared memory."""
 
     q_smem: gl.shared_memory_descriptor
     k_smem: gl.shared_memory_descriptor
@@ -43,7 +43,7 @@ class Buffers(NamedTuple):
 
 @gluon.jit
 def _produce(loads):
-    """Q, then K and V of every step as buffers become empty."""
+    """Loads Q, then K and V of every iteration, each as soon as its buffer is empty."""
     buffers, q_desc, k_desc, v_desc, batch, head, kv_head, q_start, key_tiles = loads
     wg.load(q_desc, buffers.q_smem, buffers.q_full, 0, batch, head, q_start)
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
@@ -56,7 +56,7 @@ def _produce(loads):
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """The rows of O of warpgroup GROUP, half of those of a block."""
+    """Computes the rows of O of warpgroup GROUP: half of the block's."""
     buffers, o_ptr, lse_ptr, o_stride_row, q_start, seq_q, seq_kv, whole_tiles, key_tiles = work
     ROWS: gl.constexpr = buffers.q_smem.shape[3] // 2
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
@@ -82,13 +82,13 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
         q_regs = wg.matrix(buffers.q_smem, 0).slice(GROUP * ROWS, ROWS).load(left)
         k_regs = wg.matrix(buffers.k_smem, j).permute((1, 0)).load(right)
         s = mma_v2(q_regs, k_regs, zero)
-        fence_async_shared()  # else TMA, another proxy, may overwrite what ldmatrix still reads
+        fence_async_shared()  # otherwise TMA, in the async proxy, may overwrite what ldmatrix still reads
         wg.arrive(buffers.k_empty, j)
         if (CAUSAL or not EVEN_N) and j >= whole_tiles:
             key = j * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, mma))
             s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         wg.wait_turn(buffers.turns, j, GROUP)
         scale_log2 = gl.max(buffers.scale_log2.load(wg.one_number(4)), 0)
         new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
@@ -105,7 +105,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
         wg.wait_full(buffers.v_full, j)
         v_regs = wg.matrix(buffers.v_smem, j).load(right)
         o = mma_v2(p_regs, v_regs, o)
-        fence_async_shared()  # else TMA, another proxy, may overwrite what ldmatrix still reads
+        fence_async_shared()  # otherwise TMA, in the async proxy, may overwrite what ldmatrix still reads
         wg.arrive(buffers.v_empty, j)
 
     # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf

@@ -1,15 +1,15 @@
-"""K and V arrive by the tensor memory accelerator: one thread asks for a tile, its bytes complete on an mbarrier.
+"""K and V arrive by the tensor memory accelerator: one thread requests a tile, and its bytes complete on an mbarrier.
 
-Builds on ampere/exp2_softmax, of which Gluon has no kernel; changes who computes addresses: the copy engine, from a
-descriptor. A tile is one box of whole rows, not swizzled, where core Triton swizzles unasked: every ldmatrix meets
-8-way bank conflicts, which tma_swizzle cures.
+Builds on ampere/exp2_softmax, which has no Gluon kernel; changes who computes addresses: the copy engine, from a
+descriptor. A tile is one box of whole rows without a swizzle, so every ldmatrix has 8-way bank conflicts, which
+tma_swizzle removes. Core Triton always swizzles.
 
-K and V have one buffer each, and each completes on an mbarrier. A step finds K there, starts V, multiplies Q K^T, waits
-for V, starts the next K into the buffer that Q K^T has left, and multiplies P V. A barrier of the block stands before
-each load into a buffer that was read.
+K and V have one buffer each, and each load completes on an mbarrier. An iteration waits for K, issues the load of V,
+computes Q K^T, waits for V, issues the load of the next K into the buffer that Q K^T has read, and computes P V. A
+barrier of the block precedes each load into a buffer that was read.
 
-Triton 3.6 and 3.7 take the transposed view of such a box for the box itself, so the bytes are read under the name of a
-layout that pointers would have: the same addresses, rightly transposed.
+Triton 3.6 and 3.7 read the transposed view of such a box as the box itself. So the bytes are viewed under a layout that
+pointers would use: the addresses are the same, and the transposition is right.
 """
 
 from dataclasses import dataclass
@@ -26,19 +26,19 @@ from triton_kernels import specialization
 from triton_kernels.specialization import options, plain_grid
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
 BOX = gl.NVMMASharedLayout(swizzle_byte_width=0, element_bitwidth=16, rank=4)
 ROWS = gl.constexpr(gl.SwizzledSharedLayout(8, 1, 1, [1, 0]))
-"""The same: row after row."""
+"""The same bytes under another layout: row after row."""
 RENAMED = gl.constexpr(hasattr(gl.shared_memory_descriptor, "reinterpret"))  # in 3.9
 
 
 @gluon.jit
 def _rows(smem):
-    """A buffer of one box as rows by columns."""
+    """Views a buffer of one TMA box as a matrix of rows by columns."""
     shape: gl.constexpr = [smem.shape[3], smem.shape[4]]
     return smem.reinterpret(smem.dtype, shape, ROWS) if RENAMED else smem._reinterpret(smem.dtype, shape, ROWS)
 
@@ -69,7 +69,7 @@ def tma_loads(
     v_full = wg.barriers(1, 1)
     fence_async_shared()
 
-    # load Q, and the first K behind it
+    # load Q, then the first K
     wg.load(q_desc, q_smem, q_full, 0, batch, head, q_start)
     wg.load(k_desc, k_smem, k_full, 0, batch, kv_head, 0)
 
@@ -83,8 +83,8 @@ def tma_loads(
     wg.wait_full(q_full, 0)
     for j in range(key_tiles):
         wg.wait_full(k_full, j)
-        fence_async_shared()  # else TMA, another proxy, may overwrite what ldmatrix still reads
-        wg.block_barrier()  # everybody is done with the previous V
+        fence_async_shared()  # otherwise TMA, in the async proxy, may overwrite what ldmatrix still reads
+        wg.block_barrier()  # all warps have read the previous V
         wg.load(v_desc, v_smem, v_full, j, batch, kv_head, j * BLOCK_N)
 
         # S = Q K^T
@@ -95,7 +95,7 @@ def tma_loads(
             key = j * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, mma))
             s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
         rescale = gl.exp2(row_max - new_max)
         p = gl.exp2(s * scale_log2 - new_max[:, None])
@@ -104,8 +104,8 @@ def tma_loads(
         o = o * rescale[:, None]
 
         wg.wait_full(v_full, j)
-        fence_async_shared()  # else TMA, another proxy, may overwrite what ldmatrix still reads
-        wg.block_barrier()  # everybody is done with K
+        fence_async_shared()  # otherwise TMA, in the async proxy, may overwrite what ldmatrix still reads
+        wg.block_barrier()  # all warps have read K
         wg.load(k_desc, k_smem, k_full, j + 1, batch, kv_head, (j + 1) * BLOCK_N, j + 1 < key_tiles)
 
         # O += P V
@@ -124,7 +124,7 @@ def tma_loads(
 
 @dataclass(frozen=True)
 class Twin(wg.Twin):
-    """Whose descriptors say that a block lies in shared memory row after row."""
+    """A twin whose descriptors place a block in shared memory row after row."""
 
     def at(self, tile: Any) -> specialization.Twin:
         swizzled = super().at(tile)

@@ -1,11 +1,11 @@
-"""The 128-byte hardware swizzle: TMA permutes the 16-byte columns while it writes, and ldmatrix follows.
+"""The 128-byte hardware swizzle: TMA permutes the 16-byte columns as it writes, and ldmatrix follows.
 
-Builds on tma_loads; changes the layout of a descriptor, which names the width of the swizzle. Core Triton makes the
-same choice by itself and offers no other.
+Builds on tma_loads; changes the layout of a descriptor, which names the width of the swizzle. The compiler of core
+Triton makes the same choice by itself and offers no other.
 
-K and V have one buffer each, and each completes on an mbarrier. A step finds K there, starts V, multiplies Q K^T, waits
-for V, starts the next K into the buffer that Q K^T has left, and multiplies P V. A barrier of the block stands before
-each load into a buffer that was read.
+K and V have one buffer each, and each load completes on an mbarrier. An iteration waits for K, issues the load of V,
+computes Q K^T, waits for V, issues the load of the next K into the buffer that Q K^T has read, and computes P V. A
+barrier of the block precedes each load into a buffer that was read.
 """
 
 from triton.experimental import gluon
@@ -17,7 +17,7 @@ from triton_kernels import gluon_warpgroups as wg
 from triton_kernels.specialization import options, plain_grid
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
@@ -49,7 +49,7 @@ def tma_swizzle(
     v_full = wg.barriers(1, 1)
     fence_async_shared()
 
-    # load Q, and the first K behind it
+    # load Q, then the first K
     wg.load(q_desc, q_smem, q_full, 0, batch, head, q_start)
     wg.load(k_desc, k_smem, k_full, 0, batch, kv_head, 0)
 
@@ -63,8 +63,8 @@ def tma_swizzle(
     wg.wait_full(q_full, 0)
     for j in range(key_tiles):
         wg.wait_full(k_full, j)
-        fence_async_shared()  # else TMA, another proxy, may overwrite what ldmatrix still reads
-        wg.block_barrier()  # everybody is done with the previous V
+        fence_async_shared()  # otherwise TMA, in the async proxy, may overwrite what ldmatrix still reads
+        wg.block_barrier()  # all warps have read the previous V
         wg.load(v_desc, v_smem, v_full, j, batch, kv_head, j * BLOCK_N)
 
         # S = Q K^T
@@ -75,7 +75,7 @@ def tma_swizzle(
             key = j * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, mma))
             s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
         rescale = gl.exp2(row_max - new_max)
         p = gl.exp2(s * scale_log2 - new_max[:, None])
@@ -84,8 +84,8 @@ def tma_swizzle(
         o = o * rescale[:, None]
 
         wg.wait_full(v_full, j)
-        fence_async_shared()  # else TMA, another proxy, may overwrite what ldmatrix still reads
-        wg.block_barrier()  # everybody is done with K
+        fence_async_shared()  # otherwise TMA, in the async proxy, may overwrite what ldmatrix still reads
+        wg.block_barrier()  # all warps have read K
         wg.load(k_desc, k_smem, k_full, j + 1, batch, kv_head, (j + 1) * BLOCK_N, j + 1 < key_tiles)
 
         # O += P V

@@ -1,11 +1,11 @@
 """One warp loads, the others multiply: the producer runs ahead as far as the ring allows.
 
 Builds on mbarrier_ring; changes who loads, and the rows of a block to those of eight consumer warps. Core Triton has a
-hint for roles, which its compiler drops here.
+hint for roles, which its compiler ignores here.
 
-The consumers are one role of eight warps, the producer another of one. The arrival that says that a buffer was read
-stands behind a barrier of its role, not of the block: the producer never waits for a warp that has left a buffer. The
-launch has 168 registers a thread, which the consumers keep.
+The consumers are one role of eight warps, the producer another of one warp. The arrival that says that a buffer was
+read follows a barrier of the role, not of the block, so the producer waits for nothing but empty buffers. The launch
+has 168 registers per thread, which the consumers keep.
 """
 
 from typing import NamedTuple
@@ -19,14 +19,14 @@ from triton_kernels import gluon_warpgroups as wg
 from triton_kernels.specialization import options, plain_grid
 
 LOWEST = gl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
 
 
 class Buffers(NamedTuple):
-    """Shared memory of a block: what its warps share."""
+    """What the warps of a block share in shared memory."""
 
     q_smem: gl.shared_memory_descriptor
     k_smem: gl.shared_memory_descriptor
@@ -40,7 +40,7 @@ class Buffers(NamedTuple):
 
 @gluon.jit
 def _produce(loads):
-    """Q, then K and V of every step as buffers become empty."""
+    """Loads Q, then K and V of every iteration, each as soon as its buffer is empty."""
     buffers, q_desc, k_desc, v_desc, batch, head, kv_head, q_start, key_tiles = loads
     wg.load(q_desc, buffers.q_smem, buffers.q_full, 0, batch, head, q_start)
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
@@ -53,7 +53,7 @@ def _produce(loads):
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr):
-    """The rows of O of a block."""
+    """Computes the block's rows of O."""
     buffers, o_ptr, lse_ptr, o_stride_row, q_start, seq_q, seq_kv, whole_tiles, key_tiles, scale_log2 = work
     BLOCK_M: gl.constexpr = buffers.q_smem.shape[3]
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
@@ -77,13 +77,13 @@ def _consume(work, CAUSAL: gl.constexpr):
         q_regs = wg.matrix(buffers.q_smem, 0).load(left)
         k_regs = wg.matrix(buffers.k_smem, j).permute((1, 0)).load(right)
         s = mma_v2(q_regs, k_regs, zero)
-        fence_async_shared()  # else TMA, another proxy, may overwrite what ldmatrix still reads
+        fence_async_shared()  # otherwise TMA, in the async proxy, may overwrite what ldmatrix still reads
         wg.arrive(buffers.k_empty, j)
         if CAUSAL and j >= whole_tiles:
             key = j * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, mma))
             s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax: row_max and the exponents count in powers of two
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
         rescale = gl.exp2(row_max - new_max)
         p = gl.exp2(s * scale_log2 - new_max[:, None])
@@ -96,7 +96,7 @@ def _consume(work, CAUSAL: gl.constexpr):
         wg.wait_full(buffers.v_full, j)
         v_regs = wg.matrix(buffers.v_smem, j).load(right)
         o = mma_v2(p_regs, v_regs, o)
-        fence_async_shared()  # else TMA, another proxy, may overwrite what ldmatrix still reads
+        fence_async_shared()  # otherwise TMA, in the async proxy, may overwrite what ldmatrix still reads
         wg.arrive(buffers.v_empty, j)
 
     # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf

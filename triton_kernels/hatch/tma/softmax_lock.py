@@ -1,15 +1,16 @@
-"""Half of the warps at a time is in its softmax: named barriers by inline PTX, of which the compiler knows nothing.
+"""Half of the warps at a time are in their softmax: named barriers by inline PTX, unknown to the compiler.
 
-Builds on tma/lean_mbarrier_ring; changes the softmax of its loop. A hatch, and no rung's twin: core Triton has no word
-for a barrier of some warps. Warps 0 to 3 wait at barrier 9 before their softmax and reach barrier 10 behind it; the
-other four do the reverse, and reach 9 before the first step. Nothing between may need the whole block, or all stand
-still: with eight warps over its rows a tile has each maximum and sum in one warp.
+Builds on tma/lean_mbarrier_ring; changes the softmax of its loop. This is an escape hatch and no rung's twin, because
+core Triton has no barrier for some of the warps. Warps 0 to 3 wait at barrier 9 before their softmax and arrive at
+barrier 10 after it. The other four do the reverse, and arrive at 9 before the first iteration. Nothing in between may
+need the whole block, or the kernel deadlocks. With eight warps along the rows of a tile, nothing does: each row's
+maximum and sum are inside one warp.
 
-The assembler moves arithmetic across barriers and sees through a move, so both ends hang on what it cannot know: the
-scale on the clock, read behind the wait, and the arrival on the sums.
+ptxas moves arithmetic across barriers and sees through a move. Both ends therefore depend on values that it cannot
+know: the scale on the clock, which is read after the wait, and the arrival on the sums.
 
-What the lock is for it does not bring: between the softmax and P V the compiler has a barrier of the whole block, where
-the half that is done waits for the other before it multiplies.
+The lock does not bring what it is for. The compiler places a barrier of the whole block between the softmax and P V,
+where the half that is done waits for the other half before it multiplies.
 """
 
 import triton
@@ -18,30 +19,30 @@ import triton.language as tl
 from triton_kernels.specialization import Twin, linear_grid, options
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 SECTION_BYTES = tl.constexpr(16 * 2**20)
-"""K and V of the heads that run side by side: well inside the 40 to 60 MB of L2 of an A100, H100 or H200."""
+"""Limit for K and V of the heads that run at the same time: well below the 40 to 60 MB L2 of A100, H100 and H200."""
 
 PIECES = tl.constexpr(8)
-"""Partial sums of a row: the columns of an mma fragment, two to a lane."""
+"""Partial sums of a row, one for each column of an mma fragment; each lane holds two of them."""
 
 FIRST = ".reg .pred first; .reg .b32 t; mov.u32 t, %tid.x; setp.lt.u32 first, t, 128;"
 NEVER = ".reg .pred never; setp.lt.f32 never, x, 0f00000000;"
-"""x is not negative, which the assembler does not know."""
+"""Always false, because x is never negative; ptxas cannot know that."""
 BEGIN = tl.constexpr(f"{{ {FIRST} @!first bar.arrive 9, 256; mov.b32 $0, $1; }}")
 WAIT = tl.constexpr(
     f"{{ {FIRST} @first bar.sync 9, 256; @!first bar.sync 10, 256; "
     f".reg .f32 x; mov.u32 t, %clock; cvt.rn.f32.u32 x, t; {NEVER} selp.b32 $0, 0, $1, never; }}"
 )
 END = tl.constexpr(f"{{ {FIRST} @first bar.sync 9, 256; mov.b32 $0, $1; }}")
-"""What each thread does at the lock; a number passes through."""
+"""PTX that each thread executes at the lock; it passes one number through unchanged."""
 
 
 def _arrive(sums: int) -> tuple[tl.constexpr, tl.constexpr]:
-    """PTX and its operands: a thread arrives once, behind all of its sums, which pass through."""
+    """Returns PTX and its constraints: a thread arrives once, after all of its sums, which pass through unchanged."""
     add = " ".join(f"add.f32 x, x, ${sums + i};" for i in range(sums))
     move = " ".join(f"mov.b32 ${i}, ${sums + i};" for i in range(sums))
     arrive = "selp.b32 t, 10, 9, first; selp.b32 t, 15, t, never; bar.arrive t, 256;"
@@ -57,13 +58,13 @@ ARRIVE_8, OPERANDS_8 = _arrive(8)
 
 @triton.jit
 def _lock(PTX: tl.constexpr, number):
-    """`number` is one scalar, so that every thread does it once."""
+    """Executes PTX once in each thread, because `number` is a scalar."""
     return tl.inline_asm_elementwise(PTX, "=r,r", [number], dtype=tl.float32, is_pure=False, pack=1)
 
 
 @triton.jit
 def _leave(row_sum, BLOCK_M: tl.constexpr):
-    """A thread of 256 holds a 256th of the sums: one instance of the PTX takes them all."""
+    """Passes the lock on after the sums: one instance of the PTX takes all sums that a thread holds."""
     if BLOCK_M == 128:
         row_sum = tl.inline_asm_elementwise(ARRIVE_4, OPERANDS_4, [row_sum], tl.float32, is_pure=False, pack=4)
     else:
@@ -77,7 +78,7 @@ def _attend(
     o, row_max, row_sum, q, k_desc, v_desc, batch, kv_head, scale_log2, last_key, begin_tile, end_tile,
     HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Key tiles end_tile - 1 down to begin_tile. MASKED: row i sees only the keys up to last_key[i]."""
+    """Adds key tiles end_tile - 1 down to begin_tile to O. MASKED: row i attends only to keys up to last_key[i]."""
     for step in tl.range(0, end_tile - begin_tile):
         start = (end_tile - 1 - step) * BLOCK_N
 
@@ -88,7 +89,7 @@ def _attend(
             key = start + tl.arange(0, BLOCK_N)
             s = tl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
 
-        # online softmax, when it is this half's turn: row_max and the exponents count in powers of two
+        # online softmax in base 2, in this half's turn: row_max and the exponents are scaled by log2(e)
         scale_here = _lock(WAIT, scale_log2)
         new_max = tl.maximum(row_max, tl.max(s, 1) * scale_here)
         rescale = tl.math.exp2(row_max - new_max)
@@ -113,7 +114,7 @@ def softmax_lock(
     q_tiles = tl.cdiv(seq_q, BLOCK_M)
     heads_total = tl.num_programs(0) // q_tiles
     section_heads = SECTION_BYTES // (HEAD_DIM * 4) // seq_kv
-    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 do not interpret maximum here
+    section_heads = tl.where(section_heads > 0, section_heads, 1)  # Triton 3.7 and 3.8 cannot interpret maximum here
     first = tl.program_id(0) // (section_heads * q_tiles) * section_heads
     count = tl.minimum(section_heads, heads_total - first)
     rest = tl.program_id(0) - first * q_tiles
@@ -124,7 +125,7 @@ def softmax_lock(
     row = q_tile * BLOCK_M + tl.arange(0, BLOCK_M)
     dim = tl.arange(0, HEAD_DIM)
 
-    # load Q: in place of rows that do not exist, the last one
+    # load Q: the last row is read in place of rows that do not exist
     q_ptr += batch.to(tl.int64) * q_stride_batch + head.to(tl.int64) * q_stride_head
     q = tl.load(q_ptr + (tl.minimum(row, seq_q - 1)[:, None] * q_stride_row + dim))
 
@@ -132,7 +133,7 @@ def softmax_lock(
     row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
     row_sum = tl.zeros((BLOCK_M, PIECES), tl.float32)
     scale_log2 = _lock(BEGIN, scale * LOG2_E)
-    # Tiles that every row sees whole need no mask.
+    # Tiles in which every row attends to all keys need no mask.
     last_key = tl.full((BLOCK_M,), seq_kv - 1, tl.int32)
     full_tiles = seq_kv // BLOCK_N
     key_tiles = tl.cdiv(seq_kv, BLOCK_N)

@@ -1,13 +1,14 @@
 """The flagship's schedule in TLX, Meta's extensions of core Triton. General: any lengths, strides, grouped heads and
 head_dim 64, 128 and 256.
 
-One block a multiprocessor takes tile after tile from a counter. A producer loads Q, K and V; two or three math
-warpgroups take turns, by named barriers, at issuing the next Q K^T with the P V of before, and stop at their own
-diagonals. O leaves by TMA from where Q was. As in Gluon a branch is for all warps of a group, so that O is rescaled in
-every step. Loops over steps are `while`: in one by `for` the pipeliner of the stock Triton awaits each product at once.
-The producer has four warps, not one: the plugin lays out what a task writes to shared memory for as many as the first.
+One block per multiprocessor takes tile after tile from a counter. A producer loads Q, K and V. Two or three math
+warpgroups take turns, by named barriers, at issuing the next Q K^T with the previous P V, and stop at their own
+diagonals. O leaves by TMA from the buffer of Q. As in Gluon, a branch is for all warps of a group, so O is rescaled in
+every iteration. The loops over keys are `while` loops, because in a `for` loop stock Triton's pipeliner waits for each
+product at once. The producer has four warps, not one: the plugin chooses the layout of what a task writes to shared
+memory for as many warps as the first task has.
 
-Compiled for the matrix of what each language can say; in no ladder, since Triton 3.8 and the plugin are beside the
+The kernel is compiled for the expressibility matrix and is in no ladder, because Triton 3.8 and the plugin are not the
 installed Triton.
 """
 
@@ -18,35 +19,35 @@ import utlx_plugin as tlx
 from triton_kernels.specialization import Twin, describe, options, persistent_grid
 
 LOWEST = tl.constexpr(-3.0e38)
-"""Start of the running row max: finite, so that a row that sees no key yet never computes -inf minus -inf."""
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 ROWS = tl.constexpr(64)
-"""Query rows of a warpgroup: those of one wgmma."""
+"""Query rows of a warpgroup: the 64 of one wgmma."""
 
 TURN = tl.constexpr(256)
-"""Threads of a turn's barrier: one warpgroup waits, the one before it arrives."""
+"""Threads at a turn's barrier: one warpgroup waits, and the one before it arrives."""
 
 FIRST_TURN = tl.constexpr(8)
-"""Number of the first turn's barrier: the compiler's own are below."""
+"""Number of the first turn's barrier; the compiler uses lower numbers."""
 
 
 @triton.jit
 def _wait_full(ring, step, STAGES: tl.constexpr):
-    """Until the buffer of this step, counted from 0 over all that use the ring, is there."""
+    """Waits until the buffer of `step` is filled; steps count from 0 over all uses of the ring."""
     tlx.barrier_wait(ring[step % STAGES], (step // STAGES) & 1)
 
 
 @triton.jit
 def _wait_empty(ring, step, STAGES: tl.constexpr):
-    """Until the buffer of this step may be filled: at once the first time round."""
+    """Waits until the buffer of `step` may be filled; in the first round it returns at once."""
     tlx.barrier_wait(ring[step % STAGES], ((step // STAGES) & 1) ^ 1)
 
 
 @triton.jit
 def _load(desc, smem, full, step, batch, head, row, STAGES: tl.constexpr, BYTES: tl.constexpr):
-    """Starts to load rows from `row` on into the buffer of this step, which completes on its barrier."""
+    """Issues the load of the rows from `row` on into the buffer of `step`; it completes on that buffer's barrier."""
     at = step % STAGES
     tlx.barrier_expect_bytes(full[at], BYTES)
     tlx.async_descriptor_load(desc, smem[at], [batch, head, row, 0], full[at])
@@ -54,7 +55,7 @@ def _load(desc, smem, full, step, batch, head, row, STAGES: tl.constexpr, BYTES:
 
 @triton.jit
 def _key_tiles(first_row, rows, seq_q, seq_kv, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr):
-    """Of the query rows from first_row on: tiles of keys that each sees whole, and that some row sees, one at least."""
+    """For the query rows from first_row on: how many key tiles need no mask, how many some row needs (at least 1)."""
     whole = seq_kv // BLOCK_N
     keys = seq_kv
     if CAUSAL:
@@ -66,9 +67,10 @@ def _key_tiles(first_row, rows, seq_q, seq_kv, BLOCK_N: tl.constexpr, CAUSAL: tl
 
 @triton.jit
 def _softmax(s, row_max, row_sum, scale_log2, pin, k_empty, step, STAGES: tl.constexpr):
-    """P, the new row_max and row_sum, and what O is to be multiplied by. row_max and exponents count in powers of two.
+    """Returns P, the new row_max and row_sum, and the factor for O. row_max and the exponents are in base 2.
 
-    Hands K of this step back when it has the maxima."""
+    Releases K of this step when the row maxima are known.
+    """
     new_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
     tlx.local_store(pin, new_max)
     tlx.barrier_arrive(k_empty[step % STAGES], 1)
@@ -82,7 +84,7 @@ def _step(
     s, o, p, row_max, row_sum, q, k_smem, v_smem, k_full, v_full, k_empty, v_empty, pin, scale_log2, last_key, j, step,
     BLOCK_N: tl.constexpr, STAGES: tl.constexpr, MASKED: tl.constexpr, GROUP: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
-    """Q K^T of tile j, whose K and V are those of `step`, beside the P V of before."""
+    """Issues Q K^T of tile j, whose K and V have ring position `step`, together with P V of the previous tile."""
     if not MASKED:
         tlx.named_barrier_wait(FIRST_TURN + GROUP, TURN)
     _wait_full(k_full, step, STAGES)
@@ -117,7 +119,7 @@ def flagship(
     k_full, v_full = tlx.alloc_barriers(STAGES, 1), tlx.alloc_barriers(STAGES, 1)
     k_empty, v_empty = tlx.alloc_barriers(STAGES, GROUPS), tlx.alloc_barriers(STAGES, GROUPS)
     pins = tlx.local_alloc((ROWS,), tl.float32, GROUPS)
-    # By which the producer tells the others the numbers of tiles.
+    # The queue by which the producer passes tile numbers to the math warpgroups.
     slots, slot_full, slot_empty = (
         tlx.local_alloc((1,), tl.int32, 2), tlx.alloc_barriers(2, 1), tlx.alloc_barriers(2, GROUPS)
     )  # fmt: skip
@@ -130,7 +132,7 @@ def flagship(
             scale_log2 = scale * LOG2_E
             q, pin = q_smem[GROUP], pins[GROUP]
             tile = 0
-            step = 0  # of this tile's first K and V
+            step = 0  # the ring position of this tile's first K and V
             _wait_full(slot_full, tile, 2)
             number = tl.max(tlx.local_load(slots[0]), 0)
             tlx.barrier_arrive(slot_empty[0], 1)
@@ -173,7 +175,7 @@ def flagship(
                         )  # fmt: skip
                         j += 1
 
-                # the last P V has no Q K^T beside it; what only others see is handed back unread
+                # the last P V has no Q K^T beside it; tiles that only other warpgroups need are released unread
                 _wait_full(v_full, step + own_tiles - 1, STAGES)
                 o = tlx.async_dot(p, v_smem[(step + own_tiles - 1) % STAGES], o)
                 o = tlx.async_dot_wait(0, o)
@@ -225,7 +227,7 @@ def flagship(
                             KV_BYTES,
                         )  # fmt: skip
                     j += 1
-                # whoever takes the last number of all sets the counter back to zero
+                # the program that takes the last number resets the counter to zero
                 taken = tl.atomic_add(counter, 1, sem="relaxed")
                 if taken == tiles - 1:
                     tl.store(counter, 0)
@@ -243,8 +245,8 @@ def flagship(
 
 
 class TileTwin(Twin):
-    """A twin whose kernel is also given STAGES of its tile, and descriptors of Q and O of one warpgroup's rows. The
-    default task is one warpgroup, whatever the tile."""
+    """A twin whose kernel also takes STAGES, and whose descriptors of Q and O cover one warpgroup's rows. The default
+    task is one warpgroup, whatever the tile."""
 
     def at(self, tile):
         def refine(arguments):
