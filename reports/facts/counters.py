@@ -57,6 +57,7 @@ STALLED = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\
 MOST_STALLS = 4
 CONFLICT_LINE = "of these, bank conflicts"
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
+EXECUTED = "smsp__inst_executed.sum"
 HIT_RATE = "lts__t_sector_hit_rate.pct"
 ACTIVE = "sm__warps_active.avg.pct_of_peak_sustained_active"
 OCCUPANCY = "sm__maximum_warps_per_active_cycle_pct"
@@ -65,7 +66,7 @@ NCU = {
     CONFLICTS: "bank conflicts",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum": "bank conflicts of loads",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum": "bank conflicts of stores",
-    "smsp__inst_executed.sum": "instructions executed",
+    EXECUTED: "instructions executed",
     "smsp__inst_executed_op_ldsm.sum": "ldmatrix executed",
     "sm__inst_executed_pipe_tensor_op_hmma.sum": "HMMA executed",
     "sm__inst_executed_pipe_tensor_op_gmma.sum": "HGMMA executed",

@@ -115,16 +115,17 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
         return " and ".join(sorted(said)) or NOT_MEASURED
 
     def ncu(technique: str, problem: str, what: str, backend: str = "cuda") -> str:
-        """At the reference tile under ncu: hit_rate of L2 in percent, read from DRAM in MB, bank conflicts."""
-        metric, form = {
-            "hit_rate": (counters.HIT_RATE, "{:.0f}%"),
-            "read": (DRAM_READ, "{:,.0f} MB"),
-            "conflicts": (counters.CONFLICTS, "{:,.0f}"),
+        """At the reference tile under ncu: hit_rate of L2 in percent, read from DRAM in MB, bank conflicts and executed
+        instructions in millions."""
+        metric, unit, form = {
+            "hit_rate": (counters.HIT_RATE, 1, "{:.0f}%"),
+            "read": (DRAM_READ, 1e6, "{:,.0f} MB"),
+            "conflicts": (counters.CONFLICTS, 1e6, "{:,.0f} million"),
+            "instructions": (counters.EXECUTED, 1e6, "{:,.0f} million"),
         }[what]
         for row, _ in counters.profiled([data], techniques.get(technique).name, backend):
             if reading.slug(row) == problem and reading.is_reference_tile(row):
-                value = counters.metric(row, metric) or 0
-                return form.format(value / 1e6 if what == "read" else value)
+                return form.format((counters.metric(row, metric) or 0) / unit)
         return NOT_MEASURED
 
     functions = (tflops, gain, versus, over, code, best, tried, gain_at, gate, ncu)

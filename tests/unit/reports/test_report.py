@@ -712,13 +712,15 @@ def test_a_note_tells_tiles_gates_and_counters(tmp_path: Path) -> None:
     wrong = gate("xor_swizzle", problem, status="wrong", check="not_repeatable", source_sha256=sha)
     tile = techniques.reference_tile(techniques.get("xor_swizzle"), 128)
     judged = [row | {"tile": tile.to_dict()} for row in (gate("xor_swizzle", problem), wrong)]
-    counts = by_ncu("xor_swizzle", problem, **{counters.HIT_RATE: 88.3, resources.DRAM_READ: 1.2345e9})
+    metrics = {counters.HIT_RATE: 88.3, resources.DRAM_READ: 1.2345e9, counters.EXECUTED: 4.928e8}
+    counts = by_ncu("xor_swizzle", problem, **metrics)
     functions = prose.references(dataset([*synthetic.rows(), *judged, counts]))
     kernel = ("xor_swizzle", "cuda", problem.slug)
     assert functions["gate"](*kernel, tile.slug) == "passed"
     assert functions["gate"](*kernel, tile.slug, earlier=True) == "wrong (not_repeatable)"
     assert functions["ncu"]("xor_swizzle", problem.slug, "hit_rate") == "88%"
     assert functions["ncu"]("xor_swizzle", problem.slug, "read") == "1,234 MB"
+    assert functions["ncu"]("xor_swizzle", problem.slug, "instructions") == "493 million"
     assert functions["ncu"]("scalar", problem.slug, "read") == prose.NOT_MEASURED
     assert functions["gain_at"](*kernel, tile.slug, "ladder") == "1.61×"
     tuned = ("cp_async_pipeline", "triton", problem.slug)
