@@ -120,7 +120,7 @@ TECHNIQUES = (
     Technique(
         "large_tile",
         "ampere",
-        "the tile only: 128 keys a step instead of 64",
+        "the tile only: 128 keys an iteration instead of 64",
         builds_on=("xor_swizzle",),
         tile={64: Tile(64, 128), 128: Tile(64, 128)},
         limits=MMA,
@@ -129,7 +129,7 @@ TECHNIQUES = (
     Technique(
         "cp_async_pipeline",
         "ampere",
-        "cp.async: V loads under Q K^T, the next K loads under P V",
+        "cp.async: V loads during Q K^T, the next K during P V",
         builds_on=("large_tile",),
         grid={"triton": (*Tile.grid((128,), (32, 64), (1, 2), (4, 8)), *Tile.grid((64,), (64, 128), (1, 2), (4,)))},
         limits=MMA,
@@ -206,7 +206,7 @@ TECHNIQUES = (
     Technique(
         "longest_first",
         "ampere",
-        "causal blocks with most keys start first, in sections of heads whose K and V fit in L2",
+        "causal blocks with the most keys start first, in sections of heads whose K and V fit in L2",
         builds_on=("staged_epilogue",),
         limits=BATCHED,
     ),
