@@ -24,7 +24,7 @@ def limits(head_dim: int, found: Sequence[Limit]) -> str:
     for tick in range(0, PEAK + 1, PEAK // 4):
         axes.plot([tick, tick], [26, bottom], color=GRID if 0 < tick < PEAK else MUTED, lw=1, zorder=0)
         write(axes, str(tick), (tick, bottom + 12), size=TICK, color=MUTED, ha="center")
-    write(axes, "FLOP a clock and multiprocessor", (PEAK / 2, bottom + 29), size=TICK, color=MUTED, ha="center")
+    write(axes, "FLOP per clock and multiprocessor", (PEAK / 2, bottom + 29), size=TICK, color=MUTED, ha="center")
     for place, limit in enumerate(found):
         y = 26 + row * (place + 0.5)
         write(axes, limit.label, (0, y), (-8, 0), ha="right", size=TICK)

@@ -34,8 +34,8 @@ def test_agreement_and_what_was_found_stand_on_the_page_about_correctness() -> N
     agreeing = {"kind": "referee", "backend": "sdpa_cudnn", "details": {"difference": -0.013, "findings": []}}
     caught = {"kind": "referee", "backend": "fa3", "status": "implausible", "reason": "the call waits for the GPU: x"}
     said = rendered("correctness.html", **common.correctness([dataset([agreeing, {**caught, "details": {}}])]))
-    assert "timed 2 headline cells once more. In 1 of them its median" in said
-    assert "agree within 2%, at most 1.3% apart" in said
+    assert "timed 2 headline cells once more. In 1 of them its median agrees within 2%" in said
+    assert "(at most 1.3% apart)" in said
     assert "the call waits for the GPU: x" in said
     assert "Are the times right?" not in rendered("correctness.html", **common.correctness([]))
 
@@ -51,7 +51,7 @@ def test_the_guide_says_whether_neighbours_move_a_ratio(busy: float, verdict: st
     said = rendered("guide_gpus.html", **guide.gpus([dataset(rows)]))
     assert "with another GPU at work" in said
     assert f"The ranges {verdict} neighbours" in said
-    assert "Not recorded yet." in rendered("guide_gpus.html", **guide.gpus([]))
+    assert "No rows of this experiment are recorded yet" in rendered("guide_gpus.html", **guide.gpus([]))
 
 
 def test_the_false_verdicts_stand_beside_the_regressions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_the_false_verdicts_stand_beside_the_regressions(monkeypatch: pytest.Mon
     said = rendered("regressions.html", **overview.regressions(dataset([])))
     line = re.sub("<[^>]+>", " ", said[said.index("the boards") :]).split()
     assert line[2:9] == ["two", "twins", "1328", "2.18%", "1.20%", "5%", "98.9%"]
-    assert "moves by up to 3.1% though nothing changed" in said
+    assert "moves by up to 3.1% from board to board although nothing has changed" in said
     monkeypatch.undo()  # no pair of replicates, so that there are no limits
     nothing = rendered("regressions.html", **overview.regressions(dataset([])))
     assert "How often is a verdict" not in nothing
