@@ -1,14 +1,14 @@
 """Do the general rungs take any length, and leave their neighbours alone?
 
-Lengths around the tiles, primes, and a single token; as many keys as queries, fewer and more; grouped heads; rows of
-NaN behind every sequence. Gated and not timed. Number formats and storage orders take turns, so that each pair of them
-meets every head dimension and mask.
+Problems have lengths next to multiples of the tile, prime lengths, and a single token; as many keys as queries, fewer
+and more; grouped heads; and rows of NaN after every sequence. Every kernel is checked and none is timed. Number formats
+and storage orders alternate, so that each pair of them meets every head dimension and mask.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from itertools import product
 
@@ -20,7 +20,7 @@ LENGTHS = (
     *((1, 1025), (1025, 1), (113, 203), (203, 113), (128, 257), (257, 128)),
     *((255, 255), (256, 256)),
 )
-"""(seq_q, seq_kv). New ones go last: number formats and storage orders are dealt out by position."""
+"""(seq_q, seq_kv). Append new ones: number formats and storage orders are assigned by position."""
 TURNS = tuple(product(DTYPES, LAYOUTS))
 
 

@@ -1,13 +1,14 @@
 """Is every twin right: for every dtype, head dimension, mask and layout, when lengths differ, when heads share keys?
 
-Small problems, gated and not timed. Without a GPU the CUDA twins run thread by thread and the Triton twins in
-Triton's interpreter, which computes bf16 wrongly without a word, so there everything is fp16.
+The problems are small; every kernel is checked and none is timed. Without a GPU the CUDA twins run thread by thread and
+the Triton twins run in Triton's interpreter, where everything is fp16 because the interpreter silently computes bf16
+wrongly.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from itertools import product
 
@@ -35,7 +36,7 @@ WITHOUT_GPU = Experiment(
         Problem(2, 6, 2, 128, 128, 64, "fp16", False, "bhsd"),  # groups of three
         Problem(1, 2, 1, 128, 384, 128, "fp16", True, "bshd"),  # rings of two and three buffers wrap
         Problem(1, 2, 2, 256, 128, 128, "fp16", True, "bshd"),  # rows that see no key; no groups
-        Problem(1, 2, 1, 200, 150, 128, "fp16", True, "bshd"),  # ragged, for the twins that take any length
+        Problem(1, 2, 1, 200, 150, 128, "fp16", True, "bshd"),  # lengths that no tile divides
     ),
     techniques=EXPERIMENT.techniques,
     backends=("cuda", "triton"),

@@ -1,13 +1,13 @@
 """What can each language say, and who decides: the source, the compiler, or nobody?
 
-Answered by compiling, not by measuring: harness/expressibility names a grade for every technique and language, and the
-programs that prove it.
+The answers come from compiling, not from measuring: harness/expressibility holds a grade for every technique and
+language, and the programs that prove it.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from harness.catalog.problem import Experiment
 

@@ -1,12 +1,13 @@
 """What does core Triton gain past its language, by inline PTX?
 
-A lock between two halves of the warps of softmax_lock, beside core Triton's own kernel of it and CUDA's, at one tile.
+softmax_lock's lock between two halves of the warps, written in inline PTX, runs at one tile beside the Triton and the
+CUDA kernel of that rung.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem
 

@@ -1,14 +1,14 @@
 """How far does each step with wgmma carry, from short sequences to long ones?
 
-The ladder of wgmma at its reference tiles and at those tuned for a length, in both languages, between the fastest
-attention libraries for this GPU. The number of tokens and the model width stay the same (batch * seq = 16384,
-heads * head_dim = 2048).
+Every rung of the wgmma ladder runs in each language, at its reference tile and at the tile tuned for the length, beside
+the fastest attention libraries for this GPU. The number of tokens and the model width stay the same
+(batch * seq = 16384, heads * head_dim = 2048).
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from harness.catalog.ladders.hopper import TECHNIQUES
 from harness.catalog.problem import Experiment, Problem

@@ -1,13 +1,13 @@
 """Does it pay that two blocks share K and V, in Gluon too?
 
-Multicast and its parent in CUDA and in Gluon, at one tile. Gluon has what it needs from 3.8 on: launched from cubins,
-each beside the parent of the same Triton.
+Multicast and its parent run in CUDA and in Gluon, at one tile. Gluon can express multicast since Triton 3.8, so these
+kernels are launched from cubins, each beside its parent compiled by the same Triton.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem, Tile
 

@@ -1,13 +1,13 @@
 """Is there a faster attention forward on this GPU?
 
-The flagship in CUDA, Triton and Gluon against cuDNN, FlashAttention-3 and flash-attn 4, at every point of the grid on
-which these are compared elsewhere: batch * seq = 16384, heads * head_dim = 2048, from 512 tokens to 16384.
+The flagship in CUDA, Triton and Gluon runs against cuDNN, FlashAttention-3 and flash-attn 4, at every point of the grid
+on which these are usually compared: batch * seq = 16384, heads * head_dim = 2048, from 512 tokens to 16384.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from harness.catalog.ladders.hopper import TECHNIQUES
 from harness.catalog.problem import Experiment, Problem

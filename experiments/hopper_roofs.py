@@ -1,16 +1,16 @@
 """What does a multiprocessor do in a clock, and how much of that can attention have?
 
-Small kernels whose data is in registers and shared memory from the start: products alone, by wgmma and by mma.sync,
-exponentials alone, both at once; fp32 additions, multiply-adds, maxima and polynomial exponentials beside products; the
-softmax of a unit of 64 queries by 128 keys, alone and beside products; the main loop of attention without loads, with
-its exponentials, without them, and with a part of them on the FMA pipe. cuBLAS multiplies in the same run. Rates are
-per clock of the multiprocessor, which the kernels read themselves.
+Small kernels whose data is in registers and shared memory from the start measure the limits: products alone, by wgmma
+and by mma.sync; exponentials alone; both at once; fp32 additions, multiply-adds, maxima and polynomial exponentials
+beside products; the softmax of 64 queries by 128 keys, alone and beside products; and the main loop of attention
+without loads, with all of its exponentials, with none, and with a part of them on the FMA pipe. cuBLAS multiplies in
+the same run. Rates are per clock of the multiprocessor, which the kernels read themselves.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from harness.catalog import roofs
 from harness.catalog.problem import Experiment

@@ -1,13 +1,13 @@
 """And what is left of it when the power limit holds?
 
-The long sequences of hopper_grid, each kernel launched without pause until its time no longer moves: TFLOPS, clock and
+The long sequences of hopper_grid, with each kernel launched without pause until its time is stable: TFLOPS, clock and
 watts of a GPU under load.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from harness.catalog.ladders.hopper import TECHNIQUES
 from harness.catalog.problem import Experiment, Problem

@@ -1,14 +1,14 @@
 """Does a newer Triton, or TLX, come closer to CUDA?
 
-The fastest kernels of core Triton and of Gluon, compiled by the installed Triton and by a newer one, at the same tile;
-TLX with the schedule and the tile of Gluon's. Kernels of other Tritons are launched from cubins, and so is one of the
-installed Triton, gluon@3.6.0: it tells apart what the launch does from what the compiler does.
+The fastest kernels of core Triton and of Gluon are compiled by the installed Triton and by a newer one, at the same
+tile; TLX has the schedule and the tile of Gluon's kernel. Kernels of other Tritons are launched from cubins. One kernel
+of the installed Triton is too (gluon@3.6.0), which separates the effect of the launch from that of the compiler.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from harness.catalog.ladders.hopper import TECHNIQUES
 from harness.catalog.problem import Experiment, Problem

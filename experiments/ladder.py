@@ -1,14 +1,14 @@
 """What does each step buy, in each language?
 
-Every rung of every ladder in CUDA and in Triton, and in Gluon where core Triton has no lever and Gluon has, at its
-reference tile and at the tile tuned for it, on long self-attention that fills the GPU: the two head dimensions that
-most models use, with and without a causal mask. The library peers show how far the top is.
+Every rung of every ladder runs in CUDA and in Triton, and in Gluon where Gluon can express what core Triton cannot: at
+its reference tile and at the tile tuned for it, on long self-attention that fills the GPU, with the two head dimensions
+that most models use, with and without a causal mask. The libraries show how fast attention can be.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem
 from harness.catalog.techniques import SERIES, TECHNIQUES

@@ -1,15 +1,15 @@
 """Do busy neighbours move a ratio: one cell alone, and with all other GPUs of the host at work?
 
-GPUs of one host share its power, its air and its processors. The flagship and the libraries are timed in five processes
-with the other GPUs idle and in five with matrix products on all of them, in turn, always on the first GPU. Where the
-ratios of the two kinds of process do not overlap, neighbours move them, and headline cells are timed with the others
-idle. It needs two GPUs or more.
+GPUs of one host share its power, its cooling and its processors. The flagship and the libraries are timed in five
+processes with the other GPUs idle and in five with matrix products on all of them, alternating, always on the first
+GPU. If the ratios of the two kinds of process do not overlap, neighbours matter, and headline cells are timed with the
+others idle. The experiment needs at least two GPUs.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem
 

@@ -1,13 +1,13 @@
 """How far can mma.sync go on Hopper: past FlashAttention-2?
 
-FlashAttention-2 is the mma.sync kernel that most people have. The last rungs of the ampere and tma ladders meet it (as
-SDPA flash) and cuDNN at short, middle and long sequences: 16384 tokens, 2048 columns of heads.
+FlashAttention-2 is the mma.sync kernel that most people have. The last rungs of the ampere and tma ladders run against
+it (as SDPA flash) and against cuDNN at short, middle and long sequences: 16384 tokens, 2048 columns of heads.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from itertools import product
 

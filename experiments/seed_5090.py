@@ -1,13 +1,13 @@
 """Flash Attention for the 5090: do its five steps buy the same when the tile does not move with them?
 
-The article has bf16, no mask, head_dim 128, 8 heads, 4096 queries and 8192 keys. Its text names no tile; the code that
-it links uses a different one in nearly every step. Here a change of the tile is a step of its own.
+The article has bf16, no mask, head_dim 128, 8 heads, 4096 queries and 8192 keys. Its text names no tile, and the code
+that it links to uses a different one in nearly every step. Here a change of the tile is a step of its own.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from harness.catalog.articles import Article, Shape, Step
 from harness.catalog.problem import Problem, Tile

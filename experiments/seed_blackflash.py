@@ -1,13 +1,13 @@
 """BlackFlash: what do seven steps to TMA and warp specialization buy at head_dim 64?
 
-The article is a kernel for an RTX 5060 Laptop: bf16, no mask, four shapes, 64x64 tiles, two stages of K and V, one
-producer warp and eight consumer warps. It names its steps and gives no number to them, only to the last.
+The article describes a kernel for an RTX 5060 Laptop: bf16, no mask, four shapes, 64x64 tiles, two stages of K and V,
+one producer warp and eight consumer warps. It names its steps but gives a number only for the last.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from harness.catalog.articles import Article, Shape, Step
 from harness.catalog.problem import Problem, Tile

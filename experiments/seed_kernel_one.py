@@ -1,13 +1,13 @@
 """Kernel 1 of Flash Attention from scratch: how far is it from the reference, and what does the grid order buy?
 
-The article assembles a first kernel for an RTX 3090: 64x64 tiles, 4 warps, head_dim 128, no mask, stored as (batch,
-seq, heads, dim). Both orders of the grid are timed; the later kernels that it names follow.
+The article builds a first kernel for an RTX 3090: 64x64 tiles, 4 warps, head_dim 128, no mask, stored as (batch, seq,
+heads, dim). Both orders of the grid are timed; the later kernels that the article names follow.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from harness.catalog.articles import Article, Shape, Step
 from harness.catalog.problem import Problem, Tile

@@ -1,13 +1,13 @@
 """Flash attention from raw CUDA and PTX: which part of each of its seven steps pays?
 
 The article climbs from 29.5 to 187.3 TFLOPS on an A100 (fp16, no mask, head_dim 128, 16 x 16 heads, 8192 tokens). Two
-of its steps change the tile together with something else; here each change stands alone.
+of its steps change the tile together with something else; here each change is a step of its own.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from harness.catalog.articles import Article, Shape, Step
 from harness.catalog.problem import Problem, Tile

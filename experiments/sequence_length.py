@@ -1,13 +1,13 @@
 """At what sequence length does each kernel reach its speed?
 
 The number of tokens and the model width stay the same (batch * seq = 16384, heads * head_dim = 2048), so a longer
-sequence means more work per query and fewer, longer rows of blocks. Four rungs and the peers.
+sequence means more work per query and fewer, longer rows of blocks. Four rungs and the libraries are timed.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem
 

@@ -1,12 +1,13 @@
 """Is core Triton right when it specializes warps, with every number of stages?
 
-The same source at two and at three stages, each through the gate, not timed: what compiles may be wrong without a word.
+The same source is compiled with two and with three stages. Each is checked, not timed: a kernel that compiles without a
+warning may still be wrong.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem, Tile
 

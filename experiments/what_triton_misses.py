@@ -1,15 +1,15 @@
 """Where does the gap between the best Triton kernel and the fastest kernel come from?
 
 The price of a technique is measured in two ways: what the flagship loses without it, and what the ladder gains when it
-is added. All these kernels, at the flagship's tile, are timed interleaved with the best kernels of core Triton and of
-Gluon and with a CUDA kernel that does only what core Triton can say. With --ptxas shared, nvcc's assembler makes
-Triton's machine code too.
+is added. All these kernels run at the flagship's tile. They are timed interleaved with the best kernels of core Triton
+and of Gluon and with a CUDA kernel that does only what core Triton can express. With --ptxas shared, nvcc's ptxas also
+assembles Triton's PTX.
 """
 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # a script finds this checkout
+    sys.path[0] += "/.."  # import from this checkout
 
 from itertools import product
 

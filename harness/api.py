@@ -1,4 +1,4 @@
-"""check and bench as functions, for a kernel that is being written in Python."""
+"""`check` and `bench` as functions, for work on a kernel from Python."""
 
 from __future__ import annotations
 
@@ -25,26 +25,28 @@ def check(
     on: str | None = None,
     tile: str | None = None,
 ) -> pandas.DataFrame:
-    """Holds kernels against the truth: error at most twice that of a careful 16-bit computation, whatever the input.
+    """Checks kernels against the exact result: their error may be at most twice that of a careful 16-bit computation.
 
     A function is called as attend(q, k, v, *, causal, scale), with q of shape (batch, heads, seq_q, head_dim) and k, v
-    of (batch, heads_kv, seq_kv, head_dim), fp16 or bf16, last dimension contiguous. It returns o, of the shape and
-    dtype of q, or (o, lse), lse fp32 of shape (batch, heads, seq_q); where it has a parameter `out`, it writes o into
-    that. Causal is aligned bottom right. What it cannot do it declines by NotImplementedError. `problems`: such as
-    "b4-h16-n4096-d128-bf16-causal"; by default those of the experiment correctness and, for kernels of your own, two
-    whose lengths no tile divides. `on`: gpu or cpu, by default gpu
-    where there is one. `tile`: what a .cu file is built for, such as "128x64-s2-w8".
+    of shape (batch, heads_kv, seq_kv, head_dim), fp16 or bf16, last dimension contiguous. It returns o, with the shape
+    and dtype of q, or (o, lse), with lse of shape (batch, heads, seq_q) in fp32. If it has a parameter `out`, it writes
+    o into that. A causal mask is aligned bottom right. A function raises NotImplementedError for what it does not
+    support.
 
-    One line a kernel and problem: kernel, backend, problem, tile, status, check, reason, label, error (over the
-    yardstick's, the worst of all distributions; at most 2), registers, spill_bytes. A kernel that crashes, hangs or is
-    wrong is a line, no exception. `attrs["rows"]` is the file of the rows.
+    `problems`: slugs such as "b4-h16-n4096-d128-bf16-causal"; by default those of the experiment correctness and, for
+    your own kernels, two whose lengths no tile divides. `on`: gpu or cpu; by default gpu if there is one. `tile`: the
+    tile that a .cu file is built for, such as "128x64-s2-w8".
 
-    The functions run in a process of their own, which imports their file: in a script, call this below
+    Returns one line for each kernel and problem: kernel, backend, problem, tile, status, check, reason, label, error
+    (divided by the yardstick's, the worst of all distributions; at most 2), registers, spill_bytes. A kernel that
+    crashes, hangs or is wrong is a line, not an exception. `attrs["rows"]` is the file of the rows.
+
+    Functions run in a process of their own, which imports their file. In a script, call `check` below
     `if __name__ == "__main__":`.
 
-    Raises ValueError for a kernel, problem or tile that there is not, and for a problem that takes a CPU minutes a
-    launch; TypeError for what is none of these; RuntimeError where the device is missing and in a file that is being
-    imported to be checked.
+    Raises ValueError for an unknown kernel, problem or tile, and for a problem whose launch takes a CPU minutes;
+    TypeError for arguments of other types; RuntimeError if the device is missing, or if the call is in a file that is
+    being imported to be checked.
     """
     from harness.cli.measuring import ON_A_CPU
     from harness.cli.options import load_experiment
@@ -77,14 +79,15 @@ def bench(
     tile: str | None = None,
     mode: str = "burst",
 ) -> pandas.DataFrame:
-    """Times kernels on this machine's GPU, interleaved in one process, with a cold L2 cache; first each is checked.
+    """Checks kernels, then times them on this machine's GPU, interleaved in one process, with a cold L2 cache.
 
-    `kernels` are as for `check`, and names of libraries such as "sdpa_cudnn". Where only kernels of your own are named,
-    the three fastest recorded techniques and two libraries are beside them. `backends`: which languages of the
-    techniques, all of them by default. `mode`: burst or sustained.
+    `kernels` are those that `check` takes, and names of libraries such as "sdpa_cudnn". If all of them are your own,
+    the three fastest recorded techniques and two libraries are timed too. `backends`: in which languages techniques are
+    timed; by default in all. `mode`: burst or sustained.
 
-    One line a kernel and problem, the fastest first: what `check` gives, and ms (the median), tflops and group (lines
-    of one group were interleaved: compare these). Raises what `check` raises; ValueError for a backend or a mode.
+    Returns one line for each kernel and problem, fastest first: the columns of `check`, and ms (the median), tflops and
+    group. Only lines of one group were interleaved, so compare only these. Raises what `check` raises, and ValueError
+    for an unknown backend or mode.
     """
     from harness.catalog.problem import Experiment
     from harness.cli.output import one_off_file
@@ -105,7 +108,7 @@ def bench(
 
 
 def frame(rows: Iterable[Mapping[str, Any]], path: str) -> pandas.DataFrame:
-    """The lines of `check` and `bench` from a run's rows: of each case the newest time, else its gate."""
+    """The lines of `check` and `bench` from a run's rows: for each case the newest timing, else its gate."""
     import pandas
 
     from harness.catalog.problem import Problem, Tile

@@ -141,7 +141,7 @@ def _problem(names: tuple[str, ...], *values: Any) -> Problem:
 class Tile:
     """How a kernel cuts the work: query rows and keys per step, shared-memory stages of K/V, warps that do math.
 
-    `extra` holds levers that only one language has (num_ctas, warp_specialize, maxnreg), as sorted pairs.
+    `extra` holds options that only one language has (num_ctas, warp_specialize, maxnreg), as sorted pairs.
     """
 
     block_m: int
@@ -166,7 +166,7 @@ class Tile:
 
     @property
     def slug(self) -> str:
-        """64x128-s2-w4, followed by any extra levers."""
+        """64x128-s2-w4, followed by any extra options."""
         return f"{self.block_m}x{self.block_n}-s{self.stages}-w{self.warps}" + "".join(
             f"-{name}{value}" for name, value in self.extra
         )

@@ -15,7 +15,7 @@ TWINS = ("cuda", "triton", "triton_native")
 """Series of one technique. triton_native is the Triton source without DISABLE_MMA_V3, so that it may use wgmma."""
 
 SERIES = (*TWINS, "gluon")
-"""The same, and Gluon's, which is there where core Triton has no lever: triton_kernels/gluon/<ladder>/<name>.py."""
+"""TWINS and Gluon, for techniques that have triton_kernels/gluon/<ladder>/<name>.py."""
 
 RELEASES = ("3.6.0", "3.7.1", "3.8.0", "3.9.0")
 """The Tritons that are tried, oldest first. A series without a version is of the first, which is installed."""

@@ -249,8 +249,8 @@ def _same_as(kind: type[Problem] | type[Tile]) -> Check:
                 raise _wrong(f"{name}.{field}", item, "below 2**31")
         if kind is Problem and (size := kind.from_dict(value).bytes) > MOST_BYTES:
             raise ValueError(f"{name}: got tensors of {size} bytes, expected at most {MOST_BYTES}")
-        for lever in again.get("extra", ()):
-            _NAME(f"{name}.extra: a lever", lever)
+        for option in again.get("extra", ()):
+            _NAME(f"{name}.extra: an option", option)
 
     return ask
 
