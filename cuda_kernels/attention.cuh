@@ -1,4 +1,4 @@
-// What every attention kernel is given: launch arguments, compile-time constants, and where a block's tile lies.
+// Shared by all attention kernels: launch arguments, compile-time constants, and the tile that a thread block works on.
 // Shapes: q, o (batch, heads, seq_q, head_dim); k, v (batch, heads_kv, seq_kv, head_dim); lse (batch, heads, seq_q).
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include <ptx/kernel.cuh>
 
-// What Python may call; everything else stays inside the library.
+// Called from Python; every other symbol stays hidden inside the library.
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Strides in elements of the batch, head and sequence dimensions; the last dimension is contiguous.
@@ -16,21 +16,21 @@ struct Strides {
   int64_t batch, head, seq;
 };
 
-// harness/variants/cuda.py fills this struct through ctypes: same fields, same order.
+// Filled through ctypes by harness/variants/cuda.py: same fields in the same order.
 struct AttentionArgs {
   const void* q;
   const void* k;
   const void* v;
   void* o;
   float* lse;  // natural log of sum(exp(scale * q.k)), contiguous
-  // Zeroed; its size in bytes is what an exported workspace_bytes(const AttentionArgs*) tells from the lengths.
+  // Zero-initialized. A kernel that uses it exports workspace_bytes(const AttentionArgs*): its size for given lengths.
   void* workspace;
   Strides q_stride, k_stride, v_stride, o_stride;
   int32_t batch, heads, heads_kv, seq_q, seq_kv;
   float scale;
 };
 
-// One shared library per set of these (-D on the command line of both compilers).
+// One shared library is built per combination of these (-D on the command line of both compilers).
 #ifdef ATTENTION_BF16
 using Element = __nv_bfloat16;
 #else
@@ -38,11 +38,11 @@ using Element = __half;
 #endif
 constexpr int HEAD_DIM = ATTENTION_HEAD_DIM;
 constexpr bool CAUSAL = ATTENTION_CAUSAL;
-constexpr int BLOCK_M = ATTENTION_BLOCK_M;  // query rows of a block
-constexpr int BLOCK_N = ATTENTION_BLOCK_N;  // keys of a step
-constexpr int STAGES = ATTENTION_STAGES;    // shared-memory buffers of K and of V
-constexpr int WARPS = ATTENTION_WARPS;      // warps that do math
-// Elements between rows of q and o, and of k and v, where they are known when a kernel is compiled; 0 where not.
+constexpr int BLOCK_M = ATTENTION_BLOCK_M;  // query rows per thread block
+constexpr int BLOCK_N = ATTENTION_BLOCK_N;  // keys per main-loop iteration
+constexpr int STAGES = ATTENTION_STAGES;    // shared-memory buffers for K, and as many for V
+constexpr int WARPS = ATTENTION_WARPS;      // warps that do math; producer warps are extra
+// Row strides of q and o, and of k and v, in elements, where they are known at compile time; 0 where they are not.
 #ifndef ATTENTION_Q_ROW_STRIDE
 #define ATTENTION_Q_ROW_STRIDE 0
 #define ATTENTION_KV_ROW_STRIDE 0
@@ -82,7 +82,7 @@ struct BlockTile {
     return ATTENTION_KV_ROW_STRIDE ? ATTENTION_KV_ROW_STRIDE : stride.seq;
   }
 
-  // Keys that some row of this tile sees: all, or for causal up to the diagonal, which ends at the bottom right.
+  // Keys that at least one row of this tile sees: all of them, or up to the bottom-right causal diagonal.
   DEVICE int visible_keys(const AttentionArgs& args) const {
     if (!CAUSAL) return args.seq_kv;
     const int end = q_start + BLOCK_M + args.seq_kv - args.seq_q;
@@ -99,11 +99,11 @@ struct BlockTile {
     const int diagonal = q_start + row + args.seq_kv - args.seq_q;
     return CAUSAL && diagonal < args.seq_kv ? diagonal : args.seq_kv - 1;
   }
-  // Does the diagonal cut the key tile that starts at kv_start?
+  // Does the causal diagonal cut the key tile that starts at kv_start?
   DEVICE bool crosses_diagonal(const AttentionArgs& args, int kv_start) const {
     return CAUSAL && kv_start + BLOCK_N - 1 > q_start + args.seq_kv - args.seq_q;
   }
-  // May query row `row` of this tile see key `key`?
+  // Does the causal mask let query row `row` of this tile see key `key`?
   DEVICE bool sees(const AttentionArgs& args, int row, int key) const {
     return key <= q_start + row + args.seq_kv - args.seq_q;
   }

@@ -1,5 +1,5 @@
-// The flagship's plumbing: where buffers and barriers lie, the warp that loads and the warp that stores. Softmax and
-// the order of products are the kernel's.
+// The flagship's data movement: the layout of buffers and barriers, the warp that loads and the warp that stores. The
+// softmax and the order of the products are in the kernel.
 #pragma once
 
 #include <attention.cuh>
@@ -15,9 +15,9 @@
 #include <warpgroup_tiles.cuh>
 
 constexpr int CONSUMERS = WARPS * WARP_SIZE;
-constexpr int THREADS = CONSUMERS + WARPGROUP;  // and the producer warpgroup
+constexpr int THREADS = CONSUMERS + WARPGROUP;  // plus the producer warpgroup
 static_assert(BLOCK_M * WARPGROUP == WARPGROUP_ROWS * CONSUMERS, "each math warpgroup owns 64 query rows");
-// What the block is launched with, 65536 registers or less, moves from the producer to two or three warpgroups.
+// setmaxnreg moves registers of the launch (at most 65536) from the producer to two or three consumer warpgroups.
 constexpr int PRODUCER_REGISTERS = WARPS == 8 ? 24 : 32;
 constexpr int CONSUMER_REGISTERS = WARPS == 8 ? 240 : 160;
 static_assert(WARPS == 8 || WARPS == 12, "two or three warpgroups take turns");
@@ -25,15 +25,15 @@ constexpr int WARPGROUPS = WARPS / WARPGROUP_WARPS;
 static_assert(BLOCK_N % MMA_K == 0 && BLOCK_N <= 256);
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
 
-// Two where they fit beside the rings, in the 227 KB that a block can have.
+// Two buffers if they fit, next to the rings of K and V, into the 227 KB of a block.
 constexpr int Q_BUFFERS = 2 * Q_BYTES + 2 * STAGES * KV_BYTES + 1024 <= 227 * 1024 ? 2 : 1;
-// O leaves from where Q was. The only buffer of Q is wanted for the next tile at once: then O leaves from V's stages,
-// one for each warpgroup.
+// O is staged where Q was. A single buffer of Q, however, is needed for the next tile at once: O is then staged in
+// stages of V, one per warpgroup.
 constexpr bool O_IN_V = Q_BUFFERS == 1;
 static_assert(!O_IN_V || (STAGES >= WARPGROUPS && BLOCK_N >= WARPGROUP_ROWS), "V has room for O");
 constexpr int O_SLAB_BYTES = (O_IN_V ? WARPGROUP_ROWS : BLOCK_M) * ROW_BYTES;
 
-// Shared addresses.
+// Addresses in shared memory.
 struct Pipeline {
   static constexpr int K = Q_BUFFERS * Q_BYTES;
   static constexpr int V = K + STAGES * KV_BYTES;
@@ -65,8 +65,8 @@ struct Pipeline {
         o_full(smem + O_FULL),
         o_read(smem + O_READ) {}
 
-  // By one thread, before a barrier of the block. Every math warp hands K and V back, and Q where O does not take its
-  // place.
+  // Executed by one thread, before a barrier of the block. Every consumer warp releases K and V, and also Q where O is
+  // not staged in its place.
   DEVICE void init() const {
     TileQueue(queue).init(WARPS + 1);
     for (int i = 0; i < Q_BUFFERS; ++i)
@@ -80,12 +80,12 @@ struct Pipeline {
     fence_mbarrier_init();
   }
 
-  // By one thread: tile after tile Q, then K of every step and V of the step before it, as buffers become empty.
+  // Executed by one thread. Per tile: Q, then K of every iteration and V of the one before, as buffers become empty.
   DEVICE void load(const PersistentParams& params) const {
     const AttentionArgs& args = params.tma.args;
     TileQueue tiles(queue);
     RingOf<Q_BUFFERS> q_ring;
-    Ring k_ring, v_ring;  // all are empty the first time round, when the wait passes at once
+    Ring k_ring, v_ring;  // all buffers start empty: the first wait on each passes immediately
     RingOf<1> o_ring;
     for (TileNumbers numbers{ctaid_x()};;) {
       const TilePlace place = TilePlace::head_by_head(params, numbers.tile);
@@ -106,7 +106,7 @@ struct Pipeline {
           load_tile<BLOCK_N>(k + k_ring.stage * KV_BYTES, params.tma.k, j * BLOCK_N, tile.head_kv, tile.batch,
                              k_full + k_ring.stage * 8);
           k_ring.advance();
-          if (Q_BUFFERS == 1 && j == 0) load_q();  // the only buffer comes late, K's do not
+          if (Q_BUFFERS == 1 && j == 0) load_q();  // a single Q buffer is released late; K need not wait for it
         } else {
           numbers.advance(params);
         }
@@ -124,8 +124,8 @@ struct Pipeline {
     }
   }
 
-  // By one math warp, after its warpgroup's last product: its 16 rows of O to the buffer of Q that they were multiplied
-  // from or to a stage of V, and their LSE. `v_ring` is past the tile's last V; `row_max` is in powers of two.
+  // Executed by one consumer warp, after its warpgroup's last P V: writes its 16 rows of O to the Q buffer of this tile
+  // or to a stage of V, and their LSE to global memory. `v_ring` is past the tile's last V; `row_max` is in log2 units.
   DEVICE void stage_o(const BlockTile& tile, const AttentionArgs& args, int q_buffer, Ring v_ring,
                       const float (&o_regs)[HEAD_DIM / 2], const float (&row_max)[2], const float (&row_sum)[2]) const {
     const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
@@ -139,34 +139,34 @@ struct Pipeline {
       if (lane % 4 == 0 && row < args.seq_q - tile.q_start)
         st_global(tile.lse(args) + row, sum > 0.f ? (row_max[half] + lg2_approx_ftz(sum)) * LN_2 : -INFINITY_F32);
     }
-    // All that multiply these bytes are done: with V all warpgroups, with Q this one.
+    // Wait until no product reads these bytes: all warpgroups read a stage of V, only this one its rows of Q.
     uint32_t o_smem;
     if (O_IN_V) {
       for (int i = 0; i < warpgroup; ++i) v_ring.advance();
       wait(v_empty + v_ring.stage * 8, v_ring.phase ^ 1);
       o_smem = v + v_ring.stage * KV_BYTES;
     } else {
-      bar_sync(1 + WARPGROUPS + warpgroup, WARPGROUP);  // named barriers from 1 on are those of turns
+      bar_sync(1 + WARPGROUPS + warpgroup, WARPGROUP);  // barriers 1 to WARPGROUPS are for turns
       o_smem = q + q_buffer * Q_BYTES + warpgroup * WARPGROUP_ROWS * ROW_BYTES;
     }
-    const int row = warp_row % WARPGROUP_ROWS + lane % 16;  // of the address that this lane gives to stmatrix
+    const int row = warp_row % WARPGROUP_ROWS + lane % 16;  // row whose address this lane passes to stmatrix
 #pragma unroll
     for (int d = 0; d < HEAD_DIM / 8; d += 2) {
-      uint32_t o_pair[4];  // of two n8 tiles: rows lane / 4, rows lane / 4 + 8, and again
+      uint32_t o_pair[4];  // two n8 tiles: rows lane / 4 and lane / 4 + 8 of each
       for (int i = 0; i < 4; ++i)
         o_pair[i] =
             cvt_pack<Element>(o_regs[d * 4 + i * 2] * inverse[i % 2], o_regs[d * 4 + i * 2 + 1] * inverse[i % 2]);
-      const int column = d % 8 + lane / 16;  // in 16 bytes
+      const int column = d % 8 + lane / 16;  // in units of 16 bytes
       stmatrix_x4(o_smem + d / 8 * O_SLAB_BYTES + row * ROW_BYTES + (column ^ row % 8) * 16, o_pair);
     }
     fence_proxy_async_shared();
-    bar_warp_sync();  // the warp's rows of O are there
+    bar_warp_sync();  // the warp's rows of O are complete
     if (lane == 0) mbarrier_arrive(o_full + (q_buffer * WARPGROUPS + warpgroup) * 8);
   }
 
-  // By one warp: tile after tile O, as warpgroups have staged it; then the buffer that it was in is free. Math warps
-  // are a tile ahead where Q has two buffers, so each buffer has barriers of its own; and the lane that frees it is the
-  // one that has waited.
+  // Executed by one warp: for each tile, stores O as the warpgroups stage it, then releases the buffer that held it.
+  // With two buffers of Q the consumers are a tile ahead, so each buffer has barriers of its own. The lane that
+  // releases a buffer is the one that waited until its stores had read it.
   DEVICE void store(const PersistentParams& params) const {
     const AttentionArgs& args = params.tma.args;
     const bool elected = elect_sync();

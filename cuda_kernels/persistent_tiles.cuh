@@ -1,5 +1,5 @@
-// Blocks that stay: one a multiprocessor, which works on tile after tile. Tiles are dealt out by a counter in global
-// memory, longest first; a producer takes a number and tells the math warps of its block which tile it stands for.
+// Persistent blocks: one per multiprocessor, each working on tile after tile. A counter in global memory hands out tile
+// numbers; the producer takes one and tells the consumer warps of its block which tile it stands for.
 #pragma once
 
 #include <attention.cuh>
@@ -13,11 +13,11 @@
 
 struct PersistentParams {
   TmaParams tma;
-  TensorMap o;  // of a warp's 16 rows, in a kernel that stores O by TMA
+  TensorMap o;  // box: the rows of one bulk store; only in kernels that store O by TMA
   int tiles, blocks;
 };
 
-// The grid, and how many tiles it shares; encodes no map.
+// Sets the number of tiles and the number of blocks that share them; encodes no map.
 inline Error deal(PersistentParams& params) {
   const AttentionArgs& args = params.tma.args;
   int multiprocessors;
@@ -27,8 +27,8 @@ inline Error deal(PersistentParams& params) {
   return error;
 }
 
-// A block's tiles, by number: the first is its own, the others come from the counter, which is in the workspace. Every
-// number up to the last tile's is taken once, and as many are taken as there are tiles: then the counter is 0 again.
+// The tile numbers of a block: the first is the block's own index, the others come from the counter in the workspace.
+// Each tile takes one number from the counter, so that the counter has wrapped to 0 when all tiles are done.
 struct TileNumbers {
   static constexpr int COUNTER_BYTES = 4;
   int tile;
@@ -39,25 +39,25 @@ struct TileNumbers {
   }
 };
 
-// Tiles of keys that a tile of queries works on: those that some row sees, and where there is none one, masked as a
-// whole.
+// Key tiles that a query tile works on: those that at least one row sees. If there is none, it works on one tile, fully
+// masked.
 DEVICE int key_tiles_of(const AttentionArgs& args, const BlockTile& tile) {
   const int tiles = ceil_div(tile.visible_keys(args), BLOCK_N);
   return tiles > 0 ? tiles : 1;
 }
 
-// What a tile's number stands for; a q_tile of -1 says that there is none.
+// The tile that a number stands for; q_tile is -1 when there is none.
 struct TilePlace {
   int batch, head, q_tile, unused;
 
-  // Whose K and V fit half of a 64 MB L2 cache, one at least.
+  // Heads whose K and V fit in half of a 64 MB L2 cache, at least one.
   DEVICE static int heads_in_l2(const AttentionArgs& args) {
     constexpr int L2_BYTES = 32 << 20;
     const int fitting = L2_BYTES / (HEAD_DIM * 2 * ELEMENT_BYTES) / args.seq_kv;
     return fitting > 0 ? fitting : 1;
   }
 
-  // In the order of LongestFirst.
+  // The order of LongestFirst, in sections of heads_in_l2 heads.
   DEVICE static TilePlace of(const PersistentParams& params, int tile) {
     if (tile >= params.tiles) return {0, 0, -1, 0};
     const AttentionArgs& args = params.tma.args;
@@ -70,9 +70,9 @@ struct TilePlace {
     return {batch_head / args.heads, batch_head % args.heads, q_tiles - 1 - rest / here, 0};
   }
 
-  // Head after head: tiles that share K and V are neighbours, and each wave of blocks reads as much from memory as the
-  // next. With a mask a head's longest tile is its first, and the last heads, WAVES tiles a block or what fits L2, are
-  // taken together, longest first, so that short tiles fill the end.
+  // Head by head: tiles that share K and V are neighbours, and every wave of blocks reads as much from memory as the
+  // next. With a causal mask a head's longest tile comes first, and the last heads (as many as make WAVES tiles per
+  // block, or as fit in L2) are taken together, longest first, so that short tiles fill the tail.
   DEVICE static TilePlace head_by_head(const PersistentParams& params, int tile) {
     if (tile >= params.tiles) return {0, 0, -1, 0};
     constexpr int WAVES = 2;
@@ -83,12 +83,12 @@ struct TilePlace {
     const int last_heads = !CAUSAL ? 0 : together < heads ? together : heads, first_of_them = heads - last_heads;
     const int rest = tile - first_of_them * q_tiles;
     const int batch_head = rest < 0 ? tile / q_tiles : first_of_them + rest % last_heads;
-    const int place = rest < 0 ? tile % q_tiles : rest / last_heads;  // in the head, the last q_tile first
+    const int place = rest < 0 ? tile % q_tiles : rest / last_heads;  // within the head, the last q_tile first
     return {batch_head / args.heads, batch_head % args.heads, q_tiles - 1 - place, 0};
   }
 };
 
-// By which one producer thread tells `readers` warps the tiles that it loads, up to SLOTS ahead of the slowest.
+// Queue by which one producer thread tells `readers` warps the tiles that it loads, up to SLOTS ahead of the slowest.
 struct TileQueue {
   static constexpr int SLOTS = 2;
   static constexpr int PLACES = 0, FULL = SLOTS * sizeof(TilePlace), EMPTY = FULL + SLOTS * 8,
@@ -98,21 +98,21 @@ struct TileQueue {
 
   DEVICE explicit TileQueue(uint32_t smem) : smem(smem) {}
 
-  // By one thread, before a barrier of the block.
+  // Executed by one thread, before a barrier of the block.
   DEVICE void init(int readers) const {
     for (int i = 0; i < SLOTS; ++i) mbarrier_init(smem + FULL + i * 8, 1), mbarrier_init(smem + EMPTY + i * 8, readers);
   }
   DEVICE void put(const TilePlace& place) {
-    wait(smem + EMPTY + slot * 8, phase ^ 1);  // passes at once the first time round
+    wait(smem + EMPTY + slot * 8, phase ^ 1);  // passes immediately in the first round
     st_shared(smem + PLACES + slot * static_cast<int>(sizeof place), place);
     mbarrier_arrive(smem + FULL + slot * 8);
     advance();
   }
-  // By all lanes of a warp.
+  // A loaded value is in a register of every lane; after a broadcast from lane 0 the compiler knows that it is uniform.
   DEVICE TilePlace take() {
     wait(smem + FULL + slot * 8, phase);
     const auto place = ld_shared<TilePlace>(smem + PLACES + slot * static_cast<int>(sizeof(TilePlace)));
-    bar_warp_sync();  // every lane has read it
+    bar_warp_sync();  // every lane has read the slot
     if (tid_x() % WARP_SIZE == 0) mbarrier_arrive(smem + EMPTY + slot * 8);
     advance();
     // A value read from memory sits in a register of every lane; taken from lane 0 it is one value of the warp.

@@ -1,6 +1,6 @@
-// What the kernels of hopper/roofs share: their arguments, operands in shared memory, a warpgroup that keeps the tensor
-// cores busy, and the clock. One block runs on each multiprocessor; its first ROOF_PRODUCT_GROUPS warpgroups multiply,
-// ROOF_VECTOR_GROUPS further ones compute on registers as long as the first does.
+// Shared by the kernels of hopper/roofs: arguments, operands in shared memory, a warpgroup that saturates the tensor
+// cores, and the clock. One block runs on each multiprocessor. Its first ROOF_PRODUCT_GROUPS warpgroups multiply; the
+// next ROOF_VECTOR_GROUPS compute on registers for as long as the first warpgroup multiplies.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-// What a warpgroup did: how many steps, in how many cycles of its multiprocessor and how many nanoseconds.
+// What a warpgroup did: its steps, and the multiprocessor cycles and nanoseconds that they took.
 struct RoofSample {
   uint64_t steps, clocks, nanoseconds;
 };
 
-// harness/variants/roofs.py fills this struct through ctypes: same fields, same order.
+// Filled through ctypes by harness/variants/roofs.py: same fields in the same order.
 struct RoofArgs {
   RoofSample* samples;  // (blocks, warpgroups)
-  float* results;       // (blocks, threads): what was computed, so that no compiler leaves it out
-  int32_t steps;        // of each warpgroup that multiplies; of the others where none does
-  float seed;           // 0.5 to 1; a number that no compiler knows
+  float* results;       // (blocks, threads): computed values, stored so that no compiler drops the work
+  int32_t steps;        // per warpgroup that multiplies; per other warpgroup if none does
+  float seed;           // 0.5 to 1; not known at compile time
 };
 
 constexpr int PRODUCT_GROUPS = ROOF_PRODUCT_GROUPS;
@@ -41,15 +41,15 @@ constexpr int WARPGROUPS = PRODUCT_GROUPS + VECTOR_GROUPS;
 constexpr int THREADS = WARPGROUPS * WARPGROUP;
 static_assert(WARPGROUPS > 0);
 
-// A unit is 64 query rows by 128 keys. Matrices lie as TMA leaves them: slabs of 64 columns, 128-byte swizzle.
+// A unit is 64 query rows by 128 keys. Matrices are laid out as TMA writes them: slabs of 64 columns, 128-byte swizzle.
 constexpr int ROWS = 64, KEYS = 128, MMA_K = 16;
 constexpr int ROW_BYTES = 128;
 
 struct RoofMemory {
-  static constexpr int q = 0;                                // 256 rows of 128: four warpgroups' own
+  static constexpr int q = 0;                                // 256 rows of 128: 64 for each of four warpgroups
   static constexpr int k = q + 256 * 2 * ROW_BYTES;          // KEYS rows of 128
   static constexpr int v = k + KEYS * 2 * ROW_BYTES;         // the same
-  static constexpr int finished = v + KEYS * 2 * ROW_BYTES;  // mbarrier: the first warpgroup has multiplied
+  static constexpr int finished = v + KEYS * 2 * ROW_BYTES;  // mbarrier: the first warpgroup has finished its products
   static constexpr int bytes = finished + 8;
 };
 static_assert(2 * RoofMemory::bytes > 228 * 1024, "one block on a multiprocessor");
@@ -64,17 +64,17 @@ DEVICE uint64_t mn_major(uint32_t smem) {
 }
 constexpr uint64_t mn_major_rows(int rows) { return rows * ROW_BYTES / 16; }
 
-// Two bf16 of magnitude 0.5 to 1 and any sign.
+// Two bf16 values with magnitudes from 0.5 to 1 and any sign.
 DEVICE uint32_t operand_bits(uint32_t number) { return 0x3f003f00u | (number * 2654435761u & 0x807f807fu); }
 
-// A block's shared memory, and the steps of one of its warpgroups.
+// A block's shared memory, and the progress of one of its warpgroups.
 struct Roof {
   const RoofArgs& args;
   uint32_t smem = shared_base();
   int warpgroup = shfl_idx(tid_x() / WARPGROUP, 0);
   int step = 0;
   uint64_t clock = 0, nanosecond = 0;
-  bool is_finished = false;  // the products, when this step began
+  bool is_finished = false;  // were the products finished when this step began?
 
   DEVICE explicit Roof(const RoofArgs& args) : args(args) {
     for (int i = tid_x(); i < RoofMemory::finished / 4; i += THREADS) st_shared(smem + i * 4, operand_bits(i));
@@ -85,9 +85,9 @@ struct Roof {
 
   DEVICE bool multiplies() const { return PRODUCT_GROUPS && warpgroup < PRODUCT_GROUPS; }
   DEVICE void start() { clock = sm_clock64(), nanosecond = globaltimer(); }
-  // At the head of a step of products: the same in all four warps.
+  // At the start of a step of products; all four warps get the same answer.
   DEVICE bool takes_product() { return step++ < args.steps; }
-  // A step of other work begins with a question, the answer is used at its end, so that it costs no wait. Lanes agree.
+  // Polls the barrier at the start of a vector step; goes_on() uses the answer at the step's end, so nothing waits.
   DEVICE void begin_vector() {
     ++step;
     if (PRODUCT_GROUPS) is_finished = mbarrier_test_wait_parity(smem + RoofMemory::finished, 0);
@@ -112,10 +112,10 @@ DEVICE float sum(const float (&registers)[COUNT]) {
   return total;
 }
 
-// 2**x for x up to 0 without MUFU: x = n + f with f in [-0.5, 0.5], a cubic in f, n added to its exponent. The cubic
-// has the least largest relative error, 7.5e-5, which rounding to bf16 hides. Six FMA-pipe instructions, two ALU ones.
+// 2**x for x <= 0 without MUFU: x = n + f with f in [-0.5, 0.5], a cubic in f, and n added to the exponent. The cubic
+// minimizes the largest relative error, 7.5e-5, which rounding to bf16 hides. Six FMA-pipe instructions, two ALU ones.
 DEVICE float polynomial_ex2(float x) {
-  constexpr float ROUNDER = 0x1.8p23f;  // a sum with it has the nearest integer in its low bits
+  constexpr float ROUNDER = 0x1.8p23f;  // adding it puts the nearest integer into the low bits
   x = max_f32(x, -126.f);
   const float shifted = x + ROUNDER;
   const float f = x - (shifted - ROUNDER);
@@ -123,25 +123,25 @@ DEVICE float polynomial_ex2(float x) {
   return float_of(bits_of(power) + (bits_of(shifted) << 23));
 }
 
-// The exponentials of a softmax: by MUFU, but ROOF_POLYNOMIAL of each eight on the FMA pipe; with
-// ROOF_EXPONENTIALS 0 the argument itself, so that all but the exponentials is there.
+// The exponentials of a softmax: by MUFU, but ROOF_POLYNOMIAL of every eight on the FMA pipe. With ROOF_EXPONENTIALS 0
+// it returns its argument, which leaves everything but the exponentials.
 #ifdef ROOF_EXPONENTIALS
 DEVICE float exponential(float x, int number) {
   if (!ROOF_EXPONENTIALS) return x;
   return number % 8 < ROOF_POLYNOMIAL ? polynomial_ex2(x) : ex2_approx_ftz(x);
 }
 
-// Over the four lanes that share a row of an accumulator.
+// Reduces over the four lanes that share a row of an accumulator.
 DEVICE float quad_reduce_max(float x) {
   x = max_f32(x, shfl_bfly(x, 1));
   return max_f32(x, shfl_bfly(x, 2));
 }
 
-// The rows of a warpgroup's softmax, two to a lane.
+// The softmax state of a warpgroup, two rows per lane.
 struct Softmax {
-  float row_max[2] = {}, row_sum[2] = {};  // maxima of 0: without exponentials -inf would make NaN
+  float row_max[2] = {}, row_sum[2] = {};  // maxima start at 0: without exponentials, -inf would give NaN
 
-  // Leaves exponentials in S, and in `rescale` what O must be multiplied by.
+  // Leaves the exponentials in S and the factor for O in `rescale`.
   DEVICE void step(float (&s_regs)[KEYS / 2], float (&rescale)[2], float scale_log2) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -171,15 +171,15 @@ DEVICE void convert(uint32_t (&p_regs)[KEYS / MMA_K][4], const float (&s_regs)[K
 }
 #endif
 
-// The compiler may move no use of these registers across.
+// The compiler cannot move any use of these registers across this point.
 template <int COUNT>
 DEVICE void register_fence(uint32_t (&fragments)[COUNT][4]) {
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) register_fence(fragments[i]);
 }
 
-// Products of 64 rows by COLUMNS, 64 deep: eight groups of four a step, into two accumulators in turn, so that one
-// group is always in flight. Operands from shared memory.
+// Products of 64 rows by COLUMNS columns, 64 deep: eight groups of four per step, alternating between two accumulators,
+// so that one group is always in flight. Operands come from shared memory.
 constexpr int SATURATING_PRODUCTS = 32;  // harness/catalog/roofs.py counts them
 template <int COLUMNS>
 DEVICE void saturate(Roof& roof) {
@@ -193,7 +193,7 @@ DEVICE void saturate(Roof& roof) {
       wgmma_mma_async_ss<__nv_bfloat16, COLUMNS>(accumulator, q + k_major_columns<ROWS>(d),
                                                  k + k_major_columns<KEYS>(d), 1);
     wgmma_commit_group();
-    wgmma_wait_group<1>();  // the other accumulator's
+    wgmma_wait_group<1>();  // wait for the group on the other accumulator
   };
   roof.start();
 #pragma unroll 1

@@ -1,5 +1,5 @@
-// Where the clock of every multiprocessor stands, in cycles and in nanoseconds. Launched before and after a kernel, on
-// its stream, it tells at what clock that kernel ran, ours or a library's, without a change to it.
+// Reads the clock of every multiprocessor, in cycles and in nanoseconds. Launched before and after a kernel on the same
+// stream, it shows at what frequency that kernel ran, ours or a library's, without changing the kernel.
 #include <cstdint>
 
 #include <ptx/clock.cuh>
@@ -16,12 +16,12 @@ struct Stand {
   uint64_t cycles, nanoseconds;
 };
 
-// harness/variants/sm_clocks.py fills this struct through ctypes: same fields, same order.
+// Filled through ctypes by harness/variants/sm_clocks.py: same fields in the same order.
 struct Stands {
   Stand* of;  // (multiprocessors,)
 };
 
-// As many threads as a block can have, so that no multiprocessor takes a second block before each has one.
+// As many threads as a block can have, so that every multiprocessor gets one block before any gets a second.
 constexpr int THREADS = 1024;
 
 KERNEL(THREADS, 1) sm_clocks(const Stands stands) {

@@ -1,11 +1,11 @@
-// Which tile a block works on, where the order of the grid is not the order of the tiles.
+// Which tile a block works on, where the grid order is not the tile order.
 #pragma once
 
 #include <attention.cuh>
 #include <ptx/shfl.cuh>
 
-// Launch order in which the blocks with most keys of a causal problem start first, so that short ones fill the end.
-// Heads are taken in sections whose K and V fit a quarter of a 64 MB L2 cache together. The grid is one-dimensional.
+// Launch order: in a causal problem the blocks with the most keys start first, so that short ones fill the tail. Heads
+// are grouped into sections whose K and V fit together in a quarter of a 64 MB L2 cache. The grid has one dimension.
 struct LongestFirst {
   int batch, head, q_tile;
 
@@ -17,7 +17,7 @@ struct LongestFirst {
     const int first_head = block / (section_heads * q_tiles) * section_heads;
     const int here = heads - first_head < section_heads ? heads - first_head : section_heads;
     const int rest = block - first_head * q_tiles;
-    // A quotient sits in a register of every lane; taken from lane 0 it is one value of the warp.
+    // A quotient is computed in every lane; after a broadcast from lane 0 the compiler knows that it is uniform.
     const int batch_head = shfl_idx(first_head + rest % here, 0);
     batch = batch_head / args.heads;
     head = batch_head % args.heads;

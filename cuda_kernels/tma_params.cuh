@@ -1,27 +1,27 @@
-// What only kernels that load by TMA need: their launch parameters, with a map of each tensor, and a barrier's wait.
+// Shared by kernels that load by TMA: launch parameters with a tensor map per input, and the wait for an mbarrier.
 #pragma once
 
 #include <attention.cuh>
 #include <ptx/mbarrier.cuh>
 #include <ptx/tensor_map.cuh>
 
-// What a kernel that loads by TMA is launched with.
+// Launch parameters of a kernel that loads by TMA.
 struct TmaParams {
   AttentionArgs args;
   TensorMap q, k, v;
 };
 
-// The sequence is a dimension of its own: a box that reaches beyond its end reads zeros, never the next head.
+// The sequence is a dimension of its own: a box that extends past its end reads zeros, never the next head.
 inline Error encode(TensorMap& map, const void* base, const Strides& stride, int batch, int heads, int seq,
                     const uint32_t (&box)[2], Swizzle swizzle) {
-  // A dimension of size 1 comes with stride 0; the map wants a multiple of 16 bytes.
+  // A dimension of size 1 comes with stride 0, but the map requires a positive multiple of 16 bytes.
   auto bytes = [](int64_t elements) { return static_cast<uint64_t>(elements ? elements * ELEMENT_BYTES : 16); };
   return tensor_map_encode_tiled<Element, 4>(
       map, base, {HEAD_DIM, static_cast<uint64_t>(seq), static_cast<uint64_t>(heads), static_cast<uint64_t>(batch)},
       {bytes(stride.seq), bytes(stride.head), bytes(stride.batch)}, {box[0], box[1], 1, 1}, swizzle);
 }
 
-// Maps of boxes of BLOCK_M or BLOCK_N rows and `columns` columns.
+// Maps with boxes of BLOCK_M rows (Q) or BLOCK_N rows (K, V) and `columns` columns.
 inline Error encode(TmaParams& params, uint32_t columns, Swizzle swizzle) {
   const AttentionArgs& a = params.args;
   Error error = encode(params.q, a.q, a.q_stride, a.batch, a.heads, a.seq_q, {columns, BLOCK_M}, swizzle);

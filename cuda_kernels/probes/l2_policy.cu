@@ -1,4 +1,4 @@
-// A load whose lines are the last to leave L2: a policy of it, in PTX.
+// A load whose cache lines L2 evicts last, by an L2 policy in PTX.
 #include <cstdint>
 
 #include <ptx/createpolicy.cuh>

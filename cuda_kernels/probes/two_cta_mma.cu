@@ -1,4 +1,4 @@
-// One product of two blocks: tcgen05.mma of a CTA pair, in PTX. Compiles; operands are given as they come.
+// One product by two blocks: tcgen05.mma on a CTA pair, in PTX. Compiled only; the operands are placeholders.
 #include <cstdint>
 
 extern "C" __global__ void multiply(uint32_t d, uint64_t a, uint64_t b, uint32_t instruction) {

@@ -1,4 +1,4 @@
-// Blocks that run together and reach each other's shared memory. PTX ISA 9.7.13.3: barrier.cluster; 9.7.9.22: mapa.
+// Clusters: co-scheduled blocks that see each other's shared memory. PTX ISA 9.7.13.3: barrier.cluster; 9.7.9.22: mapa.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ DEVICE int cluster_nctarank() {
   return blocks;
 }
 
-// The address, in the cluster's shared memory, of what lies at `address` in block `rank`.
+// Maps `address`, a shared address of this block, to the same place in the shared memory of block `rank`.
 DEVICE uint32_t mapa(uint32_t address, int rank) {
   uint32_t mapped;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
   return mapped;
 }
 
-// All threads of all blocks of the cluster arrive, and then wait.
+// Every thread of every block in the cluster arrives, then waits.
 DEVICE void barrier_cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 DEVICE void barrier_cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
-// At an address from mapa; T is 4 bytes.
+// `address` comes from mapa; T is 4 bytes wide.
 template <class T>
 DEVICE T ld_shared_cluster(uint32_t address) {
   static_assert(sizeof(T) == 4);
@@ -44,14 +44,14 @@ DEVICE void st_shared_cluster(uint32_t address, const T& value) {
                : "memory");
 }
 
-// mbarrier.arrive (9.7.13.15) at a barrier of another block, an address from mapa, that publishes no write: for a
-// buffer that was only read. mbarrier_arrive_cluster, a release to the cluster, is a fence of the whole GPU on sm_90
-// (MEMBAR.ALL.GPU in SASS), which waits for all that the thread has under way.
+// mbarrier.arrive (9.7.13.15) on another block's barrier (`barrier` comes from mapa) that publishes no writes: enough
+// for a buffer that was only read. mbarrier_arrive_cluster, a release at cluster scope, becomes a fence of the whole
+// GPU on sm_90 (MEMBAR.ALL.GPU in SASS), which waits for all outstanding memory accesses of the thread.
 DEVICE void mbarrier_arrive_relaxed_cluster(uint32_t barrier) {
   asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// launch_kernel with clusters of `cluster` blocks; each grid dimension is a multiple of the cluster's.
+// launch_kernel with clusters of `cluster` blocks; each grid dimension must be a multiple of the cluster's.
 template <auto kernel, class Params>
 Error launch_kernel_cluster(Grid grid, Grid cluster, int threads, int shared_bytes, void* stream,
                             const Params& params) {

@@ -1,6 +1,6 @@
-// How long L2 is asked to keep what a copy brings. PTX ISA 9.7.9: createpolicy; cp.async.bulk.tensor, .L2::cache_hint.
-// A header of its own, beside tma.cuh, for kernels that give hints. A policy is 64 opaque bits that only createpolicy
-// makes; it is a wish, and changes no result.
+// L2 cache hints: how long L2 should keep the data of a copy. PTX ISA 9.7.9: createpolicy; cp.async.bulk.tensor,
+// .L2::cache_hint. Separate from tma.cuh, because only some kernels give hints. A policy is 64 opaque bits that only
+// createpolicy produces; it is a hint and never changes a result.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 #include <ptx/kernel.cuh>
 #include <ptx/tensor_map.cuh>
 
-// Of all bytes of a copy: the last to leave when L2 is full ...
+// For all bytes of a copy: L2 evicts them last ...
 DEVICE uint64_t createpolicy_evict_last() {
   uint64_t policy;
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
-// ... or the first.
+// ... or first.
 DEVICE uint64_t createpolicy_evict_first() {
   uint64_t policy;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
 
-// cp_async_bulk_tensor_load by a policy.
+// cp_async_bulk_tensor_load with an L2 policy.
 template <int RANK>
 DEVICE void cp_async_bulk_tensor_load_cache_hint(uint32_t shared, const TensorMap& map, const int (&at)[RANK],
                                                  uint32_t mbarrier, uint64_t policy) {

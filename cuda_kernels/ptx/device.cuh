@@ -1,4 +1,4 @@
-// What a launch asks the current device. CUDA runtime: cudaDeviceGetAttribute.
+// Queries about the current device. CUDA runtime: cudaDeviceGetAttribute.
 #pragma once
 
 #include <ptx/kernel.cuh>

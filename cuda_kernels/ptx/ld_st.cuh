@@ -17,7 +17,7 @@ DEVICE void st_shared(uint32_t address, const T& value) {
   *static_cast<T*>(__cvta_shared_to_generic(address)) = value;
 }
 
-// Read through the pointer's own type or a wider one (T = uint4 for 16 bytes).
+// T is the pointer's own type or a wider one (uint4 for 16 bytes).
 template <class T>
 DEVICE T ld_global(const void* pointer) {
   return *static_cast<const T*>(pointer);

@@ -1,7 +1,7 @@
 // Warp-wide loads of 8x8 matrices of 16-bit elements from shared memory. PTX ISA 9.7.14.5.15: ldmatrix.
-// Lane i gives the address of one 16-byte row: lanes 0-7 the rows of matrix 0, lanes 8-15 of matrix 1, and so on
-// (x2 reads the addresses of lanes 0-15 only). Lane i receives of each matrix row i / 4, elements 2 * (i % 4) and
-// the next; with .trans, of the transposed matrix.
+// Lane i gives the address of one 16-byte row: lanes 0-7 the rows of matrix 0, lanes 8-15 those of matrix 1, and so on
+// (x2 reads the addresses of lanes 0-15 only). From each matrix, lane i receives elements 2 * (i % 4) and the next of
+// row i / 4; with .trans, from the transposed matrix.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Scalar arithmetic that the compiler would otherwise do with a library call, and conversions.
+// Scalar arithmetic for which the compiler would otherwise call a library routine, and conversions.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 constexpr float INFINITY_F32 = __builtin_huge_valf();
 
-// Natural logarithms and exponentials go through base 2: e**x = 2**(x * LOG2_E), ln(x) = log2(x) * LN_2.
+// Natural logarithms and exponentials are computed in base 2: e**x = 2**(x * LOG2_E), ln(x) = log2(x) * LN_2.
 constexpr float LOG2_E = 1.4426950408889634f;
 constexpr float LN_2 = 0.6931471805599453f;
 
-// 2**x, at most 2 ulp off; 2**-inf = 0, subnormal results are flushed to 0. PTX ISA 9.7.3: ex2.
+// 2**x, within 2 ulp; 2**-inf = 0, and subnormal results are flushed to 0. PTX ISA 9.7.3: ex2.
 DEVICE float ex2_approx_ftz(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -27,17 +27,17 @@ DEVICE float lg2_approx_ftz(float x) {
   return y;
 }
 
-// 1 / x, at most 1 ulp off: one instruction where a division would call a routine. 1 / 0 = inf. PTX ISA 9.7.3: rcp.
+// 1 / x, within 1 ulp: one instruction where a division would call a routine. 1 / 0 = inf. PTX ISA 9.7.3: rcp.
 DEVICE float rcp_approx_ftz(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-// PTX ISA 9.7.3: max. Returns the other operand when one is NaN.
+// PTX ISA 9.7.3: max. If one operand is NaN, returns the other.
 DEVICE float max_f32(float a, float b) { return fmaxf(a, b); }
 
-// PTX ISA 9.7.9: cvt.rn.f16x2.f32 / cvt.rn.bf16x2.f32. `low` lands in bits 0-15.
+// PTX ISA 9.7.9: cvt.rn.f16x2.f32 / cvt.rn.bf16x2.f32. `low` goes to bits 0-15.
 template <class T>
 DEVICE uint32_t cvt_pack(float low, float high);
 template <>

@@ -1,12 +1,12 @@
-// Maxima of three integers in one instruction, and the bits of a float as an integer: floats of which the largest is
-// not negative are ordered like their bits.
+// Maximum of three integers in one instruction, and the bits of a float as an integer. Compared as integers, the bits
+// of floats give the right maximum as long as it is not negative.
 #pragma once
 
 #include <cstdint>
 
 #include <ptx/kernel.cuh>
 
-// CUDA Math API, SIMD intrinsics: __vimax3_s32. There is no such instruction for floats on sm_90.
+// CUDA Math API, SIMD intrinsics: __vimax3_s32. sm_90 has no such instruction for floats.
 DEVICE int32_t max3_s32(int32_t a, int32_t b, int32_t c) { return __vimax3_s32(a, b, c); }
 
 DEVICE int32_t bits_of(float x) { return __float_as_int(x); }

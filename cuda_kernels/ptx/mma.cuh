@@ -12,7 +12,7 @@
 
 #include <ptx/kernel.cuh>
 
-// b: the two registers of a B fragment, which may lie inside those that one ldmatrix.x4 filled.
+// b: the two registers of a B fragment; they may be one half of what an ldmatrix.x4 loaded.
 
 // c += a * b
 template <class T>
@@ -34,7 +34,7 @@ DEVICE void mma_m16n8k16<__nv_bfloat16>(float (&c)[4], const uint32_t (&a)[4], c
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// c = a * b: the accumulator goes in as the zero register.
+// c = a * b: the accumulator operand is the zero register.
 template <class T>
 DEVICE void mma_m16n8k16_zero(float (&c)[4], const uint32_t (&a)[4], const uint32_t* b);
 

@@ -1,6 +1,6 @@
 // Warp-wide stores of 8x8 matrices of 16-bit elements to shared memory, the inverse of ldmatrix. PTX ISA 9.7.14.5.16:
-// stmatrix. Lane i gives the address of one 16-byte row: lanes 0-7 the rows of matrix 0, and so on. Lane i holds of
-// each matrix row i / 4, elements 2 * (i % 4) and the next; with .trans, of the transposed matrix.
+// stmatrix. Lane i gives the address of one 16-byte row: lanes 0-7 the rows of matrix 0, and so on. Of each matrix,
+// lane i holds elements 2 * (i % 4) and the next of row i / 4; with .trans, of the transposed matrix.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Tensor maps: what a bulk tensor copy knows of a tensor in global memory. Encoded on the host, passed to the kernel
-// as a `GRID_CONSTANT const` parameter. CUDA driver API: cuTensorMapEncodeTiled.
+// Tensor maps describe a tensor in global memory to bulk tensor copies. They are encoded on the host and passed to the
+// kernel as a `GRID_CONSTANT const` parameter. CUDA driver API: cuTensorMapEncodeTiled.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 using TensorMap = CUtensorMap;
 
-// 16-byte columns of rows of 32, 64 or 128 bytes, XORed with the row: with bits 7 and up of the shared address.
+// XORs the 16-byte columns of rows of 32, 64 or 128 bytes with the row: with bits 7 and up of the shared address.
 enum class Swizzle { none, bytes_32, bytes_64, bytes_128 };
 
-// A tensor of elements T: sizes and box in elements, innermost dimension first; strides in bytes, multiples of 16, of
-// all dimensions but the innermost, which is contiguous. A copy moves one box; with a swizzle its innermost dimension
-// is at most that many bytes. Elements outside the tensor are read as 0 and not written.
+// Encodes the map of a tensor of elements T. Sizes and box: elements, innermost dimension first; strides are in bytes,
+// multiples of 16, for all dimensions but the innermost, which is contiguous. A copy moves one box; with a swizzle, the
+// box's innermost dimension has at most that many bytes. Elements outside the tensor are read as 0 and not written.
 template <class T, int RANK>
 Error tensor_map_encode_tiled(TensorMap& map, const void* base, const uint64_t (&sizes)[RANK],
                               const uint64_t (&strides)[RANK - 1], const uint32_t (&box)[RANK], Swizzle swizzle) {
@@ -32,7 +32,7 @@ Error tensor_map_encode_tiled(TensorMap& map, const void* base, const uint64_t (
   static_assert(type != CU_TENSOR_MAP_DATA_TYPE_UINT8 || sizeof(T) == 1);
   constexpr CUtensorMapSwizzle swizzles[] = {CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_32B,
                                              CU_TENSOR_MAP_SWIZZLE_64B, CU_TENSOR_MAP_SWIZZLE_128B};
-  // The driver's library is not linked: its function comes from the runtime.
+  // The driver library is not linked; the runtime returns the address of its function.
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found;
   const Error error =

@@ -1,7 +1,7 @@
-// Bulk copies between global and shared memory, by the tensor memory accelerator. PTX ISA 9.7.9.25: cp.async.bulk,
-// cp.async.bulk.tensor. One thread issues a copy. A load ends by completing its bytes on an mbarrier; a store belongs
-// to a group of its thread. Shared addresses are multiples of 128 (1024 where a 128-byte swizzle is to begin anew); a
-// box begins at a multiple of 16 bytes in the innermost dimension, or the kernel ends with an illegal instruction.
+// Bulk copies between global and shared memory by the tensor memory accelerator. PTX ISA 9.7.9.25: cp.async.bulk,
+// cp.async.bulk.tensor. One thread issues a copy. A load completes its bytes on an mbarrier; a store belongs to a group
+// of its thread. Shared addresses are multiples of 128 (of 1024 where a 128-byte swizzle pattern must start). A box
+// starts at a multiple of 16 bytes in the innermost dimension; otherwise the kernel ends with an illegal instruction.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 #include <ptx/kernel.cuh>
 #include <ptx/tensor_map.cuh>
 
-// The box of `map` that begins at element `at`, innermost dimension first, goes to `shared`; all its bytes are
-// completed on `mbarrier`, those outside the tensor too.
+// Copies the box of `map` that starts at element `at`, innermost dimension first, to `shared`. All its bytes complete
+// on `mbarrier`, including those outside the tensor.
 template <int RANK>
 DEVICE void cp_async_bulk_tensor_load(uint32_t shared, const TensorMap& map, const int (&at)[RANK], uint32_t mbarrier) {
   if constexpr (RANK == 2)
@@ -39,8 +39,8 @@ DEVICE void cp_async_bulk_tensor_load(uint32_t shared, const TensorMap& map, con
         : "memory");
 }
 
-// The same to the same address of every block of the cluster whose bit in `blocks` is set; each completes its own
-// mbarrier at the address given.
+// The same, to the same address in every block of the cluster whose bit in `blocks` is set; the bytes complete on each
+// block's own mbarrier at the given address.
 template <int RANK>
 DEVICE void cp_async_bulk_tensor_load_multicast(uint32_t shared, const TensorMap& map, const int (&at)[RANK],
                                                 uint32_t mbarrier, uint16_t blocks) {
@@ -70,8 +70,8 @@ DEVICE void cp_async_bulk_tensor_load_multicast(uint32_t shared, const TensorMap
         : "memory");
 }
 
-// The other way; elements beyond the tensor's end are not written. No coordinate may be negative, unlike a load's, says
-// the CUDA programming guide. The source may be reused after the wait on its group.
+// From shared to global memory; elements past the tensor's end are not written. Unlike a load's, no coordinate may be
+// negative (CUDA programming guide). The source may be reused after the wait for its group.
 template <int RANK>
 DEVICE void cp_async_bulk_tensor_store(const TensorMap& map, const int (&at)[RANK], uint32_t shared) {
   if constexpr (RANK == 2)
@@ -94,7 +94,7 @@ DEVICE void cp_async_bulk_tensor_store(const TensorMap& map, const int (&at)[RAN
         : "memory");
 }
 
-// `bytes` in one piece: a multiple of 16, as are both addresses.
+// Copies `bytes` contiguous bytes: a multiple of 16, as are both addresses.
 DEVICE void cp_async_bulk_load(uint32_t shared, const void* global, uint32_t bytes, uint32_t mbarrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
                "l"(global), "r"(bytes), "r"(mbarrier)
@@ -106,22 +106,22 @@ DEVICE void cp_async_bulk_store(void* global, uint32_t shared, uint32_t bytes) {
                : "memory");
 }
 
-// Closes this thread's group of stores issued since the last commit.
+// Commits this thread's stores since the last commit as one group.
 DEVICE void cp_async_bulk_commit_group() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
-// Waits until at most `PENDING` of this thread's newest groups are not written to global memory ...
+// Waits until all but the `PENDING` newest groups of this thread are written to global memory ...
 template <int PENDING>
 DEVICE void cp_async_bulk_wait_group() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-// ... or have not been read from shared memory, which is enough to reuse it.
+// ... or have been read from shared memory, which is enough to reuse it.
 template <int PENDING>
 DEVICE void cp_async_bulk_wait_group_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
 
-// Brings the map nearer before its first use.
+// Prefetches the map before its first use.
 DEVICE void prefetch_tensormap(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }

@@ -1,4 +1,4 @@
-// Agreement inside a warp. PTX ISA 9.7.13.11: vote.sync; 9.7.13.15: elect.sync. All 32 lanes take part.
+// Warp votes and election of a lane. PTX ISA 9.7.13.11: vote.sync; 9.7.13.15: elect.sync. All 32 lanes take part.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ DEVICE bool vote_all(bool predicate) { return __all_sync(0xffffffffu, predicate)
 // Bit i is lane i's predicate.
 DEVICE uint32_t vote_ballot(bool predicate) { return __ballot_sync(0xffffffffu, predicate); }
 
-// True in one lane, always the same one, which need not be lane 0.
+// True in exactly one lane, always the same one, which need not be lane 0.
 DEVICE bool elect_sync() {
   uint32_t elected;
   asm volatile(

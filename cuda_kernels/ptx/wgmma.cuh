@@ -1,8 +1,8 @@
-// Matrix multiply-accumulate of a warpgroup: four warps, the first one's number a multiple of 4. PTX ISA 9.7.15: wgmma.
-// Asynchronous: between issue and wait nothing may touch the accumulators, nor the registers of A; wgmma reads shared
-// memory by the asynchronous proxy. Warp w of the group holds rows 16 * w and on; with g = lane / 4 and t = lane % 4,
+// Warpgroup matrix multiply-accumulate: four warps, starting at a multiple of 4. PTX ISA 9.7.15: wgmma.
+// Asynchronous: until the wait, nothing may touch the accumulators or the registers of A; wgmma reads shared memory
+// through the asynchronous proxy. Warp w of the group holds rows 16 * w and up; with g = lane / 4, t = lane % 4,
 //   D (64xN): d[4 * j], d[4 * j + 1] = (g, 8 * j + 2t and the next), d[4 * j + 2], d[4 * j + 3] = (g + 8, the same)
-//   A (64x16) in registers: as for mma_m16n8k16; A (64x32) of 8-bit elements: twice as many to a register
+//   A (64x16) in registers: as for mma_m16n8k16; A (64x32) of 8-bit elements: twice as many per register
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@
 #include <ptx/kernel.cuh>
 #include <ptx/tensor_map.cuh>
 
-// Where an operand lies in shared memory. `leading` and `stride` are bytes, multiples of 16.
-//   K-major (k contiguous): `stride` from 8 rows to the next 8; `leading` from 16 bytes of k to the next 16 without a
-//   swizzle, ignored with one.
-//   MN-major (rows of k, m or n contiguous): with a swizzle `leading` from one swizzle's width of m or n to the next,
-//   `stride` from 8 k to the next 8; without one `leading` from 8 k to the next 8, `stride` from 8 m or n to the next.
-// The pattern of a swizzle counts from multiples of its 8 rows (1024 bytes for bytes_128); `address` may lie some
-// 32-byte steps of k further on.
+// Describes an operand in shared memory. `leading` and `stride` are in bytes, multiples of 16.
+//   K-major (k contiguous): `stride` is the distance between groups of 8 rows; `leading` the distance between 16-byte
+//   columns of k without a swizzle, and ignored with one.
+//   MN-major (m or n contiguous): with a swizzle, `leading` is the distance between swizzle-wide columns of m or n and
+//   `stride` that between groups of 8 k; without one, `leading` is between groups of 8 k, `stride` between 8 m or n.
+// The swizzle pattern starts at multiples of its 8 rows (1024 bytes for bytes_128); `address` may be a few 32-byte
+// steps of k past such a start.
 DEVICE uint64_t wgmma_descriptor(uint32_t address, uint32_t leading, uint32_t stride, Swizzle swizzle) {
   const uint64_t layout = (4 - static_cast<int>(swizzle)) % 4;  // 0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes
   return (address & 0x3ffff) >> 4 | static_cast<uint64_t>(leading >> 4 & 0x3fff) << 16 |
          static_cast<uint64_t>(stride >> 4 & 0x3fff) << 32 | layout << 62;
 }
 
-// Before the first wgmma, and before one that uses registers which ordinary instructions wrote.
+// Required before the first wgmma, and before any wgmma that uses registers written by ordinary instructions.
 DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 DEVICE void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -38,7 +38,7 @@ DEVICE void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-// The compiler may move no use of these registers across.
+// The compiler cannot move any use of these registers across this point.
 template <int COUNT>
 DEVICE void register_fence(float (&registers)[COUNT]) {
 #pragma unroll
@@ -50,7 +50,7 @@ DEVICE void register_fence(uint32_t (&registers)[COUNT]) {
   for (int i = 0; i < COUNT; ++i) asm volatile("" : "+r"(registers[i])::"memory");
 }
 
-// The accumulators of N columns: their names in the instruction, and as operands. clang-format off
+// The accumulators of N columns: their names in the asm string, and as operands. clang-format off
 #define WGMMA_D_16 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define WGMMA_D_32 WGMMA_D_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define WGMMA_D_48 WGMMA_D_32 ", %16, %17, %18, %19, %20, %21, %22, %23"
@@ -102,7 +102,7 @@ DEVICE void register_fence(uint32_t (&registers)[COUNT]) {
 #define WGMMA_O_256 \
   WGMMA_O_240, "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), \
       "+f"(d[127])
-// One instruction; its inputs are operands n0 and on.
+// One instruction; its inputs are operands n0 and up.
 #define WGMMA_BEGIN(N, SHAPE, predicate) \
   "{\n.reg .pred p;\nsetp.ne.b32 p, %" #predicate ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N SHAPE " {" WGMMA_D_##N \
       "}, "

@@ -1,6 +1,6 @@
-// Matrix multiply-accumulate of a warp with fragments whose layout is the hardware's secret: load, multiply, store.
-// PTX ISA 9.7.14.4: wmma, m16n16k16. Every lane may do the same to each element of a fragment, no more.
-// Addresses are shared, strides in elements from one row (column) to the next, both multiples of 16 bytes.
+// Warp matrix multiply-accumulate on fragments with an unspecified layout: load, multiply, store.
+// PTX ISA 9.7.14.4: wmma, m16n16k16. The only arithmetic allowed on a fragment treats all of its elements alike.
+// Addresses are in shared memory, strides in elements from row to row (column to column); both multiples of 16 bytes.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ WMMA_LOAD(wmma_load_b_row, "b", "row")
 WMMA_LOAD(wmma_load_b_col, "b", "col")
 #undef WMMA_LOAD
 
-// c += a * b, A row-major, B as it was loaded.
+// c += a * b with A row-major and B as loaded.
 #define WMMA_MMA(NAME, LAYOUT) \
   DEVICE void NAME(WmmaAccumulator& c, const WmmaOperand<__half>& a, const WmmaOperand<__half>& b) { \
     asm volatile("wmma.mma.sync.aligned.row." LAYOUT \

@@ -1,4 +1,4 @@
-// Does fp32 addition disturb the tensor cores, or they it? Sixteen chains of FADD, on the FMA pipe.
+// Do fp32 additions and the tensor cores slow each other down? Sixteen chains of FADD, on the FMA pipe.
 #include <roofs.cuh>
 
 namespace {

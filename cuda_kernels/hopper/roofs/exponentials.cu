@@ -1,5 +1,5 @@
-// How many exponentials does a multiprocessor compute in a clock, alone and beside products? Sixteen chains of
-// MUFU.EX2.
+// How many exponentials does a multiprocessor compute per clock cycle, alone and while the tensor cores are busy?
+// Sixteen chains of MUFU.EX2.
 #include <ptx/math.cuh>
 #include <roofs.cuh>
 

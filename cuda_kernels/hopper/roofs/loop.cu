@@ -1,6 +1,6 @@
-// How fast is the main loop of attention with nothing to wait for? Every warpgroup owns 64 query rows and takes 128
-// keys a step, K and V in shared memory from the start: Q K^T of the next step is issued with P V of this one, the
-// softmax runs under them. Built with the exponentials, without them, and with a part of them on the FMA pipe.
+// How fast is the main loop of attention if it never waits for data? Every warpgroup owns 64 query rows and takes 128
+// keys per step; K and V are in shared memory from the start. The next Q K^T is issued with this P V, and the softmax
+// runs while P V is in flight. Built with all exponentials, with none, and with some on the FMA pipe.
 #include <roofs.cuh>
 
 namespace {
@@ -45,10 +45,10 @@ KERNEL(THREADS, 1) loop(const RoofArgs args) {
   while (roof.takes_product()) {
     issue_qk();
     issue_pv();
-    wgmma_wait_group<1>();  // S is there
+    wgmma_wait_group<1>();  // wait for S; P V may still be in flight
     register_fence(s_regs);
     rows.step(s_regs, rescale, scale_log2);
-    wgmma_wait_group<0>();  // O too, and P may be written
+    wgmma_wait_group<0>();  // P V has finished: O is valid and P may be overwritten
     register_fence(o_regs), register_fence(p_regs);
     convert(p_regs, s_regs);
 #pragma unroll

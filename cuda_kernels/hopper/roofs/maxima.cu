@@ -1,4 +1,4 @@
-// Do fp32 maxima disturb the tensor cores, or they them? Sixteen chains of FMNMX, on the ALU pipe.
+// Do fp32 maxima and the tensor cores slow each other down? Sixteen chains of FMNMX, on the ALU pipe.
 #include <ptx/math.cuh>
 #include <roofs.cuh>
 

@@ -1,5 +1,5 @@
-// How fast does Hopper multiply for programs of the years before it? mma.sync on fragments in registers, eight sums a
-// warp in flight.
+// How fast does Hopper execute the matrix instruction of earlier architectures? mma.sync on fragments in registers,
+// with eight independent sums per warp in flight.
 #include <ptx/mma.cuh>
 #include <roofs.cuh>
 

@@ -1,4 +1,4 @@
-// Do fp32 multiply-adds disturb the tensor cores, or they them? Sixteen chains of FFMA, on the FMA pipe.
+// Do fp32 multiply-adds and the tensor cores slow each other down? Sixteen chains of FFMA, on the FMA pipe.
 #include <roofs.cuh>
 
 namespace {

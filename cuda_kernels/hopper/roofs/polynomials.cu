@@ -1,5 +1,5 @@
-// How many exponentials does a multiprocessor compute in a clock without MUFU, alone and beside products? Sixteen
-// chains of polynomials, mostly on the FMA pipe.
+// How many exponentials does a multiprocessor compute per clock cycle without MUFU, alone and while the tensor cores
+// are busy? Sixteen chains of polynomials, mostly on the FMA pipe.
 #include <roofs.cuh>
 
 namespace {

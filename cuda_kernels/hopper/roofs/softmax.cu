@@ -1,5 +1,5 @@
-// How many clocks does the softmax of a unit take, alone and beside products? A unit is 64 query rows by 128 keys, one
-// step of a warpgroup: maxima, exponentials, sums, conversion to bf16, and O multiplied by what the maxima ask for.
+// How many clock cycles does the softmax of a unit take, alone and while the tensor cores are busy? A unit is 64 query
+// rows by 128 keys, one step of a warpgroup: maxima, exponentials, sums, conversion to bf16, and the rescale of O.
 #include <roofs.cuh>
 
 namespace {
@@ -23,7 +23,7 @@ KERNEL(THREADS, 1) softmax(const RoofArgs args) {
     register_fence(s_regs);
     rows.step(s_regs, rescale, args.seed);
     convert(p_regs, s_regs);
-    // P is half of the next step's scores: what nobody reads would not be converted.
+    // P becomes half of the next step's scores: the compiler would drop a conversion that nobody reads.
 #pragma unroll
     for (int i = 0; i < KEYS / 4; ++i) s_regs[i * 2] = float_of(p_regs[i / 4][i % 4]);
 #pragma unroll

@@ -1,5 +1,5 @@
-// How fast do the tensor cores multiply, in the shapes of attention? Units of 64 query rows by 128 keys: S += Q K^T,
-// then O += P V, nothing between them. Each warpgroup waits for its own unit; another one's is in flight meanwhile.
+// How fast do the tensor cores multiply in the shapes of attention? Units of 64 query rows by 128 keys: S += Q K^T,
+// then O += P V, with nothing in between. Each warpgroup waits for its own unit while another warpgroup's is in flight.
 #include <roofs.cuh>
 
 namespace {
@@ -22,7 +22,7 @@ KERNEL(THREADS, 1) units(const RoofArgs args) {
     register_fence(s_regs), register_fence(o_regs), register_fence(p_regs);
     wgmma_fence();
 #pragma unroll
-    for (int d = 0; d < HEAD_DIM; d += MMA_K)  // never from zero: ptxas leaves out what nobody reads
+    for (int d = 0; d < HEAD_DIM; d += MMA_K)  // always accumulates: ptxas drops products that nobody reads
       wgmma_mma_async_ss<__nv_bfloat16, KEYS>(s_regs, q + k_major_columns<ROWS>(d), k + k_major_columns<KEYS>(d), 1);
 #pragma unroll
     for (int n = 0; n < KEYS / MMA_K; ++n)
