@@ -1,10 +1,10 @@
-// K has two buffers, V one, and Q none: its fragments stay in registers, its shared memory becomes theirs.
-// Builds on batched_m_tiles; changes who owns shared memory, and issues the next K a whole step ahead.
+// K has two buffers, V one, Q none: Q's fragments stay in registers, and its shared memory is reused for K and V.
+// Builds on batched_m_tiles; changes who owns shared memory, and loads the next K a whole iteration ahead.
 //
-// V is needed a softmax later than K of the same step, so one buffer of V suffices where K wants two: at the top of a
-// step both V of this step and K of the next one set out. Q arrives where the second K and V will be, and is read once:
-// three tiles of BLOCK_N rows are all the shared memory. Q takes 32 registers, which head_dim 128 leaves only to a warp
-// of 16 rows.
+// V is needed one softmax later than the K of the same iteration, so one buffer of V suffices where K needs two: at the
+// top of an iteration, the loads of this V and of the next K are issued together. Q first arrives where the second K
+// and V will be, and is read only once, so three tiles of BLOCK_N rows are all the shared memory that is needed. Q
+// takes 32 registers; at head_dim 128 only a warp of 16 rows has that many to spare.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cp_async.cuh>
@@ -18,9 +18,9 @@ namespace {
 
 constexpr int THREADS = WARPS * WARP_SIZE;
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
-constexpr int S_TILES = BLOCK_N / MMA_N;            // mma tiles across the keys
-constexpr int O_TILES = HEAD_DIM / MMA_N;           // mma tiles across head_dim
-constexpr int M_TILES = BLOCK_M / (WARPS * MMA_M);  // m16 tiles of a warp
+constexpr int S_TILES = BLOCK_N / MMA_N;            // mma tiles along the keys
+constexpr int O_TILES = HEAD_DIM / MMA_N;           // mma tiles along head_dim
+constexpr int M_TILES = BLOCK_M / (WARPS * MMA_M);  // m16 tiles per warp
 static_assert(BLOCK_M == WARPS * M_TILES * MMA_M);
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
 static_assert(STAGES == 1, "two buffers for K and one for V, whatever the tile says");
@@ -33,21 +33,21 @@ constexpr int KV_BYTES = BLOCK_N * ROW_BYTES;
 struct SharedMemory {
   static constexpr int k = 0;  // two buffers
   static constexpr int v = k + 2 * KV_BYTES;
-  static constexpr int q = k + KV_BYTES;  // until it is in registers; the first K arrives beside it
+  static constexpr int q = k + KV_BYTES;  // only until Q is in registers; the first K arrives next to it
   static constexpr int bytes = q + (BLOCK_M > 2 * BLOCK_N ? BLOCK_M : 2 * BLOCK_N) * ROW_BYTES;
 };
 
-// Address of an element of a tile of Q, K or V: its 16-byte column is XORed with the row.
+// Address of an element in a tile of Q, K or V: its 16-byte column is XORed with the row.
 DEVICE uint32_t tile_address(uint32_t smem, int row, int col) {
   return smem + row * ROW_BYTES + ((col * ELEMENT_BYTES) ^ ((row & 7) * 16));
 }
-// The same, `row` rows (a multiple of 8) and `col` columns (a multiple of 16 bytes, no carry) further on.
+// Moves an address by `row` rows (a multiple of 8) and `col` columns (a multiple of 16 bytes, without a carry).
 DEVICE uint32_t advance(uint32_t address, int row, int col) {
   return (address ^ (col * ELEMENT_BYTES)) + row * ROW_BYTES;
 }
 static_assert(ROW_BYTES % 128 == 0, "the XOR permutes within 128 bytes");
 
-// Over the four lanes that share a row.
+// Reduces over the four lanes that share a row.
 DEVICE float quad_reduce_max(float x) {
   x = max_f32(x, shfl_bfly(x, 1));
   return max_f32(x, shfl_bfly(x, 2));
@@ -59,11 +59,11 @@ DEVICE float quad_reduce_sum(float x) {
 
 template <int TILE_ROWS>
 DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
-  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements of a 16-byte access
-  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies at a time
+  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements per 16-byte access
+  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies per pass
   static_assert(TILE_ROWS % ROWS == 0);
   const int row = tid_x() / (HEAD_DIM / CHUNK), col = tid_x() % (HEAD_DIM / CHUNK) * CHUNK;
-  gmem += static_cast<int>(row * row_stride + col);  // 32 bits hold every offset inside a head
+  gmem += static_cast<int>(row * row_stride + col);  // offsets within a head fit in 32 bits
 #pragma unroll
   for (int i = 0; i < TILE_ROWS / ROWS; ++i, gmem += ROWS * row_stride)
     cp_async_cg_16(tile_address(smem, row + i * ROWS, col), gmem);
@@ -71,7 +71,7 @@ DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
 }
 
 KERNEL(THREADS, 1) asymmetric_kv_buffers(const AttentionArgs args) {
-  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // neighbours in launch order share no K and V
+  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // consecutive blocks share no K and V
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
@@ -79,11 +79,11 @@ KERNEL(THREADS, 1) asymmetric_kv_buffers(const AttentionArgs args) {
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warp_row = warp * M_TILES * MMA_M;
 
-  // Where this lane's row of the first 8x8 matrix of a fragment lies.
+  // The row address that this lane passes to ldmatrix for the first fragment of each operand.
   const uint32_t q_lane = tile_address(q_smem, warp_row + lane % 16, lane / 16 * 8);
   const uint32_t k_lane = tile_address(k_smem, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8);
   uint32_t v_lane = tile_address(v_smem, lane % 16, lane / 16 * 8);
-  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and the next.
+  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
 
   const float scale_log2 = args.scale * LOG2_E;
@@ -93,12 +93,12 @@ KERNEL(THREADS, 1) asymmetric_kv_buffers(const AttentionArgs args) {
 
   const int keys = tile.visible_keys(args);
 
-  // load Q, and the first K behind it
+  // load Q, then the first K
   load_tile<BLOCK_M>(q_smem, tile.q(args), args.q_stride.seq);
   if (keys > 0) load_tile<BLOCK_N>(k_smem, tile.k(args), args.k_stride.seq);
 
   cp_async_wait_group<0>();
-  bar_sync();  // Q is there
+  bar_sync();  // Q has arrived
   uint32_t q_regs[HEAD_DIM / MMA_K][M_TILES][4];
 #pragma unroll
   for (int d = 0; d < HEAD_DIM / MMA_K; ++d)
@@ -106,16 +106,16 @@ KERNEL(THREADS, 1) asymmetric_kv_buffers(const AttentionArgs args) {
 
   for (int kv_start = 0; kv_start < keys; kv_start += BLOCK_N) {
     uint32_t k_stage = k_lane + kv_start / BLOCK_N % 2 * KV_BYTES;
-    // Without the fences the compiler keeps every address below in a register of its own.
+    // Without the fences the compiler precomputes every address below and keeps each in a register of its own.
     register_fence(k_stage), register_fence(v_lane);
     cp_async_wait_group<0>();
-    bar_sync();  // K is there, and everybody is done with Q, the previous K and the previous V
+    bar_sync();  // K has arrived; every warp is done with Q, the previous K and the previous V
     load_tile<BLOCK_N>(v_smem, tile.v(args) + kv_start * args.v_stride.seq, args.v_stride.seq);
     if (kv_start + BLOCK_N < keys)
       load_tile<BLOCK_N>(k_smem + (kv_start / BLOCK_N + 1) % 2 * KV_BYTES,
                          tile.k(args) + (kv_start + BLOCK_N) * args.k_stride.seq, args.k_stride.seq);
     else
-      cp_async_commit_group();  // an empty group: the wait for V counts groups
+      cp_async_commit_group();  // an empty group, because the wait for V counts groups
 
     // S = Q K^T
     float s_regs[M_TILES][S_TILES][4] = {};
@@ -149,7 +149,7 @@ KERNEL(THREADS, 1) asymmetric_kv_buffers(const AttentionArgs args) {
       for (int n = 0; n < S_TILES; ++n)
         new_max = max_f32(new_max, max_f32(s_regs[m][n][half * 2], s_regs[m][n][half * 2 + 1]));
       new_max = max_f32(row_max[m][half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       const float new_base = new_max == -INFINITY_F32 ? 0.f : new_max;
       const float rescale = ex2_approx_ftz(row_max[m][half] - new_base);
       row_max[m][half] = new_max;
@@ -166,7 +166,7 @@ KERNEL(THREADS, 1) asymmetric_kv_buffers(const AttentionArgs args) {
     }
 
     cp_async_wait_group<1>();
-    bar_sync();  // V is there; the next K may still be on its way
+    bar_sync();  // V has arrived; the next K may still be in flight
 
     // O += P V
 #pragma unroll

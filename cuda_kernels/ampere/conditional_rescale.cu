@@ -1,9 +1,9 @@
-// O is rescaled only when some row of a warp has a new max, which becomes rare as the keys go by.
-// Builds on longest_first; changes the rescale into a branch that the whole warp takes or not.
+// O is rescaled only when some row of a warp has a new maximum, which becomes rare as more keys are processed.
+// Builds on longest_first; changes the rescale into a branch that the whole warp takes or skips.
 //
-// The chance that tile j holds a row's max is 1 / j, and 16 rows decide together: half of the rescales of a long row
-// fall away, a multiply for every register of O each. Skipping is exact, because the factor would have been 1. Data
-// moves as in staged_epilogue.
+// The chance that tile j holds a row's maximum is 1 / j, and 16 rows decide together: over a long row, half of the
+// rescales are skipped, each of which multiplies every register of O. Skipping is exact, because the factor would have
+// been 1. Data moves as in staged_epilogue.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cp_async.cuh>
@@ -19,9 +19,9 @@ namespace {
 
 constexpr int THREADS = WARPS * WARP_SIZE;
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
-constexpr int S_TILES = BLOCK_N / MMA_N;            // mma tiles across the keys
-constexpr int O_TILES = HEAD_DIM / MMA_N;           // mma tiles across head_dim
-constexpr int M_TILES = BLOCK_M / (WARPS * MMA_M);  // m16 tiles of a warp
+constexpr int S_TILES = BLOCK_N / MMA_N;            // mma tiles along the keys
+constexpr int O_TILES = HEAD_DIM / MMA_N;           // mma tiles along head_dim
+constexpr int M_TILES = BLOCK_M / (WARPS * MMA_M);  // m16 tiles per warp
 static_assert(BLOCK_M == WARPS * M_TILES * MMA_M);
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
 static_assert(STAGES == 1, "one buffer for K, one for V");
@@ -35,17 +35,17 @@ struct SharedMemory {
   static constexpr int bytes = v + BLOCK_N * ROW_BYTES;
 };
 
-// Address of an element of a tile of Q, K or V: its 16-byte column is XORed with the row.
+// Address of an element in a tile of Q, K or V: its 16-byte column is XORed with the row.
 DEVICE uint32_t tile_address(uint32_t smem, int row, int col) {
   return smem + row * ROW_BYTES + ((col * ELEMENT_BYTES) ^ ((row & 7) * 16));
 }
-// The same, `row` rows (a multiple of 8) and `col` columns (a multiple of 16 bytes, no carry) further on.
+// Moves an address by `row` rows (a multiple of 8) and `col` columns (a multiple of 16 bytes, without a carry).
 DEVICE uint32_t advance(uint32_t address, int row, int col) {
   return (address ^ (col * ELEMENT_BYTES)) + row * ROW_BYTES;
 }
 static_assert(ROW_BYTES % 128 == 0, "the XOR permutes within 128 bytes");
 
-// Over the four lanes that share a row.
+// Reduces over the four lanes that share a row.
 DEVICE float quad_reduce_max(float x) {
   x = max_f32(x, shfl_bfly(x, 1));
   return max_f32(x, shfl_bfly(x, 2));
@@ -57,26 +57,26 @@ DEVICE float quad_reduce_sum(float x) {
 
 template <int TILE_ROWS>
 DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
-  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements of a 16-byte access
-  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies at a time
+  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements per 16-byte access
+  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies per pass
   static_assert(TILE_ROWS % ROWS == 0);
   const int row = tid_x() / (HEAD_DIM / CHUNK), col = tid_x() % (HEAD_DIM / CHUNK) * CHUNK;
-  gmem += static_cast<int>(row * row_stride + col);  // 32 bits hold every offset inside a head
+  gmem += static_cast<int>(row * row_stride + col);  // offsets within a head fit in 32 bits
 #pragma unroll
   for (int i = 0; i < TILE_ROWS / ROWS; ++i, gmem += ROWS * row_stride)
     cp_async_cg_16(tile_address(smem, row + i * ROWS, col), gmem);
   cp_async_commit_group();
 }
 
-// The other way, by one warp: as many lanes to a row as it has 16-byte pieces.
+// One warp writes rows of a tile to global memory: each lane copies 16-byte pieces, neighbouring lanes along a row.
 template <int TILE_ROWS>
 DEVICE void store_tile(Element* gmem, int64_t row_stride, uint32_t smem, int first_row) {
   constexpr int CHUNK = 16 / ELEMENT_BYTES;
-  constexpr int ROWS = WARP_SIZE / (HEAD_DIM / CHUNK);  // rows that the warp copies at a time
+  constexpr int ROWS = WARP_SIZE / (HEAD_DIM / CHUNK);  // rows that the warp copies per pass
   static_assert(TILE_ROWS % ROWS == 0);
   const int lane = tid_x() % WARP_SIZE;
   const int row = first_row + lane / (HEAD_DIM / CHUNK), col = lane % (HEAD_DIM / CHUNK) * CHUNK;
-  gmem += static_cast<int>(row * row_stride + col);  // 32 bits hold every offset inside a head
+  gmem += static_cast<int>(row * row_stride + col);  // offsets within a head fit in 32 bits
 #pragma unroll
   for (int i = 0; i < TILE_ROWS / ROWS; ++i, gmem += ROWS * row_stride)
     st_global(gmem, ld_shared<uint4>(tile_address(smem, row + i * ROWS, col)));
@@ -92,11 +92,11 @@ KERNEL(THREADS, 1) conditional_rescale(const AttentionArgs args) {
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warp_row = warp * M_TILES * MMA_M;
 
-  // Where this lane's row of the first 8x8 matrix of a fragment lies.
+  // The row address that this lane passes to ldmatrix for the first fragment of each operand.
   uint32_t q_lane = tile_address(q_smem, warp_row + lane % 16, lane / 16 * 8);
   uint32_t k_lane = tile_address(k_smem, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8);
   uint32_t v_lane = tile_address(v_smem, lane % 16, lane / 16 * 8);
-  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and the next.
+  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
 
   const float scale_log2 = args.scale * LOG2_E;
@@ -106,17 +106,17 @@ KERNEL(THREADS, 1) conditional_rescale(const AttentionArgs args) {
 
   const int keys = tile.visible_keys(args);
 
-  // load Q, and the first K behind it
+  // load Q, then the first K
   if (keys > 0) {
     load_tile<BLOCK_M>(q_smem, tile.q(args), args.q_stride.seq);
     load_tile<BLOCK_N>(k_smem, tile.k(args), args.k_stride.seq);
   }
 
   for (int kv_start = 0; kv_start < keys; kv_start += BLOCK_N) {
-    // Without the fences the compiler keeps every address below in a register of its own.
+    // Without the fences the compiler precomputes every address below and keeps each in a register of its own.
     register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
     cp_async_wait_group<0>();
-    bar_sync();  // K (and Q) is there, and everybody is done with the previous V
+    bar_sync();  // K (and Q) has arrived; every warp is done with the previous V
     load_tile<BLOCK_N>(v_smem, tile.v(args) + kv_start * args.v_stride.seq, args.v_stride.seq);
 
     // S = Q K^T
@@ -160,7 +160,7 @@ KERNEL(THREADS, 1) conditional_rescale(const AttentionArgs args) {
       if (vote_any(grows)) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+          // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
           const float new_base = new_max[half] == -INFINITY_F32 ? 0.f : new_max[half];
           const float rescale = ex2_approx_ftz(row_max[m][half] - new_base);
           row_max[m][half] = new_max[half];
@@ -185,7 +185,7 @@ KERNEL(THREADS, 1) conditional_rescale(const AttentionArgs args) {
     }
 
     cp_async_wait_group<0>();
-    bar_sync();  // V is there, and everybody is done with K
+    bar_sync();  // V has arrived; every warp is done with K
     if (kv_start + BLOCK_N < keys)
       load_tile<BLOCK_N>(k_smem, tile.k(args) + (kv_start + BLOCK_N) * args.k_stride.seq, args.k_stride.seq);
 
@@ -204,7 +204,7 @@ KERNEL(THREADS, 1) conditional_rescale(const AttentionArgs args) {
     }
   }
 
-  // epilogue: no copy is in flight, and a warp's rows of Q are its own
+  // epilogue: no copy is in flight, and no other warp reads this warp's rows of Q, which O overwrites
   const uint32_t o_lane = tile_address(q_smem, warp_row + group, quad * 2);
 #pragma unroll
   for (int i = 0; i < M_TILES * 2; ++i) {
@@ -219,7 +219,7 @@ KERNEL(THREADS, 1) conditional_rescale(const AttentionArgs args) {
       st_global(tile.lse(args) + warp_row + row + group,
                 row_sum[m][half] > 0.f ? (row_max[m][half] + lg2_approx_ftz(row_sum[m][half])) * LN_2 : -INFINITY_F32);
   }
-  bar_warp_sync();  // the warp's rows of O are there
+  bar_warp_sync();  // the warp's rows of O are complete
   store_tile<M_TILES * MMA_M>(tile.o(args), args.o_stride.seq, q_smem, warp_row);
 }
 

@@ -1,8 +1,8 @@
-// cp.async: V loads under Q K^T, the next K loads under P V, and neither passes through registers.
-// Builds on large_tile (xor_swizzle); changes how K and V reach shared memory and when.
+// cp.async: V loads during Q K^T, the next K loads during P V, and neither passes through registers.
+// Builds on large_tile (xor_swizzle); changes how K and V reach shared memory, and when.
 //
-// K and V have one buffer each. A step finds K there, starts V, multiplies Q K^T, waits for V, starts the next K
-// into the buffer that Q K^T has left, and multiplies P V. One group of copies is in flight at any time.
+// K and V have one buffer each. An iteration finds K in its buffer, starts the load of V, computes Q K^T, waits for V,
+// starts the load of the next K into K's buffer, and computes P V. One group of copies is in flight at any time.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cp_async.cuh>
@@ -16,8 +16,8 @@ namespace {
 
 constexpr int THREADS = WARPS * WARP_SIZE;
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
-constexpr int S_TILES = BLOCK_N / MMA_N;   // mma tiles across the keys
-constexpr int O_TILES = HEAD_DIM / MMA_N;  // mma tiles across head_dim
+constexpr int S_TILES = BLOCK_N / MMA_N;   // mma tiles along the keys
+constexpr int O_TILES = HEAD_DIM / MMA_N;  // mma tiles along head_dim
 static_assert(BLOCK_M == WARPS * MMA_M, "each warp owns 16 query rows");
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
 static_assert(STAGES == 1, "one buffer for K, one for V");
@@ -31,17 +31,17 @@ struct SharedMemory {
   static constexpr int bytes = v + BLOCK_N * ROW_BYTES;
 };
 
-// Address of an element of a tile of Q, K or V: its 16-byte column is XORed with the row.
+// Address of an element in a tile of Q, K or V: its 16-byte column is XORed with the row.
 DEVICE uint32_t tile_address(uint32_t smem, int row, int col) {
   return smem + row * ROW_BYTES + ((col * ELEMENT_BYTES) ^ ((row & 7) * 16));
 }
-// The same, `row` rows (a multiple of 8) and `col` columns (a multiple of 16 bytes, no carry) further on.
+// Moves an address by `row` rows (a multiple of 8) and `col` columns (a multiple of 16 bytes, without a carry).
 DEVICE uint32_t advance(uint32_t address, int row, int col) {
   return (address ^ (col * ELEMENT_BYTES)) + row * ROW_BYTES;
 }
 static_assert(ROW_BYTES % 128 == 0, "the XOR permutes within 128 bytes");
 
-// Over the four lanes that share a row.
+// Reduces over the four lanes that share a row.
 DEVICE float quad_reduce_max(float x) {
   x = max_f32(x, shfl_bfly(x, 1));
   return max_f32(x, shfl_bfly(x, 2));
@@ -53,11 +53,11 @@ DEVICE float quad_reduce_sum(float x) {
 
 template <int TILE_ROWS>
 DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
-  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements of a 16-byte access
-  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies at a time
+  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements per 16-byte access
+  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies per pass
   static_assert(TILE_ROWS % ROWS == 0);
   const int row = tid_x() / (HEAD_DIM / CHUNK), col = tid_x() % (HEAD_DIM / CHUNK) * CHUNK;
-  gmem += static_cast<int>(row * row_stride + col);  // 32 bits hold every offset inside a head
+  gmem += static_cast<int>(row * row_stride + col);  // offsets within a head fit in 32 bits
 #pragma unroll
   for (int i = 0; i < TILE_ROWS / ROWS; ++i, gmem += ROWS * row_stride)
     cp_async_cg_16(tile_address(smem, row + i * ROWS, col), gmem);
@@ -65,7 +65,7 @@ DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
 }
 
 KERNEL(THREADS, 1) cp_async_pipeline(const AttentionArgs args) {
-  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // neighbours in launch order share no K and V
+  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // consecutive blocks share no K and V
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
@@ -73,11 +73,11 @@ KERNEL(THREADS, 1) cp_async_pipeline(const AttentionArgs args) {
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warp_row = warp * MMA_M;
 
-  // Where this lane's row of the first 8x8 matrix of a fragment lies.
+  // The row address that this lane passes to ldmatrix for the first fragment of each operand.
   uint32_t q_lane = tile_address(q_smem, warp_row + lane % 16, lane / 16 * 8);
   uint32_t k_lane = tile_address(k_smem, lane % 8, lane / 8 % 2 * 8);
   uint32_t v_lane = tile_address(v_smem, lane % 16, 0);
-  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and the next.
+  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
 
   float o_regs[O_TILES][4] = {};
@@ -85,15 +85,15 @@ KERNEL(THREADS, 1) cp_async_pipeline(const AttentionArgs args) {
 
   const int keys = tile.visible_keys(args);
 
-  // load Q, and the first K behind it
+  // load Q, then the first K
   load_tile<BLOCK_M>(q_smem, tile.q(args), args.q_stride.seq);
   if (keys > 0) load_tile<BLOCK_N>(k_smem, tile.k(args), args.k_stride.seq);
 
   for (int kv_start = 0; kv_start < keys; kv_start += BLOCK_N) {
-    // Without the fences the compiler keeps every address below in a register of its own.
+    // Without the fences the compiler precomputes every address below and keeps each in a register of its own.
     register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
     cp_async_wait_group<0>();
-    bar_sync();  // K (and Q) is there, and everybody is done with the previous V
+    bar_sync();  // K (and Q) has arrived; every warp is done with the previous V
     load_tile<BLOCK_N>(v_smem, tile.v(args) + kv_start * args.v_stride.seq, args.v_stride.seq);
 
     // S = Q K^T
@@ -128,7 +128,7 @@ KERNEL(THREADS, 1) cp_async_pipeline(const AttentionArgs args) {
       for (int n = 0; n < S_TILES; ++n)
         new_max = max_f32(new_max, max_f32(s_regs[n][half * 2], s_regs[n][half * 2 + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max));
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       const float new_base = new_max == -INFINITY_F32 ? 0.f : new_max;
       const float rescale = ex2_approx_ftz((row_max[half] - new_base) * LOG2_E);
       row_max[half] = new_max;
@@ -145,7 +145,7 @@ KERNEL(THREADS, 1) cp_async_pipeline(const AttentionArgs args) {
     }
 
     cp_async_wait_group<0>();
-    bar_sync();  // V is there, and everybody is done with K
+    bar_sync();  // V has arrived; every warp is done with K
     if (kv_start + BLOCK_N < keys)
       load_tile<BLOCK_N>(k_smem, tile.k(args) + (kv_start + BLOCK_N) * args.k_stride.seq, args.k_stride.seq);
 

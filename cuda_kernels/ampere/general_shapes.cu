@@ -1,9 +1,9 @@
 // Any length and any strides: rows that do not exist are read as zeros, masked, and not written.
-// Builds on longest_first; changes what a tile may be: cut by the end of a sequence, not by the diagonal alone.
+// Builds on longest_first; changes what a tile may be: the end of a sequence may cut it, not only the diagonal.
 //
-// Every copy asks for the rows that its tile has, and cp.async fills the others with zeros. Scores of keys that do not
-// exist are masked where the diagonal is. Offsets inside a head have 64 bits, since strides may be any. What that costs
-// a problem whose lengths are multiples of the tile is what this rung measures. Takes head_dim 256.
+// Every copy is told how many rows of its tile exist, and cp.async fills the others with zeros. Scores of keys that do
+// not exist are masked where the diagonal is. Offsets within a head have 64 bits, because strides are arbitrary. This
+// rung measures what that costs a problem whose lengths are multiples of the tile. Supports head_dim 256.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cp_async.cuh>
@@ -18,9 +18,9 @@ namespace {
 
 constexpr int THREADS = WARPS * WARP_SIZE;
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
-constexpr int S_TILES = BLOCK_N / MMA_N;            // mma tiles across the keys
-constexpr int O_TILES = HEAD_DIM / MMA_N;           // mma tiles across head_dim
-constexpr int M_TILES = BLOCK_M / (WARPS * MMA_M);  // m16 tiles of a warp
+constexpr int S_TILES = BLOCK_N / MMA_N;            // mma tiles along the keys
+constexpr int O_TILES = HEAD_DIM / MMA_N;           // mma tiles along head_dim
+constexpr int M_TILES = BLOCK_M / (WARPS * MMA_M);  // m16 tiles per warp
 static_assert(BLOCK_M == WARPS * M_TILES * MMA_M);
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
 static_assert(STAGES == 1, "one buffer for K, one for V");
@@ -34,17 +34,17 @@ struct SharedMemory {
   static constexpr int bytes = v + BLOCK_N * ROW_BYTES;
 };
 
-// Address of an element of a tile of Q, K or V: its 16-byte column is XORed with the row.
+// Address of an element in a tile of Q, K or V: its 16-byte column is XORed with the row.
 DEVICE uint32_t tile_address(uint32_t smem, int row, int col) {
   return smem + row * ROW_BYTES + ((col * ELEMENT_BYTES) ^ ((row & 7) * 16));
 }
-// The same, `row` rows (a multiple of 8) and `col` columns (a multiple of 16 bytes, no carry) further on.
+// Moves an address by `row` rows (a multiple of 8) and `col` columns (a multiple of 16 bytes, without a carry).
 DEVICE uint32_t advance(uint32_t address, int row, int col) {
   return (address ^ (col * ELEMENT_BYTES)) + row * ROW_BYTES;
 }
 static_assert(ROW_BYTES % 128 == 0, "the XOR permutes within 128 bytes");
 
-// Over the four lanes that share a row.
+// Reduces over the four lanes that share a row.
 DEVICE float quad_reduce_max(float x) {
   x = max_f32(x, shfl_bfly(x, 1));
   return max_f32(x, shfl_bfly(x, 2));
@@ -54,11 +54,11 @@ DEVICE float quad_reduce_sum(float x) {
   return x + shfl_bfly(x, 2);
 }
 
-// Copies a tile; rows from `valid_rows` on become zero.
+// Copies a tile; rows from `valid_rows` on are filled with zeros.
 template <int TILE_ROWS>
 DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride, int valid_rows) {
-  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements of a 16-byte access
-  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies at a time
+  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements per 16-byte access
+  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies per pass
   static_assert(TILE_ROWS % ROWS == 0);
   const int row = tid_x() / (HEAD_DIM / CHUNK), col = tid_x() % (HEAD_DIM / CHUNK) * CHUNK;
   gmem += row * row_stride + col;
@@ -68,12 +68,12 @@ DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride, in
   cp_async_commit_group();
 }
 
-// The other way, by one warp: as many lanes to a row as it has 16-byte pieces. Rows from `valid_rows` on stay
-// unwritten.
+// One warp writes rows of a tile to global memory: each lane copies 16-byte pieces, neighbouring lanes along a row.
+// Rows from `valid_rows` on are not written.
 template <int TILE_ROWS>
 DEVICE void store_tile(Element* gmem, int64_t row_stride, uint32_t smem, int first_row, int valid_rows) {
   constexpr int CHUNK = 16 / ELEMENT_BYTES;
-  constexpr int ROWS = WARP_SIZE / (HEAD_DIM / CHUNK);  // rows that the warp copies at a time
+  constexpr int ROWS = WARP_SIZE / (HEAD_DIM / CHUNK);  // rows that the warp copies per pass
   static_assert(TILE_ROWS % ROWS == 0);
   const int lane = tid_x() % WARP_SIZE;
   const int row = first_row + lane / (HEAD_DIM / CHUNK), col = lane % (HEAD_DIM / CHUNK) * CHUNK;
@@ -93,11 +93,11 @@ KERNEL(THREADS, 1) general_shapes(const AttentionArgs args) {
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warp_row = warp * M_TILES * MMA_M;
 
-  // Where this lane's row of the first 8x8 matrix of a fragment lies.
+  // The row address that this lane passes to ldmatrix for the first fragment of each operand.
   uint32_t q_lane = tile_address(q_smem, warp_row + lane % 16, lane / 16 * 8);
   uint32_t k_lane = tile_address(k_smem, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8);
   uint32_t v_lane = tile_address(v_smem, lane % 16, lane / 16 * 8);
-  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and the next.
+  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
 
   const float scale_log2 = args.scale * LOG2_E;
@@ -109,17 +109,17 @@ KERNEL(THREADS, 1) general_shapes(const AttentionArgs args) {
   const int unmasked_keys = tile.unmasked_keys(args);
   const int q_rows = args.seq_q - tile.q_start;
 
-  // load Q, and the first K behind it
+  // load Q, then the first K
   if (keys > 0) {
     load_tile<BLOCK_M>(q_smem, tile.q(args), args.q_stride.seq, q_rows);
     load_tile<BLOCK_N>(k_smem, tile.k(args), args.k_stride.seq, args.seq_kv);
   }
 
   for (int kv_start = 0; kv_start < keys; kv_start += BLOCK_N) {
-    // Without the fences the compiler keeps every address below in a register of its own.
+    // Without the fences the compiler precomputes every address below and keeps each in a register of its own.
     register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
     cp_async_wait_group<0>();
-    bar_sync();  // K (and Q) is there, and everybody is done with the previous V
+    bar_sync();  // K (and Q) has arrived; every warp is done with the previous V
     load_tile<BLOCK_N>(v_smem, tile.v(args) + kv_start * args.v_stride.seq, args.v_stride.seq, args.seq_kv - kv_start);
 
     // S = Q K^T
@@ -156,7 +156,7 @@ KERNEL(THREADS, 1) general_shapes(const AttentionArgs args) {
       for (int n = 0; n < S_TILES; ++n)
         new_max = max_f32(new_max, max_f32(s_regs[m][n][half * 2], s_regs[m][n][half * 2 + 1]));
       new_max = max_f32(row_max[m][half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       const float new_base = new_max == -INFINITY_F32 ? 0.f : new_max;
       const float rescale = ex2_approx_ftz(row_max[m][half] - new_base);
       row_max[m][half] = new_max;
@@ -173,7 +173,7 @@ KERNEL(THREADS, 1) general_shapes(const AttentionArgs args) {
     }
 
     cp_async_wait_group<0>();
-    bar_sync();  // V is there, and everybody is done with K
+    bar_sync();  // V has arrived; every warp is done with K
     if (kv_start + BLOCK_N < keys)
       load_tile<BLOCK_N>(k_smem, tile.k(args) + (kv_start + BLOCK_N) * args.k_stride.seq, args.k_stride.seq,
                          args.seq_kv - kv_start - BLOCK_N);
@@ -193,7 +193,7 @@ KERNEL(THREADS, 1) general_shapes(const AttentionArgs args) {
     }
   }
 
-  // epilogue: no copy is in flight, and a warp's rows of Q are its own
+  // epilogue: no copy is in flight, and no other warp reads this warp's rows of Q, which O overwrites
   const uint32_t o_lane = tile_address(q_smem, warp_row + group, quad * 2);
 #pragma unroll
   for (int i = 0; i < M_TILES * 2; ++i) {
@@ -208,7 +208,7 @@ KERNEL(THREADS, 1) general_shapes(const AttentionArgs args) {
       st_global(tile.lse(args) + warp_row + row + group,
                 row_sum[m][half] > 0.f ? (row_max[m][half] + lg2_approx_ftz(row_sum[m][half])) * LN_2 : -INFINITY_F32);
   }
-  bar_warp_sync();  // the warp's rows of O are there
+  bar_warp_sync();  // the warp's rows of O are complete
   store_tile<M_TILES * MMA_M>(tile.o(args), args.o_stride.seq, q_smem, warp_row, q_rows);
 }
 

@@ -1,11 +1,11 @@
-// Nothing but the instructions that attention needs: what is left when every address, mask and reduction that can be
-// had outside the main loop is taken out of it. Takes any lengths and strides.
-// Builds on general_shapes; changes what a step executes, not how data moves.
+// Only the instructions that attention needs: every address, mask and reduction that can be computed outside the main
+// loop is moved out of it. Supports any lengths and strides.
+// Builds on general_shapes; changes what an iteration executes, not how data moves.
 //
 // Row strides are compile-time constants when tensors are packed, so that a copy is one instruction with an immediate
-// offset. Keys are walked backwards: the tiles that the diagonal or the end of the sequence cuts come first, at
-// head_dim 64 in a loop of their own, so that the main loop knows no mask. The first mma of a step takes zero as its
-// accumulator. The sum of a row stays in four pieces, one a lane, until the epilogue.
+// offset. Keys are processed from last to first: the tiles that the diagonal or the end of the sequence cuts come
+// first, at head_dim 64 in a loop of their own, so that the main loop has no mask. The first mma of an iteration takes
+// zero as its accumulator. A row's sum stays in four parts, one per lane, until the epilogue.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cp_async.cuh>
@@ -20,17 +20,17 @@ namespace {
 
 constexpr int THREADS = WARPS * WARP_SIZE;
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
-constexpr int S_TILES = BLOCK_N / MMA_N;            // mma tiles across the keys
-constexpr int O_TILES = HEAD_DIM / MMA_N;           // mma tiles across head_dim
-constexpr int M_TILES = BLOCK_M / (WARPS * MMA_M);  // m16 tiles of a warp
+constexpr int S_TILES = BLOCK_N / MMA_N;            // mma tiles along the keys
+constexpr int O_TILES = HEAD_DIM / MMA_N;           // mma tiles along head_dim
+constexpr int M_TILES = BLOCK_M / (WARPS * MMA_M);  // m16 tiles per warp
 constexpr int WARP_ROWS = M_TILES * MMA_M;
 static_assert(BLOCK_M == WARPS * WARP_ROWS);
-// A tile that every row sees whole needs no mask: it gets a loop of its own, where registers allow.
+// A tile that every row sees in full needs no mask: it gets a loop of its own, where registers allow it.
 constexpr bool TWO_LOOPS = HEAD_DIM == 64;
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
 static_assert(STAGES == 1, "one buffer for K, one for V");
 
-constexpr int CHUNK = 16 / ELEMENT_BYTES;  // elements of a 16-byte access
+constexpr int CHUNK = 16 / ELEMENT_BYTES;  // elements per 16-byte access
 constexpr int ROW_BYTES = HEAD_DIM * ELEMENT_BYTES;
 
 struct SharedMemory {
@@ -40,17 +40,17 @@ struct SharedMemory {
   static constexpr int bytes = v + BLOCK_N * ROW_BYTES;
 };
 
-// Address of an element of a tile of Q, K, V or O: its 16-byte column is XORed with the row.
+// Address of an element in a tile of Q, K, V or O: its 16-byte column is XORed with the row.
 DEVICE uint32_t tile_address(uint32_t smem, int row, int col) {
   return smem + row * ROW_BYTES + ((col * ELEMENT_BYTES) ^ ((row & 7) * 16));
 }
-// The same, `row` rows (a multiple of 8) and `col` columns (a multiple of 16 bytes, no carry) further on.
+// Moves an address by `row` rows (a multiple of 8) and `col` columns (a multiple of 16 bytes, without a carry).
 DEVICE uint32_t advance(uint32_t address, int row, int col) {
   return (address ^ (col * ELEMENT_BYTES)) + row * ROW_BYTES;
 }
 static_assert(ROW_BYTES % 128 == 0, "the XOR permutes within 128 bytes");
 
-// Over the four lanes that share a row.
+// Reduces over the four lanes that share a row.
 DEVICE float quad_reduce_max(float x) {
   x = max_f32(x, shfl_bfly(x, 1));
   return max_f32(x, shfl_bfly(x, 2));
@@ -60,10 +60,10 @@ DEVICE float quad_reduce_sum(float x) {
   return x + shfl_bfly(x, 2);
 }
 
-// Copies a tile; rows from `valid_rows` on become zero.
+// Copies a tile; rows from `valid_rows` on are filled with zeros.
 template <int TILE_ROWS, bool WHOLE>
 DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride, int valid_rows) {
-  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies at a time
+  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies per pass
   static_assert(TILE_ROWS % ROWS == 0);
   const int row = tid_x() / (HEAD_DIM / CHUNK), col = tid_x() % (HEAD_DIM / CHUNK) * CHUNK;
   gmem += row * row_stride + col;
@@ -77,11 +77,11 @@ DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride, in
   cp_async_commit_group();
 }
 
-// The other way, by one warp: as many lanes to a row as it has 16-byte pieces. Rows from `valid_rows` on stay
-// unwritten.
+// One warp writes rows of a tile to global memory: each lane copies 16-byte pieces, neighbouring lanes along a row.
+// Rows from `valid_rows` on are not written.
 template <int TILE_ROWS>
 DEVICE void store_tile(Element* gmem, int64_t row_stride, uint32_t smem, int first_row, int valid_rows) {
-  constexpr int ROWS = WARP_SIZE / (HEAD_DIM / CHUNK);  // rows that the warp copies at a time
+  constexpr int ROWS = WARP_SIZE / (HEAD_DIM / CHUNK);  // rows that the warp copies per pass
   static_assert(TILE_ROWS % ROWS == 0);
   const int lane = tid_x() % WARP_SIZE;
 #pragma unroll
@@ -102,11 +102,11 @@ KERNEL(THREADS, 1) lean_instructions(const AttentionArgs args) {
   const int warp_row = warp * WARP_ROWS;
   const int64_t k_row = tile.kv_row_stride(args.k_stride), v_row = tile.kv_row_stride(args.v_stride);
 
-  // Where this lane's row of the first 8x8 matrix of a fragment lies.
+  // The row address that this lane passes to ldmatrix for the first fragment of each operand.
   uint32_t q_lane = tile_address(q_smem, warp_row + lane % 16, lane / 16 * 8);
   uint32_t k_lane = tile_address(k_smem, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8);
   uint32_t v_lane = tile_address(v_smem, lane % 16, lane / 16 * 8);
-  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and the next.
+  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
 
   const float scale_log2 = args.scale * LOG2_E;
@@ -116,22 +116,22 @@ KERNEL(THREADS, 1) lean_instructions(const AttentionArgs args) {
 
   const int keys = tile.visible_keys(args);
   const int key_tiles = ceil_div(keys, BLOCK_N);
-  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // tiles that every row sees whole
+  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask
   const int q_rows = args.seq_q - tile.q_start;
   const Element* k_gmem = tile.k(args) + (key_tiles - 1) * BLOCK_N * k_row;
   const Element* v_gmem = tile.v(args) + (key_tiles - 1) * BLOCK_N * v_row;
 
-  // load Q, and the last K behind it
+  // load Q, then the last K
   if (key_tiles > 0) {
     load_tile<BLOCK_M, false>(q_smem, tile.q(args), tile.q_row_stride(args.q_stride), q_rows);
     load_tile<BLOCK_N, false>(k_smem, k_gmem, k_row, args.seq_kv - (key_tiles - 1) * BLOCK_N);
   }
 
   auto step = [&]<bool MASKED>(int j) {
-    // Without the fences the compiler keeps every address below in a register of its own.
+    // Without the fences the compiler precomputes every address below and keeps each in a register of its own.
     register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
     cp_async_wait_group<0>();
-    bar_sync();  // K (and Q) is there, and everybody is done with the previous V
+    bar_sync();  // K (and Q) has arrived; every warp is done with the previous V
     load_tile<BLOCK_N, !MASKED>(v_smem, v_gmem, v_row, args.seq_kv - j * BLOCK_N);
     v_gmem -= BLOCK_N * v_row;
 
@@ -176,7 +176,7 @@ KERNEL(THREADS, 1) lean_instructions(const AttentionArgs args) {
       for (int n = 1; n < S_TILES; ++n)
         new_max = max_f32(new_max, max_f32(s_regs[m][n][half * 2], s_regs[m][n][half * 2 + 1]));
       new_max = max_f32(row_max[m][half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       const float new_base = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
       const float rescale = ex2_approx_ftz(row_max[m][half] - new_base);
       row_max[m][half] = new_max;
@@ -193,7 +193,7 @@ KERNEL(THREADS, 1) lean_instructions(const AttentionArgs args) {
     }
 
     cp_async_wait_group<0>();
-    bar_sync();  // V is there, and everybody is done with K
+    bar_sync();  // V has arrived; every warp is done with K
     k_gmem -= BLOCK_N * k_row;
     if (j > 0) load_tile<BLOCK_N, true>(k_smem, k_gmem, k_row, BLOCK_N);
 
@@ -217,7 +217,7 @@ KERNEL(THREADS, 1) lean_instructions(const AttentionArgs args) {
   for (; j >= (TWO_LOOPS ? whole_tiles : 0); --j) step.template operator()<true>(j);
   for (; TWO_LOOPS && j >= 0; --j) step.template operator()<false>(j);
 
-  // epilogue: no copy is in flight, and a warp's rows of Q are its own
+  // epilogue: no copy is in flight, and no other warp reads this warp's rows of Q, which O overwrites
   const uint32_t o_lane = tile_address(q_smem, warp_row + group, quad * 2);
 #pragma unroll
   for (int i = 0; i < M_TILES * 2; ++i) {
@@ -233,7 +233,7 @@ KERNEL(THREADS, 1) lean_instructions(const AttentionArgs args) {
       st_global(tile.lse(args) + warp_row + row + group,
                 sum > 0.f ? (row_max[m][half] + lg2_approx_ftz(sum)) * LN_2 : -INFINITY_F32);
   }
-  bar_warp_sync();  // the warp's rows of O are there
+  bar_warp_sync();  // the warp's rows of O are complete
   store_tile<WARP_ROWS>(tile.o(args), tile.q_row_stride(args.o_stride), q_smem, warp_row, q_rows);
 }
 

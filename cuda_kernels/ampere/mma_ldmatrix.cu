@@ -1,10 +1,10 @@
-// Tensor cores by PTX: mma.sync m16n8k16 fed by ldmatrix, whose register layout is known.
-// Builds on wmma; changes who knows where a fragment's elements are: O stays in registers, since its rows can be named.
+// Tensor cores through PTX: mma.sync m16n8k16 fed by ldmatrix, with a known register layout.
+// Builds on wmma; changes the fragments to ones whose rows are known, so that O can stay in registers.
 //
-// Q, K, V lie in shared memory row by row, not permuted: the eight rows of an 8x8 matrix are a multiple of 128 bytes
-// apart, so every ldmatrix phase has 8-way bank conflicts. S still passes through shared memory to half a warp a row,
-// and P goes back over it in 16 bits, where ldmatrix finds it as the A operand of P V. The factor that rescales O
-// passes through shared memory too, because the lanes that hold a row of O are not those that know its max.
+// Q, K and V are stored row by row, not permuted: the eight rows of an 8x8 matrix are a multiple of 128 bytes apart, so
+// every ldmatrix phase has 8-way bank conflicts. S still goes through shared memory, to half a warp per row, and P
+// overwrites it in 16 bits, where ldmatrix reads it as the A operand of P V. The factor that rescales O also goes
+// through shared memory, because the lanes that hold a row of O are not the lanes that know its maximum.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/ld_st.cuh>
@@ -17,19 +17,19 @@ namespace {
 
 constexpr int THREADS = WARPS * WARP_SIZE;
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
-constexpr int S_TILES = BLOCK_N / MMA_N;          // mma tiles across the keys
-constexpr int O_TILES = HEAD_DIM / MMA_N;         // mma tiles across head_dim
-constexpr int THREADS_X = 16;                     // threads across the columns of S in the softmax
-constexpr int THREADS_Y = WARP_SIZE / THREADS_X;  // threads across the rows of a warp
-constexpr int ROWS = MMA_M / THREADS_Y;           // rows of a thread
-constexpr int COLS = BLOCK_N / THREADS_X;         // its columns, neighbours
+constexpr int S_TILES = BLOCK_N / MMA_N;          // mma tiles along the keys
+constexpr int O_TILES = HEAD_DIM / MMA_N;         // mma tiles along head_dim
+constexpr int THREADS_X = 16;                     // threads along the columns of S in the softmax
+constexpr int THREADS_Y = WARP_SIZE / THREADS_X;  // threads along the rows of a warp
+constexpr int ROWS = MMA_M / THREADS_Y;           // rows per thread
+constexpr int COLS = BLOCK_N / THREADS_X;         // columns per thread, adjacent
 static_assert(BLOCK_M == WARPS * MMA_M, "each warp owns 16 query rows");
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
 static_assert(COLS == 2 || COLS == 4 || COLS == 8, "whole accesses move a thread's scores of a row");
 static_assert(STAGES == 1, "one buffer for K, one for V");
 
 constexpr int ROW_BYTES = HEAD_DIM * ELEMENT_BYTES;
-constexpr int S_ROW_BYTES = BLOCK_N * 4;  // P takes the first half
+constexpr int S_ROW_BYTES = BLOCK_N * 4;  // P overwrites the first half
 
 struct SharedMemory {
   static constexpr int q = 0;
@@ -40,30 +40,30 @@ struct SharedMemory {
   static constexpr int bytes = factor + BLOCK_M * 4;
 };
 
-// What one access moves.
+// The elements that one access moves.
 template <class T, int N>
 struct alignas(N * sizeof(T)) Vector {
   T x[N];
 };
 
-// Address of an element of a tile of Q, K or V.
+// Address of an element in a tile of Q, K or V.
 DEVICE uint32_t tile_address(uint32_t smem, int row, int col) { return smem + row * ROW_BYTES + col * ELEMENT_BYTES; }
-// The same, `row` rows and `col` columns further on.
+// Moves an address by `row` rows and `col` columns.
 DEVICE uint32_t advance(uint32_t address, int row, int col) { return address + row * ROW_BYTES + col * ELEMENT_BYTES; }
 
 template <int TILE_ROWS>
 DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
-  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements of a 16-byte access
-  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies at a time
+  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements per 16-byte access
+  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies per pass
   static_assert(TILE_ROWS % ROWS == 0);
   const int row = tid_x() / (HEAD_DIM / CHUNK), col = tid_x() % (HEAD_DIM / CHUNK) * CHUNK;
-  gmem += static_cast<int>(row * row_stride + col);  // 32 bits hold every offset inside a head
+  gmem += static_cast<int>(row * row_stride + col);  // offsets within a head fit in 32 bits
 #pragma unroll
   for (int i = 0; i < TILE_ROWS / ROWS; ++i, gmem += ROWS * row_stride)
     st_shared(tile_address(smem, row + i * ROWS, col), ld_global<uint4>(gmem));
 }
 
-// Over the 16 threads that share a row: half a warp.
+// Reduces over the 16 threads, half a warp, that share a row.
 DEVICE float row_reduce_max(float x) {
   for (int mask = THREADS_X / 2; mask > 0; mask /= 2) x = max_f32(x, shfl_bfly(x, mask));
   return x;
@@ -74,7 +74,7 @@ DEVICE float row_reduce_sum(float x) {
 }
 
 KERNEL(THREADS, 1) mma_ldmatrix(const AttentionArgs args) {
-  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // neighbours in launch order share no K and V
+  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // consecutive blocks share no K and V
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
@@ -85,11 +85,11 @@ KERNEL(THREADS, 1) mma_ldmatrix(const AttentionArgs args) {
   const uint32_t s_smem = smem + SharedMemory::s + warp_row * S_ROW_BYTES;
   const uint32_t factor_smem = smem + SharedMemory::factor + warp_row * 4;
 
-  // Where this lane's row of the first 8x8 matrix of a fragment lies.
+  // The row address that this lane passes to ldmatrix for the first fragment of each operand.
   uint32_t q_lane = tile_address(q_smem, warp_row + lane % 16, lane / 16 * 8);
   uint32_t k_lane = tile_address(k_smem, lane % 8, lane / 8 % 2 * 8);
   uint32_t v_lane = tile_address(v_smem, lane % 16, 0);
-  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and the next.
+  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
 
   float o_regs[O_TILES][4] = {};
@@ -101,12 +101,12 @@ KERNEL(THREADS, 1) mma_ldmatrix(const AttentionArgs args) {
 
   const int keys = tile.visible_keys(args);
   for (int kv_start = 0; kv_start < keys; kv_start += BLOCK_N) {
-    // Without the fences the compiler keeps every address below in a register of its own.
+    // Without the fences the compiler precomputes every address below and keeps each in a register of its own.
     register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
-    bar_sync();  // everybody is done with the previous K and V
+    bar_sync();  // every warp is done with the previous K and V
     load_tile<BLOCK_N>(k_smem, tile.k(args) + kv_start * args.k_stride.seq, args.k_stride.seq);
     load_tile<BLOCK_N>(v_smem, tile.v(args) + kv_start * args.v_stride.seq, args.v_stride.seq);
-    bar_sync();  // K and V (and Q) are there
+    bar_sync();  // K and V (and Q) are in shared memory
 
     // S = Q K^T
     float s_regs[S_TILES][4] = {};
@@ -128,25 +128,25 @@ KERNEL(THREADS, 1) mma_ldmatrix(const AttentionArgs args) {
         st_shared(s_smem + row * S_ROW_BYTES + col * 4, make_float2(s_regs[n][half * 2], s_regs[n][half * 2 + 1]));
       }
     }
-    bar_warp_sync();  // the warp's rows of S are there
+    bar_warp_sync();  // the warp's rows of S are complete
     float scores[ROWS][COLS];
     for (int i = 0; i < ROWS; ++i) {
       const auto s_row = ld_shared<Vector<float, COLS>>(s_smem + (ty + i * THREADS_Y) * S_ROW_BYTES + tx * COLS * 4);
       for (int c = 0; c < COLS; ++c) scores[i][c] = s_row.x[c] * args.scale;
     }
-    bar_warp_sync();  // and read: P may take their place
+    bar_warp_sync();  // every lane has read S: P may overwrite it
     if (tile.crosses_diagonal(args, kv_start)) {
       for (int i = 0; i < ROWS; ++i)
         for (int c = 0; c < COLS; ++c)
           if (!tile.sees(args, warp_row + ty + i * THREADS_Y, kv_start + tx * COLS + c)) scores[i][c] = -INFINITY_F32;
     }
 
-    // online softmax: P against the tile's own max, then a second multiply brings it to the new max
+    // online softmax: P relative to the tile's own maximum, then a second multiply brings it to the new maximum
     for (int i = 0; i < ROWS; ++i) {
       float tile_max = -INFINITY_F32, tile_sum = 0.f;
       for (int c = 0; c < COLS; ++c) tile_max = max_f32(tile_max, scores[i][c]);
       tile_max = row_reduce_max(tile_max);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       const float tile_base = tile_max == -INFINITY_F32 ? 0.f : tile_max;
       for (int c = 0; c < COLS; ++c) {
         scores[i][c] = ex2_approx_ftz((scores[i][c] - tile_base) * LOG2_E);
@@ -164,7 +164,7 @@ KERNEL(THREADS, 1) mma_ldmatrix(const AttentionArgs args) {
       for (int c = 0; c < COLS; ++c) p_row.x[c] = cvt_rn<Element>(scores[i][c] * tile_rescale);
       st_shared(s_smem + (ty + i * THREADS_Y) * S_ROW_BYTES + tx * COLS * ELEMENT_BYTES, p_row);
     }
-    bar_warp_sync();  // the warp's rows of P and their factors are there
+    bar_warp_sync();  // the warp's rows of P and their factors are complete
 
     // O += P V
 #pragma unroll
@@ -187,7 +187,7 @@ KERNEL(THREADS, 1) mma_ldmatrix(const AttentionArgs args) {
   }
 
   // epilogue
-  bar_warp_sync();  // the last factors are read
+  bar_warp_sync();  // every lane has read the last factors
   for (int i = 0; i < ROWS; ++i) {
     const int row = ty + i * THREADS_Y;
     if (tx == 0) {
@@ -196,7 +196,7 @@ KERNEL(THREADS, 1) mma_ldmatrix(const AttentionArgs args) {
                 row_sum[i] > 0.f ? row_max[i] + lg2_approx_ftz(row_sum[i]) * LN_2 : -INFINITY_F32);
     }
   }
-  bar_warp_sync();  // the factors that normalize O are there
+  bar_warp_sync();  // the factors that normalize O are complete
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = warp_row + group + half * 8;

@@ -1,9 +1,9 @@
-// Rows of shared memory padded by 16 bytes: ldmatrix without bank conflicts, and without permuting anything.
-// Builds on direct_rescale; changes the distance between two rows of a tile, from HEAD_DIM to HEAD_DIM + 8 elements.
+// Shared-memory rows padded by 16 bytes: ldmatrix without bank conflicts, and without permuting anything.
+// Builds on direct_rescale; changes the row pitch of a tile from HEAD_DIM to HEAD_DIM + 8 elements.
 //
-// The other cure of what xor_swizzle cures: the eight rows of an 8x8 matrix now start four banks apart, so that an
-// ldmatrix phase touches every bank once. An address stays base + constant, where XOR costs an instruction; the price
-// is 16 bytes of shared memory a row, and a tile that no bulk tensor copy could write. Data moves as in direct_rescale.
+// An alternative to xor_swizzle: consecutive rows start four banks apart, so that the eight rows of an ldmatrix phase
+// touch every bank once. An address stays base + constant, where XOR costs an instruction. The price is 16 bytes of
+// shared memory per row, and a layout that no bulk tensor copy could write. Data moves as in direct_rescale.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/ld_st.cuh>
@@ -16,8 +16,8 @@ namespace {
 
 constexpr int THREADS = WARPS * WARP_SIZE;
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
-constexpr int S_TILES = BLOCK_N / MMA_N;   // mma tiles across the keys
-constexpr int O_TILES = HEAD_DIM / MMA_N;  // mma tiles across head_dim
+constexpr int S_TILES = BLOCK_N / MMA_N;   // mma tiles along the keys
+constexpr int O_TILES = HEAD_DIM / MMA_N;  // mma tiles along head_dim
 static_assert(BLOCK_M == WARPS * MMA_M, "each warp owns 16 query rows");
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
 static_assert(STAGES == 1, "one buffer for K, one for V");
@@ -32,12 +32,12 @@ struct SharedMemory {
   static constexpr int bytes = v + BLOCK_N * ROW_BYTES;
 };
 
-// Address of an element of a tile of Q, K or V.
+// Address of an element in a tile of Q, K or V.
 DEVICE uint32_t tile_address(uint32_t smem, int row, int col) { return smem + row * ROW_BYTES + col * ELEMENT_BYTES; }
-// The same, `row` rows and `col` columns further on.
+// Moves an address by `row` rows and `col` columns.
 DEVICE uint32_t advance(uint32_t address, int row, int col) { return address + row * ROW_BYTES + col * ELEMENT_BYTES; }
 
-// Over the four lanes that share a row.
+// Reduces over the four lanes that share a row.
 DEVICE float quad_reduce_max(float x) {
   x = max_f32(x, shfl_bfly(x, 1));
   return max_f32(x, shfl_bfly(x, 2));
@@ -49,18 +49,18 @@ DEVICE float quad_reduce_sum(float x) {
 
 template <int TILE_ROWS>
 DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
-  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements of a 16-byte access
-  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies at a time
+  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements per 16-byte access
+  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies per pass
   static_assert(TILE_ROWS % ROWS == 0);
   const int row = tid_x() / (HEAD_DIM / CHUNK), col = tid_x() % (HEAD_DIM / CHUNK) * CHUNK;
-  gmem += static_cast<int>(row * row_stride + col);  // 32 bits hold every offset inside a head
+  gmem += static_cast<int>(row * row_stride + col);  // offsets within a head fit in 32 bits
 #pragma unroll
   for (int i = 0; i < TILE_ROWS / ROWS; ++i, gmem += ROWS * row_stride)
     st_shared(tile_address(smem, row + i * ROWS, col), ld_global<uint4>(gmem));
 }
 
 KERNEL(THREADS, 1) padded_rows(const AttentionArgs args) {
-  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // neighbours in launch order share no K and V
+  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // consecutive blocks share no K and V
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
@@ -68,11 +68,11 @@ KERNEL(THREADS, 1) padded_rows(const AttentionArgs args) {
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warp_row = warp * MMA_M;
 
-  // Where this lane's row of the first 8x8 matrix of a fragment lies.
+  // The row address that this lane passes to ldmatrix for the first fragment of each operand.
   uint32_t q_lane = tile_address(q_smem, warp_row + lane % 16, lane / 16 * 8);
   uint32_t k_lane = tile_address(k_smem, lane % 8, lane / 8 % 2 * 8);
   uint32_t v_lane = tile_address(v_smem, lane % 16, 0);
-  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and the next.
+  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
 
   float o_regs[O_TILES][4] = {};
@@ -83,12 +83,12 @@ KERNEL(THREADS, 1) padded_rows(const AttentionArgs args) {
 
   const int keys = tile.visible_keys(args);
   for (int kv_start = 0; kv_start < keys; kv_start += BLOCK_N) {
-    // Without the fences the compiler keeps every address below in a register of its own.
+    // Without the fences the compiler precomputes every address below and keeps each in a register of its own.
     register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
-    bar_sync();  // everybody is done with the previous K and V
+    bar_sync();  // every warp is done with the previous K and V
     load_tile<BLOCK_N>(k_smem, tile.k(args) + kv_start * args.k_stride.seq, args.k_stride.seq);
     load_tile<BLOCK_N>(v_smem, tile.v(args) + kv_start * args.v_stride.seq, args.v_stride.seq);
-    bar_sync();  // K and V (and Q) are there
+    bar_sync();  // K and V (and Q) are in shared memory
 
     // S = Q K^T
     float s_regs[S_TILES][4] = {};
@@ -122,7 +122,7 @@ KERNEL(THREADS, 1) padded_rows(const AttentionArgs args) {
       for (int n = 0; n < S_TILES; ++n)
         new_max = max_f32(new_max, max_f32(s_regs[n][half * 2], s_regs[n][half * 2 + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max));
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       const float new_base = new_max == -INFINITY_F32 ? 0.f : new_max;
       const float rescale = ex2_approx_ftz((row_max[half] - new_base) * LOG2_E);
       row_max[half] = new_max;

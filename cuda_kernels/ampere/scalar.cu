@@ -1,10 +1,10 @@
-// FlashAttention-2 forward with online softmax on fp32 FMA: no tensor cores, no vector loads, no asynchrony.
+// FlashAttention-2 forward with online softmax on fp32 FMA: no tensor cores, no vector loads, no asynchronous copies.
 // The first rung: builds on nothing.
 //
-// A block of 128 threads owns BLOCK_M query rows and walks over the keys, BLOCK_N at a time. Q, K, V go element by
-// element from global to shared memory. The threads form an 8 x 16 grid; thread (ty, tx) holds rows ty, ty + 8, ...
-// and columns tx, tx + 16, ... of S and of O in registers. P passes through shared memory, because O += P V needs
-// whole rows of it. Rows are padded by one 4-byte word, so that walking down a column of K touches every bank once.
+// A block of 128 threads owns BLOCK_M query rows and loops over the keys, BLOCK_N at a time. Q, K and V are copied
+// element by element from global to shared memory. The threads form an 8 x 16 grid; thread (ty, tx) holds rows ty,
+// ty + 8, ... and columns tx, tx + 16, ... of S and of O in registers. P goes through shared memory, because O += P V
+// needs whole rows of it. Rows are padded by one 4-byte word, so that reads down a column of K touch every bank once.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/ld_st.cuh>
@@ -14,16 +14,16 @@
 namespace {
 
 constexpr int THREADS = WARPS * WARP_SIZE;
-constexpr int THREADS_X = 16;                   // threads across the columns of S and O
-constexpr int THREADS_Y = THREADS / THREADS_X;  // threads across the rows
-constexpr int ROWS = BLOCK_M / THREADS_Y;       // rows of a thread
-constexpr int COLS = BLOCK_N / THREADS_X;       // its columns of S
-constexpr int DIMS = HEAD_DIM / THREADS_X;      // its columns of O
+constexpr int THREADS_X = 16;                   // threads along the columns of S and O
+constexpr int THREADS_Y = THREADS / THREADS_X;  // threads along the rows
+constexpr int ROWS = BLOCK_M / THREADS_Y;       // rows per thread
+constexpr int COLS = BLOCK_N / THREADS_X;       // columns of S per thread
+constexpr int DIMS = HEAD_DIM / THREADS_X;      // columns of O per thread
 static_assert(BLOCK_M % THREADS_Y == 0 && BLOCK_N % THREADS_X == 0 && HEAD_DIM % THREADS_X == 0);
 static_assert(STAGES == 1, "one buffer for K, one for V");
 
 constexpr int ROW_BYTES = (HEAD_DIM + 2) * ELEMENT_BYTES;
-constexpr int P_ROW_BYTES = (BLOCK_N + 16) * 4;  // 16 words apart: the two rows that a warp writes share no bank
+constexpr int P_ROW_BYTES = (BLOCK_N + 16) * 4;  // rows are 16 banks apart: the two that a warp writes share no bank
 
 struct SharedMemory {
   static constexpr int q = 0;
@@ -41,7 +41,7 @@ DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
   }
 }
 
-// Over the 16 threads that share a row: half a warp.
+// Reduces over the 16 threads, half a warp, that share a row.
 DEVICE float row_reduce_max(float x) {
   for (int mask = THREADS_X / 2; mask > 0; mask /= 2) x = max_f32(x, shfl_bfly(x, mask));
   return x;
@@ -52,7 +52,7 @@ DEVICE float row_reduce_sum(float x) {
 }
 
 KERNEL(THREADS, 1) scalar(const AttentionArgs args) {
-  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // neighbours in launch order share no K and V
+  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // consecutive blocks share no K and V
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
@@ -69,10 +69,10 @@ KERNEL(THREADS, 1) scalar(const AttentionArgs args) {
 
   const int keys = tile.visible_keys(args);
   for (int kv_start = 0; kv_start < keys; kv_start += BLOCK_N) {
-    bar_sync();  // everybody is done with the previous K, V and P
+    bar_sync();  // every warp is done with the previous K, V and P
     load_tile<BLOCK_N>(k_smem, tile.k(args) + kv_start * args.k_stride.seq, args.k_stride.seq);
     load_tile<BLOCK_N>(v_smem, tile.v(args) + kv_start * args.v_stride.seq, args.v_stride.seq);
-    bar_sync();  // K and V (and Q) are there
+    bar_sync();  // K and V (and Q) are in shared memory
 
     // S = Q K^T
     float s_regs[ROWS][COLS] = {};
@@ -94,12 +94,12 @@ KERNEL(THREADS, 1) scalar(const AttentionArgs args) {
           if (!tile.sees(args, ty + i * THREADS_Y, kv_start + tx + c * THREADS_X)) s_regs[i][c] = -INFINITY_F32;
     }
 
-    // online softmax: P against the tile's own max, then a second multiply brings it to the new max
+    // online softmax: P relative to the tile's own maximum, then a second multiply brings it to the new maximum
     for (int i = 0; i < ROWS; ++i) {
       float tile_max = -INFINITY_F32, tile_sum = 0.f;
       for (int c = 0; c < COLS; ++c) tile_max = max_f32(tile_max, s_regs[i][c]);
       tile_max = row_reduce_max(tile_max);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       const float tile_base = tile_max == -INFINITY_F32 ? 0.f : tile_max;
       for (int c = 0; c < COLS; ++c) {
         s_regs[i][c] = ex2_approx_ftz((s_regs[i][c] - tile_base) * LOG2_E);
@@ -116,7 +116,7 @@ KERNEL(THREADS, 1) scalar(const AttentionArgs args) {
       for (int c = 0; c < COLS; ++c)
         st_shared(p_smem + (ty + i * THREADS_Y) * P_ROW_BYTES + (tx + c * THREADS_X) * 4, s_regs[i][c] * tile_rescale);
     }
-    bar_warp_sync();  // a row of P is written and read by one warp
+    bar_warp_sync();  // a warp barrier suffices: one warp writes and reads a row of P
 
     // O += P V
 #pragma unroll 4

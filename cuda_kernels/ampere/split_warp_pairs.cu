@@ -1,10 +1,10 @@
-// Two warps share 16 query rows: each takes half of the keys for S and half of head_dim for O.
+// Two warps share 16 query rows: each computes S for half of the keys and O for half of head_dim.
 // Builds on direct_rescale; changes who holds what: a grid of BLOCK_M / 16 x 2 warps instead of BLOCK_M / 16.
 //
-// A block has twice the warps, each with half of the accumulators. The price: a row's max over half of the keys is not
-// enough, so the two warps exchange it through shared memory in every step (the sum only once, at the end), and as
-// O += P V wants the other warp's half of P, too, P goes to shared memory in 16 bits and comes back by ldmatrix. Only
-// the two warps meet for that, at a named barrier. Q, K, V move as in direct_rescale.
+// A block has twice the warps, each with half of the accumulators. The price: the maximum over half of the keys is not
+// enough, so the two warps exchange row maxima through shared memory in every iteration (row sums only once, at the
+// end). O += P V also needs the other warp's half of P, so P goes to shared memory in 16 bits and comes back by
+// ldmatrix. Only the two warps synchronize for that, at a named barrier. Q, K and V move as in direct_rescale.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/ld_st.cuh>
@@ -18,31 +18,31 @@ namespace {
 constexpr int THREADS = WARPS * WARP_SIZE;
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
 constexpr int PAIR = 2;                           // warps that share 16 query rows
-constexpr int S_TILES = BLOCK_N / PAIR / MMA_N;   // mma tiles across a warp's keys
-constexpr int O_TILES = HEAD_DIM / PAIR / MMA_N;  // mma tiles across its part of head_dim
+constexpr int S_TILES = BLOCK_N / PAIR / MMA_N;   // mma tiles along a warp's half of the keys
+constexpr int O_TILES = HEAD_DIM / PAIR / MMA_N;  // mma tiles along its half of head_dim
 static_assert(BLOCK_M * PAIR == WARPS * MMA_M, "each pair of warps owns 16 query rows");
 static_assert(WARPS / PAIR <= 15, "each pair has a named barrier");
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
 static_assert(STAGES == 1, "one buffer for K, one for V");
 
 constexpr int ROW_BYTES = HEAD_DIM * ELEMENT_BYTES;
-constexpr int P_ROW_BYTES = (BLOCK_N + 8) * ELEMENT_BYTES;  // padded: P meets no bank conflicts
+constexpr int P_ROW_BYTES = (BLOCK_N + 8) * ELEMENT_BYTES;  // padded against bank conflicts
 
 struct SharedMemory {
   static constexpr int q = 0;
   static constexpr int k = q + BLOCK_M * ROW_BYTES;
   static constexpr int v = k + BLOCK_N * ROW_BYTES;
   static constexpr int p = v + BLOCK_N * ROW_BYTES;
-  static constexpr int row = p + BLOCK_M * P_ROW_BYTES;  // one float per warp of a pair and query row
+  static constexpr int row = p + BLOCK_M * P_ROW_BYTES;  // one float per query row and warp of the pair
   static constexpr int bytes = row + PAIR * BLOCK_M * 4;
 };
 
-// Address of an element of a tile of Q, K or V.
+// Address of an element in a tile of Q, K or V.
 DEVICE uint32_t tile_address(uint32_t smem, int row, int col) { return smem + row * ROW_BYTES + col * ELEMENT_BYTES; }
-// The same, `row` rows and `col` columns further on.
+// Moves an address by `row` rows and `col` columns.
 DEVICE uint32_t advance(uint32_t address, int row, int col) { return address + row * ROW_BYTES + col * ELEMENT_BYTES; }
 
-// Over the four lanes that share a row.
+// Reduces over the four lanes that share a row.
 DEVICE float quad_reduce_max(float x) {
   x = max_f32(x, shfl_bfly(x, 1));
   return max_f32(x, shfl_bfly(x, 2));
@@ -54,18 +54,18 @@ DEVICE float quad_reduce_sum(float x) {
 
 template <int TILE_ROWS>
 DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
-  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements of a 16-byte access
-  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies at a time
+  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements per 16-byte access
+  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies per pass
   static_assert(TILE_ROWS % ROWS == 0);
   const int row = tid_x() / (HEAD_DIM / CHUNK), col = tid_x() % (HEAD_DIM / CHUNK) * CHUNK;
-  gmem += static_cast<int>(row * row_stride + col);  // 32 bits hold every offset inside a head
+  gmem += static_cast<int>(row * row_stride + col);  // offsets within a head fit in 32 bits
 #pragma unroll
   for (int i = 0; i < TILE_ROWS / ROWS; ++i, gmem += ROWS * row_stride)
     st_shared(tile_address(smem, row + i * ROWS, col), ld_global<uint4>(gmem));
 }
 
 KERNEL(THREADS, 1) split_warp_pairs(const AttentionArgs args) {
-  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // neighbours in launch order share no K and V
+  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // consecutive blocks share no K and V
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
@@ -74,13 +74,13 @@ KERNEL(THREADS, 1) split_warp_pairs(const AttentionArgs args) {
   const int pair = warp / PAIR, side = warp % PAIR;
   const int warp_row = pair * MMA_M, warp_key = side * BLOCK_N / PAIR, warp_dim = side * HEAD_DIM / PAIR;
 
-  // Where this lane's row of the first 8x8 matrix of a fragment lies.
+  // The row address that this lane passes to ldmatrix for the first fragment of each operand.
   uint32_t q_lane = tile_address(q_smem, warp_row + lane % 16, lane / 16 * 8);
   uint32_t k_lane = tile_address(k_smem, warp_key + lane % 8, lane / 8 % 2 * 8);
   uint32_t v_lane = tile_address(v_smem, lane % 16, warp_dim);
-  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and the next.
+  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
-  // Where it writes P, and reads it; where it leaves a value of row group, and finds the other warp's.
+  // Where this lane writes P and reads it; where it leaves a value of row `group`, and finds the other warp's.
   const uint32_t p_smem = smem + SharedMemory::p + warp_row * P_ROW_BYTES;
   const uint32_t p_write = p_smem + group * P_ROW_BYTES + (warp_key + quad * 2) * ELEMENT_BYTES;
   const uint32_t p_lane = p_smem + lane % 16 * P_ROW_BYTES + lane / 16 * 16;
@@ -95,12 +95,12 @@ KERNEL(THREADS, 1) split_warp_pairs(const AttentionArgs args) {
 
   const int keys = tile.visible_keys(args);
   for (int kv_start = 0; kv_start < keys; kv_start += BLOCK_N) {
-    // Without the fences the compiler keeps every address below in a register of its own.
+    // Without the fences the compiler precomputes every address below and keeps each in a register of its own.
     register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
-    bar_sync();  // everybody is done with the previous K and V
+    bar_sync();  // every warp is done with the previous K and V
     load_tile<BLOCK_N>(k_smem, tile.k(args) + kv_start * args.k_stride.seq, args.k_stride.seq);
     load_tile<BLOCK_N>(v_smem, tile.v(args) + kv_start * args.v_stride.seq, args.v_stride.seq);
-    bar_sync();  // K and V (and Q) are there
+    bar_sync();  // K and V (and Q) are in shared memory
 
     // S = Q K^T
     float s_regs[S_TILES][4] = {};
@@ -137,12 +137,12 @@ KERNEL(THREADS, 1) split_warp_pairs(const AttentionArgs args) {
       side_max[half] = quad_reduce_max(side_max[half]);
       if (quad == 0) st_shared(own_row + half * 8 * 4, side_max[half]);
     }
-    bar_sync(1 + pair, PAIR * WARP_SIZE);  // the max over the other half of the keys is there
+    bar_sync(1 + pair, PAIR * WARP_SIZE);  // the other warp's maxima are in shared memory
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float new_max = max_f32(side_max[half], ld_shared<float>(other_row + half * 8 * 4)), tile_sum = 0.f;
       new_max = max_f32(row_max[half], new_max);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       const float new_base = new_max == -INFINITY_F32 ? 0.f : new_max;
       const float rescale = ex2_approx_ftz((row_max[half] - new_base) * LOG2_E);
       row_max[half] = new_max;
@@ -160,7 +160,7 @@ KERNEL(THREADS, 1) split_warp_pairs(const AttentionArgs args) {
       for (int d = 0; d < O_TILES; ++d) o_regs[d][half * 2] *= rescale, o_regs[d][half * 2 + 1] *= rescale;
     }
 
-    bar_sync(1 + pair, PAIR * WARP_SIZE);  // the pair's 16 rows of P are there
+    bar_sync(1 + pair, PAIR * WARP_SIZE);  // the pair's 16 rows of P are complete
 
     // O += P V
 #pragma unroll
@@ -178,7 +178,7 @@ KERNEL(THREADS, 1) split_warp_pairs(const AttentionArgs args) {
 
   // epilogue
   if (quad == 0) st_shared(own_row, row_sum[0]), st_shared(own_row + 8 * 4, row_sum[1]);
-  bar_sync(1 + pair, PAIR * WARP_SIZE);  // the sum over the other half of the keys is there
+  bar_sync(1 + pair, PAIR * WARP_SIZE);  // the other warp's sums are in shared memory
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = warp_row + group + half * 8;

@@ -1,10 +1,10 @@
-// 16 bytes an access instead of 2 or 4: the same FMA, a fifth of the loads.
+// 16 bytes per access instead of 2 or 4: the same FMA work with a fifth of the loads.
 // Builds on scalar; changes the width of global and shared accesses, and with it which columns of O a thread holds.
 //
-// Q, K, V go 8 elements at a time from global through registers to shared memory. For S a thread reads 8 elements of
-// a row of Q and of K at once, for O += P V four of P, and of V the HEAD_DIM / 16 neighbouring columns that it holds of
-// O (8 bytes for head_dim 64), which leave in one store. Rows are padded by 16 bytes: they stay aligned, and eight
-// lanes that walk down a column of K touch every bank once.
+// Q, K and V are copied 8 elements at a time from global memory through registers to shared memory. For S, a thread
+// reads 8 elements of a row of Q and of K at once. For O += P V it reads four of P, and of V the HEAD_DIM / 16 adjacent
+// columns that it holds of O (8 bytes at head_dim 64). These columns of O leave in one store. Rows are padded by 16
+// bytes: they stay aligned, and eight lanes that read down a column of K touch every bank once.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/ld_st.cuh>
@@ -14,17 +14,17 @@
 namespace {
 
 constexpr int THREADS = WARPS * WARP_SIZE;
-constexpr int THREADS_X = 16;                   // threads across the columns of S and O
-constexpr int THREADS_Y = THREADS / THREADS_X;  // threads across the rows
-constexpr int ROWS = BLOCK_M / THREADS_Y;       // rows of a thread
-constexpr int COLS = BLOCK_N / THREADS_X;       // its columns of S
-constexpr int DIMS = HEAD_DIM / THREADS_X;      // its columns of O, neighbours
+constexpr int THREADS_X = 16;                   // threads along the columns of S and O
+constexpr int THREADS_Y = THREADS / THREADS_X;  // threads along the rows
+constexpr int ROWS = BLOCK_M / THREADS_Y;       // rows per thread
+constexpr int COLS = BLOCK_N / THREADS_X;       // columns of S per thread
+constexpr int DIMS = HEAD_DIM / THREADS_X;      // columns of O per thread, adjacent
 static_assert(BLOCK_M % THREADS_Y == 0 && BLOCK_N % THREADS_X == 0 && HEAD_DIM % THREADS_X == 0);
 static_assert(STAGES == 1, "one buffer for K, one for V");
 
-constexpr int CHUNK = 16 / ELEMENT_BYTES;  // elements of a 16-byte access
+constexpr int CHUNK = 16 / ELEMENT_BYTES;  // elements per 16-byte access
 constexpr int ROW_BYTES = (HEAD_DIM + CHUNK) * ELEMENT_BYTES;
-constexpr int P_ROW_BYTES = (BLOCK_N + 16) * 4;  // 16 words apart: the two rows that a warp writes share no bank
+constexpr int P_ROW_BYTES = (BLOCK_N + 16) * 4;  // rows are 16 banks apart: the two that a warp writes share no bank
 
 struct SharedMemory {
   static constexpr int q = 0;
@@ -34,7 +34,7 @@ struct SharedMemory {
   static constexpr int bytes = p + BLOCK_M * P_ROW_BYTES;
 };
 
-// What one access moves.
+// The elements that one access moves.
 template <class T, int N>
 struct alignas(N * sizeof(T)) Vector {
   T x[N];
@@ -42,16 +42,16 @@ struct alignas(N * sizeof(T)) Vector {
 
 template <int TILE_ROWS>
 DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
-  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies at a time
+  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies per pass
   static_assert(TILE_ROWS % ROWS == 0);
   const int row = tid_x() / (HEAD_DIM / CHUNK), col = tid_x() % (HEAD_DIM / CHUNK) * CHUNK;
-  gmem += static_cast<int>(row * row_stride + col);  // 32 bits hold every offset inside a head
+  gmem += static_cast<int>(row * row_stride + col);  // offsets within a head fit in 32 bits
 #pragma unroll
   for (int i = 0; i < TILE_ROWS / ROWS; ++i, gmem += ROWS * row_stride)
     st_shared(smem + (row + i * ROWS) * ROW_BYTES + col * ELEMENT_BYTES, ld_global<uint4>(gmem));
 }
 
-// Over the 16 threads that share a row: half a warp.
+// Reduces over the 16 threads, half a warp, that share a row.
 DEVICE float row_reduce_max(float x) {
   for (int mask = THREADS_X / 2; mask > 0; mask /= 2) x = max_f32(x, shfl_bfly(x, mask));
   return x;
@@ -62,7 +62,7 @@ DEVICE float row_reduce_sum(float x) {
 }
 
 KERNEL(THREADS, 1) vectorized_loads(const AttentionArgs args) {
-  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // neighbours in launch order share no K and V
+  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // consecutive blocks share no K and V
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
@@ -79,10 +79,10 @@ KERNEL(THREADS, 1) vectorized_loads(const AttentionArgs args) {
 
   const int keys = tile.visible_keys(args);
   for (int kv_start = 0; kv_start < keys; kv_start += BLOCK_N) {
-    bar_sync();  // everybody is done with the previous K, V and P
+    bar_sync();  // every warp is done with the previous K, V and P
     load_tile<BLOCK_N>(k_smem, tile.k(args) + kv_start * args.k_stride.seq, args.k_stride.seq);
     load_tile<BLOCK_N>(v_smem, tile.v(args) + kv_start * args.v_stride.seq, args.v_stride.seq);
-    bar_sync();  // K and V (and Q) are there
+    bar_sync();  // K and V (and Q) are in shared memory
 
     // S = Q K^T
     float s_regs[ROWS][COLS] = {};
@@ -106,12 +106,12 @@ KERNEL(THREADS, 1) vectorized_loads(const AttentionArgs args) {
           if (!tile.sees(args, ty + i * THREADS_Y, kv_start + tx + c * THREADS_X)) s_regs[i][c] = -INFINITY_F32;
     }
 
-    // online softmax: P against the tile's own max, then a second multiply brings it to the new max
+    // online softmax: P relative to the tile's own maximum, then a second multiply brings it to the new maximum
     for (int i = 0; i < ROWS; ++i) {
       float tile_max = -INFINITY_F32, tile_sum = 0.f;
       for (int c = 0; c < COLS; ++c) tile_max = max_f32(tile_max, s_regs[i][c]);
       tile_max = row_reduce_max(tile_max);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       const float tile_base = tile_max == -INFINITY_F32 ? 0.f : tile_max;
       for (int c = 0; c < COLS; ++c) {
         s_regs[i][c] = ex2_approx_ftz((s_regs[i][c] - tile_base) * LOG2_E);
@@ -128,7 +128,7 @@ KERNEL(THREADS, 1) vectorized_loads(const AttentionArgs args) {
       for (int c = 0; c < COLS; ++c)
         st_shared(p_smem + (ty + i * THREADS_Y) * P_ROW_BYTES + (tx + c * THREADS_X) * 4, s_regs[i][c] * tile_rescale);
     }
-    bar_warp_sync();  // a row of P is written and read by one warp
+    bar_warp_sync();  // a warp barrier suffices: one warp writes and reads a row of P
 
     // O += P V
 #pragma unroll 1

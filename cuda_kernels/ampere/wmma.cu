@@ -1,10 +1,10 @@
-// Tensor cores the portable way: wmma fragments, whose layout is the hardware's secret.
+// Tensor cores the portable way: wmma fragments, whose layout is unspecified.
 // Builds on vectorized_loads; changes who multiplies: each warp owns 16 query rows and multiplies 16x16x16 tiles.
 //
-// What needs rows cannot be done in fragments. S passes through shared memory to threads that hold rows, half a warp
-// to a row as before, and P goes back over it in 16 bits. O lives in shared memory, too: in every step it is rescaled
-// there, loaded as the accumulator of P V, and stored again. Rows of Q, K, V are as long as head_dim, not padded:
-// O needs the room, and fragments of 16 rows meet 8-way bank conflicts.
+// The softmax works on rows, which fragments do not expose. S goes through shared memory to threads that hold rows,
+// half a warp per row as before, and P overwrites it in 16 bits. O is in shared memory, too: every iteration rescales
+// it there, loads it as the accumulator of P V, and stores it again. Rows of Q, K and V are not padded, because O needs
+// the room, so fragments of 16 rows have 8-way bank conflicts.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/ld_st.cuh>
@@ -16,17 +16,17 @@ namespace {
 
 constexpr int THREADS = WARPS * WARP_SIZE;
 constexpr int TILE = 16;                          // rows, columns and depth of a wmma tile
-constexpr int THREADS_X = 16;                     // threads across the columns of S and O
-constexpr int THREADS_Y = WARP_SIZE / THREADS_X;  // threads across the rows of a warp
-constexpr int ROWS = TILE / THREADS_Y;            // rows of a thread
-constexpr int COLS = BLOCK_N / THREADS_X;         // its columns of S, neighbours
-constexpr int DIMS = HEAD_DIM / THREADS_X;        // its columns of O, four neighbours and THREADS_X * 4 further on
+constexpr int THREADS_X = 16;                     // threads along the columns of S and O
+constexpr int THREADS_Y = WARP_SIZE / THREADS_X;  // threads along the rows of a warp
+constexpr int ROWS = TILE / THREADS_Y;            // rows per thread
+constexpr int COLS = BLOCK_N / THREADS_X;         // columns of S per thread, adjacent
+constexpr int DIMS = HEAD_DIM / THREADS_X;        // columns of O per thread: groups of four, THREADS_X * 4 apart
 static_assert(BLOCK_M == WARPS * TILE && BLOCK_N % TILE == 0 && HEAD_DIM % (THREADS_X * 4) == 0);
 static_assert(COLS == 2 || COLS == 4, "one access moves a thread's scores of a row");
 static_assert(STAGES == 1, "one buffer for K, one for V");
 
 constexpr int ROW_BYTES = HEAD_DIM * ELEMENT_BYTES;
-constexpr int S_ROW_BYTES = BLOCK_N * 4;  // P takes the first half
+constexpr int S_ROW_BYTES = BLOCK_N * 4;  // P overwrites the first half
 constexpr int O_ROW_BYTES = HEAD_DIM * 4;
 
 struct SharedMemory {
@@ -38,28 +38,28 @@ struct SharedMemory {
   static constexpr int bytes = o + BLOCK_M * O_ROW_BYTES;
 };
 
-// What one access moves.
+// The elements that one access moves.
 template <class T, int N>
 struct alignas(N * sizeof(T)) Vector {
   T x[N];
 };
 
-// Address of an element of a tile of Q, K or V.
+// Address of an element in a tile of Q, K or V.
 DEVICE uint32_t tile_address(uint32_t smem, int row, int col) { return smem + row * ROW_BYTES + col * ELEMENT_BYTES; }
 
 template <int TILE_ROWS>
 DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
-  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements of a 16-byte access
-  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies at a time
+  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements per 16-byte access
+  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies per pass
   static_assert(TILE_ROWS % ROWS == 0);
   const int row = tid_x() / (HEAD_DIM / CHUNK), col = tid_x() % (HEAD_DIM / CHUNK) * CHUNK;
-  gmem += static_cast<int>(row * row_stride + col);  // 32 bits hold every offset inside a head
+  gmem += static_cast<int>(row * row_stride + col);  // offsets within a head fit in 32 bits
 #pragma unroll
   for (int i = 0; i < TILE_ROWS / ROWS; ++i, gmem += ROWS * row_stride)
     st_shared(tile_address(smem, row + i * ROWS, col), ld_global<uint4>(gmem));
 }
 
-// Over the 16 threads that share a row: half a warp.
+// Reduces over the 16 threads, half a warp, that share a row.
 DEVICE float row_reduce_max(float x) {
   for (int mask = THREADS_X / 2; mask > 0; mask /= 2) x = max_f32(x, shfl_bfly(x, mask));
   return x;
@@ -70,7 +70,7 @@ DEVICE float row_reduce_sum(float x) {
 }
 
 KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
-  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // neighbours in launch order share no K and V
+  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // consecutive blocks share no K and V
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
@@ -93,10 +93,10 @@ KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
 
   const int keys = tile.visible_keys(args);
   for (int kv_start = 0; kv_start < keys; kv_start += BLOCK_N) {
-    bar_sync();  // everybody is done with the previous K, V and P
+    bar_sync();  // every warp is done with the previous K, V and P
     load_tile<BLOCK_N>(k_smem, tile.k(args) + kv_start * args.k_stride.seq, args.k_stride.seq);
     load_tile<BLOCK_N>(v_smem, tile.v(args) + kv_start * args.v_stride.seq, args.v_stride.seq);
-    bar_sync();  // K and V (and Q) are there
+    bar_sync();  // K and V (and Q) are in shared memory
 
     // S = Q K^T
     WmmaAccumulator s_regs[BLOCK_N / TILE] = {};
@@ -109,25 +109,25 @@ KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
       }
     }
     for (int n = 0; n < BLOCK_N; n += TILE) wmma_store_d_row(s_smem + n * 4, s_regs[n / TILE], BLOCK_N);
-    bar_warp_sync();  // the warp's rows of S are there
+    bar_warp_sync();  // the warp's rows of S are complete
     float scores[ROWS][COLS];
     for (int i = 0; i < ROWS; ++i) {
       const auto s_row = ld_shared<Vector<float, COLS>>(s_smem + (ty + i * THREADS_Y) * S_ROW_BYTES + tx * COLS * 4);
       for (int c = 0; c < COLS; ++c) scores[i][c] = s_row.x[c] * args.scale;
     }
-    bar_warp_sync();  // and read: P may take their place
+    bar_warp_sync();  // every lane has read S: P may overwrite it
     if (tile.crosses_diagonal(args, kv_start)) {
       for (int i = 0; i < ROWS; ++i)
         for (int c = 0; c < COLS; ++c)
           if (!tile.sees(args, warp_row + ty + i * THREADS_Y, kv_start + tx * COLS + c)) scores[i][c] = -INFINITY_F32;
     }
 
-    // online softmax: P against the tile's own max, then a second multiply brings it to the new max
+    // online softmax: P relative to the tile's own maximum, then a second multiply brings it to the new maximum
     for (int i = 0; i < ROWS; ++i) {
       float tile_max = -INFINITY_F32, tile_sum = 0.f;
       for (int c = 0; c < COLS; ++c) tile_max = max_f32(tile_max, scores[i][c]);
       tile_max = row_reduce_max(tile_max);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       const float tile_base = tile_max == -INFINITY_F32 ? 0.f : tile_max;
       for (int c = 0; c < COLS; ++c) {
         scores[i][c] = ex2_approx_ftz((scores[i][c] - tile_base) * LOG2_E);
@@ -150,7 +150,7 @@ KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
       for (int c = 0; c < COLS; ++c) p_row.x[c] = cvt_rn<Element>(scores[i][c] * tile_rescale);
       st_shared(s_smem + (ty + i * THREADS_Y) * S_ROW_BYTES + tx * COLS * ELEMENT_BYTES, p_row);
     }
-    bar_warp_sync();  // a row of P and of O is written and read by one warp
+    bar_warp_sync();  // a warp barrier suffices: one warp writes and reads a row of P and O
 
     // O += P V
     WmmaOperand<Element> p_regs[BLOCK_N / TILE], v_regs;
@@ -168,7 +168,7 @@ KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
   }
 
   // epilogue
-  bar_warp_sync();  // O is there
+  bar_warp_sync();  // the warp's rows of O are complete
   Element* o = tile.o(args);
   float* lse = tile.lse(args);
   for (int i = 0; i < ROWS; ++i) {
