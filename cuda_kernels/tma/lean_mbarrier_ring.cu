@@ -1,11 +1,11 @@
-// K and V arrive by TMA in rings of buffers: the loop of the lean kernel has no barrier of the whole block.
+// K and V arrive by TMA in rings of buffers: lean_instructions with no block-wide barrier in its main loop.
 // Builds on ampere/lean_instructions, with the loads of mbarrier_ring; changes how K and V arrive, and gives masked
-// tiles a loop of their own at every head_dim. Takes any lengths and strides.
+// tiles a loop of their own at every head_dim. Supports any lengths and strides.
 //
-// A block has four math warps and leaves room for a second one, as its parent does: at most 113 KB of shared memory,
-// 255 registers a thread. One elected thread of warp 0 loads by TMA: Q once, K and V into rings of STAGES buffers each.
-// Nobody meets at a barrier of the whole block after the start, so warps drift apart and fill one another's gaps too.
-// The tensor map bounds the sequence: what lies beyond its end is read as zero, and masked.
+// Like its parent's, a block has four warps and leaves room for a second block: at most 113 KB of shared memory, and
+// 255 registers per thread. One elected thread of warp 0 loads by TMA: Q once, K and V into rings of STAGES buffers
+// each. There is no block-wide barrier after the start, so warps drift apart and fill each other's gaps, too. The
+// tensor map bounds the sequence: what lies past its end is read as zero, and masked.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -24,16 +24,16 @@ namespace {
 
 constexpr int THREADS = WARPS * WARP_SIZE;
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
-constexpr int S_TILES = BLOCK_N / MMA_N;            // mma tiles across the keys
-constexpr int O_TILES = HEAD_DIM / MMA_N;           // mma tiles across head_dim
-constexpr int M_TILES = BLOCK_M / (WARPS * MMA_M);  // m16 tiles of a warp
+constexpr int S_TILES = BLOCK_N / MMA_N;            // mma tiles along the keys
+constexpr int O_TILES = HEAD_DIM / MMA_N;           // mma tiles along head_dim
+constexpr int M_TILES = BLOCK_M / (WARPS * MMA_M);  // m16 tiles per warp
 constexpr int WARP_ROWS = M_TILES * MMA_M;
 static_assert(BLOCK_M == WARPS * WARP_ROWS);
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
 
-constexpr int CHUNK = 16 / ELEMENT_BYTES;  // elements of a 16-byte access
-constexpr int SLAB = 64;                   // columns that the 128-byte swizzle spans
+constexpr int CHUNK = 16 / ELEMENT_BYTES;  // elements per 16-byte access
+constexpr int SLAB = 64;                   // columns spanned by the 128-byte swizzle
 constexpr int SLABS = HEAD_DIM / SLAB;
 constexpr int ROW_BYTES = SLAB * ELEMENT_BYTES;
 constexpr int Q_BYTES = BLOCK_M * HEAD_DIM * ELEMENT_BYTES;
@@ -53,18 +53,18 @@ struct SharedMemory {
 };
 static_assert(SharedMemory::k % 1024 == 0 && KV_BYTES % 1024 == 0, "the swizzle pattern starts at each buffer");
 
-// Address of an element of a tile of ROWS rows: slab by slab, the 16-byte column XORed with the row.
+// Address of an element in a tile of ROWS rows: slab by slab, its 16-byte column XORed with the row.
 template <int ROWS>
 DEVICE uint32_t tile_address(uint32_t smem, int row, int col) {
   return smem + col / SLAB * (ROWS * ROW_BYTES) + row * ROW_BYTES + ((col % SLAB * ELEMENT_BYTES) ^ ((row & 7) * 16));
 }
-// The same, `row` rows (a multiple of 8) and `col` columns (a multiple of 16 bytes, no carry) further on.
+// Moves an address by `row` rows (a multiple of 8) and `col` columns (a multiple of 16 bytes, without a carry).
 template <int ROWS>
 DEVICE uint32_t advance(uint32_t address, int row, int col) {
   return (address ^ (col % SLAB * ELEMENT_BYTES)) + row * ROW_BYTES + col / SLAB * (ROWS * ROW_BYTES);
 }
 
-// Over the four lanes that share a row.
+// Reduces over the four lanes that share a row.
 DEVICE float quad_reduce_max(float x) {
   x = max_f32(x, shfl_bfly(x, 1));
   return max_f32(x, shfl_bfly(x, 2));
@@ -74,7 +74,7 @@ DEVICE float quad_reduce_sum(float x) {
   return x + shfl_bfly(x, 2);
 }
 
-// One thread loads ROWS rows from `row` on of a head; `full` gets the bytes.
+// One thread loads ROWS rows of a head, from `row` on; their bytes complete on `full`.
 template <int ROWS>
 DEVICE void load_tile(uint32_t smem, const TensorMap& map, int row, int head, int batch, uint32_t full) {
   mbarrier_arrive_expect_tx(full, ROWS * HEAD_DIM * ELEMENT_BYTES);
@@ -83,11 +83,11 @@ DEVICE void load_tile(uint32_t smem, const TensorMap& map, int row, int head, in
     cp_async_bulk_tensor_load<4>(smem + slab * (ROWS * ROW_BYTES), map, {slab * SLAB, row, head, batch}, full);
 }
 
-// One warp copies its rows of O: as many lanes to a row as it has 16-byte pieces. Rows from `valid_rows` on stay
-// unwritten.
+// One warp writes rows of a tile to global memory: each lane copies 16-byte pieces, neighbouring lanes along a row.
+// Rows from `valid_rows` on are not written.
 template <int TILE_ROWS>
 DEVICE void store_tile(Element* gmem, int64_t row_stride, uint32_t smem, int first_row, int valid_rows) {
-  constexpr int ROWS = WARP_SIZE / (HEAD_DIM / CHUNK);  // rows that the warp copies at a time
+  constexpr int ROWS = WARP_SIZE / (HEAD_DIM / CHUNK);  // rows that the warp copies per pass
   static_assert(TILE_ROWS % ROWS == 0);
   const int lane = tid_x() % WARP_SIZE;
 #pragma unroll
@@ -120,13 +120,13 @@ KERNEL(THREADS, 2) lean_mbarrier_ring(GRID_CONSTANT const TmaParams params) {
     }
     fence_mbarrier_init();
   }
-  bar_sync();  // the barriers are there
+  bar_sync();  // every thread sees the initialized barriers
 
-  // Where this lane's row of the first 8x8 matrix of a fragment lies.
+  // The row address that this lane passes to ldmatrix for the first fragment of each operand.
   uint32_t q_lane = tile_address<BLOCK_M>(q_smem, warp_row + lane % 16, lane / 16 * 8);
   const uint32_t k_first = tile_address<BLOCK_N>(k_smem, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8);
   const uint32_t v_first = tile_address<BLOCK_N>(v_smem, lane % 16, lane / 16 * 8);
-  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and the next.
+  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
 
   const float scale_log2 = args.scale * LOG2_E;
@@ -135,7 +135,7 @@ KERNEL(THREADS, 2) lean_mbarrier_ring(GRID_CONSTANT const TmaParams params) {
   for (int m = 0; m < M_TILES; ++m) row_max[m][0] = row_max[m][1] = -INFINITY_F32;
 
   const int key_tiles = ceil_div(tile.visible_keys(args), BLOCK_N);
-  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // tiles that every row sees whole
+  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask
   const int q_rows = args.seq_q - tile.q_start;
 
   auto load_k = [&](int j, int stage) {
@@ -145,7 +145,7 @@ KERNEL(THREADS, 2) lean_mbarrier_ring(GRID_CONSTANT const TmaParams params) {
     load_tile<BLOCK_N>(v_smem + stage * KV_BYTES, params.v, j * BLOCK_N, tile.head_kv, tile.batch, v_full + stage * 8);
   };
 
-  // load Q, and the last STAGES tiles of K and V behind it
+  // load Q, then the last STAGES tiles of K and V
   if (warp == 0 && elect_sync() && key_tiles > 0) {
     load_tile<BLOCK_M>(q_smem, params.q, tile.q_start, tile.head, tile.batch, q_full);
     for (int stage = 0; stage < STAGES && stage < key_tiles; ++stage) {
@@ -155,12 +155,12 @@ KERNEL(THREADS, 2) lean_mbarrier_ring(GRID_CONSTANT const TmaParams params) {
   }
   if (key_tiles > 0) wait(q_full, 0);
 
-  int stage = 0, phase = 0;  // of this step's buffers; phase flips when the ring begins anew
+  int stage = 0, phase = 0;  // of this iteration's buffers; phase flips when the ring wraps around
   auto step = [&]<bool MASKED>(int j) {
     uint32_t k_lane = k_first + stage * KV_BYTES, v_lane = v_first + stage * KV_BYTES;
-    // Without the fences the compiler keeps every address below in a register of its own.
+    // Without the fences the compiler precomputes every address below and keeps each in a register of its own.
     register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
-    // The buffers of the step before this one are filled again, for the step that comes STAGES - 1 after this one.
+    // Refill the previous iteration's buffers, for the iteration that comes STAGES - 1 after this one.
     const int refill = j - (STAGES - 1);
     const bool refills = warp == 0 && refill >= 0 && j != key_tiles - 1;
     const int before = stage == 0 ? STAGES - 1 : stage - 1, before_phase = stage == 0 ? phase ^ 1 : phase;
@@ -191,7 +191,7 @@ KERNEL(THREADS, 2) lean_mbarrier_ring(GRID_CONSTANT const TmaParams params) {
         }
       }
     }
-    // Without the fence TMA, another proxy, may overwrite what ldmatrix still reads.
+    // Without the fence TMA, which is another proxy, may overwrite what ldmatrix is still reading.
     fence_proxy_async_shared();
     bar_warp_sync();  // every lane has read K
     if (lane == 0) mbarrier_arrive(k_empty + stage * 8);
@@ -220,7 +220,7 @@ KERNEL(THREADS, 2) lean_mbarrier_ring(GRID_CONSTANT const TmaParams params) {
       for (int n = 1; n < S_TILES; ++n)
         new_max = max_f32(new_max, max_f32(s_regs[m][n][half * 2], s_regs[m][n][half * 2 + 1]));
       new_max = max_f32(row_max[m][half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       const float new_base = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
       const float rescale = ex2_approx_ftz(row_max[m][half] - new_base);
       row_max[m][half] = new_max;
@@ -252,7 +252,7 @@ KERNEL(THREADS, 2) lean_mbarrier_ring(GRID_CONSTANT const TmaParams params) {
           for (int i = 0; i < 2; ++i) mma_m16n8k16<Element>(o_regs[m][d + i], p_regs[m], v_regs + i * 2);
       }
     }
-    // Without the fence TMA, another proxy, may overwrite what ldmatrix still reads.
+    // Without the fence TMA, which is another proxy, may overwrite what ldmatrix is still reading.
     fence_proxy_async_shared();
     bar_warp_sync();  // every lane has read V
     if (lane == 0) mbarrier_arrive(v_empty + stage * 8);
@@ -262,7 +262,7 @@ KERNEL(THREADS, 2) lean_mbarrier_ring(GRID_CONSTANT const TmaParams params) {
   for (; j >= whole_tiles; --j) step.template operator()<true>(j);
   for (; j >= 0; --j) step.template operator()<false>(j);
 
-  // epilogue: a warp's rows of Q are its own, and all its lanes have read them
+  // epilogue: O overwrites this warp's rows of Q, once all its lanes have read them; no other warp reads them
   bar_warp_sync();
   const uint32_t o_lane = tile_address<BLOCK_M>(q_smem, warp_row + group, quad * 2);
 #pragma unroll
@@ -279,7 +279,7 @@ KERNEL(THREADS, 2) lean_mbarrier_ring(GRID_CONSTANT const TmaParams params) {
       st_global(tile.lse(args) + warp_row + row + group,
                 sum > 0.f ? (row_max[m][half] + lg2_approx_ftz(sum)) * LN_2 : -INFINITY_F32);
   }
-  bar_warp_sync();  // the warp's rows of O are there
+  bar_warp_sync();  // the warp's rows of O are complete
   store_tile<WARP_ROWS>(tile.o(args), args.o_stride.seq, q_smem, warp_row, q_rows);
 }
 

@@ -1,9 +1,9 @@
-// The 128-byte hardware swizzle: TMA permutes the 16-byte columns while it writes, and ldmatrix follows.
-// Builds on tma_loads; changes the layout of a tile in shared memory: slabs of 64 columns, each XORed with the row.
+// The 128-byte hardware swizzle: TMA permutes the 16-byte columns as it writes, and ldmatrix follows the permutation.
+// Builds on tma_loads; changes the shared-memory layout of a tile: slabs of 64 columns, XORed with the row.
 //
-// The swizzle spans 128 bytes, so a tile of head_dim 128 is two boxes of 64 columns, one behind the other. Address bits
-// 4 to 6 are XORed with bits 7 to 9, which is the row % 8 of a slab that begins at a multiple of 1024 bytes: the same
-// permutation as in ampere/xor_swizzle, at no cost for a thread.
+// The swizzle spans 128 bytes, so a tile of head_dim 128 is two boxes of 64 columns, one after the other. Address bits
+// 4 to 6 are XORed with bits 7 to 9, which are row % 8 in a slab that starts at a multiple of 1024 bytes: the same
+// permutation as in ampere/xor_swizzle, at no cost to the threads.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -20,13 +20,13 @@ namespace {
 
 constexpr int THREADS = WARPS * WARP_SIZE;
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
-constexpr int S_TILES = BLOCK_N / MMA_N;   // mma tiles across the keys
-constexpr int O_TILES = HEAD_DIM / MMA_N;  // mma tiles across head_dim
+constexpr int S_TILES = BLOCK_N / MMA_N;   // mma tiles along the keys
+constexpr int O_TILES = HEAD_DIM / MMA_N;  // mma tiles along head_dim
 static_assert(BLOCK_M == WARPS * MMA_M, "each warp owns 16 query rows");
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
 static_assert(STAGES == 1, "one buffer for K, one for V");
 
-constexpr int SLAB = 64;  // columns that the 128-byte swizzle spans
+constexpr int SLAB = 64;  // columns spanned by the 128-byte swizzle
 constexpr int SLABS = HEAD_DIM / SLAB;
 constexpr int ROW_BYTES = SLAB * ELEMENT_BYTES;
 constexpr int Q_BYTES = BLOCK_M * SLABS * ROW_BYTES, KV_BYTES = BLOCK_N * SLABS * ROW_BYTES;
@@ -43,18 +43,18 @@ struct SharedMemory {
   static constexpr int bytes = v_full + 8;
 };
 
-// Address of an element of a tile of ROWS rows: slab by slab, the 16-byte column XORed with the row.
+// Address of an element in a tile of ROWS rows: slab by slab, its 16-byte column XORed with the row.
 template <int ROWS>
 DEVICE uint32_t tile_address(uint32_t smem, int row, int col) {
   return smem + col / SLAB * (ROWS * ROW_BYTES) + row * ROW_BYTES + ((col % SLAB * ELEMENT_BYTES) ^ ((row & 7) * 16));
 }
-// The same, `row` rows (a multiple of 8) and `col` columns (a multiple of 16 bytes, no carry) further on.
+// Moves an address by `row` rows (a multiple of 8) and `col` columns (a multiple of 16 bytes, without a carry).
 template <int ROWS>
 DEVICE uint32_t advance(uint32_t address, int row, int col) {
   return (address ^ (col % SLAB * ELEMENT_BYTES)) + row * ROW_BYTES + col / SLAB * (ROWS * ROW_BYTES);
 }
 
-// Over the four lanes that share a row.
+// Reduces over the four lanes that share a row.
 DEVICE float quad_reduce_max(float x) {
   x = max_f32(x, shfl_bfly(x, 1));
   return max_f32(x, shfl_bfly(x, 2));
@@ -64,7 +64,7 @@ DEVICE float quad_reduce_sum(float x) {
   return x + shfl_bfly(x, 2);
 }
 
-// One thread loads TILE_ROWS rows from `row` on of a head; `full` gets the bytes.
+// One thread loads TILE_ROWS rows of a head, from `row` on; their bytes complete on `full`.
 template <int TILE_ROWS>
 DEVICE void load_tile(uint32_t smem, const TensorMap& map, int row, int head, int batch, uint32_t full) {
   mbarrier_arrive_expect_tx(full, TILE_ROWS * SLABS * ROW_BYTES);
@@ -75,7 +75,7 @@ DEVICE void load_tile(uint32_t smem, const TensorMap& map, int row, int head, in
 
 KERNEL(THREADS, 1) tma_swizzle(GRID_CONSTANT const TmaParams params) {
   const AttentionArgs& args = params.args;
-  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // neighbours in launch order share no K and V
+  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // consecutive blocks share no K and V
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
@@ -85,11 +85,11 @@ KERNEL(THREADS, 1) tma_swizzle(GRID_CONSTANT const TmaParams params) {
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warp_row = warp * MMA_M;
 
-  // Where this lane's row of the first 8x8 matrix of a fragment lies.
+  // The row address that this lane passes to ldmatrix for the first fragment of each operand.
   uint32_t q_lane = tile_address<BLOCK_M>(q_smem, warp_row + lane % 16, lane / 16 * 8);
   uint32_t k_lane = tile_address<BLOCK_N>(k_smem, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8);
   uint32_t v_lane = tile_address<BLOCK_N>(v_smem, lane % 16, lane / 16 * 8);
-  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and the next.
+  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
 
   const float scale_log2 = args.scale * LOG2_E;
@@ -102,9 +102,9 @@ KERNEL(THREADS, 1) tma_swizzle(GRID_CONSTANT const TmaParams params) {
     mbarrier_init(q_full, 1), mbarrier_init(k_full, 1), mbarrier_init(v_full, 1);
     fence_mbarrier_init();
   }
-  bar_sync();  // the barriers are there
+  bar_sync();  // every thread sees the initialized barriers
 
-  // load Q, and the first K behind it
+  // load Q, then the first K
   if (tid_x() == 0 && key_tiles > 0) {
     load_tile<BLOCK_M>(q_smem, params.q, tile.q_start, tile.head, tile.batch, q_full);
     load_tile<BLOCK_N>(k_smem, params.k, 0, tile.head_kv, tile.batch, k_full);
@@ -113,12 +113,12 @@ KERNEL(THREADS, 1) tma_swizzle(GRID_CONSTANT const TmaParams params) {
 
   for (int j = 0; j < key_tiles; ++j) {
     const int kv_start = j * BLOCK_N;
-    // Without the fences the compiler keeps every address below in a register of its own.
+    // Without the fences the compiler precomputes every address below and keeps each in a register of its own.
     register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
     wait(k_full, j % 2);
-    // Without the fence TMA, another proxy, may overwrite what ldmatrix still reads.
+    // Without the fence TMA, which is another proxy, may overwrite what ldmatrix is still reading.
     fence_proxy_async_shared();
-    bar_sync();  // everybody is done with the previous V
+    bar_sync();  // every warp is done with the previous V
     if (tid_x() == 0) load_tile<BLOCK_N>(v_smem, params.v, kv_start, tile.head_kv, tile.batch, v_full);
 
     // S = Q K^T
@@ -151,7 +151,7 @@ KERNEL(THREADS, 1) tma_swizzle(GRID_CONSTANT const TmaParams params) {
       for (int n = 0; n < S_TILES; ++n)
         new_max = max_f32(new_max, max_f32(s_regs[n][half * 2], s_regs[n][half * 2 + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       const float new_base = new_max == -INFINITY_F32 ? 0.f : new_max;
       const float rescale = ex2_approx_ftz(row_max[half] - new_base);
       row_max[half] = new_max;
@@ -168,9 +168,9 @@ KERNEL(THREADS, 1) tma_swizzle(GRID_CONSTANT const TmaParams params) {
     }
 
     wait(v_full, j % 2);
-    // Without the fence TMA, another proxy, may overwrite what ldmatrix still reads.
+    // Without the fence TMA, which is another proxy, may overwrite what ldmatrix is still reading.
     fence_proxy_async_shared();
-    bar_sync();  // everybody is done with K
+    bar_sync();  // every warp is done with K
     if (tid_x() == 0 && j + 1 < key_tiles)
       load_tile<BLOCK_N>(k_smem, params.k, kv_start + BLOCK_N, tile.head_kv, tile.batch, k_full);
 

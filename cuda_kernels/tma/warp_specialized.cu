@@ -1,9 +1,9 @@
-// One warp loads, the others multiply: the producer runs ahead as far as the ring allows.
-// Builds on mbarrier_ring; changes who loads, and the rows of a block to those of eight consumer warps.
+// One warp loads, the others compute: the producer runs ahead as far as the ring allows.
+// Builds on mbarrier_ring; changes who loads, and gives a block the query rows of eight consumer warps.
 //
-// 288 threads: eight consumer warps of 16 query rows each, and a ninth warp of which one thread walks the keys, waits
-// for an empty buffer and fills it. No math warp stops to load, and none waits for the slowest one to free a buffer.
-// Every thread still has the registers of a consumer, which is what setmaxnreg_consumers changes.
+// 288 threads: eight consumer warps of 16 query rows each, and a ninth warp, one thread of which loops over the keys,
+// waits for an empty buffer and fills it. No consumer warp stops to load, and none waits for the slowest to release a
+// buffer. Every thread, the producer's too, still has a consumer's registers: setmaxnreg_consumers changes that.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -20,15 +20,15 @@
 namespace {
 
 constexpr int CONSUMERS = WARPS * WARP_SIZE;
-constexpr int THREADS = CONSUMERS + WARP_SIZE;  // and the producer warp
+constexpr int THREADS = CONSUMERS + WARP_SIZE;  // plus the producer warp
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
-constexpr int S_TILES = BLOCK_N / MMA_N;   // mma tiles across the keys
-constexpr int O_TILES = HEAD_DIM / MMA_N;  // mma tiles across head_dim
+constexpr int S_TILES = BLOCK_N / MMA_N;   // mma tiles along the keys
+constexpr int O_TILES = HEAD_DIM / MMA_N;  // mma tiles along head_dim
 static_assert(BLOCK_M == WARPS * MMA_M, "each warp owns 16 query rows");
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
 
-constexpr int SLAB = 64;  // columns that the 128-byte swizzle spans
+constexpr int SLAB = 64;  // columns spanned by the 128-byte swizzle
 constexpr int SLABS = HEAD_DIM / SLAB;
 constexpr int ROW_BYTES = SLAB * ELEMENT_BYTES;
 constexpr int Q_BYTES = BLOCK_M * SLABS * ROW_BYTES, KV_BYTES = BLOCK_N * SLABS * ROW_BYTES;
@@ -47,18 +47,18 @@ struct SharedMemory {
   static constexpr int bytes = v_empty + STAGES * 8;
 };
 
-// Address of an element of a tile of ROWS rows: slab by slab, the 16-byte column XORed with the row.
+// Address of an element in a tile of ROWS rows: slab by slab, its 16-byte column XORed with the row.
 template <int ROWS>
 DEVICE uint32_t tile_address(uint32_t smem, int row, int col) {
   return smem + col / SLAB * (ROWS * ROW_BYTES) + row * ROW_BYTES + ((col % SLAB * ELEMENT_BYTES) ^ ((row & 7) * 16));
 }
-// The same, `row` rows (a multiple of 8) and `col` columns (a multiple of 16 bytes, no carry) further on.
+// Moves an address by `row` rows (a multiple of 8) and `col` columns (a multiple of 16 bytes, without a carry).
 template <int ROWS>
 DEVICE uint32_t advance(uint32_t address, int row, int col) {
   return (address ^ (col % SLAB * ELEMENT_BYTES)) + row * ROW_BYTES + col / SLAB * (ROWS * ROW_BYTES);
 }
 
-// Over the four lanes that share a row.
+// Reduces over the four lanes that share a row.
 DEVICE float quad_reduce_max(float x) {
   x = max_f32(x, shfl_bfly(x, 1));
   return max_f32(x, shfl_bfly(x, 2));
@@ -68,7 +68,7 @@ DEVICE float quad_reduce_sum(float x) {
   return x + shfl_bfly(x, 2);
 }
 
-// One thread loads TILE_ROWS rows from `row` on of a head; `full` gets the bytes.
+// One thread loads TILE_ROWS rows of a head, from `row` on; their bytes complete on `full`.
 template <int TILE_ROWS>
 DEVICE void load_tile(uint32_t smem, const TensorMap& map, int row, int head, int batch, uint32_t full) {
   mbarrier_arrive_expect_tx(full, TILE_ROWS * SLABS * ROW_BYTES);
@@ -79,7 +79,7 @@ DEVICE void load_tile(uint32_t smem, const TensorMap& map, int row, int head, in
 
 KERNEL(THREADS, 1) warp_specialized(GRID_CONSTANT const TmaParams params) {
   const AttentionArgs& args = params.args;
-  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // neighbours in launch order share no K and V
+  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // consecutive blocks share no K and V
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
   const uint32_t k_smem = smem + SharedMemory::k;
@@ -90,11 +90,11 @@ KERNEL(THREADS, 1) warp_specialized(GRID_CONSTANT const TmaParams params) {
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warp_row = warp * MMA_M;
 
-  // Where this lane's row of the first 8x8 matrix of a fragment lies.
+  // The row address that this lane passes to ldmatrix for the first fragment of each operand.
   uint32_t q_lane = tile_address<BLOCK_M>(q_smem, warp_row + lane % 16, lane / 16 * 8);
   const uint32_t k_first = tile_address<BLOCK_N>(k_smem, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8);
   const uint32_t v_first = tile_address<BLOCK_N>(v_smem, lane % 16, lane / 16 * 8);
-  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and the next.
+  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
 
   const float scale_log2 = args.scale * LOG2_E;
@@ -111,15 +111,15 @@ KERNEL(THREADS, 1) warp_specialized(GRID_CONSTANT const TmaParams params) {
     }
     fence_mbarrier_init();
   }
-  bar_sync();  // the barriers are there
+  bar_sync();  // every thread sees the initialized barriers
 
-  // producer: load Q, then K and V of every step as buffers become empty
+  // producer: load Q, then K and V of every iteration as buffers become empty
   if (tid_x() >= CONSUMERS) {
     if (elect_sync() && key_tiles > 0) {
       load_tile<BLOCK_M>(q_smem, params.q, tile.q_start, tile.head, tile.batch, q_full);
       for (int j = 0; j < key_tiles; ++j) {
-        const int stage = j % STAGES, phase = j / STAGES % 2;  // of the use of this step's buffers
-        wait(k_empty + stage * 8, phase ^ 1);                  // passes at once the first time round
+        const int stage = j % STAGES, phase = j / STAGES % 2;  // of this iteration's buffers
+        wait(k_empty + stage * 8, phase ^ 1);                  // passes immediately in the first round
         load_tile<BLOCK_N>(k_smem + stage * KV_BYTES, params.k, j * BLOCK_N, tile.head_kv, tile.batch,
                            k_full + stage * 8);
         wait(v_empty + stage * 8, phase ^ 1);
@@ -134,9 +134,9 @@ KERNEL(THREADS, 1) warp_specialized(GRID_CONSTANT const TmaParams params) {
 
   for (int j = 0; j < key_tiles; ++j) {
     const int kv_start = j * BLOCK_N;
-    const int stage = j % STAGES, phase = j / STAGES % 2;  // of this step's buffers
+    const int stage = j % STAGES, phase = j / STAGES % 2;  // of this iteration's buffers
     uint32_t k_lane = k_first + stage * KV_BYTES, v_lane = v_first + stage * KV_BYTES;
-    // Without the fences the compiler keeps every address below in a register of its own.
+    // Without the fences the compiler precomputes every address below and keeps each in a register of its own.
     register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
 
     wait(k_full + stage * 8, phase);
@@ -155,7 +155,7 @@ KERNEL(THREADS, 1) warp_specialized(GRID_CONSTANT const TmaParams params) {
         mma_m16n8k16<Element>(s_regs[n + 1], q_regs, k_regs + 2);
       }
     }
-    // Without the fence TMA, another proxy, may overwrite what ldmatrix still reads.
+    // Without the fence TMA, which is another proxy, may overwrite what ldmatrix is still reading.
     fence_proxy_async_shared();
     bar_warp_sync();  // every lane has read K
     if (lane == 0) mbarrier_arrive(k_empty + stage * 8);
@@ -175,7 +175,7 @@ KERNEL(THREADS, 1) warp_specialized(GRID_CONSTANT const TmaParams params) {
       for (int n = 0; n < S_TILES; ++n)
         new_max = max_f32(new_max, max_f32(s_regs[n][half * 2], s_regs[n][half * 2 + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       const float new_base = new_max == -INFINITY_F32 ? 0.f : new_max;
       const float rescale = ex2_approx_ftz(row_max[half] - new_base);
       row_max[half] = new_max;
@@ -207,7 +207,7 @@ KERNEL(THREADS, 1) warp_specialized(GRID_CONSTANT const TmaParams params) {
         mma_m16n8k16<Element>(o_regs[d + 1], p_regs, v_regs + 2);
       }
     }
-    // Without the fence TMA, another proxy, may overwrite what ldmatrix still reads.
+    // Without the fence TMA, which is another proxy, may overwrite what ldmatrix is still reading.
     fence_proxy_async_shared();
     bar_warp_sync();  // every lane has read V
     if (lane == 0) mbarrier_arrive(v_empty + stage * 8);
