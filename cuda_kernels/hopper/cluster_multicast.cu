@@ -1,10 +1,10 @@
-// Two blocks of a cluster share K and V: each loads half of the rows of a tile, and multicast brings them to both.
-// Builds on pinned_maxima; pairs blocks of neighbouring tiles of queries. Full attention only, any lengths and strides.
+// Two blocks of a cluster share K and V: each loads half of the rows of a tile, and multicast delivers them to both.
+// Builds on pinned_maxima; pairs blocks of neighbouring query tiles. Full attention only, any lengths and strides.
 //
-// Both need the same keys, and L2 gives each of them once instead of twice. A buffer is written by both producers, so
-// each waits until the math warps of both blocks have handed it back; a full barrier counts the bytes of both halves.
-// An odd number of tiles leaves a block whose tile begins beyond the last query: it loads its half like any other,
-// multiplies zeros and stores nothing. No block leaves before the other has: its memory is still written to.
+// Both blocks need the same keys, and L2 delivers each of them once instead of twice. Both producers write to a buffer,
+// so each waits until the consumer warps of both blocks have released it; a full barrier counts the bytes of both
+// halves. With an odd number of tiles, one block's tile starts past the last query: it loads its half, multiplies zeros
+// and stores nothing. No block exits before the other is done, because its memory is still written to.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cluster.cuh>
@@ -24,16 +24,16 @@
 namespace {
 
 constexpr int CONSUMERS = WARPS * WARP_SIZE;
-constexpr int THREADS = CONSUMERS + WARPGROUP;  // and the producer warpgroup
+constexpr int THREADS = CONSUMERS + WARPGROUP;  // plus the producer warpgroup
 static_assert(BLOCK_M * WARPGROUP == WARPGROUP_ROWS * CONSUMERS, "each math warpgroup owns 64 query rows");
-// What the block is launched with, 65536 registers or less, moves from the producer to two or three warpgroups.
+// setmaxnreg moves registers of the launch (at most 65536) from the producer to two or three consumer warpgroups.
 constexpr int PRODUCER_REGISTERS = WARPS == 8 ? 24 : 32;
 constexpr int CONSUMER_REGISTERS = WARPS == 8 ? 240 : 160;
 static_assert(WARPS == 8 || WARPS == 12, "two or three warpgroups take turns");
-constexpr int WARPGROUPS = WARPS / WARPGROUP_WARPS, TURN = 2 * WARPGROUP;  // one waits, the one before it arrives
+constexpr int WARPGROUPS = WARPS / WARPGROUP_WARPS, TURN = 2 * WARPGROUP;  // a waiting and an arriving warpgroup
 static_assert(BLOCK_N % MMA_K == 0 && BLOCK_N <= 256);
 static_assert(!CAUSAL, "both blocks of a pair see the same keys");
-constexpr int BLOCKS = 2;  // of a cluster
+constexpr int BLOCKS = 2;  // per cluster
 constexpr int HALF = BLOCK_N / BLOCKS;
 static_assert(HALF % 8 == 0, "the swizzle pattern of 8 rows starts at each half");
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
@@ -51,13 +51,13 @@ struct SharedMemory {
 };
 static_assert(SharedMemory::k % 1024 == 0 && KV_BYTES % 1024 == 0, "the swizzle pattern starts at each buffer");
 
-// One tile of queries of this problem is a pair's.
+// The problem with half as many queries: each of its query tiles stands for a pair of blocks.
 inline __host__ __device__ AttentionArgs by_pairs(AttentionArgs args) {
   args.seq_q = ceil_div(args.seq_q, BLOCKS);
   return args;
 }
 
-// One thread loads its half of BLOCK_N rows from `row` on for both blocks; `full` gets the bytes of both halves.
+// One thread loads its half of BLOCK_N rows, from `row` on, for both blocks; both halves complete on `full`.
 DEVICE void load_half(uint32_t smem, const TensorMap& map, int row, const BlockTile& tile, uint32_t full) {
   const int first = cluster_ctarank() * HALF;
   mbarrier_arrive_expect_tx(full, KV_BYTES);
@@ -86,7 +86,7 @@ KERNEL(THREADS, 1) cluster_multicast(GRID_CONSTANT const TmaParams params) {
   const uint32_t k_empty = smem + SharedMemory::k_empty, v_empty = smem + SharedMemory::v_empty;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warpgroup = warp / WARPGROUP_WARPS;
-  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and the next.
+  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
   const int warp_row = warp * 16;
 
@@ -100,20 +100,20 @@ KERNEL(THREADS, 1) cluster_multicast(GRID_CONSTANT const TmaParams params) {
     }
     fence_mbarrier_init();
   }
-  wait_for_cluster();  // the barriers of both blocks are there
+  wait_for_cluster();  // every thread of both blocks sees the initialized barriers
 
-  // By lane 0 for this block, by lane 1 for the other. The buffer was read, and the products that read it have been
-  // waited for: no write is to be published. A release to the other block would be a fence of the GPU, twice a step.
+  // Lane 0 arrives in this block, lane 1 in the other. The buffer was only read, by products that have completed: no
+  // write needs to be published. A release to the other block would be a GPU-wide fence, twice per iteration.
   auto hand_back = [&](uint32_t empty) {
     if (lane < BLOCKS) mbarrier_arrive_relaxed_cluster(mapa(empty, lane));
   };
 
-  // producer: load Q, then K of every step and V of the step before it, as buffers become empty
+  // producer: load Q, then K of every iteration and V of the one before, as buffers become empty
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (warp == WARPS && elect_sync() && key_tiles > 0) {
       load_tile<BLOCK_M>(q_smem, params.q, tile.q_start, tile.head, tile.batch, q_full);
-      Ring k_ring, v_ring;  // both are empty the first time round, when the wait passes at once
+      Ring k_ring, v_ring;  // all buffers start empty: the first wait on each passes immediately
       for (int j = 0; j <= key_tiles; ++j) {
         if (j < key_tiles) {
           wait(k_empty + k_ring.stage * 8, k_ring.phase ^ 1);
@@ -127,7 +127,7 @@ KERNEL(THREADS, 1) cluster_multicast(GRID_CONSTANT const TmaParams params) {
         }
       }
     }
-    bar_warp_sync();  // the warp leaves as one
+    bar_warp_sync();  // reconverge before the aligned barrier of the cluster
     return wait_for_cluster();
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();
@@ -135,15 +135,15 @@ KERNEL(THREADS, 1) cluster_multicast(GRID_CONSTANT const TmaParams params) {
   const float scale_log2 = args.scale * LOG2_E;
   float o_regs[HEAD_DIM / 2] = {};
   float row_max[2] = {-INFINITY_F32, -INFINITY_F32}, row_sum[2] = {};
-  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // tiles that every row sees whole
+  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask
   const int last_key[2] = {tile.last_key(args, warp_row + group), tile.last_key(args, warp_row + group + 8)};
   const int q_rows = args.seq_q - tile.q_start;
 
   const uint64_t q_operand = k_major(q_smem + warpgroup * WARPGROUP_ROWS * ROW_BYTES);
   float s_regs[BLOCK_N / 2];
   uint32_t p_regs[BLOCK_N / MMA_K][4];
-  Ring k_ring, v_ring;  // V is one step behind
-  // Named barriers from 1 on say whose turn it is; warpgroup 0 begins.
+  Ring k_ring, v_ring;  // V lags K by one iteration
+  // Named barriers from 1 on say whose turn it is; warpgroup 0 goes first.
   const int my_turn = 1 + warpgroup, next_turn = 1 + (warpgroup + 1) % WARPGROUPS;
 
   auto issue_qk = [&] {  // S = Q K^T
@@ -165,7 +165,7 @@ KERNEL(THREADS, 1) cluster_multicast(GRID_CONSTANT const TmaParams params) {
       wgmma_mma_async_rs<Element, HEAD_DIM, true>(o_regs, p_regs[n], v_operand + mn_major_rows(n * MMA_K), 1);
     wgmma_commit_group();
   };
-  // Leaves exponentials in S and what O must be multiplied by in `rescale`; hands K back.
+  // Leaves the exponentials in S and the factor for O in `rescale`; releases K.
   auto online_softmax = [&]<bool MASKED>(int j, float (&rescale)[2]) {
     if (MASKED) {
 #pragma unroll
@@ -179,12 +179,12 @@ KERNEL(THREADS, 1) cluster_multicast(GRID_CONSTANT const TmaParams params) {
 #pragma unroll
       for (int n = half * 2 + 4; n < BLOCK_N / 2; n += 4) new_max = max_f32(new_max, max_f32(s_regs[n], s_regs[n + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       new_base[half] = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
       rescale[half] = ex2_approx_ftz(row_max[half] - new_base[half]);
       row_max[half] = new_max;
     }
-    const bool ordered = row_max[0] == row_max[0] && row_max[1] == row_max[1];  // always: max_f32 returns no NaN
+    const bool ordered = row_max[0] == row_max[0] && row_max[1] == row_max[1];  // always true: max_f32 returns no NaN
     if (ordered) hand_back(k_empty + k_ring.stage * 8);
     k_ring.advance();
 #pragma unroll
@@ -211,11 +211,11 @@ KERNEL(THREADS, 1) cluster_multicast(GRID_CONSTANT const TmaParams params) {
     wait(v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();
     bar_arrive(next_turn, TURN);
-    wgmma_wait_group<1>();  // S is there
+    wgmma_wait_group<1>();  // wait for S; P V may still be in flight
     register_fence(s_regs);
     float rescale[2];
     online_softmax.template operator()<MASKED>(j, rescale);
-    wgmma_wait_group<0>();  // O too, and P may be written
+    wgmma_wait_group<0>();  // P V has finished: O is valid and P may be overwritten
     register_fence(o_regs), register_fence(p_regs);
     hand_back(v_empty + v_ring.stage * 8);
     convert_p();
@@ -225,13 +225,13 @@ KERNEL(THREADS, 1) cluster_multicast(GRID_CONSTANT const TmaParams params) {
   };
 
   if (key_tiles > 0) {
-    // the first Q K^T has no P V beside it
+    // prologue: the first Q K^T overlaps with no P V
     wait(q_full, 0);
     wait(k_full, 0);
     issue_qk();
     wgmma_wait_group<0>();
     register_fence(s_regs);
-    float rescale[2];  // of an O that is zero
+    float rescale[2];  // ignored: O is still zero
     if (whole_tiles > 0)
       online_softmax.template operator()<false>(0, rescale);
     else
@@ -243,7 +243,7 @@ KERNEL(THREADS, 1) cluster_multicast(GRID_CONSTANT const TmaParams params) {
     for (; j < whole_tiles; ++j) step.template operator()<false>(j);
     for (; j < key_tiles; ++j) step.template operator()<true>(j);
 
-    // the last P V has no Q K^T beside it; nobody waits for its buffer
+    // the last P V overlaps with no Q K^T; nobody waits for its buffer, so it is not released
     wait(v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();
     wgmma_wait_group<0>();

@@ -1,9 +1,9 @@
-// O is rescaled after the next Q K^T is issued, before P V is: the vote on it no longer splits the softmax.
-// Builds on lazy_rescale_wgmma; changes when O is multiplied. Takes any lengths and strides.
+// O is rescaled between issuing the next Q K^T and P V, where the vote on it does not split the softmax.
+// Builds on lazy_rescale_wgmma; changes when O is rescaled. Supports any lengths and strides.
 //
-// What O must be multiplied by is known when the row maxima are, but only the next P V needs it done. Behind the wait
-// for the P V of before, the vote is a branch between exponentials and conversions, and the tensor cores of this
-// warpgroup have nothing. Under Q K^T it stands where only waits and descriptors stand.
+// The factor for O is known as soon as the row maxima are, but only the next P V needs the rescaled O. In the parent
+// the vote comes after the wait for P V: it is a branch between exponentials and conversions, at a time when this
+// warpgroup has no product in flight. While Q K^T is in flight, only waits and descriptors surround it.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -20,18 +20,18 @@
 namespace {
 
 constexpr int CONSUMERS = WARPS * WARP_SIZE;
-constexpr int THREADS = CONSUMERS + WARPGROUP;  // and the producer warpgroup
+constexpr int THREADS = CONSUMERS + WARPGROUP;  // plus the producer warpgroup
 static_assert(BLOCK_M * WARPGROUP == WARPGROUP_ROWS * CONSUMERS, "each math warpgroup owns 64 query rows");
-// What the block is launched with, 65536 registers or less, moves from the producer to two or three warpgroups.
+// setmaxnreg moves registers of the launch (at most 65536) from the producer to two or three consumer warpgroups.
 constexpr int PRODUCER_REGISTERS = WARPS == 8 ? 24 : 32;
 constexpr int CONSUMER_REGISTERS = WARPS == 8 ? 240 : 160;
 static_assert(WARPS == 8 || WARPS == 12, "two or three warpgroups take turns");
-constexpr int WARPGROUPS = WARPS / WARPGROUP_WARPS, TURN = 2 * WARPGROUP;  // one waits, the one before it arrives
+constexpr int WARPGROUPS = WARPS / WARPGROUP_WARPS, TURN = 2 * WARPGROUP;  // a waiting and an arriving warpgroup
 static_assert(BLOCK_N % MMA_K == 0 && BLOCK_N <= 256);
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
 
-constexpr float SLACK = 2.f;  // powers of two
-// Two where they fit beside the rings, in the 227 KB that a block can have.
+constexpr float SLACK = 2.f;  // in log2 units: how far a row's maximum may outgrow the one in use
+// Two buffers if they fit, next to the rings of K and V, into the 227 KB of a block.
 constexpr int Q_BUFFERS = 2 * Q_BYTES + 2 * STAGES * KV_BYTES + 1024 <= 227 * 1024 ? 2 : 1;
 
 struct SharedMemory {
@@ -60,7 +60,7 @@ KERNEL(THREADS, 1) early_rescale(GRID_CONSTANT const PersistentParams params) {
   const uint32_t k_empty = smem + SharedMemory::k_empty, v_empty = smem + SharedMemory::v_empty;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warpgroup = warp / WARPGROUP_WARPS;
-  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and the next.
+  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
   const int warp_row = warp * 16;
 
@@ -75,14 +75,14 @@ KERNEL(THREADS, 1) early_rescale(GRID_CONSTANT const PersistentParams params) {
     }
     fence_mbarrier_init();
   }
-  bar_sync();  // the barriers are there
+  bar_sync();  // every thread sees the initialized barriers
 
-  // producer: load Q, then K of every step and V of the step before it, as buffers become empty
+  // producer: load Q, then K of every iteration and V of the one before, as buffers become empty
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (warp == WARPS && elect_sync()) {
       RingOf<Q_BUFFERS> q_ring;
-      Ring k_ring, v_ring;  // all are empty the first time round, when the wait passes at once
+      Ring k_ring, v_ring;  // all buffers start empty: the first wait on each passes immediately
       for (TileNumbers numbers{ctaid_x()};;) {
         const TilePlace place = TilePlace::of(params, numbers.tile);
         queue.put(place);
@@ -118,15 +118,15 @@ KERNEL(THREADS, 1) early_rescale(GRID_CONSTANT const PersistentParams params) {
   const float scale_log2 = args.scale * LOG2_E;
   float o_regs[HEAD_DIM / 2];
   float row_max[2], row_sum[2];
-  float rescale[2];  // what O is still to be multiplied by
+  float rescale[2];  // factor by which O is still to be multiplied
   int last_key[2];
-  int whole_tiles;  // of keys, that every row sees whole
+  int whole_tiles;  // key tiles that need no mask
   uint64_t q_operand;
   float s_regs[BLOCK_N / 2];
   uint32_t p_regs[BLOCK_N / MMA_K][4];
   RingOf<Q_BUFFERS> q_ring;
-  Ring k_ring, v_ring;  // V is one step behind
-  // Named barriers from 1 on say whose turn it is; warpgroup 0 begins.
+  Ring k_ring, v_ring;  // V lags K by one iteration
+  // Named barriers from 1 on say whose turn it is; warpgroup 0 goes first.
   const int my_turn = 1 + warpgroup, next_turn = 1 + (warpgroup + 1) % WARPGROUPS;
 
   auto issue_qk = [&] {  // S = Q K^T
@@ -154,8 +154,8 @@ KERNEL(THREADS, 1) early_rescale(GRID_CONSTANT const PersistentParams params) {
       for (int d = 0; d < HEAD_DIM / 2; ++d) o_regs[d] *= rescale[d / 2 % 2];
     }
   };
-  // Exponentials are relative to row_max, which lags behind the true max by at most SLACK.
-  // Leaves exponentials in S and what O must be multiplied by in `rescale`; hands K back.
+  // Exponentials are relative to row_max, which lags behind the true maximum by at most SLACK.
+  // Leaves the exponentials in S and the factor for O in `rescale`; releases K.
   auto online_softmax = [&]<bool MASKED>(int j) {
     if (MASKED && j >= whole_tiles) {
 #pragma unroll
@@ -170,12 +170,12 @@ KERNEL(THREADS, 1) early_rescale(GRID_CONSTANT const PersistentParams params) {
       for (int n = half * 2 + 4; n < BLOCK_N / 2; n += 4) new_max = max_f32(new_max, max_f32(s_regs[n], s_regs[n + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
       if (!(new_max > row_max[half] + SLACK)) new_max = row_max[half];
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       new_base[half] = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
       rescale[half] = ex2_approx_ftz(row_max[half] - new_base[half]);
       row_max[half] = new_max;
     }
-    const bool ordered = row_max[0] == row_max[0] && row_max[1] == row_max[1];  // always: max_f32 returns no NaN
+    const bool ordered = row_max[0] == row_max[0] && row_max[1] == row_max[1];  // always true: max_f32 returns no NaN
     if (lane == 0 && ordered) mbarrier_arrive(k_empty + k_ring.stage * 8);
     k_ring.advance();
 #pragma unroll
@@ -203,10 +203,10 @@ KERNEL(THREADS, 1) early_rescale(GRID_CONSTANT const PersistentParams params) {
     wait(v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();
     bar_arrive(next_turn, TURN);
-    wgmma_wait_group<1>();  // S is there
+    wgmma_wait_group<1>();  // wait for S; P V may still be in flight
     register_fence(s_regs);
     online_softmax.template operator()<MASKED>(j);
-    wgmma_wait_group<0>();  // O too, and P may be written
+    wgmma_wait_group<0>();  // P V has finished: O is valid and P may be overwritten
     register_fence(o_regs), register_fence(p_regs);
     if (lane == 0) mbarrier_arrive(v_empty + v_ring.stage * 8);
     convert_p();
@@ -225,7 +225,7 @@ KERNEL(THREADS, 1) early_rescale(GRID_CONSTANT const PersistentParams params) {
       last_key[half] = tile.last_key(args, warp_row + group + half * 8);
     }
 
-    // the first Q K^T has no P V beside it
+    // prologue: the first Q K^T overlaps with no P V
     q_operand = k_major(q_smem + q_ring.stage * Q_BYTES + warpgroup * WARPGROUP_ROWS * ROW_BYTES);
     wait(q_full + q_ring.stage * 8, q_ring.phase);
     wait(k_full + k_ring.stage * 8, k_ring.phase);
@@ -233,14 +233,14 @@ KERNEL(THREADS, 1) early_rescale(GRID_CONSTANT const PersistentParams params) {
     wgmma_wait_group<0>();
     register_fence(s_regs);
     online_softmax.template operator()<true>(0);
-    rescale[0] = rescale[1] = 1.f;  // O is zero
+    rescale[0] = rescale[1] = 1.f;  // O is still zero
     convert_p();
 
     int j = 1;
     for (; j < whole_tiles; ++j) step.template operator()<false>(j);
     for (; j < key_tiles; ++j) step.template operator()<true>(j);
 
-    // the last P V has no Q K^T beside it
+    // the last P V overlaps with no Q K^T
     if (lane == 0) mbarrier_arrive(q_empty + q_ring.stage * 8);
     q_ring.advance();
     rescale_o();

@@ -1,13 +1,13 @@
-// One at a time: of the math warpgroups only one is in its exponentials, the others have the tensor cores.
-// Builds on producer_consumer; changes the order of the warpgroups. Takes any lengths and strides.
+// A lock: only one consumer warpgroup at a time computes its exponentials, and the others have the tensor cores.
+// Builds on producer_consumer; changes the order of the warpgroups. Supports any lengths and strides.
 //
-// A warpgroup waits at its named barrier before its exponentials and arrives at the next one's behind them. cuDNN's
-// published kernel for Hopper orders its warpgroups so. The row maxima stay outside: the lock is held for what keeps
-// the exponential unit busy.
+// A warpgroup waits at its named barrier before its exponentials and arrives at the next warpgroup's after them.
+// cuDNN's published kernel for Hopper orders its warpgroups this way. The row maxima stay outside: the lock is held
+// only for the work that keeps the exponential unit busy.
 //
-// A barrier orders accesses to memory, and a softmax is arithmetic on registers, which ptxas moves across: here it
-// hangs on the lock by its data. Which barrier a warpgroup waits at depends on its maxima, the scale is read from
-// shared memory behind the wait, and which barrier the arrival is for depends on the sums. None of these ever differs.
+// A barrier orders memory accesses, but a softmax is arithmetic on registers, which ptxas moves across barriers. Here
+// data dependences tie it to the lock: which barrier to wait at depends on the maxima, the scale is read from shared
+// memory after the wait, and which barrier to arrive at depends on the sums. In fact none of these ever varies.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -25,13 +25,13 @@
 namespace {
 
 constexpr int CONSUMERS = WARPS * WARP_SIZE;
-constexpr int THREADS = CONSUMERS + WARPGROUP;  // and the producer warpgroup
+constexpr int THREADS = CONSUMERS + WARPGROUP;  // plus the producer warpgroup
 static_assert(BLOCK_M * WARPGROUP == WARPGROUP_ROWS * CONSUMERS, "each math warpgroup owns 64 query rows");
-// What the block is launched with, 65536 registers or less, moves from the producer to two or three warpgroups.
+// setmaxnreg moves registers of the launch (at most 65536) from the producer to two or three consumer warpgroups.
 constexpr int PRODUCER_REGISTERS = WARPS == 8 ? 24 : 32;
 constexpr int CONSUMER_REGISTERS = WARPS == 8 ? 240 : 160;
 static_assert(WARPS == 8 || WARPS == 12, "two or three warpgroups take turns");
-constexpr int WARPGROUPS = WARPS / WARPGROUP_WARPS, TURN = 2 * WARPGROUP;  // one waits, the one before it arrives
+constexpr int WARPGROUPS = WARPS / WARPGROUP_WARPS, TURN = 2 * WARPGROUP;  // a waiting and an arriving warpgroup
 static_assert(BLOCK_N % MMA_K == 0 && BLOCK_N <= 256);
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
 
@@ -62,7 +62,7 @@ KERNEL(THREADS, 1) exp_lock(GRID_CONSTANT const TmaParams params) {
   const uint32_t k_empty = smem + SharedMemory::k_empty, v_empty = smem + SharedMemory::v_empty;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warpgroup = warp / WARPGROUP_WARPS;
-  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and the next.
+  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
   const int warp_row = warp * 16;
 
@@ -77,16 +77,16 @@ KERNEL(THREADS, 1) exp_lock(GRID_CONSTANT const TmaParams params) {
     fence_mbarrier_init();
     st_shared(smem + SharedMemory::scale_log2, args.scale * LOG2_E);
   }
-  bar_sync();  // the barriers are there
+  bar_sync();  // every thread sees the initialized barriers
 
-  // producer: load Q, then K and V of every step as buffers become empty
+  // producer: load Q, then K and V of every iteration as buffers become empty
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (warp == WARPS && elect_sync() && key_tiles > 0) {
       load_tile<BLOCK_M>(q_smem, params.q, tile.q_start, tile.head, tile.batch, q_full);
       Ring ring;
       for (int j = 0; j < key_tiles; ++j, ring.advance()) {
-        wait(k_empty + ring.stage * 8, ring.phase ^ 1);  // passes at once the first time round
+        wait(k_empty + ring.stage * 8, ring.phase ^ 1);  // passes immediately in the first round
         load_tile<BLOCK_N>(k_smem + ring.stage * KV_BYTES, params.k, j * BLOCK_N, tile.head_kv, tile.batch,
                            k_full + ring.stage * 8);
         wait(v_empty + ring.stage * 8, ring.phase ^ 1);
@@ -101,10 +101,10 @@ KERNEL(THREADS, 1) exp_lock(GRID_CONSTANT const TmaParams params) {
   const float scale_log2 = args.scale * LOG2_E;
   float o_regs[HEAD_DIM / 2] = {};
   float row_max[2] = {-INFINITY_F32, -INFINITY_F32}, row_sum[2] = {};
-  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // tiles that every row sees whole
+  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask
   const int q_rows = args.seq_q - tile.q_start;
 
-  // Named barriers from 1 on say whose turn it is; warpgroup 0 begins.
+  // Named barriers from 1 on say whose turn it is; warpgroup 0 goes first.
   const int my_turn = 1 + warpgroup, next_turn = 1 + (warpgroup + 1) % WARPGROUPS;
   if (key_tiles > 0) {
     wait(q_full, 0);
@@ -149,14 +149,14 @@ KERNEL(THREADS, 1) exp_lock(GRID_CONSTANT const TmaParams params) {
 #pragma unroll
       for (int n = half * 2; n < BLOCK_N / 2; n += 4) new_max = max_f32(new_max, max_f32(s_regs[n], s_regs[n + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       new_base[half] = new_max == -INFINITY_F32 ? 0.f : new_max;
       rescale[half] = ex2_approx_ftz(row_max[half] - new_base[half]);
       row_max[half] = new_max;
     }
 #pragma unroll
     for (int d = 0; d < HEAD_DIM / 2; ++d) o_regs[d] *= rescale[d / 2 % 2];
-    const bool unordered = row_max[0] != row_max[0] || row_max[1] != row_max[1];  // no max is, but here they are known
+    const bool unordered = row_max[0] != row_max[0] || row_max[1] != row_max[1];  // never true, but needs both maxima
     bar_sync(my_turn + unordered, TURN);
     const float locked_scale_log2 = ld_shared<float>(smem + SharedMemory::scale_log2);
 #pragma unroll
@@ -170,7 +170,7 @@ KERNEL(THREADS, 1) exp_lock(GRID_CONSTANT const TmaParams params) {
         }
       }
     }
-    const bool negative = row_sum[0] < 0.f || row_sum[1] < 0.f;  // no sum is, but here they are known
+    const bool negative = row_sum[0] < 0.f || row_sum[1] < 0.f;  // never true, but needs both complete sums
     bar_arrive(next_turn + negative, TURN);
 #pragma unroll
     for (int n = 0; n < BLOCK_N / MMA_K; ++n)

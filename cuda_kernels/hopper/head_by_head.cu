@@ -1,9 +1,9 @@
-// Tiles are dealt out head after head, so that those which share K and V are worked on at the same time.
-// Builds on tma_store; changes the order of tiles. Takes any lengths and strides.
+// Tiles are handed out head by head, so that those that share K and V are worked on at the same time.
+// Builds on tma_store; changes the order of tiles. Supports any lengths and strides.
 //
-// Longest first takes one tile of each of many heads, then the next of each: in a short sequence a whole wave of blocks
-// loads keys and values that nobody has loaded yet, and waits for memory, and the waves after it leave memory idle.
-// Head after head each wave reads as much as the next. Only the last heads are taken longest first, for the end.
+// Longest first takes one tile from each of many heads, then the next from each: in a short sequence a whole wave of
+// blocks waits for keys and values that nobody has loaded before, and the waves after it leave memory idle. Head by
+// head, each wave reads as much as the next. Only the last heads are taken longest first, to fill the tail.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -22,17 +22,17 @@
 namespace {
 
 constexpr int CONSUMERS = WARPS * WARP_SIZE;
-constexpr int THREADS = CONSUMERS + WARPGROUP;  // and the producer warpgroup
+constexpr int THREADS = CONSUMERS + WARPGROUP;  // plus the producer warpgroup
 static_assert(BLOCK_M * WARPGROUP == WARPGROUP_ROWS * CONSUMERS, "each math warpgroup owns 64 query rows");
-// What the block is launched with, 65536 registers or less, moves from the producer to two or three warpgroups.
+// setmaxnreg moves registers of the launch (at most 65536) from the producer to two or three consumer warpgroups.
 constexpr int PRODUCER_REGISTERS = WARPS == 8 ? 24 : 32;
 constexpr int CONSUMER_REGISTERS = WARPS == 8 ? 240 : 160;
 static_assert(WARPS == 8 || WARPS == 12, "two or three warpgroups take turns");
-constexpr int WARPGROUPS = WARPS / WARPGROUP_WARPS, TURN = 2 * WARPGROUP;  // one waits, the one before it arrives
+constexpr int WARPGROUPS = WARPS / WARPGROUP_WARPS, TURN = 2 * WARPGROUP;  // a waiting and an arriving warpgroup
 static_assert(BLOCK_N % MMA_K == 0 && BLOCK_N <= 256);
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
 
-// Two where they fit beside the rings, in the 227 KB that a block can have.
+// Two buffers if they fit, next to the rings of K and V, into the 227 KB of a block.
 constexpr int Q_BUFFERS = 2 * Q_BYTES + 2 * STAGES * KV_BYTES + 1024 <= 227 * 1024 ? 2 : 1;
 
 struct SharedMemory {
@@ -61,7 +61,7 @@ KERNEL(THREADS, 1) head_by_head(GRID_CONSTANT const PersistentParams params) {
   const uint32_t k_empty = smem + SharedMemory::k_empty, v_empty = smem + SharedMemory::v_empty;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warpgroup = warp / WARPGROUP_WARPS;
-  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and the next.
+  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
   const int warp_row = warp * 16;
 
@@ -76,14 +76,14 @@ KERNEL(THREADS, 1) head_by_head(GRID_CONSTANT const PersistentParams params) {
     }
     fence_mbarrier_init();
   }
-  bar_sync();  // the barriers are there
+  bar_sync();  // every thread sees the initialized barriers
 
-  // producer: load Q, then K of every step and V of the step before it, as buffers become empty
+  // producer: load Q, then K of every iteration and V of the one before, as buffers become empty
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (warp == WARPS && elect_sync()) {
       RingOf<Q_BUFFERS> q_ring;
-      Ring k_ring, v_ring;  // all are empty the first time round, when the wait passes at once
+      Ring k_ring, v_ring;  // all buffers start empty: the first wait on each passes immediately
       for (TileNumbers numbers{ctaid_x()};;) {
         const TilePlace place = TilePlace::head_by_head(params, numbers.tile);
         queue.put(place);
@@ -120,13 +120,13 @@ KERNEL(THREADS, 1) head_by_head(GRID_CONSTANT const PersistentParams params) {
   float o_regs[HEAD_DIM / 2];
   float row_max[2], row_sum[2];
   int last_key[2];
-  int whole_tiles;  // of keys, that every row sees whole
+  int whole_tiles;  // key tiles that need no mask
   uint64_t q_operand;
   float s_regs[BLOCK_N / 2];
   uint32_t p_regs[BLOCK_N / MMA_K][4];
   RingOf<Q_BUFFERS> q_ring;
-  Ring k_ring, v_ring;  // V is one step behind
-  // Named barriers from 1 on say whose turn it is; warpgroup 0 begins.
+  Ring k_ring, v_ring;  // V lags K by one iteration
+  // Named barriers from 1 on say whose turn it is; warpgroup 0 goes first.
   const int my_turn = 1 + warpgroup, next_turn = 1 + (warpgroup + 1) % WARPGROUPS;
 
   auto issue_qk = [&] {  // S = Q K^T
@@ -148,7 +148,7 @@ KERNEL(THREADS, 1) head_by_head(GRID_CONSTANT const PersistentParams params) {
       wgmma_mma_async_rs<Element, HEAD_DIM, true>(o_regs, p_regs[n], v_operand + mn_major_rows(n * MMA_K), 1);
     wgmma_commit_group();
   };
-  // Leaves exponentials in S and what O must be multiplied by in `rescale`; hands K back.
+  // Leaves the exponentials in S and the factor for O in `rescale`; releases K.
   auto online_softmax = [&]<bool MASKED>(int j, float (&rescale)[2]) {
     if (MASKED && j >= whole_tiles) {
 #pragma unroll
@@ -162,12 +162,12 @@ KERNEL(THREADS, 1) head_by_head(GRID_CONSTANT const PersistentParams params) {
 #pragma unroll
       for (int n = half * 2 + 4; n < BLOCK_N / 2; n += 4) new_max = max_f32(new_max, max_f32(s_regs[n], s_regs[n + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       new_base[half] = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
       rescale[half] = ex2_approx_ftz(row_max[half] - new_base[half]);
       row_max[half] = new_max;
     }
-    const bool ordered = row_max[0] == row_max[0] && row_max[1] == row_max[1];  // always: max_f32 returns no NaN
+    const bool ordered = row_max[0] == row_max[0] && row_max[1] == row_max[1];  // always true: max_f32 returns no NaN
     if (lane == 0 && ordered) mbarrier_arrive(k_empty + k_ring.stage * 8);
     k_ring.advance();
 #pragma unroll
@@ -194,11 +194,11 @@ KERNEL(THREADS, 1) head_by_head(GRID_CONSTANT const PersistentParams params) {
     wait(v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();
     bar_arrive(next_turn, TURN);
-    wgmma_wait_group<1>();  // S is there
+    wgmma_wait_group<1>();  // wait for S; P V may still be in flight
     register_fence(s_regs);
     float rescale[2];
     online_softmax.template operator()<MASKED>(j, rescale);
-    wgmma_wait_group<0>();  // O too, and P may be written
+    wgmma_wait_group<0>();  // P V has finished: O is valid and P may be overwritten
     register_fence(o_regs), register_fence(p_regs);
     if (lane == 0) mbarrier_arrive(v_empty + v_ring.stage * 8);
     convert_p();
@@ -206,7 +206,7 @@ KERNEL(THREADS, 1) head_by_head(GRID_CONSTANT const PersistentParams params) {
     for (int d = 0; d < HEAD_DIM / 2; ++d) o_regs[d] *= rescale[d / 2 % 2];
     v_ring.advance();
   };
-  // The buffer that lane 0 has stored O from is Q's again, once it has been read.
+  // The buffer from which lane 0 stored O is released to Q once the stores have read it.
   int stored = -1;
   auto hand_q_back = [&] {
     if (lane == 0 && stored >= 0) {
@@ -228,7 +228,7 @@ KERNEL(THREADS, 1) head_by_head(GRID_CONSTANT const PersistentParams params) {
       last_key[half] = tile.last_key(args, warp_row + group + half * 8);
     }
 
-    // the first Q K^T has no P V beside it
+    // prologue: the first Q K^T overlaps with no P V
     if (Q_BUFFERS == 1) hand_q_back();
     q_operand = k_major(q_smem + q_ring.stage * Q_BYTES + warpgroup * WARPGROUP_ROWS * ROW_BYTES);
     wait(q_full + q_ring.stage * 8, q_ring.phase);
@@ -236,7 +236,7 @@ KERNEL(THREADS, 1) head_by_head(GRID_CONSTANT const PersistentParams params) {
     issue_qk();
     wgmma_wait_group<0>();
     register_fence(s_regs);
-    float rescale[2];  // of an O that is zero
+    float rescale[2];  // ignored: O is still zero
     online_softmax.template operator()<true>(0, rescale);
     convert_p();
     hand_q_back();
@@ -245,7 +245,7 @@ KERNEL(THREADS, 1) head_by_head(GRID_CONSTANT const PersistentParams params) {
     for (; j < whole_tiles; ++j) step.template operator()<false>(j);
     for (; j < key_tiles; ++j) step.template operator()<true>(j);
 
-    // the last P V has no Q K^T beside it
+    // the last P V overlaps with no Q K^T
     wait(v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();
     wgmma_wait_group<0>();
@@ -253,7 +253,7 @@ KERNEL(THREADS, 1) head_by_head(GRID_CONSTANT const PersistentParams params) {
     if (lane == 0) mbarrier_arrive(v_empty + v_ring.stage * 8);
     v_ring.advance();
 
-    // epilogue: the whole warpgroup has multiplied Q before any of its rows is overwritten
+    // epilogue: the whole warpgroup must be done with Q before any of its rows is overwritten
     bar_sync(1 + WARPGROUPS + warpgroup, WARPGROUP);
     float inverse[2];
 #pragma unroll
@@ -265,18 +265,18 @@ KERNEL(THREADS, 1) head_by_head(GRID_CONSTANT const PersistentParams params) {
         st_global(tile.lse(args) + row, sum > 0.f ? (row_max[half] + lg2_approx_ftz(sum)) * LN_2 : -INFINITY_F32);
     }
     const uint32_t o_smem = q_smem + q_ring.stage * Q_BYTES + warp_row * ROW_BYTES;  // this warp's rows
-    const int row = lane % 16;  // of the address that this lane gives to stmatrix
+    const int row = lane % 16;  // row whose address this lane passes to stmatrix
 #pragma unroll
     for (int d = 0; d < HEAD_DIM / 8; d += 2) {
-      uint32_t o_pair[4];  // of two n8 tiles: rows group, rows group + 8, and again
+      uint32_t o_pair[4];  // two n8 tiles: rows group and group + 8 of each
       for (int i = 0; i < 4; ++i)
         o_pair[i] =
             cvt_pack<Element>(o_regs[d * 4 + i * 2] * inverse[i % 2], o_regs[d * 4 + i * 2 + 1] * inverse[i % 2]);
-      const int column = d % 8 + lane / 16;  // in 16 bytes
+      const int column = d % 8 + lane / 16;  // in units of 16 bytes
       stmatrix_x4(o_smem + d / 8 * (BLOCK_M * ROW_BYTES) + row * ROW_BYTES + (column ^ row % 8) * 16, o_pair);
     }
     fence_proxy_async_shared();
-    bar_warp_sync();  // the warp's rows of O are there
+    bar_warp_sync();  // the warp's rows of O are complete
     if (lane == 0) {
 #pragma unroll
       for (int slab = 0; slab < SLABS; ++slab)

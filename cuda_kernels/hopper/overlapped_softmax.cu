@@ -1,10 +1,10 @@
-// Inside a warpgroup: the next Q K^T is issued together with this P V, and the softmax runs while P V is in flight.
-// Builds on producer_consumer; changes the order of products, so that the first Q K^T and the last P V stand outside
-// the loop. Tiles that the mask cuts have a loop of their own. Takes any lengths and strides.
+// Overlap within a warpgroup: the next Q K^T is issued with this P V, and the softmax runs while P V is in flight.
+// Builds on producer_consumer; changes the order of products, so that the first Q K^T and the last P V are outside the
+// loop. Tiles that the mask cuts have a loop of their own. Supports any lengths and strides.
 //
 // FlashAttention-3 and flash-attn-4 state this order: issue S(j) = Q K(j)^T, issue O += P(j-1) V(j-1), wait for S,
-// softmax, wait for O. The source says so; ptxas moves the wait for O above the exponentials, because nothing ties them
-// to it. What overlaps then is one warpgroup's softmax with the others' products, of which two are queued now.
+// softmax, wait for O. The source says so, but ptxas moves the wait for O above the exponentials, because nothing ties
+// them to it. Then one warpgroup's softmax overlaps only with the others' products, which now queue two at a time.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -22,9 +22,9 @@
 namespace {
 
 constexpr int CONSUMERS = WARPS * WARP_SIZE;
-constexpr int THREADS = CONSUMERS + WARPGROUP;  // and the producer warpgroup
+constexpr int THREADS = CONSUMERS + WARPGROUP;  // plus the producer warpgroup
 static_assert(BLOCK_M * WARPGROUP == WARPGROUP_ROWS * CONSUMERS, "each math warpgroup owns 64 query rows");
-// What the block is launched with, 65536 registers or less, moves from the producer to one, two or three warpgroups.
+// setmaxnreg moves registers of the launch (at most 65536) from the producer to one, two or three consumer warpgroups.
 constexpr int PRODUCER_REGISTERS = WARPS == 4 ? 56 : WARPS == 8 ? 24 : 32;
 constexpr int CONSUMER_REGISTERS = WARPS == 4 ? 256 : WARPS == 8 ? 240 : 160;
 static_assert(WARPS == 4 || WARPS == 8 || WARPS == 12);
@@ -57,7 +57,7 @@ KERNEL(THREADS, 1) overlapped_softmax(GRID_CONSTANT const TmaParams params) {
   const uint32_t k_empty = smem + SharedMemory::k_empty, v_empty = smem + SharedMemory::v_empty;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warpgroup = warp / WARPGROUP_WARPS;
-  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and the next.
+  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
   const int warp_row = warp * 16;
 
@@ -71,16 +71,16 @@ KERNEL(THREADS, 1) overlapped_softmax(GRID_CONSTANT const TmaParams params) {
     }
     fence_mbarrier_init();
   }
-  bar_sync();  // the barriers are there
+  bar_sync();  // every thread sees the initialized barriers
 
-  // producer: load Q, then K and V of every step as buffers become empty
+  // producer: load Q, then K and V of every iteration as buffers become empty
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (warp == WARPS && elect_sync() && key_tiles > 0) {
       load_tile<BLOCK_M>(q_smem, params.q, tile.q_start, tile.head, tile.batch, q_full);
       Ring ring;
       for (int j = 0; j < key_tiles; ++j, ring.advance()) {
-        wait(k_empty + ring.stage * 8, ring.phase ^ 1);  // passes at once the first time round
+        wait(k_empty + ring.stage * 8, ring.phase ^ 1);  // passes immediately in the first round
         load_tile<BLOCK_N>(k_smem + ring.stage * KV_BYTES, params.k, j * BLOCK_N, tile.head_kv, tile.batch,
                            k_full + ring.stage * 8);
         wait(v_empty + ring.stage * 8, ring.phase ^ 1);
@@ -95,14 +95,14 @@ KERNEL(THREADS, 1) overlapped_softmax(GRID_CONSTANT const TmaParams params) {
   const float scale_log2 = args.scale * LOG2_E;
   float o_regs[HEAD_DIM / 2] = {};
   float row_max[2] = {-INFINITY_F32, -INFINITY_F32}, row_sum[2] = {};
-  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // tiles that every row sees whole
+  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask
   const int last_key[2] = {tile.last_key(args, warp_row + group), tile.last_key(args, warp_row + group + 8)};
   const int q_rows = args.seq_q - tile.q_start;
 
   const uint64_t q_operand = k_major(q_smem + warpgroup * WARPGROUP_ROWS * ROW_BYTES);
   float s_regs[BLOCK_N / 2];
   uint32_t p_regs[BLOCK_N / MMA_K][4];
-  Ring k_ring, v_ring;  // V is one step behind
+  Ring k_ring, v_ring;  // V lags K by one iteration
 
   auto issue_qk = [&] {  // S = Q K^T
     const uint64_t k_operand = k_major(k_smem + k_ring.stage * KV_BYTES);
@@ -123,7 +123,7 @@ KERNEL(THREADS, 1) overlapped_softmax(GRID_CONSTANT const TmaParams params) {
       wgmma_mma_async_rs<Element, HEAD_DIM, true>(o_regs, p_regs[n], v_operand + mn_major_rows(n * MMA_K), 1);
     wgmma_commit_group();
   };
-  // Leaves exponentials in S and what O must be multiplied by in `rescale`.
+  // Leaves the exponentials in S and the factor for O in `rescale`.
   auto online_softmax = [&]<bool MASKED>(int j, float (&rescale)[2]) {
     if (MASKED) {
 #pragma unroll
@@ -136,7 +136,7 @@ KERNEL(THREADS, 1) overlapped_softmax(GRID_CONSTANT const TmaParams params) {
 #pragma unroll
       for (int n = half * 2 + 4; n < BLOCK_N / 2; n += 4) new_max = max_f32(new_max, max_f32(s_regs[n], s_regs[n + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       const float new_base = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
       rescale[half] = ex2_approx_ftz(row_max[half] - new_base);
       row_max[half] = new_max;
@@ -160,12 +160,12 @@ KERNEL(THREADS, 1) overlapped_softmax(GRID_CONSTANT const TmaParams params) {
     issue_qk();
     wait(v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();
-    wgmma_wait_group<1>();  // S is there
+    wgmma_wait_group<1>();  // wait for S; P V may still be in flight
     register_fence(s_regs);
     if (lane == 0) mbarrier_arrive(k_empty + k_ring.stage * 8);
     float rescale[2];
     online_softmax.template operator()<MASKED>(j, rescale);
-    wgmma_wait_group<0>();  // O too, and P may be written
+    wgmma_wait_group<0>();  // P V has finished: O is valid and P may be overwritten
     register_fence(o_regs), register_fence(p_regs);
     if (lane == 0) mbarrier_arrive(v_empty + v_ring.stage * 8);
     convert_p();
@@ -175,14 +175,14 @@ KERNEL(THREADS, 1) overlapped_softmax(GRID_CONSTANT const TmaParams params) {
   };
 
   if (key_tiles > 0) {
-    // the first Q K^T has no P V beside it
+    // prologue: the first Q K^T overlaps with no P V
     wait(q_full, 0);
     wait(k_full, 0);
     issue_qk();
     wgmma_wait_group<0>();
     register_fence(s_regs);
     if (lane == 0) mbarrier_arrive(k_empty);
-    float rescale[2];  // of an O that is zero
+    float rescale[2];  // ignored: O is still zero
     if (whole_tiles > 0)
       online_softmax.template operator()<false>(0, rescale);
     else
@@ -194,7 +194,7 @@ KERNEL(THREADS, 1) overlapped_softmax(GRID_CONSTANT const TmaParams params) {
     for (; j < whole_tiles; ++j) step.template operator()<false>(j);
     for (; j < key_tiles; ++j) step.template operator()<true>(j);
 
-    // the last P V has no Q K^T beside it; nobody waits for its buffer
+    // the last P V overlaps with no Q K^T; nobody waits for its buffer, so it is not released
     wait(v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();
     wgmma_wait_group<0>();

@@ -1,11 +1,11 @@
-// The row maxima are pinned before the wait for P V: K is handed back only when they are known.
-// Builds on wide_tile; changes when K is released, and loads K before the V of the step before. Takes any lengths and
-// strides.
+// The row maxima are pinned before the wait for P V: K is released only once they are known.
+// Builds on wide_tile; changes when K is released, and loads K before the V of the previous iteration. Supports any
+// lengths and strides.
 //
-// ptxas moves the wait for P V above all arithmetic that nothing ties down, half of the maxima among it, and a
-// reduction behind a wait is a chain of latencies. An arrival that the kernel needs anyway does not move across a wait,
-// and this one depends on the maxima: the exponentials stay free to go to either side. K comes back a little later for
-// it, which costs nothing when the next K is asked for before V.
+// ptxas moves the wait for P V above all arithmetic that nothing ties down, half of the maxima included, and a
+// reduction after a wait is a chain of latencies. It does not move an arrival across a wait. The kernel needs the
+// arrival that releases K anyway, and here it depends on the maxima; ptxas may still put exponentials on either side. K
+// is released a little later, which costs nothing when the next K is loaded before V.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -23,13 +23,13 @@
 namespace {
 
 constexpr int CONSUMERS = WARPS * WARP_SIZE;
-constexpr int THREADS = CONSUMERS + WARPGROUP;  // and the producer warpgroup
+constexpr int THREADS = CONSUMERS + WARPGROUP;  // plus the producer warpgroup
 static_assert(BLOCK_M * WARPGROUP == WARPGROUP_ROWS * CONSUMERS, "each math warpgroup owns 64 query rows");
-// What the block is launched with, 65536 registers or less, moves from the producer to two or three warpgroups.
+// setmaxnreg moves registers of the launch (at most 65536) from the producer to two or three consumer warpgroups.
 constexpr int PRODUCER_REGISTERS = WARPS == 8 ? 24 : 32;
 constexpr int CONSUMER_REGISTERS = WARPS == 8 ? 240 : 160;
 static_assert(WARPS == 8 || WARPS == 12, "two or three warpgroups take turns");
-constexpr int WARPGROUPS = WARPS / WARPGROUP_WARPS, TURN = 2 * WARPGROUP;  // one waits, the one before it arrives
+constexpr int WARPGROUPS = WARPS / WARPGROUP_WARPS, TURN = 2 * WARPGROUP;  // a waiting and an arriving warpgroup
 static_assert(BLOCK_N % MMA_K == 0 && BLOCK_N <= 256);
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
 
@@ -59,7 +59,7 @@ KERNEL(THREADS, 1) pinned_maxima(GRID_CONSTANT const TmaParams params) {
   const uint32_t k_empty = smem + SharedMemory::k_empty, v_empty = smem + SharedMemory::v_empty;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warpgroup = warp / WARPGROUP_WARPS;
-  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and the next.
+  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
   const int warp_row = warp * 16;
 
@@ -73,14 +73,14 @@ KERNEL(THREADS, 1) pinned_maxima(GRID_CONSTANT const TmaParams params) {
     }
     fence_mbarrier_init();
   }
-  bar_sync();  // the barriers are there
+  bar_sync();  // every thread sees the initialized barriers
 
-  // producer: load Q, then K of every step and V of the step before it, as buffers become empty
+  // producer: load Q, then K of every iteration and V of the one before, as buffers become empty
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (warp == WARPS && elect_sync() && key_tiles > 0) {
       load_tile<BLOCK_M>(q_smem, params.q, tile.q_start, tile.head, tile.batch, q_full);
-      Ring k_ring, v_ring;  // both are empty the first time round, when the wait passes at once
+      Ring k_ring, v_ring;  // all buffers start empty: the first wait on each passes immediately
       for (int j = 0; j <= key_tiles; ++j) {
         if (j < key_tiles) {
           wait(k_empty + k_ring.stage * 8, k_ring.phase ^ 1);
@@ -103,15 +103,15 @@ KERNEL(THREADS, 1) pinned_maxima(GRID_CONSTANT const TmaParams params) {
   const float scale_log2 = args.scale * LOG2_E;
   float o_regs[HEAD_DIM / 2] = {};
   float row_max[2] = {-INFINITY_F32, -INFINITY_F32}, row_sum[2] = {};
-  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // tiles that every row sees whole
+  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask
   const int last_key[2] = {tile.last_key(args, warp_row + group), tile.last_key(args, warp_row + group + 8)};
   const int q_rows = args.seq_q - tile.q_start;
 
   const uint64_t q_operand = k_major(q_smem + warpgroup * WARPGROUP_ROWS * ROW_BYTES);
   float s_regs[BLOCK_N / 2];
   uint32_t p_regs[BLOCK_N / MMA_K][4];
-  Ring k_ring, v_ring;  // V is one step behind
-  // Named barriers from 1 on say whose turn it is; warpgroup 0 begins.
+  Ring k_ring, v_ring;  // V lags K by one iteration
+  // Named barriers from 1 on say whose turn it is; warpgroup 0 goes first.
   const int my_turn = 1 + warpgroup, next_turn = 1 + (warpgroup + 1) % WARPGROUPS;
 
   auto issue_qk = [&] {  // S = Q K^T
@@ -133,7 +133,7 @@ KERNEL(THREADS, 1) pinned_maxima(GRID_CONSTANT const TmaParams params) {
       wgmma_mma_async_rs<Element, HEAD_DIM, true>(o_regs, p_regs[n], v_operand + mn_major_rows(n * MMA_K), 1);
     wgmma_commit_group();
   };
-  // Leaves exponentials in S and what O must be multiplied by in `rescale`; hands K back.
+  // Leaves the exponentials in S and the factor for O in `rescale`; releases K.
   auto online_softmax = [&]<bool MASKED>(int j, float (&rescale)[2]) {
     if (MASKED) {
 #pragma unroll
@@ -147,12 +147,12 @@ KERNEL(THREADS, 1) pinned_maxima(GRID_CONSTANT const TmaParams params) {
 #pragma unroll
       for (int n = half * 2 + 4; n < BLOCK_N / 2; n += 4) new_max = max_f32(new_max, max_f32(s_regs[n], s_regs[n + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       new_base[half] = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
       rescale[half] = ex2_approx_ftz(row_max[half] - new_base[half]);
       row_max[half] = new_max;
     }
-    const bool ordered = row_max[0] == row_max[0] && row_max[1] == row_max[1];  // always: max_f32 returns no NaN
+    const bool ordered = row_max[0] == row_max[0] && row_max[1] == row_max[1];  // always true: max_f32 returns no NaN
     if (lane == 0 && ordered) mbarrier_arrive(k_empty + k_ring.stage * 8);
     k_ring.advance();
 #pragma unroll
@@ -179,11 +179,11 @@ KERNEL(THREADS, 1) pinned_maxima(GRID_CONSTANT const TmaParams params) {
     wait(v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();
     bar_arrive(next_turn, TURN);
-    wgmma_wait_group<1>();  // S is there
+    wgmma_wait_group<1>();  // wait for S; P V may still be in flight
     register_fence(s_regs);
     float rescale[2];
     online_softmax.template operator()<MASKED>(j, rescale);
-    wgmma_wait_group<0>();  // O too, and P may be written
+    wgmma_wait_group<0>();  // P V has finished: O is valid and P may be overwritten
     register_fence(o_regs), register_fence(p_regs);
     if (lane == 0) mbarrier_arrive(v_empty + v_ring.stage * 8);
     convert_p();
@@ -193,13 +193,13 @@ KERNEL(THREADS, 1) pinned_maxima(GRID_CONSTANT const TmaParams params) {
   };
 
   if (key_tiles > 0) {
-    // the first Q K^T has no P V beside it
+    // prologue: the first Q K^T overlaps with no P V
     wait(q_full, 0);
     wait(k_full, 0);
     issue_qk();
     wgmma_wait_group<0>();
     register_fence(s_regs);
-    float rescale[2];  // of an O that is zero
+    float rescale[2];  // ignored: O is still zero
     if (whole_tiles > 0)
       online_softmax.template operator()<false>(0, rescale);
     else
@@ -211,7 +211,7 @@ KERNEL(THREADS, 1) pinned_maxima(GRID_CONSTANT const TmaParams params) {
     for (; j < whole_tiles; ++j) step.template operator()<false>(j);
     for (; j < key_tiles; ++j) step.template operator()<true>(j);
 
-    // the last P V has no Q K^T beside it; nobody waits for its buffer
+    // the last P V overlaps with no Q K^T; nobody waits for its buffer, so it is not released
     wait(v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();
     wgmma_wait_group<0>();

@@ -1,9 +1,9 @@
-// A producer of its own: one thread loads K and V ahead of everybody, and its warpgroup's registers go to the math.
-// Builds on wgmma; changes who loads and who holds the registers. Takes any lengths and strides.
+// A dedicated producer: one thread loads K and V ahead of everyone, and its warpgroup's registers go to the math.
+// Builds on wgmma; changes who loads and who holds the registers. Supports any lengths and strides.
 //
 // setmaxnreg is executed by whole warpgroups and draws on the pool that the block was launched with, so the producer is
-// a warpgroup too, of which one thread works. A math warpgroup waits for the producer alone, and only two things happen
-// between its products: the softmax, and a word to the producer that a buffer may be filled again.
+// a whole warpgroup, although only one thread works. A consumer warpgroup waits only for the producer. Only two things
+// happen between its products: the softmax, and an arrival that tells the producer to refill a buffer.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -21,9 +21,9 @@
 namespace {
 
 constexpr int CONSUMERS = WARPS * WARP_SIZE;
-constexpr int THREADS = CONSUMERS + WARPGROUP;  // and the producer warpgroup
+constexpr int THREADS = CONSUMERS + WARPGROUP;  // plus the producer warpgroup
 static_assert(BLOCK_M * WARPGROUP == WARPGROUP_ROWS * CONSUMERS, "each math warpgroup owns 64 query rows");
-// What the block is launched with, 65536 registers or less, moves from the producer to one, two or three warpgroups.
+// setmaxnreg moves registers of the launch (at most 65536) from the producer to one, two or three consumer warpgroups.
 constexpr int PRODUCER_REGISTERS = WARPS == 4 ? 56 : WARPS == 8 ? 24 : 32;
 constexpr int CONSUMER_REGISTERS = WARPS == 4 ? 256 : WARPS == 8 ? 240 : 160;
 static_assert(WARPS == 4 || WARPS == 8 || WARPS == 12);
@@ -56,7 +56,7 @@ KERNEL(THREADS, 1) producer_consumer(GRID_CONSTANT const TmaParams params) {
   const uint32_t k_empty = smem + SharedMemory::k_empty, v_empty = smem + SharedMemory::v_empty;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warpgroup = warp / WARPGROUP_WARPS;
-  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and the next.
+  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
   const int warp_row = warp * 16;
 
@@ -70,16 +70,16 @@ KERNEL(THREADS, 1) producer_consumer(GRID_CONSTANT const TmaParams params) {
     }
     fence_mbarrier_init();
   }
-  bar_sync();  // the barriers are there
+  bar_sync();  // every thread sees the initialized barriers
 
-  // producer: load Q, then K and V of every step as buffers become empty
+  // producer: load Q, then K and V of every iteration as buffers become empty
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (warp == WARPS && elect_sync() && key_tiles > 0) {
       load_tile<BLOCK_M>(q_smem, params.q, tile.q_start, tile.head, tile.batch, q_full);
       Ring ring;
       for (int j = 0; j < key_tiles; ++j, ring.advance()) {
-        wait(k_empty + ring.stage * 8, ring.phase ^ 1);  // passes at once the first time round
+        wait(k_empty + ring.stage * 8, ring.phase ^ 1);  // passes immediately in the first round
         load_tile<BLOCK_N>(k_smem + ring.stage * KV_BYTES, params.k, j * BLOCK_N, tile.head_kv, tile.batch,
                            k_full + ring.stage * 8);
         wait(v_empty + ring.stage * 8, ring.phase ^ 1);
@@ -94,7 +94,7 @@ KERNEL(THREADS, 1) producer_consumer(GRID_CONSTANT const TmaParams params) {
   const float scale_log2 = args.scale * LOG2_E;
   float o_regs[HEAD_DIM / 2] = {};
   float row_max[2] = {-INFINITY_F32, -INFINITY_F32}, row_sum[2] = {};
-  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // tiles that every row sees whole
+  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask
   const int q_rows = args.seq_q - tile.q_start;
 
   if (key_tiles > 0) wait(q_full, 0);
@@ -136,7 +136,7 @@ KERNEL(THREADS, 1) producer_consumer(GRID_CONSTANT const TmaParams params) {
 #pragma unroll
       for (int n = half * 2; n < BLOCK_N / 2; n += 4) new_max = max_f32(new_max, max_f32(s_regs[n], s_regs[n + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       const float new_base = new_max == -INFINITY_F32 ? 0.f : new_max;
       const float rescale = ex2_approx_ftz(row_max[half] - new_base);
       row_max[half] = new_max;

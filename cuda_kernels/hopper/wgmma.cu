@@ -1,11 +1,11 @@
-// Warpgroup products: one wgmma multiplies 64 query rows by all keys of a step, and reads K and V where TMA put them.
-// Builds on tma/mbarrier_ring; changes the instruction of both products, with which a warpgroup owns 64 rows. Blocks
-// start longest first, as in ampere/longest_first. Takes any lengths and strides.
+// Warpgroup products: a wgmma multiplies 64 query rows by all keys of an iteration, with K and V where TMA put them.
+// Builds on tma/mbarrier_ring; changes the instruction of both products, so that a warpgroup owns 64 rows. Blocks start
+// longest first, as in ampere/longest_first. Supports any lengths and strides.
 //
-// Q and K are described to wgmma where they lie in shared memory; P goes from the registers of S into those of the
-// second product's left operand. wgmma runs by itself, and here every product is waited for at once: while a warpgroup
-// is in its softmax, only the other one's products use the tensor cores. An elected thread of warp 0 fills buffers
-// again as soon as every warp has left them.
+// Descriptors tell wgmma where Q and K are in shared memory; P goes from the registers of S into those of the second
+// product's left operand. wgmma is asynchronous, but here every product is waited for at once: while a warpgroup is in
+// its softmax, only the other one's products use the tensor cores. An elected thread of warp 0 refills buffers as soon
+// as every warp has released them.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -52,7 +52,7 @@ KERNEL(THREADS, 1) wgmma(GRID_CONSTANT const TmaParams params) {
   const uint32_t k_empty = smem + SharedMemory::k_empty, v_empty = smem + SharedMemory::v_empty;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warpgroup = warp / WARPGROUP_WARPS;
-  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and the next.
+  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
   const int warp_row = warp * 16;
 
@@ -61,7 +61,7 @@ KERNEL(THREADS, 1) wgmma(GRID_CONSTANT const TmaParams params) {
   float row_max[2] = {-INFINITY_F32, -INFINITY_F32}, row_sum[2] = {};
 
   const int key_tiles = ceil_div(tile.visible_keys(args), BLOCK_N);
-  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // tiles that every row sees whole
+  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask
   const int q_rows = args.seq_q - tile.q_start;
 
   if (tid_x() == 0) {
@@ -72,7 +72,7 @@ KERNEL(THREADS, 1) wgmma(GRID_CONSTANT const TmaParams params) {
     }
     fence_mbarrier_init();
   }
-  bar_sync();  // the barriers are there
+  bar_sync();  // every thread sees the initialized barriers
 
   auto load_k = [&](int j, int stage) {
     load_tile<BLOCK_N>(k_smem + stage * KV_BYTES, params.k, j * BLOCK_N, tile.head_kv, tile.batch, k_full + stage * 8);
@@ -81,7 +81,7 @@ KERNEL(THREADS, 1) wgmma(GRID_CONSTANT const TmaParams params) {
     load_tile<BLOCK_N>(v_smem + stage * KV_BYTES, params.v, j * BLOCK_N, tile.head_kv, tile.batch, v_full + stage * 8);
   };
 
-  // load Q, and the first STAGES tiles of K and V behind it
+  // load Q, then the first STAGES tiles of K and V
   if (warp == 0 && elect_sync() && key_tiles > 0) {
     load_tile<BLOCK_M>(q_smem, params.q, tile.q_start, tile.head, tile.batch, q_full);
     for (int j = 0; j < STAGES && j < key_tiles; ++j) load_k(j, j), load_v(j, j);
@@ -93,8 +93,8 @@ KERNEL(THREADS, 1) wgmma(GRID_CONSTANT const TmaParams params) {
   uint32_t p_regs[BLOCK_N / MMA_K][4];
   Ring ring;
   for (int j = 0; j < key_tiles; ++j) {
-    const int stage = ring.stage, phase = ring.phase;  // of this step's buffers
-    // The buffers of the step before this one are filled again, for the step that comes STAGES - 1 after this one.
+    const int stage = ring.stage, phase = ring.phase;  // of this iteration's buffers
+    // Refill the previous iteration's buffers, for the iteration that comes STAGES - 1 after this one.
     const bool refills = warp == 0 && j > 0 && j + STAGES - 1 < key_tiles;
     const int before = stage == 0 ? STAGES - 1 : stage - 1, before_phase = stage == 0 ? phase ^ 1 : phase;
 
@@ -134,7 +134,7 @@ KERNEL(THREADS, 1) wgmma(GRID_CONSTANT const TmaParams params) {
 #pragma unroll
       for (int n = half * 2; n < BLOCK_N / 2; n += 4) new_max = max_f32(new_max, max_f32(s_regs[n], s_regs[n + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       const float new_base = new_max == -INFINITY_F32 ? 0.f : new_max;
       const float rescale = ex2_approx_ftz(row_max[half] - new_base);
       row_max[half] = new_max;

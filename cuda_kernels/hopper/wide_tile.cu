@@ -1,3 +1,3 @@
-// Fewer, longer steps or more rows: 192x80 and 128x176 at head_dim 128, 128x80 at head_dim 256, whatever registers
-// hold. Builds on pingpong; changes the tile only, so it is the same program.
+// Fewer, longer iterations or more rows: 192x80 and 128x176 at head_dim 128, 128x80 at head_dim 256, whatever fits in
+// registers. Builds on pingpong; changes the tile only, so it is the same program.
 #include <hopper/pingpong.cu>

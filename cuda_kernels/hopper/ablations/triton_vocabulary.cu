@@ -1,11 +1,11 @@
-// A kernel that does what core Triton can say, and nothing else: blocks of four or eight warps that all do the same,
-// sizes in powers of two, and a wait for both products before the softmax. Builds on wgmma, less its ring of mbarriers.
-// Takes any lengths and strides.
+// A kernel that does only what core Triton can express: blocks of four or eight warps that all do the same work, sizes
+// that are powers of two, and a wait for both products before the softmax. Builds on wgmma, without its ring of
+// mbarriers. Supports any lengths and strides.
 //
-// With one stage K and V take turns in one buffer, as core Triton has it, and three blocks of four warps are on a
-// multiprocessor: what overlaps is one's softmax with another's products. With more stages each has buffers of its own,
-// and O += P V is in flight over the end of a step. One thread asks for the next tile as soon as the block has left a
-// buffer. Keys come from the last to the first, so that the masked ones are first.
+// With one stage, K and V take turns in one buffer, as in core Triton, and three blocks of four warps share a
+// multiprocessor: one block's softmax overlaps with another's products. With more stages, each has buffers of its own,
+// and O += P V is still in flight when the next iteration starts. One thread requests the next tile as soon as the
+// block has released a buffer. Keys are processed from last to first, so that the masked ones come first.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -22,8 +22,8 @@
 namespace {
 
 constexpr int THREADS = WARPS * WARP_SIZE;
-constexpr int BLOCKS = WARPS == 4 ? 3 : 1;             // on a multiprocessor, at least
-constexpr int BUFFERS = STAGES == 1 ? 1 : 2 * STAGES;  // which K and V of the steps take in turn
+constexpr int BLOCKS = WARPS == 4 ? 3 : 1;             // per multiprocessor, at least
+constexpr int BUFFERS = STAGES == 1 ? 1 : 2 * STAGES;  // used in turn by K and V of all iterations
 static_assert(BLOCK_M * WARPGROUP == WARPGROUP_ROWS * THREADS, "each warpgroup owns 64 query rows");
 static_assert((BLOCK_N & (BLOCK_N - 1)) == 0 && (WARPS & (WARPS - 1)) == 0, "powers of two");
 static_assert(BLOCK_N % MMA_K == 0 && BLOCK_N <= 256);
@@ -47,7 +47,7 @@ KERNEL(THREADS, BLOCKS) triton_vocabulary(GRID_CONSTANT const TmaParams params) 
   const uint32_t q_full = smem + SharedMemory::q_full, kv_full = smem + SharedMemory::kv_full;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warpgroup = warp / WARPGROUP_WARPS;
-  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and the next.
+  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
   const int warp_row = warp * 16;
 
@@ -56,7 +56,7 @@ KERNEL(THREADS, BLOCKS) triton_vocabulary(GRID_CONSTANT const TmaParams params) 
   float row_max[2] = {-INFINITY_F32, -INFINITY_F32}, row_sum[2] = {};
 
   const int key_tiles = ceil_div(tile.visible_keys(args), BLOCK_N);
-  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // tiles that every row sees whole
+  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask
   const int last_key[2] = {tile.last_key(args, warp_row + group), tile.last_key(args, warp_row + group + 8)};
   const int q_rows = args.seq_q - tile.q_start;
   const bool elected = warp == 0 && elect_sync();
@@ -66,22 +66,22 @@ KERNEL(THREADS, BLOCKS) triton_vocabulary(GRID_CONSTANT const TmaParams params) 
     for (int i = 0; i < BUFFERS; ++i) mbarrier_init(kv_full + i * 8, 1);
     fence_mbarrier_init();
   }
-  bar_sync();  // the barriers are there
+  bar_sync();  // every thread sees the initialized barriers
 
-  // By the elected thread: tile 2 * step is K of a step, the next one V, if there is one.
+  // Called by the elected thread: tile 2 * step is the K of a step, tile 2 * step + 1 its V, if there is such a step.
   auto load = [&](int tile_number) {
     const int step = tile_number / 2, buffer = tile_number % BUFFERS;
     if (step < key_tiles)
       load_tile<BLOCK_N>(kv_smem + buffer * KV_BYTES, tile_number % 2 ? params.v : params.k,
                          (key_tiles - 1 - step) * BLOCK_N, tile.head_kv, tile.batch, kv_full + buffer * 8);
   };
-  auto is_there = [&](int tile_number) {  // its address, when it is
+  auto is_there = [&](int tile_number) {  // waits for the tile; returns its address
     const int buffer = tile_number % BUFFERS;
     wait(kv_full + buffer * 8, tile_number / BUFFERS % 2);
     return kv_smem + buffer * KV_BYTES;
   };
 
-  // load Q, and the first tiles of K and V behind it
+  // load Q, then the first tiles of K and V
   if (elected && key_tiles > 0) {
     load_tile<BLOCK_M>(q_smem, params.q, tile.q_start, tile.head, tile.batch, q_full);
     for (int i = 0; i < BUFFERS; ++i) load(i);
@@ -93,7 +93,7 @@ KERNEL(THREADS, BLOCKS) triton_vocabulary(GRID_CONSTANT const TmaParams params) 
   auto attend = [&]<bool MASKED>(int step) {
     // S = Q K^T
     const uint64_t k_operand = k_major(is_there(2 * step));
-    float s_regs[BLOCK_N / 2];  // of one step alone: under P V they are no longer held
+    float s_regs[BLOCK_N / 2];  // local to one iteration: not live during P V
     register_fence(s_regs);
     wgmma_fence();
 #pragma unroll
@@ -101,10 +101,10 @@ KERNEL(THREADS, BLOCKS) triton_vocabulary(GRID_CONSTANT const TmaParams params) 
       wgmma_mma_async_ss<Element, BLOCK_N>(s_regs, q_operand + k_major_columns<BLOCK_M>(d),
                                            k_operand + k_major_columns<BLOCK_N>(d), d != 0);
     wgmma_commit_group();
-    wgmma_wait_group<0>();  // the P V of the step before, too
+    wgmma_wait_group<0>();  // also waits for the previous P V
     register_fence(s_regs);
     if (BUFFERS > 1) register_fence(o_regs), register_fence(p_regs);
-    bar_sync();  // the whole block has left K of this step and V of the one before
+    bar_sync();  // every warp is done with this K and the previous V
     if (elected) {
       if (BUFFERS > 1 && step > 0) load(2 * step - 1 + BUFFERS);
       load(2 * step + BUFFERS);
@@ -124,7 +124,7 @@ KERNEL(THREADS, BLOCKS) triton_vocabulary(GRID_CONSTANT const TmaParams params) 
 #pragma unroll
       for (int n = half * 2 + 4; n < BLOCK_N / 2; n += 4) new_max = max_f32(new_max, max_f32(s_regs[n], s_regs[n + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key so far has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key so far has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       new_base[half] = new_max == -INFINITY_F32 ? 0.f : new_max;
       const float rescale = ex2_approx_ftz(row_max[half] - new_base[half]);
       row_max[half] = new_max;
@@ -155,7 +155,7 @@ KERNEL(THREADS, BLOCKS) triton_vocabulary(GRID_CONSTANT const TmaParams params) 
     if (BUFFERS == 1) {
       wgmma_wait_group<0>();
       register_fence(o_regs), register_fence(p_regs);
-      bar_sync();  // the whole block has left V
+      bar_sync();  // every warp is done with V
       if (elected) load(2 * step + 2);
     }
   };

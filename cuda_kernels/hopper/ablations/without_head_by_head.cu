@@ -1,8 +1,8 @@
-// The flagship whose tiles are dealt out longest first, one of each of many heads, then the next of each.
-// Builds on flagship, less head_by_head. Takes any lengths and strides.
+// The flagship with tiles handed out longest first: one from each of many heads, then the next from each.
+// Builds on flagship, without head_by_head. Supports any lengths and strides.
 //
-// Heads are taken in sections whose K and V fit half of the L2 cache. The producer is the flagship's, but for the
-// order.
+// Heads are grouped into sections whose K and V fit in half of the L2 cache. The producer is the flagship's, except for
+// the order of tiles.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/math.cuh>
@@ -18,13 +18,13 @@
 
 namespace {
 
-// Three-input maxima halve the reduction, which counts where a step has few products for its instructions.
+// Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Multiplies of O take time from the tensor cores: more of them, and more often, the shorter a step of more columns.
+// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
-// The vote on them is a branch. Between the two products it does not split the softmax.
+// The vote on the rescale is a branch; between issuing the two products it does not split the softmax.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;
-constexpr float SLACK = 2.f;  // powers of two by which a row's max may outgrow the one in use
+constexpr float SLACK = 2.f;  // in log2 units: how far a row's maximum may outgrow the one in use
 
 static_assert(!O_IN_V, "Q has two buffers");
 static_assert(ceil_div(BLOCK_M - WARPGROUP_ROWS, BLOCK_N) <= STAGES + 1, "K is skipped while the last V is held");
@@ -34,20 +34,20 @@ KERNEL(THREADS, 1) without_head_by_head(GRID_CONSTANT const PersistentParams par
   const Pipeline pipeline(shared_base());
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warpgroup = warp / WARPGROUP_WARPS;
-  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and the next.
+  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
   const int warp_row = warp * 16;
 
   if (tid_x() == 0) pipeline.init();
-  bar_sync();  // the barriers are there
+  bar_sync();  // every thread sees the initialized barriers
 
-  // producer: one warp loads Q, then K of every step and V of the step before it; one stores O
+  // producer: one warp loads Q, then K of every iteration and V of the one before; another stores O
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (warp == WARPS && elect_sync()) {
       TileQueue tiles(pipeline.queue);
       RingOf<Q_BUFFERS> q_ring;
-      Ring k_ring, v_ring;  // all are empty the first time round, when the wait passes at once
+      Ring k_ring, v_ring;  // all buffers start empty: the first wait on each passes immediately
       for (TileNumbers numbers{ctaid_x()};;) {
         const TilePlace place = TilePlace::of(params, numbers.tile);
         tiles.put(place);
@@ -83,18 +83,18 @@ KERNEL(THREADS, 1) without_head_by_head(GRID_CONSTANT const PersistentParams par
 
   const float scale_log2 = args.scale * LOG2_E;
   float o_regs[HEAD_DIM / 2];
-  float row_max[2], row_sum[2];  // exponentials are relative to row_max, which may lag behind the true max by SLACK
-  float rescale[2];              // what O is still to be multiplied by
+  float row_max[2], row_sum[2];  // exponentials are relative to row_max, which may lag behind the true maximum by SLACK
+  float rescale[2];              // factor by which O is still to be multiplied
   int last_key[2];
-  int whole_tiles, own_tiles;  // of keys: that every row of the warpgroup sees whole, and that it works on
+  int whole_tiles, own_tiles;  // key tiles of this warpgroup: those that need no mask, and all of them
   uint64_t q_operand;
   float s_regs[BLOCK_N / 2];
   uint32_t p_regs[BLOCK_N / MMA_K][4];
   TileQueue queue(pipeline.queue);
   RingOf<Q_BUFFERS> q_ring;
-  Ring k_ring, v_ring;  // V is one step behind
-  // Named barriers from 1 on say whose turn it is; warpgroup 0 begins.
-  constexpr int TURN = 2 * WARPGROUP;  // one waits, the one before it arrives
+  Ring k_ring, v_ring;  // V lags K by one iteration
+  // Named barriers from 1 on say whose turn it is; warpgroup 0 goes first.
+  constexpr int TURN = 2 * WARPGROUP;  // a waiting and an arriving warpgroup
   const int my_turn = 1 + warpgroup, next_turn = 1 + (warpgroup + 1) % WARPGROUPS;
 
   auto issue_qk = [&] {  // S = Q K^T
@@ -128,7 +128,7 @@ KERNEL(THREADS, 1) without_head_by_head(GRID_CONSTANT const PersistentParams par
     return x;
   };
   auto integer_max = [&](int half) {
-    // Two chains, even and odd n8 tiles, of which each instruction takes a tile's two scores.
+    // Two chains, for even and odd n8 tiles; each instruction takes the two scores of a tile.
     int32_t largest[2] = {bits_of(s_regs[half * 2]), bits_of(s_regs[half * 2 + 4])};
     largest[0] = max3_s32(largest[0], largest[0], bits_of(s_regs[half * 2 + 1]));
     largest[1] = max3_s32(largest[1], largest[1], bits_of(s_regs[half * 2 + 5]));
@@ -138,10 +138,10 @@ KERNEL(THREADS, 1) without_head_by_head(GRID_CONSTANT const PersistentParams par
           max3_s32(largest[n % 2], bits_of(s_regs[n * 4 + half * 2]), bits_of(s_regs[n * 4 + half * 2 + 1]));
     const float x = float_of(max3_s32(largest[0], largest[0], largest[1]));
     if (!vote_any(bits_of(x) < 0)) return x;
-    register_fence(s_regs);  // without it the compiler finds both maxima and chooses
+    register_fence(s_regs);  // otherwise the compiler computes both maxima and selects one
     return float_max(half);
   };
-  // Leaves exponentials in S and what O must be multiplied by in `rescale`; hands K back.
+  // Leaves the exponentials in S and the factor for O in `rescale`; releases K.
   auto online_softmax = [&]<bool MASKED>(int j) {
     if (MASKED && j >= whole_tiles) {
 #pragma unroll
@@ -154,12 +154,12 @@ KERNEL(THREADS, 1) without_head_by_head(GRID_CONSTANT const PersistentParams par
       float new_max = INTEGER_MAX ? integer_max(half) : float_max(half);
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
       if (LAZY_RESCALE && !(new_max > row_max[half] + SLACK)) new_max = row_max[half];
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       new_base[half] = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
       rescale[half] = ex2_approx_ftz(row_max[half] - new_base[half]);
       row_max[half] = new_max;
     }
-    const bool ordered = row_max[0] == row_max[0] && row_max[1] == row_max[1];  // always: max_f32 returns no NaN
+    const bool ordered = row_max[0] == row_max[0] && row_max[1] == row_max[1];  // always true: max_f32 returns no NaN
     if (lane == 0 && ordered) mbarrier_arrive(pipeline.k_empty + k_ring.stage * 8);
     if (O_IN_V && lane == 0 && ordered && j == own_tiles - 1) mbarrier_arrive(pipeline.q_empty + q_ring.stage * 8);
     k_ring.advance();
@@ -188,10 +188,10 @@ KERNEL(THREADS, 1) without_head_by_head(GRID_CONSTANT const PersistentParams par
     wait(pipeline.v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();
     if (!MASKED) bar_arrive(next_turn, TURN);
-    wgmma_wait_group<1>();  // S is there
+    wgmma_wait_group<1>();  // wait for S; P V may still be in flight
     register_fence(s_regs);
     online_softmax.template operator()<MASKED>(j);
-    wgmma_wait_group<0>();  // O too, and P may be written
+    wgmma_wait_group<0>();  // P V has finished: O is valid and P may be overwritten
     register_fence(o_regs), register_fence(p_regs);
     if (lane == 0) mbarrier_arrive(pipeline.v_empty + v_ring.stage * 8);
     convert_p();
@@ -203,8 +203,8 @@ KERNEL(THREADS, 1) without_head_by_head(GRID_CONSTANT const PersistentParams par
   for (TilePlace place = queue.take(); place.q_tile >= 0; place = queue.take()) {
     const BlockTile tile(args, place.batch, place.head, place.q_tile);
     const int key_tiles = key_tiles_of(args, tile);
-    const int common_tiles = tile.unmasked_keys(args) / BLOCK_N;  // that every row of the block sees whole
-    // This warpgroup's, of which it works on one at least, like the block.
+    const int common_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask in any warpgroup
+    // The rows of this warpgroup; like the block, it works on at least one key tile.
     const int first_row = warpgroup * WARPGROUP_ROWS, last_row = first_row + WARPGROUP_ROWS - 1;
     own_tiles = tile.last_key(args, last_row) < 0 ? 1 : tile.last_key(args, last_row) / BLOCK_N + 1;
     whole_tiles = (tile.last_key(args, first_row) + 1) / BLOCK_N;
@@ -214,7 +214,7 @@ KERNEL(THREADS, 1) without_head_by_head(GRID_CONSTANT const PersistentParams par
       last_key[half] = tile.last_key(args, warp_row + group + half * 8);
     }
 
-    // the first Q K^T has no P V beside it
+    // prologue: the first Q K^T overlaps with no P V
     q_operand = k_major(pipeline.q + q_ring.stage * Q_BYTES + warpgroup * WARPGROUP_ROWS * ROW_BYTES);
     wait(pipeline.q_full + q_ring.stage * 8, q_ring.phase);
     wait(pipeline.k_full + k_ring.stage * 8, k_ring.phase);
@@ -222,14 +222,14 @@ KERNEL(THREADS, 1) without_head_by_head(GRID_CONSTANT const PersistentParams par
     wgmma_wait_group<0>();
     register_fence(s_regs);
     online_softmax.template operator()<true>(0);
-    rescale[0] = rescale[1] = 1.f;  // O is zero
+    rescale[0] = rescale[1] = 1.f;  // O is still zero
     convert_p();
 
     int j = 1;
     for (; j < common_tiles; ++j) step.template operator()<false>(j);
     for (; j < own_tiles; ++j) step.template operator()<true>(j);
 
-    // the last P V has no Q K^T beside it
+    // the last P V overlaps with no Q K^T
     if (EARLY_RESCALE) rescale_o();
     wait(pipeline.v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();

@@ -1,8 +1,8 @@
-// The flagship that multiplies O in every step and finds maxima of floats: two techniques less.
-// Builds on flagship, less lazy_rescale_wgmma and integer_max. Takes any lengths and strides.
+// The flagship that multiplies O in every iteration and computes float maxima: without two techniques.
+// Builds on flagship, without lazy_rescale_wgmma and integer_max. Supports any lengths and strides.
 //
-// Both save instructions of the softmax, which share the register file with wgmma. It is the schedule of Gluon's
-// flagship. At head_dim 64 the flagship itself does not rescale lazily.
+// Both save instructions of the softmax, which share the register file with wgmma. Gluon's flagship has this schedule.
+// At head_dim 64 the flagship itself does not rescale lazily.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/math.cuh>
@@ -17,7 +17,7 @@
 
 namespace {
 
-// Between the two products, where the next Q K^T is in flight.
+// Between issuing the two products, while the next Q K^T is in flight.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;
 
 static_assert(ceil_div(BLOCK_M - WARPGROUP_ROWS, BLOCK_N) <= STAGES + 1, "K is skipped while the last V is held");
@@ -27,14 +27,14 @@ KERNEL(THREADS, 1) without_lazy_rescale_or_integer_max(GRID_CONSTANT const Persi
   const Pipeline pipeline(shared_base());
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warpgroup = warp / WARPGROUP_WARPS;
-  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and the next.
+  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
   const int warp_row = warp * 16;
 
   if (tid_x() == 0) pipeline.init();
-  bar_sync();  // the barriers are there
+  bar_sync();  // every thread sees the initialized barriers
 
-  // producer: one warp loads Q, then K of every step and V of the step before it; one stores O
+  // producer: one warp loads Q, then K of every iteration and V of the one before; another stores O
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (warp == WARPS && elect_sync()) pipeline.load(params);
@@ -46,17 +46,17 @@ KERNEL(THREADS, 1) without_lazy_rescale_or_integer_max(GRID_CONSTANT const Persi
   const float scale_log2 = args.scale * LOG2_E;
   float o_regs[HEAD_DIM / 2];
   float row_max[2], row_sum[2];
-  float rescale[2];  // what O is still to be multiplied by
+  float rescale[2];  // factor by which O is still to be multiplied
   int last_key[2];
-  int whole_tiles, own_tiles;  // of keys: that every row of the warpgroup sees whole, and that it works on
+  int whole_tiles, own_tiles;  // key tiles of this warpgroup: those that need no mask, and all of them
   uint64_t q_operand;
   float s_regs[BLOCK_N / 2];
   uint32_t p_regs[BLOCK_N / MMA_K][4];
   TileQueue queue(pipeline.queue);
   RingOf<Q_BUFFERS> q_ring;
-  Ring k_ring, v_ring;  // V is one step behind
-  // Named barriers from 1 on say whose turn it is; warpgroup 0 begins.
-  constexpr int TURN = 2 * WARPGROUP;  // one waits, the one before it arrives
+  Ring k_ring, v_ring;  // V lags K by one iteration
+  // Named barriers from 1 on say whose turn it is; warpgroup 0 goes first.
+  constexpr int TURN = 2 * WARPGROUP;  // a waiting and an arriving warpgroup
   const int my_turn = 1 + warpgroup, next_turn = 1 + (warpgroup + 1) % WARPGROUPS;
 
   auto issue_qk = [&] {  // S = Q K^T
@@ -88,7 +88,7 @@ KERNEL(THREADS, 1) without_lazy_rescale_or_integer_max(GRID_CONSTANT const Persi
     for (int n = half * 2 + 4; n < BLOCK_N / 2; n += 4) x = max_f32(x, max_f32(s_regs[n], s_regs[n + 1]));
     return x;
   };
-  // Leaves exponentials in S and what O must be multiplied by in `rescale`; hands K back.
+  // Leaves the exponentials in S and the factor for O in `rescale`; releases K.
   auto online_softmax = [&]<bool MASKED>(int j) {
     if (MASKED && j >= whole_tiles) {
 #pragma unroll
@@ -100,12 +100,12 @@ KERNEL(THREADS, 1) without_lazy_rescale_or_integer_max(GRID_CONSTANT const Persi
     for (int half = 0; half < 2; ++half) {
       float new_max = float_max(half);
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has max -inf; subtracting 0 instead keeps exp(-inf) = 0.
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       new_base[half] = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
       rescale[half] = ex2_approx_ftz(row_max[half] - new_base[half]);
       row_max[half] = new_max;
     }
-    const bool ordered = row_max[0] == row_max[0] && row_max[1] == row_max[1];  // always: max_f32 returns no NaN
+    const bool ordered = row_max[0] == row_max[0] && row_max[1] == row_max[1];  // always true: max_f32 returns no NaN
     if (lane == 0 && ordered) mbarrier_arrive(pipeline.k_empty + k_ring.stage * 8);
     if (O_IN_V && lane == 0 && ordered && j == own_tiles - 1) mbarrier_arrive(pipeline.q_empty + q_ring.stage * 8);
     k_ring.advance();
@@ -134,10 +134,10 @@ KERNEL(THREADS, 1) without_lazy_rescale_or_integer_max(GRID_CONSTANT const Persi
     wait(pipeline.v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();
     if (!MASKED) bar_arrive(next_turn, TURN);
-    wgmma_wait_group<1>();  // S is there
+    wgmma_wait_group<1>();  // wait for S; P V may still be in flight
     register_fence(s_regs);
     online_softmax.template operator()<MASKED>(j);
-    wgmma_wait_group<0>();  // O too, and P may be written
+    wgmma_wait_group<0>();  // P V has finished: O is valid and P may be overwritten
     register_fence(o_regs), register_fence(p_regs);
     if (lane == 0) mbarrier_arrive(pipeline.v_empty + v_ring.stage * 8);
     convert_p();
@@ -149,8 +149,8 @@ KERNEL(THREADS, 1) without_lazy_rescale_or_integer_max(GRID_CONSTANT const Persi
   for (TilePlace place = queue.take(); place.q_tile >= 0; place = queue.take()) {
     const BlockTile tile(args, place.batch, place.head, place.q_tile);
     const int key_tiles = key_tiles_of(args, tile);
-    const int common_tiles = tile.unmasked_keys(args) / BLOCK_N;  // that every row of the block sees whole
-    // This warpgroup's, of which it works on one at least, like the block.
+    const int common_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask in any warpgroup
+    // The rows of this warpgroup; like the block, it works on at least one key tile.
     const int first_row = warpgroup * WARPGROUP_ROWS, last_row = first_row + WARPGROUP_ROWS - 1;
     own_tiles = tile.last_key(args, last_row) < 0 ? 1 : tile.last_key(args, last_row) / BLOCK_N + 1;
     whole_tiles = (tile.last_key(args, first_row) + 1) / BLOCK_N;
@@ -160,7 +160,7 @@ KERNEL(THREADS, 1) without_lazy_rescale_or_integer_max(GRID_CONSTANT const Persi
       last_key[half] = tile.last_key(args, warp_row + group + half * 8);
     }
 
-    // the first Q K^T has no P V beside it
+    // prologue: the first Q K^T overlaps with no P V
     q_operand = k_major(pipeline.q + q_ring.stage * Q_BYTES + warpgroup * WARPGROUP_ROWS * ROW_BYTES);
     wait(pipeline.q_full + q_ring.stage * 8, q_ring.phase);
     wait(pipeline.k_full + k_ring.stage * 8, k_ring.phase);
@@ -168,14 +168,14 @@ KERNEL(THREADS, 1) without_lazy_rescale_or_integer_max(GRID_CONSTANT const Persi
     wgmma_wait_group<0>();
     register_fence(s_regs);
     online_softmax.template operator()<true>(0);
-    rescale[0] = rescale[1] = 1.f;  // O is zero
+    rescale[0] = rescale[1] = 1.f;  // O is still zero
     convert_p();
 
     int j = 1;
     for (; j < common_tiles; ++j) step.template operator()<false>(j);
     for (; j < own_tiles; ++j) step.template operator()<true>(j);
 
-    // the last P V has no Q K^T beside it
+    // the last P V overlaps with no Q K^T
     if (EARLY_RESCALE) rescale_o();
     wait(pipeline.v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();
