@@ -2,7 +2,7 @@
 
 Builds on xor_swizzle; changes only the tile, which the registry sets.
 
-So this is the same program as direct_rescale, which is also xor_swizzle's, at another tile.
+So this is the same program as direct_rescale, which xor_swizzle runs too, at another tile.
 """
 
 from triton_kernels.ampere.direct_rescale import twin  # noqa: F401

@@ -4,9 +4,9 @@ Builds on producer_consumer; changes the order of the warpgroups. General: any l
 head_dim 64, 128 and 256. The lock is a ring of mbarriers, one for each warpgroup, at which the warpgroup before it
 arrives. Core Triton has no statement for one warpgroup.
 
-A barrier orders accesses to memory, but a softmax is arithmetic on registers, which ptxas moves across it. So the
-maxima are stored to shared memory and read again after the wait, and the sums are stored there before the lock is
-passed on.
+A barrier orders accesses to memory, but the softmax is arithmetic on registers, and ptxas moves arithmetic across
+barriers. So the maxima are stored to shared memory and read again after the wait, and the sums are stored there before
+the lock is passed on.
 """
 
 from typing import NamedTuple

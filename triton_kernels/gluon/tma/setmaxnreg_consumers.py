@@ -4,7 +4,7 @@ Builds on warp_specialized; changes the registers of the roles, and the rows of 
 registers per thread can hold. Each warpgroup is a role of its own. General: any lengths, strides, grouped heads and
 head_dim 64, 128 and 256. In core Triton the source cannot set the registers of a role.
 
-The barrier before an arrival is now one of the warpgroup's own four warps.
+Before it arrives, a warpgroup now waits only for its own four warps.
 """
 
 from typing import NamedTuple

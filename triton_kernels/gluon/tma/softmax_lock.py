@@ -4,8 +4,9 @@ Builds on setmaxnreg_consumers; changes the order of the warpgroups. General: an
 head_dim 64, 128 and 256. The lock is a ring of two mbarriers: each warpgroup waits at its own and arrives at the
 other's. Core Triton has no statement for one warpgroup.
 
-A barrier orders accesses to memory, but a softmax is arithmetic on registers, which ptxas moves across it. So the scale
-is read from shared memory after the wait, and the sums are stored there before the lock is passed on.
+A barrier orders accesses to memory, but the softmax is arithmetic on registers, and ptxas moves arithmetic across
+barriers. So the scale is read from shared memory after the wait, and the sums are stored there before the lock is
+passed on.
 """
 
 from typing import NamedTuple

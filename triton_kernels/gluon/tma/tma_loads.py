@@ -2,14 +2,14 @@
 
 Builds on ampere/exp2_softmax, which has no Gluon kernel; changes who computes addresses: the copy engine, from a
 descriptor. A tile is one box of whole rows without a swizzle, so every ldmatrix has 8-way bank conflicts, which
-tma_swizzle removes. Core Triton always swizzles.
+tma_swizzle removes. Core Triton swizzles such a tile without being asked.
 
 K and V have one buffer each, and each load completes on an mbarrier. An iteration waits for K, issues the load of V,
 computes Q K^T, waits for V, issues the load of the next K into the buffer that Q K^T has read, and computes P V. A
 barrier of the block precedes each load into a buffer that was read.
 
 Triton 3.6 and 3.7 read the transposed view of such a box as the box itself. So the bytes are viewed under a layout that
-pointers would use: the addresses are the same, and the transposition is right.
+pointers would use: the addresses are the same, and the transposed view is right.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The 128-byte hardware swizzle: TMA permutes the 16-byte columns as it writes, and ldmatrix follows.
 
 Builds on tma_loads; changes the layout of a descriptor, which names the width of the swizzle. The compiler of core
-Triton makes the same choice by itself and offers no other.
+Triton makes the same choice from the width of the box.
 
 K and V have one buffer each, and each load completes on an mbarrier. An iteration waits for K, issues the load of V,
 computes Q K^T, waits for V, issues the load of the next K into the buffer that Q K^T has read, and computes P V. A
