@@ -32,7 +32,7 @@ def html(*rows: dict[str, Any]) -> str:
 def test_the_page_shows_the_newest_row() -> None:
     text = html(row(normal={"sums": 0.5}), {**row(), "time": "2025-01-01T00:00:00Z"})
     assert '<td class="n">50%</td>' in text
-    assert "keys of a wgmma 0, 1, 8, 9." in text
+    assert "keys of a wgmma, 0, 1, 8, 9." in text
     for words in (*computed.INPUTS.values(), *computed.KERNEL.values(), "constant rows"):
         assert words in text
     assert "Not computed yet" in html()
