@@ -284,10 +284,10 @@ CLAIMS = (
             *(
                 Proof(
                     f"epilogue {form} staged",
-                    "the tile passes through shared memory",
+                    "the tile passes through shared memory between the product and the store",
                     Probe("epilogue", form),
-                    Probe("words", "plain"),
-                    Detector("sass", r"\bSTSM?\b\S*"),
+                    Probe("wgmma_shape", "128 of 128"),
+                    Detector("sass", r"\bSTSM?\b\S*", within=(r"\bHGMMA\b", r"\bSTG\b")),
                 )
                 for form in ("pointers", "scattered", "unaligned")
             ),
