@@ -19,8 +19,8 @@ GRADES = {
     "direct": "the source says it",
     "hint": "the source asks, the compiler decides",
     "automatic": "the compiler does it unasked and offers no off switch",
-    "hatch": "only past the language: inline PTX, an edited IR, a hook on the compiler's stages, a variable of its own",
-    "inexpressible": "no form that was tried compiles to it",
+    "hatch": "only outside the language: inline PTX, an edited IR, a hook on its stages, its environment variables",
+    "inexpressible": "none of the forms tried compiles to it",
 }
 FAULTS = {
     "fails": "the source says it, and this compiler errors or aborts",
@@ -149,7 +149,7 @@ class Proof:
     name: str
     """Of its own among all proofs: what a row is called and what a reader asks for."""
     shows: str
-    """One sentence: what is seen, in the words of the field."""
+    """One sentence: what is seen. Nothing depends on it: it may be reworded without a new row."""
     subject: Program
     control: Program
     detector: Detector

@@ -119,8 +119,7 @@ class Cell:
 
 def techniques_of_matrix() -> dict[str, str]:
     """Name -> idea of every row of the matrix: all rungs of the registry, in order, then what has no rung."""
-    rungs = {each.name: each.change for each in techniques.TECHNIQUES}
-    return rungs | {name: idea for name, idea in EXTRA.items() if name not in rungs}
+    return {each.name: each.change for each in techniques.TECHNIQUES} | EXTRA
 
 
 def cells(rows: Iterable[Mapping[str, Any]]) -> list[Cell]:

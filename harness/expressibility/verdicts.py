@@ -112,7 +112,7 @@ def _disagreements(claim: Claim, root: Path) -> Iterator[str]:
         if bool(re.search(HATCHES, claim.word)) is not (claim.grade == "hatch"):
             yield f"its word is {claim.word!r}"
     for proof in obtaining:
-        if not re.search(claim.word, (root / file_of(proof.subject)).read_text()):
+        if not re.search(claim.word, sources.code(root / file_of(proof.subject))):
             yield f"{proof.name}: its source does not say {claim.word!r}"
 
 

@@ -22,7 +22,7 @@ LONG = {
     "direct": "written by you",
     "automatic": "done by the compiler",
     "hint": "hint: the compiler decides",
-    "hatch": "escape hatch, past the language",
+    "hatch": "escape hatch, outside the language",
     "inexpressible": "impossible",
 }
 FAULTS = {

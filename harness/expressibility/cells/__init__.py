@@ -50,17 +50,16 @@ OF_RIVALS = rivals.CLAIMS
 """Of the second table."""
 
 EXTRA = {
-    "unswizzled_rows": "a tile in shared memory as it lies in global memory: no swizzle, no padding",
-    "shared_memory_reuse": "two tiles at the same bytes of shared memory",
-    "mma_choice": "which tensor-core instruction multiplies: mma.sync or wgmma",
+    "unswizzled_rows": "a tile in shared memory without swizzle or padding",
+    "shared_memory_reuse": "two tiles in the same bytes of shared memory",
+    "mma_choice": "which tensor-core instruction computes a product: mma.sync or wgmma",
     "wgmma_width": "how many columns a wgmma has",
-    "role_branch": "code of some warps alone",
-    "named_barriers": "barriers of some warps of a block, by number",
+    "role_branch": "code that only some warps run",
+    "named_barriers": "named barriers: barriers of some warps of a block",
     "warp_specialized_sm120": "roles for warps on sm_120",
-    "two_cta_mma": "one product of two blocks, on sm_100",
-    "blocks_per_sm": "at least so many blocks on a multiprocessor: a bound of the registers of a thread",
-    "clusters": "a cluster of two blocks runs an attention loop",
-    "tma_store": "O by a TMA store from shared memory",
+    "two_cta_mma": "one product computed by two blocks together, on sm_100",
+    "blocks_per_sm": "a minimum number of blocks per SM, which bounds the registers of a thread",
+    "clusters": "an attention loop in a cluster of two blocks",
     "l2_policy": "which lines L2 keeps: an eviction policy",
 }
 """Technique without a rung -> its idea."""

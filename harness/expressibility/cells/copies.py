@@ -15,7 +15,7 @@ ARRIVAL_ELSEWHERE = Detector("ptx", r"mbarrier\.arrive\.shared::cluster\S*")
 
 BY_GLUON = Proof(
     "multicast_gluon",
-    "one load for both blocks",
+    "One TMA load writes into both blocks of the cluster.",
     Probe("multicast_gluon", "multicast"),
     Probe("multicast_gluon", "each"),
     MULTICAST,
@@ -24,7 +24,7 @@ BY_EACH = (
     *(
         Proof(
             f"clusters sm_{arch}",
-            "two blocks, and every TMA load is each block's own",
+            f"On sm_{arch}, each of two blocks still issues its own TMA loads.",
             Probe("clusters", f"{arch} two"),
             Probe("multicast_gluon", "multicast", version="3.9.0"),
             MULTICAST,
@@ -34,7 +34,7 @@ BY_EACH = (
     ),
     Proof(
         "smem_asm",
-        "inline PTX that names the compiler's shared memory does not assemble",
+        "ptxas rejects inline PTX that names the compiler's shared memory.",
         Probe("smem_asm", "symbol"),
         Probe("smem_asm", "plain"),
         Detector("words", r"PTXAS error"),
@@ -43,7 +43,7 @@ BY_EACH = (
 """What core Triton does with two blocks: no load is for both."""
 BY_ASM = Proof(
     "multicast_asm",
-    "inline PTX declares a tile of its own and loads it into both blocks",
+    "Inline PTX declares a tile in shared memory and loads it into both blocks.",
     Probe("multicast_asm", "core"),
     Probe("multicast_asm", "plain"),
     MULTICAST,
@@ -54,12 +54,12 @@ CLAIMS = (
         "cp_async_pipeline",
         "triton",
         "hint",
-        "num_stages asks for cp.async and says how deep; where the copies stand and which are awaited is the "
-        "compiler's: behind the last product, whatever the order of the source.",
+        "num_stages asks for cp.async and sets the depth. The compiler chooses where the copies go and "
+        "which it waits for: it puts them after the last product, whatever the order of the source.",
         (
             Proof(
                 "cp_async_order copies",
-                "K and V come by cp.async",
+                "cp.async copies K and V (LDGSTS).",
                 Probe("cp_async_order", "plain"),
                 Probe("words", "plain"),
                 Detector("sass", r"LDGSTS\S*"),
@@ -67,7 +67,7 @@ CLAIMS = (
             *(
                 Proof(
                     f"cp_async_order {form}",
-                    "no copy of the loop stands before a product",
+                    f"In the {form} loop, no copy comes before a product.",
                     Probe("cp_async_order", form),
                     Twin("cp_async_pipeline", "gluon", arch="sm_80"),
                     COPY_BEFORE_PRODUCT,
@@ -82,8 +82,8 @@ CLAIMS = (
         "cluster_multicast",
         "triton",
         "hatch",
-        "num_ctas=2 asks for clusters, and no load goes to both blocks. Inline PTX can write one, into shared memory "
-        "that it declares: the compiler's own has no address there.",
+        "num_ctas=2 asks for clusters, but no load goes to both blocks. Inline PTX can issue such a load, "
+        "but only into shared memory that it declares: it cannot name the compiler's buffers.",
         (BY_ASM, *BY_EACH),
         versions=("3.6.0",),
         word="inline_asm",
@@ -92,13 +92,13 @@ CLAIMS = (
         "cluster_multicast",
         "triton",
         "hatch",
-        "num_ctas=2 asks for clusters, and no load goes to both blocks. A hook on the compiler's stages that adds one "
-        "word to a load of the IR makes it one for both; inline PTX can write one, into shared memory that it "
-        "declares: the compiler's own has no address there.",
+        "num_ctas=2 asks for clusters, but no load goes to both blocks. A hook on the compiler's stages "
+        "can mark a load of the IR as multicast. Inline PTX can issue such a load, but only into shared "
+        "memory that it declares: it cannot name the compiler's buffers.",
         (
             Proof(
                 "multicast_hook",
-                "one load for both blocks",
+                "One TMA load writes into both blocks of the cluster.",
                 Probe("multicast_hook", "hook"),
                 Probe("multicast_hook", "plain"),
                 MULTICAST,
@@ -113,19 +113,20 @@ CLAIMS = (
         "cluster_multicast",
         "gluon",
         "hatch",
-        "A load has no such argument. Inline PTX can write one, into shared memory that it declares.",
+        "A TMA load takes no multicast argument. Inline PTX can issue a multicast load into shared memory "
+        "that it declares.",
         (
             replace(BY_ASM, name="multicast_asm in Gluon", subject=Probe("multicast_asm", "Gluon")),
             Proof(
                 "multicast_gluon argument",
-                "multicast=True is refused",
+                "The load refuses multicast=True.",
                 Probe("multicast_gluon", "multicast"),
                 Probe("multicast_gluon", "each"),
                 Detector("words", r"unexpected keyword argument 'multicast'"),
             ),
             Proof(
                 "multicast_gluon each",
-                "a layout that puts the tile into both blocks gives each a load of its own",
+                "With a layout that puts the tile into both blocks, each block issues its own load.",
                 Probe("multicast_gluon", "each"),
                 Probe("multicast_gluon", "multicast", version="3.9.0"),
                 MULTICAST,
@@ -139,13 +140,13 @@ CLAIMS = (
         "cluster_multicast",
         "gluon",
         "direct",
-        "A TMA load takes multicast=True. At a barrier of both blocks each arrives in its own alone: neither learns "
-        "when the other has read.",
+        "A TMA load takes multicast=True. But an arrival at a barrier of both blocks stays in its own "
+        "block, so neither block learns when the other has read its data.",
         (
             BY_GLUON,
             Proof(
                 "pair_barrier_gluon",
-                "an arrival at a barrier of both blocks stays in its own",
+                "An arrival at a barrier of both blocks stays in its own block.",
                 Probe("pair_barrier_gluon", "both"),
                 Probe("pair_barrier_gluon", "both", version="3.9.0"),
                 ARRIVAL_ELSEWHERE,
@@ -160,19 +161,19 @@ CLAIMS = (
         "cluster_multicast",
         "gluon",
         "direct",
-        "A TMA load takes multicast=True, and one barrier counts what both blocks hand back.",
+        "A TMA load takes multicast=True, and one barrier counts the arrivals of both blocks that free a buffer.",
         (
             BY_GLUON,
             Proof(
                 "cluster_multicast in Gluon, loads",
-                "K and V come by loads for both blocks",
+                "K and V arrive by multicast loads.",
                 Twin("cluster_multicast", "gluon", head_dim=128, tile="128x128-s2-w8"),
                 Twin("pinned_maxima", "gluon", head_dim=128, tile="128x128-s2-w8"),
                 MULTICAST,
             ),
             Proof(
                 "cluster_multicast in Gluon, releases",
-                "buffers go back by arrivals in the first block",
+                "Arrivals that free a buffer can go to another block of the cluster (shared::cluster).",
                 Twin("cluster_multicast", "gluon", head_dim=128, tile="128x128-s2-w8"),
                 Twin("pinned_maxima", "gluon", head_dim=128, tile="128x128-s2-w8"),
                 ARRIVAL_ELSEWHERE,
@@ -185,11 +186,11 @@ CLAIMS = (
         "two_cta_mma",
         "triton",
         "hint",
-        "num_ctas=2 makes one product of two blocks on sm_100.",
+        "On sm_100, num_ctas=2 makes two blocks compute one product together.",
         (
             Proof(
                 "two_cta_mma",
-                "tcgen05.mma of a group of two blocks",
+                "The PTX has tcgen05.mma for a pair of blocks (cta_group::2).",
                 Probe("clusters", "100 two"),
                 Probe("clusters", "100 one"),
                 TWO_BLOCKS,
@@ -202,11 +203,11 @@ CLAIMS = (
         "two_cta_mma",
         "triton",
         "hint",
-        "num_ctas=2 no longer makes one product of two blocks: each has its own.",
+        "num_ctas=2 no longer makes two blocks compute one product together: each computes its own.",
         (
             Proof(
                 "two_cta_mma dropped",
-                "no tcgen05.mma of a group of two blocks",
+                "The PTX has no tcgen05.mma for a pair of blocks.",
                 Probe("clusters", "100 two"),
                 Probe("clusters", "100 two", version="3.6.0"),
                 TWO_BLOCKS,
@@ -221,11 +222,11 @@ CLAIMS = (
         "clusters",
         "triton",
         "hint",
-        "num_ctas=2 fails where one product feeds another.",
+        "num_ctas=2 makes the compiler fail on an attention loop, in which one product feeds the next.",
         (
             Proof(
                 "clusters attention fails",
-                "an attention loop does not compile for two blocks",
+                "An attention loop does not compile for two blocks.",
                 Probe("clusters", "90 attention two"),
                 Probe("clusters", "90 attention one"),
                 Detector("words", r"PassManager::run failed"),
@@ -239,11 +240,11 @@ CLAIMS = (
         "clusters",
         "triton",
         "hint",
-        "num_ctas=2 makes a cluster of two blocks of an attention loop.",
+        "num_ctas=2 compiles an attention loop for a cluster of two blocks.",
         (
             Proof(
                 "clusters attention",
-                "an attention loop of two blocks, which wait for each other",
+                "The two blocks of an attention loop wait for each other (barrier.cluster).",
                 Probe("clusters", "90 attention two"),
                 Probe("clusters", "90 attention one"),
                 Detector("ptx", r"barrier\.cluster\S*"),
@@ -256,11 +257,11 @@ CLAIMS = (
         "tma_store",
         "triton",
         "direct",
-        "desc.store is a TMA store from shared memory.",
+        "desc.store compiles to a TMA store from shared memory.",
         (
             Proof(
                 "epilogue descriptor",
-                "stmatrix, then a TMA store",
+                "The machine code has a TMA store (UTMASTG).",
                 Probe("epilogue", "descriptor"),
                 Probe("epilogue", "pointers"),
                 Detector("sass", r"UTMASTG\S*"),
@@ -272,11 +273,12 @@ CLAIMS = (
         "staged_epilogue",
         "triton",
         "automatic",
-        "tl.store of a product goes through shared memory; 16 bytes a lane where alignment is known.",
+        "The compiler passes the result of a product through shared memory before tl.store writes it. If "
+        "alignment is known, each lane writes 16 bytes at once.",
         (
             Proof(
                 "epilogue pointers",
-                "stores of 16 bytes",
+                "Each lane writes 16 bytes at once (STG.E.128).",
                 Probe("epilogue", "pointers"),
                 Probe("epilogue", "unaligned"),
                 Detector("sass", r"STG\.E\.128"),
@@ -284,12 +286,16 @@ CLAIMS = (
             *(
                 Proof(
                     f"epilogue {form} staged",
-                    "the tile passes through shared memory between the product and the store",
+                    f"With {stores}, the tile passes through shared memory between the product and the store.",
                     Probe("epilogue", form),
                     Probe("wgmma_shape", "128 of 128"),
                     Detector("sass", r"\bSTSM?\b\S*", within=(r"\bHGMMA\b", r"\bSTG\b")),
                 )
-                for form in ("pointers", "scattered", "unaligned")
+                for form, stores in (
+                    ("pointers", "aligned rows"),
+                    ("scattered", "a column stride unknown to the compiler"),
+                    ("unaligned", "rows of unknown alignment"),
+                )
             ),
         ),
     ),
@@ -297,18 +303,18 @@ CLAIMS = (
         "l2_policy",
         "triton",
         "direct",
-        "tl.load takes an eviction policy; a descriptor's load takes none.",
+        "tl.load takes an eviction policy. A load from a descriptor takes none.",
         (
             Proof(
                 "l2_policy pointer",
-                "evict_last becomes a policy of the load",
+                "evict_last becomes an L2 policy of the load (createpolicy).",
                 Probe("l2_policy", "pointer"),
                 Probe("l2_policy", "pointer plain"),
                 Detector("ptx", r"createpolicy\S*"),
             ),
             Proof(
                 "l2_policy descriptor",
-                "a descriptor's load refuses the argument",
+                "A load from a descriptor refuses the argument.",
                 Probe("l2_policy", "descriptor"),
                 Probe("l2_policy", "descriptor plain"),
                 Detector("words", r"unexpected keyword argument 'eviction_policy'"),
@@ -324,7 +330,7 @@ CLAIMS = (
         (
             Proof(
                 "l2_gluon pointer",
-                "evict_last becomes a policy of the load",
+                "evict_last becomes an L2 policy of the load (createpolicy).",
                 Probe("l2_gluon", "pointer"),
                 Probe("l2_gluon", "plain"),
                 Detector("ptx", r"createpolicy\S*"),
@@ -336,19 +342,20 @@ CLAIMS = (
         "blocks_per_sm",
         "triton",
         "hint",
-        "maxnreg bounds the registers of a thread, and with them how many blocks fit. A least number of blocks has no "
-        "word, and unknown options are dropped; a hook adds the line to the PTX.",
+        "maxnreg limits the registers per thread, and so decides how many blocks fit on an SM. No option "
+        "sets a minimum number of blocks, and unknown options are ignored silently. A hook can add the "
+        "directive to the PTX.",
         (
             Proof(
                 "options maxnreg",
-                "maxnreg is in the PTX",
+                "The PTX has .maxnreg.",
                 Probe("options", "maxnreg"),
                 Probe("options", "plain"),
                 Detector("ptx", r"\.maxnreg \d+"),
             ),
             Proof(
                 "options minctasm",
-                "an unknown option is dropped without a word",
+                "An unknown option is ignored silently.",
                 Probe("options", "minctasm"),
                 Probe("options", "hook"),
                 Detector("ptx", r"\.minnctapersm \d+"),
@@ -356,14 +363,14 @@ CLAIMS = (
             ),
             Proof(
                 "options asm",
-                "inline PTX cannot say it: it is no statement",
+                "Inline PTX cannot add .minnctapersm, because it is a directive and not a statement.",
                 Probe("options", "asm"),
                 Probe("options", "plain"),
                 Detector("words", r"PTXAS error"),
             ),
             Proof(
                 "options hook",
-                "a hook on the stage ptx can",
+                "A hook on the PTX stage can add .minnctapersm.",
                 Probe("options", "hook"),
                 Probe("options", "plain"),
                 Detector("ptx", r"\.minnctapersm \d+"),
@@ -376,19 +383,20 @@ CLAIMS = (
         "blocks_per_sm",
         "gluon",
         "hint",
-        "maxnreg bounds the registers of a thread, and with them how many blocks fit. A least number of blocks has no "
-        "word, and unknown options are dropped; a hook adds the line to the PTX.",
+        "maxnreg limits the registers per thread, and so decides how many blocks fit on an SM. No option "
+        "sets a minimum number of blocks, and unknown options are ignored silently. A hook can add the "
+        "directive to the PTX.",
         (
             Proof(
                 "blocks_gluon maxnreg",
-                "maxnreg is in the PTX",
+                "The PTX has .maxnreg.",
                 Probe("blocks_gluon", "maxnreg"),
                 Probe("blocks_gluon", "plain"),
                 Detector("ptx", r"\.maxnreg \d+"),
             ),
             Proof(
                 "blocks_gluon hook",
-                "a hook on the stage ptx can",
+                "A hook on the PTX stage can add .minnctapersm.",
                 Probe("blocks_gluon", "hook"),
                 Probe("blocks_gluon", "plain"),
                 Detector("ptx", r"\.minnctapersm \d+"),
@@ -396,7 +404,7 @@ CLAIMS = (
             ),
             Proof(
                 "blocks_gluon minctasm",
-                "an unknown option is dropped without a word",
+                "An unknown option is ignored silently.",
                 Probe("blocks_gluon", "minctasm"),
                 Probe("blocks_gluon", "hook"),
                 Detector("ptx", r"\.minnctapersm \d+"),
@@ -409,11 +417,11 @@ CLAIMS = (
         "clusters",
         "gluon",
         "direct",
-        "Layouts say which block of a cluster has what: here half of the rows each, and all keys both.",
+        "Layouts say which block of a cluster holds what. Here each block holds half of the rows and all keys.",
         (
             Proof(
                 "clusters_gluon",
-                "an attention loop whose blocks come in pairs",
+                "An attention loop compiles for clusters of two blocks (.reqnctapercluster 2).",
                 Probe("clusters_gluon", "two"),
                 Probe("clusters_gluon", "one"),
                 Detector("ptx", r"\.reqnctapercluster 2"),
@@ -425,11 +433,11 @@ CLAIMS = (
         "two_cta_mma",
         "gluon",
         "direct",
-        "The layout of the accumulator in tensor memory takes two_ctas.",
+        "The layout of the accumulator in tensor memory takes two_ctas=True.",
         (
             Proof(
                 "two_cta_gluon",
-                "a product of a pair of blocks",
+                "The PTX has tcgen05.mma for a pair of blocks (cta_group::2).",
                 Probe("two_cta_gluon", "two blocks"),
                 Probe("two_cta_gluon", "one block"),
                 TWO_BLOCKS,
@@ -441,11 +449,11 @@ CLAIMS = (
         "cp_async_pipeline",
         "gluon",
         "direct",
-        "Copies, groups and waits are calls: they stand where the source has them.",
+        "Copies, groups and waits are calls, and stay where the source puts them.",
         (
             Proof(
                 "cp_async_order in Gluon",
-                "the next K is on its way before P V",
+                "The copy of the next K starts before P V.",
                 Twin("cp_async_pipeline", "gluon", arch="sm_80"),
                 Probe("cp_async_order", "plain"),
                 COPY_BEFORE_PRODUCT,

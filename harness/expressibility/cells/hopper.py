@@ -6,7 +6,7 @@ from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
 
 TILE = "128x128-s2-w8"
 """Of the kernels of core Triton: the reference tiles of these rungs are no powers of two."""
-BITCAST = "A bitcast makes integers of scores; that one instruction compares three of them is the assembler's choice."
+BITCAST = "A bitcast turns the scores into integers. ptxas decides whether one instruction compares three of them."
 COUNTER = Detector("ptx", r"\batom\.\S*add\S*")
 THREE_AT_ONCE = Detector("sass", r"\bVIMNMX3\S*")
 RESCALED_BETWEEN = Detector(
@@ -76,19 +76,20 @@ CLAIMS = (
         "persistent",
         "triton",
         "direct",
-        "A `while` over tiles, the next from an atomic counter; what it loads of the next tile waits for the end of "
-        "this one. In a loop by tl.range(flatten=True), without a counter, K and V of the next tile are loaded ahead.",
+        "A while loop takes tile after tile from an atomic counter. A loop over tiles by "
+        "tl.range(flatten=True) has no counter, but in it the compiler loads K and V of the next tile ahead.",
         (
             Proof(
                 "tiles from a counter",
-                "the next tile is taken from a counter in memory",
+                "The next tile comes from an atomic counter in global memory.",
                 Twin("persistent", "triton", tile=TILE),
                 Twin("overlapped_softmax", "triton", tile=TILE),
                 COUNTER,
             ),
             Proof(
                 "tiles_flat loads",
-                "with tl.range(flatten=True) K and V of steps to come are asked for before O of a tile is stored",
+                "With tl.range(flatten=True), copies of later K and V tiles start before O is stored; with a "
+                "plain tl.range they start after it.",
                 Probe("tiles_flat", "flatten"),
                 Probe("tiles_flat", "nested"),
                 Detector(
@@ -105,11 +106,11 @@ CLAIMS = (
         "persistent",
         "gluon",
         "direct",
-        "A `while` over tiles, the next from an atomic counter.",
+        "A while loop takes tile after tile from an atomic counter.",
         (
             Proof(
                 "tiles from a counter in Gluon",
-                "the next tile is taken from a counter in memory",
+                "The next tile comes from an atomic counter in global memory.",
                 _tiles("counter"),
                 _tiles("plain"),
                 COUNTER,
@@ -125,7 +126,8 @@ CLAIMS = (
         (
             Proof(
                 "maxima of integers",
-                "maxima of three integers; floats have no such instruction on sm_90",
+                "One instruction takes the maximum of three integers (VIMNMX3). The kernel that compares floats "
+                "has none.",
                 Twin("integer_max", "triton", tile=TILE),
                 Twin("persistent", "triton", tile=TILE),
                 THREE_AT_ONCE,
@@ -141,14 +143,15 @@ CLAIMS = (
         (
             Proof(
                 "integer_max in Gluon",
-                "maxima of three integers in an attention loop",
+                "In an attention kernel, one instruction takes the maximum of three integers (VIMNMX3).",
                 Twin("integer_max", "gluon", tile=TILE),
                 Twin("persistent", "gluon", tile=TILE),
                 THREE_AT_ONCE,
             ),
             Proof(
                 "maxima of integers in Gluon",
-                "maxima of three integers; floats have no such instruction on sm_90",
+                "One instruction takes the maximum of three integers (VIMNMX3). The kernel that compares floats "
+                "has none.",
                 _tiles("integers"),
                 _tiles("floats"),
                 THREE_AT_ONCE,
@@ -160,11 +163,11 @@ CLAIMS = (
         "tma_store",
         "gluon",
         "direct",
-        "A TMA store takes its descriptor and its place in shared memory; a wait says when that place is free.",
+        "A TMA store takes its descriptor and its shared-memory buffer. A wait says when that buffer is free.",
         (
             Proof(
                 "TMA store in Gluon",
-                "a TMA store",
+                "The machine code has a TMA store (UTMASTG).",
                 _tiles("tma_store"),
                 _tiles("plain"),
                 Detector("sass", r"UTMASTG\S*"),
@@ -176,12 +179,13 @@ CLAIMS = (
         "early_rescale",
         "triton",
         "hatch",
-        "No word for issuing a product or awaiting it: what stands between two products stands where the compiler has "
-        "awaited the first. A hook on its stages moves that wait behind the second.",
+        "The source cannot separate the issue of a product from its wait. The compiler waits for Q K^T "
+        "before it runs what the source puts between Q K^T and P V. A hook on its stages moves that wait "
+        "after the issue of P V.",
         (
             Proof(
                 "rescale_order hook",
-                "with the wait moved, the multiplications stand between issuing Q K^T and P V",
+                "With the wait moved, O is rescaled after Q K^T is issued and before P V is issued.",
                 Probe("rescale_order", "hook"),
                 Probe("rescale_order", "written"),
                 RESCALED_BETWEEN,
@@ -196,9 +200,16 @@ CLAIMS = (
                     seen=False,
                 )
                 for form, shows in (
-                    ("written", "written between the two products, it comes after the wait for the first"),
-                    ("rotated", "so it does where what is added to O is a product of its own"),
-                    ("asm", "so it does where inline PTX stands between the products"),
+                    (
+                        "written",
+                        "Written between the two products, the rescale of O comes after the wait for Q K^T.",
+                    ),
+                    (
+                        "rotated",
+                        "If P V is a product of its own that is added to O, the rescale still comes after the wait for "
+                        "Q K^T.",
+                    ),
+                    ("asm", "With inline PTX between the products, the rescale still comes after the wait for Q K^T."),
                 )
             ),
         ),
@@ -208,18 +219,18 @@ CLAIMS = (
         "early_rescale",
         "gluon",
         "direct",
-        "A product is issued where its call stands and awaited where its wait does.",
+        "A product is issued where its call is, and waited for where its wait is.",
         (
             Proof(
                 "early_rescale in Gluon",
-                "in PTX the multiplications stand between issuing Q K^T and P V",
+                "In the PTX, O is rescaled after Q K^T is issued and before P V is issued.",
                 Twin("early_rescale", "gluon", tile=TILE),
                 Twin("lazy_rescale_wgmma", "gluon", tile=TILE),
                 RESCALED_BETWEEN,
             ),
             Proof(
                 "early rescale in Gluon",
-                "in PTX the multiplications stand between issuing Q K^T and P V",
+                "In the PTX, O is rescaled after Q K^T is issued and before P V is issued.",
                 _products("early"),
                 _products("late"),
                 RESCALED_BETWEEN,
@@ -231,19 +242,20 @@ CLAIMS = (
         "fused_switch",
         "triton",
         "hint",
-        "In one loop over the steps of all tiles, written by hand, the next tile's first product is in flight where O "
-        "is stored. With a loop in a loop it is awaited, and flatten=True does not change that.",
+        "If one hand-written loop covers the iterations of all tiles, the next tile's first product is in "
+        "flight while O is stored. With nested loops the compiler waits for it first, also with "
+        "flatten=True.",
         (
             Proof(
                 "tiles_flat by hand",
-                "O is stored before the product issued last is awaited",
+                "O is stored before the wait for the product issued last.",
                 Probe("tiles_flat", "by hand"),
                 Probe("tiles_flat", "nested"),
                 IN_FLIGHT_AT_THE_STORE,
             ),
             Proof(
                 "tiles_flat flatten",
-                "with tl.range(flatten=True) every product is awaited before O is stored",
+                "With tl.range(flatten=True), the compiler waits for every product before O is stored.",
                 Probe("tiles_flat", "flatten"),
                 Probe("tiles_flat", "by hand"),
                 IN_FLIGHT_AT_THE_STORE,
@@ -256,18 +268,18 @@ CLAIMS = (
         "fused_switch",
         "gluon",
         "direct",
-        "A product is issued where its call stands, in whichever loop, and awaited where its wait does.",
+        "A product is issued where its call is, in any loop, and waited for where its wait is.",
         (
             Proof(
                 "fused_switch in Gluon",
-                "in each of two warpgroups a second place with two products in flight, where one tile ends",
+                "Each of two warpgroups has a second place with two products in flight: the end of a tile.",
                 Twin("fused_switch", "gluon", tile=TILE),
                 Twin("persistent", "gluon", tile=TILE),
                 replace(TWICE_IN_FLIGHT, least=3),
             ),
             Proof(
                 "two tiles in flight in Gluon",
-                "a second place with two products in flight: where one tile ends and the next begins",
+                "The code has a second place with two products in flight: the end of a tile.",
                 _products("fused"),
                 _products("late"),
                 TWICE_IN_FLIGHT,
@@ -279,12 +291,13 @@ CLAIMS = (
         "held_overlap",
         "triton",
         "hatch",
-        "No word for a wait, still less for one that hangs on values. Inline PTX has a barrier under a condition on "
-        "the sums, never reached, that keeps the exponentials before the wait for the next scores.",
+        "The source cannot place a wait, nor make one depend on values. An inline PTX barrier, under a "
+        "condition on the row sums that never holds, keeps the exponentials before the wait for the next "
+        "scores.",
         (
             Proof(
                 "barrier that hangs on sums",
-                "in the machine code it stands behind the exponentials and before the wait for the products",
+                "In the machine code, the barrier comes after the exponentials and before the wait for the product.",
                 _values("held"),
                 _values("free"),
                 BEHIND_EXPONENTIALS,
@@ -296,12 +309,13 @@ CLAIMS = (
         "pinned_maxima",
         "triton",
         "hatch",
-        "No word for handing a buffer back. The maxima can be pinned without it: by a barrier of inline PTX under a "
-        "condition on them, never reached.",
+        "The source cannot hand a buffer back, so no arrival can depend on the row maxima. Instead an "
+        "inline PTX barrier can depend on them, under a condition that never holds.",
         (
             Proof(
                 "barrier that hangs on maxima",
-                "between issuing the next scores and awaiting them stands a barrier that hangs on the maxima",
+                "The row maxima are compared for the barrier between the issue of the next scores and the wait "
+                "for them.",
                 _values("pinned"),
                 _values("free"),
                 Detector(
@@ -317,19 +331,19 @@ CLAIMS = (
         "double_buffered_p",
         "triton",
         "hatch",
-        "The compiler awaits P V where it is issued, in every order of statements. A hook on its stages moves the wait "
-        "behind the next P; the assembler then awaits every product by itself.",
+        "In every order of statements tried, the compiler waits for P V before it converts the next P. A "
+        "hook on its stages moves that wait after the conversion, but then ptxas waits after every wgmma.",
         (
             Proof(
                 "two_sets hook",
-                "in the PTX the next P is converted while P V is in flight",
+                "In the PTX, the next P is converted while P V is in flight.",
                 _sets("hook"),
                 _sets("scores in flight"),
                 CONVERTED_IN_FLIGHT,
             ),
             Proof(
                 "two_sets hook serialized",
-                "in the machine code a wait follows each product",
+                "In the machine code, a wait follows every wgmma.",
                 _sets("hook"),
                 _sets("scores in flight"),
                 ONE_BY_ONE,
@@ -345,9 +359,17 @@ CLAIMS = (
                     seen=False,
                 )
                 for form, shows in (
-                    ("two steps", "with a name for each of two sets, P V is awaited before the next P is converted"),
-                    ("scores in flight", "so it is where the next Q K^T is in flight over the softmax"),
-                    ("asm", "so it is where inline PTX converts"),
+                    (
+                        "two steps",
+                        "With two variables for P, used in turn, the compiler waits for P V before it converts the "
+                        "next P.",
+                    ),
+                    (
+                        "scores in flight",
+                        "With the next Q K^T in flight during the softmax, the compiler waits for P V before it "
+                        "converts the next P.",
+                    ),
+                    ("asm", "With the conversion in inline PTX, the compiler waits for P V before it."),
                 )
             ),
         ),
@@ -357,10 +379,10 @@ CLAIMS = (
         "flagship",
         "triton",
         "hint",
-        "Tiles, maxima of integers and stores by TMA have words, roles are asked for. With roles the compiler awaits "
-        "every product where it is issued; where a consumer has two blocks of rows, the assembler lays the softmax of "
-        "one under a product of the other. What is not there: turns, a branch of one warp, a tile from a counter "
-        "beside roles.",
+        "The source writes tiles, integer maxima and TMA stores, and asks for roles. With roles the "
+        "compiler waits for every product before the softmax. But if a consumer has two blocks of rows, "
+        "ptxas overlaps the softmax of one with a product of the other. The programs here have no turns "
+        "between consumers, no branch for a single warp, and no tile counter with roles.",
         (
             *(
                 Proof(
@@ -371,8 +393,15 @@ CLAIMS = (
                     UNDER_A_PRODUCT_IN_A_ROLE,
                 )
                 for form, shows in (
-                    ("two blocks", "in a role exponentials stand between the second Q K^T and its wait"),
-                    ("persistent", "so it is with roles around a loop over tiles"),
+                    (
+                        "two blocks",
+                        "In a role, exponentials come between the second Q K^T and the wait for it.",
+                    ),
+                    (
+                        "persistent",
+                        "With roles around a loop over tiles, exponentials come between the second Q K^T and the wait "
+                        "for it.",
+                    ),
                 )
             ),
             *(
@@ -385,14 +414,17 @@ CLAIMS = (
                     seen=False,
                 )
                 for form, shows in (
-                    ("written", "with roles every product is awaited before the exponentials"),
-                    ("persistent", "so it is with roles around a loop over tiles"),
-                    ("asm", "half of the warps without steps by inline PTX: no role in the IR"),
+                    ("written", "With roles, no product is in flight during the exponentials."),
+                    (
+                        "persistent",
+                        "With roles around a loop over tiles, no product is in flight during the exponentials.",
+                    ),
+                    ("asm", "Inline PTX gives half of the warps no iterations, but the IR has no role."),
                 )
             ),
             Proof(
                 "all_at_once scores in flight",
-                "the order that keeps scores in flight ends the compiler where roles are asked for",
+                "With roles, the order of statements that keeps scores in flight makes the compiler fail.",
                 Probe("all_at_once", "scores in flight"),
                 Probe("all_at_once", "written"),
                 Detector("words", r"PassManager::run failed|the process ended"),
@@ -404,11 +436,12 @@ CLAIMS = (
         "pinned_maxima",
         "gluon",
         "direct",
-        "An arrival on an mbarrier takes a condition, which may hang on the maxima: on one scalar of a whole group.",
+        "An arrival at an mbarrier takes a condition, which may depend on the row maxima: one scalar for "
+        "the whole warpgroup.",
         (
             Proof(
                 "an arrival that hangs on maxima in Gluon",
-                "a comparison of the maxima decides on the arrival",
+                "A comparison of the row maxima decides whether to arrive.",
                 Probe("values_gluon", "pinned"),
                 Probe("values_gluon", "free"),
                 Detector("ptx", r"setp\.num\.f32"),
@@ -420,11 +453,11 @@ CLAIMS = (
         "held_overlap",
         "gluon",
         "direct",
-        "A wait for an mbarrier takes the phase as a value, which may hang on a comparison of sums.",
+        "A wait for an mbarrier takes the phase as a value, which may depend on the row sums.",
         (
             Proof(
                 "a wait that hangs on sums in Gluon",
-                "a comparison of the sums decides on the phase that is awaited",
+                "A comparison of the row sums decides which phase to wait for.",
                 Probe("values_gluon", "held"),
                 Probe("values_gluon", "free"),
                 Detector("ptx", r"setp\.lt\.f32"),

@@ -40,11 +40,11 @@ CLAIMS = (
             "direct_rescale",
             dialect,
             "direct",
-            "The new maximum before the exponentials: the order of two statements.",
+            "The source computes the new row maximum before the exponentials.",
             (
                 Proof(
                     f"direct_rescale in {language}",
-                    "fewer multiplications",
+                    "The PTX has fewer multiplications than that of register_softmax.",
                     Twin("direct_rescale", dialect),
                     REGISTER_SOFTMAX,
                     MULTIPLICATIONS,
@@ -61,17 +61,17 @@ CLAIMS = (
             "large_tile",
             dialect,
             "direct",
-            "The keys of a step are a constant of the program.",
+            "The number of keys per iteration is a compile-time constant.",
             (
                 Proof(
                     f"large_tile in {language}",
-                    "twice the products a step",
+                    "The machine code has more tensor-core instructions: an iteration covers more keys.",
                     Twin("large_tile", dialect),
                     Twin("xor_swizzle", dialect),
                     MANY_PRODUCTS,
                 ),
             ),
-            word="the tile only",
+            word="import twin",  # another kernel's program: the registry sets its tile
         )
         for dialect, language in (("triton", "core Triton"), ("gluon", "Gluon"))
     ),
@@ -79,12 +79,13 @@ CLAIMS = (
         "split_warp_pairs",
         "triton",
         "hint",
-        "No word for how warps lie. All of them lie along the rows where one product feeds the next; behind a "
-        "transposition the compiler does not see that, and takes a grid.",
+        "The source cannot arrange the warps of a tile. If one product feeds the next, the compiler puts "
+        "all warps along the rows. A transposition between the two hides this, and the compiler then "
+        "chooses a grid of warps.",
         (
             Proof(
                 "grid of warps behind a transposition",
-                "of eight warps two lie along the keys, four along the queries of the transposed product",
+                "Of eight warps, two lie along the keys and four along the queries of the transposed product.",
                 Twin("split_warp_pairs", "triton"),
                 Twin("direct_rescale", "triton", tile="64x64-s1-w8"),
                 PAIRS,
@@ -96,12 +97,12 @@ CLAIMS = (
         "split_warp_pairs",
         "gluon",
         "direct",
-        "The layout of a product says how many warps lie along the rows and how many along the columns; reductions and "
-        "P cross over through shared memory by themselves.",
+        "The layout of a product says how many warps lie along the rows and how many along the columns. "
+        "The compiler moves reductions and P between the warps.",
         (
             Proof(
                 "grid of warps in Gluon",
-                "of eight warps four lie along the rows and two along the columns",
+                "Of eight warps, four lie along the rows and two along the columns.",
                 _fragments_in_gluon("pairs"),
                 _fragments_in_gluon("one tile"),
                 PAIRS,
@@ -113,11 +114,11 @@ CLAIMS = (
         "batched_m_tiles",
         "triton",
         "hint",
-        "The rows of a warp follow from those of the block and its number of warps.",
+        "The number of rows per warp follows from the rows of the tile and the number of warps.",
         (
             Proof(
                 "two tiles a warp",
-                "128 rows by four warps: two products share each fragment of K and V",
+                "With 128 rows and four warps, two mma.sync instructions share each fragment of K and V.",
                 _fragments("two tiles"),
                 _fragments("one tile"),
                 USED_TWICE,
@@ -129,11 +130,11 @@ CLAIMS = (
         "batched_m_tiles",
         "gluon",
         "direct",
-        "The layout says how many warps lie along the rows, and so how many rows each has.",
+        "The layout says how many warps lie along the rows, and so how many rows each warp has.",
         (
             Proof(
                 "two tiles a warp in Gluon",
-                "128 rows by four warps: two products share each fragment of K and V",
+                "With 128 rows and four warps, two mma.sync instructions share each fragment of K and V.",
                 _fragments_in_gluon("two tiles"),
                 _fragments_in_gluon("one tile"),
                 USED_TWICE,
@@ -145,12 +146,11 @@ CLAIMS = (
         "fragment_double_buffer",
         "triton",
         "automatic",
-        "In the PTX all fragments of a tile are read before its first product; the assembler spreads them among the "
-        "products, ahead of those that read them. No word for either.",
+        "The machine code reads fragments ahead of the mma.sync that use them. The source does not ask for it.",
         (
             Proof(
                 "fragments read ahead",
-                "between an ldmatrix and its product stand other products",
+                "Other mma.sync instructions come between an ldmatrix and the first one that reads its fragment.",
                 _fragments("one tile"),
                 _fragments("one step"),
                 READ_AHEAD,
@@ -161,11 +161,12 @@ CLAIMS = (
         "fragment_double_buffer",
         "gluon",
         "direct",
-        "A part of a tile is read where its call stands. That is what the PTX says; the assembler orders anew.",
+        "A slice of a tile is read where its call is. The PTX keeps this order, but ptxas may reorder the "
+        "instructions.",
         (
             Proof(
                 "fragments read ahead in Gluon",
-                "in the PTX the next fragments of K are read before the first product",
+                "In the PTX, the next fragments of K are read before the first mma.sync.",
                 _fragments_in_gluon("ahead"),
                 _fragments_in_gluon("one tile"),
                 Detector("ptx", "(?:ldmatrix ){9}mma", order=r"ldmatrix(?=\.sync\S*\.x4\.shared)|mma(?=\.sync)"),
@@ -177,11 +178,12 @@ CLAIMS = (
         "general_shapes",
         "triton",
         "direct",
-        "A load takes a mask and what stands for the rows that do not exist; a copy past the registers keeps both.",
+        "A load takes a mask and a value for rows that do not exist. The compiler keeps both when it "
+        "turns the load into cp.async.",
         (
             Proof(
                 "rows that do not exist",
-                "copies that fill what does not exist with zeros",
+                "The copies take a mask and fill missing rows.",
                 Probe("ragged", "masked"),
                 Probe("ragged", "whole"),
                 Detector("ttgir", r"async_copy_global_to_local .* mask %\w+ other %\w+"),
@@ -193,11 +195,11 @@ CLAIMS = (
         "general_shapes",
         "gluon",
         "direct",
-        "A copy takes a mask, and fills with zeros.",
+        "A copy takes a mask and fills missing rows with zeros.",
         (
             Proof(
                 "rows that do not exist in Gluon",
-                "copies that fill what does not exist with zeros",
+                "The copies take a mask and fill missing rows.",
                 _ragged_in_gluon("masked"),
                 _ragged_in_gluon("whole"),
                 Detector("ptx", r"cp\.async\S* \[[^\]]+\], \[[^\]]+\], 0x10, %r\d+"),
@@ -209,12 +211,12 @@ CLAIMS = (
         "lean_instructions",
         "triton",
         "direct",
-        "Constant strides, a loop without masks and a row sum in pieces are said; which instructions that takes is the "
-        "compiler's.",
+        "The source can fix strides, use a loop without masks and keep a row sum in pieces. The compiler "
+        "chooses the instructions.",
         (
             Proof(
                 "row sums in pieces",
-                "half of the shuffles: those of the sums come after the loop",
+                "The main loop has fewer shuffles, because those of the row sums come after it.",
                 Twin("lean_instructions", "triton", tile="64x64-s1-w4"),
                 Twin("general_shapes", "triton", tile="64x64-s1-w4"),
                 replace(SHUFFLES, least=16),
@@ -228,11 +230,11 @@ CLAIMS = (
         "lean_instructions",
         "gluon",
         "direct",
-        "A row sum stays in pieces by a reshape, as many as a fragment has columns.",
+        "A reshape keeps the row sum in as many pieces as a fragment has columns.",
         (
             Proof(
                 "row sums in pieces in Gluon",
-                "no shuffle in the loop",
+                "The main loop has no shuffle.",
                 _ragged_in_gluon("pieces"),
                 _ragged_in_gluon("whole"),
                 SHUFFLES,
@@ -246,11 +248,11 @@ CLAIMS = (
         "tma_swizzle",
         "gluon",
         "direct",
-        "The layout of a descriptor names the width of the swizzle: 128, 64 or 32 bytes.",
+        "The layout of a descriptor sets the width of the swizzle: 128, 64 or 32 bytes.",
         tuple(
             Proof(
                 f"swizzle_tma_gluon {width}",
-                f"a swizzle over {width} bytes",
+                f"The box has a swizzle of {width} bytes.",
                 Probe("swizzle_tma_gluon", width),
                 Probe("swizzle_tma_gluon", other),
                 Detector("ttgir", rf"swizzlingByteWidth = {width}\b"),
@@ -263,11 +265,11 @@ CLAIMS = (
         "asymmetric_kv_buffers",
         "gluon",
         "direct",
-        "How many buffers a tensor has is a number of its allocation.",
+        "The allocation of a tensor sets its number of buffers.",
         (
             Proof(
                 "buffers_gluon one of V",
-                "one buffer of V beside two of K",
+                "V has one buffer, beside the two of K.",
                 Probe("buffers_gluon", "one of V"),
                 Probe("buffers_gluon", "two of V"),
                 Detector("ttgir", r"memdesc<1x64x64"),
@@ -279,19 +281,19 @@ CLAIMS = (
         "softmax_lock",
         "gluon",
         "direct",
-        "No word for a barrier of some warps by number; a ring of mbarriers, one for each group, is a lock or a turn. "
-        "What is to stand inside hangs on it by values that pass through shared memory.",
+        "Gluon has no named barrier. A ring of mbarriers, one for each warpgroup, makes a lock or gives "
+        "turns. Values that pass through shared memory keep the softmax between its wait and its arrival.",
         (
             Proof(
                 "softmax_lock in Gluon",
-                "behind a wait the exponentials follow, and no product between",
+                "In the PTX, the exponentials follow a wait, with no mma.sync between.",
                 Twin("softmax_lock", "gluon"),
                 Twin("setmaxnreg_consumers", "gluon"),
                 Detector("ptx", "try_wait ex2", order=r"try_wait(?=\.parity)|\bmma(?=\.sync)|\bex2(?=\.approx)"),
             ),
             Proof(
                 "lock by mbarriers in Gluon",
-                "behind a wait the exponentials follow, and no product or shuffle between",
+                "In the PTX, the exponentials follow a wait, with no wgmma or shuffle between.",
                 Twin("exp_lock", "gluon", tile=SQUARE),
                 Twin("producer_consumer", "gluon", tile=SQUARE),
                 Detector(
@@ -302,7 +304,8 @@ CLAIMS = (
             ),
             Proof(
                 "turns by mbarriers in Gluon",
-                "behind two products an mbarrier is reached before the first is awaited",
+                "After it issues two products, a warpgroup arrives at an mbarrier before it waits for the first "
+                "product.",
                 Twin("pingpong", "gluon", tile=SQUARE),
                 Twin("overlapped_softmax", "gluon", tile=SQUARE),
                 Detector(
@@ -318,11 +321,11 @@ CLAIMS = (
         "double_buffered_p",
         "gluon",
         "direct",
-        "The wait for P V takes the next P too, which is an operand before it.",
+        "The wait for P V also takes the next P, so the next P is converted before that wait.",
         (
             Proof(
                 "operand_in_flight_gluon",
-                "in PTX P is converted between the wait for Q K^T and that for P V",
+                "In the PTX, P is converted between the wait for Q K^T and the wait for P V.",
                 Probe("operand_in_flight_gluon", "second set"),
                 Probe("operand_in_flight_gluon", "one set"),
                 Detector(
@@ -338,26 +341,27 @@ CLAIMS = (
         "flagship",
         "gluon",
         "direct",
-        "Roles, registers, barriers, both products in flight, the order of tiles and the store of O are all said. What "
-        "is not: a branch of one warp, and three integers in one maximum, which is the assembler's choice.",
+        "The source writes roles, registers, barriers, both products in flight, the order of tiles and "
+        "the store of O. It has no branch for a single warp, and ptxas decides whether one instruction "
+        "compares three integers.",
         (
             Proof(
                 "flagship in Gluon, in flight",
-                "the exponentials stand between the wait for Q K^T and that for P V",
+                "In the PTX, the exponentials come between the wait for Q K^T and the wait for P V.",
                 Twin("flagship", "gluon", tile=SQUARE),
                 Twin("producer_consumer", "gluon", tile=SQUARE),
                 IN_FLIGHT,
             ),
             Proof(
                 "flagship in Gluon, stores",
-                "O leaves by TMA",
+                "O leaves by TMA (UTMASTG).",
                 Twin("flagship", "gluon", tile=SQUARE),
                 Twin("persistent", "gluon", tile=SQUARE),
                 Detector("sass", r"UTMASTG\S*"),
             ),
             Proof(
                 "flagship in Gluon, tiles",
-                "the next tile from a counter",
+                "The next tile comes from an atomic counter.",
                 Twin("flagship", "gluon", tile=SQUARE),
                 Twin("pinned_maxima", "gluon", tile=SQUARE),
                 Detector("ptx", r"\batom\.\S*add\S*"),

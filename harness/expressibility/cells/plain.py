@@ -9,15 +9,18 @@ LDMATRIX_X4 = Detector("ptx", r"ldmatrix\S*\.x4\S*")
 BRANCH = Detector("ptx", r"@%p\d+ bra\b")
 ORDER = Detector("ptx", r"%nctaid\.x")
 MULTIPLICATIONS = Detector("sass", r"\bFMUL\b")
+ONE_CONDITION = "One condition decides for the whole thread block, not for each warp."
+NEEDS_ONLY = "needs only the if statement of lazy_rescale."
 BY_HAND = {
-    "conditional_rescale": "O is rescaled under an `if`; one condition for the whole block, not for a warp.",
-    "lazy_rescale": "The bound is a number in an `if`; one condition for the whole block, not for a warp.",
-    "lazy_consumers": "The same `if` in a kernel with roles; one condition for the whole block.",
-    "lazy_scores_in_flight": "The same `if` beside scores in flight; one condition for the whole block.",
+    "conditional_rescale": f"An if statement guards the rescale of O. {ONE_CONDITION}",
+    "lazy_rescale": f"An if statement compares the rise of the row maxima with a bound. {ONE_CONDITION}",
+    "lazy_consumers": f"A kernel with roles {NEEDS_ONLY} {ONE_CONDITION}",
+    "lazy_scores_in_flight": f"A kernel with scores in flight {NEEDS_ONLY} {ONE_CONDITION}",
 }
 ORDERED = {
-    "l2_grid_order": "Which block takes which tile is arithmetic on its index.",
-    "longest_first": "The heaviest tile first: arithmetic on the block's index.",
+    "l2_grid_order": "The kernel computes which tile it takes from the block index, so the source chooses the order.",
+    "longest_first": "The kernel computes which tile it takes from the block index, so the heaviest tile can come "
+    "first.",
 }
 
 
@@ -31,11 +34,11 @@ def _words(dialect: str) -> tuple[Claim, ...]:
             "scalar",
             dialect,
             "direct",
-            "A sum of products over a third dimension: no product of tensor cores.",
+            "The source sums elementwise products over a third dimension, so the compiler uses no tensor cores.",
             (
                 Proof(
                     f"scalar{of}",
-                    "fp32 FMA alone",
+                    "The machine code has no tensor-core instruction.",
                     Probe(probe, scalar),
                     Probe("mma_choice", "native"),
                     PRODUCTS,
@@ -49,11 +52,11 @@ def _words(dialect: str) -> tuple[Claim, ...]:
             "exp2_softmax",
             dialect,
             "direct",
-            "exp2 of a product less a number: one FFMA and one MUFU.EX2; exp multiplies once more.",
+            "exp2(x * scale - shift) is one FFMA and one MUFU.EX2. exp needs one more multiplication.",
             (
                 Proof(
                     f"exp2{of}",
-                    "no multiplication beside the FFMA",
+                    "The machine code with exp2 has no separate multiplication (FMUL); with exp it has.",
                     Probe(probe, "exp2"),
                     Probe(probe, "exp"),
                     MULTIPLICATIONS,
@@ -72,7 +75,7 @@ def _words(dialect: str) -> tuple[Claim, ...]:
                 (
                     Proof(
                         f"condition of a block{of}",
-                        "a branch on one scalar",
+                        "The PTX has a branch on one scalar.",
                         Probe(probe, "condition"),
                         Probe(probe, "plain"),
                         BRANCH,
@@ -91,7 +94,7 @@ def _words(dialect: str) -> tuple[Claim, ...]:
                 (
                     Proof(
                         f"order of blocks{of}",
-                        "the tile is counted from the number of blocks",
+                        "The kernel counts its tile back from the number of blocks (%nctaid.x).",
                         Probe(probe, "order"),
                         Probe(probe, "plain"),
                         ORDER,
@@ -111,11 +114,11 @@ CLAIMS = (
         "vectorized_loads",
         "triton",
         "automatic",
-        "Loads are as wide as alignment and order allow; nothing in the source says how wide.",
+        "The compiler makes loads as wide as alignment and contiguity allow. The source cannot set the width.",
         (
             Proof(
                 "loads of 16 bytes",
-                "16 bytes a lane where the pointers are known to be aligned",
+                "Each lane loads 16 bytes at once if the pointers are known to be aligned.",
                 Probe("words", "plain"),
                 Probe("words", "unaligned"),
                 SIXTEEN_BYTES,
@@ -126,11 +129,11 @@ CLAIMS = (
         "vectorized_loads",
         "gluon",
         "direct",
-        "The layout of the loaded tensor says how many elements a lane has side by side.",
+        "The layout of the loaded tensor says how many adjacent elements each lane holds.",
         (
             Proof(
                 "loads of 16 bytes in Gluon",
-                "four floats a lane: 16 bytes",
+                "With four floats per lane, each lane loads 16 bytes at once.",
                 Probe("words_gluon", "plain"),
                 Probe("words_gluon", "narrow"),
                 SIXTEEN_BYTES,
@@ -142,11 +145,12 @@ CLAIMS = (
         "wmma",
         "triton",
         "hatch",
-        "tl.dot never becomes wmma. Inline PTX assembles, without a word on which element is where.",
+        "tl.dot compiles to mma.sync or wgmma, not to wmma. Inline PTX can issue wmma, but PTX does not "
+        "define which lane holds which element.",
         (
             Proof(
                 "wmma by inline PTX",
-                "wmma.mma is in the PTX",
+                "The PTX has wmma.mma.",
                 Probe("mma_asm", "wmma"),
                 Probe("mma_asm", "plain"),
                 Detector("ptx", r"wmma\.mma\S*"),
@@ -154,13 +158,16 @@ CLAIMS = (
             *(
                 Proof(
                     f"wmma {form}",
-                    "tl.dot becomes another instruction",
+                    shows,
                     Probe("mma_choice", form),
                     Probe("mma_asm", "wmma"),
                     Detector("ptx", r"\bwmma\.mma\S*"),
                     seen=False,
                 )
-                for form in ("native", "mma_sync")
+                for form, shows in (
+                    ("native", "tl.dot does not compile to wmma."),
+                    ("mma_sync", "tl.dot does not compile to wmma with DISABLE_MMA_V3=1 either."),
+                )
             ),
         ),
         word="inline_asm_elementwise",
@@ -169,18 +176,19 @@ CLAIMS = (
         "wmma",
         "gluon",
         "hatch",
-        "No layout is wmma's. Inline PTX assembles, without a word on which element is where.",
+        "Gluon has no layout for wmma. Inline PTX can issue wmma, but PTX does not define which lane "
+        "holds which element.",
         (
             Proof(
                 "wmma by inline PTX in Gluon",
-                "wmma.mma is in the PTX",
+                "The PTX has wmma.mma.",
                 Probe("wmma_gluon", "asm"),
                 Probe("wmma_gluon", "plain"),
                 Detector("ptx", r"wmma\.mma\S*"),
             ),
             Proof(
                 "wmma mma_v2",
-                "mma_v2 is mma.sync",
+                "mma_v2 compiles to mma.sync, not to wmma.",
                 Probe("wmma_gluon", "mma_v2"),
                 Probe("wmma_gluon", "asm"),
                 Detector("ptx", r"\bwmma\.mma\S*"),
@@ -193,11 +201,11 @@ CLAIMS = (
         "mma_ldmatrix",
         "triton",
         "automatic",
-        "Operands of mma.sync are read by ldmatrix, whatever the source says.",
+        "The compiler reads the operands of mma.sync with ldmatrix. The source does not ask for it.",
         tuple(
             Proof(
                 f"ldmatrix {form}",
-                "ldmatrix reads the operands",
+                f"ldmatrix reads the operands of the {form} loop (LDSM).",
                 Probe("cp_async_order", form),
                 Probe("words", "plain"),
                 LDMATRIX,
@@ -209,18 +217,19 @@ CLAIMS = (
         "mma_ldmatrix",
         "gluon",
         "hint",
-        "The layouts of the tile and of the operand are asked for; whether ldmatrix reads it follows from them.",
+        "The source sets the layouts of the tile and of the operand. From them the compiler decides "
+        "whether ldmatrix reads the tile.",
         (
             Proof(
                 "ldmatrix in Gluon",
-                "a swizzled tile is read by ldmatrix",
+                "ldmatrix reads a swizzled tile (LDSM).",
                 Probe("swizzle_gluon", "swizzled"),
                 Probe("words_gluon", "plain"),
                 LDMATRIX,
             ),
             Proof(
                 "no ldmatrix in Gluon",
-                "a padded tile is read 2 bytes at a time",
+                "A padded tile is read 2 bytes at a time (LDS.U16).",
                 Probe("swizzle_gluon", "padded"),
                 Probe("swizzle_gluon", "swizzled"),
                 Detector("sass", r"LDS\.U16"),
@@ -233,11 +242,11 @@ CLAIMS = (
         "ldmatrix_x4",
         "triton",
         "automatic",
-        "ldmatrix of four matrices, unasked.",
+        "The compiler makes ldmatrix load four matrices at a time. The source does not ask for it.",
         (
             Proof(
                 "ldmatrix x4",
-                "four matrices at a time",
+                "ldmatrix loads four matrices at a time (.x4).",
                 Probe("cp_async_order", "plain"),
                 Probe("words", "plain"),
                 LDMATRIX_X4,
@@ -248,11 +257,11 @@ CLAIMS = (
         "ldmatrix_x4",
         "gluon",
         "automatic",
-        "Where ldmatrix reads, it reads four matrices.",
+        "When the compiler uses ldmatrix, it loads four matrices at a time.",
         (
             Proof(
                 "ldmatrix x4 in Gluon",
-                "four matrices at a time",
+                "ldmatrix loads four matrices at a time (.x4).",
                 Probe("swizzle_gluon", "swizzled"),
                 Probe("words_gluon", "plain"),
                 LDMATRIX_X4,
@@ -263,11 +272,12 @@ CLAIMS = (
         "register_softmax",
         "triton",
         "automatic",
-        "P goes from the accumulator of one product to the operand of the next in registers, unasked.",
+        "The compiler keeps P in registers: the result of Q K^T becomes the operand of P V. The source "
+        "does not ask for it.",
         tuple(
             Proof(
                 f"P in registers {form}",
-                "nothing of the loop is stored to shared memory",
+                f"The {form} loop stores nothing to shared memory.",
                 Probe("cp_async_order", form),
                 Probe("buffers_per_tensor", "opaque"),
                 Detector("ttgir", r"ttg\.local_(?:alloc|store)", within=(r"scf\.for", r"^    [}]")),
@@ -281,11 +291,11 @@ CLAIMS = (
         "tma_loads",
         "triton",
         "direct",
-        "The load of a descriptor is a TMA load.",
+        "Loading from a tensor descriptor compiles to a TMA load.",
         (
             Proof(
                 "TMA load",
-                "TMA loads in place of loads by each lane",
+                "The machine code has TMA loads (UTMALDG).",
                 Probe("warp_specialize", "90 off"),
                 Probe("overlap_plain", "plain"),
                 Detector("sass", r"UTMALDG\S*"),
@@ -297,11 +307,11 @@ CLAIMS = (
         "tma_loads",
         "gluon",
         "direct",
-        "A TMA load takes its descriptor, its place in shared memory and its mbarrier.",
+        "The source issues each TMA load with its descriptor, its shared-memory buffer and its mbarrier.",
         (
             Proof(
                 "TMA load in Gluon",
-                "TMA loads",
+                "The machine code has TMA loads (UTMALDG).",
                 Probe("roles_gluon", "no roles"),
                 Probe("warps_gluon", "one"),
                 Detector("sass", r"UTMALDG\S*"),
@@ -313,12 +323,13 @@ CLAIMS = (
         "softmax_lock",
         "triton",
         "hatch",
-        "A lock between halves of a block needs a barrier of some warps: inline PTX has one. The half that is done "
-        "cannot multiply meanwhile: before P V the compiler has a barrier of the whole block.",
+        "A lock between two halves of a block needs a barrier for some of its warps. Core Triton has "
+        "none; inline PTX does. The half that leaves the lock cannot start P V alone, because the "
+        "compiler puts a barrier of the whole block before P V.",
         (
             Proof(
                 "locked exponentials",
-                "all exponentials of a step stand between the waits at barriers 9 and 10 and the arrival",
+                "All exponentials of an iteration come after the waits at barriers 9 and 10 and before the arrival.",
                 Twin("softmax_lock", "hatch"),
                 Twin("softmax_lock", "triton"),
                 Detector(
@@ -327,7 +338,7 @@ CLAIMS = (
             ),
             Proof(
                 "a barrier behind the lock",
-                "in the PTX a barrier of the whole block stands between the exponentials and the next product",
+                "In the PTX, barriers of the whole block come between the exponentials and P V.",
                 Twin("softmax_lock", "hatch"),
                 Twin("softmax_lock", "cuda"),
                 Detector("ptx", r"ex2 (?:bar\.sync\s+0 )+mma", order=r"\bex2(?=\.)|bar\.sync\s+0|\bmma(?=\.sync)"),
@@ -335,7 +346,7 @@ CLAIMS = (
             ),
             Proof(
                 "lock by inline PTX",
-                "one half awaits barrier 9, the other reaches it, between two products of the loop",
+                "In the main loop, one half of the warps waits at barrier 9 and the other half only arrives there.",
                 Probe("named_barrier", "asm"),
                 Probe("named_barrier", "plain"),
                 Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x9, 0x100", in_loop=True),
@@ -347,11 +358,11 @@ CLAIMS = (
         "register_softmax",
         "gluon",
         "direct",
-        "The layout of P is that of an operand in registers, and convert_layout goes there.",
+        "convert_layout gives P the layout of an operand in registers.",
         (
             Proof(
                 "P in registers in Gluon",
-                "the product with V takes its first operand from registers",
+                "P V reads its first operand from registers.",
                 Probe("roles_gluon", "64"),
                 Probe("warps_gluon", "one"),
                 Detector("ptx", r"wgmma\.mma_async\S* \{[^}\n]*\}, ?\{"),
@@ -363,11 +374,11 @@ CLAIMS = (
         "staged_epilogue",
         "gluon",
         "direct",
-        "convert_layout to rows before the store: through shared memory, 16 bytes a lane.",
+        "The source converts O to a layout of rows before the store. The conversion goes through shared memory.",
         (
             Proof(
                 "epilogue in Gluon staged",
-                "the tile passes through shared memory",
+                "The tile passes through shared memory (STS).",
                 Probe("swizzle_gluon", "swizzled cp_async"),
                 Probe("words_gluon", "plain"),
                 Detector("sass", r"\bSTS\S*"),

@@ -4,21 +4,21 @@ from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
 
 NATIVE = Proof(
     "mma_choice native",
-    "64 x 64 x 64 by four warps becomes wgmma",
+    "With four warps, a 64 x 64 x 64 product compiles to wgmma.",
     Probe("mma_choice", "native"),
     Probe("mma_choice", "mma_sync"),
     Detector("sass", r"\bHGMMA\S*"),
 )
 BY_MMA_SYNC = Proof(
     "mma_choice mma_sync",
-    "with DISABLE_MMA_V3=1 the same source becomes mma.sync",
+    "With DISABLE_MMA_V3=1, the same source compiles to mma.sync.",
     Probe("mma_choice", "mma_sync"),
     Probe("mma_choice", "native"),
     Detector("sass", r"\bHMMA\S*"),
 )
 GLUON_WGMMA = Proof(
     "wgmma_shape wgmma",
-    "wgmma there too",
+    "An accumulator with the layout of wgmma compiles to wgmma.",
     Probe("wgmma_shape", "128 of 128"),
     Probe("wgmma_shape", "mma_sync"),
     Detector("ptx", r"m64n128k16"),
@@ -29,13 +29,14 @@ CLAIMS = (
         "mma_choice",
         "triton",
         "hint",
-        "tl.dot takes no instruction: the architecture, the shape and the number of warps decide. On sm_90 two warps "
-        "make it mma.sync; four do where the environment variable DISABLE_MMA_V3 is 1.",
+        "No argument of tl.dot names the instruction. Architecture, shape and number of warps decide it: "
+        "on sm_90 four warps give wgmma and two give mma.sync. The environment variable DISABLE_MMA_V3=1 "
+        "gives mma.sync with four warps too.",
         (
             NATIVE,
             Proof(
                 "mma_choice two warps",
-                "by two warps the same product becomes mma.sync",
+                "With two warps, the same product compiles to mma.sync.",
                 Probe("mma_choice", "two warps"),
                 Probe("mma_choice", "native"),
                 Detector("sass", r"\bHMMA\S*"),
@@ -48,25 +49,25 @@ CLAIMS = (
         "wide_tile",
         "triton",
         "hint",
-        "No tensor of 176 keys; three of 128, 32 and 16 in one loop do the same products.",
+        "No tensor can have 176 keys. Three tensors of 128, 32 and 16 keys in one loop compute the same scores.",
         (
             Proof(
                 "tile_176 composed",
-                "wgmma of N = 16 beside those of 128 and 32: 176 keys a step",
+                "Besides wgmma with N = 128 and N = 32, the PTX has wgmma with N = 16: 176 keys per iteration.",
                 Probe("tile_176", "composed"),
                 Probe("mma_choice", "native"),
                 Detector("ptx", r"wgmma\S*\.m64n16k16"),
             ),
             Proof(
                 "tile_176 arange",
-                "a range of 176 is refused",
+                "tl.arange refuses a range of 176.",
                 Probe("tile_176", "arange"),
                 Probe("tile_176", "composed"),
                 Detector("words", r"arange's range must be a power of 2"),
             ),
             Proof(
                 "tile_176 descriptor",
-                "a box of 176 rows is refused",
+                "A tensor descriptor refuses a box of 176 rows.",
                 Probe("tile_176", "descriptor"),
                 Probe("tile_176", "composed"),
                 Detector("words", r"Shape element 0 must be a power of 2"),
@@ -78,11 +79,11 @@ CLAIMS = (
         "mma_choice",
         "gluon",
         "direct",
-        "The layout of the accumulator names the instruction: mma.sync and wgmma on the same architecture.",
+        "The accumulator's layout names the instruction: mma.sync or wgmma, on the same architecture.",
         (
             Proof(
                 "wgmma_shape mma_sync",
-                "mma.sync on sm_90, without a variable",
+                "An accumulator with the layout of mma.sync compiles to mma.sync on sm_90.",
                 Probe("wgmma_shape", "mma_sync"),
                 Probe("wgmma_shape", "128 of 128"),
                 Detector("ptx", r"m16n8k16"),
@@ -95,25 +96,25 @@ CLAIMS = (
         "wgmma_width",
         "gluon",
         "direct",
-        "The width of a wgmma is an argument: powers of two up to 256.",
+        "The width of a wgmma is an argument: a power of two up to 256.",
         (
             Proof(
                 "wgmma_shape 64 of 128",
-                "a tile of 128 columns in instructions of 64",
+                "A tile of 128 columns is computed by instructions with N = 64.",
                 Probe("wgmma_shape", "64 of 128"),
                 Probe("wgmma_shape", "128 of 128"),
                 Detector("ptx", r"m64n64k16"),
             ),
             Proof(
                 "wgmma_shape 256",
-                "instructions of 256 columns",
+                "The instructions have N = 256.",
                 Probe("wgmma_shape", "256 of 256"),
                 Probe("wgmma_shape", "128 of 128"),
                 Detector("ptx", r"m64n256k16"),
             ),
             Proof(
                 "wgmma_shape 96",
-                "96 ends the compiler in an assertion",
+                "N = 96 fails an assertion of the compiler.",
                 Probe("wgmma_shape", "96 of 128"),
                 Probe("wgmma_shape", "64 of 128"),
                 Detector("words", r"Assertion .*isPowerOf2"),
@@ -125,26 +126,26 @@ CLAIMS = (
         "wide_tile",
         "gluon",
         "direct",
-        "No tensor of 176 keys and no wgmma of that width; three of 128, 32 and 16 in one loop, each with a wgmma of "
-        "its own width, do the same products.",
+        "No tensor can have 176 keys, and no wgmma that width. Three tensors of 128, 32 and 16 keys in "
+        "one loop, each with a wgmma of its own width, compute the same scores.",
         (
             Proof(
                 "tile_176 in Gluon",
-                "wgmma of 16 columns beside those of 128 and 32: 176 keys a step",
+                "Besides wgmma with N = 128 and N = 32, the PTX has wgmma with N = 16: 176 keys per iteration.",
                 Probe("tile_176_gluon", "composed"),
                 Probe("wgmma_shape", "128 of 128"),
                 Detector("ptx", r"wgmma\S*\.m64n16k16"),
             ),
             Proof(
                 "wgmma_shape 176",
-                "a tile of 176 columns is refused",
+                "A tile of 176 columns is refused.",
                 Probe("wgmma_shape", "176 of 176"),
                 Probe("wgmma_shape", "128 of 128"),
                 Detector("words", r"shape must have power-of-2"),
             ),
             Proof(
                 "wgmma_shape 96 of 128",
-                "a wgmma of 96 columns ends the compiler in an assertion",
+                "A wgmma with N = 96 fails an assertion of the compiler.",
                 Probe("wgmma_shape", "96 of 128"),
                 Probe("wgmma_shape", "128 of 128"),
                 Detector("words", r"Assertion .*isPowerOf2"),
@@ -156,23 +157,27 @@ CLAIMS = (
         "overlapped_softmax",
         "triton",
         "hint",
-        "One order of the statements keeps the next Q K^T in flight over the whole softmax; in the loops that people "
-        "write it is awaited before.",
+        "One order of statements keeps the next Q K^T in flight during the softmax. In two more usual "
+        "loops the compiler waits for it before the softmax.",
         (
             *(
                 Proof(
                     f"overlap_plain {form}",
-                    "before the exponentials every product is awaited",
+                    f"With {order}, the loop waits until no product is in flight (pendings = 0).",
                     Probe("overlap_plain", form),
                     Probe("overlap_plain", "gemm"),
                     Detector("ttgir", r"pendings = 0", within=(r"scf\.for", r"^    [}]")),
                 )
-                for form in ("plain", "rotated")
+                for form, order in (
+                    ("plain", "Q K^T before its softmax"),
+                    ("rotated", "the next Q K^T before the softmax"),
+                )
             ),
             *(
                 Proof(
                     f"overlap_in_flight d{head_dim}",
-                    "in the machine code the exponentials stand before the wait for the products issued before them",
+                    f"At head_dim {head_dim}, the machine code has exponentials between wgmma instructions and the "
+                    "wait for them.",
                     Twin("scores_in_flight", "triton_native", head_dim, tile),
                     Twin("lean_mbarrier_ring", "triton_native", head_dim, tile),
                     Detector(
@@ -191,7 +196,7 @@ CLAIMS = (
         "wgmma",
         "triton",
         "hint",
-        "tl.dot becomes wgmma on sm_90 where 64 rows and four warps allow.",
+        "On sm_90, tl.dot compiles to wgmma if its shape and the number of warps allow; 64 rows and four warps do.",
         (NATIVE, BY_MMA_SYNC),
         word=r"tl\.dot",
     ),
@@ -199,7 +204,7 @@ CLAIMS = (
         "wgmma",
         "gluon",
         "direct",
-        "warpgroup_mma is wgmma.",
+        "warpgroup_mma compiles to wgmma.",
         (GLUON_WGMMA,),
         word="warpgroup_mma",
     ),
@@ -207,11 +212,12 @@ CLAIMS = (
         "overlapped_softmax",
         "gluon",
         "direct",
-        "A wait takes the number of products that may stay in flight. That is what the PTX says; ptxas orders anew.",
+        "A wait takes the number of products that may stay in flight. The PTX keeps the order of the "
+        "source, but ptxas may reorder the instructions.",
         (
             Proof(
                 "overlap_gluon",
-                "in PTX the exponentials stand between the wait for Q K^T and that for P V",
+                "In the PTX, the exponentials come between the wait for Q K^T and the wait for P V.",
                 Probe("roles_gluon", "128"),
                 Probe("roles_gluon", "waits at once"),
                 Detector(
@@ -227,11 +233,11 @@ CLAIMS = (
         "wgmma_width",
         "triton",
         "hint",
-        "No argument for it: the width follows the tile.",
+        "No argument sets the width: it follows from the tile.",
         (
             Proof(
                 "wgmma width of a tile",
-                "a tile of 32 columns is multiplied in instructions of 32",
+                "A tile of 32 columns is computed by instructions with N = 32.",
                 Probe("tile_176", "composed"),
                 Probe("mma_choice", "native"),
                 Detector("ptx", r"wgmma\S*\.m64n32k16"),

@@ -4,10 +4,10 @@ from harness.expressibility.claims import VERSIONS, Claim, Detector, Probe, Proo
 
 ASKED = {
     "swizzle": "the swizzle of an operand in shared memory",
-    "barriers": "barriers of some warps of a block, by number",
-    "roles": "code of some warps alone",
-    "registers": "registers of a thread by its role",
-    "waits": "how many products a wait leaves in flight under the exponentials",
+    "barriers": "named barriers: barriers of some warps of a block",
+    "roles": "code that only some warps run",
+    "registers": "registers per thread, by role",
+    "waits": "how many products a wait leaves in flight during the exponentials",
     "tiles": "a tile of 176 keys: one wgmma of 176 columns",
     "clusters": "a cluster of two blocks, and TMA loads that write into both",
 }
@@ -54,11 +54,11 @@ OF_32_BYTES = Detector("ptx", r"(?<=, )-46116859\d{11}")
 CUTE = (
     _direct(
         "swizzle",
-        "The layout of a tile in shared memory is composed with a swizzle, or with none.",
+        "The source composes the layout of a shared-memory tile with a swizzle, or with none.",
         "SmemLayoutAtomKind",
         Proof(
             "cute swizzle",
-            "the descriptors of the operands say a swizzle of 128 bytes, or none, as the source does",
+            "The operands' descriptors have the swizzle that the source asks for: 128 bytes, or none.",
             _cute("products"),
             _cute("products", "unswizzled"),
             OF_128_BYTES,
@@ -66,11 +66,11 @@ CUTE = (
     ),
     _direct(
         "barriers",
-        "A barrier has a number and a count of threads; it is awaited or only reached.",
+        "A barrier takes its number and a count of threads. A thread waits at it or only arrives.",
         "barrier_arrive",
         Proof(
             "cute barriers",
-            "barrier 9 of 256 threads, awaited by one half and reached by the other",
+            "At barrier 9 of 256 threads, one half of the threads waits and the other half only arrives.",
             _cute("warps", "barriers"),
             _cute("warps"),
             NUMBERED,
@@ -78,17 +78,19 @@ CUTE = (
     ),
     _direct(
         "roles",
-        "A thread knows its index, and `if` is a branch.",
+        "A thread knows its index, and an if statement compiles to a branch.",
         "thread < 128",
-        Proof("cute roles", "a branch of one warpgroup", _cute("warps", "roles"), _cute("warps"), BRANCH),
+        Proof(
+            "cute roles", "One warpgroup takes a branch of its own.", _cute("warps", "roles"), _cute("warps"), BRANCH
+        ),
     ),
     _direct(
         "registers",
-        "Each role gives back registers or takes some, by number.",
+        "Each role gives up or takes registers, and the source sets the number.",
         r"setmaxregister_increase\(232",
         Proof(
             "cute registers",
-            "40 registers for one warpgroup, 232 for the other",
+            "One warpgroup gets 40 registers, the other gets 232.",
             _cute("warps", "registers"),
             _cute("warps", "roles"),
             Detector("sass", r"USETMAXREG\S*", least=2),
@@ -96,11 +98,12 @@ CUTE = (
     ),
     _direct(
         "waits",
-        "A wait takes the number of products that may stay in flight. That is what the PTX says; ptxas orders anew.",
+        "A wait takes the number of products that may stay in flight. The PTX keeps the order of the "
+        "source, but ptxas may reorder the instructions.",
         r"wait_group\(1",
         Proof(
             "cute waits",
-            "one product is in flight under the exponentials",
+            "In the PTX, one product is in flight during the exponentials.",
             _cute("products", "wait one"),
             _cute("products"),
             Detector("ptx", r"1 (?:ex2 )+0", order=r"(?<=wait_group\.sync\.aligned \t)\d|\bex2(?=\.)"),
@@ -108,11 +111,11 @@ CUTE = (
     ),
     _direct(
         "tiles",
-        "A wgmma has any multiple of 8 columns up to 256, and so has a tile.",
+        "A wgmma may have any multiple of 8 columns up to 256, and so may a tile.",
         "176",
         Proof(
             "cute tiles",
-            "wgmma of 176 columns",
+            "The PTX has a wgmma with N = 176.",
             _cute("products", "176"),
             _cute("products"),
             Detector("ptx", r"wgmma\.mma_async\S*n176k16"),
@@ -120,11 +123,11 @@ CUTE = (
     ),
     _direct(
         "clusters",
-        "A launch takes the shape of its clusters; a TMA load takes a mask of blocks.",
+        "A launch takes the shape of its clusters. A TMA load takes a mask of blocks.",
         "MulticastOp",
         Proof(
             "cute clusters",
-            "a TMA load for two blocks",
+            "A TMA load writes into both blocks of the cluster.",
             _cute("clusters", "two blocks"),
             _cute("clusters", "one block"),
             MULTICAST,
@@ -137,19 +140,19 @@ CUTILE = (
         "swizzle",
         "cutile",
         "automatic",
-        "There is no word for shared memory. The compiler swizzles each operand by 128 bytes, or by fewer where the "
-        "rows of a tile are shorter.",
+        "The source has no control over shared memory. The compiler swizzles each operand by 128 bytes, "
+        "or by fewer if the rows of a tile are shorter.",
         (
             Proof(
                 "cutile swizzle",
-                "operands of 64 columns: the descriptors say a swizzle of 128 bytes",
+                "Operands with rows of 128 bytes get a swizzle of 128 bytes, as their descriptors show.",
                 _cutile("hints"),
                 _control_in_cute("unswizzled"),
                 OF_128_BYTES,
             ),
             Proof(
                 "cutile swizzle of narrow tiles",
-                "an operand of 16 columns: its descriptor says a swizzle of 32 bytes",
+                "An operand with 16 columns gets a swizzle of 32 bytes, as its descriptor shows.",
                 _cutile("hints", "narrow"),
                 _cutile("hints"),
                 OF_32_BYTES,
@@ -160,12 +163,13 @@ CUTILE = (
         "barriers",
         "cutile",
         "hatch",
-        "There is no word for a warp, so none for a barrier of some. The assembler of PTX is a program of its own: one "
-        "that edits the text first can add such a barrier, and nothing else knows of it.",
+        "The source cannot name warps, and so cannot ask for a barrier of some of them. cuTile calls "
+        "ptxas as a separate program. A script in its place can add such a barrier to the PTX, but the "
+        "compiler does not know about it.",
         (
             Proof(
                 "cutile barriers",
-                "barrier 9 of 128 threads, added to the PTX",
+                "The machine code has barrier 9 of 128 threads, which the script added to the PTX.",
                 _cutile("hints", "barrier"),
                 _cutile("hints"),
                 Detector("sass", NUMBERED.pattern),
@@ -177,19 +181,19 @@ CUTILE = (
         "roles",
         "cutile",
         "automatic",
-        "The compiler gives copies and stores warps of their own, also where optimization is off; there is no word for "
-        "it.",
+        "The compiler gives copies and stores their own warps, even without optimization. The source "
+        "cannot ask for it.",
         (
             Proof(
                 "cutile roles",
-                "warps beside those that multiply give their registers back",
+                "Some warps give up registers (USETMAXREG.DEALLOC); a plain copy kernel has no such warps.",
                 _cutile("hints"),
                 _cutile("hints", "copy"),
                 Detector("sass", r"USETMAXREG\.DEALLOC\S*"),
             ),
             Proof(
                 "cutile roles without optimization",
-                "the same at opt_level=0",
+                "Some warps give up registers at optimization level 0 too.",
                 _cutile("hints", "not optimized"),
                 _cutile("hints", "copy"),
                 Detector("sass", r"USETMAXREG\.DEALLOC\S*"),
@@ -200,11 +204,11 @@ CUTILE = (
         "registers",
         "cutile",
         "hint",
-        "With num_worker_warps=8 the compiler gives the warps that multiply more registers; the number is its own.",
+        "With num_worker_warps=8 the compiler gives more registers to the warps that multiply. It chooses the number.",
         (
             Proof(
                 "cutile registers",
-                "232 registers for the warps that multiply, which nobody wrote",
+                "Some warps take registers by setmaxnreg, with a number that the source does not have.",
                 _cutile("hints", "eight warps"),
                 _cutile("hints"),
                 Detector("ptx", r"setmaxnreg\.inc\S*\s+\d+"),
@@ -216,12 +220,13 @@ CUTILE = (
         "waits",
         "cutile",
         "hint",
-        "There is no word for a wait, and in the PTX each waits for all. With num_worker_warps=8 the assembler puts "
-        "exponentials between a product and its wait, with four warps it does not.",
+        "The source cannot place a wait, and every wait in the PTX is for all products. With "
+        "num_worker_warps=8 ptxas puts exponentials between a product and its wait; with four warps it "
+        "does not.",
         (
             Proof(
                 "cutile waits",
-                "in the loop exponentials stand between a product and its wait",
+                "In the main loop, exponentials come between a product and the wait for it.",
                 _cutile("overlap", "eight warps"),
                 _cutile("overlap", "four warps"),
                 Detector(
@@ -233,7 +238,7 @@ CUTILE = (
             ),
             Proof(
                 "cutile waits for all",
-                "no wait in the PTX leaves a product in flight",
+                "No wait in the PTX leaves a product in flight.",
                 _cutile("overlap", "eight warps"),
                 _control_in_cute("wait one"),
                 Detector("ptx", r"wgmma\.wait_group\S+\s+[1-9]"),
@@ -246,25 +251,25 @@ CUTILE = (
         "tiles",
         "cutile",
         "inexpressible",
-        "The sides of a tile are powers of two. 176 columns are three products of 128, 32 and 16.",
+        "The sides of a tile are powers of two. 176 columns take three products of 128, 32 and 16.",
         (
             Proof(
                 "cutile tile of 176",
-                "a tile of 176 columns is an error",
+                "A tile of 176 columns is an error.",
                 _cutile("tile_176", "176"),
                 _cutile("tile_176", "composed"),
                 Detector("words", r"Dimension #1 of shape \(128, 176\) is not a power of two"),
             ),
             Proof(
                 "cutile tiles joined",
-                "so is one joined of 128 and 32",
+                "A tile joined from 128 and 32 columns is an error too.",
                 _cutile("tile_176", "joined"),
                 _cutile("tile_176", "composed"),
                 Detector("words", r"Result tile shape must be power of 2, got: \[64, 160\]"),
             ),
             Proof(
                 "cutile tiles composed",
-                "three products in one loop: none of 176 columns",
+                "Three products in one loop compile, but no wgmma has N = 176.",
                 _cutile("tile_176", "composed"),
                 _control_in_cute("176"),
                 Detector("ptx", r"wgmma\.mma_async\S*n176k16"),
@@ -272,7 +277,7 @@ CUTILE = (
             ),
             Proof(
                 "cutile tile edited",
-                "176 written into the PTX: the accumulator has too few registers for it",
+                "If N = 176 is edited into the PTX, the accumulator has too few registers for it.",
                 _cutile("tile_176", "edited"),
                 _cutile("tile_176", "composed"),
                 Detector("words", r"Argument vector size mismatch for instruction 'wgmma\.mma_async"),
@@ -283,11 +288,11 @@ CUTILE = (
         "clusters",
         "cutile",
         "hint",
-        "num_ctas=2 asks for clusters of two blocks; the compiler then loads for both.",
+        "num_ctas=2 asks for clusters of two blocks. The compiler then issues TMA loads for both.",
         (
             Proof(
                 "cutile clusters",
-                "TMA loads for two blocks",
+                "A TMA load writes into both blocks of the cluster.",
                 _cutile("hints", "two blocks"),
                 _cutile("hints"),
                 MULTICAST,

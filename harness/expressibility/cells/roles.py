@@ -10,7 +10,7 @@ EMPTY_WAITS = Detector("ptx", r"mbarrier\.arrive\.(?!expect)\S*")
 CODE_OF_SOME_WARPS = (
     Proof(
         "roles_gluon code",
-        "the workers are partitions of their own in the IR",
+        "In the IR, each worker is a partition of its own.",
         Probe("roles_gluon", "64"),
         Probe("roles_gluon", "no roles"),
         Detector("ttgir", r"partition\d?\(.*num_warps\(\d\)"),
@@ -28,19 +28,20 @@ CLAIMS = (
         "warp_specialized",
         "triton",
         "hint",
-        "tl.range(warp_specialize=True) asks for a producer and consumers. On sm_90 it is followed with descriptors "
-        "made in the kernel and four warps; elsewhere it is dropped, or the compiler fails.",
+        "tl.range(warp_specialize=True) asks for a producer and consumers. On sm_90 the compiler obeys "
+        "only if the kernel makes its own descriptors and has four warps. In other forms it ignores the "
+        "request or fails.",
         (
             Proof(
                 "warp_specialize",
-                "four warps asked for: twelve are launched, one group loads",
+                "num_warps=4 launches 12 warps: the compiler has added warps for the roles.",
                 Probe("warp_specialize", "90"),
                 off("90"),
                 ROLES,
             ),
             Proof(
                 "warp_specialize 8 warps",
-                "with eight warps it is dropped: the launch has no more",
+                "With eight warps the compiler ignores the request: it adds no warps.",
                 Probe("warp_specialize", "90 8 warps"),
                 Probe("warp_specialize", "90"),
                 ROLES,
@@ -48,28 +49,28 @@ CLAIMS = (
             ),
             Proof(
                 "warp_specialize host",
-                "with descriptors from the host the compiler fails",
+                "With descriptors from the host the compiler fails.",
                 Probe("warp_specialize", "90 host"),
                 off("90 host"),
                 PASS_FAILED,
             ),
             Proof(
                 "warp_specialize causal",
-                "with the two loops of a causal mask it fails",
+                "With the two loops of a causal mask the compiler fails.",
                 Probe("warp_specialize", "90 causal"),
                 off("90 causal"),
                 PASS_FAILED,
             ),
             Proof(
                 "warp_specialize one loop",
-                "with one loop, masked throughout, it does not",
+                "With one loop that masks every iteration the compiler adds the warps.",
                 Probe("warp_specialize", "90 causal in one loop"),
                 off("90 causal in one loop"),
                 ROLES,
             ),
             Proof(
                 "warp_specialize 64 rows",
-                "with 64 rows both consumers compute the same ones: each product stands twice",
+                "With 64 rows both consumers compute the same rows: the IR has Q K^T of all 64 rows twice.",
                 Probe("warp_specialize", "90 64 rows"),
                 off("90 64 rows"),
                 Detector("ttgir", r"warp_group_dot .*tensor<64x64xf32", least=2),
@@ -81,18 +82,18 @@ CLAIMS = (
         "warp_specialized",
         "gluon",
         "direct",
-        "gl.warp_specialize takes functions, their warps and their registers.",
+        "gl.warp_specialize takes functions, each with its number of warps and registers.",
         (
             Proof(
                 "warp_specialized in Gluon",
-                "eight consumer warps, a producer warp, three at rest: twelve are launched",
+                "Eight consumer warps, one producer warp and three idle warps: 12 warps are launched.",
                 Twin("warp_specialized", "gluon"),
                 Twin("mbarrier_ring", "gluon"),
                 ROLES,
             ),
             Proof(
                 "roles_gluon",
-                "a producer warp, four consumer warps, four at rest: twelve are launched",
+                "Four consumer warps, one producer warp and seven idle warps: 12 warps are launched.",
                 Probe("roles_gluon", "64"),
                 Probe("roles_gluon", "no roles"),
                 ROLES,
@@ -104,11 +105,11 @@ CLAIMS = (
         "warp_specialized_sm120",
         "triton",
         "hint",
-        "The same request is followed on sm_120, with mma.sync.",
+        "The compiler obeys warp_specialize=True on sm_120 too, with mma.sync.",
         (
             Proof(
                 "warp_specialize sm_120",
-                "four warps asked for, eight launched",
+                "num_warps=4 launches eight warps.",
                 Probe("warp_specialize", "120 host"),
                 off("120 host"),
                 Detector("facts", r"warps 8"),
@@ -121,11 +122,11 @@ CLAIMS = (
         "warp_specialized_sm120",
         "triton",
         "hint",
-        "The same request fails on sm_120.",
+        "warp_specialize=True makes the compiler fail on sm_120.",
         (
             Proof(
                 "warp_specialize sm_120 fails",
-                "the compiler ends in an error or an assertion",
+                "The compiler ends with an error or a failed assertion.",
                 Probe("warp_specialize", "120 host"),
                 off("120 host"),
                 Detector("words", r"PassManager::run failed|Assertion .*failed|the process ended"),
@@ -139,11 +140,11 @@ CLAIMS = (
         "warp_specialized_sm120",
         "gluon",
         "direct",
-        "gl.warp_specialize takes functions there too, which multiply by mma.sync.",
+        "gl.warp_specialize takes functions on sm_120 too; they use mma.sync.",
         (
             Proof(
                 "roles_sm120_gluon",
-                "four warps beside a producer: eight are launched",
+                "Four consumer warps, one producer warp and three idle warps: eight warps are launched.",
                 Probe("roles_sm120_gluon", "roles"),
                 Probe("roles_sm120_gluon", "no roles"),
                 Detector("facts", r"warps 8"),
@@ -155,26 +156,26 @@ CLAIMS = (
         "setmaxnreg_consumers",
         "triton",
         "hint",
-        "setmaxnreg comes with warp_specialize=True, with the compiler's numbers; no option says them. By inline PTX "
-        "it reaches the machine code only beside the option maxnreg.",
+        "With warp_specialize=True the compiler adds setmaxnreg and chooses the numbers; no option sets "
+        "them. Inline PTX with setmaxnreg reaches the machine code only if the option maxnreg is set.",
         (
             Proof(
                 "warp_specialize setmaxnreg",
-                "the roles give and take registers",
+                "The roles give up and take registers (USETMAXREG).",
                 Probe("warp_specialize", "90"),
                 off("90"),
                 SETMAXNREG,
             ),
             Proof(
                 "warp_specialize maxnreg",
-                "the numbers are the same under maxnreg=168",
+                "With maxnreg=168 the consumers still get 232 registers.",
                 Probe("warp_specialize", "90 maxnreg"),
                 off("90"),
                 Detector("ptx", r"setmaxnreg\S+\s+232"),
             ),
             Proof(
                 "setmaxnreg_asm",
-                "by inline PTX it is in the PTX and not in the machine code",
+                "Inline PTX asks for setmaxnreg, but the machine code has none.",
                 Probe("setmaxnreg_asm", "asm"),
                 Probe("roles_gluon", "64"),
                 SETMAXNREG,
@@ -182,7 +183,7 @@ CLAIMS = (
             ),
             Proof(
                 "setmaxnreg_asm maxnreg",
-                "beside maxnreg=168 it is in the machine code, for warps that have no code of their own",
+                "With maxnreg=168 the machine code has setmaxnreg, but its warps have no code of their own.",
                 Probe("setmaxnreg_asm", "asm maxnreg"),
                 Probe("setmaxnreg_asm", "asm"),
                 SETMAXNREG,
@@ -199,14 +200,14 @@ CLAIMS = (
         (
             Proof(
                 "setmaxnreg_consumers in Gluon",
-                "240 for each of two warpgroups",
+                "Each of the two consumer warpgroups gets 240 registers.",
                 Twin("setmaxnreg_consumers", "gluon"),
                 Twin("mbarrier_ring", "gluon"),
                 Detector("ptx", r"setmaxnreg\S+\s+240\b"),
             ),
             Proof(
                 "roles_gluon setmaxnreg",
-                "232 for consumers, 24 for the producer",
+                "Consumers get 232 registers and the producer gets 24.",
                 Probe("roles_gluon", "64"),
                 Probe("roles_gluon", "no roles"),
                 Detector("ptx", r"setmaxnreg\S+\s+(?:232|24)\b"),
@@ -218,19 +219,19 @@ CLAIMS = (
         "mbarrier_ring",
         "triton",
         "hint",
-        "The compiler makes full barriers by itself and frees a buffer by a barrier of the block; empty mbarriers come "
-        "with warp_specialize=True.",
+        "The compiler adds the mbarriers that say when a buffer is full. It adds those that say when one "
+        "is empty only with warp_specialize=True.",
         (
             Proof(
                 "warp_specialize mbarriers",
-                "with roles, consumers arrive on empty mbarriers",
+                "With roles, consumers arrive at empty mbarriers.",
                 Probe("warp_specialize", "90"),
                 off("90"),
                 EMPTY_WAITS,
             ),
             Proof(
                 "tma_loop mbarriers",
-                "without roles a load still completes on an mbarrier",
+                "Without roles, a load still completes on an mbarrier.",
                 off("90"),
                 Probe("overlap_plain", "plain"),
                 Detector("ptx", r"mbarrier\.try_wait\S*"),
@@ -242,19 +243,20 @@ CLAIMS = (
         "mbarrier_ring",
         "gluon",
         "direct",
-        "mbarriers are allocated, initialized, awaited and reached by calls. An arrival is one thread's, and the "
-        "compiler has a barrier of all warps of its program before it: they do not drift apart.",
+        "Calls allocate and initialize mbarriers, wait for them and arrive at them. One thread arrives, "
+        "and before that the compiler synchronizes all warps that run the same function, so they cannot "
+        "drift apart.",
         (
             Proof(
                 "mbarrier_ring in Gluon",
-                "arrivals on empty mbarriers",
+                "The kernel arrives at empty mbarriers.",
                 Twin("mbarrier_ring", "gluon"),
                 Twin("tma_swizzle", "gluon"),
                 EMPTY_WAITS,
             ),
             Proof(
                 "mbarrier_ring in Gluon, barriers",
-                "barriers of the block in the loop, where the CUDA kernel has none",
+                "The main loop has block barriers (BAR.SYNC), where the CUDA kernel has none.",
                 Twin("mbarrier_ring", "gluon"),
                 Twin("mbarrier_ring", "cuda"),
                 Detector("sass", r"BAR\.SYNC\S*", 4, in_loop=True),
@@ -262,7 +264,7 @@ CLAIMS = (
             ),
             Proof(
                 "roles_gluon mbarriers",
-                "consumers arrive on empty mbarriers",
+                "Consumers arrive at empty mbarriers.",
                 Probe("roles_gluon", "64"),
                 Probe("warps_gluon", "one"),
                 EMPTY_WAITS,
@@ -274,12 +276,12 @@ CLAIMS = (
         "role_branch",
         "triton",
         "hatch",
-        "No word for code of some warps. A scalar thread index by inline PTX makes a real branch; a barrier or a "
-        "product inside would hang.",
+        "The source cannot give some warps code of their own. A scalar thread index from inline PTX makes "
+        "a real branch, but a barrier or tl.dot inside it would deadlock.",
         (
             Proof(
                 "role_branch",
-                "one real branch, the load on one side of it",
+                "The PTX has a real branch, with the load on one side.",
                 Probe("role_branch", "branch"),
                 Probe("role_branch", "masked"),
                 Detector("ptx", r"@%p\d+ bra\b"),
@@ -291,7 +293,7 @@ CLAIMS = (
         "role_branch",
         "gluon",
         "direct",
-        "Each function of gl.warp_specialize is code of its warps alone.",
+        "Only the warps of a function of gl.warp_specialize run it.",
         CODE_OF_SOME_WARPS,
         word=r"gl\.warp_specialize",
     ),
@@ -299,18 +301,18 @@ CLAIMS = (
         "named_barriers",
         "triton",
         "hatch",
-        "No word for a barrier of some warps. Inline PTX has one; the compiler does not know of it.",
+        "The source cannot ask for a barrier of some warps. Inline PTX can, but the compiler does not know about it.",
         (
             Proof(
                 "named_barrier asm",
-                "barrier 9 of 256 threads, awaited by one half and reached by the other",
+                "At barrier 9 of 256 threads, one half of the warps waits and the other half only arrives.",
                 Probe("named_barrier", "asm"),
                 Probe("named_barrier", "plain"),
                 NUMBERED,
             ),
             Proof(
                 "named_barrier debug_barrier",
-                "tl.debug_barrier is a barrier of the whole block",
+                "tl.debug_barrier compiles to no barrier of some warps.",
                 Probe("named_barrier", "debug_barrier"),
                 Probe("named_barrier", "asm"),
                 NUMBERED,
@@ -323,11 +325,11 @@ CLAIMS = (
         "named_barriers",
         "gluon",
         "hatch",
-        "No word for it; inline PTX, element by element.",
+        "Gluon has no named barrier. Inline PTX has one, and is applied to each element of a tensor.",
         (
             Proof(
                 "named_barrier_gluon elementwise",
-                "inline PTX on a tensor of an element a thread: barriers 8 and 9",
+                "Inline PTX, applied to one element per thread, uses barriers 8 and 9.",
                 Probe("named_barrier_gluon", "elementwise"),
                 Probe("named_barrier_gluon", "plain"),
                 NUMBERED,
@@ -340,11 +342,11 @@ CLAIMS = (
         "named_barriers",
         "gluon",
         "hatch",
-        "No word for it; gl.inline_asm says it as a statement.",
+        "Gluon has no named barrier. Inline PTX has one, and gl.inline_asm makes it a statement.",
         (
             Proof(
                 "named_barrier_gluon inline_asm",
-                "gl.inline_asm: barriers 8 and 9",
+                "gl.inline_asm uses barriers 8 and 9.",
                 Probe("named_barrier_gluon", "inline_asm"),
                 Probe("named_barrier_gluon", "plain"),
                 NUMBERED,
@@ -357,18 +359,18 @@ CLAIMS = (
         "three_warpgroups",
         "triton",
         "inexpressible",
-        "A launch has a power of two of warps, and no group of them has code of its own.",
+        "A launch has a power of two of warps, and the source cannot give a group of them code of its own.",
         (
             Proof(
                 "warps_12",
-                "num_warps=12 is refused",
+                "num_warps=12 is refused.",
                 Probe("warps_12", "12"),
                 Probe("warps_12", "8"),
                 Detector("words", r"num_warps must be a power of 2"),
             ),
             Proof(
                 "warp_specialize consumers",
-                "warp_specialize=True makes two consumers: twelve warps with the producer, not sixteen",
+                "warp_specialize=True makes two consumers: 12 warps with the producer, not 16.",
                 Probe("warp_specialize", "90"),
                 Probe("warps_gluon", "three"),
                 SIXTEEN,
@@ -376,7 +378,7 @@ CLAIMS = (
             ),
             Proof(
                 "num_consumer_groups",
-                "an option num_consumer_groups is dropped: four warps",
+                "The option num_consumer_groups is ignored: the launch has four warps.",
                 Probe("options", "num_consumer_groups"),
                 Probe("warps_gluon", "three"),
                 SIXTEEN,
@@ -384,7 +386,7 @@ CLAIMS = (
             ),
             Proof(
                 "role_branch warps",
-                "a branch by inline PTX divides the warps of the launch, a power of two",
+                "A branch from inline PTX divides the warps of the launch, but adds none.",
                 Probe("role_branch", "branch"),
                 Probe("warps_gluon", "three"),
                 SIXTEEN,
@@ -396,11 +398,12 @@ CLAIMS = (
         "three_warpgroups",
         "gluon",
         "direct",
-        "gl.warp_specialize takes a list of functions with their warps and registers: 16 warps, three groups multiply.",
+        "gl.warp_specialize takes a list of functions with their warps and registers. Here three "
+        "warpgroups multiply, and 16 warps are launched.",
         (
             Proof(
                 "warps_gluon three",
-                "16 warps in one block",
+                "One block has 16 warps.",
                 Probe("warps_gluon", "three"),
                 Probe("warps_gluon", "one"),
                 SIXTEEN,

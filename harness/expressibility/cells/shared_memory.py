@@ -20,7 +20,7 @@ FORMS = (
 _pointers = tuple(
     Proof(
         f"swizzle_pointers {form}",
-        "a tile that pointers bring to shared memory is swizzled, in this form too",
+        f"The tile that pointers load is swizzled in the form {form}.",
         Probe("swizzle_pointers", form),
         Probe("swizzle_hook", "hook"),
         UNSWIZZLED,
@@ -31,14 +31,14 @@ _pointers = tuple(
 )
 _one_phase = Proof(
     "swizzle_gluon plain",
-    "one phase: no swizzle",
+    "The tile's layout has one phase, so there is no swizzle.",
     Probe("swizzle_gluon", "plain"),
     Probe("swizzle_gluon", "swizzled"),
     UNSWIZZLED,
 )
 _box_renamed = Proof(
     "box_gluon reinterpreted",
-    "the same box under the name of a layout of pointers: its transposed view is read row by row",
+    "Reinterpreted under a layout for pointers, the box's transposed view is read without ldmatrix.trans.",
     Probe("box_gluon", "reinterpreted"),
     Probe("box_gluon", "plain"),
     TRANSPOSING,
@@ -47,14 +47,14 @@ _box_renamed = Proof(
 )
 _hook = Proof(
     "swizzle_hook",
-    "a hook on the compiler's stages rewrites the kernel's own TTGIR to one phase: no swizzle",
+    "A hook on the compiler's stages rewrites the kernel's TTGIR to one phase, which removes the swizzle.",
     Probe("swizzle_hook", "hook"),
     Probe("swizzle_hook", "plain"),
     UNSWIZZLED,
 )
 _override = Proof(
     "swizzle_ir_override",
-    "the same by the option ir_override, with an edited TTGIR",
+    "The option ir_override, given an edited TTGIR, removes the swizzle too.",
     Probe("swizzle_hook", "ir_override"),
     Probe("swizzle_hook", "plain"),
     UNSWIZZLED,
@@ -65,15 +65,16 @@ CLAIMS = (
         "xor_swizzle",
         "triton",
         "automatic",
-        "Every tile that pointers bring to shared memory is swizzled; its width and dtype decide how, and nothing in "
-        "the source turns it off.",
+        "The compiler swizzles every tile that pointers load into shared memory. The tile's width and dtype decide "
+        f"how, and none of the {len(FORMS)} forms tried turns it off.",
         _pointers,
     ),
     Claim(
         "unswizzled_rows",
         "triton",
         "hatch",
-        "No word for it where pointers load; a hook on the compiler's stages or an edited IR takes the swizzle out.",
+        "The source cannot turn off the swizzle of a tile that pointers load. A hook on the compiler's "
+        "stages or an edited IR can.",
         (_hook, _override),
         word="add_stages_inspection_hook|ir_override",
     ),
@@ -81,18 +82,18 @@ CLAIMS = (
         "padded_rows",
         "triton",
         "hatch",
-        "No word for padding: a hook that rewrites the TTGIR pads, where the copy is not cp.async.",
+        "The source cannot pad rows. A hook that rewrites the TTGIR can, unless cp.async copies the tile.",
         (
             Proof(
                 "padded_hook",
-                "the hook gives rows 16 bytes of distance",
+                "The hook gives the tile a padded layout.",
                 Probe("swizzle_hook", "hook padded"),
                 Probe("swizzle_hook", "plain"),
                 PADDED,
             ),
             Proof(
                 "padded_hook_cp_async",
-                "with cp.async the same hook ends in an error of the compiler",
+                "With cp.async the same hook makes the compiler fail.",
                 Probe("swizzle_hook", "hook padded cp_async"),
                 Probe("swizzle_hook", "hook padded"),
                 Detector("words", r"PassManager::run failed"),
@@ -104,13 +105,13 @@ CLAIMS = (
         "tma_swizzle",
         "triton",
         "hint",
-        "The width of a box's rows decides: 128, 64 or 32 bytes of swizzle, and none for rows of 16 bytes. There is no "
-        "argument for it.",
+        "The width of a TMA box's rows decides the swizzle: 128, 64 or 32 bytes, and none for rows of 16 "
+        "bytes. No argument sets it.",
         (
             *(
                 Proof(
                     f"swizzle_box {width}",
-                    f"rows of {int(width) * 2} bytes: swizzled by {bytes_} bytes",
+                    f"Rows of {int(width) * 2} bytes get {f'a swizzle of {bytes_} bytes' if bytes_ else 'no swizzle'}.",
                     Probe("swizzle_box", width),
                     Probe("swizzle_box", other),
                     Detector("ttgir", rf"swizzlingByteWidth = {bytes_}\b"),
@@ -119,7 +120,7 @@ CLAIMS = (
             ),
             Proof(
                 "swizzle_box ldmatrix",
-                "with mma.sync ldmatrix reads the unswizzled box: nothing stores it again",
+                "With mma.sync, ldmatrix reads the unswizzled box directly: no code stores it to shared memory again.",
                 Probe("swizzle_box", "8 mma_sync"),
                 Probe("swizzle_box", "8"),
                 STORED_AGAIN,
@@ -132,12 +133,13 @@ CLAIMS = (
         "asymmetric_kv_buffers",
         "triton",
         "hint",
-        "A load is in the pipeline with num_stages - 1 buffers, or outside it with one, past the registers no more: K "
-        "with two and V with one works, both by cp.async does not.",
+        "The compiler pipelines a load with cp.async and num_stages - 1 buffers, or loads it through "
+        "registers into one buffer. So K can have two buffers and V one, but then cp.async does not copy "
+        "V.",
         (
             Proof(
                 "buffers_per_tensor branch",
-                "a load of V under an `if`: two buffers for K, one tile of V",
+                "With V's load under an if statement, K has two buffers and V does not.",
                 Probe("buffers_per_tensor", "branch"),
                 Probe("buffers_per_tensor", "plain"),
                 Detector("ttgir", r"local_alloc : \(\) -> !ttg.memdesc<2x64x64xf16[^>]*>", least=2),
@@ -145,7 +147,7 @@ CLAIMS = (
             ),
             Proof(
                 "buffers_per_tensor opaque",
-                "addresses of V that the compiler cannot follow: two buffers for K, none of cp.async for V",
+                "If the compiler cannot follow V's addresses, cp.async copies K only.",
                 Probe("buffers_per_tensor", "opaque"),
                 Probe("buffers_per_tensor", "plain"),
                 Detector("ttgir", r"async_copy_global_to_local", least=6),
@@ -154,12 +156,16 @@ CLAIMS = (
             *(
                 Proof(
                     f"buffers_per_tensor {form}",
-                    "V gets as many buffers as K",
+                    f"With {load}, V gets as many buffers as K.",
                     Probe("buffers_per_tensor", form),
                     Probe("buffers_per_tensor", "branch"),
                     Detector("ttgir", r"local_alloc : \(\) -> !ttg.memdesc<2x64x64xf16[^>]*>", least=2),
                 )
-                for form in ("volatile", "cg", "inner loop")
+                for form, load in (
+                    ("volatile", "a volatile load"),
+                    ("cg", "the cache modifier .cg"),
+                    ("inner loop", "its load in an inner loop"),
+                )
             ),
         ),
         word="num_stages",
@@ -168,11 +174,12 @@ CLAIMS = (
         "shared_memory_reuse",
         "triton",
         "automatic",
-        "Tiles share bytes where one is no longer read when the other comes; no word asks for it or forbids it.",
+        "The compiler gives two tiles the same bytes if one is no longer read when the other is written. "
+        "The source can neither ask for it nor forbid it.",
         (
             Proof(
                 "reuse in core Triton",
-                "two products, one after the other, in the 16384 bytes of one",
+                "Two products, one after the other, use 16384 bytes: as much as one product needs.",
                 Probe("reuse", "one after the other"),
                 Probe("reuse", "together"),
                 Detector("facts", r"shared 16384"),
@@ -183,11 +190,11 @@ CLAIMS = (
         "shared_memory_reuse",
         "gluon",
         "direct",
-        "A call reads a tile as another at the same bytes; which of the two is there is the programmer's care.",
+        "A call reinterprets one tile's bytes as another tile. The programmer must know which of the two they hold.",
         (
             Proof(
                 "reuse in Gluon",
-                "two tiles of 8192 bytes in 8192 bytes",
+                "Two tiles of 8192 bytes occupy 8192 bytes.",
                 Probe("reuse_gluon", "reuse"),
                 Probe("reuse_gluon", "apart"),
                 Detector("facts", r"shared 8192"),
@@ -199,18 +206,18 @@ CLAIMS = (
         "xor_swizzle",
         "gluon",
         "direct",
-        "The layout of a tile is an argument: a swizzle by three numbers, or any XOR by its bases.",
+        "A tile's layout is an argument: a swizzle given by three numbers, or any XOR given by its basis vectors.",
         (
             Proof(
                 "swizzle_gluon xor",
-                "an XOR of one's own",
+                "The tile has the XOR layout that the source spells out.",
                 Probe("swizzle_gluon", "xor"),
                 Probe("swizzle_gluon", "plain"),
                 Detector("ttgir", r"shared_linear<\{offset = \[\[0, 1\]"),
             ),
             Proof(
                 "swizzle_gluon xor ldmatrix",
-                "ldmatrix reads it",
+                "ldmatrix reads the tile in that layout (LDSM).",
                 Probe("swizzle_gluon", "xor"),
                 Probe("words", "plain"),
                 Detector("sass", r"LDSM\S*"),
@@ -222,13 +229,14 @@ CLAIMS = (
         "unswizzled_rows",
         "gluon",
         "direct",
-        "One phase is an argument like any other. The transposed view of a box that TMA brought without a swizzle is "
-        "dropped: K is read where its transpose is meant. Under another layout's name the same bytes are read rightly.",
+        "A layout with one phase, which means no swizzle, is an argument. But these versions ignore the "
+        "transposed view of an unswizzled TMA box: they read K where the source says K^T. Reinterpreted "
+        "under another layout, the same bytes are read correctly.",
         (
             _one_phase,
             Proof(
                 "box_gluon transposed",
-                "the transposed view of a box without a swizzle is read as the box itself is: by columns",
+                "ldmatrix.trans reads the transposed view of an unswizzled box, as it reads the box itself.",
                 Probe("box_gluon", "transposed"),
                 Probe("box_gluon", "swizzled transposed"),
                 TRANSPOSING,
@@ -244,12 +252,12 @@ CLAIMS = (
         "unswizzled_rows",
         "gluon",
         "direct",
-        "One phase is an argument like any other, and so is no swizzle of a box that TMA brings.",
+        "A layout with one phase, which means no swizzle, is an argument, and so is an unswizzled TMA box.",
         (
             _one_phase,
             Proof(
                 "box_gluon transposed rightly",
-                "the transposed view of a box without a swizzle is read row by row",
+                "The transposed view of an unswizzled box is read without ldmatrix.trans, unlike the box itself.",
                 Probe("box_gluon", "transposed"),
                 Probe("box_gluon", "plain"),
                 TRANSPOSING,
@@ -265,25 +273,26 @@ CLAIMS = (
         "padded_rows",
         "gluon",
         "direct",
-        "A padded layout is an argument. Not with cp.async, which ends in an error, and V is read by 2 bytes.",
+        "A padded layout is an argument. But the compiler fails if cp.async copies the tile, and it reads "
+        "V 2 bytes at a time.",
         (
             Proof(
                 "swizzle_gluon padded",
-                "rows 16 bytes further apart",
+                "The tile has a padded layout.",
                 Probe("swizzle_gluon", "padded"),
                 Probe("swizzle_gluon", "plain"),
                 PADDED,
             ),
             Proof(
                 "swizzle_gluon padded reads",
-                "2 bytes at a time where ldmatrix.trans would do",
+                "The tile is read 2 bytes at a time (LDS.U16).",
                 Probe("swizzle_gluon", "padded"),
                 Probe("swizzle_gluon", "plain"),
                 Detector("sass", r"LDS\.U16"),
             ),
             Proof(
                 "swizzle_gluon padded cp_async",
-                "with cp.async the compiler fails",
+                "With cp.async the compiler fails.",
                 Probe("swizzle_gluon", "padded cp_async"),
                 Probe("swizzle_gluon", "swizzled cp_async"),
                 Detector("words", r"PassManager::run failed|the process ended"),

@@ -28,21 +28,21 @@ def _claim(technique: str, grade: str, says: str, word: str, *proofs: Proof, fau
 
 ROLES = Proof(
     "tlx roles",
-    "a producer warp, two groups of four by `replicate`, four more: sixteen warps are launched",
+    "The default task has four warps, two replicas have four each, and the producer has one: 16 warps are launched.",
     _tlx("roles"),
     _tlx("plain"),
     Detector("facts", r"warps 16"),
 )
 REGISTERS = Proof(
     "tlx registers",
-    "232 registers for one task, 24 for the other",
+    "One task gets 232 registers, the other gets 24.",
     _tlx("roles"),
     _tlx("plain"),
     Detector("ptx", r"setmaxnreg\S+\s+(?:232|24)\b"),
 )
 NAMED = Proof(
     "tlx named barriers",
-    "barrier 9 is reached, barrier 10 awaited",
+    "The warps arrive at barrier 9 and wait at barrier 10.",
     _tlx("barriers"),
     _tlx("plain"),
     Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x[9a], 0x100"),
@@ -54,26 +54,28 @@ TURNS = Detector(
     order=r"commit_group(?=\.sync)|(?<=bar\.)arrive|wait_group\S+\s+\d",
 )
 OWN = (
-    _claim("named_barriers", "direct", "A barrier has a number and a count of threads.", "named_barrier_wait", NAMED),
+    _claim(
+        "named_barriers", "direct", "A barrier takes its number and a count of threads.", "named_barrier_wait", NAMED
+    ),
     _claim(
         "softmax_lock",
         "direct",
-        "A barrier of some warps has a word: a lock is two of them.",
+        "TLX has named barriers, for some warps of a block. Two of them make a lock.",
         "named_barrier_wait",
         replace(NAMED, name="tlx lock"),
     ),
-    _claim("role_branch", "direct", "A task is code of its warps alone.", r"async_task\(", ROLES),
-    _claim("warp_specialized", "direct", "Tasks have their warps and registers.", r"async_task\(", ROLES),
-    _claim("three_warpgroups", "direct", "Tasks are as many as are written.", r"async_task\(", ROLES),
+    _claim("role_branch", "direct", "Only the warps of a task run its code.", r"async_task\(", ROLES),
+    _claim("warp_specialized", "direct", "Each task has its own warps and registers.", r"async_task\(", ROLES),
+    _claim("three_warpgroups", "direct", "A kernel has as many tasks as the source writes.", r"async_task\(", ROLES),
     _claim("setmaxnreg_consumers", "direct", "A task takes a number of registers.", r"registers=232", REGISTERS),
     _claim(
         "mbarrier_ring",
         "direct",
-        "mbarriers are allocated, awaited and reached by calls.",
+        "Calls allocate mbarriers, wait for them and arrive at them.",
         "barrier_arrive",
         Proof(
             "tlx mbarriers",
-            "a task arrives on an mbarrier",
+            "A task arrives at an mbarrier.",
             _tlx("roles"),
             _tlx("plain"),
             Detector("ptx", r"mbarrier\.arrive\S*"),
@@ -82,19 +84,19 @@ OWN = (
     _claim(
         "overlapped_softmax",
         "direct",
-        "A wait takes the number of products that may stay in flight, in a loop by `while`. In a loop by `for` the "
-        "pipeliner of the stock Triton awaits each product at once.",
+        "In a while loop, a wait takes the number of products that may stay in flight. In a for loop, "
+        "stock Triton's pipeliner waits for each product right after its issue.",
         "async_dot_wait",
         Proof(
             "tlx wait",
-            "one product stays in flight over the exponentials",
+            "A wait leaves one product in flight.",
             _tlx("wait one"),
             _tlx("wait all"),
             Detector("ptx", r"wgmma\.wait_group\S+\s+1"),
         ),
         Proof(
             "tlx wait in a for",
-            "in a loop by `for` a wait for all follows each product",
+            "In a for loop, a wait for all products follows each product.",
             _product("for"),
             _product("free"),
             Detector(
@@ -106,28 +108,38 @@ OWN = (
     _claim(
         "flagship",
         "direct",
-        "Roles, registers, turns by named barriers, both products in flight, the order of tiles and the store of O are "
-        "all said. What is not: a branch of one warp, and three integers in one maximum, which is the assembler's "
-        "choice.",
+        "The source writes roles, registers, turns by named barriers, both products in flight, the order "
+        "of tiles and the store of O. It has no branch for a single warp, and ptxas decides whether one "
+        "instruction compares three integers.",
         r"async_task\(",
         *(
             Proof(f"flagship in TLX, {what}", shows, FLAGSHIP, control, detector)
             for what, shows, control, detector in (
-                ("in flight", "in a role the exponentials stand under P V", _tlx("roles"), IN_FLIGHT_IN_A_ROLE),
-                ("turns", "a barrier is reached before the first of two products is awaited", _tlx("roles"), TURNS),
-                ("stores", "O leaves by TMA", _tlx("roles"), Detector("sass", r"UTMASTG\S*")),
-                ("tiles", "the next tile from a counter", _tlx("roles"), COUNTER),
+                (
+                    "in flight",
+                    "In a role, the exponentials come while P V is in flight.",
+                    _tlx("roles"),
+                    IN_FLIGHT_IN_A_ROLE,
+                ),
+                (
+                    "turns",
+                    "A warpgroup arrives at a barrier before it waits for the first of two products.",
+                    _tlx("roles"),
+                    TURNS,
+                ),
+                ("stores", "O leaves by TMA (UTMASTG).", _tlx("roles"), Detector("sass", r"UTMASTG\S*")),
+                ("tiles", "The next tile comes from an atomic counter.", _tlx("roles"), COUNTER),
             )
         ),
     ),
     _claim(
         "early_rescale",
         "direct",
-        "A product is issued where its call stands, in a loop by `while`, and awaited where its wait does.",
+        "In a while loop, a product is issued where its call is, and waited for where its wait is.",
         "async_dot",
         Proof(
             "tlx early",
-            "in the PTX the multiplications stand between issuing Q K^T and P V",
+            "In the PTX, O is rescaled after Q K^T is issued and before P V is issued.",
             _product("early"),
             _product("free"),
             RESCALED_BETWEEN,
@@ -136,19 +148,19 @@ OWN = (
     _claim(
         "cluster_multicast",
         "direct",
-        "A load takes the blocks that it is for, but in a cluster no tile in shared memory compiles: its layout knows "
-        "one block. With one block the argument is ignored.",
+        "A load takes a list of target blocks. But in a cluster the tile in shared memory does not "
+        "compile, because its layout covers one block only. Without a cluster the argument is ignored.",
         "multicast_targets",
         Proof(
             "tlx multicast",
-            "with two blocks the compiler ends in an error",
+            "With two blocks the compiler ends with an error.",
             Probe("tlx_clusters", "two blocks", dialect="tlx"),
             Probe("tlx_clusters", "one block", dialect="tlx"),
             Detector("words", r"Layout has 1 CTAs per CGA, but the context requires 2"),
         ),
         Proof(
             "tlx multicast of one block",
-            "with one block it is a load like any other",
+            "With one block the load is an ordinary TMA load.",
             Probe("tlx_clusters", "one block", dialect="tlx"),
             Probe("multicast_gluon", "multicast", version="3.9.0"),
             MULTICAST,
@@ -159,11 +171,11 @@ OWN = (
     _claim(
         "held_overlap",
         "direct",
-        "A wait for an mbarrier takes the phase as a value, which may hang on a comparison of sums.",
+        "A wait for an mbarrier takes the phase as a value, which may depend on the row sums.",
         r"barrier_wait\(empty",
         Proof(
             "tlx held",
-            "a wait that hangs on the sums stands between the exponentials and the wait for P V",
+            "A wait that depends on the row sums comes between the exponentials and the wait for P V.",
             _product("held"),
             _product("free"),
             Detector(
@@ -176,11 +188,11 @@ OWN = (
     _claim(
         "pinned_maxima",
         "direct",
-        "An arrival on an mbarrier may stand under an `if` on the maxima: on one scalar of a whole group.",
+        "An if statement on the row maxima may guard an arrival at an mbarrier: one scalar for the whole warpgroup.",
         r"if top == top",
         Proof(
             "tlx pinned",
-            "a comparison of the maxima decides on the arrival",
+            "A comparison of the row maxima decides whether to arrive.",
             _product("pinned"),
             _product("free"),
             Detector("ptx", r"setp\.nan\.f32"),
@@ -189,12 +201,12 @@ OWN = (
     _claim(
         "double_buffered_p",
         "hint",
-        "The next P is converted before the wait for P V where the source says so. The wait takes one value and not P: "
-        "the assembler then awaits every product by itself.",
+        "The source can convert the next P before it waits for P V. But the wait takes one value and "
+        "cannot take P too, and ptxas then waits after every wgmma.",
         "second set",
         Proof(
             "tlx second set",
-            "in the PTX P is converted between the wait for Q K^T and that for P V",
+            "In the PTX, P is converted between the wait for Q K^T and the wait for P V.",
             _product("second set"),
             _product("free"),
             Detector(
@@ -205,7 +217,7 @@ OWN = (
         ),
         Proof(
             "tlx second set serialized",
-            "in the machine code a wait follows each product",
+            "In the machine code, a wait follows every wgmma.",
             _product("second set"),
             _product("free"),
             ONE_BY_ONE,
@@ -215,11 +227,11 @@ OWN = (
     _claim(
         "shared_memory_reuse",
         "direct",
-        "A tile may lie on another's bytes.",
+        "A tile may be placed on the bytes of another tile.",
         "reuse=",
         Proof(
             "tlx reuse",
-            "two tiles of 8192 bytes in 8192 bytes",
+            "Two tiles of 8192 bytes occupy 8192 bytes.",
             _tlx("reuse"),
             _tlx("apart"),
             Detector("facts", r"shared 8192"),
@@ -232,7 +244,7 @@ OWN = (
         "padded_shared_layout_encoding",
         Proof(
             "tlx padded",
-            "rows 16 bytes further apart",
+            "The tile has a padded layout.",
             _layout("padded"),
             _layout("plain"),
             Detector("ttgir", r"padded_shared<"),
@@ -241,11 +253,11 @@ OWN = (
     _claim(
         "xor_swizzle",
         "direct",
-        "Any exclusive or by its bases is an argument.",
+        "Any XOR layout, given by its basis vectors, is an argument.",
         "shared_linear_layout_encoding",
         Proof(
             "tlx xor",
-            "an exclusive or of one's own",
+            "The tile has the XOR layout that the source spells out.",
             _layout("xor"),
             _layout("plain"),
             Detector("ttgir", r"\[1, 8\], \[2, 16\], \[4, 32\]"),
@@ -254,18 +266,19 @@ OWN = (
     _claim(
         "unswizzled_rows",
         "direct",
-        "The identity by its bases is an argument; swizzled_layout(0, 0, 0) is accepted and ignored.",
+        "A layout without any XOR, given by its basis vectors, is an argument. swizzled_layout(0, 0, 0) "
+        "is accepted and ignored.",
         "shared_linear_layout_encoding",
         Proof(
             "tlx plain",
-            "rows as they come",
+            "The tile has the layout without XOR that the source spells out.",
             _layout("plain"),
             _layout("xor"),
             Detector("ttgir", r"\[1, 0\], \[2, 0\], \[4, 0\]"),
         ),
         Proof(
             "tlx none asked",
-            "swizzled_layout(0, 0, 0) becomes a swizzle of 128 bytes",
+            "swizzled_layout(0, 0, 0) becomes a swizzle of 128 bytes.",
             _layout("none asked"),
             _layout("plain"),
             Detector("ttgir", r"swizzlingByteWidth = 128"),
