@@ -1,6 +1,6 @@
 """192 query rows: a third math warpgroup.
 
-Builds on producer_consumer; changes only the tile, which the registry sets.
+Builds on producer_consumer; changes the tile only, which the registry sets.
 
 So this is the same program as producer_consumer, at another tile.
 """
