@@ -1,4 +1,4 @@
-"""Roles for warps and a product in flight over the softmax at once, in core Triton: four ways to ask for both."""
+"""Core Triton: can warps have roles while a product is in flight during the softmax? Four ways to ask for both."""
 
 import re
 
@@ -17,7 +17,7 @@ FIRST_HALF = tl.constexpr(
 def attend(q, k_desc, v_desc, keys, DIM: tl.constexpr, FORM: tl.constexpr):
     row_max, o = tl.full((128,), -1e30, tl.float32), tl.zeros((128, DIM), tl.float32)
     if FORM == "scores in flight" or FORM == "asm":
-        if FORM == "asm":  # half of the warps has no steps; the barriers inside would wait for it
+        if FORM == "asm":  # half of the warps get no iterations; the barriers inside would wait for them
             keys = tl.inline_asm_elementwise(FIRST_HALF, "=r,r", [keys], tl.int32, False, 1)
         s = tl.dot(q, k_desc.load([0, 0]).T)
         p_bits = tl.zeros((128, 64), tl.int16)

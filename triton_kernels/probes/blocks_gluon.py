@@ -1,4 +1,4 @@
-"""Blocks per SM in Gluon: maxnreg bounds the registers; a least number is no option, and a hook adds it to the PTX."""
+"""Gluon: maxnreg limits the registers. No option sets a minimum of blocks per SM; a hook adds it to the PTX."""
 
 import re
 

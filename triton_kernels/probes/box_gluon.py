@@ -1,4 +1,4 @@
-"""A box that TMA brings without a swizzle, in Gluon: 3.6 and 3.7 read its transposed view as the box itself."""
+"""Gluon: a TMA box without swizzle. Versions 3.6 and 3.7 read its transposed view like the box itself."""
 
 import re
 
@@ -27,7 +27,7 @@ def product(a_desc, c_ptr, FORM: gl.constexpr):
     load_async(a_desc, [0, 0], full, a_smem)
     mbarrier.wait(full, 0)
     a, b_smem = a_smem.load(gl.DotOperandLayout(0, mma, 2)), a_smem
-    if FORM == "reinterpreted":  # the same bytes under another layout's name
+    if FORM == "reinterpreted":  # the same bytes under another layout
         if RENAMED:
             b_smem = a_smem.reinterpret(gl.float16, [64, 64], ROWS)
         else:

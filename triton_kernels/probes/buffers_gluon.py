@@ -1,4 +1,4 @@
-"""How many buffers a tensor has is a number of its allocation in Gluon: two of K and one of V, or two of each."""
+"""Gluon: the allocation of a tensor sets its number of buffers. Here K has two; V has one or two."""
 
 import re
 

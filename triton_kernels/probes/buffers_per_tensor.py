@@ -1,4 +1,4 @@
-"""How many buffers do K and V get? As many as num_stages says, both; a load under an `if` gets none."""
+"""Core Triton: how many buffers do K and V get? Each as many as num_stages says, unless V's load is under an if."""
 
 import re
 

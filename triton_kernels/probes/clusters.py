@@ -1,4 +1,4 @@
-"""num_ctas=2 in core Triton: does a load go to both blocks, do two blocks share one product?"""
+"""Core Triton: with num_ctas=2, does a load go to both blocks, and do two blocks compute one product together?"""
 
 import re
 

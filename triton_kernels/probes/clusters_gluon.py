@@ -1,4 +1,4 @@
-"""An attention loop of a cluster of two blocks in Gluon: layouts say which block has which rows."""
+"""Gluon: an attention loop in a cluster of two blocks. Layouts say which block holds which rows."""
 
 import re
 

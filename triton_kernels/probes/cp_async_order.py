@@ -1,4 +1,4 @@
-"""Where do cp.async copies stand among the products? In core Triton behind the last, in every order of the source."""
+"""Core Triton: where do cp.async copies go? After the last product, in all three orders of the source."""
 
 import re
 

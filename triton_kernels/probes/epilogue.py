@@ -1,4 +1,4 @@
-"""How does O reach global memory in core Triton? By pointers through shared memory, by a descriptor as a TMA store."""
+"""Core Triton: how does O reach global memory? Pointers pass through shared memory; a descriptor uses a TMA store."""
 
 import re
 

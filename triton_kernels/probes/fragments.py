@@ -1,4 +1,4 @@
-"""Who reads which fragment when, in core Triton: the rows of a warp follow from the tile, the order is no one's say."""
+"""Core Triton: which warp reads which fragment, and when? The tile decides the rows, and ptxas the order."""
 
 import re
 
@@ -23,7 +23,7 @@ def attend(q_ptr, k_ptr, v_ptr, o_ptr, keys, ROWS: tl.constexpr, KEYS: tl.conste
 
 def build(form):
     rows, keys, dim = {
-        "two tiles": (128, 64, 64),  # by four warps: two m16 tiles a warp
+        "two tiles": (128, 64, 64),  # with four warps: two m16 tiles per warp
         "one tile": (64, 64, 64),
         "one step": (64, 16, 16),  # nothing to load ahead
     }[form]

@@ -1,4 +1,4 @@
-"""Who reads which fragment when, in Gluon: the layout says how warps share rows, the order of calls when each reads."""
+"""Gluon: which warp reads which fragment, and when? The layout decides the rows, and the calls the order."""
 
 import re
 
@@ -30,7 +30,7 @@ def attend(o_ptr, steps, ROWS: gl.constexpr, WARPS: gl.constexpr, AHEAD: gl.cons
         s = gl.zeros([ROWS, 64], gl.float32, mma)
         k = read(k_smem, 0, mma)
         for d in gl.static_range(0, 64, 16):
-            if AHEAD and d < 48:  # the next fragments of K before the products of these
+            if AHEAD and d < 48:  # read the next fragments of K before these are multiplied
                 next_k = read(k_smem, d + 16, mma)
             s = mma_v2(q_smem.slice(d, 16, 1).load(operand), k, s)
             if d < 48:

@@ -1,4 +1,4 @@
-"""Eviction policies of a load by pointers in Gluon: an argument, as in core Triton."""
+"""Gluon: a load by pointers takes an eviction policy, as in core Triton."""
 
 import re
 

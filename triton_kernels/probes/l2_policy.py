@@ -1,4 +1,4 @@
-"""Eviction policies of core Triton: an argument of tl.load, and none of a descriptor's load."""
+"""Core Triton: tl.load takes an eviction policy; a load from a descriptor does not."""
 
 import re
 

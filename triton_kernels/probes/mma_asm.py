@@ -1,4 +1,4 @@
-"""WMMA in core Triton: tl.dot never becomes it; inline PTX assembles, and no one says which element is where."""
+"""Core Triton: inline PTX can issue wmma, but PTX does not define which lane holds which element."""
 
 import re
 

@@ -1,5 +1,4 @@
-"""Which tensor-core instruction does tl.dot become on sm_90? No argument says it; the number of warps decides, and an
-environment variable."""
+"""Core Triton: which instruction does tl.dot become on sm_90? The number of warps decides, or DISABLE_MMA_V3."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""A load into both blocks of a cluster by inline PTX: into shared memory of its own; the compiler's has no address."""
+"""Inline PTX loads a tile into both blocks of a cluster, but only into shared memory that it declares itself."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A TMA load into both blocks of a cluster, in Gluon: an argument from 3.7.1 on."""
+"""Gluon: a TMA load into both blocks of a cluster. It is an argument from 3.7.1 on."""
 
 import re
 

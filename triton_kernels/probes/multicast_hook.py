@@ -1,4 +1,4 @@
-"""A TMA load into both blocks of a cluster in core Triton: a hook on the compiler's stages adds a word to the TTGIR."""
+"""Core Triton: a TMA load into both blocks of a cluster. A hook on the compiler's stages marks it in the TTGIR."""
 
 import re
 import tempfile
@@ -16,13 +16,13 @@ FORMS = ("plain", "hook")
 def product(a_desc, b_desc, c_desc, depth):
     row, column = tl.program_id(0) * 256, tl.program_id(1) * 128
     c = tl.zeros((256, 128), tl.float32)
-    for k in range(0, depth, 64):  # each of two blocks has half of the rows of A, and all of B
+    for k in range(0, depth, 64):  # each of two blocks needs half of the rows of A, and all of B
         c = tl.dot(a_desc.load([row, k]), b_desc.load([k, column]), c)
     c_desc.store([row, column], c.to(tl.float16))
 
 
 def edited(ttgir):
-    """A file with the same module, where loads of B are for both blocks."""
+    """A file with the same module, in which loads of B go to both blocks."""
     text = re.sub(r"(async_tma_copy_global_to_local %b_desc[^:]*?) :", r"\1 {multicast} :", str(ttgir))
     with tempfile.NamedTemporaryFile("w", suffix=".ttgir", delete=False) as file:
         file.write(text)

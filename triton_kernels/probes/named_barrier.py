@@ -1,4 +1,4 @@
-"""Named barriers in core Triton: no word for them, but inline PTX has one. The compiler does not know of it."""
+"""Core Triton: named barriers by inline PTX. The compiler does not know about them."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Named barriers in Gluon: `gl.inline_asm` from 3.9 on, element by element before."""
+"""Gluon: named barriers by inline PTX. From 3.9 on it is a statement, before that it applies to each element."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""P as an operand of its own in Gluon: what the wait for P V is given has been converted before it."""
+"""Gluon: the next P is converted before the wait for P V, because that wait takes it too."""
 
 import re
 
@@ -27,7 +27,7 @@ def attend(o_ptr, steps, SECOND: gl.constexpr):
         o = warpgroup_mma(p, v_smem, o, is_async=True)
         s = warpgroup_mma_wait(1, deps=[s])
         scores = gl.exp2(s)
-        if SECOND:  # the next P stands beside the one that is being multiplied
+        if SECOND:  # the next P needs registers beside the one that is being multiplied
             p = gl.convert_layout(scores.to(gl.bfloat16), operand)
             o, p = warpgroup_mma_wait(0, deps=[o, p])
         else:

@@ -1,4 +1,4 @@
-"""Options of a launch: registers by maxnreg; a least number of blocks per SM has none, and unknown ones are dropped."""
+"""Core Triton's launch options: maxnreg limits registers; a minimum of blocks per SM is ignored without an error."""
 
 import re
 
@@ -21,7 +21,7 @@ def copy(x_ptr, y_ptr, ASM: tl.constexpr):
 
 
 def hook(self=None, stages=None, options=None, language=None, capability=None):
-    """Two blocks per SM at least: a line more in the kernel's PTX."""
+    """At least two blocks per SM: adds a line to the kernel's PTX."""
     if stages is not None:
         compile_to_ptx = stages["ptx"]
 

@@ -1,4 +1,4 @@
-"""Is a product in flight over the softmax, in the loops that people write? In core Triton it is awaited before it."""
+"""Core Triton: is a product in flight during the softmax, in the usual loops? The compiler waits for it first."""
 
 import re
 
@@ -22,7 +22,7 @@ def attend(q_ptr, k_ptr, v_ptr, o_ptr, keys, FORM: tl.constexpr):
     else:
         s = tl.dot(q, tl.load(k_ptr + k_at))
         for start in tl.range(0, keys, 64):
-            if FORM == "rotated":  # the next scores are asked for before the softmax of these
+            if FORM == "rotated":  # the next Q K^T comes before the softmax of these scores
                 next_s = tl.dot(q, tl.load(k_ptr + (start + 64) * 64 + k_at))
             else:
                 s = tl.dot(q, tl.load(k_ptr + start * 64 + k_at))

@@ -1,4 +1,4 @@
-"""An arrival at one barrier of both blocks of a cluster, in Gluon: it leaves its own block from 3.8 on."""
+"""Gluon: an arrival at a barrier of both blocks of a cluster. From 3.8 on it reaches the other block."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Where products are issued and awaited in Gluon: O rescaled between two, and two in flight where a tile ends."""
+"""Gluon: where products are issued and waited for. O is rescaled between two; two are in flight at a tile's end."""
 
 import re
 
@@ -35,7 +35,7 @@ def attend(o_ptr, steps, tiles, FORM: gl.constexpr):
         p, rescale, row_max = softmax(s, row_max, operand)
         for _ in range(steps):
             s = warpgroup_mma(q_smem, k_smem, zero, use_acc=False, is_async=True)
-            if FORM == "early":  # under Q K^T, before P V is issued
+            if FORM == "early":  # while Q K^T is in flight, before P V is issued
                 o = o * rescale[:, None]
             o = warpgroup_mma(p, v_smem, o, is_async=True)
             s = warpgroup_mma_wait(1, deps=[s])
@@ -43,7 +43,7 @@ def attend(o_ptr, steps, tiles, FORM: gl.constexpr):
             o = warpgroup_mma_wait(0, deps=[o])
             if FORM != "early":
                 o = o * rescale[:, None]
-        if FORM == "fused":  # the next tile's first product beside this tile's last
+        if FORM == "fused":  # the next tile's first product and this tile's last are in flight together
             s = warpgroup_mma(q_smem, k_smem, zero, use_acc=False, is_async=True)
             o = warpgroup_mma(p, v_smem, o, is_async=True)
             s = warpgroup_mma_wait(1, deps=[s])

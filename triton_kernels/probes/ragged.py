@@ -1,4 +1,4 @@
-"""Tiles that the end of a sequence cuts, in core Triton: rows that do not exist are zeros, also by cp.async."""
+"""Core Triton: tiles cut by the end of a sequence. Missing rows are zeros, also with cp.async."""
 
 import re
 

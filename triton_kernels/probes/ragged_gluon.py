@@ -1,4 +1,4 @@
-"""What a step leaves out in Gluon: rows that do not exist, and the shuffles of row sums that stay in pieces."""
+"""Gluon: missing rows are zeros, and row sums that stay in pieces need no shuffles."""
 
 import re
 
@@ -34,7 +34,7 @@ def attend(k_ptr, o_ptr, sum_ptr, keys, MASKED: gl.constexpr, PIECES: gl.constex
         async_copy.wait_group(0)
         s = mma_v2(q, smem.permute((1, 0)).load(gl.DotOperandLayout(1, mma, 2)), gl.zeros([64, 64], gl.float32, mma))
         p = gl.exp2(s)
-        if PIECES:  # as many columns as a fragment has: no lane needs another's
+        if PIECES:  # as many pieces as a fragment has columns: no lane needs another's sums
             pieces += gl.sum(p.reshape([64, 8, 8]), 1)
         else:
             row_sum += gl.sum(p, 1)

@@ -1,4 +1,4 @@
-"""Does O's rescaling stand between issuing Q K^T and P V, in core Triton? Three ways to ask for it, and a hook."""
+"""Core Triton: is O rescaled between issuing Q K^T and issuing P V? Three ways to ask for it, and a hook."""
 
 import re
 import tempfile
@@ -27,7 +27,7 @@ def attend(q_ptr, k_ptr, v_ptr, o_ptr, keys, FORM: tl.constexpr):
             rescale = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [rescale], tl.float32, False, 1)
         o = o * rescale[:, None]
         v = tl.load(v_ptr + start * 64 + v_at)
-        if FORM == "rotated":  # what is added to O is a product of its own
+        if FORM == "rotated":  # P V is a product of its own, which is added to O
             o += tl.dot(p, v)
         else:
             o = tl.dot(p, v, o)
@@ -37,7 +37,7 @@ def attend(q_ptr, k_ptr, v_ptr, o_ptr, keys, FORM: tl.constexpr):
 
 
 def edited(ttgir):
-    """A file with the same module, where the loop awaits Q K^T behind P V's issue, and leaves that one in flight."""
+    """A file with the same module, in which the loop waits for Q K^T after it issues P V, which stays in flight."""
     lines = str(ttgir).splitlines()
     loop = next(i for i, line in enumerate(lines) if "scf.for" in line)
     wait = next(i for i, line in enumerate(lines) if i > loop and "warp_group_dot_wait" in line)

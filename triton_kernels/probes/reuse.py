@@ -1,4 +1,4 @@
-"""Two tiles at the same bytes of shared memory in core Triton: unasked, where one is no longer read."""
+"""Core Triton: two tiles in the same bytes of shared memory. The compiler does it if one is no longer read."""
 
 import triton
 import triton.language as tl
@@ -11,7 +11,7 @@ FORMS = ("one", "one after the other", "together")
 @triton.jit
 def multiply(x_ptr, y_ptr, steps, FORM: tl.constexpr):
     at = tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :]
-    if FORM == "together":  # the tiles of the next step arrive beside those of this one
+    if FORM == "together":  # the tiles of the next iteration arrive beside those of this one
         z = tl.zeros((64, 64), tl.float32)
         for step in tl.range(0, steps):
             z = tl.dot(tl.load(x_ptr + step * 8192 + at), tl.load(x_ptr + step * 8192 + 4096 + at), z)

@@ -1,4 +1,4 @@
-"""Two tiles at the same bytes of shared memory in Gluon: a tile is read as another, by a call."""
+"""Gluon: two tiles in the same bytes of shared memory. A call reinterprets one as the other."""
 
 import triton
 from triton.backends.compiler import GPUTarget

@@ -1,4 +1,4 @@
-"""Roles for warps in core Triton: a scalar thread index by inline PTX, then `if`: a real branch. Not safe to run."""
+"""Core Triton: a scalar thread index from inline PTX, and an if on it, make a real branch. Not safe to run."""
 
 import re
 
@@ -13,14 +13,14 @@ FORMS = ("branch", "masked", "program")
 @triton.jit
 def roles(x_ptr, y_ptr, FORM: tl.constexpr):
     index, scalar = tl.arange(0, 128), tl.program_id(0)
-    if FORM == "branch":  # of one scalar a thread: what the compiler takes for the same in all threads
+    if FORM == "branch":  # a scalar, which the compiler takes to be equal in all threads
         asm: tl.constexpr = "mov.u32 $0, %tid.x; // $1"
         thread = tl.inline_asm_elementwise(asm, "=r,r", [scalar], dtype=tl.int32, is_pure=False, pack=1)
         if thread < 32:
             tl.store(y_ptr + index, tl.load(x_ptr + index))
         else:
             tl.store(y_ptr + index, index)
-    elif FORM == "masked":  # an index for each element: both sides are done, under masks
+    elif FORM == "masked":  # an index for each element: both sides run, under masks
         asm: tl.constexpr = "mov.u32 $0, %tid.x; // $1"
         thread = tl.inline_asm_elementwise(asm, "=r,r", [index], dtype=tl.int32, is_pure=True, pack=1)
         tl.store(y_ptr + index, tl.load(x_ptr + index, mask=thread < 32, other=0), mask=thread >= 32)

@@ -1,4 +1,4 @@
-"""An attention loop with roles in Gluon: a producer by TMA, consumers on wgmma, mbarriers, registers, P V in flight."""
+"""Gluon: attention with roles. A TMA producer, wgmma consumers, mbarriers, register counts, P V in flight."""
 
 import re
 
@@ -21,7 +21,7 @@ load_async = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 
 @gluon.jit
 def produce(q_desc, k_desc, v_desc, q_smem, k_smem, v_smem, full, empty, tiles, KEYS: gl.constexpr):
-    """full and empty: one mbarrier for each of two stages of K and V, the third of `full` for Q."""
+    """`full` and `empty` have one mbarrier for each of two stages of K and V; the third of `full` is for Q."""
     mbarrier.expect(full.index(2), 64 * 128 * 2)
     load_async(q_desc, [0, 0], full.index(2), q_smem)
     for tile in range(tiles):
@@ -48,7 +48,7 @@ def consume(o_ptr, q_smem, k_smem, v_smem, full, empty, tiles, KEYS: gl.constexp
         o = warpgroup_mma(p, v_smem.index(stage), o, is_async=True)
         if AT_ONCE:
             s, o = warpgroup_mma_wait(0, deps=[s, o])
-        else:  # P V stays in flight over the softmax
+        else:  # P V stays in flight during the softmax
             s = warpgroup_mma_wait(1, deps=[s])
         new_max = gl.maximum(row_max, gl.max(s, 1))
         rescale = gl.exp2(row_max - new_max)

@@ -1,4 +1,4 @@
-"""Roles for warps on sm_120 in Gluon: a producer by TMA beside warps that multiply by mma.sync."""
+"""Gluon: roles on sm_120. A producer uses TMA, and consumers use mma.sync."""
 
 import re
 

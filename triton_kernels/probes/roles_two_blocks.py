@@ -1,7 +1,7 @@
-"""Roles for warps and a product under the softmax at once, in core Triton: with two blocks of rows in a tile.
+"""Core Triton: roles, and a product in flight during the softmax, with two blocks of rows in a tile.
 
-The compiler awaits each product before it issues anything else. Where a consumer has two blocks of rows, the assembler
-finds arithmetic that the second product need not wait for: the softmax of the first block.
+The compiler waits for each product before it issues anything else. If a consumer has two blocks of rows, ptxas finds
+arithmetic that need not wait for the second product: the softmax of the first block.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""setmaxnreg in core Triton by inline PTX: in the machine code only beside the option maxnreg."""
+"""Core Triton: setmaxnreg by inline PTX. It reaches the machine code only if the option maxnreg is set."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Can inline PTX of core Triton reach shared memory, to write a copy of its own? No: it has no address for it."""
+"""Core Triton: can inline PTX address the compiler's shared memory? No, ptxas rejects the name."""
 
 import triton
 import triton.language as tl
@@ -12,7 +12,7 @@ FORMS = ("symbol", "plain")
 def read(x_ptr, y_ptr, FORM: tl.constexpr):
     index = tl.arange(0, 128)
     x = tl.load(x_ptr + index)
-    if FORM == "symbol":  # the name that the compiler's own PTX has for it
+    if FORM == "symbol":  # its name in the compiler's own PTX
         asm: tl.constexpr = "{ .reg .b32 a; mov.b32 a, global_smem; ld.shared.b32 $0, [a]; add.u32 $0, $0, $1; }"
         x = tl.inline_asm_elementwise(asm, "=r,r", [x], dtype=tl.int32, is_pure=False, pack=1)
     tl.store(y_ptr + index, x)

@@ -1,4 +1,4 @@
-"""Which swizzle does a box get in core Triton? The width of its rows decides: 128, 64, 32 bytes or none."""
+"""Core Triton: which swizzle does a TMA box get? The width of its rows decides: 128, 64, 32 bytes or none."""
 
 import os
 import re
@@ -21,7 +21,7 @@ def wide_boxes(q_desc, k_desc, s_ptr, WIDTH: tl.constexpr):
 
 @triton.jit
 def rows_of_16_bytes(q_desc, k_desc, s_ptr):
-    """A row of 64 elements is eight rows of a box of three dimensions."""
+    """A row of 64 elements is eight rows of a three-dimensional box."""
     s = tl.dot(q_desc.load([0, 0, 0]).reshape(64, 64), k_desc.load([0, 0, 0]).reshape(64, 64).T)
     tl.store(s_ptr + tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :], s)
 

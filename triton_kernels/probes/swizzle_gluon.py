@@ -1,4 +1,4 @@
-"""How a tile lies in shared memory is an argument in Gluon. What each layout costs when a product reads it."""
+"""Gluon: a tile's layout in shared memory is an argument. It decides which instructions read the tile."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Core Triton without swizzle by a hook on the compiler's stages: ten lines rewrite the kernel's own TTGIR."""
+"""Core Triton: a hook on the compiler's stages removes the swizzle. It rewrites the kernel's TTGIR."""
 
 import re
 import tempfile
@@ -22,7 +22,7 @@ def product(a_ptr, b_ptr, c_ptr, steps):
 
 
 def edited(ttgir, padded):
-    """A file with the same module, without swizzle: one phase instead of eight, or rows 16 bytes further apart."""
+    """A file with the same module without swizzle: one phase instead of eight, or rows 16 bytes further apart."""
     text = re.sub(r"(maxPhase = )\d+", r"\g<1>1", str(ttgir))
     if padded:
         text = re.sub(

@@ -1,4 +1,4 @@
-"""Can core Triton lay a tile into shared memory without swizzle, when pointers bring it? Not in these 18 forms."""
+"""Core Triton: can a tile that pointers load be unswizzled in shared memory? Not in these 18 forms."""
 
 import re
 

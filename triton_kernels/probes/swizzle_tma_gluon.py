@@ -1,4 +1,4 @@
-"""The swizzle of a TMA load is an argument in Gluon: that of the descriptor's layout. ldmatrix reads each."""
+"""Gluon: the layout of the descriptor sets the swizzle of a TMA load. ldmatrix reads each of them."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Can core Triton have a tile of 176 keys? Not as one tensor; as three of 128, 32 and 16 in one loop."""
+"""Core Triton: can a tile have 176 keys? Not as one tensor, but as tensors of 128, 32 and 16 in one loop."""
 
 import re
 
@@ -12,7 +12,7 @@ FORMS = ("composed", "arange", "zeros", "descriptor")
 
 @triton.jit
 def composed(q_ptr, k_ptr, s_ptr, keys):
-    """Row sums of Q K^T over 176 keys a step: three products, none of them wasted."""
+    """Row sums of Q K^T over 176 keys per iteration: three products, without wasted columns."""
     row, dim = tl.arange(0, 64), tl.arange(0, 64)
     q = tl.load(q_ptr + row[:, None] * 64 + dim)
     total = tl.zeros((64,), tl.float32)

@@ -1,4 +1,4 @@
-"""176 keys a step in Gluon: not as one tensor; as three of 128, 32 and 16, each with a wgmma of its own width."""
+"""Gluon: 176 keys per iteration as tensors of 128, 32 and 16, each with a wgmma of its own width."""
 
 import re
 
@@ -22,7 +22,7 @@ def row_sums(q_smem, k_smem, KEYS: gl.constexpr, rows: gl.constexpr):
 
 @gluon.jit
 def composed(q_desc, wide_desc, narrow_desc, rest_desc, s_ptr, keys):
-    """Row sums of Q K^T over 176 keys a step: three products, none of them wasted."""
+    """Row sums of Q K^T over 176 keys per iteration: three products, without wasted columns."""
     rows: gl.constexpr = gl.SliceLayout(1, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 128, 16]))
     q = gl.allocate_shared_memory(gl.float16, [64, 64], q_desc.layout)
     wide = gl.allocate_shared_memory(gl.float16, [128, 64], wide_desc.layout)

@@ -1,4 +1,4 @@
-"""Is a product in flight where one tile of O ends and the next begins, in core Triton? Three ways to ask for it."""
+"""Core Triton: is a product in flight where one tile of O ends and the next begins? Three ways to ask for it."""
 
 import re
 
@@ -15,7 +15,7 @@ def attend(q_ptr, k_ptr, v_ptr, o_ptr, tiles, steps, FORM: tl.constexpr):
     row, column, dim = tl.arange(0, 128), tl.arange(0, 64), tl.arange(0, 64)
     q_at = row[:, None] * 64 + dim
     k_at, v_at = column[None, :] * 64 + dim[:, None], column[:, None] * 64 + dim[None, :]
-    if FORM == "by hand":  # one loop: O leaves under an `if`, the next tile's scores are asked for before it does
+    if FORM == "by hand":  # one loop: the next tile's Q K^T comes before the if that stores O
         q, o = tl.load(q_ptr + q_at), tl.zeros((128, 64), tl.float32)
         row_max = tl.full((128,), -1e30, tl.float32)
         s = tl.dot(q, tl.load(k_ptr + k_at))

@@ -1,4 +1,4 @@
-"""What Gluon says of tiles: blocks that take them from a counter, row maxima as integers, a TMA store."""
+"""Gluon: blocks that take tiles from a counter, row maxima as integers, and a TMA store."""
 
 import re
 
@@ -19,13 +19,13 @@ def say(desc, x_ptr, y_ptr, counter_ptr, tiles, WORD: gl.constexpr):
     row = gl.arange(0, 64, gl.SliceLayout(1, layout))
     index = row[:, None] * 64 + gl.arange(0, 64, gl.SliceLayout(0, layout))[None, :]
     tile = gl.program_id(0)
-    if WORD == "counter":  # a block stays, and takes tile after tile
+    if WORD == "counter":  # a block takes tile after tile
         while tile < tiles:
             gl.store(y_ptr + tile * 4096 + index, gl.load(x_ptr + tile * 4096 + index))
             tile = gl.atomic_add(counter_ptr, 1)
     else:
         x = gl.load(x_ptr + index)
-        if WORD == "integers":  # floats that are not negative are ordered as their bits are
+        if WORD == "integers":  # nonnegative floats are ordered like their bits
             gl.store(y_ptr + row, gl.max(x.to(gl.int32, bitcast=True), 1).to(gl.float32, bitcast=True))
         elif WORD == "floats":
             gl.store(y_ptr + row, gl.max(x, 1))

@@ -1,4 +1,4 @@
-"""TLX, Meta's extensions of core Triton: named barriers, roles with registers, waits, layouts, memory used twice."""
+"""TLX, Meta's extensions of core Triton: named barriers, roles with registers, waits, and reuse of shared memory."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A TMA load into both blocks of a cluster, in TLX: an argument; with two blocks the compiler ends in an error."""
+"""TLX: a TMA load into both blocks of a cluster is an argument, but with two blocks the compiler fails."""
 
 import re
 

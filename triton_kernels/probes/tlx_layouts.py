@@ -1,4 +1,4 @@
-"""Layouts of a tile in TLX: padded and any XOR are honoured; a swizzle by three numbers is accepted and ignored."""
+"""TLX: layouts of a tile. Padding and any XOR are obeyed; a swizzle by three numbers is accepted and ignored."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What stands beside products in flight in TLX: a rescaling, what hangs on values, the next P; and a loop by `for`."""
+"""TLX: what can run while products are in flight, what can depend on values, and what a for loop does to waits."""
 
 import re
 
@@ -14,21 +14,21 @@ FORMS = ("free", "early", "pinned", "held", "second set", "for")
 @triton.jit
 def step(q, v, empty, o, rescale, row_max, p, FORM: tl.constexpr):
     s = tlx.async_dot(q[0], tlx.local_trans(q[0]))
-    if FORM == "early":  # under Q K^T, before P V is issued
+    if FORM == "early":  # while Q K^T is in flight, before P V is issued
         o = o * rescale[:, None]
     o = tlx.async_dot(p, v[0], o)
     s = tlx.async_dot_wait(1, s)
     new_max = tl.maximum(row_max, tl.max(s, 1))
     top = tl.max(new_max, 0)
     if FORM == "pinned":
-        if top == top:  # always, but not before the maxima are known
+        if top == top:  # always true, but only known after the maxima
             tlx.barrier_arrive(empty[0], 1)
     else:
         tlx.barrier_arrive(empty[0], 1)
     scores = tl.exp2(s - new_max[:, None])
-    if FORM == "held":  # no sum is negative, but here they are known
+    if FORM == "held":  # never true, but only known after the sums
         tlx.barrier_wait(empty[0], (tl.min(tl.sum(scores, 1), 0) < 0).to(tl.int32))
-    if FORM == "second set":  # the next P stands beside the one that is being multiplied
+    if FORM == "second set":  # the next P needs registers beside the one that is being multiplied
         p = scores.to(tl.float16)
         o = tlx.async_dot_wait(0, o)
     else:

@@ -1,4 +1,4 @@
-"""One product of two blocks on sm_100 in Gluon: the layout of the accumulator asks for it. Nothing awaits it here."""
+"""Gluon: two blocks compute one product on sm_100. The accumulator's layout asks for it; nothing waits for it here."""
 
 import re
 

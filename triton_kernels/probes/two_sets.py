@@ -1,4 +1,4 @@
-"""Is the next P converted while P V still reads this one, in core Triton? Three ways to ask for it, and a hook."""
+"""Core Triton: is the next P converted while P V still reads this one? Three ways to ask for it, and a hook."""
 
 import re
 import tempfile
@@ -29,7 +29,7 @@ def attend(q_ptr, k_ptr, v_ptr, o_ptr, steps, FORM: tl.constexpr):
     k_at, v_at = column[None, :] * 64 + dim[:, None], column[:, None] * 64 + dim[None, :]
     q, o = tl.load(q_ptr + row[:, None] * 64 + dim), tl.zeros((128, 64), tl.float32)
     row_max, row_sum = tl.full((128,), -1e30, tl.float32), tl.zeros((128,), tl.float32)
-    if FORM == "two steps":  # a round of two: each set has a name
+    if FORM == "two steps":  # two iterations in one: each set has a name
         p, rescale, row_max = next_p(row_max, q, tl.load(k_ptr + k_at))
         for step in tl.range(0, steps, 2):
             o = tl.dot(p, tl.load(v_ptr + step * 4096 + v_at), o * rescale[:, None])
@@ -56,7 +56,7 @@ def attend(q_ptr, k_ptr, v_ptr, o_ptr, steps, FORM: tl.constexpr):
 
 
 def edited(ttgir):
-    """A file with the same module, where the wait for S and P V is one for S, and P V is awaited where O is read."""
+    """A file with the same module, in which the wait for S and P V is one for S; P V is waited for where O is read."""
     text = str(ttgir)
     both, o, v, s, o_type, v_type, s_type = re.search(WAIT, text).groups()
     text = re.sub(WAIT, f"{both}_s = ttng.warp_group_dot_wait {s} {{pendings = 1 : i32}} : {s_type}", text, count=1)

@@ -1,4 +1,4 @@
-"""What depends on values in core Triton: barriers of inline PTX, in a loop where the next Q K^T is in flight."""
+"""Core Triton: inline PTX barriers that depend on values, in a loop with the next Q K^T in flight."""
 
 import re
 
@@ -20,17 +20,17 @@ def attend(q_ptr, k_ptr, v_ptr, o_ptr, steps, FORM: tl.constexpr):
     row_max, row_sum = tl.full((128,), -1e30, tl.float32), tl.zeros((128,), tl.float32)
     s = tl.dot(q, tl.load(k_ptr + k_at))
     p_bits = tl.zeros((128, 64), tl.int16)
-    for step in tl.range(0, steps):  # the next Q K^T is in flight over the softmax of these scores
+    for step in tl.range(0, steps):  # the next Q K^T is in flight during the softmax of these scores
         o = tl.dot(p_bits.to(tl.float16, bitcast=True), tl.load(v_ptr + step * 4096 + v_at), o)
         above = s - row_max[:, None]
         s = tl.dot(q, tl.load(k_ptr + (step + 1) * 4096 + k_at))
         rise = tl.maximum(tl.max(above, 1), 0.0)
-        if FORM == "pinned":  # never taken, but not before the maxima are known
+        if FORM == "pinned":  # never reached, but only known after the maxima
             rise = tl.inline_asm_elementwise(PINNED, "=f,f", [rise], tl.float32, False, 1)
         p = tl.exp2(above - rise[:, None])
         row_max += rise
         row_sum = row_sum * tl.exp2(-rise) + tl.sum(p, 1)
-        if FORM == "held":  # no sum is negative, but here they are known
+        if FORM == "held":  # never reached, but only known after the sums
             row_sum = tl.inline_asm_elementwise(HELD, "=f,f", [row_sum], tl.float32, False, 1)
         o = o * tl.exp2(-rise)[:, None]
         p_bits = p.to(tl.float16).to(tl.int16, bitcast=True)

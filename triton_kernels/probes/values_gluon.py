@@ -1,4 +1,4 @@
-"""What depends on values in Gluon: an arrival on an mbarrier that hangs on row maxima, a wait for it on row sums."""
+"""Gluon: an arrival at an mbarrier that depends on row maxima, and a wait that depends on row sums."""
 
 import re
 
@@ -30,12 +30,12 @@ def attend(o_ptr, steps, FORM: gl.constexpr):
         s = warpgroup_mma_wait(1, deps=[s])
         new_max = gl.maximum(row_max, gl.max(s, 1))
         top = gl.max(new_max, 0)
-        if FORM == "pinned":  # always, but not before the maxima are known
+        if FORM == "pinned":  # always true, but only known after the maxima
             mbarrier.arrive(empty, count=1, pred=top == top)
         else:
             mbarrier.arrive(empty, count=1)
         scores = gl.exp2(s - new_max[:, None])
-        if FORM == "held":  # no sum is negative, but here they are known
+        if FORM == "held":  # never true, but only known after the sums
             mbarrier.wait(empty, (gl.min(gl.sum(scores, 1), 0) < 0).to(gl.int32))
         o = warpgroup_mma_wait(0, deps=[o])
         o = o * gl.exp2(row_max - new_max)[:, None]

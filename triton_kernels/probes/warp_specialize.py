@@ -1,4 +1,4 @@
-"""tl.range(warp_specialize=True): when does core Triton give warps roles, and what when it does not?"""
+"""Core Triton: when does tl.range(warp_specialize=True) give warps roles, and what happens otherwise?"""
 
 import re
 
@@ -29,7 +29,7 @@ def attend(o, row_max, row_sum, q, k_desc, v_desc, begin, end, row, MASKED: tl.c
 @triton.jit
 def attention(q_desc, k_desc, v_desc, o_desc, keys, DIM: tl.constexpr, ROWS: tl.constexpr, HOST: tl.constexpr,
               CAUSAL: tl.constexpr, ONE_LOOP: tl.constexpr, SPECIALIZE: tl.constexpr):  # fmt: skip
-    if not HOST:  # pointers: the descriptors are made here
+    if not HOST:  # given pointers, the kernel makes the descriptors
         q_desc = tl.make_tensor_descriptor(q_desc, [keys, DIM], [DIM, 1], [ROWS, DIM])
         k_desc = tl.make_tensor_descriptor(k_desc, [keys, DIM], [DIM, 1], [64, DIM])
         v_desc = tl.make_tensor_descriptor(v_desc, [keys, DIM], [DIM, 1], [64, DIM])

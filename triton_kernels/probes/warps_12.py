@@ -1,4 +1,4 @@
-"""Twelve warps, three groups that multiply: core Triton launches a power of two."""
+"""Core Triton: 12 warps are refused, because a launch needs a power of two."""
 
 import triton
 import triton.language as tl

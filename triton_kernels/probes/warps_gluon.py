@@ -1,4 +1,4 @@
-"""Three groups of four warps that multiply, and a producer, in Gluon: 16 warps, each group its own function."""
+"""Gluon: three warpgroups that multiply, and a producer: 16 warps, with one function for each group."""
 
 import re
 

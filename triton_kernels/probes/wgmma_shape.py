@@ -1,4 +1,4 @@
-"""The width of a wgmma is an argument in Gluon: powers of two. 96 aborts the compiler, whatever the tile."""
+"""Gluon: the width of a wgmma is an argument, a power of two. A width of 96 aborts the compiler."""
 
 import re
 

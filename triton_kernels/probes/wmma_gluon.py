@@ -1,4 +1,4 @@
-"""WMMA in Gluon: a layout names mma.sync or wgmma; inline PTX assembles, and no one says which element is where."""
+"""Gluon: layouts name mma.sync or wgmma. Inline PTX can issue wmma, but PTX leaves its element layout undefined."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What core Triton says in a word: a persistent loop, atomics with semantics, print, exp2, gather4, a scaled dot."""
+"""Core Triton: exp2, a condition, an order of blocks, 16-byte loads, atomics, print, a sum of products."""
 
 import re
 
@@ -13,7 +13,7 @@ FORMS = ("exp2", "exp", "semaphore", "print", "order", "plain", "condition", "un
 @triton.jit
 def say(x_ptr, y_ptr, counter, tiles, scale, WORD: tl.constexpr):
     index = tl.arange(0, 1024)
-    if WORD == "semaphore":  # tiles by a counter, and a flag that is awaited
+    if WORD == "semaphore":  # tiles from a counter, and a wait for a flag
         tile = tl.atomic_add(counter, 1)
         while tile < tiles:
             tl.store(y_ptr + tile * 1024 + index, tl.load(x_ptr + tile * 1024 + index))

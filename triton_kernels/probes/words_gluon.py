@@ -1,4 +1,4 @@
-"""What Gluon says in a word: 16-byte loads, a condition for a block, an order of blocks, exp2, a sum of products."""
+"""Gluon: 16-byte loads, a condition for a block, an order of blocks, exp2, and a sum of products."""
 
 import re
 

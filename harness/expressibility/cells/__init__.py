@@ -1,4 +1,4 @@
-"""All claims, and what the matrix has rows for beside the rungs of the registry."""
+"""All claims, and the rows of the matrix that are not rungs of the registry."""
 
 from dataclasses import replace
 

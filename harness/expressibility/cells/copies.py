@@ -1,4 +1,4 @@
-"""Copies to shared memory: cp.async, TMA, and when they are awaited."""
+"""Copies to shared memory: cp.async and TMA, and when they are waited for."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ BY_EACH = (
         Detector("words", r"PTXAS error"),
     ),
 )
-"""What core Triton does with two blocks: no load is for both."""
+"""With two blocks, core Triton issues no load for both."""
 BY_ASM = Proof(
     "multicast_asm",
     "Inline PTX declares a tile in shared memory and loads it into both blocks.",

@@ -1,4 +1,4 @@
-"""CUDA says everything: each rung beside the one without it, in the machine code that nvcc makes of both."""
+"""CUDA can express everything. Each proof compares a rung's kernel with one that lacks the technique."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ IN_FLIGHT = Detector(
     r"WAIT1 (?:ex2 )+WAIT0".replace("WAIT", r"wgmma\.wait_group\.sync\.aligned\s+"),
     order=r"wgmma\.wait_group\S+\s+\d|\bex2(?=\.approx)",
 )
-"""The exponentials stand between the wait for Q K^T and that for P V."""
+"""The exponentials come between the wait for Q K^T and the wait for P V."""
 
 CLAIMS = (
     _rung(

@@ -1,11 +1,11 @@
-"""What the rungs of the ladder hopper ask of core Triton and Gluon beside roles, barriers, products and tiles."""
+"""What the rungs of the ladder hopper need of core Triton and Gluon, beside roles, barriers, products and tiles."""
 
 from dataclasses import replace
 
 from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
 
 TILE = "128x128-s2-w8"
-"""Of the kernels of core Triton: the reference tiles of these rungs are no powers of two."""
+"""For kernels of core Triton, because the reference tiles of these rungs are not powers of two."""
 BITCAST = "A bitcast turns the scores into integers. ptxas decides whether one instruction compares three of them."
 COUNTER = Detector("ptx", r"\batom\.\S*add\S*")
 THREE_AT_ONCE = Detector("sass", r"\bVIMNMX3\S*")
@@ -14,38 +14,38 @@ RESCALED_BETWEEN = Detector(
     r"commit_group (?:mul )+commit_group",
     order=r"commit_group(?=\.sync)|wait_group(?=\.sync)|\bmul(?=\.\S*f32)",
 )
-"""O is multiplied after a product was issued, before it is awaited and before the next one is issued."""
+"""O is multiplied after one product is issued, before the wait for it and before the next product is issued."""
 IN_FLIGHT_AT_THE_STORE = Detector(
     "ptx", "commit_group st.global", order=r"commit_group(?=\.sync)|wait_group(?=\.sync)|\bst\.global"
 )
-"""A product was issued and is not awaited where O of a tile is stored."""
+"""A product is in flight while O of a tile is stored."""
 CONVERTED_IN_FLIGHT = Detector(
     "ptx",
     r"mma_async (?:\S+\s+1 )?cvt",
     order=r"mma_async(?=\S* \{[^}\n]*\}, ?\{)|wait_group\.sync\S*\s+\d|\bcvt(?=\.rn\.\S*f16)",
 )
-"""P V, whose first operand is in registers, was issued and is not awaited where numbers become 16 bits wide."""
+"""P V, whose first operand is in registers, is in flight while numbers are converted to 16 bits."""
 BEHIND_EXPONENTIALS = Detector(
     "sass",
     r"MUFU\.EX2 (?:HGMMA )*BAR BAR (?:HGMMA )+WARPGROUP",
     in_loop=True,
     order=r"\bHGMMA\b|MUFU\.EX2|\bBAR(?=\.SYNC\S* 0x9)|\bWARPGROUP(?=\.DEPBAR)",
 )
-"""Barrier 9 comes after the exponentials, the next P V and the wait come after it."""
+"""Barrier 9 comes after the exponentials, and the next P V and the wait come after the barrier."""
 ONE_BY_ONE = Detector("sass", "(?:HGMMA WARPGROUP ){4}", in_loop=True, order=r"\bHGMMA\b|\bWARPGROUP(?=\.DEPBAR)")
-"""A wait follows each product: the assembler found no order in which several are safe in flight."""
+"""A wait follows each product: ptxas found no order in which several can safely be in flight."""
 IN_FLIGHT_IN_A_ROLE = Detector(
     "ttgir",
     r"partition\d+.*pendings = 1 (?:math\.exp2 )+pendings = 0",
     order=r"partition\d+(?=\()|pendings = \d|math\.exp2",
 )
-"""Warps with code of their own, and in it exponentials between a wait that leaves a product in flight and the next."""
+"""In a role, exponentials come between a wait that leaves one product in flight and the next wait."""
 UNDER_A_PRODUCT_IN_A_ROLE = Detector(
     "sass",
     r"USETMAXREG.* HGMMA (?:MUFU\.EX2 ){4}(?:HGMMA |MUFU\.EX2 )*WARPGROUP",
     order=r"USETMAXREG|HGMMA(?=\S* R\d+, gdesc)|MUFU\.EX2|WARPGROUP(?=\.DEPBAR)",
 )
-"""The same in machine code: exponentials behind a product of two tiles in shared memory, ahead of its wait."""
+"""The same in machine code: exponentials come after a product of two tiles in shared memory and before its wait."""
 FLAGSHIP_IN_GLUON = Twin("flagship", "gluon", tile=TILE)
 TWICE_IN_FLIGHT = Detector(
     "ptx",

@@ -1,4 +1,4 @@
-"""What a kernel of a ladder says beside its parent, in core Triton and Gluon: the proof is the pair of them."""
+"""Core Triton and Gluon: most proofs here compare a ladder's kernel with its parent."""
 
 from dataclasses import replace
 
@@ -10,14 +10,14 @@ MULTIPLICATIONS = Detector("ptx", r"\bmul\.\S*f32", 150)
 MANY_PRODUCTS = Detector("sass", r"\bHMMA", 100)
 REGISTER_SOFTMAX = Twin("register_softmax", "triton")
 USED_TWICE = Detector("ptx", r"(?<=\}, )(\{ %r\d+, %r\d+ \})(?=, \{[\s\S]*\}, \1, \{)")
-"""A product whose second operand is that of another one too."""
+"""Two products have the same second operand."""
 READ_AHEAD = Detector(
     "sass",
     r"LDSM\S* (R\d+)\b.*(?=(?:(?!\b\1\b)[\s\S])*?HMMA(?:(?!\b\1\b)[\s\S])*?HMMA\S* [^\n]*\b\1\b)",
     least=8,
     in_loop=True,
 )
-"""Between an ldmatrix and the first product that reads it stands another product."""
+"""Another product comes between an ldmatrix and the first product that reads its fragment."""
 PAIRS = Detector("ttgir", r"nvidia_mma<\{versionMajor = 2\b.*warpsPerCTA = \[(?:2, 4|4, 2)\]")
 SHUFFLES = Detector("sass", r"SHFL\.BFLY", in_loop=True)
 

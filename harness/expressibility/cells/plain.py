@@ -1,4 +1,4 @@
-"""What every language here says in its own words: arithmetic, order of blocks, widths of accesses, conditions."""
+"""What every language here can write directly: arithmetic, order of blocks, widths of accesses, conditions."""
 
 from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
 

@@ -1,4 +1,4 @@
-"""Tensor-core products: which instruction, of which shape, and what is in flight over the softmax."""
+"""Tensor-core products: which instruction, which shape, and what stays in flight during the softmax."""
 
 from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
 

@@ -1,4 +1,4 @@
-"""CuTe DSL and cuTile, for sm_90a: seven questions that tell them from Triton. Grades alone; nothing is timed."""
+"""CuTe DSL and cuTile, for sm_90a: seven questions that separate them from Triton. Grades only; nothing is timed."""
 
 from harness.expressibility.claims import VERSIONS, Claim, Detector, Probe, Proof
 
@@ -47,7 +47,7 @@ NUMBERED = Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x9, 0x\d+", least=2)
 BRANCH = Detector("ptx", r"@%p\d+ bra\b")
 MULTICAST = Detector("ptx", r"cp\.async\.bulk\.tensor\S*multicast::cluster\S*")
 OF_128_BYTES = Detector("ptx", r"(?<=, )46116862\d{11}")
-"""Constants of a wgmma's descriptor whose two highest bits, 01, say a swizzle of 128 bytes."""
+"""Constants of a wgmma's descriptor. Their two highest bits, 01, mean a swizzle of 128 bytes."""
 OF_32_BYTES = Detector("ptx", r"(?<=, )-46116859\d{11}")
 """The same with 11: 32 bytes."""
 

@@ -1,4 +1,4 @@
-"""Warps with roles of their own: who loads, who multiplies, with how many registers, and how they wait."""
+"""Warps with roles: who loads, who multiplies, with how many registers, and how they wait."""
 
 from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
 

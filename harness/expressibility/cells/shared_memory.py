@@ -1,11 +1,11 @@
-"""How tiles lie in shared memory: swizzled, padded, plain, in how many buffers."""
+"""How tiles lie in shared memory: swizzled, padded or plain, and in how many buffers."""
 
 from harness.expressibility.claims import Claim, Detector, Probe, Proof
 
 UNSWIZZLED = Detector("ttgir", r"swizzled_shared<[^>]*maxPhase = 1\b|padded_shared<")
 PADDED = Detector("ttgir", r"padded_shared<")
 TRANSPOSING = Detector("ptx", r"ldmatrix\S*\.trans\S*")
-"""Rows of the right operand are turned to columns: right for V, and wrong for K, whose rows are columns already."""
+"""Transposes the right operand: correct for V, and wrong for K, whose rows are the columns of K^T already."""
 STORED_AGAIN = Detector(
     "ptx",
     r"cp\.async\.bulk(?: cp\.async\.bulk)* st\.shared.*(?:wgmma|mma\.sync)",

@@ -1,4 +1,4 @@
-"""TLX: its own words, and for everything else those of core Triton, compiled with the plugin loaded."""
+"""TLX: its own extensions, and core Triton's claims compiled again with the plugin loaded."""
 
 from collections.abc import Iterable
 from dataclasses import replace

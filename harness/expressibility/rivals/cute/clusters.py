@@ -1,4 +1,4 @@
-"""Clusters in CuTe DSL: a launch of two blocks, and a TMA load that writes into both."""
+"""CuTe DSL: a launch of a cluster of two blocks, and a TMA load that writes into both."""
 
 import re
 

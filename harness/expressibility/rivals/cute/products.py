@@ -1,4 +1,4 @@
-"""Products in CuTe DSL: the swizzle of an operand, the columns of a wgmma, and how many a wait leaves in flight."""
+"""CuTe DSL: the swizzle of an operand, the width of a wgmma, and how many products a wait leaves in flight."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Warps in CuTe DSL: numbered barriers of some of them, code of some alone, and registers for each role."""
+"""CuTe DSL: named barriers, code that only some warps run, and register counts for each role."""
 
 import re
 

@@ -1,7 +1,7 @@
-"""From a cuTile kernel to PTX and machine code for sm_90, without a GPU.
+"""Compiles a cuTile kernel to PTX and machine code for sm_90, without a GPU.
 
-tileiras calls the ptxas that lies beside it: here a script of that name, which keeps the PTX, and edits it first where
-an `edit` (a sed expression) is given: a way past the language.
+tileiras calls the ptxas that lies beside it. Here this is a script that keeps the PTX and, given an `edit` (a sed
+expression), first edits it: a way outside the language.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""What cuTile does unasked, and what its few hints change: swizzle, roles for warps, their registers, clusters."""
+"""cuTile: what the compiler does unasked, and what its hints change: swizzle, roles, registers, clusters."""
 
 import re
 

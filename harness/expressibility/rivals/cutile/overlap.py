@@ -1,4 +1,4 @@
-"""Attention in cuTile: no word for a wait. With eight warps the assembler puts exponentials under a product."""
+"""cuTile: attention, without control over waits. With eight warps ptxas puts exponentials during a product."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Tiles of cuTile have sides that are powers of two; 176 columns are three products, and no one wgmma has them."""
+"""cuTile: the sides of a tile are powers of two. 176 columns take three products; no wgmma has all of them."""
 
 import re
 
