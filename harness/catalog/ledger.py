@@ -104,7 +104,7 @@ TERMS = (
     ),
     Term(
         "one_block",
-        "One large block per SM instead of two small ones",
+        "One large block per SM, not two small ones",
         "compiler",
         "The flagship's tile, with two or three warpgroups, replaces two small blocks per SM, and each warp hands "
         "buffers back through an mbarrier. By itself this can be a loss: it makes room for the terms that build on "
