@@ -35,14 +35,6 @@ from reports.pages import common, downloads, guide, index, ledger, listing, over
 from reports.pages import technique as technique_page
 
 ROOT = Path(__file__).resolve().parent
-GUIDE: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
-    "reading": ("How to read this report", dict),
-    "cpu": ("Run the kernels on a CPU", guide.cpu),
-    "gpus": ("Every GPU at once", dict),
-    "fp8": ("8-bit inputs: what is missing", dict),
-}
-"""Page -> its title and what makes its variables."""
-
 MENU = {
     "index.html": "Answer",
     "techniques.html": "Techniques",
@@ -99,10 +91,6 @@ def build(
     asked = sorted(datasets, key=lambda data: (data.recorded, data is not main))
 
     @cache
-    def drawn(ladder: str) -> list[common.Figure]:
-        return common.ladder_figures(main, LADDERS[ladder]) if main else []
-
-    @cache
     def first() -> dict[str, Any]:
         return index.page(main, datasets, known)
 
@@ -118,7 +106,7 @@ def build(
         ("regressions.html", "regressions.html", partial(overview.regressions, main)),
     ]
     for ladder in LADDERS.values():
-        jobs.append((f"ladder/{ladder.name}.html", "ladder.html", partial(common.ladder, main, asked, ladder, drawn)))
+        jobs.append((f"ladder/{ladder.name}.html", "ladder.html", partial(common.ladder, main, asked, ladder)))
     for technique in TECHNIQUES:
         name = f"technique/{technique.name}.html"
         jobs.append((name, "technique.html", partial(technique_page.page, main, asked, technique, known)))
@@ -135,11 +123,12 @@ def build(
             jobs.append((path, "article.html", partial(article_pages.page, datasets, main, name)))
         else:
             jobs.append((path, "experiment.html", partial(common.experiment, data, name)))
-    contexts = {name: context for name, (_, context) in GUIDE.items()}
-    contexts["gpus"] = partial(guide.gpus, datasets)
-    contexts["fp8"] = partial(guide.fp8, datasets)
-    for name, context in contexts.items():
-        jobs.append((f"guide/{name}.html", f"guide_{name}.html", context))
+    jobs += [
+        ("guide/reading.html", "guide_reading.html", dict),
+        ("guide/cpu.html", "guide_cpu.html", guide.cpu),
+        ("guide/gpus.html", "guide_gpus.html", partial(guide.gpus, datasets)),
+        ("guide/fp8.html", "guide_fp8.html", partial(guide.fp8, datasets)),
+    ]
     jobs.append(("data.html", "data.html", partial(overview.data_page, main, timed[1:])))
 
     environment = _environment(main)
@@ -152,7 +141,7 @@ def build(
         progress(done, len(jobs), path)
         target = output / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        variables = {"page": path, "up": "../" * path.count("/"), "data": main, **context()}
+        variables = {"page": path, "up": "../" * path.count("/"), **context()}
         target.write_text(environment.get_template(template).render(variables))
     for path, text in downloads.files(main, first()) if main else ():
         (output / path).parent.mkdir(parents=True, exist_ok=True)
@@ -217,12 +206,8 @@ def _environment(main: Dataset | None) -> Environment:
         "title_of": title,
         "question_of": question,
         "score_of": score_title,
-        "techniques": TECHNIQUES,
-        "ladders": LADDERS,
-        "guide": {name: title for name, (title, _) in GUIDE.items()},
         "roofs": roofs.PATH,
-        "articles": (published := [catalog.article(name) for name in catalog.about_articles()]),
-        "published": [article for article in published if article.l2_hit_rates],
+        "published": [one for one in map(catalog.article, catalog.about_articles()) if one.l2_hit_rates],
         "l2_orders": resources.L2_ORDERS,
         "zip": zip,
         "series": SERIES,

@@ -364,11 +364,6 @@ class Dataset:
         sha256 = point.row.get("source_sha256")
         return [row for row in gates if row["status"] == "wrong" and row.get("source_sha256") == sha256]
 
-    def tuned(self, technique: str, backend: str, *, earlier: bool = False) -> int:
-        """How many tiles `tune` has tried on this checkout's twin, or on earlier versions."""
-        rows = self.of("tune", technique, backend)
-        return len({tile_slug(row) for row in rows if reading.is_current(row, self.hashes) is not earlier})
-
     @cached_property
     def _by_twin(self) -> dict[tuple[Any, ...], list[Row]]:
         found: dict[tuple[Any, ...], list[Row]] = {}

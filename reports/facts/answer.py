@@ -103,7 +103,7 @@ class Answer:
 
 def experiments(data: Dataset) -> list[str]:
     """Those that time the ladders: one, and those of the hopper ladder."""
-    return [name for name in data.experiments() if name == LADDER or _is_hopper(name)]
+    return [name for name in data.experiments() if name == LADDER or name.startswith("hopper")]
 
 
 def headline(data: Dataset) -> Problem | None:
@@ -177,7 +177,3 @@ def _bar(data: Dataset, panel: str, backend: str, point: Point) -> Bar:
 def _versions(data: Dataset, experiment: str, library: str) -> Iterable[str]:
     names = {row["backend"] for row in data.timings(experiment) if not row.get("technique")}
     return sorted(name for name in names if name.partition("@")[0] == library)
-
-
-def _is_hopper(experiment: str) -> bool:
-    return experiment.startswith("hopper")

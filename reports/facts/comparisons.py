@@ -148,7 +148,7 @@ class Stalls:
     row: Row
 
 
-def stalls(datasets: Sequence[Dataset], data: Dataset, found: Answer) -> list[Stalls]:
+def stalls(datasets: Sequence[Dataset], found: Answer) -> list[Stalls]:
     """Of the kernels of the first page's bars, at the tiles that they have there."""
     made = []
     for bar in found.bars:

@@ -44,6 +44,7 @@ REST = (
     Asked("Tile not a power of two", ("wide_tile",), ("wide_tile",)),
     Asked("Cluster multicast", ("cluster_multicast",), ("cluster_multicast",)),
 )
+KNOWN = {technique.name: technique for technique in TECHNIQUES}
 ORDER = {"direct": 0, "automatic": 1, "hint": 2, "hatch": 3, "inexpressible": 4, None: 5}
 
 
@@ -55,7 +56,6 @@ class Cost:
     technique: str
     same: Spread | None
     best: Spread | None
-    mma: str | None
     spills: int
     """Bytes a thread that Triton's kernel spills at that tile."""
 
@@ -96,41 +96,33 @@ def counts(found: Sequence[Line], language: str) -> dict[str | None, int]:
 
 def cost(data: Dataset, problem: Problem, name: str) -> Cost:
     """Of a technique of the registry; without numbers where it is none, or was not timed in both languages."""
-    known = next((technique for technique in TECHNIQUES if technique.name == name), None)
+    known = KNOWN.get(name)
     if known is None:
-        return Cost(name, None, None, None, 0)
+        return Cost(name, None, None, 0)
     found: dict[str, Spread | None] = {}
     points: dict[str, list[Point]] = {}
     for policy in steps.POLICIES:
         points[policy] = [steps.point_of(data, problem, known, backend, policy) for backend in ("triton", "cuda")]
         classes = {(point.row or {}).get("mma") for point in points[policy]}
         found[policy] = processes.over(data, *points[policy]) if len(classes) == 1 else None
-    triton = points["reference"][0]
-    mma = (triton.row or {}).get("mma")
-    return Cost(name, found["reference"], found["best"], mma, steps.spill_bytes(data, triton))
+    spills = steps.spill_bytes(data, points["reference"][0])
+    return Cost(name, found["reference"], found["best"], spills)
 
 
-def gain(data: Dataset, problem: Problem, name: str, backend: str = "cuda") -> Spread | None:
-    """Over the parent in the same language, both at the reference tile."""
-    known = next((technique for technique in TECHNIQUES if technique.name == name), None)
+def gain(data: Dataset, problem: Problem, name: str) -> Spread | None:
+    """In CUDA over the parent, both at the reference tile."""
+    known = KNOWN.get(name)
     parent = known and techniques.parent(known)
     if known is None or parent is None:
         return None
-    pair = [steps.point_of(data, problem, technique, backend, "reference") for technique in (known, parent)]
+    pair = [steps.point_of(data, problem, technique, "cuda", "reference") for technique in (known, parent)]
     return processes.over(data, *pair)
 
 
 def _line(data: Dataset, problem: Problem, asked: Asked, said: Mapping[tuple[str, str], Said]) -> Line:
-    registered = {technique.name for technique in TECHNIQUES}
     probed = {name for name, _ in said}
     cell = next((name for name in asked.cells if name in probed), asked.cells[0])
     costs = [cost(data, problem, name) for name in asked.timed]
     chosen = next((one for one in costs if one.known), costs[0])
-    own = next((name for name in (chosen.technique, *asked.timed, *asked.cells) if name in registered), None)
-    return Line(
-        asked.title,
-        own,
-        said_of(cell, said),
-        chosen,
-        gain(data, problem, chosen.technique),
-    )
+    own = next((name for name in (chosen.technique, *asked.timed, *asked.cells) if name in KNOWN), None)
+    return Line(asked.title, own, said_of(cell, said), chosen, gain(data, problem, chosen.technique))

@@ -29,11 +29,6 @@ class Spread:
     def has_interval(self) -> bool:
         return self.processes >= LEAST and not self.linked
 
-    @property
-    def unchanged(self) -> bool:
-        """Whether the interval holds 1."""
-        return self.has_interval and self.low <= 1 <= self.high
-
 
 def over(data: Dataset, ours: Point, theirs: Point) -> Spread | None:
     """One kernel over another; None where either does not count, or neither a group nor an anchor links them."""

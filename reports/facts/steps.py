@@ -65,16 +65,18 @@ class Chain:
 
 def point_of(data: Dataset, problem: Problem, technique: Technique, backend: str, policy: str) -> Point:
     """The kernel in the experiment that has it; under "best" at the committed tile, which may be the reference's."""
-    found = [data.point(name, problem, technique.name, backend, best=policy == "best") for name in _experiments(data)]
+    found = [
+        data.point(name, problem, technique.name, backend, best=policy == "best") for name in answer.experiments(data)
+    ]
     counting = [point for point in found if point.counts]
     if not counting and policy == "best":
         return point_of(data, problem, technique, backend, "reference")
     return counting[0] if counting else next(iter(found), Point("hole", reason="not measured"))
 
 
-def main_chain(data: Dataset, problem: Problem, mma: str = "mma_sync") -> list[Technique]:
-    """From the first technique to the fastest CUDA kernel of a class, parent by parent."""
-    row = answer.best(data, problem, "cuda", mma).row
+def main_chain(data: Dataset, problem: Problem) -> list[Technique]:
+    """From the first technique to the fastest CUDA kernel with mma.sync, parent by parent."""
+    row = answer.best(data, problem, "cuda", "mma_sync").row
     return _ancestry(techniques.get(row["technique"])) if row else []
 
 
@@ -145,7 +147,7 @@ def one_step(data: Dataset, problem: Problem, technique: Technique, backend: str
     moved = tile_slug(point.row) != tile_slug(before.row)
     ratio = data.ratio(point, before)
     kind = "both" if moved else "technique"
-    if point.kind == "same_program" or _is_parents_program(technique, backend):
+    if point.kind == "same_program" or is_parents_program(technique, backend):
         kind = "tile" if moved else "same"
     if dropped := hint_dropped(data, technique, backend, problem, point):
         kind = "dropped" if moved else "same"
@@ -190,7 +192,7 @@ def hint_dropped(data: Dataset, technique: Technique, backend: str, problem: Pro
     return any(census and not census.get(instruction) for census in censuses)
 
 
-def _is_parents_program(technique: Technique, backend: str) -> bool:
+def is_parents_program(technique: Technique, backend: str) -> bool:
     """Whether the twin re-exports what its parent is, or re-exports too."""
     parent = techniques.parent(technique)
     program = sources.same_program(technique.path, backend)
@@ -199,7 +201,7 @@ def _is_parents_program(technique: Technique, backend: str) -> bool:
 
 def _at_tile(data: Dataset, problem: Problem, parent: Technique, backend: str, row: Row) -> float | None:
     tile = Tile.from_dict(row["tile"])
-    points = [data.point(name, problem, parent.name, backend, tile=tile) for name in _experiments(data)]
+    points = [data.point(name, problem, parent.name, backend, tile=tile) for name in answer.experiments(data)]
     return next((point.tflops for point in points if point.counts), None)
 
 
@@ -217,7 +219,3 @@ def _ancestry(technique: Technique) -> list[Technique]:
 def _parent_title(technique: Technique) -> str:
     parent = techniques.parent(technique)
     return title(parent.name) if parent else ""
-
-
-def _experiments(data: Dataset) -> list[str]:
-    return answer.experiments(data)

@@ -57,6 +57,11 @@ def tuned(data: Dataset, experiment: str, technique: Technique) -> list[Tuned]:
     return sorted(found, key=lambda one: (-one.problem.head_dim, one.problem.causal, SERIES.index(one.backend)))
 
 
+def tried_earlier(data: Dataset, technique: Technique) -> bool:
+    """Whether `tune` has tried tiles on an earlier version of a twin."""
+    return any(not reading.is_current(row, data.hashes) for row in data.of("tune", technique.name))
+
+
 def _expressible(technique: Technique, problem: Problem) -> set[Tile]:
     """Tiles that are in the grids of both languages, and the reference tile where both take it."""
     grids = [set(techniques.grid(technique, backend, problem)) for backend in ("cuda", "triton")]

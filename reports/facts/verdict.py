@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import ast
 import re
-import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
@@ -63,8 +61,6 @@ class Language:
     backend: str
     point: Point
     """At the headline problem."""
-    best: Point
-    """The same at the committed best tile."""
     gain: Gain | None
     best_gain: Gain | None
     """The gain where it and its parent are each at the committed best tile."""
@@ -77,15 +73,10 @@ class Language:
     grade: str | None
     """What the language is claimed to say of the technique."""
     holes: list[str] = field(default_factory=list)
-    unmeasured: int = 0
-    """Problems of the experiment on which nobody timed it."""
-    lines_of_code: int | None = None
-    compile_s: float | None = None
     dropped: bool = False
     """Its source asks for the technique, and the machine code shows that the compiler did not do it."""
     parent_spills: int = 0
     """Bytes a thread that its parent keeps in local memory at the headline problem."""
-    tuned: int = 0
     wrong: int = 0
     """Problems on which the gate found the earlier version wrong that `point` is of."""
 
@@ -113,10 +104,10 @@ class Verdict:
         return list(found.items())
 
 
-def verdict(data: Dataset, experiment: str, technique: Technique, root: Path = sources.ROOT) -> Verdict:
+def verdict(data: Dataset, experiment: str, technique: Technique) -> Verdict:
     problems = data.problems(experiment)
-    in_series = sources.series(SERIES, technique.path, root)
-    languages = {backend: _language(data, experiment, problems, technique, backend, root) for backend in in_series}
+    in_series = sources.series(SERIES, technique.path)
+    languages = {backend: _language(data, experiment, problems, technique, backend) for backend in in_series}
     versus, best_versus = _both(
         lambda problem, best: data.versus(experiment, problem, technique, "triton", "cuda", best=best), problems
     )
@@ -155,38 +146,33 @@ def sentence(result: Verdict) -> str:
     return f"{text} At the same tile Triton{then} runs at {result.versus.value:.2f}× the speed of CUDA{at_best}."
 
 
-def lacking(technique: Technique, backend: str, root: Path = sources.ROOT) -> str:
+def lacking(technique: Technique, backend: str) -> str:
     """What a re-exporting twin says that core Triton cannot express or leaves to the compiler: a few words such as "the
     layout of shared memory", or none."""
-    path = sources.kernel_file(backend, technique.path, root)
-    if path.suffix != ".py" or not sources.same_program(technique.path, backend, root):
+    path = sources.kernel_file(backend, technique.path)
+    if path.suffix != ".py" or not sources.same_program(technique.path, backend):
         return ""
     text = " ".join((ast.get_docstring(sources.parse(path)) or "").split())
     found = re.search(r"Core Triton (?:cannot express (.+?)|leaves (.+?) to the compiler)[:.]", text)
     return found[1] or found[2] if found else ""
 
 
-def _language(
-    data: Dataset, experiment: str, problems: list[Problem], technique: Technique, backend: str, root: Path
-) -> Language:
+def _language(data: Dataset, experiment: str, problems: list[Problem], technique: Technique, backend: str) -> Language:
     points = [data.point(experiment, problem, technique.name, backend) for problem in problems]
     gain, best_gain = _both(
         lambda problem, best: data.gain(experiment, problem, technique, backend, best=best), problems
     )
-    rows = [point.row for point in points if point.counts and point.row]
     language = Language(
         backend,
         points[0] if points else Point("hole", reason="not measured"),
-        _best(data, experiment, problems, technique, backend),
         gain,
         best_gain,
-        next((point.program for point in points if point.program), None) or _repeated(technique, backend, root),
-        _is_parents_program(technique, backend, root) and not _same_tiles(technique),
-        lacking(technique, backend, root),
+        next((point.program for point in points if point.program), None) or _repeated(technique, backend),
+        steps.is_parents_program(technique, backend) and not _same_tiles(technique),
+        lacking(technique, backend),
         _grade(technique, backend),
         dropped=bool(problems) and steps.hint_dropped(data, technique, backend, problems[0], points[0]),
         parent_spills=_parent_spills(data, experiment, problems, technique, backend),
-        tuned=data.tuned(technique.name, backend),
         wrong=len({reading.slug(row) for row in data.wrong(points[0])}) if points else 0,
     )
     cells: dict[str, list[str]] = {}
@@ -203,19 +189,7 @@ def _language(
         reason if len(where) == len(problems) > 1 else f"{', '.join(dict.fromkeys(where))}: {reason}"
         for reason, where in cells.items()
     ]
-    language.unmeasured = sum(point.kind == "hole" and point.reason == "not measured" for point in points)
-    path = sources.kernel_file(backend, technique.path, root)
-    if path.is_file():
-        language.lines_of_code = sources.lines_of_code(path)
-    compiled = [row["compile_s"] for row in (*rows, *data.codes(technique.name, backend)) if row.get("compile_s")]
-    language.compile_s = statistics.median(compiled) if compiled else None
     return language
-
-
-def _best(data: Dataset, experiment: str, problems: list[Problem], technique: Technique, backend: str) -> Point:
-    if not problems:
-        return Point("hole", reason="not measured")
-    return data.point(experiment, problems[0], technique.name, backend, best=True)
 
 
 def _both(
@@ -316,21 +290,14 @@ def _parent_spills(data: Dataset, experiment: str, problems: list[Problem], tech
     return steps.spill_bytes(data, data.point(experiment, problems[0], parent.name, backend))
 
 
-def _is_parents_program(technique: Technique, backend: str, root: Path) -> bool:
-    """Whether the twin re-exports what its parent is, or re-exports too."""
-    parent = techniques.parent(technique)
-    program = sources.same_program(technique.path, backend, root)
-    return bool(parent and program and program in (parent.name, sources.same_program(parent.path, backend, root)))
-
-
 def _same_tiles(technique: Technique) -> bool:
     parent = techniques.parent(technique)
     tile = techniques.reference_tile
     return parent is not None and all(tile(technique, head_dim) == tile(parent, head_dim) for head_dim in (64, 128))
 
 
-def _repeated(technique: Technique, backend: str, root: Path) -> str | None:
+def _repeated(technique: Technique, backend: str) -> str | None:
     """The parent, where the twin is the parent's program at the parent's tiles though it was timed anew."""
     parent = techniques.parent(technique)
-    same = parent and _is_parents_program(technique, backend, root) and _same_tiles(technique)
+    same = parent and steps.is_parents_program(technique, backend) and _same_tiles(technique)
     return parent.name if parent and same else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,10 +35,7 @@ class Figure:
     alt: str
 
 
-Drawn = Callable[[str], list[Figure]]
-
-
-def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder, drawn: Drawn) -> dict[str, Any]:
+def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder) -> dict[str, Any]:
     """`datasets`: all of them, in the order in which they are asked for counters and machine code."""
     rungs = rungs_of(which)
     names = [rung.name for rung in rungs]
@@ -47,7 +44,7 @@ def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder, dra
         "rungs": rungs,
         "series": series(rungs),
         "parents": {rung.name: parent for rung, parent in parents_elsewhere(rungs)},
-        "figures": drawn(which.name),
+        "figures": ladder_figures(data, which) if data else [],
         "tables": [
             ladder_table(data, which.experiment, problem, rungs) for problem in shown_problems(data, which.experiment)
         ]
@@ -128,7 +125,6 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         by_problem.setdefault(reading.slug(row), []).append(row)
     ours = [row for row in rows if row.get("technique") and reading.is_current(row, data.hashes)]
     return {
-        "data": data,
         "where": data.provenance(ours),
         "scored": scored(data, name),
         "current": lambda row: reading.is_current(row, data.hashes),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
@@ -17,9 +17,9 @@ from reports.facts.answer import INSTRUCTION, Answer
 from reports.pages import filling
 
 
-@dataclass
+@dataclass(frozen=True)
 class Section:
-    """A finding as a title, its drawings, and the numbers and rows behind them as `csv`.csv and .jsonl."""
+    """A finding as a title, its drawings, and the numbers and rows behind them: `id`.csv and .jsonl."""
 
     id: str
     title: str
@@ -27,9 +27,8 @@ class Section:
     drawings: list[Markup]
     css: str
     caption: str
-    csv: str
-    table: list[dict[str, Any]] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    table: list[dict[str, Any]]
+    rows: list[Row]
 
 
 def sections(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> list[Section]:
@@ -59,7 +58,6 @@ def _problems(data: Dataset) -> Section | None:
         [Markup(panels.problem_panel(one, top)) for one in answers],
         "quarters",
         _caption(data, [bar.point.row for one in answers for bar in one.bars]),
-        "problems",
         [
             {"problem": one.problem.slug, "panel": bar.panel, "kernel": bar.label, "tflops": bar.tflops}
             for one in answers
@@ -84,7 +82,6 @@ def _filling(data: Dataset) -> Section | None:
         "quarters",
         f'<a href="experiment/{facts.EXPERIMENT}.html#filling">How it is reckoned</a>. '
         + _caption(data, [line.cell.row for _, line in lines]),
-        "filling",
         [
             {
                 "problem": line.cell.problem.slug,
@@ -115,7 +112,6 @@ def _lengths(data: Dataset) -> Section | None:
         [Markup(panels.length_panel(one, width)) for one in found for width in (panels.WIDE, panels.NARROW)],
         "grid",
         _caption(data, rows),
-        "lengths",
         [
             {
                 "series": curve.series,
@@ -148,7 +144,6 @@ def _roofline(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Sect
         "grid",
         "DRAM’s bytes by ncu, one launch with cold caches at the reference tile; speed from the timing at that tile. "
         + _caption(data, [one.row for one in work]),
-        "roofline",
         [
             {
                 "technique": one.technique,
@@ -180,7 +175,6 @@ def _conflicts(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Sec
         [Markup(panels.conflict_bars(shown, width)) for width in (panels.WIDE, panels.NARROW)],
         "grid",
         "By ncu’s hardware counters. " + _caption(data, [one.row for one in shown]),
-        "conflicts",
         [
             {
                 "technique": one.technique,
@@ -196,7 +190,7 @@ def _conflicts(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Sec
 
 
 def _stalls(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Section | None:
-    waits = comparisons.stalls(datasets, data, found)
+    waits = comparisons.stalls(datasets, found)
     if not waits:
         return None
     return Section(
@@ -207,7 +201,6 @@ def _stalls(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Sectio
         [Markup(panels.stall_bars(waits, width)) for width in (panels.WIDE, panels.NARROW)],
         "grid",
         "By ncu’s sampled warp states. " + _caption(data, [one.row for one in waits]),
-        "stalls",
         [
             {"technique": one.technique, "language": one.backend, "reason": reason, "warps_per_issue": value}
             for one in waits
@@ -244,7 +237,6 @@ def _tiles(data: Dataset, found: Answer) -> Section | None:
         drawings,
         "quarters",
         f"Timed by <code>twinkernels tune</code>. {_caption(data, rows)}",
-        "tiles",
         table,
         rows,
     )

@@ -48,7 +48,7 @@ def files(data: Dataset, first: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     ]
     yield from _both("steps", steps, points)
     for figure in first["more"]:
-        yield from _both(figure.csv, figure.table, figure.rows)
+        yield from _both(figure.id, figure.table, figure.rows)
 
 
 def table(lines: Iterable[Mapping[str, Any]]) -> str:

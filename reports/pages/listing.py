@@ -24,7 +24,6 @@ class Listing:
 
     path: str
     html: Markup
-    lines: int
     lines_of_code: int
     program: str | None
 
@@ -46,11 +45,9 @@ def listing(technique: Technique, language: str, root: Path = sources.ROOT) -> L
     path = sources.kernel_file(language, technique.path, root)
     if not path.is_file():
         return None
-    text = path.read_text()
     return Listing(
         path.relative_to(root).as_posix(),
-        highlighted(text, LEXERS[path.suffix]),
-        len(text.splitlines()),
+        highlighted(path.read_text(), LEXERS[path.suffix]),
         sources.lines_of_code(path),
         sources.same_program(technique.path, language, root),
     )

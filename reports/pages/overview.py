@@ -59,6 +59,7 @@ def regressions(data: Dataset | None) -> dict[str, Any]:
 def data_page(data: Dataset | None, others: Sequence[Dataset]) -> dict[str, Any]:
     """`others`: datasets of other machines with timings."""
     return {
+        "data": data,
         "scorecard": scored(data) if data else [],
         "holes": len(data.holes()) if data else 0,
         "holed": {row.get("experiment") for row in data.holes()} if data else set(),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog import own
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.problem import Problem
 from harness.rows import fastest, reading, results
 from reports.data.dataset import Row
 from reports.data.names import label
@@ -55,7 +55,6 @@ def page(rows: Sequence[Row], recorded: Iterable[Row]) -> dict[str, Any]:
         "error": reading.error_over_yardstick,
         "census": _census,
         "label_of": lambda row: (row.get("details") or {}).get("label"),
-        "tile_of": lambda row: Tile.from_dict(row["tile"]).slug if row.get("tile") else "",
     }
 
 

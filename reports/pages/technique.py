@@ -112,7 +112,7 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique, kn
     shown = [point.row for *_, point in cells if point.row]
     context |= {
         "tuned": tuning.tuned(data, experiment, which),
-        "tuned_earlier": any(data.tuned(which.name, backend, earlier=True) for backend in SERIES),
+        "tuned_earlier": tuning.tried_earlier(data, which),
         "verdict": (judged := verdict(data, experiment, which)),
         "finding": headlines.technique_title(
             which.name,

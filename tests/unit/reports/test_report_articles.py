@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from harness.catalog import experiments
-from reports import build
 from reports.data.dataset import Dataset
 from reports.draw import heads
 from reports.facts import published
@@ -16,6 +15,7 @@ from reports.pages import article as article_pages
 from reports.pages import overview
 from tests.support import synthetic_articles
 from tests.support import synthetic_rows as synthetic
+from tests.support.pages import rendered
 
 pytestmark = pytest.mark.slow
 
@@ -26,12 +26,8 @@ def dataset(rows: list[Row], gpu: str = "NVIDIA H200") -> Dataset:
     return Dataset(gpu, True, rows, synthetic.hashes())
 
 
-def html(name: str, data: Dataset | None, datasets: list[Dataset] | None = None) -> str:
-    """The page without its frame's links to other experiments."""
-    environment = build._environment(data)
-    environment.globals["experiments"] = []
-    context = article_pages.page(datasets or [data for data in (data,) if data], data, name)
-    return environment.get_template("article.html").render(page="x", up="../", **{"data": data, **context})
+def html(name: str, data: Dataset | None) -> str:
+    return rendered("article.html", article_pages.page([data] if data else [], data, name), data)
 
 
 @pytest.mark.parametrize("name", experiments.about_articles())
@@ -162,13 +158,8 @@ def test_pictures_of_equal_rows_are_equal() -> None:
 def test_a_page_links_the_articles_and_the_scorecard_says_which_ratio_is_quoted() -> None:
     ladder = [row for row in synthetic.rows() if row.get("experiment", "ladder") == "ladder"]
     data = dataset([*ladder, *synthetic_articles.rows("seed_5090")[1:]])
-    environment = build._environment(data)
-    environment.globals["experiments"] = []
-    shared = {"up": "", "data": data}
-    text = environment.get_template("published.html").render(
-        **shared, page="published.html", **overview.published(data)
-    )
+    text = rendered("published.html", overview.published(data), data)
     for name in experiments.about_articles():
         assert f'href="experiment/{name}.html"' in text
-    text = environment.get_template("data.html").render(**shared, page="data.html", **overview.data_page(data, []))
+    text = rendered("data.html", overview.data_page(data, []), data)
     assert "theirs is quoted: the article&#39;s last kernel, measured separately on an NVIDIA H200" in text

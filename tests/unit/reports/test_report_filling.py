@@ -11,11 +11,11 @@ from harness.catalog import experiments, techniques
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.roofs import PEAK
 from harness.rows import results
-from reports import build
 from reports.data.dataset import Dataset
 from reports.facts import filling, headlines
 from reports.pages import common
 from tests.support import synthetic_rows as synthetic
+from tests.support.pages import rendered
 
 Row = dict[str, Any]
 GHZ = 1.7
@@ -168,11 +168,7 @@ def test_triton_is_left_out_where_nobody_read_its_machine_code() -> None:
 
 
 def page(made: list[Row]) -> str:
-    environment = build._environment(None)
-    environment.globals["experiments"] = []
-    variables = {"page": "experiment/hopper_grid.html", "up": "../", "data": None}
-    template = environment.get_template("experiment.html")
-    text = template.render({**variables, **common.experiment(dataset(made), filling.EXPERIMENT)})
+    text = rendered("experiment.html", common.experiment(dataset(made), filling.EXPERIMENT))
     assert text.count("<svg") == 1
     return " ".join(re.sub(r"<[^>]+>", " ", text).split())
 

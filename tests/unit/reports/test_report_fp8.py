@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from harness.inspection import fp8 as computed
-from reports import build
 from reports.data.dataset import Dataset
 from reports.facts import fp8
 from reports.pages import guide
+from tests.support.pages import rendered
 
 COLUMNS = ("bf16", *computed.INPUTS, *computed.KERNEL)
 
@@ -23,10 +23,7 @@ def row(**changed: dict[str, float]) -> dict[str, Any]:
 
 
 def html(*rows: dict[str, Any]) -> str:
-    environment = build._environment(None)
-    environment.globals["experiments"] = []
-    variables = {"page": "guide/fp8.html", "up": "../", "data": None, **guide.fp8([Dataset("a CPU", False, rows, {})])}
-    return environment.get_template("guide_fp8.html").render(variables)
+    return rendered("guide_fp8.html", guide.fp8([Dataset("a CPU", False, rows, {})]))
 
 
 def test_the_page_shows_the_newest_row() -> None:

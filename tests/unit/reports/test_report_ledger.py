@@ -10,12 +10,12 @@ from markupsafe import escape
 
 from harness.catalog.ledger import CAUSES, TERMS
 from harness.rows.ledger import Ledger
-from reports import build
 from reports.data.dataset import Dataset
 from reports.draw import ledger as drawing
 from reports.facts import ledger as facts
 from reports.pages import ledger as pages
 from tests.support import ledger_rows as made
+from tests.support.pages import rendered
 
 ROWS = made.rows((made.PROBLEM, made.CAUSAL), beyond={"without_turns_or_overlap": 0.05})
 
@@ -25,10 +25,7 @@ def dataset(rows: list[made.Row]) -> Dataset:
 
 
 def html(*datasets: Dataset) -> str:
-    environment = build._environment(None)
-    environment.globals["experiments"] = []
-    variables = {"page": pages.PATH, "up": "", "data": None, **pages.page(datasets)}
-    return environment.get_template("ledger.html").render(variables)
+    return rendered("ledger.html", pages.page(datasets))
 
 
 @cache

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from harness.catalog.problem import Problem
 from harness.rows import noise
-from reports import build
 from reports.data.dataset import Dataset
 from reports.pages import common, guide, overview
+from tests.support.pages import rendered
 
 PROBLEM = Problem.square(4, 16, 4096, 128, causal=True)
 
@@ -24,20 +25,18 @@ def dataset(rows: list[dict]) -> Dataset:
     return Dataset("NVIDIA H200", True, [environment, *({**about, **row} for row in rows)], {}, {})
 
 
-def rendered(template: str, **variables: object) -> str:
-    page = build._environment(None).get_template(template)
-    text = page.render(page=template, up="../", data=None, **variables)
-    return " ".join(text.split())
+def said_by(template: str, variables: dict[str, Any]) -> str:
+    return " ".join(rendered(template, variables).split())
 
 
 def test_agreement_and_what_was_found_stand_on_the_page_about_correctness() -> None:
     agreeing = {"kind": "referee", "backend": "sdpa_cudnn", "details": {"difference": -0.013, "findings": []}}
     caught = {"kind": "referee", "backend": "fa3", "status": "implausible", "reason": "the call waits for the GPU: x"}
-    said = rendered("correctness.html", **common.correctness([dataset([agreeing, {**caught, "details": {}}])]))
+    said = said_by("correctness.html", common.correctness([dataset([agreeing, {**caught, "details": {}}])]))
     assert "timed 2 headline cells once more. In 1 of them its median agrees within 2%" in said
     assert "(at most 1.3% apart)" in said
     assert "the call waits for the GPU: x" in said
-    assert "Are the times right?" not in rendered("correctness.html", **common.correctness([]))
+    assert "Are the times right?" not in said_by("correctness.html", common.correctness([]))
 
 
 @pytest.mark.parametrize(("busy", "verdict"), [(1.1, "overlap: busy"), (0.9, "do not overlap: busy")])
@@ -48,10 +47,10 @@ def test_the_guide_says_whether_neighbours_move_a_ratio(busy: float, verdict: st
         timed["group"] = f"g{number}"
         rows.append({**timed, "backend": "sdpa_cudnn", "samples_ms": [1.0]})
         rows.append({**timed, "backend": "cuda", "technique": "flagship", "samples_ms": [1 / ratio]})
-    said = rendered("guide_gpus.html", **guide.gpus([dataset(rows)]))
+    said = said_by("guide_gpus.html", guide.gpus([dataset(rows)]))
     assert "with another GPU at work" in said
     assert f"The ranges {verdict} neighbours" in said
-    assert "No rows of this experiment are recorded yet" in rendered("guide_gpus.html", **guide.gpus([]))
+    assert "No rows of this experiment are recorded yet" in said_by("guide_gpus.html", guide.gpus([]))
 
 
 def test_the_false_verdicts_stand_beside_the_regressions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,11 +58,11 @@ def test_the_false_verdicts_stand_beside_the_regressions(monkeypatch: pytest.Mon
     monkeypatch.setattr(noise, "trial", lambda _: found)
     monkeypatch.setattr(noise, "replicates", lambda _: [1])
     monkeypatch.setattr(noise, "limits", lambda _: {False: SimpleNamespace(ratio=0.031)})
-    said = rendered("regressions.html", **overview.regressions(dataset([])))
+    said = said_by("regressions.html", overview.regressions(dataset([])))
     line = re.sub("<[^>]+>", " ", said[said.index("the boards") :]).split()
     assert line[2:9] == ["two", "twins", "1328", "2.18%", "1.20%", "5%", "98.9%"]
     assert "moves by up to 3.1% from board to board although nothing has changed" in said
     monkeypatch.undo()  # no pair of replicates, so that there are no limits
-    nothing = rendered("regressions.html", **overview.regressions(dataset([])))
+    nothing = said_by("regressions.html", overview.regressions(dataset([])))
     assert "How often is a verdict" not in nothing
     assert "no verdict" in nothing

@@ -14,12 +14,12 @@ from harness.catalog.problem import Problem
 from harness.catalog.roofs import PEAK, unit_flop
 from harness.measure import roofs as measure
 from harness.rows import record, results
-from reports import build
 from reports.data.dataset import Dataset
 from reports.facts import roofs as facts
 from reports.facts import scores
 from reports.pages import roofs as pages
 from tests.support import synthetic_rows as synthetic
+from tests.support.pages import rendered
 
 pytestmark = pytest.mark.slow
 
@@ -78,10 +78,7 @@ def dataset(made: list[Row], gpu: str = "NVIDIA H200") -> Dataset:
 
 
 def html(*datasets: Dataset) -> str:
-    environment = build._environment(None)
-    environment.globals["experiments"] = []
-    variables = {"page": pages.PATH, "up": "../", "data": None, **pages.page(datasets)}
-    return environment.get_template("roofs.html").render(variables)
+    return rendered("roofs.html", pages.page(datasets))
 
 
 def test_rows_are_of_the_format() -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from harness.catalog import techniques
 from harness.catalog.problem import Problem, Tile
 from harness.rows import results
 from reports import build
 from reports.data import machines
 from reports.data.dataset import Dataset, Point, fastest, why
 from reports.data.loading import load
-from reports.facts import scores
+from reports.facts import scores, tuning
 from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]
@@ -67,9 +68,12 @@ def test_the_fastest_is_no_number_where_one_that_did_not_converge_was_faster() -
 def test_tiles_that_were_tried_on_an_earlier_version_are_not_of_this_one() -> None:
     row = timing(4.0, kind="tune", technique="scalar", time="1", source_sha256=synthetic.sha("scalar", "cuda"))
     earlier = {**row, "source_sha256": "0", "tile": Tile(64, 64).to_dict()}
-    data = dataset([{**row, "tile": Tile(64, 32).to_dict()}, earlier])
-    assert (data.tuned("scalar", "cuda"), data.tuned("scalar", "cuda", earlier=True)) == (1, 1)
-    assert data.tuned("scalar", "triton") == 0
+    current, scalar = {**row, "tile": Tile(64, 32).to_dict()}, techniques.get("scalar")
+    (cuda,) = tuning.tuned(dataset([current, earlier]), "ladder", scalar)
+    assert cuda.rows == [current]
+    assert tuning.tuned(dataset([earlier]), "ladder", scalar) == []
+    assert tuning.tried_earlier(dataset([current, earlier]), scalar)
+    assert not tuning.tried_earlier(dataset([current]), scalar)
 
 
 def test_what_did_not_converge_is_told_with_its_number_and_its_uncertainty() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from harness.catalog.problem import Problem, Tile
-from reports import build
 from reports.data.dataset import Dataset
 from reports.facts import answer
 from reports.facts.versions import beside, compiled
 from reports.pages import common, overview
 from tests.support import synthetic_rows as synthetic
+from tests.support.pages import rendered
 
 Row = dict[str, Any]
 PROBLEMS = (Problem.square(4, 16, 4096, 128), Problem.square(4, 16, 4096, 128, causal=True))
@@ -79,10 +79,7 @@ def test_nothing_is_said_of_what_was_not_timed_with_it() -> None:
 
 def test_the_page_shows_the_ratios_and_colours_a_version_as_its_language() -> None:
     data = dataset(rows())
-    environment = build._environment(data)
-    environment.globals["experiments"] = []
-    variables = {"page": "experiment/hopper_versions.html", "up": "../", **common.experiment(data, "hopper_versions")}
-    page = environment.get_template("experiment.html").render(variables)
+    page = rendered("experiment.html", common.experiment(data, "hopper_versions"), data)
     text = " ".join(page.split())
     assert "<h2>Beside the installed Triton</h2>" in text
     assert '<span class="gluon">Gluon 3.9.0</span> flagship</td><td class="n">735</td>' in text
@@ -108,15 +105,10 @@ def test_the_matrix_shows_what_each_triton_makes_of_one_kernel() -> None:
         ("gluon@3.6.0", False),
         ("gluon@3.9.0", True),
     ]
-    environment = build._environment(None)
-    environment.globals["experiments"] = []
-    variables = {"page": "expressibility.html", "up": "", **overview.expressibility([], {}, found)}
-    text = " ".join(environment.get_template("expressibility.html").render(variables).split())
+    text = " ".join(rendered("expressibility.html", overview.expressibility([], {}, found)).split())
     assert '<span class="gluon">Gluon 3.9.0</span></td><td class="mono">128x128-s2-w8</td>' in text
     assert '<td class="n">168</td><td class="n">8</td> <td class="n">469</td><td class="n">10 of 66</td>' in text
-    assert "One kernel by each Triton" not in environment.get_template("expressibility.html").render(
-        {**variables, "by_version": []}
-    )
+    assert "One kernel by each Triton" not in rendered("expressibility.html", overview.expressibility([], {}, []))
 
 
 def test_tlx_of_the_answer_is_the_tlx_that_was_timed() -> None:

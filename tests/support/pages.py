@@ -1,0 +1,16 @@
+"""One page as the report writes it, without a site around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from reports import build
+from reports.data.dataset import Dataset
+
+
+def rendered(template: str, variables: Mapping[str, Any], data: Dataset | None = None) -> str:
+    """`variables`: what the page's module makes. `data`: whose provenance the foot of the page tells."""
+    environment = build._environment(data)
+    environment.globals["experiments"] = []
+    return environment.get_template(template).render({"page": template, "up": "", **variables})
