@@ -50,7 +50,7 @@ def few_processes(found: Answer) -> str:
         bars = [bar for bar in found.bars if bar.panel == panel and bar.speed and not bar.is_library]
         if labels := [bar.label for bar in bars if bar.speed and not bar.speed.is_settled]:
             told.append(f"{' and '.join(filter(None, (', '.join(labels[:-1]), labels[-1])))} with {name}")
-    return f"In fewer: {'; '.join(told)}." if told else ""
+    return f"Timed in fewer: {'; '.join(told)}." if told else ""
 
 
 def bars_title(found: Answer) -> str:
@@ -99,20 +99,21 @@ def steps_title(chains: Sequence[Chain]) -> str:
     return text
 
 
-def technique_title(name: str, gains: Sequence[float], crippled: bool = False) -> str:
-    """What a technique buys in CUDA over its parent, over the problems that have both. `crippled`: the parent is slow
-    on purpose."""
+def technique_title(name: str, gains: Sequence[float], tokens: int | None, *, crippled: bool) -> str:
+    """What a technique buys in CUDA over its parent, over the problems that have both. `tokens`: their length, where
+    others were timed too. `crippled`: the parent is slow on purpose."""
     if not gains:
         return "What it buys"
     low, high = min(gains), max(gains)
+    where = f"in CUDA at {tokens} tokens" if tokens else "in CUDA"
     if max(high - 1, 1 - low) <= SAME:
-        return f"{title(name)}: no change in CUDA"
+        return f"{title(name)}: no change {where}"
     if high < 1 - SAME:
-        return f"{title(name)}: a loss in CUDA, {between(gains)} of the speed before it"
+        return f"{title(name)}: a loss {where}, {between(gains)} of the speed before it"
     if low > 1 + SAME:
         over = " as a parent that is slow on purpose" if crippled else ""
-        return f"{title(name)}: {between(gains)} times as fast in CUDA{over}"
-    return f"{title(name)}: {between(gains)} times the speed in CUDA, by head dimension and mask"
+        return f"{title(name)}: {between(gains)} times as fast {where}{over}"
+    return f"{title(name)}: {between(gains)} times the speed {where}, depending on head dimension and mask"
 
 
 def impossible(found: Sequence[Line]) -> list[tuple[Line, Spread]]:
@@ -158,7 +159,7 @@ def lengths_title(data: Dataset, found: Lengths) -> str:
         return "Speed against sequence length"
     first, last = (share.value for share in shares if share)
     lengths = [curve.points[place][0].seq_q for place in (0, -1)]
-    moves = "keeps" if abs(last - first) < SAME else "wins" if last > first else "loses"
+    moves = "keeps" if abs(last - first) < SAME else "gains" if last > first else "loses"
     if moves == "keeps":
         return f"Core Triton keeps {first:.2f} of the fastest library from {lengths[0]} to {lengths[1]} tokens"
     shares_told = f"{first:.2f} of the fastest library at {lengths[0]} tokens, {last:.2f} at {lengths[1]}"
@@ -170,7 +171,7 @@ def roofline_title(work: Sequence[Work], bytes_per_s: float, peak: float, instru
     fastest = max(work, key=lambda one: one.tflops)
     used = fastest.bandwidth_used(bytes_per_s)
     share = f"{100 * fastest.tflops / peak:.0f}%"
-    text = f"The fastest {instructions} kernel counted reaches {share} of that instruction’s limit"
+    text = f"The fastest {instructions} kernel that ncu counted reaches {share} of that instruction’s limit"
     return f"{text}; DRAM, at {100 * used:.0f}% of its bandwidth, is {'not ' if used < 0.6 else ''}what holds it back"
 
 

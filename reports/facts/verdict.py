@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
@@ -22,7 +22,7 @@ from reports.data.titles import title
 from reports.facts import steps
 
 NOTHING = 0.02
-"""A gain below 2% in either direction is given as "nothing": it is within what another tile or compiler moves."""
+"""A gain below 2% in either direction is given as little or nothing: another tile or compiler moves as much."""
 ANOTHER = 0.1
 """A gain at the best tiles is given beside the one at the reference tile where they are this far apart, or where one
 buys what the other costs."""
@@ -48,13 +48,14 @@ class Gain:
         """Buys, costs, changes nothing or depends on the problem, with the number."""
         value = f"{self.value:.2f}×"
         if self.mixed:
-            return f"gives {value} the speed on average, {self.low:.2f}× to {self.high:.2f}× by problem"
+            between = f"from {self.low:.2f}× to {self.high:.2f}×"
+            return f"gives {value} the speed on average over {self.cells} problems, {between}"
         if abs(self.value - 1) <= NOTHING:
-            return f"changes nothing ({value})"
+            return f"changes {'nothing' if value == '1.00×' else 'little'} ({value})"
         return f"gives {value} the speed" + (", a loss" if self.value < 1 else "")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Language:
     """One twin of a technique."""
 
@@ -72,12 +73,12 @@ class Language:
     """What the re-exporting file says that the language cannot express or leaves to its compiler."""
     grade: str | None
     """What the language is claimed to say of the technique."""
-    holes: list[str] = field(default_factory=list)
-    dropped: bool = False
+    holes: list[str]
+    dropped: bool
     """Its source asks for the technique, and the machine code shows that the compiler did not do it."""
-    parent_spills: int = 0
+    parent_spills: int
     """Bytes a thread that its parent keeps in local memory at the headline problem."""
-    wrong: int = 0
+    wrong: int
     """Problems on which the gate found the earlier version wrong that `point` is of."""
 
 
@@ -131,8 +132,8 @@ def sentence(result: Verdict) -> str:
         if result.crippled and before:
             lost, together = result.crippled
             text += (
-                f" Its parent is slow on purpose, at {lost.value:.2f}× the speed of “{title(before.name)}” in CUDA: "
-                f"over that kernel both steps together give {together.value:.2f}×."
+                f" Its parent is slow on purpose, at {lost.value:.2f}× the speed of “{title(before.name)}” in CUDA; "
+                f"both steps together give {together.value:.2f}× the speed of that kernel."
             )
     if result.versus is None:
         return text
@@ -162,34 +163,43 @@ def _language(data: Dataset, experiment: str, problems: list[Problem], technique
     gain, best_gain = _both(
         lambda problem, best: data.gain(experiment, problem, technique, backend, best=best), problems
     )
-    language = Language(
+    tile_alone = steps.is_parents_program(technique, backend) and not _same_tiles(technique)
+    again = next((point.program for point in points if point.program), None) or _repeated(technique, backend)
+    program = None if tile_alone else again
+    return Language(
         backend,
         points[0] if points else Point("hole", reason="not measured"),
         gain,
         best_gain,
-        next((point.program for point in points if point.program), None) or _repeated(technique, backend),
-        steps.is_parents_program(technique, backend) and not _same_tiles(technique),
+        program,
+        tile_alone,
         lacking(technique, backend),
         _grade(technique, backend),
+        _holes(data, experiment, dict(zip(problems, points, strict=True)), program, backend),
         dropped=bool(problems) and steps.hint_dropped(data, technique, backend, problems[0], points[0]),
         parent_spills=_parent_spills(data, experiment, problems, technique, backend),
         wrong=len({reading.slug(row) for row in data.wrong(points[0])}) if points else 0,
     )
+
+
+def _holes(
+    data: Dataset, experiment: str, points: Mapping[Problem, Point], program: str | None, backend: str
+) -> list[str]:
+    """Each reason why there is no number once, with where it is so, unless it is so everywhere."""
     cells: dict[str, list[str]] = {}
-    for problem, point in zip(problems, points, strict=True):
+    for problem, point in points.items():
         if point.kind == "hole" and point.reason != "not measured":
-            again = data.point(experiment, problem, language.program, backend) if language.program else None
-            repeated = again is not None and again.reason == point.reason
-            reason = f"no number: {language.program}, whose program it runs, has none" if repeated else point.reason
+            reason = point.reason
+            if program and data.point(experiment, problem, program, backend).reason == reason:
+                reason = f"no number: it runs the program of {program}, which has none"
             if reason.startswith("unsupported"):
                 reason = reason.partition("; got ")[0]  # the tile and the problem are what the cells differ in
             cell = f"d={problem.head_dim} {'causal' if problem.causal else 'full'}"
             cells.setdefault(reason, []).append(cell)
-    language.holes = [
-        reason if len(where) == len(problems) > 1 else f"{', '.join(dict.fromkeys(where))}: {reason}"
+    return [
+        reason if len(where) == len(points) > 1 else f"{', '.join(dict.fromkeys(where))}: {reason}"
         for reason, where in cells.items()
     ]
-    return language
 
 
 def _both(
@@ -220,8 +230,12 @@ def _apart(gain: Gain, best: Gain) -> bool:
 def _clause(language: Language) -> str:
     name = LABELS[language.backend]
     if language.program:
-        return f"{_no_word(language)} is that of “{title(language.program)}”"
+        return f"{_runs(language)} the kernel of “{title(language.program)}”"
     if language.gain is None:
+        if language.holes:
+            return f"in {name} the step has no number, for the reason{'s' * (len(language.holes) > 1)} below"
+        if language.point.counts:
+            return f"in {name} its parent has no number"
         if language.point.kind != "earlier":
             return f"in {name} the step was not measured"
         problems = f"{language.wrong} problem{'s' if language.wrong != 1 else ''}"
@@ -231,11 +245,11 @@ def _clause(language: Language) -> str:
         return f"{name}’s compiler ignores the hint, so that only the tile changes: {language.gain.value:.2f}×"
     text = language.gain.phrase
     if language.best_gain and _apart(language.gain, language.best_gain):
-        text += f" ({language.best_gain.value:.2f}× each at its best tile)"
+        text += f" ({language.best_gain.value:.2f}× with each at its best tile)"
     if language.gain.value > 1.5 and language.parent_spills >= steps.SPILLS:
-        text += f" over a kernel that spills {language.parent_spills / 1000:.1f} kB a thread"
+        text += f", over a parent that spills {language.parent_spills / 1000:.1f} kB a thread"
     if language.tile_alone and language.lacking:
-        return f"{_no_word(language)} is the same as before, which at the other tile {text}"
+        return f"{_runs(language)} the parent’s kernel, and the other tile alone {text}"
     return f"in {name} {'the tile alone' if language.tile_alone else 'it'} {text}"
 
 
@@ -244,17 +258,17 @@ def _has_step(language: Language) -> bool:
     return language.backend != "gluon" or language.gain is not None
 
 
-def _no_word(language: Language) -> str:
-    """Why its program is another technique's: what its twin's file says that the language lacks, as far as the matrix
-    has it so."""
+def _runs(language: Language) -> str:
+    """That it runs another technique's program, and why: what its twin's file says that the language lacks, as far as
+    the matrix has it so."""
     name = LABELS[language.backend]
     if not language.lacking:
-        return f"{name}’s kernel"
+        return f"{name} runs"
     if language.grade == "hatch":
-        return f"{name} has only an escape hatch for {language.lacking}, so its kernel here"
+        return f"{name} has only an escape hatch for {language.lacking}, so it runs"
     if language.grade in ("hint", "automatic"):
-        return f"{name} leaves {language.lacking} to its compiler, so its kernel here"
-    return f"{name} cannot express {language.lacking}, so its kernel here"
+        return f"{name} leaves {language.lacking} to its compiler, so it runs"
+    return f"{name} cannot express {language.lacking}, so it runs"
 
 
 def _grade(technique: Technique, backend: str) -> str | None:

@@ -75,12 +75,13 @@ def _filling(data: Dataset) -> Section | None:
     return Section(
         "filling",
         shown["title"],
-        "Flagships over lengths and masks; a mark is a problem, open where it is causal. Up: the share of the tensor "
-        "cores’ peak. To the right: the share of the GPU’s time that its tiles fill, reckoned from their number, size "
-        "and order. A line ends at the share of the peak while a multiprocessor has a tile.",
+        "Each mark is a flagship on one problem, open where that is causal. Upwards: the share of the tensor cores’ "
+        "peak that it reaches. To the right: the share of the GPU’s time that its tiles fill, computed from their "
+        "number, size and order. A line ends at the share of the peak that a multiprocessor reaches while it has a "
+        "tile.",
         shown["drawings"],
         "quarters",
-        f'<a href="experiment/{facts.EXPERIMENT}.html#filling">How it is reckoned</a>. '
+        f'<a href="experiment/{facts.EXPERIMENT}.html#filling">How it is computed</a>. '
         + _caption(data, [line.cell.row for _, line in lines]),
         [
             {
@@ -108,7 +109,7 @@ def _lengths(data: Dataset) -> Section | None:
     return Section(
         "lengths",
         headlines.lengths_title(data, found[0]),
-        f"{kinds} attention. Each point is the fastest kernel and tile of its series that was timed at that length.",
+        f"Each point is the fastest kernel and tile of its series that was timed at that length: {kinds} attention.",
         [Markup(panels.length_panel(one, width)) for one in found for width in (panels.WIDE, panels.NARROW)],
         "grid",
         _caption(data, rows),
@@ -138,8 +139,8 @@ def _roofline(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Sect
     return Section(
         "roofline",
         headlines.roofline_title(work, bandwidth, peak, name),
-        "How much work a kernel does for each byte that it moves to or from DRAM, and how fast it is. Left of the bend "
-        "DRAM is the limit, right of it the tensor cores.",
+        "Each mark is a kernel: how much work it does for each byte that it moves to or from DRAM, and how fast it is. "
+        "Left of the bend DRAM is the limit, right of it the tensor cores.",
         [Markup(panels.roofline(work, bandwidth, peak, name, width)) for width in (panels.WIDE, panels.NARROW)],
         "grid",
         "DRAM’s bytes by ncu, one launch with cold caches at the reference tile; speed from the timing at that tile. "
@@ -169,8 +170,8 @@ def _conflicts(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Sec
     return Section(
         "conflicts",
         headlines.conflicts_title(counted),
-        "Lanes that need different words of one bank of shared memory go one after the other. Of all passes over "
-        "shared memory, the share that was such a repetition, at the reference tile; of the kernels below five "
+        "Lanes that need different words of one bank of shared memory go one after the other. A bar is the share of "
+        "all passes over shared memory that were such repeats, at the reference tile. Of the kernels below five "
         "percent only the cures are shown.",
         [Markup(panels.conflict_bars(shown, width)) for width in (panels.WIDE, panels.NARROW)],
         "grid",
@@ -196,8 +197,8 @@ def _stalls(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Sectio
     return Section(
         "stalls",
         headlines.stalls_title(waits),
-        "Of the best kernel of each language, how many warps wait for each instruction that is issued, and what for: "
-        "the largest reasons.",
+        "How many warps of the best kernel of each language wait while one instruction is issued, and for what. Only "
+        "the largest reasons are shown.",
         [Markup(panels.stall_bars(waits, width)) for width in (panels.WIDE, panels.NARROW)],
         "grid",
         "By ncu’s sampled warp states. " + _caption(data, [one.row for one in waits]),
@@ -244,12 +245,16 @@ def _tiles(data: Dataset, found: Answer) -> Section | None:
 
 def _not_timed(answers: Sequence[Answer]) -> str:
     """Which libraries have no bar at which problems, in a sentence; empty where all have one everywhere."""
-    missing: dict[str, list[str]] = {}
+    missing: dict[tuple[str, int], list[str]] = {}
     for one in answers:
         for bar in one.bars:
             if bar.is_library and not bar.tflops:
-                missing.setdefault(bar.label, []).append(panels.kind_of(one.problem))
-    return "".join(f" {label} was not timed at {' or at '.join(kinds)}." for label, kinds in missing.items())
+                mask = "causal" if one.problem.causal else "full"
+                missing.setdefault((bar.label, one.problem.head_dim), []).append(mask)
+    return "".join(
+        f" {label} was not timed at head_dim {head_dim}, {' and '.join(masks)}."
+        for (label, head_dim), masks in missing.items()
+    )
 
 
 def _caption(data: Dataset, rows: Sequence[Row | None]) -> str:

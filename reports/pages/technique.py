@@ -35,7 +35,7 @@ from reports.facts.holes import group_holes
 from reports.facts.spills import spills
 from reports.facts.verdict import verdict
 from reports.pages import listing, prose
-from reports.pages.common import Figure, shown_problems
+from reports.pages.common import SHOWN_LENGTH, Figure, shown_problems
 
 CENSUS_FIRST = (
     "instructions",
@@ -117,6 +117,7 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique, kn
         "finding": headlines.technique_title(
             which.name,
             [ratio.value for problem in problems if (ratio := data.gain(experiment, problem, which, "cuda"))],
+            SHOWN_LENGTH if len(problems) < len(data.problems(experiment)) else None,
             crippled=judged.crippled is not None,
         ),
         "step": svg and Figure(Markup(svg), data.provenance(shown), f"TFLOPS of {which.name} and of its parent"),

@@ -249,6 +249,20 @@ def test_the_largest_step_is_told_with_its_numbers(data: Dataset) -> None:
     assert largest.gain == max(step.gain for step in column.values())
 
 
+@pytest.mark.parametrize(
+    ("gains", "tokens", "told"),
+    [
+        ((0.99, 1.03), None, "Flagship: 0.99 to 1.03 times the speed in CUDA, depending on head dimension and mask"),
+        ((0.9, 1.1), 4096, "0.90 to 1.10 times the speed in CUDA at 4096 tokens, depending on head dimension and mask"),
+        ((0.99, 1.01), 4096, "no change in CUDA at 4096 tokens"),
+        ((0.9, 0.95), 4096, "a loss in CUDA at 4096 tokens, 0.90 to 0.95 of the speed before it"),
+        ((1.1, 1.2), 4096, "1.10 to 1.20 times as fast in CUDA at 4096 tokens"),
+    ],
+)
+def test_a_title_says_of_which_length_it_is(gains: tuple[float, ...], tokens: int | None, told: str) -> None:
+    assert headlines.technique_title("flagship", gains, tokens, crippled=False).endswith(told)
+
+
 NAMES = [("H200", "an"), ("A100", "an"), ("B200", "a"), ("RTX 5090", "an"), ("GH200", "a")]
 
 

@@ -201,9 +201,7 @@ def test_ids_of_inline_figures_are_unique(pages: dict[str, str]) -> None:
 
 
 def test_verdicts_are_sentences_made_from_rows(pages: dict[str, str]) -> None:
-    again = (
-        "Triton leaves the layout of shared memory to its compiler, so its kernel here is that of “New maximum first”"
-    )
+    again = "Triton leaves the layout of shared memory to its compiler, so it runs the kernel of “New maximum first”"
     swizzle = f"In CUDA it gives 1.61× the speed; {again}."
     assert swizzle in pages["technique/xor_swizzle.html"]
     copies = (

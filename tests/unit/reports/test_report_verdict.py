@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
 
 from harness.catalog import sources, techniques
-from harness.catalog.problem import Tile
+from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import TECHNIQUES, Technique
 from harness.expressibility.cells import CLAIMS
 from harness.inspection import hardware_counters
@@ -40,7 +41,7 @@ def test_a_gain_on_one_problem_and_a_loss_on_another_is_mixed() -> None:
     for row in causal_timings(rows, "cuda", technique.name):
         row["samples_ms"] = [1.3 * ms for ms in row["samples_ms"]]
     told = verdict(dataset(rows), "ladder", technique).sentence
-    assert told.startswith("In CUDA it gives 1.05× the speed on average, 0.88× to")
+    assert told.startswith("In CUDA it gives 1.05× the speed on average over 3 problems, from 0.88× to")
 
 
 def test_a_gain_is_also_told_with_each_rung_at_its_best_tile_where_that_is_another() -> None:
@@ -56,11 +57,11 @@ def test_a_gain_is_also_told_with_each_rung_at_its_best_tile_where_that_is_anoth
     assert triton.best_gain.value == pytest.approx(1.04 * speeds[technique.name] / speeds["large_tile"], rel=0.01)
     assert triton.best_gain.cells == triton.gain.cells
     assert told().languages["cuda"].best_gain is None
-    assert "each at its best tile" not in told().sentence
+    assert "with each at its best tile" not in told().sentence
     for row in {id(row): row for row in rows}.values():
         if row["kind"] == "timing" and row.get("tile") == chosen[technique.name, "triton", "d128-full"].to_dict():
             row["samples_ms"] = [ms / 2 for ms in row["samples_ms"]]
-    assert "in Triton it gives 1.06× the speed (2.20× each at its best tile)" in told().sentence
+    assert "in Triton it gives 1.06× the speed (2.20× with each at its best tile)" in told().sentence
     del chosen["large_tile", "triton", "d128-full"]
     assert told().languages["triton"].best_gain is None, "not of fewer problems"
 
@@ -110,7 +111,9 @@ def test_a_hole_of_a_program_is_told_once_and_named_where_it_runs_again() -> Non
         "d=128 causal: not converged: 242",
         "d=64 causal: not converged: 208",
     ]
-    assert again.holes == ["d=128 causal, d=64 causal: no number: direct_rescale, whose program it runs, has none"]
+    assert again.holes == [
+        "d=128 causal, d=64 causal: no number: it runs the program of direct_rescale, which has none"
+    ]
 
 
 def test_the_same_program_at_the_tile_of_the_rung_is_a_measurement_of_the_rung() -> None:
@@ -126,6 +129,30 @@ def test_the_same_program_at_the_tile_of_the_rung_is_a_measurement_of_the_rung()
     assert verdict(data, "ladder", technique).languages["cuda"].program is None
     assert data.point("ladder", FULL, "large_tile", "cuda", tile=Tile(64, 128)).kind == "same_program"
     assert data.point("ladder", FULL, "xor_swizzle", "triton").kind == "same_program"
+
+
+def test_a_program_that_has_another_tile_on_some_problems_is_told_by_its_gains() -> None:
+    """three_warpgroups has its parent's tile at head_dim 256 alone, where the parent's rows stand for it."""
+    names, repeated = ("producer_consumer", "three_warpgroups"), {"same_program": "producer_consumer"}
+    model = next(row for row in synthetic.rows() if row["kind"] == "timing" and row.get("samples_ms"))
+    rows: list[Row] = [synthetic.ENVIRONMENT]
+    for name, head_dim in product(names, (128, 256)):
+        of = {
+            "experiment": "hopper",
+            "technique": name,
+            "backend": "cuda",
+            "source_sha256": synthetic.sha(name, "cuda"),
+        }
+        of |= {
+            "problem": Problem.square(4, 16, 4096, head_dim).to_dict(),
+            "samples_ms": [2.0 if head_dim == 256 else 1.0],
+        }
+        of |= {"tile": techniques.reference_tile(techniques.get(name), head_dim).to_dict(), "group": f"d{head_dim}"}
+        rows.append(model | of | {"details": repeated if (name, head_dim) == ("three_warpgroups", 256) else {}})
+    assert rows[-1]["tile"] == rows[2]["tile"]
+    told = verdict(dataset(rows), "hopper", techniques.get("three_warpgroups"))
+    assert told.languages["cuda"].program is None
+    assert told.sentence.startswith("In CUDA the tile alone changes nothing (1.00×)")
 
 
 @pytest.mark.parametrize(
@@ -251,9 +278,9 @@ def test_an_earlier_version_that_the_gate_found_wrong_is_told_as_such() -> None:
 @pytest.mark.parametrize(
     ("name", "grade", "words"),
     [
-        ("xor_swizzle", "automatic", "Triton leaves the layout of shared memory to its compiler, so its kernel"),
-        ("padded_rows", "hatch", "Triton has only an escape hatch for padded shared memory, so its kernel"),
-        ("tma_swizzle", "hint", "Triton leaves the layout of shared memory to its compiler, so its kernel"),
+        ("xor_swizzle", "automatic", "Triton leaves the layout of shared memory to its compiler, so it runs"),
+        ("padded_rows", "hatch", "Triton has only an escape hatch for padded shared memory, so it runs"),
+        ("tma_swizzle", "hint", "Triton leaves the layout of shared memory to its compiler, so it runs"),
     ],
 )
 def test_what_is_missing_is_said_as_the_matrix_grades_it(name: str, grade: str, words: str) -> None:
@@ -292,5 +319,5 @@ def test_a_step_that_gives_back_what_its_parent_lost_is_told_as_such() -> None:
     lost, together = told.crippled
     assert (lost.value, together.value) == (pytest.approx(0.2), pytest.approx(1.05))
     assert "at 0.20× the speed of “Scores stay in registers” in CUDA" in told.sentence
-    assert "both steps together give 1.05×" in told.sentence
+    assert "both steps together give 1.05× the speed of that kernel." in told.sentence
     assert verdict(dataset(synthetic.rows()), "ladder", techniques.get("xor_swizzle")).crippled is None
