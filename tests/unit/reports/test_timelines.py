@@ -21,6 +21,10 @@ def test_the_lanes_of_a_timeline_are_of_one_length(name: str, timeline: Timeline
     assert {span.kind for lane in spans.values() for span in lane} & {"product", "other", "copy"}
 
 
+def test_a_technique_has_a_drawing_before_it_and_one_with_it() -> None:
+    assert {len(pair) for pair in TIMELINES.values()} == {2}
+
+
 def test_a_lane_that_waits_has_no_label() -> None:
     (spans,) = Timeline("", "", {"warp": "Q K 1*2 | .*3 | load*1 | softmax*4"}).spans().values()
     assert [(span.label, span.width, span.kind) for span in spans] == [
