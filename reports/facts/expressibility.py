@@ -83,11 +83,6 @@ def said(rows: Iterable[Row]) -> Known:
     return found
 
 
-def ideas() -> dict[str, str]:
-    """Every row of the whole matrix -> its idea."""
-    return matrix.techniques_of_matrix()
-
-
 def _same(one: Mark, other: Mark) -> bool:
     return (one.grade, one.fault) == (other.grade, other.fault)
 
@@ -96,8 +91,3 @@ def _text(mark: Mark) -> str:
     if mark.state != verdicts.PROVEN:
         return mark.state
     return WORDS[mark.grade] + (f", {mark.fault}" if mark.fault else "")
-
-
-def proven_of_all(rows: Iterable[Row]) -> tuple[int, int]:
-    """Cells that are proven in every version of their column, and cells in all."""
-    return matrix.proven(matrix.cells(rows))

@@ -20,12 +20,12 @@ from reports.data.questions import question
 from reports.draw import banks, figures
 from reports.facts import correctness as correctness_facts
 from reports.facts import counters, neighbours, referee, resources, versions
+from reports.facts.comparisons import GRID, LENGTHS
 from reports.facts.holes import group_holes, unmeasured
 from reports.facts.scores import earlier, scored
 from reports.pages import filling
 
 SHOWN_LENGTH = 4096
-LENGTHS, GRID = "sequence_length", "hopper_grid"
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,7 @@ def length_figures(data: Dataset) -> list[Figure]:
         found.setdefault((problem.head_dim, problem.causal, problem.dtype), []).append(problem)
     drawn = []
     for problems in found.values():
-        svg = figures.lengths(data, LENGTHS, problems)
-        if svg:
+        if svg := figures.lengths(data, LENGTHS, problems):
             caption = data.provenance(data.counting(LENGTHS))
             drawn.append(Figure(Markup(svg), caption, "TFLOPS against sequence length"))
     return drawn

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.catalog import planted, sources
+from harness.catalog import planted
 from reports.data.dataset import Dataset
 from reports.facts import fp8 as eight_bits
 from reports.facts import neighbours
@@ -31,9 +31,9 @@ def fp8(datasets: Sequence[Dataset]) -> dict[str, Any]:
     return {"row": row, "sentences": eight_bits.sentences(row) if row else [], "percent": eight_bits.percent}
 
 
-def cpu(root: Path = sources.ROOT) -> dict[str, Any]:
+def cpu() -> dict[str, Any]:
     """The variables of guide_cpu.html."""
-    bug = planted.find(BUG, root)
+    bug = planted.find(BUG)
     diff = bug.path.read_text()
     return {
         "patch": PATCH,
@@ -41,5 +41,5 @@ def cpu(root: Path = sources.ROOT) -> dict[str, Any]:
         "diff": listing.highlighted(diff[diff.index("--- ") :], "diff"),
         "broken": bug,
         "printed": PRINTED.read_text(),
-        "bugs": planted.bugs(root),
+        "bugs": planted.bugs(),
     }

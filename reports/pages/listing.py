@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from pathlib import Path
 
 from markupsafe import Markup
 from pygments import highlight as pygmentize
@@ -40,27 +39,27 @@ class Diff:
     removed: int
 
 
-def listing(technique: Technique, language: str, root: Path = sources.ROOT) -> Listing | None:
+def listing(technique: Technique, language: str) -> Listing | None:
     """The twin's file, or None where there is none."""
-    path = sources.kernel_file(language, technique.path, root)
+    path = sources.kernel_file(language, technique.path)
     if not path.is_file():
         return None
     return Listing(
-        path.relative_to(root).as_posix(),
+        path.relative_to(sources.ROOT).as_posix(),
         highlighted(path.read_text(), LEXERS[path.suffix]),
         sources.lines_of_code(path),
-        sources.same_program(technique.path, language, root),
+        sources.same_program(technique.path, language),
     )
 
 
-def diff(parent: Technique, technique: Technique, language: str, root: Path = sources.ROOT) -> Diff | None:
+def diff(parent: Technique, technique: Technique, language: str) -> Diff | None:
     """From the program of the parent's twin to that of this one, each in the file that holds it, or None where either
     has no file."""
-    programs = [_program(which, language, root) for which in (parent, technique)]
-    paths = [sources.kernel_file(language, which.path, root) for which in programs]
+    programs = [_program(which, language) for which in (parent, technique)]
+    paths = [sources.kernel_file(language, which.path) for which in programs]
     if not all(path.is_file() for path in paths):
         return None
-    before, after = (path.relative_to(root).as_posix() for path in paths)
+    before, after = (path.relative_to(sources.ROOT).as_posix() for path in paths)
     old, new = (path.read_text().splitlines() for path in paths)
     lines = list(difflib.unified_diff(old, new, before, after, n=3, lineterm=""))
     body = lines[2:]
@@ -73,9 +72,9 @@ def diff(parent: Technique, technique: Technique, language: str, root: Path = so
     )
 
 
-def _program(technique: Technique, language: str, root: Path) -> Technique:
+def _program(technique: Technique, language: str) -> Technique:
     """The technique whose file holds the program of this twin: its own, or the one at the end of its re-exports."""
-    while name := sources.same_program(technique.path, language, root):
+    while name := sources.same_program(technique.path, language):
         technique = techniques.get(name)
     return technique
 

@@ -7,12 +7,13 @@ from typing import Any
 
 from harness.catalog import experiments
 from harness.catalog.techniques import LADDERS, TECHNIQUES, experiment_of
+from harness.expressibility import matrix as proofs
 from harness.expressibility.cells.rivals import ASKED
 from harness.expressibility.claims import RIVALS
 from reports.data.dataset import Dataset, Row
 from reports.data.titles import THEMES, theme
 from reports.facts import answer, history, matrix, promises
-from reports.facts.expressibility import LONG, Known, ideas, proven_of_all
+from reports.facts.expressibility import LONG, Known
 from reports.facts.published import steps
 from reports.facts.scores import scored
 from reports.facts.verdict import verdict
@@ -46,7 +47,9 @@ def published(data: Dataset | None) -> dict[str, Any]:
         article = experiments.article(name)
         lines = steps(data, article) if data else []
         printed = [line for line in lines if line.printed_gain and line.here["cuda"].as_printed]
-        found.append({"article": article, "largest": max(printed, key=_printed_gain, default=None)})
+        found.append(
+            {"article": article, "largest": max(printed, key=lambda line: line.printed_gain or 0, default=None)}
+        )
     return {"found": found}
 
 
@@ -72,7 +75,8 @@ def expressibility(compiled: Sequence[Row], known: Known, by_version: Sequence[R
     """The whole matrix: every technique of the registry, and what has a probe and no rung, with its proofs; below it
     one kernel by each Triton, and the rivals' table."""
     names = [name for asked in (*matrix.FIRST, *matrix.REST) for name in asked.cells]
-    every = {**ideas(), **{name: ideas().get(name, "") for name in names}}
+    ideas = proofs.techniques_of_matrix()
+    every = ideas | {name: "" for name in names if name not in ideas}
     lines = [(name, idea, matrix.said_of(name, known)) for name, idea in every.items()]
     return {
         "lines": lines,
@@ -81,10 +85,6 @@ def expressibility(compiled: Sequence[Row], known: Known, by_version: Sequence[R
         "asked": [(name, idea, matrix.said_of(name, known, RIVALS)) for name, idea in ASKED.items()],
         "rivals": RIVALS,
         "long": LONG,
-        "proven": proven_of_all(compiled),
+        "proven": proofs.proven(proofs.cells(compiled)),
         "by_version": by_version,
     }
-
-
-def _printed_gain(line: Any) -> float:
-    return line.printed_gain or 0.0

@@ -145,15 +145,15 @@ def test_pages_of_the_site(pages: dict[str, str]) -> None:
 
 
 def test_links_resolve_and_nothing_is_fetched(site: Path, pages: dict[str, str]) -> None:
+    anchors = {(site / name).resolve(): set(re.findall(r' id="([^"]+)"', text)) for name, text in pages.items()}
     for name, text in pages.items():
         page = Page(text)
         assert not page.tags & {"link", "img", "iframe"}, name
         for link in page.links:
             path, _, anchor = link.partition("#")
-            target = (site / name).parent.joinpath(path).resolve() if path else site / name
+            target = ((site / name).parent / path if path else site / name).resolve()
             assert target.is_file(), f"{name}: {link}"
-            if anchor:
-                assert f' id="{anchor}"' in target.read_text(), f"{name}: {link}"
+            assert not anchor or anchor in anchors[target], f"{name}: {link}"
         assert not re.search(r"url\((?!#)|@import", text), name
 
 
@@ -232,10 +232,15 @@ def test_a_recorded_row_of_another_version_is_marked_and_does_not_count(data: Da
 
 
 def test_without_rows_there_is_a_site_that_says_so(tmp_path: Path) -> None:
-    build.build(tmp_path / "site", recorded=tmp_path / "none", runs=(), hashes={}, progress=lambda *_: None)
-    assert "Nothing is recorded yet" in (tmp_path / "site/index.html").read_text()
-    page = (tmp_path / "site/technique/scalar.html").read_text()
-    assert "cuda_kernels/ampere/scalar.cu" in page
+    """And progress names its pages, one by one."""
+    seen: list[tuple[int, int, str]] = []
+    given = {"recorded": tmp_path, "runs": (), "hashes": {}, "progress": lambda *step: seen.append(step)}
+    site = build.build(tmp_path / "site", **given).parent
+    assert "Nothing is recorded yet" in (site / "index.html").read_text()
+    assert "cuda_kernels/ampere/scalar.cu" in (site / "technique/scalar.html").read_text()
+    assert [done for done, _, _ in seen] == list(range(1, seen[0][1] + 1))
+    assert seen[0][2] == "index.html"
+    assert {name for *_, name in seen} == {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
 
 
 def test_rows_computed_here_say_so(tmp_path: Path, recorded: Path) -> None:
@@ -243,18 +248,11 @@ def test_rows_computed_here_say_so(tmp_path: Path, recorded: Path) -> None:
     environment = {**synthetic.ENVIRONMENT, "id": "c" * 12, "details": {"gpu": None, "git": {}}}
     rows = [row | {"environment": "c" * 12, "on": "cpu"} for row in synthetic.rows() if row["kind"] == "code"]
     fresh.write_text("".join(json.dumps(row) + "\n" for row in [environment, *rows]))
-    output = tmp_path / "site"
-    build.build(output, recorded=recorded, runs=[fresh], hashes=synthetic.hashes(), progress=lambda *_: None)
-    text = (output / "technique/scalar.html").read_text()
+    given = {"recorded": recorded, "runs": [fresh], "hashes": synthetic.hashes(), "progress": lambda *_: None}
+    build.build(tmp_path / "site", **given, only=["technique/scalar.html"])
+    text = (tmp_path / "site/technique/scalar.html").read_text()
     assert "computed here on a CPU, 2030-01-02" in text
     assert "recorded on NVIDIA H200" in text
-
-
-def test_progress_names_every_page(tmp_path: Path) -> None:
-    seen: list[tuple[int, int, str]] = []
-    build.build(tmp_path / "s", recorded=tmp_path, runs=(), hashes={}, progress=lambda *step: seen.append(step))
-    assert [done for done, _, _ in seen] == list(range(1, seen[0][1] + 1))
-    assert seen[0][2] == "index.html"
 
 
 # Numbers
