@@ -210,7 +210,7 @@ class Dataset:
 
     @cached_property
     def _problems(self) -> dict[str | None, list[Problem]]:
-        """Those of head_dim 128 first, of which most is told."""
+        """Those of head_dim 128 first: pages tell most about them."""
         return {
             experiment: sorted(
                 dict.fromkeys(Problem.from_dict(row["problem"]) for row in rows),

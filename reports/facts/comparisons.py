@@ -104,7 +104,7 @@ def share(data: Dataset, found: Lengths, series: str, place: int) -> Spread | No
 
 
 def work(datasets: Sequence[Dataset], data: Dataset, problem: Problem) -> list[Work]:
-    """Kernels of which ncu counted DRAM's bytes at the problem and the reference tile."""
+    """Kernels for which ncu counted DRAM's bytes at the problem and the reference tile."""
     found = []
     for technique in TECHNIQUES:
         for backend in ("cuda", "triton", "gluon"):
@@ -164,7 +164,7 @@ def stalls(datasets: Sequence[Dataset], found: Answer) -> list[Stalls]:
 
 
 def conflicts(datasets: Sequence[Dataset], data: Dataset, problem: Problem) -> list[Conflicts]:
-    """In the order of the ladder, of kernels whose program is their own."""
+    """In the order of the ladder, for each kernel that ncu counted at the reference tile."""
     found = []
     for technique in steps.timed(data):
         for backend in ("cuda", "triton", "gluon"):

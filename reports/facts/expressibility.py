@@ -62,7 +62,7 @@ class Said:
 
 
 Known = Mapping[tuple[str, str], Said]
-"""(technique, language) -> what its probes say; without the cells of which no version is proven."""
+"""(technique, language) -> what its probes say. Cells that are proven in no version are left out."""
 
 
 def said(rows: Iterable[Row]) -> Known:

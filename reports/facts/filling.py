@@ -1,9 +1,9 @@
-"""How far the flagship's tiles fill the GPU, and that this is what one problem has over another.
+"""How far the flagship's tiles fill the GPU, which is why one problem is faster than another.
 
-A block works on one tile of queries after another, or is replaced by the next. Two numbers for each head dimension
-describe it: at what share of the tensor cores' peak a multiprocessor multiplies, and how long a tile takes beyond its
-products. With the order of the tiles they give the time of every problem, masks and lengths alike; where kernels differ
-from that, it is by something else. Blocks that share a multiprocessor are taken to have equal shares of it to the end.
+A block works on one tile of queries after another, or the next block takes its place. Two numbers describe a kernel at
+each head dimension: at what share of the tensor cores' peak a multiprocessor multiplies, and how long a tile takes
+beyond its products. With the order of the tiles they predict the time of every problem, for all masks and lengths. A
+kernel that takes another time has another cause. Blocks that share a multiprocessor are assumed to share it evenly.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SECTION_BYTES = 16 << 20
 REGISTERS, SHARED_BYTES, RESERVED_BYTES, WARPS = 65_536, 233_472, 1024, 64
 """Of a multiprocessor of compute capability 9.0; RESERVED_BYTES for each block (CUDA's programming guide)."""
 STEP, MOST = 250, 20_000
-"""Clocks: to so many the time of a tile beyond its products is known, and more are not looked for."""
+"""Clocks: the step in which the time of a tile beyond its products is searched, and the most that is tried."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class HeadDim:
 
 @functools.cache
 def found(data: Dataset, series: str) -> list[HeadDim]:
-    """Of each head dimension of which at least as many problems as there are unknowns have a time and a clock."""
+    """One for each head dimension. It takes three problems with a time and a clock: two numbers are fitted to them."""
     cells: dict[int, list[Cell]] = {}
     for problem in sorted(experiments.load(EXPERIMENT).problems, key=lambda one: (one.causal, one.seq_q)):
         points = (data.point(EXPERIMENT, problem, KERNEL, series, best=best) for best in (True, False))
@@ -161,8 +161,8 @@ def found(data: Dataset, series: str) -> list[HeadDim]:
 
 
 def fitted(series: str, head_dim: int, cells: Sequence[Cell]) -> HeadDim:
-    """The two numbers by which cells are expected to take the time that they took, as nearly as can be: the mean
-    distance is the least. No rate is above 1."""
+    """The two numbers that predict the times of the cells best: with the least mean distance of logarithms. No rate is
+    above 1."""
 
     def rates(beyond: int) -> list[float]:
         return [cell.longest(beyond) / cell.needed * cell.share for cell in cells]
@@ -179,8 +179,8 @@ def fitted(series: str, head_dim: int, cells: Sequence[Cell]) -> HeadDim:
 
 
 def is_in_the_loop(ours: Sequence[HeadDim], theirs: Sequence[HeadDim]) -> bool:
-    """Whether, in every head dimension, the rate while a block multiplies parts two languages more than twice as far
-    as what their tiles fill."""
+    """Whether, at every head dimension, two languages differ more than twice as much in the rate at which a block
+    multiplies as in what their tiles fill."""
     mine = {one.head_dim: one for one in ours}
     return all(
         math.log(mine[one.head_dim].rate / one.rate) > 2 * abs(_apart(mine[one.head_dim], one))

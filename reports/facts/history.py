@@ -24,7 +24,7 @@ class Moment:
 @dataclass(frozen=True)
 class Line:
     """One technique in one series at the headline problem and one tile, oldest run first. `noise`: by how much, in
-    logarithms, two boards may differ though nothing changed; None where nobody knows."""
+    logarithms, two boards may differ although nothing changed; None where that is not known."""
 
     technique: str
     backend: str

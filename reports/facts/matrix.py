@@ -18,7 +18,8 @@ LANGUAGES = {"triton": "core Triton", "gluon": "Gluon", "tlx": "TLX", "cuda": "C
 
 @dataclass(frozen=True)
 class Asked:
-    """A row: `cells` and `timed` are techniques, the first of which is known counts: for grades and for the cost."""
+    """A row. `cells`: techniques that may have grades, `timed`: techniques that may have a cost; the first that does
+    counts."""
 
     title: str
     cells: tuple[str, ...]
@@ -68,7 +69,7 @@ class Cost:
 class Line:
     title: str
     technique: str | None
-    """The rung whose page tells more; None where there is none yet."""
+    """The rung that the row links to; None where there is none yet."""
     said: dict[str, Said]
     cost: Cost
     gain: Spread | None

@@ -15,8 +15,8 @@ from reports.data.titles import title
 
 @dataclass(frozen=True)
 class Moved:
-    """TFLOPS of one kernel over the anchor's, a ratio for each process: `idle` neighbours and `busy` ones, of which
-    there were `count`."""
+    """TFLOPS of one kernel over the anchor's, a ratio for each process: with `idle` neighbours, and with `count` `busy`
+    ones."""
 
     problem: Problem
     name: str

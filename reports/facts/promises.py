@@ -13,8 +13,8 @@ def replicates(data: Dataset | None) -> Replicates | None:
 
 
 def trials(pairs: Replicates | None) -> list[Trial]:
-    """Of all pairs, judged by limits that they had no part in: how often nothing is called something, and how often a
-    planted slowdown is found. None where replicates are too few."""
+    """All pairs, judged by limits that were taken without them: how often equal programs are called different, and how
+    often a planted slowdown is found. Empty where replicates are too few."""
     if pairs is None:
         return []
     try:
@@ -24,6 +24,6 @@ def trials(pairs: Replicates | None) -> list[Trial]:
 
 
 def between_boards(pairs: Replicates | None) -> float | None:
-    """By how much the speed of a kernel over its group's anchors may differ between two boards though nothing changed,
-    in logarithms; None where replicates are too few."""
+    """By how much a kernel's speed over its group's anchors may differ between two boards although nothing changed, in
+    logarithms; None where replicates are too few."""
     return noise.limits(pairs)[False].ratio if pairs else None

@@ -41,7 +41,7 @@ class Line:
 
 @dataclass(frozen=True)
 class ShapeLine:
-    """One problem of the article. `last` is the rung that stands for its best kernel, `best` the best rung here."""
+    """One problem of the article. `last` is the rung nearest to its best kernel, `best` the fastest rung here."""
 
     shape: Shape
     shares: dict[str, float]

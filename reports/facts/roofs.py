@@ -151,8 +151,8 @@ def found(datasets: Sequence[Dataset]) -> Found:
 
 
 def shared(tensor: float, alone: float, beside: float) -> float:
-    """Clocks of a unit whose products take `tensor` and whose other work takes `alone`, or `beside` products: what is
-    not done under the products follows them."""
+    """Clocks of a unit: its products take `tensor`, its other work takes `alone` by itself and `beside` under products.
+    What does not fit under the products follows them."""
     return tensor + max(0.0, 1 - tensor / beside) * alone
 
 

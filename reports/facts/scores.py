@@ -13,12 +13,12 @@ from reports.data.dataset import Dataset, Row
 from reports.facts import roofs
 
 GRID = "flagship_over_fastest"
-"""The ratio of which each cell is reached or missed."""
+"""The entry that says of each cell whether ours reached the fastest library."""
 
 
 def scored(data: Dataset, experiment: str | None = None) -> list[dict[str, Any]]:
-    """The scorecard's entries, of one experiment or of all, with the worst cell's value, what an earlier version keeps
-    out, and in the cells of GRID a `limit`."""
+    """The scorecard's entries, of one experiment or of all, each with the worst cell's value and the rungs that only an
+    earlier version keeps out. Cells of GRID have a `limit` too."""
     return [
         {
             **entry,
@@ -32,9 +32,9 @@ def scored(data: Dataset, experiment: str | None = None) -> list[dict[str, Any]]
 
 
 def limited(data: Dataset, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The cells of an entry, each with the TFLOPS that limit its kernel: those of the loop without loads and without
-    exponentials, of products alone where that loop was not measured. At the kernel's own clock where it was read, else
-    at the roof's; None without a roof."""
+    """The cells of an entry, each with a `limit` in TFLOPS: what the loop without loads and exponentials reaches, or
+    products alone where that loop was not measured. It is at the kernel's own clock where that was read, else at the
+    roof's; None without a roof."""
     lines = {line.roof.name: line for line in roofs.found([data]).lines if line.flop}
     cells = []
     for cell in entry["cells"]:
@@ -58,7 +58,7 @@ def at_clock_of(data: Dataset, row: Row, flop: float | None) -> float | None:
 
 
 def earlier(data: Dataset, experiment: str, backend: str) -> list[str]:
-    """The rungs of which an experiment timed no version but an earlier one."""
+    """The rungs that an experiment timed in earlier versions only."""
     timed = [row for row in data.timings(experiment) if row["backend"] == backend and row.get("technique")]
     current = {row["technique"] for row in timed if reading.is_current(row, data.hashes)}
     return [rung.name for rung in TECHNIQUES if rung.name in {row["technique"] for row in timed} - current]

@@ -1,4 +1,4 @@
-"""What spills: bytes that a compiler keeps in local memory for want of registers, of every binary that rows know."""
+"""What spills: bytes that a compiler keeps in local memory because registers ran out, for every binary in the rows."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Spill:
 
 
 def spills(datasets: Sequence[Dataset], technique: Technique) -> list[Spill]:
-    """What this checkout's twins spill on the ladder's architectures, at the reference tile first; nothing of a build
-    that spills nothing."""
+    """What this checkout's twins spill on the ladder's architectures, the reference tile first. A build without spills
+    is left out."""
     archs = LADDERS[technique.ladder].archs
     builds: dict[tuple[str, str, int, bool, str], list[Row]] = {}
     for data in datasets:

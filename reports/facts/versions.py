@@ -31,8 +31,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Beside:
-    """A kernel by a Triton, and what it stands beside wherever both were timed: the same one by the installed Triton,
-    or its parent by its own."""
+    """A kernel compiled by one Triton, and what it is compared with wherever both were timed: the same kernel by the
+    installed Triton, or its parent by the same Triton."""
 
     technique: str
     backend: str
@@ -59,7 +59,7 @@ class Beside:
 
 
 COMPILED = "flagship"
-"""The kernel whose machine code is shown of each Triton."""
+"""The kernel that every Triton compiles for the page."""
 
 
 def compiled(rows: Iterable[Row], hashes: reading.Hashes) -> list[Row]:

@@ -190,7 +190,7 @@ def rungs_of(which: Ladder) -> list[Technique]:
 
 
 def series(rungs: Sequence[Technique]) -> tuple[str, ...]:
-    """What stands beside each other in the tables of a ladder: Gluon only where a rung is written in it."""
+    """The columns of a ladder's tables: Gluon only where a rung is written in it."""
     return tuple(name for name in SERIES if any(sources.has_series(name, rung.path) for rung in rungs))
 
 

@@ -12,7 +12,7 @@ from reports.draw import filling as drawing
 from reports.facts import filling, headlines
 
 EVEN = 0.99
-"""Of the time that the blocks work, so much or more is as good as all."""
+"""Blocks that work at least this share of the time are as good as always at work."""
 
 
 def section(data: Dataset) -> dict[str, Any] | None:
