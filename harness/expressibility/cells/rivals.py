@@ -181,8 +181,8 @@ CUTILE = (
         "roles",
         "cutile",
         "automatic",
-        "The compiler gives copies and stores their own warps, even without optimization. The source "
-        "cannot ask for it.",
+        "The compiler splits the warps into roles, even without optimization: some give up their "
+        "registers. The source cannot ask for it.",
         (
             Proof(
                 "cutile roles",
@@ -204,7 +204,7 @@ CUTILE = (
         "registers",
         "cutile",
         "hint",
-        "With num_worker_warps=8 the compiler gives more registers to the warps that multiply. It chooses the number.",
+        "With num_worker_warps=8 the compiler lets some warps take more registers. It chooses the number.",
         (
             Proof(
                 "cutile registers",
