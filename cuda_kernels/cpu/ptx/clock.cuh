@@ -1,4 +1,4 @@
-// CPU twin of cuda_kernels/ptx/clock.cuh: a multiprocessor of 1 GHz.
+// CPU twin of cuda_kernels/ptx/clock.cuh: a multiprocessor with a clock of 1 GHz.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// CPU twin of cuda_kernels/ptx/createpolicy.cuh. There is no L2 whose lines could leave: a policy is only known again.
+// CPU twin of cuda_kernels/ptx/createpolicy.cuh. There is no L2 to evict from: a policy is only recognized.
 #pragma once
 
 #include <ptx/kernel.cuh>

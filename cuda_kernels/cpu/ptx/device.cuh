@@ -3,7 +3,7 @@
 
 #include <ptx/kernel.cuh>
 
-// Few, so that a block that stays gets several tiles of a small problem.
+// A small number, so that a persistent block gets several tiles even of a small problem.
 inline Error multiprocessor_count(int& count) {
   count = 2;
   return 0;

@@ -6,8 +6,8 @@
 #include <ptx/kernel.cuh>
 #include <runtime/mbarrier.h>
 
-// Stricter than PTX, whose memory model takes, inside a block, a proxy fence anywhere on the way from one access to the
-// other: here the thread that made the ordinary access fences it, before the barrier, as NVIDIA's libraries do.
+// Stricter than PTX, whose memory model accepts a proxy fence anywhere on the way from one access to the other inside a
+// block. Here the thread that made the ordinary access fences it, before the barrier, as NVIDIA's libraries do.
 DEVICE void fence_proxy_async_shared(Where where = Where::current()) {
   cpu::fence_proxy_async("fence_proxy_async_shared", where);
 }

@@ -9,7 +9,7 @@
 #include <runtime/memory.h>
 
 #define DEVICE inline
-// Launch bounds are no part of a function's type: they are told when the library is loaded.
+// Launch bounds are not part of a function's type: they are registered when the library is loaded.
 #define KERNEL(threads, blocks) KERNEL_NUMBERED(threads, blocks, __COUNTER__)
 #define KERNEL_NUMBERED(threads, blocks, number) KERNEL_NAMED(threads, blocks, number)
 #define KERNEL_NAMED(threads, blocks, number) \
@@ -31,7 +31,7 @@ struct Grid {
   int x, y, z;
 };
 
-// Returns 0, or 1 when `diagnosis` has something to say. Runs to the end before it returns; `stream` is ignored.
+// Returns 0, or 1 if `diagnosis` has something to say. Runs to completion before it returns; `stream` is ignored.
 template <auto kernel, class Params>
 Error launch_kernel(Grid grid, int threads, int shared_bytes, void* stream, const Params& params) {
   const auto call = [](const void* bytes) { kernel(*static_cast<const Params*>(bytes)); };

@@ -4,7 +4,7 @@
 #include <ptx/kernel.cuh>
 #include <runtime/wgmma.h>
 
-// A loop of loads that asks for what another warp stores comes to an end, and is a race.
+// A loop of loads that polls for another warp's store comes to an end, and is reported as a race.
 template <class T>
 DEVICE T ld_shared(uint32_t address, Where where = Where::current()) {
   return cpu::load<T>(cpu::shared_load(address, sizeof(T), "ld_shared", where));

@@ -1,4 +1,4 @@
-// CPU twin of cuda_kernels/ptx/smid.cuh: blocks go to the multiprocessors in turn.
+// CPU twin of cuda_kernels/ptx/smid.cuh: blocks are assigned to the multiprocessors in turn.
 #pragma once
 
 #include <ptx/device.cuh>

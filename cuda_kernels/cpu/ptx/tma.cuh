@@ -19,7 +19,7 @@ DEVICE void cp_async_bulk_tensor_load_multicast(uint32_t shared, const TensorMap
   cpu::bulk_load_multicast(cpu::plan_tensor(map, at, RANK, shared, MNEMONIC, where), mbarrier, blocks, MNEMONIC, where);
 }
 
-// No coordinate may be negative, unlike a load's; what reaches beyond the tensor's end is not written.
+// Unlike a load's, no coordinate may be negative; elements past the tensor's end are not written.
 template <int RANK>
 DEVICE void cp_async_bulk_tensor_store(const TensorMap& map, const int (&at)[RANK], uint32_t shared,
                                        Where where = Where::current()) {

@@ -26,7 +26,7 @@ DEVICE void wgmma_wait_group(Where where = Where::current()) {
   cpu::wgmma_wait_group(PENDING, "wgmma_wait_group", where);
 }
 
-// Between calls of the runtime the compiler keeps nothing in registers that the runtime may change.
+// Across calls, the compiler keeps nothing in registers that the runtime may change.
 template <int COUNT>
 DEVICE void register_fence(float (&)[COUNT]) {}
 template <int COUNT>

@@ -1,4 +1,4 @@
-// CPU twin of cuda_kernels/ptx/wmma.cuh. Fragments have another layout than a GPU's, which no kernel may know anyway.
+// CPU twin of cuda_kernels/ptx/wmma.cuh. Fragments have another layout than a GPU's, which is unspecified anyway.
 #pragma once
 
 #include <cuda_bf16.h>

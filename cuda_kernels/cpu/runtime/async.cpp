@@ -12,8 +12,8 @@
 
 namespace cpu {
 
-constexpr int IDLE_POLLS = 1000;   // rounds of asking without an event: nothing will come
-constexpr uint32_t REREADS = 256;  // loads in a row that find the same: their thread asks
+constexpr int IDLE_POLLS = 1000;   // polling rounds without an event: nothing will come
+constexpr uint32_t REREADS = 256;  // identical loads in a row: their thread is polling
 
 void cp_async(uint32_t shared, const void* global, uint32_t bytes, const char* mnemonic, Where where) {
   Thread& self = current();
@@ -47,13 +47,13 @@ void cp_async_wait_group(int pending, const char* mnemonic, Where where) {
 
 namespace {
 
-// May blocks of other OS threads still write what a block of this one asks for?
+// May blocks of other OS threads still write what a block of this one polls?
 bool others_go_on(Cluster& cluster) {
   const auto& pollers = cluster.async->pollers;
   const auto asks_memory = [](const Thread* thread) { return thread->waiting.object == GLOBAL_MEMORY; };
   if (std::ranges::none_of(pollers, asks_memory)) return false;
   std::this_thread::yield();
-  cluster.ticks = 0;  // theirs, and Progress sees whether they do
+  cluster.ticks = 0;  // it is the others' time now; Progress sees whether they get on
   return !cluster.progress->stands_still(cluster, cluster.async->changes_seen);
 }
 
@@ -86,14 +86,14 @@ void global_changed(Thread& self) {
 
 namespace {
 
-// How often in a row this instruction of the thread found these bytes at `pointer`.
+// How many times in a row this instruction of the thread has found these bytes at `pointer`.
 uint32_t times_found(Thread& self, const void* pointer, const void* bytes, size_t count, Where where) {
   Finding now{pack(where), 1, pointer};
   std::memcpy(now.value.data(), bytes, std::min(count, now.value.size()));
   const auto is_this = [&](const Finding& other) { return other.site == now.site && other.pointer == pointer; };
   const auto known = std::ranges::find_if(self.findings, is_this);
   if (known != self.findings.end() && known->value == now.value) return ++known->times;
-  self.cluster->async->idle_polls = 0;  // another question or another answer
+  self.cluster->async->idle_polls = 0;  // it polls something else, or found something new
   if (known != self.findings.end())
     *known = now;
   else

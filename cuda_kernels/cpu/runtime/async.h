@@ -1,5 +1,5 @@
-// What is in flight in a cluster. Adversarial: copies land, and matrices are multiplied, when a wait demands it and
-// everybody else has gone as far as possible; until then the destination holds poison.
+// What is in flight in a cluster. Adversarial: copies land, and matrices are multiplied, only when a wait demands it
+// and every other thread has run as far as it can; until then the destination holds poison.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,7 @@
 
 namespace cpu {
 
-// A thread's or warp's groups, oldest first, and what is not committed to one yet.
+// The groups of a thread or a warp, oldest first, and what is not yet committed to one.
 template <class T>
 struct Groups {
   std::vector<T> open;
@@ -65,7 +65,7 @@ struct Async {
   std::map<std::pair<int, uint32_t>, Mbarrier> mbarriers;  // by rank of the block and offset
   int mbarriers_made = 0;
   std::vector<BulkLoad> loads;
-  std::vector<Thread*> pollers;  // that ask again and again, until something lands
+  std::vector<Thread*> pollers;  // that poll until something lands
   int idle_polls = 0;
   uint64_t changes_seen = 0;  // see Progress
 };
@@ -73,21 +73,21 @@ struct Async {
 // 16 bytes, of which `bytes` come from global memory and the rest are zeros.
 void cp_async(uint32_t shared, const void* global, uint32_t bytes, const char* mnemonic, Where where);
 void cp_async_commit_group(const char* mnemonic, Where where);
-// Lands this thread's copies up to all but the newest `pending` committed groups.
+// Lands this thread's copies, except those of the newest `pending` committed groups.
 void cp_async_wait_group(int pending, const char* mnemonic, Where where);
 
-// When nobody can run: lands a bulk load that somebody waits for, or lets those who poll ask again. False: a deadlock.
+// When no thread can run: lands a bulk load that some thread waits for, or lets pollers poll again. False: a deadlock.
 bool land_one(Cluster& cluster);
-// A thread changed global memory: others may be asking for it.
+// A thread changed global memory: others may be polling it.
 void global_changed(Thread& self);
-// An atomic operation left global memory as it was, or a load is about to read: a thread that finds there what it found
-// before may be asking for what another will write. It goes on when the others have gone as far as they can; `waiting`
-// is for the day when they cannot.
+// An atomic operation left global memory unchanged, or a load is about to read it: a thread that finds what it found
+// before may be polling for what another thread will write. It continues once the others have run as far as they can;
+// `waiting` is what to report if they cannot run at all.
 void atomic_polled(Thread& self, const void* pointer, uint32_t value, const Waiting& waiting);
 void load_polled(Thread& self, const void* pointer, uint32_t bytes, const Waiting& waiting);
 
-// Nothing that this thread started may still be in flight, but for cp.async: it ends with the thread, and who reads
-// what no wait has covered is told there.
+// Nothing that this thread started may still be in flight, except cp.async: that ends with the thread, and whoever
+// reads what no wait has covered is told there.
 void async_after_return(Thread& self);
 
 }  // namespace cpu

@@ -11,7 +11,7 @@ void open_when_full(Barrier& barrier, Block& block) {
   barrier.arrived = barrier.expected = 0;
   for (Warp* warp : barrier.waiting) {
     warp->known.learn(barrier.brought);
-    warp->learners = 0;  // what they learned alone, they brought
+    warp->learners = 0;  // what they learned alone is now known to all
     wake(*warp);
   }
   barrier.waiting.clear();

@@ -12,10 +12,10 @@
 namespace cpu {
 namespace {
 
-constexpr uint32_t SWIZZLED = 16;  // what a swizzle moves
+constexpr uint32_t SWIZZLED = 16;  // bytes that a swizzle moves together
 
-// Calls f(address, global, bytes) for every 16 bytes of shared memory, of which the first `bytes` lie inside the
-// tensor, at `global`. A box begins at a multiple of 16 bytes, so a tensor begins with a chunk.
+// Calls f(address, global, bytes) for every 16 bytes of shared memory, the first `bytes` of which lie inside the
+// tensor, at `global`. A box starts at a multiple of 16 bytes, so a tensor starts with a whole chunk.
 template <class F>
 void for_each_chunk(const BulkPlan& plan, F f) {
   if (!plan.is_tensor) {
@@ -60,7 +60,7 @@ void check_alignment(Thread& self, const BulkPlan& plan, const char* mnemonic, W
               static_cast<const void*>(plan.global)));
 }
 
-// A load's box may begin before the tensor. A store's may not, says the CUDA programming guide.
+// A load's box may start before the tensor; a store's may not (CUDA programming guide).
 void check_start(Thread& self, const BulkPlan& plan, const char* mnemonic, Where where) {
   for (int d = 0; d < plan.map.rank; ++d)
     if (plan.at[d] < 0)
@@ -100,7 +100,7 @@ void write(Thread& self, BulkStore& store) {
   global_changed(self);
 }
 
-// Writes what a wait for reading has let out of shared memory.
+// Writes to global memory what a wait for reading has already taken from shared memory.
 void write_what_was_read(Thread& self, Groups<BulkStore>& stores) {
   const auto was_read = [](const BulkStore& store) { return !store.read.empty(); };
   while (!stores.committed.empty() && std::ranges::all_of(stores.committed.front(), was_read))
@@ -131,7 +131,7 @@ BulkPlan plan_plain(const void* global, uint32_t address, uint32_t bytes) {
 
 namespace {
 
-// `there`: bits of the cluster's addresses that lead to a block.
+// `there`: the bits of a cluster address that select a block.
 void load_to(uint32_t there, const BulkPlan& plan, uint32_t mbarrier_address, const char* mnemonic, Where where) {
   Thread& self = current();
   Mbarrier& mbarrier = find_mbarrier(self, mbarrier_address | there, mnemonic, where);

@@ -10,7 +10,7 @@ namespace cpu {
 
 struct Mbarrier;
 
-// One copy's two ends; a plain copy has no map.
+// The two ends of a copy; a plain copy has no map.
 struct BulkPlan {
   TensorMap map;
   int at[MAX_RANK];
@@ -35,7 +35,7 @@ struct BulkStore {
   std::vector<std::byte> read;  // from shared memory, not yet written; empty until then
 };
 
-// What createpolicy makes here: as opaque as a GPU's, and no number that a kernel would come by otherwise.
+// What createpolicy returns here: as opaque as on a GPU, and no number that a kernel would produce by accident.
 constexpr uint64_t EVICT_LAST = 0x6c61737400000001, EVICT_FIRST = 0x6669727300000001;
 void check_policy(uint64_t policy, const char* mnemonic, Where where);
 
@@ -47,10 +47,10 @@ void bulk_load(const BulkPlan& plan, uint32_t mbarrier, const char* mnemonic, Wh
 void bulk_load_multicast(const BulkPlan& plan, uint32_t mbarrier, uint32_t blocks, const char* mnemonic, Where where);
 void bulk_store(const BulkPlan& plan, const char* mnemonic, Where where);
 void bulk_commit_group(const char* mnemonic, Where where);
-// All but the newest `pending` groups are written; with `only_read` they have left shared memory, and are written at
-// the thread's next wait or its end.
+// All but the newest `pending` groups are written. With `only_read` they have only left shared memory, and are written
+// at the thread's next wait or at its end.
 void bulk_wait_group(int pending, bool only_read, const char* mnemonic, Where where);
-// Nothing that this thread stores may still read shared memory.
+// No store of this thread may still be reading shared memory.
 void bulk_after_return(Thread& self);
 
 void land(Cluster& cluster, BulkLoad& load);

@@ -1,8 +1,8 @@
-// Who knows of what: vector clocks. An agent is a thread of the cluster, or an mbarrier, to which the writes of bulk
-// copies belong, or a warp's tensor cores, to which the reads of its wgmma belong, or a warp's collectives: who knows
-// of one knows that every lane had come so far. An agent's clock counts its releases; what happened at clock c or
-// before is known to everyone whose knowledge of the agent is at least c. Only barriers spread knowledge, inside a warp
-// too: shuffles and matrix instructions order no memory accesses, and what one lane learns at an mbarrier the others do
+// Who knows what: vector clocks. An agent is a thread of the cluster; or an mbarrier, which owns the writes of bulk
+// copies; or a warp's tensor cores, which own the reads of its wgmma; or a warp's collectives: to know of one is to
+// know that every lane has got that far. An agent's clock counts its releases; what happened at clock c or before is
+// known to everyone whose knowledge of the agent is at least c. Only barriers spread knowledge, even inside a warp:
+// shuffles and matrix instructions order no memory accesses, and what one lane learns at an mbarrier the other lanes do
 // not know before a barrier of the warp.
 #pragma once
 
@@ -16,7 +16,7 @@ using Clock = uint32_t;
 
 struct Knowledge {
   std::vector<Clock> events;  // by agent
-  std::vector<Clock> fenced;  // the same, of accesses that their thread's proxy fence puts before asynchronous ones
+  std::vector<Clock> fenced;  // the same, for accesses that their thread's proxy fence orders before asynchronous ones
 
   void forget(size_t agents) {
     events.assign(agents, 0);

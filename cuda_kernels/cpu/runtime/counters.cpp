@@ -21,7 +21,7 @@ constexpr const char* PATH_NAMES[] = {"none",
                                       "global_to_shared",
                                       "shared_to_global"};
 
-constexpr uint32_t WIDEST_LANE = 16;  // bytes; what is wider is a bulk copy or a fragment, which no lane addresses
+constexpr uint32_t WIDEST_LANE = 16;  // bytes; anything wider is a bulk copy or a fragment, which no lane addresses
 
 bool lanes_touch_shared(Path path, uint32_t width) {
   if (width > WIDEST_LANE) return false;
@@ -45,9 +45,9 @@ bool neighbours_share(const WarpAccess& access, int first) {
   return share(1) || share(2);
 }
 
-// A warp's access of up to 4 bytes a lane is one pass when no two lanes need different words of one bank; 8 bytes a
-// lane go by half warps, 16 by quarter warps, of which the two of a half go as one where neighbours share: so an H200
-// counts them. Returns {passes, passes without a conflict}.
+// An access of up to 4 bytes per lane takes one pass if no two lanes of the warp need different words of one bank. 8
+// bytes per lane go by half warps, 16 bytes by quarter warps; the two quarters of a half take one pass if neighbours
+// share: that is how an H200 counts them. Returns {passes, passes without a conflict}.
 std::pair<int, int> wavefronts(const WarpAccess& access, uint32_t width) {
   int passes = 0, least = 0;
   for (int first = 0, group; first < LANES; first += group) {
@@ -70,7 +70,7 @@ std::pair<int, int> wavefronts(const WarpAccess& access, uint32_t width) {
   return {passes, least};
 }
 
-// 32-byte sectors that the warp touches, and as many as its distinct bytes would fill.
+// 32-byte sectors that the warp touches, and how many its distinct bytes would fill.
 std::pair<int, int> sectors(const WarpAccess& access, uint32_t width) {
   std::set<uint64_t> touched, chunks;
   for (int lane = 0; lane < LANES; ++lane) {
@@ -84,7 +84,7 @@ std::pair<int, int> sectors(const WarpAccess& access, uint32_t width) {
 }
 
 InFlight most(InFlight a, InFlight b) { return {std::max(a.bytes, b.bytes), std::max(a.groups, b.groups)}; }
-// Lanes of a warp have their groups together.
+// The lanes of a warp have the same groups, so groups do not add up.
 InFlight sum(InFlight a, InFlight b) { return {a.bytes + b.bytes, std::max(a.groups, b.groups)}; }
 
 }  // namespace

@@ -24,14 +24,14 @@ enum class Path : uint8_t {
   shared_to_global,
 };
 
-// Copies, or groups of products, that are not there yet.
+// Copies, or groups of products, that have not completed.
 struct InFlight {
   uint64_t bytes = 0, groups = 0;
 };
-// What a wait is about: the lane's own, so that those of a warp add up, or all of its block.
+// What a wait is about: the lane's own copies, so that those of a warp add up, or those of its whole block.
 enum class Whose { lane, block };
 
-// One execution by a warp: what each lane of `mask` addressed; what was in flight when a wait began, and was left.
+// One execution by a warp: what each lane of `mask` addressed; what was in flight when a wait began, and after it.
 struct WarpAccess {
   static constexpr int LANES = 32;
   uint32_t mask = 0;
@@ -63,8 +63,8 @@ class Counters {
  public:
   // An instruction of the whole warp.
   void count(const char* mnemonic, Where where, Path path, uint32_t width, const WarpAccess& access, const Warp& warp);
-  // An instruction that lanes execute on their own: executions of one site between two points where the warp
-  // converges belong together in order, the first of every lane with the first of the others.
+  // An instruction that lanes execute on their own. Between two points where the warp converges, executions of one site
+  // are matched in order: the first of every lane with the first of the others, and so on.
   void count_lane(const Thread& self, const char* mnemonic, Where where, Path path, uint32_t width, uint32_t shared,
                   const void* global);
   // A wait that a lane executes on its own.

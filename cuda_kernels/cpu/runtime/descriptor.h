@@ -1,4 +1,4 @@
-// Where an operand of wgmma lies in shared memory, as its descriptor tells.
+// Where an operand of wgmma lies in shared memory, as its descriptor says.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Operand {
         swizzle((4 - static_cast<int>(descriptor >> 62)) % 4),
         is_mn_major(mn_major) {}
 
-  // Where 16 bytes lie that begin at (row of m or n, byte of k), or when MN-major at (byte of m or n, row of k).
+  // Address of the 16 bytes that start at (row of m or n, byte of k), or when MN-major at (byte of m or n, row of k).
   uint32_t chunk(uint32_t outer, uint32_t byte) const {
     uint32_t at = address;
     if (!is_mn_major) {
@@ -35,7 +35,7 @@ struct Operand {
     return swizzled(at, swizzle);
   }
 
-  // Which row of its swizzle's pattern it begins in: 0, or the hardware takes the pattern for another.
+  // The row of its swizzle pattern in which it starts: 0, or the hardware applies another pattern.
   uint32_t first_row() const {
     const uint32_t width = CHUNK << swizzle;
     return swizzle ? address % (ROWS * width) / width : 0;

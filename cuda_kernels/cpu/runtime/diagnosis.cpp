@@ -89,11 +89,11 @@ namespace {
 
 bool is_gathering(const Thread& thread) { return thread.warp->gathering.arrived >> thread.lane & 1; }
 
-// What a thread waits for, in words; `name` becomes more precise where the barrier's state tells.
+// What a thread waits for, in words; `name` becomes more precise where the barrier's state allows it.
 std::string state_of(const Thread& thread, std::string& name) {
   const Waiting& waiting = thread.waiting;
   const Gathering& gathering = thread.warp->gathering;
-  // No divergence: the other lanes wait for something else that does not come, and would arrive here after it.
+  // No divergence: the other lanes wait for something else that does not come, and would arrive here afterwards.
   if (is_gathering(thread)) return text(" (%d of 32 lanes there)", std::popcount(gathering.arrived));
   if (waiting.object < BARRIERS) {
     const Barrier& barrier = thread.block->barriers[waiting.object];
@@ -128,10 +128,10 @@ std::string state_of(const Thread& thread, std::string& name) {
 
 namespace {
 
-// The waiting threads of a cluster in words. `name` becomes more precise where a state tells; `first` is the thread
+// The waiting threads of a cluster in words. `name` becomes more precise where a state allows it; `first` is the thread
 // whose wait may be the cause.
 std::string who_waits(const Cluster& cluster, std::string& name, const Thread*& first) {
-  // Lanes that wait at the same place for the same thing are told of together, and so are warps of such lanes.
+  // Lanes that wait at the same place for the same thing are reported together, and so are warps of such lanes.
   struct Waiters {
     std::string block, what;
     std::vector<int> warps;
@@ -148,7 +148,7 @@ std::string who_waits(const Cluster& cluster, std::string& name, const Thread*& 
           groups["not waiting"] |= lane;
           continue;
         }
-        // Lanes at a collective instruction wait for their sisters, and are not the cause.
+        // Lanes at a collective instruction wait for the other lanes, and are not the cause.
         if (!first || (is_gathering(*first) && !is_gathering(*thread))) first = thread;
         const std::string at = "at " + place(thread->waiting.mnemonic, thread->waiting.where) + state_of(*thread, name);
         groups[at] |= lane;

@@ -7,11 +7,11 @@
 
 namespace cpu {
 
-// Keeps the diagnosis; the same name at the same line counts once. The kernel goes on.
+// Records the diagnosis; the same name at the same line counts once. The kernel goes on.
 void report(const char* name, const Thread& thread, const char* mnemonic, Where where, const std::string& what);
-// Of the launch as a whole.
+// A diagnosis of the launch as a whole.
 void report(const char* name, const std::string& what);
-// The same, and leaves the cluster.
+// The same, and then leaves the cluster.
 [[noreturn]] void fail(const char* name, Thread& thread, const char* mnemonic, Where where, const std::string& what);
 
 // "xor_swizzle.cu:92 bar_sync"

@@ -15,7 +15,7 @@ namespace cpu {
 namespace {
 
 constexpr int ALLOWED = 10;  // ticks
-constexpr int GRACE = 2;     // more: by then a loop with an instruction of ptx/ in it has come past one
+constexpr int GRACE = 2;     // more ticks: by then a loop with an instruction of ptx/ has reached it
 
 int signal_number() { return SIGRTMIN + 4; }
 
@@ -28,7 +28,7 @@ const void* interrupted_at(void* context) {
 #endif
 }
 
-// On the stack of whoever is interrupted. An instruction of ptx/ diagnoses itself, where the runtime holds no lock.
+// Runs on the stack that it interrupts. An instruction of ptx/ diagnoses itself, where the runtime holds no lock.
 void tick(int, siginfo_t* info, void* context) {
   Cluster& cluster = *static_cast<Cluster*>(info->si_value.sival_ptr);
   cluster.ticks = cluster.ticks + 1;

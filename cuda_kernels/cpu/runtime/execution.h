@@ -34,7 +34,7 @@ struct Dim {
   int x = 1, y = 1, z = 1;
 };
 
-// What a thread waits for, kept for the day when nobody can go on.
+// What a thread waits for, to be reported if no thread can continue.
 struct Waiting {
   const char* mnemonic = nullptr;  // null: it does not wait
   Where where;
@@ -43,7 +43,7 @@ struct Waiting {
 };
 constexpr uint32_t NO_BARRIER = ~0u, GLOBAL_MEMORY = ~1u, SHARED_MEMORY = ~2u;
 
-// What an instruction found in memory, when a thread last executed it.
+// What an instruction found in memory when a thread last executed it.
 struct Finding {
   Site site = 0;
   uint32_t times = 0;  // in a row
@@ -62,7 +62,7 @@ struct Thread {
   int cluster_warp;  // number of its warp in the cluster
   Waiting waiting;
   uint32_t answer;                  // that it last got from memory
-  std::array<Finding, 8> findings;  // the newest: a loop may ask for several things
+  std::array<Finding, 8> findings;  // the newest: a loop may poll several places
   uint32_t oldest_finding;
   uint32_t shared_loads;  // since it last waited for others
   bool has_returned;
@@ -85,7 +85,7 @@ struct Warp {
   Knowledge known;           // to all its lanes
   Knowledge learned[LANES];  // by a lane alone, at an mbarrier, since the warp's last barrier
   uint32_t learners = 0;     // lanes that did
-  bool has_waited = false;   // a lane has, at an mbarrier, since the warp's last collective
+  bool has_waited = false;   // a lane has waited at an mbarrier since the warp's last collective
   int first_lane = 0;        // where the search for the next lane begins
   uint32_t priority = 0;
   uint64_t cluster_phase = 0;  // of the cluster's barrier, at its last arrival there
@@ -167,11 +167,11 @@ struct Cluster {
   bool abandoned = false;
   Reached reached;
   volatile int ticks = 0;            // of processor time since it reached something new
-  volatile bool is_endless = false;  // too many
-  const Thread* stopped = nullptr;   // by the clock, in a loop without an instruction of ptx/
+  volatile bool is_endless = false;  // too many ticks
+  const Thread* stopped = nullptr;   // by the timer, in a loop without an instruction of ptx/
   const void* stopped_at = nullptr;
   uint64_t random_state = 1;
-  bool preempting = false;  // does the seed ask for changes of warp where none is needed?
+  bool preempting = false;  // does the seed ask for switches of warps where none is needed?
 
   uint32_t random();
   int agent_of_tensor_cores(int cluster_warp) const;
@@ -187,7 +187,7 @@ struct Cluster {
 
 inline Thread& current() { return *static_cast<Thread*>(stack_record()); }
 
-// Blocks this fiber until somebody calls wake on its thread.
+// Blocks this fiber until somebody wakes its thread.
 void suspend(Thread& self);
 void wake(Thread& thread);
 void wake(Warp& warp);
@@ -199,7 +199,7 @@ void maybe_yield(Thread& self);
 [[noreturn]] void abandon(Thread& self);
 
 [[noreturn]] void report_endless(Thread& self, const char* mnemonic, Where where);
-// Every instruction that a loop may consist of comes past here.
+// Every instruction that a loop may consist of calls this.
 inline void goes_on(Thread& self, const char* mnemonic, Where where) {
   if (self.cluster->is_endless) report_endless(self, mnemonic, where);
 }
@@ -236,9 +236,9 @@ inline Clock known_fence(const Thread& self, int agent) {
   return std::max(self.warp->known.fenced[agent], alone ? alone->fenced[agent] : 0);
 }
 Knowledge knowledge(const Thread& self);
-// This thread knows it too; the other lanes of its warp do from the warp's next barrier on.
+// This thread learns it; the other lanes of its warp do so at the warp's next barrier.
 void learn(Thread& self, const Knowledge& told);
-// What this thread did and knows is part of `told` from now on.
+// Adds to `told` what this thread did and knows.
 void release(Thread& self, Knowledge& told);
 // All lanes know what any of them did and knows.
 void order_warp(Warp& warp);

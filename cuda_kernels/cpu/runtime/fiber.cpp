@@ -81,7 +81,7 @@ extern "C" void cpu_switch_stack(void** save, void* load);
 namespace cpu {
 
 Stacks::Stacks(size_t count) : bytes_((count + 1) * STACK_BYTES) {
-  // One more than asked for, so that aligned ones lie inside.
+  // One stack more than asked for, so that aligned ones fit inside.
   void* mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) throw std::bad_alloc();
   mapped_ = static_cast<std::byte*>(mapped);
@@ -105,7 +105,7 @@ namespace {
 thread_local const void* os_stack_bottom;
 thread_local size_t os_stack_bytes;
 
-// `bottom` and `bytes` are the stack that was left; the OS thread's own is the one that is no fiber's.
+// `bottom` and `bytes` are the stack that was left; the one that is no fiber's is the OS thread's own.
 void remember_os_stack(const void* bottom, size_t bytes) {
   if (bytes != STACK_BYTES) os_stack_bottom = bottom, os_stack_bytes = bytes;
 }

@@ -38,7 +38,7 @@ struct Fiber {
 // The fiber starts in `entry`, which never returns, at the first switch to it.
 void prepare(Fiber& fiber, std::byte* record, void (*entry)());
 void switch_fiber(Fiber& from, Fiber& to);
-// Called first thing on a fresh fiber.
+// Called first on a fresh fiber.
 void fiber_entered();
 
 inline void* stack_record() {

@@ -8,7 +8,7 @@
 namespace cpu {
 namespace {
 
-constexpr uint8_t OUTSIDE = 0xff;  // an element of the span that is not the tensor's: padding between rows
+constexpr uint8_t OUTSIDE = 0xff;  // an element of the span outside the tensor: padding between rows
 
 struct Tensor {
   std::string name;

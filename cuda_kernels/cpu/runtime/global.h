@@ -17,7 +17,7 @@ enum class Access { read, write_once, scratch };
 void watch_tensor(std::string name, const void* base, int element_bytes, std::vector<int64_t> sizes,
                   std::vector<int64_t> strides, Access access);
 void forget_tensors();
-// Where a pointer lies, in words.
+// Says in words where a pointer lies.
 std::string nearest_tensor(const std::byte* pointer);
 
 // Reports an access outside the watched tensors (when any is watched) or a write to an input, and returns false: the

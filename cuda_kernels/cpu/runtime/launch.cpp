@@ -81,7 +81,7 @@ int launch_grid(const Launch& launch) {
   const int wanted =
       options().os_threads ? options().os_threads : static_cast<int>(std::thread::hardware_concurrency());
   const int workers = std::clamp(wanted, 1, std::max(count, 1));
-  std::vector<Cluster> clusters(workers);  // each runs one after the other
+  std::vector<Cluster> clusters(workers);  // each runs one cluster after the other
   Progress progress(count, workers);
   const auto work = [&](Cluster& cluster) {
     const Patience patience(cluster);

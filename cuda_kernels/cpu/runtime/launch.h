@@ -5,9 +5,9 @@
 
 namespace cpu {
 
-// A kernel of this library wants `blocks` blocks of `threads` threads on a multiprocessor together. Always true.
+// A kernel of this library wants `blocks` blocks of `threads` threads to share a multiprocessor. Always true.
 bool bound(int threads, int blocks);
-// How many do; 1 where no kernel said so.
+// How many blocks share one; 1 if no kernel said so.
 int blocks_together(int threads);
 
 // 0, or 1 when something was diagnosed.

@@ -8,7 +8,7 @@
 #include <runtime/numbers.h>
 #include <runtime/options.h>
 
-// The inner loops once more for processors with 8-wide fused multiply-add; chosen when the library is loaded.
+// The inner loops, compiled again for processors with 8-wide fused multiply-add; chosen when the library is loaded.
 #if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
 #define VECTORIZED __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else
@@ -122,7 +122,7 @@ void stmatrix(const uint32_t* r, int matrices, bool transposed, uint32_t address
 
 namespace {
 
-// A fragment of 16 by 16 elements moves. Which lane moves what is not documented, so only its bytes count.
+// Moves a fragment of 16x16 elements. Which lane moves what is not documented, so only its bytes count.
 void move_fragment(Path path, uint32_t element_bytes, uint32_t address, int stride, const char* mnemonic, Where where) {
   const uint32_t row_bytes = stride * element_bytes;
   if (address % 16 || row_bytes % 16)

@@ -23,8 +23,8 @@ InFlight loads_in_flight(const Block& block) {
 
 bool is_complete(const Mbarrier& mbarrier, uint32_t parity) { return (mbarrier.phase & 1) != (parity & 1); }
 
-// Whoever completes a phase must know that all warps have waited for the one before it, and have done so for the last
-// time. The lanes of a warp ask together and get one answer: to know of one is enough.
+// Whoever completes a phase must know that all warps have waited for the one before it, and will not wait for it again.
+// The lanes of a warp poll together and get one answer: knowing of one is enough.
 void check_passed(const Cluster& cluster, Mbarrier& mbarrier) {
   const std::vector<Clock>& known = mbarrier.told.events;
   std::set<const Thread*> later;
@@ -170,7 +170,7 @@ bool mbarrier_try_wait(uint32_t address, uint32_t parity, const char* mnemonic, 
     self.waiting = {mnemonic, where, address, static_cast<int64_t>(parity)};
     mbarrier.waiting.push_back(&self);
     suspend(self);
-    // The time limit may pass just before the phase completes: a caller that does not ask again is wrong.
+    // The time limit may pass just before the phase completes: a caller that does not try again is wrong.
     if (self.cluster->preempting && self.cluster->random() % 4 == 0) {
       count_thread(mnemonic, where);
       return false;
@@ -184,7 +184,7 @@ bool mbarrier_try_wait(uint32_t address, uint32_t parity, const char* mnemonic, 
 void fence_proxy_async(const char* mnemonic, Where where) {
   count_thread(mnemonic, where);
   Thread& self = current();
-  // What others did is theirs to fence, and what this thread does from now on is not covered.
+  // What others did is theirs to fence; what this thread does from now on is not covered.
   self.warp->known.fenced[self.agent] = self.cluster->clocks[self.agent]++;
   for (auto& [key, mbarrier] : self.cluster->async->mbarriers)
     if (mbarrier.maker == self.agent) mbarrier.is_fenced = true;

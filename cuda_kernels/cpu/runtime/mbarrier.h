@@ -5,8 +5,8 @@
 
 namespace cpu {
 
-// A wait that a completed phase let pass. The next phase may not complete before it: a wait that comes after both finds
-// its parity taken back, and waits for one more.
+// A wait that a completed phase let pass. The next phase may not complete before this wait: a wait that comes after
+// both finds its parity flipped back, and waits for one more phase.
 struct PassedWait {
   const Thread* thread;
   Clock at, of_collectives;  // clocks of the thread and of its warp's collectives when it passed
@@ -39,7 +39,7 @@ bool mbarrier_try_wait(uint32_t address, uint32_t parity, const char* mnemonic, 
 
 // The initialized barrier at this address; fails when there is none that `self` may use.
 Mbarrier& find_mbarrier(Thread& self, uint32_t address, const char* mnemonic, Where where);
-// `bytes` of a copy are there.
+// `bytes` of a copy have arrived.
 void complete_bytes(Cluster& cluster, Mbarrier& mbarrier, int64_t bytes);
 
 void fence_proxy_async(const char* mnemonic, Where where);

@@ -7,7 +7,7 @@
 
 namespace cpu {
 
-constexpr uint32_t PATIENCE = 1 << 16;  // loads from shared memory without a wait: more may be a loop that asks
+constexpr uint32_t PATIENCE = 1 << 16;  // loads from shared memory without a wait: more may be a polling loop
 
 Place locate_range(uint32_t address, uint32_t bytes, const char* mnemonic, Where where) {
   Thread& self = current();

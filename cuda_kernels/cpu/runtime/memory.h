@@ -8,8 +8,8 @@
 
 namespace cpu {
 
-// Shared memory begins here, as on a GPU of compute capability 9.0, whose first KiB is the system's: an address that
-// lost its base is out of range.
+// Shared memory starts here, as on a GPU of compute capability 9.0, whose first KiB is reserved for the system: an
+// address without its base is out of range.
 constexpr uint32_t SHARED_BASE = 0x400;
 
 // Only instructions of .shared::cluster, which set this bit, take addresses that mapa gave.

@@ -1,5 +1,5 @@
-// The headers from elsewhere that kernels and runtime use, to be compiled once for all kernels: they take three
-// quarters of a kernel's compile time.
+// External headers of the kernels and of the runtime, to be compiled once for all kernels: they take three quarters of
+// a kernel's compile time.
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,7 @@
 namespace cpu {
 
 int Progress::take() {
-  changed();  // a block that ends may be what others wait for
+  changed();  // others may be waiting for a block to end
   const bool is_over = diagnosed();
   const std::lock_guard lock(mutex_);
   if (!is_over && next_ < clusters_) return next_++;
@@ -18,7 +18,7 @@ int Progress::left() {
   return clusters_ - next_;
 }
 
-// Who asks sets asked_ and then reads memory; who writes memory then reads asked_: one of the two sees the other.
+// A poller sets asked_, then reads memory; a writer writes memory, then reads asked_: one of the two sees the other.
 void Progress::changed() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!asked_.load(std::memory_order_relaxed)) return;

@@ -1,5 +1,5 @@
-// What the OS threads of a launch share: the clusters left to run, and whether blocks that wait for what others write
-// to global memory can still hope.
+// Shared by the OS threads of a launch: the clusters left to run, and whether blocks that wait for others to write
+// global memory can still expect it.
 #pragma once
 
 #include <atomic>
@@ -18,10 +18,10 @@ class Progress {
   int take();
   // Clusters that have not started.
   int left();
-  // Global memory holds something new; costs little while nobody waits for it.
+  // Global memory has changed; costs little while nobody waits for that.
   void changed();
-  // `cluster` has asked for a while, and nothing that it asks for has changed. `seen` is its own, 0 at first. True when
-  // all that run are in this state, and have asked since the last change.
+  // `cluster` has polled for a while, and nothing that it polls has changed. `seen` is the cluster's own, 0 at first.
+  // True when all running clusters are in this state and have polled since the last change.
   bool stands_still(const Cluster& cluster, uint64_t& seen);
 
  private:
@@ -30,7 +30,7 @@ class Progress {
   uint64_t changes_ = 1;
   std::set<const Cluster*> waiting_;  // since the last change
   bool is_over_ = false;
-  std::atomic<bool> asked_ = false;  // has any cluster asked for a while?
+  std::atomic<bool> asked_ = false;  // has any cluster polled for a while?
 };
 
 }  // namespace cpu

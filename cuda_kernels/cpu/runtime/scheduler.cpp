@@ -1,5 +1,5 @@
-// Which fiber runs next. Lanes of a warp run one after the other up to their next collective instruction, so that a
-// switch costs nanoseconds; which warp goes first is the seed's choice.
+// Decides which fiber runs next. Lanes of a warp run one after the other up to their next collective instruction, so
+// that a switch costs nanoseconds; the seed chooses which warp goes first.
 #include <runtime/execution.h>
 
 #include <algorithm>
@@ -82,7 +82,7 @@ void Cluster::set_up(int number) {
   if (!stacks) stacks = std::make_unique<Stacks>(count * launch->threads);
   const size_t agents = count * (launch->threads + MBARRIERS + 2 * warps);
   clocks.resize(agents);
-  // Everything that earlier blocks did here is known.
+  // Everything that earlier blocks did here is known to the new ones.
   const std::vector<Clock> before = clocks;
   for (Clock& clock : clocks) ++clock;
   async = std::make_unique<Async>(count * launch->threads);
@@ -159,7 +159,7 @@ void Cluster::run(const Launch& launched, int number, Progress& shared) {
     Warp* warp = pick();
     if (!warp && land_one(*this)) continue;
     if (!warp) break;
-    // Whoever has just run moves to another place in the order, now and then.
+    // Now and then, a warp that has just run moves to another place in the order.
     if (preempting && random() % 8 == 0) warp->priority = random();
     switch_fiber(scheduler, next_lane(*warp).fiber);
   }
@@ -216,7 +216,7 @@ Warp* gather(const char* mnemonic, Where where, void* operands) {
   gathering.arrived |= 1u << self.lane;
   gathering.operands[self.lane] = operands;
   if (gathering.arrived == ALL_LANES) {
-    if (warp.has_waited) {  // every lane has, when any of them goes on
+    if (warp.has_waited) {  // every lane has waited when any of them goes on
       const int agent = self.cluster->agent_of_collectives(self.cluster_warp);
       warp.known.events[agent] = self.cluster->clocks[agent]++;
       warp.has_waited = false;

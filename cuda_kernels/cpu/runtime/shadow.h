@@ -43,7 +43,7 @@ class Shadow {
   // Nothing is written yet. Clocks never run backwards, so old reads need no forgetting.
   void reset(uint32_t bytes, int warps);
   void load(Thread& self, uint32_t offset, uint32_t bytes, const char* mnemonic, Where where);
-  // Lanes of one instruction may write one value to one place; `same_value`: it is there already.
+  // Lanes of one instruction may write the same value to one place; `same_value`: it is there already.
   void store(Thread& self, uint32_t offset, uint32_t bytes, bool same_value, const char* mnemonic, Where where);
   // The bytes belong to a copy of `proxy` from now until `land`; the issuing thread must be allowed to write them.
   void take_off(Thread& self, uint32_t offset, uint32_t bytes, Proxy proxy, const char* mnemonic, Where where);
@@ -64,7 +64,7 @@ class Shadow {
   };
   static constexpr uint8_t TENSOR_CORES = 32;
 
-  // A cell has two bytes, and one from the first access of one byte on: most kernels make none, and cells have a cost.
+  // A cell is two bytes, and one from the first access of one byte on: most kernels make none, and cells have a cost.
   void refine();
   uint32_t cell_bytes() const { return 1u << cell_shift_; }
   uint32_t cell(uint32_t offset) const { return offset >> cell_shift_; }

@@ -209,7 +209,7 @@ void wgmma_wait_group(int pending, const char* mnemonic, Where where) {
   std::erase_if(state.accumulators, [](const auto& accumulator) { return !accumulator->in_flight; });
   wait.left.groups = state.committed.size();
   if (options().counters) self.cluster->counters.count(mnemonic, where, Path::none, 0, wait, *warp);
-  // The reads of the retired groups are over for the whole warp, so that any lane may hand the buffers on.
+  // The reads of the retired groups are over for the whole warp, so any lane may release the buffers.
   const int agent = self.cluster->agent_of_tensor_cores(self.cluster_warp);
   warp->known.events[agent] = self.cluster->clocks[agent]++;
   complete(*warp);

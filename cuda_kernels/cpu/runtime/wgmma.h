@@ -16,7 +16,7 @@
 
 namespace cpu {
 
-// Registers of accumulators that instructions in flight use: their real values are here, in the registers is poison.
+// Accumulator registers of instructions in flight: their real values are here, the registers hold poison.
 struct Accumulator {
   std::array<float*, LANES> registers;
   int count;                  // of registers, per lane
@@ -42,7 +42,7 @@ struct Registers {
   std::vector<std::byte> bytes;
 
   void save(const void* frame) {
-#ifndef __SANITIZE_ADDRESS__  // which forbids looking between variables
+#ifndef __SANITIZE_ADDRESS__  // it forbids reading between variables
     begin = static_cast<const std::byte*>(frame);
     bytes.assign(begin, stack_end(begin));
 #endif
@@ -75,7 +75,7 @@ void wgmma_after_return(Thread& self, const WgmmaState& state);
 constexpr uint32_t ACCUMULATOR_POISON = 0x7f85acc5, QUIET_BIT = 0x00400000;
 inline bool is_poison(float x) { return std::bit_cast<uint32_t>(x) == ACCUMULATOR_POISON; }
 void report_accumulated(const char* mnemonic, Where where);
-// Says so when a float of `value` stems from an accumulator that was read too early.
+// Reports a float of `value` that comes from an accumulator that was read too early.
 template <class T>
 void check_accumulated(const T& value, const char* mnemonic, Where where) {
   if constexpr (std::is_same_v<T, float> || std::is_same_v<T, float2> || std::is_same_v<T, float4>) {

@@ -1,4 +1,4 @@
-// Where in a kernel an instruction stands: every wrapper takes it as its last, defaulted argument.
+// Where in a kernel an instruction is: every wrapper takes it as its last, defaulted argument.
 #pragma once
 
 #include <bit>
@@ -10,7 +10,7 @@ namespace cpu {
 using Where = std::source_location;
 
 // A place in 32 bits, for tables with an entry per byte or two of memory. The compiler keeps what a source_location
-// says in static memory of this library, so its distance to another static is enough. 0 means none.
+// refers to in static memory of this library, so its distance from another static object is enough. 0 means none.
 using Site = uint32_t;
 inline constexpr char SITE_ANCHOR = 0;
 
@@ -19,7 +19,7 @@ inline Site pack(Where where) {
   return static_cast<Site>(std::bit_cast<intptr_t>(where) - reinterpret_cast<intptr_t>(&SITE_ANCHOR));
 }
 
-// A mnemonic likewise: it is a literal of this library.
+// A mnemonic, likewise: it is a literal of this library.
 inline uint32_t pack_name(const char* literal) { return static_cast<uint32_t>(literal - &SITE_ANCHOR); }
 
 inline Where unpack(Site site) {
