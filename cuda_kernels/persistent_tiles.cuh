@@ -108,14 +108,14 @@ struct TileQueue {
     mbarrier_arrive(smem + FULL + slot * 8);
     advance();
   }
-  // A loaded value is in a register of every lane; after a broadcast from lane 0 the compiler knows that it is uniform.
+  // Executed by all lanes of a warp.
   DEVICE TilePlace take() {
     wait(smem + FULL + slot * 8, phase);
     const auto place = ld_shared<TilePlace>(smem + PLACES + slot * static_cast<int>(sizeof(TilePlace)));
     bar_warp_sync();  // every lane has read the slot
     if (tid_x() % WARP_SIZE == 0) mbarrier_arrive(smem + EMPTY + slot * 8);
     advance();
-    // A value read from memory sits in a register of every lane; taken from lane 0 it is one value of the warp.
+    // A loaded value is in a register of every lane; after a broadcast from lane 0 the compiler knows it is uniform.
     return {shfl_idx(place.batch, 0), shfl_idx(place.head, 0), shfl_idx(place.q_tile, 0), 0};
   }
 

@@ -17,7 +17,7 @@ struct LongestFirst {
     const int first_head = block / (section_heads * q_tiles) * section_heads;
     const int here = heads - first_head < section_heads ? heads - first_head : section_heads;
     const int rest = block - first_head * q_tiles;
-    // A quotient is computed in every lane; after a broadcast from lane 0 the compiler knows that it is uniform.
+    // A quotient is computed in every lane; after a broadcast from lane 0 the compiler knows it is uniform.
     const int batch_head = shfl_idx(first_head + rest % here, 0);
     batch = batch_head / args.heads;
     head = batch_head % args.heads;

@@ -192,7 +192,7 @@ KERNEL(THREADS, 1) lazy_consumers(GRID_CONSTANT const TmaParams params) {
         }
       }
     }
-    // Without the fence TMA, which is another proxy, may overwrite what ldmatrix is still reading.
+    // TMA writes through another proxy: without the fence it may overwrite what ldmatrix is still reading.
     fence_proxy_async_shared();
     bar_warp_sync();  // every lane has read K
     if (lane == 0) mbarrier_arrive(k_empty + stage * 8);
@@ -262,7 +262,7 @@ KERNEL(THREADS, 1) lazy_consumers(GRID_CONSTANT const TmaParams params) {
           for (int i = 0; i < 2; ++i) mma_m16n8k16<Element>(o_regs[m][d + i], p_regs[m], v_regs + i * 2);
       }
     }
-    // Without the fence TMA, which is another proxy, may overwrite what ldmatrix is still reading.
+    // TMA writes through another proxy: without the fence it may overwrite what ldmatrix is still reading.
     fence_proxy_async_shared();
     bar_warp_sync();  // every lane has read V
     if (lane == 0) mbarrier_arrive(v_empty + stage * 8);

@@ -116,7 +116,7 @@ KERNEL(THREADS, 1) tma_swizzle(GRID_CONSTANT const TmaParams params) {
     // Without the fences the compiler precomputes every address below and keeps each in a register of its own.
     register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
     wait(k_full, j % 2);
-    // Without the fence TMA, which is another proxy, may overwrite what ldmatrix is still reading.
+    // TMA writes through another proxy: without the fence it may overwrite what ldmatrix is still reading.
     fence_proxy_async_shared();
     bar_sync();  // every warp is done with the previous V
     if (tid_x() == 0) load_tile<BLOCK_N>(v_smem, params.v, kv_start, tile.head_kv, tile.batch, v_full);
@@ -168,7 +168,7 @@ KERNEL(THREADS, 1) tma_swizzle(GRID_CONSTANT const TmaParams params) {
     }
 
     wait(v_full, j % 2);
-    // Without the fence TMA, which is another proxy, may overwrite what ldmatrix is still reading.
+    // TMA writes through another proxy: without the fence it may overwrite what ldmatrix is still reading.
     fence_proxy_async_shared();
     bar_sync();  // every warp is done with K
     if (tid_x() == 0 && j + 1 < key_tiles)

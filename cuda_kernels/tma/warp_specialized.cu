@@ -155,7 +155,7 @@ KERNEL(THREADS, 1) warp_specialized(GRID_CONSTANT const TmaParams params) {
         mma_m16n8k16<Element>(s_regs[n + 1], q_regs, k_regs + 2);
       }
     }
-    // Without the fence TMA, which is another proxy, may overwrite what ldmatrix is still reading.
+    // TMA writes through another proxy: without the fence it may overwrite what ldmatrix is still reading.
     fence_proxy_async_shared();
     bar_warp_sync();  // every lane has read K
     if (lane == 0) mbarrier_arrive(k_empty + stage * 8);
@@ -207,7 +207,7 @@ KERNEL(THREADS, 1) warp_specialized(GRID_CONSTANT const TmaParams params) {
         mma_m16n8k16<Element>(o_regs[d + 1], p_regs, v_regs + 2);
       }
     }
-    // Without the fence TMA, which is another proxy, may overwrite what ldmatrix is still reading.
+    // TMA writes through another proxy: without the fence it may overwrite what ldmatrix is still reading.
     fence_proxy_async_shared();
     bar_warp_sync();  // every lane has read V
     if (lane == 0) mbarrier_arrive(v_empty + stage * 8);
