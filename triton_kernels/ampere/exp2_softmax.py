@@ -2,8 +2,8 @@
 
 Builds on ldmatrix_x4; changes the arithmetic of the softmax: the row maximum is kept in units of log2.
 
-exp(scale * s - max) = 2^(scale * log2(e) * s - max'), where max' = scale * log2(e) * max. One multiply-add replaces the
-separate pass that scales S, the subtraction and the multiplication by log2(e). Data moves as in cp_async_pipeline.
+exp(scale * (s - max)) = 2^(scale * log2(e) * s - max'), where max' = scale * log2(e) * max. One multiply-add replaces
+the separate pass that scales S, the subtraction and the multiplication by log2(e). Data moves as in cp_async_pipeline.
 """
 
 import triton

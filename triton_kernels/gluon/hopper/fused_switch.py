@@ -102,7 +102,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
     step = 0  # the ring position of this tile's first K and V
     turn = 0
 
-    # the block's first Q K^T has no P V beside it; every block has at least one tile
+    # prologue: the block's first Q K^T overlaps with no P V; every block has at least one tile
     number = wg.take(buffers.queue, tile)
     _, _, _, _, last_key = _keys(buffers, sizes, number, q_tiles, CAUSAL, GROUP)
     q_rows = wg.matrix(buffers.q_smem, GROUP)

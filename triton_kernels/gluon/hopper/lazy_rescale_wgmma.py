@@ -89,7 +89,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
         row_max = gl.full((wg.ROWS,), LOWEST, gl.float32, gl.SliceLayout(1, scores))
         row_sum = gl.zeros((wg.ROWS, wg.PIECES), gl.float32, wg.accumulator(wg.PIECES))
 
-        # the first Q K^T has no P V beside it
+        # prologue: the first Q K^T overlaps with no P V
         q_rows = wg.matrix(buffers.q_smem, tile % buffers.q_full.shape[0] * GROUPS + GROUP)
         wg.wait_full(buffers.q_full, tile)
         wg.wait_full(buffers.k_full, step)
@@ -131,7 +131,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
         wg.arrive(buffers.q_empty, tile)
         step += key_tiles
 
-        # the last P V has no Q K^T beside it
+        # the last P V overlaps with no Q K^T
         p_regs = gl.convert_layout(p.to(element), operand, assert_trivial=True)
         wg.wait_full(buffers.v_full, step - 1)
         o = warpgroup_mma(p_regs, wg.matrix(buffers.v_smem, step - 1), o, is_async=True)

@@ -108,7 +108,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
         row = first_row + gl.arange(0, wg.ROWS, gl.SliceLayout(1, scores))
         last_key = gl.minimum(row + seq_kv - seq_q, last_key)
 
-    # the first Q K^T has no P V beside it
+    # prologue: the first Q K^T overlaps with no P V
     q_rows = wg.matrix(buffers.q_smem, GROUP)
     wg.wait_full(buffers.q_full, 0)
     wg.wait_full(buffers.k_full, 0)
@@ -139,7 +139,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
             wg.arrive(buffers.v_empty, j - 1)
             o = o * gl.convert_layout(rescale, gl.SliceLayout(1, output))[:, None]
 
-    # the last P V has no Q K^T beside it
+    # the last P V overlaps with no Q K^T
     p_regs = gl.convert_layout(p.to(element), operand, assert_trivial=True)
     wg.wait_full(buffers.v_full, key_tiles - 1)
     o = warpgroup_mma(p_regs, wg.matrix(buffers.v_smem, key_tiles - 1), o, is_async=True)

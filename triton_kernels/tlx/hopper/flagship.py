@@ -150,7 +150,7 @@ def flagship(
                 o = tl.zeros((ROWS, HEAD_DIM), tl.float32)
                 row_max, row_sum = tl.full((ROWS,), LOWEST, tl.float32), tl.zeros((ROWS,), tl.float32)
 
-                # the first Q K^T has no P V beside it
+                # prologue: the first Q K^T overlaps with no P V
                 _wait_full(q_full, tile, 1)
                 _wait_full(k_full, step, STAGES)
                 s = tlx.async_dot(q, tlx.local_trans(k_smem[step % STAGES]))
@@ -175,7 +175,7 @@ def flagship(
                         )  # fmt: skip
                         j += 1
 
-                # the last P V has no Q K^T beside it; tiles that only other warpgroups need are released unread
+                # the last P V overlaps with no Q K^T; tiles that only other warpgroups need are released unread
                 _wait_full(v_full, step + own_tiles - 1, STAGES)
                 o = tlx.async_dot(p, v_smem[(step + own_tiles - 1) % STAGES], o)
                 o = tlx.async_dot_wait(0, o)
