@@ -111,20 +111,17 @@ def frame(rows: Iterable[Mapping[str, Any]], path: str) -> pandas.DataFrame:
     """The lines of `check` and `bench` from a run's rows: for each case the newest timing, else its gate."""
     import pandas
 
-    from harness.catalog.problem import Problem, Tile
     from harness.rows import reading
-    from harness.rows.tables import name_of
 
     lines: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in rows:
         if row["kind"] not in ("gate", "timing") and (row["kind"], row.get("status")) != ("referee", "implausible"):
             continue
-        problem, tile = Problem.from_dict(row["problem"]), row.get("tile")
         about = {
-            "kernel": name_of(row) or row["backend"],
+            "kernel": reading.name_of(row) or row["backend"],
             "backend": row["backend"],
-            "problem": problem.slug,
-            "tile": Tile.from_dict(tile).slug if tile else "",
+            "problem": reading.slug(row),
+            "tile": reading.tile_slug(row),
         }
         line = lines.setdefault(tuple(about.values()), about)
         line |= {name: row.get(name) for name in ("status", "check", "reason")}

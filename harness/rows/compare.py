@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -21,11 +21,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.catalog.problem import Problem, Tile
 from harness.rows import files, noise, reading, record, results, schema
-from harness.rows.reading import gpu_name
-
-Row = Mapping[str, Any]
+from harness.rows.reading import Row, gpu_name
 
 SAME, FASTER, SLOWER = "SAME", "FASTER", "SLOWER"
 AMBIGUOUS, MISSING, INCOMPARABLE = "AMBIGUOUS", "MISSING", "INCOMPARABLE"
@@ -238,15 +235,8 @@ def _cases(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def _name(row: Row, with_experiment: bool) -> str:
-    tile = Tile.from_dict(row["tile"]).slug if row.get("tile") else ""
-    parts = (
-        row["backend"],
-        row.get("technique") or row.get("kernel"),
-        Problem.from_dict(row["problem"]).slug,
-        tile,
-        row.get("mode"),
-    )
-    return " ".join(part for part in (row["experiment"] if with_experiment else "", *parts) if part)
+    parts = (row["experiment"] if with_experiment else "", reading.cell(row), row.get("mode"))
+    return " ".join(filter(None, parts))
 
 
 def _median_ms(rows: Sequence[Row]) -> float:

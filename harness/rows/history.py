@@ -10,18 +10,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-import statistics
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.catalog.problem import ANCHOR, Problem, Tile
+from harness.catalog.problem import ANCHOR
 from harness.rows import noise, results
+from harness.rows.reading import Row, cell, median_ms, tflops
 
-Row = Mapping[str, Any]
 Progress = Callable[[int, int], object]
 
 
@@ -44,26 +43,17 @@ class Unknown(ValueError):
     """No recorded row is of the cell, or git has no history of them."""
 
 
-def cell(row: Row) -> str:
-    """The name of the cell: backend, technique, problem and tile, as `compare` prints them."""
-    tile = Tile.from_dict(row["tile"]).slug if row.get("tile") else None
-    parts = (row["backend"], row.get("technique"), Problem.from_dict(row["problem"]).slug, tile)
-    return " ".join(part for part in parts if part)
-
-
 def points(rows: Iterable[Row], words: Sequence[str], mode: str = "burst") -> dict[str, list[Point]]:
     """Cell -> its points, oldest first, of the cells whose names have all of these words."""
     rows = list(rows)
     timings = noise.Timings(rows)
-    anchors = {
-        noise.group(row): statistics.median(row["samples_ms"]) for row in timings.rows if row["backend"] == ANCHOR
-    }
+    anchors = {noise.group(row): median_ms(row) for row in timings.rows if row["backend"] == ANCHOR}
     found: dict[str, dict[Any, Point]] = {}
     for row in timings.rows:
         name = cell(row)
         if row["kind"] != "timing" or row.get("mode") != mode or not set(words) <= set(name.split()):
             continue
-        ms, anchor = statistics.median(row["samples_ms"]), anchors.get(noise.group(row))
+        ms, anchor = median_ms(row), anchors.get(noise.group(row))
         commit = (timings.environments.get(row.get("environment", ""), {}).get("git") or {}).get("sha")
         point = Point(
             row["time"],
@@ -71,7 +61,7 @@ def points(rows: Iterable[Row], words: Sequence[str], mode: str = "burst") -> di
             timings.board(row),
             row.get("source_sha256") and row["source_sha256"][:12],
             ms,
-            Problem.from_dict(row["problem"]).tflops(ms),
+            tflops(row),
             anchor,
             anchor and ms / anchor,
         )

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from harness.rows import noise
+from harness.rows.reading import Row
 
-Row = Mapping[str, Any]
 Array = Any
 """A numpy array."""
 

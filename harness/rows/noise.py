@@ -35,9 +35,8 @@ from typing import Any
 import numpy as np
 
 from harness.catalog.problem import ANCHOR, Problem
-from harness.rows.reading import page
+from harness.rows.reading import Row, median_ms, page
 
-Row = Mapping[str, Any]
 Array = Any
 """A numpy array."""
 
@@ -338,7 +337,7 @@ def _is_timed(row: Row) -> bool:
 
 def log_ms(row: Row) -> float:
     """Logarithm of the row's median milliseconds."""
-    return math.log(statistics.median(row["samples_ms"]))
+    return math.log(median_ms(row))
 
 
 def _smaller(time: Array, ratio: Array) -> Array:

@@ -36,7 +36,23 @@ def checkout_hashes() -> dict[tuple[str, str], str]:
 
 
 def slug(row: Row) -> str:
+    """Of its problem: b4-h16-n4096-d128-bf16-full."""
     return Problem.from_dict(row["problem"]).slug
+
+
+def tile_slug(row: Row) -> str:
+    """64x128-s2-w4; nothing for a peer."""
+    return Tile.from_dict(row["tile"]).slug if row.get("tile") else ""
+
+
+def name_of(row: Row) -> str:
+    """A technique, or the file and function of a user's own kernel; nothing for a peer."""
+    return row.get("technique") or row.get("kernel") or ""
+
+
+def cell(row: Row) -> str:
+    """Backend, technique, problem and tile, as tables, summaries and `history` name a case."""
+    return " ".join(filter(None, (row["backend"], name_of(row), slug(row), tile_slug(row))))
 
 
 def median_ms(row: Row) -> float:

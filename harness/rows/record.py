@@ -10,18 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog import sources, techniques
-from harness.catalog.problem import Problem, Tile
 from harness.rows import files, packing, reading, results, schema, summary
 from harness.rows import renew as renewing
-from harness.rows.rename import rename_rows
-
-Row = Mapping[str, Any]
-
+from harness.rows.reading import Row
+from harness.rows.rename import REFERENCE, rename_rows
 
 REPLACEABLE = ("gate", "tune", "sanitizer", "code", "probe")
 """Kinds of which only the newest source's row of a case is kept. Of timings all are: they say what a version of a
 kernel was worth, and how far replicates lie apart. Git keeps the others."""
-_REFERENCE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _CITATION = re.compile(r"\b(?:gate|tried)\(\s*" + r",\s*".join([r'"([^"]+)"'] * 4))
 """In a note: technique, backend, problem, tile."""
 
@@ -166,7 +162,7 @@ def _compilers(description: Mapping[str, Any]) -> dict[str, Any]:
 def citations(notes: Path) -> set[tuple[str, ...]]:
     """(technique, backend, problem, tile) of every case whose gates or tried tiles a note speaks of."""
     texts = (path.read_text() for path in sorted(notes.glob("*.md")))
-    references = (reference for text in texts for reference in _REFERENCE.findall(text))
+    references = (reference for text in texts for reference in REFERENCE.findall(text))
     return {case for reference in references for case in _CITATION.findall(reference)}
 
 
@@ -182,8 +178,7 @@ def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]], proofs: Proo
     def is_cited(row: Row) -> bool:
         if row["kind"] == "probe":
             return False
-        problem, tile = Problem.from_dict(row["problem"]).slug, row.get("tile")
-        return (row.get("technique"), row["backend"], problem, tile and Tile.from_dict(tile).slug) in cited
+        return (row.get("technique"), row["backend"], reading.slug(row), reading.tile_slug(row)) in cited
 
     newest: dict[str, str] = {}
     for row in rows:

@@ -9,7 +9,8 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Any
 
-_REFERENCE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+REFERENCE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+"""To rows, in a note."""
 
 
 def rename_rows(rows: Iterable[dict[str, Any]], old: str, new: str, backends: Collection[str] = ()) -> int:
@@ -36,10 +37,10 @@ def rename_in_note(text: str, old: str, new: str, backends: Collection[str] = ()
     `backends`, only in references to those: a sentence may be about any."""
     if backends:
         cell = re.compile(rf'"{re.escape(old)}"(?=,\s*"(?:{"|".join(map(re.escape, backends))})")')
-        return _REFERENCE.sub(lambda found: cell.sub(f'"{new}"', found[0]), text)
+        return REFERENCE.sub(lambda found: cell.sub(f'"{new}"', found[0]), text)
     if "_" in old:
         return re.sub(rf"\b{re.escape(old)}\b", new, text)
-    return _REFERENCE.sub(lambda found: found[0].replace(f'"{old}"', f'"{new}"'), text)
+    return REFERENCE.sub(lambda found: found[0].replace(f'"{old}"', f'"{new}"'), text)
 
 
 def _label(label: str, old: str, new: str, backends: Collection[str]) -> str:

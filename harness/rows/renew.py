@@ -13,10 +13,9 @@ from typing import Any
 from harness.catalog import techniques
 from harness.catalog.problem import Problem, Tile
 from harness.rows import reading
+from harness.rows.reading import Hashes
 
 Row = dict[str, Any]
-Hashes = Mapping[tuple[str, str], str]
-"""(technique, backend) -> `source_sha256` of the checkout."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +222,7 @@ def program(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """What decides what is compiled, but for architecture, sources and compiler. Lengths are no constants of a CUDA
     kernel, and row strides only of some."""
     problem = Problem.from_dict(row["problem"])
-    what = (row["technique"], row["backend"], Tile.from_dict(row["tile"]).slug)
+    what = (row["technique"], row["backend"], reading.tile_slug(row))
     if row["backend"] != "cuda":
         return *what, problem.slug
     known = {technique.name: technique for technique in techniques.kernels()}.get(row["technique"])

@@ -19,8 +19,8 @@ from typing import Any
 from harness.catalog import experiments, own, techniques
 from harness.catalog.problem import Problem, Tile
 from harness.rows import packing, results
+from harness.rows.reading import Row
 
-Row = Mapping[str, Any]
 Check = Callable[[str, Any], None]
 """(name of the field, its value): raises ValueError naming the field, what was got and what is expected."""
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.catalog import articles, experiments, techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.problem import Problem
 from harness.rows import intervals, ledger, noise, results
 from harness.rows.reading import (
     Hashes,
@@ -33,6 +33,7 @@ from harness.rows.reading import (
     same_group,
     slug,
     tflops,
+    tile_slug,
 )
 
 SCHEMA = 1
@@ -317,5 +318,5 @@ def _name(row: Row) -> str:
     """cuda cp_async_pipeline 64x128-s1-w4 (reference tile); another tile is one of the experiment or of the table."""
     if not row.get("technique"):
         return str(row["backend"])
-    tile = Tile.from_dict(row["tile"]).slug if row.get("tile") else "?"
-    return f"{row['backend']} {row['technique']} {tile} ({'reference' if is_reference_tile(row) else 'another'} tile)"
+    which = "reference" if is_reference_tile(row) else "another"
+    return f"{row['backend']} {row['technique']} {tile_slug(row) or '?'} ({which} tile)"

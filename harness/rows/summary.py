@@ -6,14 +6,12 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from harness.rows import history
-from harness.rows.reading import tflops
+from harness.rows import reading
+from harness.rows.reading import Row, tflops
 
-Row = Mapping[str, Any]
 COLUMNS = ("cell", "tflops", "low", "high", "timings", "status")
 
 
@@ -52,4 +50,4 @@ def summary(rows: Iterable[Row]) -> str:
 
 def _cell(row: Row) -> str:
     mode = row.get("mode")
-    return " ".join([history.cell(row), *([mode] if mode not in (None, "burst") else [])])
+    return reading.cell(row) + (f" {mode}" if mode not in (None, "burst") else "")

@@ -6,9 +6,8 @@ import io
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from csv import writer
-from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -16,22 +15,17 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
-from harness.catalog.problem import Problem, Tile
 from harness.rows import results
+from harness.rows.reading import Row, median_ms, name_of, slug, tflops, tile_slug
 
 FINE = ("passed", "unsupported")
 """Statuses that are no failure: a backend may decline a cell."""
-Rows = Iterable[Mapping[str, Any]]
+Rows = Iterable[Row]
 
 
 def folding(*names: str) -> list[Column]:
     """Columns whose words go on below where a terminal is narrow, and are never cut."""
     return [Column(name, overflow="fold") for name in names]
-
-
-def name_of(row: Mapping[str, Any]) -> str:
-    """A technique, or the file and function of a user's own kernel; nothing for a peer."""
-    return row.get("technique") or row.get("kernel") or ""
 
 
 def csv(rows: Rows) -> str:
@@ -43,11 +37,9 @@ def csv(rows: Rows) -> str:
     for row in rows:
         if "problem" not in row:
             continue
-        problem, tile = Problem.from_dict(row["problem"]), row.get("tile")
-        known = {**row, "technique": name_of(row), "problem": problem.slug, "tile": tile and Tile.from_dict(tile).slug}
+        known = {**row, "technique": name_of(row), "problem": slug(row), "tile": tile_slug(row)}
         if row.get("samples_ms"):
-            known["ms"] = statistics.median(row["samples_ms"])
-            known["tflops"] = problem.tflops(known["ms"])
+            known |= {"ms": median_ms(row), "tflops": tflops(row)}
         lines.writerow([known.get(name) for name in names])
     return text.getvalue()
 
@@ -60,7 +52,7 @@ def failed(rows: Rows) -> bool:
 
 def code(rows: Rows) -> list[Table]:
     """Side by side: registers, memory and every instruction that occurs, one table per technique and problem."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row["status"] == "passed":
             groups[row["technique"], _cell(row)].append(row)
@@ -86,7 +78,7 @@ def memory(rows: Rows) -> list[Table]:
     for row in rows:
         if row["status"] != "passed":
             continue
-        title = f"{row['technique']}  {_slug(row)}  {Tile.from_dict(row['tile']).slug}"
+        title = f"{row['technique']}  {slug(row)}  {tile_slug(row)}"
         table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_footer=True)
         totals = row["details"]["totals"]
         columns = {
@@ -129,7 +121,7 @@ def hardware_counters(rows: Rows) -> Table:
             conflicts = row["details"].get("totals", {}).get("bank_conflicts")
             values = (conflicts, *(metrics.get(name) for name in columns.values()))
             cells = ("" if value is None else f"{value:,.6g}" for value in values)
-            table.add_row(row["technique"], row["backend"], _slug(row), *cells)
+            table.add_row(row["technique"], row["backend"], slug(row), *cells)
     return table
 
 
@@ -169,17 +161,14 @@ def timings(rows: Rows) -> Table:
     """Median time and TFLOPS, fastest first within a problem; what was timed in a second group, from that one."""
     table = Table(*folding("problem", "technique", "backend", "tile", "ms", "TFLOPS", ""), box=box.SIMPLE_HEAD)
     measured = {results.key(row): row for row in rows if row["kind"] == "timing"}.values()
-    for row in sorted(measured, key=lambda row: (_slug(row), statistics.median(row.get("samples_ms") or [1e9]))):
-        tile = Tile.from_dict(row["tile"]).slug if row.get("tile") else ""
-        names = (_slug(row), name_of(row), row["backend"], tile)
+    for row in sorted(measured, key=lambda row: (slug(row), statistics.median(row.get("samples_ms") or [1e9]))):
+        names = (slug(row), name_of(row), row["backend"], tile_slug(row))
         if not row.get("samples_ms"):
             table.add_row(*names, "", "", escape(f"{row['status']}: {row['reason']}"), style="red")
             continue
-        median = statistics.median(row["samples_ms"])
-        tflops = Problem.from_dict(row["problem"]).tflops(median)
         fault = "" if row["status"] == "passed" else f"{row['status']}: {row['reason']}"
         remark = ", ".join(filter(None, ((row.get("details") or {}).get("label"), fault)))
-        table.add_row(*names, f"{median:.4f}", f"{tflops:.1f}", escape(remark))
+        table.add_row(*names, f"{median_ms(row):.4f}", f"{tflops(row):.1f}", escape(remark))
     return table
 
 
@@ -212,14 +201,10 @@ def _indented(lines: Iterable[str]) -> str:
     return "\n".join("  " + re.sub(r"[:;] (?=warps? \d)| (?=\[[^\[\]]*lane \d+\]$)", "\n    ", line) for line in lines)
 
 
-def _slug(row: Mapping[str, Any]) -> str:
-    return Problem.from_dict(row["problem"]).slug
-
-
-def _cell(row: Mapping[str, Any]) -> str:
+def _cell(row: Row) -> str:
     """d128 bf16 causal 64x64-s1-w4: what a kernel is compiled for. Of a roof its name."""
     if row["kind"] == "roof":
         return str(row["roof"])
-    problem, tile = row["problem"], row.get("tile")
+    problem = row["problem"]
     mask = "causal" if problem["causal"] else "full"
-    return f"d{problem['head_dim']} {problem['dtype']} {mask}" + (f" {Tile.from_dict(tile).slug}" if tile else "")
+    return f"d{problem['head_dim']} {problem['dtype']} {mask} {tile_slug(row)}".rstrip()
