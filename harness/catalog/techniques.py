@@ -30,8 +30,8 @@ AS_CUBINS = tuple(f"{series}@{version}" for series, versions in VERSIONS.items()
 HATCH = "hatch"
 """Core Triton past its language, by inline PTX: triton_kernels/hatch/<ladder>/<name>.py. No rung's twin."""
 
-BY_NAME = (*AS_CUBINS, HATCH)
-"""Backends that are checked and timed where they are named alone."""
+ON_REQUEST = (*AS_CUBINS, HATCH)
+"""Backends that are checked and timed only where somebody names them."""
 
 LANGUAGES = ("cuda", "triton", "gluon")
 """One series of each: what a tool looks at that does not ask which instructions a source may become."""
@@ -45,18 +45,22 @@ def kernels() -> tuple[Technique, ...]:
     return (*TECHNIQUES, *ABLATIONS)
 
 
+def find(name: str) -> Technique | None:
+    """The technique or ablation called `name`; None where the registry has none."""
+    return next((kernel for kernel in kernels() if kernel.name == name), None)
+
+
 def get(name: str) -> Technique:
     """The technique or ablation called `name`. Raises KeyError that lists the known names."""
-    for technique in kernels():
-        if technique.name == name:
-            return technique
-    known = ", ".join(technique.name for technique in kernels())
+    if found := find(name):
+        return found
+    known = ", ".join(kernel.name for kernel in kernels())
     raise KeyError(f"technique: got {name!r}, expected one of {known} (`twinkernels list` shows them)")
 
 
 def parent(technique: Technique) -> Technique | None:
     """The nearest ancestor that exists here, or None for the first rung."""
-    return next((other for name in technique.builds_on for other in kernels() if other.name == name), None)
+    return next(filter(None, map(find, technique.builds_on)), None)
 
 
 def reference_tile(technique: Technique, head_dim: int) -> Tile:

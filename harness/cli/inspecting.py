@@ -123,7 +123,7 @@ def build(
     asked = chosen(names)
     wanted = load_experiment(experiment or "ladder")
     twins = chosen_backends(
-        backends, techniques.SERIES, default=wanted.backends if experiment else (), further=techniques.BY_NAME
+        backends, techniques.SERIES, default=wanted.backends if experiment else (), further=techniques.ON_REQUEST
     )
     archs = chosen_archs(arch)
     if experiment:
@@ -180,7 +180,7 @@ def inspect(
             refuse_hours([case for case, _ in cells])
     else:
         problems = chosen_problems(problem, [Problem.square(4, 16, 4096, 128)])
-        twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), further=techniques.BY_NAME)
+        twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), further=techniques.ON_REQUEST)
         archs = chosen_archs(arch)
         if on is On.gpu:
             from harness import variants

@@ -103,7 +103,7 @@ def check(
             "leave it out, or compile it with `twinkernels inspect --backend gluon`"
         )
     known = load_experiment("correctness", place).backends
-    wanted = chosen_backends(backends, known, of=rungs, further=techniques.BY_NAME if place == "gpu" else ())
+    wanted = chosen_backends(backends, known, of=rungs, further=techniques.ON_REQUEST if place == "gpu" else ())
     if (seeds or sanitize) and place == "gpu":
         raise typer.BadParameter("--scheduler-seed, --sanitize: got a GPU, which obeys neither; add --on cpu")
     if sanitize or save_outputs or against:
@@ -238,7 +238,7 @@ def bench(
         question="How fast are these, now?",
         problems=chosen_problems(problem, [Problem.square(4, 16, 4096, 128)]),
         techniques=rungs,
-        backends=chosen_backends(backends, techniques.SERIES, of=rungs, further=techniques.BY_NAME),
+        backends=chosen_backends(backends, techniques.SERIES, of=rungs, further=techniques.ON_REQUEST),
         peers=chosen_backends(peers, variants.PEERS, "--peer") if peers else PEERS,
         modes=(mode,),
     )
@@ -313,7 +313,7 @@ def run(
     wanted = replace(
         wanted,
         problems=part(wanted.problems, shard),
-        backends=chosen_backends(backends, wanted.backends, of=wanted.techniques, further=techniques.BY_NAME),
+        backends=chosen_backends(backends, wanted.backends, of=wanted.techniques, further=techniques.ON_REQUEST),
     )
     if on is None and cluster is None:
         require_gpu()

@@ -27,7 +27,7 @@ def checkout_hashes() -> dict[tuple[str, str], str]:
     hashes = {}
     of_file: dict[Path, str] = {}  # one serves every series and version
     for technique in techniques.kernels():
-        for backend in (*techniques.SERIES, *techniques.BY_NAME):
+        for backend in (*techniques.SERIES, *techniques.ON_REQUEST):
             if (path := sources.kernel_file(backend, technique.path)).is_file():
                 if path not in of_file:
                     of_file[path] = sources.source_sha256(backend, technique.path)
@@ -91,11 +91,11 @@ def is_current(row: Row, hashes: Hashes) -> bool:
 
 def _is_declined(row: Row) -> bool:
     """Whether the registry gives the row's reason for declining its case."""
-    known = {technique.name: technique for technique in techniques.kernels()}
-    if row["technique"] not in known or not row.get("tile"):
+    technique = techniques.find(row["technique"])
+    if technique is None or not row.get("tile"):
         return False
     problem, tile = Problem.from_dict(row["problem"]), Tile.from_dict(row["tile"])
-    return techniques.unsupported(known[row["technique"]], row["backend"], problem, tile) == row.get("reason")
+    return techniques.unsupported(technique, row["backend"], problem, tile) == row.get("reason")
 
 
 def counts(row: Row, hashes: Hashes) -> bool:

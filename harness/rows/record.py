@@ -199,12 +199,11 @@ def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]], proofs: Proo
 def _repeats_another(row: Row) -> bool:
     """Whether the row is that of another rung's program, under the name of a rung that has it no longer."""
     measured = (row.get("details") or {}).get("same_program")
-    paths = {technique.name: technique.path for technique in techniques.kernels()}
     name: str | None = row.get("technique")
-    if not measured or name not in paths:
+    if not measured or not name or not techniques.find(name):
         return False
-    while name in paths and name != measured:
-        name = sources.same_program(paths[name], row["backend"])
+    while name and name != measured and (technique := techniques.find(name)):
+        name = sources.same_program(technique.path, row["backend"])
     return name != measured
 
 

@@ -225,7 +225,7 @@ def program(row: Mapping[str, Any]) -> tuple[Any, ...]:
     what = (row["technique"], row["backend"], reading.tile_slug(row))
     if row["backend"] != "cuda":
         return *what, problem.slug
-    known = {technique.name: technique for technique in techniques.kernels()}.get(row["technique"])
+    known = techniques.find(row["technique"])
     strides: list[int] = []
     if (known is None or known.constant_strides) and problem.layout == "bshd":
         strides = [problem.heads, problem.heads_kv]

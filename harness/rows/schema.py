@@ -54,7 +54,7 @@ def check(row: Row) -> None:
     _need(row, "on", "experiment", "backend", "environment", "time")
     if row["kind"] not in ("probe", "roof"):
         _need(row, "problem")
-    if row["backend"] in (*techniques.SERIES, *techniques.BY_NAME):
+    if row["backend"] in (*techniques.SERIES, *techniques.ON_REQUEST):
         _need(row, "roof" if row["kind"] == "roof" else "technique", "source_sha256")
     if row["backend"] == own.BACKEND:
         _need(row, "kernel", "source_sha256")
@@ -92,7 +92,7 @@ def admit(row: Row) -> None:
             f"row.backend: got own ({row.get('kernel')}), expected kernels of this checkout; `twinkernels compare` "
             "takes the run's file as it is, and a kernel to record becomes a rung first"
         )
-    if row.get("technique") and row["kind"] != "probe" and row["technique"] not in _techniques():
+    if row.get("technique") and row["kind"] != "probe" and not techniques.find(row["technique"]):
         raise ValueError(
             f"row.technique: got {row['technique']!r}, expected a name of the registry (`twinkernels list`); a rung "
             "that got another name is recorded with the checkout that measured it, and renamed by `record --rename`"
@@ -102,11 +102,6 @@ def admit(row: Row) -> None:
 @cache
 def _experiments() -> frozenset[str]:
     return frozenset((*experiments.names(), *TOOLS))
-
-
-@cache
-def _techniques() -> frozenset[str]:
-    return frozenset(technique.name for technique in techniques.kernels())
 
 
 def _need(row: Row, *names: str) -> None:

@@ -76,6 +76,5 @@ def load(case: Case, on: str = "gpu") -> Variant:
         return CubinVariant(case, gpu_arch())
     if case.backend in ("triton", "triton_native", "gluon", techniques.HATCH):
         return TritonVariant(case, on)
-    raise Unsupported(
-        f"backend: got {case.backend!r}, expected one of {', '.join((*techniques.SERIES, *techniques.BY_NAME, *PEERS))}"
-    )
+    known = ", ".join((*techniques.SERIES, *techniques.ON_REQUEST, *PEERS))
+    raise Unsupported(f"backend: got {case.backend!r}, expected one of {known}")
