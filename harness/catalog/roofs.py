@@ -19,8 +19,8 @@ WARPGROUP = 128
 SATURATING = {"HGMMA": 32, "MUFU.EX2": 0}
 """The loop of a warpgroup that keeps the tensor cores busy beside others (cuda_kernels/roofs.cuh: saturate)."""
 SATURATING_COLUMNS = 128
-VECTOR_GROUPS = 2
-"""Warpgroups that compute where nothing else is said: two warps for each scheduler."""
+PRODUCT_GROUPS = VECTOR_GROUPS = 2
+"""Warpgroups that multiply alone, and that compute otherwise: two warps for each scheduler."""
 
 
 @dataclass(frozen=True)
@@ -61,20 +61,20 @@ def unit_flop(head_dim: int) -> int:
     return 4 * ROWS * KEYS * head_dim
 
 
-def products(head_dim: int, groups: int = 2) -> Roof:
+def products(head_dim: int) -> Roof:
     return Roof(
         f"products_d{head_dim}",
         f"products of attention alone, head_dim {head_dim}",
         "units",
         head_dim,
-        groups,
+        PRODUCT_GROUPS,
         flop=unit_flop(head_dim),
         constants={"HEAD_DIM": head_dim},
         loops=({"HGMMA": head_dim // 16 + KEYS // 16, "WARPGROUP.DEPBAR": 1},),
     )
 
 
-def mma_sync(groups: int = 2) -> Roof:
+def mma_sync() -> Roof:
     """Warps multiply fragments in their registers, 16 x 8 x 16 each time."""
     operations, warps = 64, 4
     return Roof(
@@ -82,7 +82,7 @@ def mma_sync(groups: int = 2) -> Roof:
         "products by mma.sync alone",
         "mma_sync",
         None,
-        groups,
+        PRODUCT_GROUPS,
         flop=operations * warps * 2 * 16 * 8 * 16,
         constants={"OPERATIONS": operations},
         loops=({"HMMA": operations},),

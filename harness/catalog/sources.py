@@ -63,9 +63,9 @@ def series(backends: Iterable[str], technique_path: str, root: Path | None = Non
     return [name for name in backends if name.partition("@")[0] not in without]
 
 
-def has_series(backend: str, technique_path: str, root: Path | None = None) -> bool:
+def has_series(backend: str, technique_path: str) -> bool:
     """Whether the technique is measured in this backend."""
-    return bool(series([backend], technique_path, root))
+    return bool(series([backend], technique_path))
 
 
 def files(backend: str, technique_path: str, root: Path | None = None) -> list[Path]:

@@ -20,6 +20,8 @@ REASONS = {
     0x100: "display_clock",
 }
 """NVML's clocks-event bits by name (nvml.h, nvmlClocksEventReason*)."""
+NEAR_CAP = 0.6
+"""Share of its power limit from which on a card counts as near it."""
 
 
 class Device:
@@ -105,11 +107,11 @@ class Sampler:
             self._samples.append((self._now(), source.sm_mhz(), source.power_w(), source.throttle()))
             self._stopped.wait(self._period)
 
-    def near_power_cap(self, share: float = 0.6) -> bool:
-        """Whether the card now draws more than `share` of its power limit. False when unknown."""
+    def near_power_cap(self) -> bool:
+        """Whether the card now draws more than NEAR_CAP of its power limit. False when unknown."""
         power = self._source.power_w() if self._source else None
         limit = self._source.power_limit_w() if self._source else None
-        return bool(power and limit and power > share * limit)
+        return bool(power and limit and power > NEAR_CAP * limit)
 
     def summary(self, begin: float, end: float) -> dict[str, Any] | None:
         """{sm_mhz, power_w: medians; throttle: sorted names; samples: count} between two moments of `now`.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from harness.catalog import architectures, own, sources, techniques, tiles
@@ -77,7 +76,7 @@ def cases(experiment: Experiment, chosen: Chosen, gpu: str | None) -> list[Case]
     return found
 
 
-def beside_the_best(experiment: Experiment, chosen: Chosen, records: Path = RECORDED) -> list[Case]:
+def beside_the_best(experiment: Experiment, chosen: Chosen) -> list[Case]:
     """`cases` on this machine's GPU; where no rung and no peer is named, beside the fastest recorded ones and PEERS."""
     here = environment.describe()["gpu"]
     gpu = here and gpu_slug(here["name"])
@@ -86,7 +85,7 @@ def beside_the_best(experiment: Experiment, chosen: Chosen, records: Path = RECO
     arch = here and architectures.of_capability(here["capability"][0])
     found = []
     for problem in experiment.problems:
-        best = fastest.recorded(records, gpu or "", arch, problem)
+        best = fastest.recorded(RECORDED, gpu or "", arch, problem)
         found += [Case(experiment.name, None, peer, problem, None) for peer in PEERS]
         found += [_rung(experiment.name, name, backend, problem, gpu) for name, backend in best]
         found += [_own(experiment.name, kernel, problem, chosen.tile) for kernel in chosen.kernels]

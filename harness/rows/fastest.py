@@ -13,20 +13,21 @@ from harness.rows.reading import Row
 
 Rung = tuple[str, str]
 """(technique, backend)."""
+COUNT = 3
 
 
-def recorded(folder: Path, gpu: str, arch: str | None, problem: Problem, count: int = 3) -> list[Rung]:
-    """The `count` fastest rungs in the rows that `folder` records of `gpu` (a slug such as h200), each in its fastest
+def recorded(folder: Path, gpu: str, arch: str | None, problem: Problem) -> list[Rung]:
+    """The COUNT fastest rungs in the rows that `folder` records of `gpu` (a slug such as h200), each in its fastest
     language, best first. Where that GPU has none, the last rung of each ladder that is built for `arch`, in CUDA."""
     files = sorted((folder / gpu).glob("*.jsonl"))
-    if found := of_rows((row for path in files for row in results.read(path)), problem)[:count]:
+    if found := of_rows((row for path in files for row in results.read(path)), problem)[:COUNT]:
         return found
     last = [
         [each for each in techniques.TECHNIQUES if each.ladder == ladder.name][-1]
         for ladder in techniques.LADDERS.values()
         if arch in ladder.archs
     ]
-    return [(technique.name, "cuda") for technique in reversed(last)][:count]
+    return [(technique.name, "cuda") for technique in reversed(last)][:COUNT]
 
 
 def of_rows(rows: Iterable[Row], problem: Problem) -> list[Rung]:

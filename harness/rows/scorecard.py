@@ -38,6 +38,8 @@ from harness.rows.reading import (
 
 SCHEMA = 1
 """Of what `scorecard` returns."""
+MODE = "burst"
+"""Of timing, where a promise names no other."""
 ARTICLE = "article"
 """In place of a backend: the article's own code as quoted in the experiment, measured separately on one kind of GPU."""
 
@@ -54,7 +56,7 @@ class Promise:
     """A ratio that is followed over time: TFLOPS of `ours` over TFLOPS of `theirs`, both the best rung they have.
 
     `rung`: the one technique that counts for CUDA, in place of the best. `problem`: the one problem of the experiment
-    that is asked about. `mode`: the timing mode where it is not the scorecard's. `ladder`: GPUs that run this ladder
+    that is asked about. `mode`: of timing. `ladder`: GPUs that run this ladder
     have an entry, incomplete while the experiment has no row of theirs.
     """
 
@@ -64,7 +66,7 @@ class Promise:
     experiment: str = "ladder"
     rung: str | None = None
     problem: Problem | None = None
-    mode: str | None = None
+    mode: str = MODE
     ladder: str | None = None
 
     def counts(self, row: Row) -> bool:
@@ -96,7 +98,7 @@ PROMISES = (
 )
 
 
-def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None, mode: str = "burst") -> dict[str, Any]:
+def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None) -> dict[str, Any]:
     """One entry per promise and GPU that ran its experiment, and GAP_EXPLAINED: {name, experiment, ours, gpu, quoted,
     status, reason, value, interval, worst_cell, cells}.
 
@@ -113,19 +115,19 @@ def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None, mode: str = 
     for row in all_rows:
         if row["kind"] == "timing" and is_as_shipped(row):
             gpu = gpus.get(row.get("environment"), "unknown GPU")
-            timing[gpu, row["experiment"], row.get("mode") or mode].append(row)
+            timing[gpu, row["experiment"], row.get("mode") or MODE].append(row)
     known = intervals.Intervals(noise.Timings(all_rows))
     entries = []
     for gpu in sorted({gpu for gpu, *_ in timing}):
         for promise in PROMISES:
-            place = (gpu, promise.experiment, promise.mode or mode)
+            place = (gpu, promise.experiment, promise.mode)
             runs = promise.ladder and majors.get(gpu) in techniques.LADDERS[promise.ladder].capabilities
             if (runs or place in timing) and (promise.theirs != ARTICLE or gpu == articles.OWN_CODE_GPU):
                 entries.append(_entry(promise, gpu, timing.get(place, []), hashes, known))
-        if mode == "burst" and majors.get(gpu) in techniques.LADDERS["hopper"].capabilities:
+        if majors.get(gpu) in techniques.LADDERS["hopper"].capabilities:
             own = [row for row in all_rows if gpus.get(row.get("environment") or row.get("id")) == gpu]
             entries.append(_gap_explained(gpu, own, hashes))
-    return {"schema": SCHEMA, "mode": mode, "entries": entries}
+    return {"schema": SCHEMA, "mode": MODE, "entries": entries}
 
 
 def _gap_explained(gpu: str, rows: Iterable[Row], hashes: Hashes) -> dict[str, Any]:

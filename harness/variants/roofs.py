@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.catalog.roofs import FOLDER, WARPGROUP, Roof
 from harness.variants import instruction_order, machine_code
-from harness.variants.cuda import cuda_compiler
+from harness.variants.cuda import cuda_compiler, shared_memory_bytes
 from harness.variants.errors import CompileError, LaunchError
 
 
@@ -49,15 +49,12 @@ def build_roof(roof: Roof, arch: str) -> BuiltRoof:
         built = build.build(f"{FOLDER}/{roof.kernel}", roof.defines, arch, inline=False)
     except build.CompileError as error:
         raise CompileError(f"{roof.name}: {error}") from None
-    code = machine_code.read(built.library, smem_bytes=shared_memory_bytes(built.library), log=built.log)
-    missing = [f"{fault}" for fault in code.get("remarks", [])] + unheld(roof, listing(built.library))
+    shared_memory = shared_memory_bytes(ctypes.CDLL(str(built.library)))
+    code = machine_code.read(built.library, smem_bytes=shared_memory, log=built.log)
+    missing = [*code.get("remarks", []), *unheld(roof, listing(built.library))]
     if code["spill_bytes"]:
         missing.append(f"{code['spill_bytes']} bytes of local memory, expected none")
     return BuiltRoof(built.library, code, cuda_compiler(built), missing, built.seconds)
-
-
-def shared_memory_bytes(library: Path) -> int:
-    return int(ctypes.CDLL(str(library)).shared_memory_bytes())
 
 
 def listing(library: Path) -> str:
@@ -79,16 +76,16 @@ def unheld(roof: Roof, sass: str) -> list[str]:
     return missing
 
 
-def launches(
-    library: Path, roof: Roof, samples: int, results: int, steps: Sequence[int], stream: int | None = None
-) -> Iterator[int]:
-    """Launches the roof once for each of `steps`, when it is asked for the next. `samples` and `results` are addresses
-    on the device: (multiprocessors, warpgroups, 3) int64 and (multiprocessors, threads) float32. Raises LaunchError.
+def launches(library: Path, roof: Roof, samples: int, results: int, steps: Sequence[int]) -> Iterator[int]:
+    """Launches the roof on the default stream once for each of `steps`, when it is asked for the next.
+
+    `samples` and `results` are addresses on the device: (multiprocessors, warpgroups, 3) int64 and (multiprocessors,
+    threads) float32. Raises LaunchError.
     """
     handle = ctypes.CDLL(str(library))
     handle.launch.argtypes = [ctypes.POINTER(RoofArgs), ctypes.c_void_p]
     for number in steps:
-        if code := handle.launch(ctypes.byref(RoofArgs(samples, results, number, SEED)), stream):
+        if code := handle.launch(ctypes.byref(RoofArgs(samples, results, number, SEED)), None):
             raise LaunchError(f"{roof.name}: CUDA error {code}", code)
         yield number
 
