@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, Literal
 
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function that can be pickled, and its arguments."""
@@ -29,8 +29,10 @@ def die_with_parent() -> None:
 
 @dataclass(frozen=True)
 class NoAnswer:
-    """In place of what a job would have returned; `reason` says what became of it."""
+    """In place of what a job would have returned: it raised, its process crashed, or it took too long. `reason` has the
+    words."""
 
+    how: Literal["raised", "crashed", "timeout"]
     reason: str
 
 
@@ -86,11 +88,11 @@ class Child:
         try:
             if self.connection.poll():
                 return self.connection.recv()
-            reason = f"no answer within {self._seconds:g} s"
+            nothing = NoAnswer("timeout", f"no answer within {self._seconds:g} s")
         except (EOFError, ConnectionResetError):
-            reason = f"the process ended: {self._exit()}"
+            nothing = NoAnswer("crashed", f"the process ended: {self._exit()}")
         self.end()
-        return NoAnswer(reason)
+        return nothing
 
     def end(self) -> None:
         """Asks the whole group first: ninja has its compilers in groups of their own and ends them when asked."""
@@ -117,5 +119,5 @@ def _serve(connection: Connection, environment: Mapping[str, str]) -> None:
             try:
                 answer = function(*arguments)
             except Exception as error:
-                answer = NoAnswer(f"{type(error).__name__}: {error}")
+                answer = NoAnswer("raised", f"{type(error).__name__}: {error}")
             connection.send(answer)

@@ -119,8 +119,8 @@ def failed(built: Any) -> Row | None:
     if built is None:
         return {"status": "interrupted", "reason": "not built before the run was interrupted"}
     if isinstance(built, processes.NoAnswer):
-        reason = environment.scrub(built.reason)
-        return {"status": "timeout" if reason.startswith("no answer") else "compile_error", "reason": reason}
+        status = "timeout" if built.how == "timeout" else "compile_error"
+        return {"status": status, "reason": environment.scrub(built.reason)}
     if built.missing:
         return {
             "status": "wrong_instruction",
@@ -136,16 +136,8 @@ def not_launched(answer: Any) -> Row | None:
     """Fields of a roof whose launches gave nothing."""
     if not isinstance(answer, processes.NoAnswer):
         return None
-    reason = environment.scrub(answer.reason)
-    status = next(
-        (
-            status
-            for begin, status in (("no answer", "timeout"), ("the process ended", "crashed"))
-            if reason.startswith(begin)
-        ),
-        "launch_error",
-    )
-    return {"status": status, "reason": reason}
+    status = "launch_error" if answer.how == "raised" else answer.how
+    return {"status": status, "reason": environment.scrub(answer.reason)}
 
 
 def rates(roof: Roof, samples: Sequence[Sequence[Sequence[int]]]) -> dict[str, float]:

@@ -58,10 +58,10 @@ def test_each_failure_costs_its_own_kernel(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(processes, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     good = {(compiles, (name,)): f"{name}, {ENVIRONMENT['A_VARIABLE']}" for name in "abcd"}
     bad = {
-        (hangs, (tmp_path,)): NoAnswer("no answer within 8 s"),
-        (crashes, ()): NoAnswer("the process ended: SIGABRT"),
-        (leaves, ()): NoAnswer("the process ended: exit code 3"),
-        (fails, ()): NoAnswer("RuntimeError: expected a ';'"),
+        (hangs, (tmp_path,)): NoAnswer("timeout", "no answer within 8 s"),
+        (crashes, ()): NoAnswer("crashed", "the process ended: SIGABRT"),
+        (leaves, ()): NoAnswer("crashed", "the process ended: exit code 3"),
+        (fails, ()): NoAnswer("raised", "RuntimeError: expected a ';'"),
     }
     found = []
     for answer in processes.answers([*bad, *good], ENVIRONMENT, seconds=8):

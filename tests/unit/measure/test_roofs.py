@@ -74,9 +74,9 @@ def test_rows_are_of_the_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("answer", "status"),
     [
-        (processes.NoAnswer("no answer within 60 s"), "timeout"),
-        (processes.NoAnswer("the process ended: SIGSEGV"), "crashed"),
-        (processes.NoAnswer("LaunchError: loop_d64: CUDA error 719"), "launch_error"),
+        (processes.NoAnswer("timeout", "no answer within 60 s"), "timeout"),
+        (processes.NoAnswer("crashed", "the process ended: SIGSEGV"), "crashed"),
+        (processes.NoAnswer("raised", "LaunchError: loop_d64: CUDA error 719"), "launch_error"),
     ],
 )
 def test_a_roof_that_gives_nothing_says_why(answer: processes.NoAnswer, status: str) -> None:
@@ -88,7 +88,7 @@ def test_a_kernel_that_is_not_what_it_claims_is_not_launched() -> None:
     built = SimpleNamespace(missing=["no loop with {'HGMMA': 32}"], code={"registers": 1}, compiler={"ptxas": "1"})
     fields = measure.failed(built) or {}
     assert (fields["status"], fields["check"]) == ("wrong_instruction", "loops")
-    assert measure.failed(processes.NoAnswer("CompileError: x")) == {
+    assert measure.failed(processes.NoAnswer("raised", "CompileError: x")) == {
         "status": "compile_error",
         "reason": "CompileError: x",
     }
