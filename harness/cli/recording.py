@@ -99,11 +99,11 @@ def renewed(names: Sequence[str]) -> list[Path]:
 
         def compile(programs: Sequence[renew.Program]) -> Iterator[tuple[renew.Program, str | renew.Unknown]]:
             progress.say(f"{len(programs)} programs of recorded rows and of this checkout are compared")
-            yield from compile_all(
-                programs,
-                lambda done, total, label: progress.count("compile", done, total, label),
-                stop=lambda: interrupts.requested,
-            )
+            answers = compile_all(programs, stop=lambda: interrupts.requested)
+            for done, (program, answer) in enumerate(answers, 1):
+                label = f"{program.technique} {program.backend} {program.tile.slug}"
+                progress.count("compile", done, len(programs), label)
+                yield program, answer
             if interrupts.requested:  # what was compiled is kept, and the next call goes on
                 raise typer.Exit(interrupts.exit_code)
 

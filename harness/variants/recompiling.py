@@ -46,15 +46,9 @@ Place = tuple[Path, str, tuple[tuple[str, str], ...]]
 """Where a program is compiled: folder of the kernel packages, kernel file in it, variables of the process."""
 
 
-def compile_all(
-    programs: Sequence[Program],
-    progress: Callable[[int, int, str], None] | None = None,
-    *,
-    stop: Callable[[], bool] = lambda: False,
-) -> Iterator[tuple[Program, str | Unknown]]:
+def compile_all(programs: Sequence[Program], *, stop: Callable[[], bool]) -> Iterator[tuple[Program, str | Unknown]]:
     """Each program with the SHA-256 of its instructions, or why there is none, as they end, in as many processes as
-    there are cores. `progress(done, total, label)` counts programs. Ends early once `stop()`."""
-    done = 0
+    there are cores. Ends early once `stop()`."""
     kept = _Kept(KEPT)
     jobs: dict[tuple[Place, Any], list[Program]] = defaultdict(list)
     elsewhere: list[processes.Job] = []
@@ -64,16 +58,12 @@ def compile_all(
             continue
         place = locate(program)
         if isinstance(place, Unknown):
-            done += 1
             yield program, place
-            continue
-        if answer := kept.find(program, place):
-            done += 1
+        elif answer := kept.find(program, place):
             yield program, answer
-            continue
-        problem = program.problem
-        # One job for the problems of a kernel at one tile: many are the same program.
-        jobs[place, (program.arch, problem.dtype, problem.head_dim, problem.causal, program.tile)].append(program)
+        else:  # one job for the problems of a kernel at one tile: many are the same program
+            problem = program.problem
+            jobs[place, (program.arch, problem.dtype, problem.head_dim, problem.causal, program.tile)].append(program)
     by_process: dict[tuple[Any, Path], list[processes.Job]] = defaultdict(list)
     for ((root, kernel, variables), _), group in jobs.items():
         by_process[variables, root].append((_compile, (str(root), kernel, group)))
@@ -81,18 +71,12 @@ def compile_all(
         for (_, (_, kernel, group)), answers in processes.answers(group_jobs, dict(variables), stop=stop):
             for program in group:
                 if isinstance(answers, processes.NoAnswer):
-                    yield program, Unknown(environment.scrub(answers.reason).split("\n")[0])
+                    yield program, _unknown(answers.reason)
                 else:
                     kept.add(program, (root, kernel, variables), answers[program])
                     yield program, answers[program]
-            done += len(group)
-            if progress:
-                progress(done, len(programs), f"{kernel} {group[0].tile.slug}")
     for (_, (program,)), answer in processes.answers(elsewhere, {}, stop=stop):
-        yield program, Unknown(environment.scrub(answer.reason)) if isinstance(answer, processes.NoAnswer) else answer
-        done += 1
-        if progress:
-            progress(done, len(programs), f"{program.technique} {program.backend} {program.tile.slug}")
+        yield program, _unknown(answer.reason) if isinstance(answer, processes.NoAnswer) else answer
 
 
 def by_its_triton(program: Program) -> str | Unknown:
@@ -104,16 +88,19 @@ def by_its_triton(program: Program) -> str | Unknown:
     try:
         about = cubins.compile(case, program.arch)
     except (Unsupported, CompileError) as error:
-        return Unknown(environment.scrub(str(error)).splitlines()[0])
+        return _unknown(str(error))
     here = about["compiler"]["front_end"], about["compiler"]["ptxas"]
     if here != program.compiler:
         return Unknown(f"compiled by {' with ptxas '.join(program.compiler)}; here is {' with ptxas '.join(here)}")
     return str(about["code"]["sass_sha256"])
 
 
-def identify_all(
-    programs: Sequence[Program], *, stop: Callable[[], bool] = lambda: False
-) -> Iterator[tuple[Program, str | Unknown]]:
+def _unknown(words: str) -> Unknown:
+    """The first line of what a compiler said."""
+    return Unknown(environment.scrub(words).split("\n")[0])
+
+
+def identify_all(programs: Sequence[Program]) -> Iterator[tuple[Program, str | Unknown]]:
     """Each Triton and Gluon program with a hash of all that its compiler is given, or why there is none. Triton's own
     cache names programs so; lines may move, which it minds. Nothing is compiled: of two programs of one name and one
     compiler the machine code is the same. What nvcc is given is every header whole: of CUDA programs this says nothing.
@@ -132,10 +119,10 @@ def identify_all(
     ordered: list[processes.Job] = [
         (_identify, (str(root), kernel, jobs[root, kernel])) for root, kernel in sorted(jobs)
     ]
-    for (_, (_, _, group)), answers in processes.answers(ordered, {}, stop=stop):
+    for (_, (_, _, group)), answers in processes.answers(ordered, {}):
         for program in group:
             if isinstance(answers, processes.NoAnswer):
-                yield program, Unknown(environment.scrub(answers.reason).split("\n")[0])
+                yield program, _unknown(answers.reason)
                 continue
             answer = answers[program]
             if isinstance(answer, str):
@@ -325,16 +312,8 @@ def _compile_cuda(root: Path, kernel: str, program: Program, known: dict[str, st
         with tempfile.TemporaryDirectory() as folder:
             source, cubin = Path(folder) / "kernel.cu", Path(folder) / "kernel.cubin"
             source.write_text(f"#include <{kernel.removeprefix('cuda_kernels/')}>\n")
-            nvcc = build.toolchain().bin / "nvcc"
-            command = [
-                str(nvcc),
-                *_flags(program),
-                f"-I{root / 'cuda_kernels'}",
-                "-cubin",
-                "-o",
-                str(cubin),
-                str(source),
-            ]
+            nvcc, headers = build.toolchain().bin / "nvcc", f"-I{root / 'cuda_kernels'}"
+            command: list[str | Path] = [nvcc, *_flags(program), headers, "-cubin", "-o", cubin, source]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 raise RuntimeError(f"{kernel} does not compile for {program.tile.slug}: {done.stderr.strip()}")
