@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cli.options import AsJson, missing, require_known
-from harness.cli.output import RECORDED, console, run_file
+from harness.cli.output import RECORDED, console, run_file, write_run
 from harness.rows import results
 
 if TYPE_CHECKING:
@@ -171,11 +171,7 @@ def written(found: Iterable[tuple[Todo, Verdict]]) -> list[dict[str, Any]]:
     from harness.machine import environment
 
     path = run_file("expressibility")
-    description = environment.describe()
-    identity = results.environment_id(description)
-    with results.Writer(path) as writer:
-        writer.write({"kind": "environment", "id": identity, "on": "cpu", "details": description})
-        rows = [writer.write({**survey.row(*each), "environment": identity}) for each in found]
+    rows = write_run(path, environment.describe(), (survey.row(*each) for each in found))
     console.print(f"`twinkernels record {path.relative_to(RECORDED.parents[1])}` keeps it", soft_wrap=True)
     return rows
 

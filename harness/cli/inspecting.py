@@ -39,7 +39,7 @@ from harness.cli.options import (
     require_gpu,
     where,
 )
-from harness.cli.output import conclude, console, one_off_file, show_failures
+from harness.cli.output import conclude, console, one_off_file, show_failures, write_run
 from harness.machine.progress import Progress
 from harness.rows import tables
 
@@ -203,13 +203,9 @@ def inspect(
 def saved(rows: Sequence[dict[str, Any]]) -> Path:
     """Writes what the compilers made as a run, and returns its file."""
     from harness.machine import environment
-    from harness.rows import making, results
 
     path = one_off_file("inspect")
-    with results.Writer(path) as writer:
-        name = writer.write(making.environment(environment.describe(), "cpu"))["id"]
-        for row in rows:
-            writer.write({**row, "environment": name})
+    write_run(path, environment.describe(), rows)
     return path
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,7 +14,7 @@ from rich.console import RenderableType
 
 from harness.catalog.sources import ROOT
 from harness.machine.terminal import Plain
-from harness.rows import results, tables
+from harness.rows import making, results, tables
 
 RUNS = ROOT / "reports" / "runs"
 RECORDED = ROOT / "reports" / "recorded"
@@ -47,6 +47,14 @@ def one_off_file(name: str) -> Path:
 def newest_run(name: str) -> Path | None:
     earlier = sorted(RUNS.glob(f"*[0-9]-{name}.jsonl"))
     return earlier[-1] if earlier else None
+
+
+def write_run(path: Path, description: Mapping[str, Any], rows: Iterable[Row]) -> list[Row]:
+    """Writes what was computed on this machine (`description`: environment.describe()) as a run, and returns its rows
+    but for the machine's."""
+    with results.Writer(path) as writer:
+        name = writer.write(making.environment(description, "cpu"))["id"]
+        return [writer.write({**row, "environment": name}) for row in rows]
 
 
 def show_failures(rows: Iterable[Row]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -37,8 +37,9 @@ def write(rows: Sequence[Row], cases: Iterable[Case], path: Path) -> None:
 
 def _compiled(case: Case) -> Row:
     """A row of kind code: what nvcc makes of the user's .cu file, and the bank conflicts that a CPU counts."""
+    from harness.inspection import memory
     from harness.measure import effort
-    from harness.variants import CompileError, CpuCudaVariant, LaunchError, Unsupported, compiling
+    from harness.variants import CompileError, LaunchError, Unsupported, compiling
 
     about = making.about(case, on="cpu", source_sha256=None, arch=ARCH)
     try:
@@ -46,18 +47,8 @@ def _compiled(case: Case) -> Row:
     except RuntimeError as error:  # it does not compile, or there is no compiler
         return {**about, "kind": "code", "status": "compile_error", "reason": str(error).split("\n")[0]}
     try:
-        variant = CpuCudaVariant(replace(case, problem=effort.smaller(case.problem)))
-        row["details"] = {"totals": _counted(variant)}
+        counted = memory.count(replace(case, problem=effort.smaller(case.problem)))
+        row["details"] = {"totals": counted["details"]["totals"]}
     except (Unsupported, CompileError, LaunchError):
         pass  # the gate's row says what is wrong with it
     return row
-
-
-def _counted(variant: Any) -> dict[str, Any]:
-    from harness.attention import inputs
-
-    problem = variant.problem
-    totals: dict[str, Any] = variant.counters(
-        inputs.make(problem, "normal", 0, "cpu"), inputs.make_outputs(problem, "cpu")
-    )["totals"]
-    return totals

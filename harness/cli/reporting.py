@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Column, Table
 
 from harness.catalog import techniques
@@ -19,7 +18,7 @@ from harness.catalog.sources import ROOT
 from harness.cli.inspecting import inspected
 from harness.cli.measuring import ON_A_CPU, correctness
 from harness.cli.options import AsJson, Names, chosen, load_experiment, where
-from harness.cli.output import RECORDED, RUNS, Row, console, run_file, show_failures
+from harness.cli.output import RECORDED, RUNS, Row, console, run_file, show_failures, write_run
 from harness.machine.progress import Progress
 from harness.rows import tables
 
@@ -86,7 +85,6 @@ def looked_at(ladder: Experiment, description: Row, known: Kept) -> tuple[list[R
     are not `known`. They are on disk."""
     from harness.inspection import fp8, structured_heads, survey
     from harness.measure import outputs
-    from harness.rows import making, results
 
     cells = [*survey.survey(ladder), *survey.on_cpu(ladder.techniques)]
     found = {cell: known.find(survey.row(cell, {})) for cell in cells}
@@ -101,10 +99,7 @@ def looked_at(ladder: Experiment, description: Row, known: Kept) -> tuple[list[R
             read += outputs.compared(ladder.techniques, folder, partial(progress.count, "outputs"), known.find)
     fresh = [row for row in read if "environment" not in row]
     if fresh:
-        with results.Writer(run_file("inspect")) as writer:
-            name = writer.write(making.environment(description, "cpu"))["id"]
-            for row in fresh:
-                writer.write({**row, "environment": name})
+        write_run(run_file("inspect"), description, fresh)
     return read, len(fresh)
 
 
@@ -203,21 +198,14 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """One cell over the commits at which it was recorded: time, ratio to its group's anchor, board."""
-    from rich.progress import Progress
-
     from harness.rows import history as past
 
     if not any(word.split() for word in words):
         raise typer.BadParameter("CELL: got no word, expected some of backend, technique, problem and tile")
     try:
-        stderr = Console(stderr=True)
-        if not stderr.is_terminal:
-            typer.echo(f"reading {experiment} at every commit that changed it", err=True)
-        with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
-            task = bar.add_task("commits", total=None)
-            rows = past.recorded(
-                RECORDED / gpu, experiment, lambda done, total: bar.update(task, completed=done, total=total)
-            )
+        with Progress() as progress:
+            progress.say(f"reading {experiment} at every commit that changed it")
+            rows = past.recorded(RECORDED / gpu, experiment, partial(progress.step, "commits"))
     except ValueError as unknown:
         raise typer.BadParameter(str(unknown)) from None
     found = past.points(rows, [word for each in words for word in each.split()])

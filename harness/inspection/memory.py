@@ -16,12 +16,13 @@ PROBLEM = Problem.square(1, 1, 512, 128, causal=True)
 
 
 def count(case: variants.Case) -> dict[str, Any]:
-    """Runs a CUDA twin once and returns its row's `compiler` and `details`: {"sites": ..., "totals": ...}.
+    """Runs a CUDA twin, or a .cu file of the user's, once and returns its row's `compiler` and `details`: {"sites":
+    ..., "totals": ...}.
 
     Raises variants.Unsupported, CompileError and Diagnosed.
     """
     variant = variants.load(case, on="cpu")
-    assert isinstance(variant, variants.CpuCudaVariant), f"{case}: only CUDA twins run thread by thread"
+    assert isinstance(variant, variants.CpuCudaVariant), f"{case}: only CUDA kernels run thread by thread"
     given = inputs.make(case.problem, "normal", 0, "cpu")
     details = variant.counters(given, inputs.make_outputs(case.problem, "cpu"))
     return {"compiler": variant.compiler, "details": details}
