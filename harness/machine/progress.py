@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
 from harness.machine.terminal import Plain
@@ -32,7 +32,7 @@ class Progress:
             TimeRemainingColumn(),
         )
         self._bars = Bars(*columns, console=self._console) if self._console.is_terminal else None
-        self._tasks: dict[str, object] = {}
+        self._tasks: dict[str, TaskID] = {}
         self._begins: dict[str, float] = {}
 
     def __enter__(self) -> Progress:
@@ -74,12 +74,12 @@ class Progress:
 
     def step(self, name: str, done: int, total: int, label: str | None = None) -> None:
         """`done` of `total` of what is called `name`. Without bars, `label` (what was done last) is a line."""
-        if self._bars is None and label:
-            self.say(f"{name}  {label}")
         if self._bars:
             if name not in self._tasks:
                 self._tasks[name] = self._bars.add_task(name, total=total)
-            self._bars.update(self._tasks[name], completed=done, total=total)  # type: ignore[arg-type]
+            self._bars.update(self._tasks[name], completed=done, total=total)
+        elif label:
+            self.say(f"{name}  {label}")
 
 
 class Interrupts:

@@ -133,8 +133,6 @@ def _least_flops(problem: Problem) -> int:
     """Matrix FLOPs of the pairs that the mask shows, which `Problem.flops` rounds to one half when causal."""
     pairs = problem.seq_q * problem.seq_kv
     if problem.causal:
-        first = (
-            problem.seq_kv - problem.seq_q + 1
-        )  # keys that query 0 sees; a query for which this is below 0 sees none
-        pairs = sum(range(max(first, 0), problem.seq_kv + 1))
+        first = max(0, problem.seq_kv - problem.seq_q + 1)  # keys that the first query sees, if any
+        pairs = sum(range(first, problem.seq_kv + 1))
     return 4 * problem.batch * problem.heads * problem.head_dim * pairs

@@ -120,7 +120,9 @@ class Ledger:
         if self.gap is None or self.remainder is None or self.gap.value <= 0:
             return None
         unexplained = sum(
-            abs(one.size.value) for one in self.terms if one.size and one.cause == "unexplained" and self._is_added(one)
+            abs(one.size.value)
+            for one in self.terms
+            if one.size and one.cause == "unexplained" and not one.term.part_of
         )
 
         def share(left: float) -> float:
@@ -173,9 +175,6 @@ class Ledger:
             if prices:
                 found[term.name] = _sum([_times(weights, 1 / len(prices)) for weights in prices])
         return found
-
-    def _is_added(self, priced: Priced) -> bool:
-        return priced.size is not None and not priced.term.part_of
 
     def _applies(self, term: Term) -> bool:
         """Whether the flagship has it on this problem: else the registry declines the ablation."""
