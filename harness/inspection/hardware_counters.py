@@ -266,7 +266,7 @@ def launch_all(cases: Iterable[Case], result: Path) -> None:
     import torch
 
     from harness.attention import inputs
-    from harness.measure import worker
+    from harness.measure import service
 
     for case in cases:
         problem, stage = case.problem, "load"
@@ -290,7 +290,7 @@ def launch_all(cases: Iterable[Case], result: Path) -> None:
             }
         except Exception as error:
             reason = scrub(f"{type(error).__name__}: {error}").split("\n")[0]
-            fields = {"status": worker.status_of(error, stage), "reason": reason}
+            fields = {"status": service.status_of(error, stage), "reason": reason}
         with result.open("a") as file:
             file.write(json.dumps(fields) + "\n")
 

@@ -1,45 +1,30 @@
-"""The process that a bad kernel may kill, and the handle by which the runner holds it.
+"""The runner's handle on a process that a bad kernel may kill. What runs in it is harness.measure.service.
 
 The two talk over a private socket; what a kernel prints goes to the run's log. The process says which case it is about
-to load, launch or check; each such stage has a deadline of its own, and who exceeds it is killed.
+to load, launch or check. Each stage has a deadline of its own: a process that exceeds it is killed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import faulthandler
-import importlib
-import itertools
 import linecache
-import math
 import os
 import re
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import sysconfig
 import time
-import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal
 
 from harness.catalog.sources import ROOT
 from harness.machine.environment import scrub
-from harness.machine.processes import die_with_parent
-from harness.rows import files
 
-if TYPE_CHECKING:
-    from harness.attention.numerics import Verdict
-    from harness.catalog.cases import Case
-    from harness.catalog.problem import Problem
-
-STICKY = frozenset((700, 702, 710, 714, 715, 716, 717, 718, 719))
-"""CUDA errors of a kernel that ran (illegal address, launch failure, ...): the context is lost with it."""
 HARMLESS = ("unsupported", "compile_error", "import_error")
 """Failures after which the process is as good as before: nothing of the kernel ever ran in it."""
 TELLING = 20.0
@@ -105,13 +90,14 @@ class Worker:
 
     def __init__(self, environment: Mapping[str, str], loader: str, on: str, log: Path, deadlines: Deadlines) -> None:
         ours, theirs = socket.socketpair()
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         self._log = log
         self._deadlines = deadlines
         with log.open("ab") as output, theirs:
             begin = log.stat().st_size
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "harness.measure.worker", str(theirs.fileno()), loader, on],
-                env={**os.environ, **environment, "PYTHONPATH": _python_path()},
+                [sys.executable, "-m", "harness.measure.service", str(theirs.fileno()), loader, on],
+                env={**os.environ, **environment, "PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -132,7 +118,8 @@ class Worker:
             ) from None
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Runs a method of `Service` in the process. Raises Failed; unless that was HARMLESS, the process is gone."""
+        """Runs a method of service.Service in the process. Raises Failed: the process is gone then, unless the failure
+        was HARMLESS."""
         begin = self._log.stat().st_size  # before the process can say a word
         try:
             with contextlib.suppress(BrokenPipeError):  # it died while idle: receiving says how
@@ -214,362 +201,3 @@ class Worker:
     def _exit(self) -> str:
         code = self._process.wait()
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
-
-
-class Loader(Protocol):
-    """What the process needs of harness.variants."""
-
-    def load(self, case: Case, on: str) -> Any: ...
-    def source_sha256(self, case: Case) -> str | None: ...
-
-
-class Service:
-    """What the runner may ask for, run in the process."""
-
-    def __init__(self, connection: Connection, loader: Loader, on: str) -> None:
-        self._connection = connection
-        self._loader = loader
-        self._on = on
-        self._device = "cuda" if on == "gpu" else "cpu"
-        self._loaded: dict[Case, Any] = {}
-        self.stage: Stage = "start"
-
-    def now(self, stage: Stage, label: str | None) -> None:
-        self.stage = stage
-        self._connection.send(("now", stage, label))
-
-    def launching(self, _step: str, label: str) -> None:
-        """What a stopwatch tells of a call: each has the deadline of a launch of its own."""
-        self.now("launch", label.removesuffix(" again"))
-
-    def gate(self, case: Case, label: str, options: GateOptions) -> dict[str, Any]:
-        """Loads and judges one case: the fields of its gate row."""
-        from harness.attention import numerics, partial
-        from harness.variants import machine_code
-
-        self.now("load", label)
-        variant = self._loader.load(case, self._on)
-        launches_ms: list[float] = []
-        seeds = itertools.cycle(options.scheduler_seeds)
-
-        def launch(*arguments: Any, **keywords: Any) -> None:
-            self.now("launch", label)
-            if options.scheduler_seeds:
-                variant.schedule(next(seeds))
-            start = time.perf_counter()
-            variant.launch(*arguments, **keywords)
-            self._synchronize()
-            launches_ms.append((time.perf_counter() - start) * 1e3)
-            self.now("check", label)
-
-        self.now("check", label)
-        completed = partial.Completed(launch) if case.kernel else None
-        verdict = numerics.gate(
-            completed or launch,
-            case.problem,
-            distributions=options.distributions,
-            seeds=options.seeds,
-            device=self._device,
-            repeats=options.repeats,
-            padded=options.padded,
-            peer=case.is_peer,
-        )
-        details = {"label": variant.label, "launch_ms": min(launches_ms)}
-        if completed and completed.without_lse:
-            details["label"] = "no LSE"
-            figures = {name: without_lse(of) for name, of in verdict.numerics.items()}
-            verdict = replace(verdict, numerics=figures)
-        if verdict.passed and (options.save or options.against):
-            verdict, details["outputs"] = self._exchange(case, launch, verdict, options)
-        code = variant.code()
-        return {
-            "status": "passed" if verdict.passed else "wrong",
-            "reason": verdict.reason,
-            "check": verdict.check,
-            "numerics": verdict.numerics,
-            "mma": code and machine_code.mma_class(code["census"]),
-            "code": code,
-            "compiler": variant.compiler,
-            "compile_s": variant.compile_s,
-            "details": details,
-        }
-
-    def _exchange(self, case: Case, launch: Any, verdict: Verdict, options: GateOptions) -> tuple[Verdict, Any]:
-        """Saves the output of the case, or compares it with a saved one: a verdict, and what the row says of it."""
-        from harness.attention import numerics, reference
-        from harness.measure import outputs
-
-        sha256 = self._loader.source_sha256(case)
-        assert sha256 is not None, f"{case}: a peer has no source to keep its output with"
-        pair = outputs.compute(launch, case.problem, self._device)
-        if options.save:
-            outputs.save(options.save, case, sha256, pair)
-            return verdict, "saved"
-        assert options.against is not None
-        other = outputs.load(options.against, case, sha256)
-        expected = reference.expect(case.problem, outputs.DISTRIBUTION, outputs.SEED, "cpu")
-        same = numerics.judge_same(*pair, *other, expected)
-        if not same.passed:
-            verdict = replace(verdict, passed=False, check=same.check, reason=same.reason)
-        return verdict, same.numerics
-
-    def describe(self, argv: list[str]) -> dict[str, Any]:
-        """What machine this process sees: environment.describe."""
-        from harness.machine import environment
-
-        self.now("check", None)
-        return environment.describe(argv)
-
-    def time(self, cases: Mapping[str, Case], repeated: str, options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """Times `cases` (label -> case, all of one problem) together, and `repeated` a second time as "... again".
-
-        The answer, label -> fields of the timing row, is also sent before the host latencies are measured, so that a
-        failure there costs nothing else. `options` go to timing.time_group. Inputs are normal, seed 0; outputs are
-        poisoned before the first timed launch and judged after the last.
-        """
-        from harness.attention import inputs
-        from harness.machine import clocks
-        from harness.measure import timing
-
-        problem = next(iter(cases.values())).problem
-        self.now("check", None)
-        tensors = inputs.make(problem, "normal", 0, self._device)
-        calls, written = self._prepared(cases, problem, tensors)
-        on_gpu = self._device == "cuda"
-        self.now("load", None)
-        kernel_clock = _kernel_clock() if on_gpu else None
-        timings = timing.time_group(
-            {**calls, f"{repeated} again": calls[repeated]},
-            stopwatch=timing.CudaStopwatch() if on_gpu else timing.HostStopwatch(),
-            notify=self.launching,
-            source=clocks.device(_uuid()) if on_gpu else None,
-            kernel_clock=kernel_clock,
-            **options,
-        )
-        rows = {label: asdict(result) for label, result in timings.items()}
-        for label, case in cases.items():
-            self.now("check", label)
-            verdict = self._judge_timed(case, written[label], tensors)
-            if not verdict.passed:
-                reason = f"last timed output: {verdict.reason}"
-                rows[label] |= {"status": "wrong", "reason": reason, "check": verdict.check}
-        self._connection.send(("partial", rows))
-        if on_gpu:
-            for measure in ("launcher", "graph"):
-                for label, case in cases.items():
-                    if measure == "graph" and case.technique is None:
-                        continue
-                    self.now("launch", label)
-                    launches = timing.launches_for(statistics.median(timings[label].samples_ms))
-                    rows[label].setdefault("call_us", {})[measure] = (
-                        timing.host_latency(calls[label], synchronize=self._synchronize, launches=launches)
-                        if measure == "launcher"
-                        else timing.graph_latency(calls[label], launches=launches)
-                    )
-        return rows
-
-    def _judge_timed(self, case: Case, written: tuple[Any, Any], tensors: Any) -> Verdict:
-        """The verdict on the last output of a timed call. A user's kernel may leave lse out."""
-        from harness.attention import numerics, partial, reference
-
-        (o, lse), sample = written, tensors.sample
-        if case.kernel and (lse is None or partial.is_unwritten(lse)):
-            lse = reference.expect(case.problem, sample.distribution, sample.seed, self._device).lse.float()
-        return numerics.judge_timed(o, lse, tensors, case.problem, peer=case.is_peer)
-
-    def _prepared(
-        self, cases: Mapping[str, Case], problem: Problem, tensors: Any
-    ) -> tuple[dict[str, Callable[[], None]], dict[str, Any]]:
-        """Label -> a call of its kernel, launched twice already, with its outputs poisoned since; and where each call
-        leaves what it returns."""
-        from harness.attention import inputs
-
-        calls: dict[str, Callable[[], None]] = {}
-        outputs, written = {}, {}
-        for label, case in cases.items():
-            self.now("load", label)
-            out = outputs[label] = inputs.make_outputs(problem, self._device)
-            arguments = (tensors.q, tensors.k, tensors.v, out.o, out.lse)
-            bound = self._load(case).bind(*arguments, scale=problem.scale, causal=problem.causal)
-
-            def call(label: str = label, bound: Any = bound) -> None:
-                written[label] = bound()
-
-            self.now("launch", label)
-            for _ in range(2):
-                call()
-                self._synchronize()
-            calls[label] = call
-        for output in outputs.values():
-            output.poison()
-        return calls, written
-
-    def referee(self, cases: Mapping[str, Case], rounds: int) -> dict[str, dict[str, Any]]:
-        """Times `cases` (label -> case, all of one problem) by CUDA events, then by CUPTI, with the rests of burst
-        mode: the fields of their rows of kind referee. The inputs change twice meanwhile, and the last outputs must be
-        of the last inputs."""
-        import torch
-
-        from harness.attention import inputs
-        from harness.machine import clocks
-        from harness.measure import referee, timing
-
-        problem = next(iter(cases.values())).problem
-        self.now("check", None)
-        tensors = inputs.make(problem, "normal", 0, self._device)
-        last, middle, first = (inputs.sample(problem, "normal", seed, self._device) for seed in (0, 1, 2))
-        upcoming = iter((first, middle, last))
-
-        def change() -> None:
-            values = next(upcoming)
-            for name in ("q", "k", "v"):
-                getattr(tensors, name).copy_(getattr(values, name))
-
-        change()
-        calls, written = self._prepared(cases, problem, tensors)
-        self.now("launch", None)
-        stopwatch = timing.CudaStopwatch()
-        timed = {**calls, "empty": lambda: torch.cuda._sleep(1)}
-        source = clocks.device(_uuid())
-        timings = timing.time_group(
-            timed,
-            stopwatch=stopwatch,
-            min_samples=rounds,
-            target=math.inf,
-            limit=math.inf,
-            notify=self.launching,
-            source=source,
-        )
-        by_events = {label: result.samples_ms for label, result in timings.items()}
-        milliseconds = {label: statistics.median(samples) for label, samples in by_events.items()}
-        loads = [{label: timed[label] for label in load} for load in timing.loads(list(timed), milliseconds)]
-        self.now("check", None)
-        with clocks.Sampler(source) as sampler:
-
-            def rest(seconds: float) -> None:
-                timing.cool(sampler, stopwatch, busy=seconds)
-
-            trace, numbers = referee.record(loads, change, stopwatch.flush, stopwatch.hold, rest, rounds)
-        testimonies = referee.judge(trace, numbers)
-        gap_ms = milliseconds["empty"] - statistics.median(testimonies["empty"].samples_ms)
-        rows = {}
-        for label, case in cases.items():
-            self.now("check", label)
-            rows[label] = referee.fields(testimonies[label], by_events[label], gap_ms)
-            verdict = self._judge_timed(case, written[label], tensors)
-            if not verdict.passed:
-                reason = f"{referee.FAULTS['kept_results']}, or another output: {verdict.reason}"
-                rows[label] |= {"status": "wrong", "reason": reason, "check": "kept_results"}
-        return rows
-
-    def _load(self, case: Case) -> Any:
-        """The variant of a case, loaded once for all groups of its problem: a peer may compile for seconds."""
-        if any(other.problem != case.problem for other in self._loaded):
-            self._loaded.clear()
-        if case not in self._loaded:
-            self._loaded[case] = self._loader.load(case, self._on)
-        return self._loaded[case]
-
-    def _synchronize(self) -> None:
-        if self._device == "cuda":
-            import torch
-
-            torch.cuda.synchronize()
-
-
-def without_lse(numerics: Any) -> Any:
-    """The figures of one distribution, those of log-sum-exp left out."""
-    return {name: value for name, value in numerics.items() if not name.startswith("lse")}
-
-
-def status_of(error: BaseException, stage: str) -> str:
-    """The row's status for what a case raised while the worker was at `stage`.
-
-    Classes are known by name: those of harness.variants, and Triton's, which must not be imported for this.
-    """
-    import torch
-
-    names = {cls.__name__ for cls in type(error).__mro__}
-    # Triton's OutOfResources comes before the launch (the tile does not fit); Missing is of harness.measure.outputs.
-    if names & {"Unsupported", "OutOfResources", "Missing"}:
-        return "unsupported"
-    if isinstance(error, torch.OutOfMemoryError):
-        return "out_of_memory"
-    if isinstance(error, OSError) and error.errno in files.UNWRITABLE:
-        return "interrupted"  # a full disk says nothing about the kernel: the case is done again
-    # Triton's own passes fail as a RuntimeError.
-    if names & {"CompileError", "CompilationError", "PTXASError"} or "PassManager::run failed" in str(error):
-        return "compile_error"
-    if "AcceleratorError" in names or "CUDA error" in str(error) or getattr(error, "code", None) in STICKY:
-        return "cuda_error"
-    if "LaunchError" in names:
-        return "launch_error"
-    return {"load": "import_error", "launch": "launch_error"}.get(stage, "crashed")
-
-
-def _reason(error: BaseException) -> str:
-    """The first line of what went wrong, or its beginning; the whole is in the log. Of a compiler, which speaks below
-    a headline, its first error too."""
-    headline, *rest = scrub(str(error)).strip().split("\n")
-    if headline.endswith(":"):
-        headline += next((f" {line.strip()}" for line in rest if "error" in line), "")
-    message = headline[:LOG_TAIL]
-    if message and type(error).__module__.startswith("harness.variants."):  # the status says what its class would
-        return message
-    return f"{type(error).__name__}: {message}".removesuffix(": ")
-
-
-def _diagnosis(error: BaseException) -> dict[str, Any]:
-    """What the CPU runtime said, line by line, and the name of the first as the check that failed."""
-    lines = getattr(error, "lines", None)
-    return {"check": lines[0].partition(":")[0], "diagnosis": lines} if lines else {}
-
-
-def _python_path() -> str:
-    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-
-
-def _uuid() -> str | None:
-    import torch
-
-    return str(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", "")) or None
-
-
-def _kernel_clock() -> Any:
-    """harness.variants.sm_clocks of the GPU here; None where no compiler makes it, which the log says."""
-    from harness.variants import sm_clocks
-    from harness.variants.errors import CompileError
-
-    try:
-        return sm_clocks.of_this_gpu()
-    except CompileError as error:
-        print(f"rows carry no clock_ghz: {error}", flush=True)
-        return None
-
-
-def serve(descriptor: int, loader: str, on: str) -> None:
-    """Answers requests until the runner hangs up."""
-    os.set_inheritable(descriptor, False)  # a compiler that survives us must not keep the connection open
-    die_with_parent()
-    faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1, all_threads=False)
-    connection = Connection(descriptor)
-    service = Service(connection, importlib.import_module(loader), on)
-    connection.send(("done", None))
-    while True:
-        try:
-            method, arguments = connection.recv()
-        except EOFError:
-            return
-        try:
-            answer = getattr(service, method)(*arguments)
-        except Exception as error:
-            traceback.print_exc()
-            sys.stderr.flush()
-            connection.send(("failed", status_of(error, service.stage), _reason(error), _diagnosis(error)))
-        else:
-            connection.send(("done", answer))
-
-
-if __name__ == "__main__":
-    serve(int(sys.argv[1]), sys.argv[2], sys.argv[3])

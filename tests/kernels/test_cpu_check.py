@@ -18,7 +18,7 @@ from cuda_kernels.toolchain import ToolchainError
 from harness import cli
 from harness.attention import numerics
 from harness.catalog.cases import Case
-from harness.measure import outputs, worker
+from harness.measure import outputs, service, worker
 from harness.rows import tables
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -85,7 +85,7 @@ def test_scheduler_seeds_are_taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("harness.attention.numerics.gate", gate)
     case = Case("check", "scalar", "cuda", outputs.PROBLEMS[0], None)
-    worker.Service(Connection(), Loader(), "cpu").gate(case, "x", worker.GateOptions(scheduler_seeds=(4, 5)))  # type: ignore[arg-type]
+    service.Service(Connection(), Loader(), "cpu").gate(case, "x", worker.GateOptions(scheduler_seeds=(4, 5)))  # type: ignore[arg-type]
     assert seen == [4, 5, 4]
 
 
@@ -129,7 +129,7 @@ def test_a_diagnosis_stands_in_the_row_line_by_line() -> None:
     error = type(
         "Diagnosed", (Exception,), {"lines": ["race: two warps [x.cu:3 st_shared, block (0, 0, 0), warp 1, lane 2]"]}
     )()
-    fields = worker._diagnosis(error)
+    fields = service._diagnosis(error)
     assert fields["check"] == "race"
     row = {"kind": "gate", "technique": "x", "backend": "cuda", "problem": outputs.PROBLEMS[0].to_dict()}
     row |= {"status": "launch_error", "reason": "race", "details": {"diagnosis": fields["diagnosis"]}}

@@ -25,7 +25,7 @@ from harness.catalog.cases import of_experiment
 from harness.catalog.entries import Technique
 from harness.catalog.problem import Experiment, Problem, Tile
 from harness.machine import environment
-from harness.measure import runner, worker
+from harness.measure import runner, service, worker
 from harness.measure.worker import Deadlines, Worker
 from harness.rows import noise, results, tables
 from harness.variants import Case
@@ -487,20 +487,20 @@ def test_a_tile_that_does_not_fit_is_declined_and_costs_no_process() -> None:
     class OutOfResources(Exception):  # as triton.runtime.errors names it
         pass
 
-    status = worker.status_of(OutOfResources("out of resource: shared memory, Required: 262144"), "launch")
+    status = service.status_of(OutOfResources("out of resource: shared memory, Required: 262144"), "launch")
     assert status == "unsupported"
     assert status in worker.HARMLESS
 
 
 def test_a_pass_of_triton_that_fails_is_a_compile_error() -> None:
-    assert worker.status_of(RuntimeError("PassManager::run failed"), "launch") == "compile_error"
-    assert worker.status_of(RuntimeError("something else"), "launch") == "launch_error"
+    assert service.status_of(RuntimeError("PassManager::run failed"), "launch") == "compile_error"
+    assert service.status_of(RuntimeError("something else"), "launch") == "launch_error"
 
 
 @pytest.mark.parametrize("stage", ["load", "launch", "check"])
 def test_a_full_disk_is_not_the_kernels_fault(stage: str) -> None:
-    assert worker.status_of(OSError(errno.ENOSPC, "No space left on device", "x.npz"), stage) == "interrupted"
-    assert worker.status_of(FileNotFoundError(errno.ENOENT, "No such file", "x.npz"), "check") == "crashed"
+    assert service.status_of(OSError(errno.ENOSPC, "No space left on device", "x.npz"), stage) == "interrupted"
+    assert service.status_of(FileNotFoundError(errno.ENOENT, "No such file", "x.npz"), "check") == "crashed"
 
 
 def test_a_worker_that_cannot_start_is_nobodys_fault(tmp_path: Path) -> None:
