@@ -410,15 +410,12 @@ def tune(
         cases = tuple(of_grids(chosen(names), twins, problems))
         work = Work(command(["tune", *(names or ())], options), problems, cases, "tune")
         spreading.spread(work, path, gpus, cluster)
-        table = tuning.select(path, problems)
     else:
-        table = tuning.tune(
-            chosen(names), twins, problems, path, resume=rows_file is not None, write_table=rows_file is None
-        )
+        tuning.tune(chosen(names), twins, problems, path, resume=rows_file is not None)
     if rows_file:
         console.print(f"{rows_file} holds the rows; no table is written", soft_wrap=True)
-        return
-    console.print(f"selected tiles are in {table}", soft_wrap=True)
+    else:
+        console.print(f"selected tiles are in {tuning.select(path, problems)}", soft_wrap=True)
 
 
 def refuse_hours(todo: Sequence[Case]) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from harness.measure import groups, neighbours
 from harness.measure.session import Session
 from harness.measure.worker import Deadlines, Failed, GateOptions
 from harness.rows import results
-from harness.rows.reading import is_final
+from harness.rows.reading import is_final, median_ms
 
 AGAIN_LIMIT = 0.005
 """Two timings of one kernel in one group agree within this (a run with a `limit` of its own: within that), or the group
@@ -29,11 +29,6 @@ FINAL_TARGET = 0.002
 """Relative error of the medians of a final group: what its ratios are built on is known better than the rest."""
 REFEREE_ROUNDS = 20
 """Calls of each member of a group that the referee sees."""
-FINALISTS = 3
-"""Tiles of one kernel that `tune` times properly, at least."""
-HOST_MS = 0.25
-"""By so much a launch between two waits may seem slower than another for what the host does: a tile that is no further
-behind than that is timed properly too. A short kernel takes less itself."""
 
 Row = dict[str, Any]
 
@@ -47,7 +42,7 @@ def run(
     standing: Sequence[Row] = (),
     modes: Sequence[str] | None = None,
     selected: Sequence[Case] | None = None,
-    tuning: bool = False,
+    how: type[Run] | None = None,
     replicates: int = 1,
     referee: bool | None = None,
     gate: Mapping[str, Any] | None = None,
@@ -60,13 +55,11 @@ def run(
 
     `modes`: of timing; by default the experiment's on a GPU and none on a CPU. `selected` replaces the experiment's
     cases. `resume` skips what `path` already holds, unless it was interrupted; `standing` are rows of other files that
-    are as good. With `tuning` every cell gives one row, of kind tune, and only the tiles of each kernel that were
-    fastest at the gate are timed: FINALISTS, and what is behind the first by no more than HOST_MS. `replicates`: in so
-    many processes the final groups of burst mode are timed, on another board each where there are several; the second
-    process also times them by CUPTI, where there is a GPU or `referee` says so. `gate` are fields of GateOptions that
-    the experiment does not name, `timing` options of timing.time_group. Raises SystemExit after Ctrl-C (130) or SIGTERM
-    (143): the first finishes the case in progress, the second marks it interrupted, and so does the first where the
-    caller is not `patient`.
+    are as good. `how`: Run, the default, or tune.Tuning. `replicates`: in so many processes the final groups of burst
+    mode are timed, on another board each where there are several; the second process also times them by CUPTI, where
+    there is a GPU or `referee` says so. `gate` are fields of GateOptions that the experiment does not name, `timing`
+    options of timing.time_group. Raises SystemExit after Ctrl-C (130) or SIGTERM (143): the first finishes the case in
+    progress, the second marks it interrupted, and so does the first where the caller is not `patient`.
     """
     with results.Writer(path) as writer, Interrupts(patient) as interrupts, Progress() as progress:
         earlier = results.read(path) if resume else []
@@ -87,20 +80,21 @@ def run(
         options = GateOptions(experiment.distributions, experiment.seeds, padded=experiment.padded, **(gate or {}))
         if modes is None:
             modes = experiment.modes if on == "gpu" else ()
-        this = (_Tuning if tuning else _Run)(session, todo, modes, options, timing or {}, experiment.one_group)
+        burst = "burst" in modes
+        by_cupti = burst and (on == "gpu" if referee is None else referee)
+        this = (how or Run)(session, todo, modes, options, timing or {}, experiment.one_group)
         try:
             this.gate_all()
             this.screen()
             session.release()  # the timing is done by processes of its own, with no other on the GPU
             for mode in modes:
                 this.time_all(mode)
-            if "burst" in modes and (on == "gpu" if referee is None else referee):
+            if by_cupti:
                 this.look_at_own()
-            for number in range(2, replicates + 1) if "burst" in modes else ():
-                wanted = on == "gpu" if referee is None else referee
-                this.time_replicate(number, "burst", referee=wanted and number == 2)
-            for number in range(2, 2 + 2 * experiment.neighbours) if "burst" in modes else ():
-                this.time_beside_neighbours(number, "burst", at_work=number % 2 == 0)
+            for number in range(2, replicates + 1) if burst else ():
+                this.time_replicate(number, referee=by_cupti and number == 2)
+            for number in range(2, 2 + 2 * experiment.neighbours) if burst else ():
+                this.time_beside_neighbours(number, at_work=number % 2 == 0)
             this.repeat_same_programs()
         except KeyboardInterrupt:
             if patient or not interrupts.requested:
@@ -112,8 +106,9 @@ def run(
     return session.rows
 
 
-class _Run:
-    """Gates and times cases. `gated` and `timed` hold the newest row of each case, also of earlier runs."""
+class Run:
+    """Gates every case, and times what passed. `gated` and `timed` hold the newest row of each case, also of earlier
+    runs."""
 
     kind = "timing"
     """Of the timed rows."""
@@ -141,9 +136,8 @@ class _Run:
 
     def gate_all(self) -> None:
         """Gates every case, problem by problem, so that a worker computes the truth of each problem once."""
-        problems = {problem: number for number, problem in enumerate(dict.fromkeys(case.problem for case in self.todo))}
         fresh = []
-        for case in sorted(self.todo, key=lambda case: problems[case.problem]):
+        for case in chain(*by_problem(self.todo)):
             if reason := self.declines(case):
                 self.decline(case, reason)
             elif self.same_program(case) is None and not self.skips(case):
@@ -252,11 +246,8 @@ class _Run:
 
     def time_all(self, mode: str) -> None:
         """Times what passed, problem by problem, group by group."""
-        passed = [case for case, row in self.gated.items() if row["status"] == "passed"]
-        for problem in dict.fromkeys(case.problem for case in passed):
-            here = [case for case in passed if case.problem == problem]
-            anchor = anchor_of(here)
-            variables = {case: self.loader.environment_of(case, self.on) for case in here}
+        for here in by_problem(case for case, row in self.gated.items() if row["status"] == "passed"):
+            anchor, variables = anchor_of(here), self.variables(here)
             milliseconds = {case: self.gated[case]["details"]["launch_ms"] for case in here}
             members = [case for case in here if case != anchor]
             largest = len(here) + 1 if self.one_group else groups.LARGEST
@@ -269,72 +260,67 @@ class _Run:
     def time_finals(self, cases: list[Case], anchor: Case | None, mode: str) -> None:
         """Times the fastest of each series once more, together, where they were chosen or met no other before."""
         timed = {case: row for case in cases if (row := self.timed.get((case, mode))) and row["status"] == "passed"}
-
         chosen = (cases[0].problem, mode) not in self.moved  # only a run that has timed something new chooses again
-
-        def rank(case: Case) -> float:
-            return 0.0 if chosen and is_final(timed[case]) else statistics.median(timed[case]["samples_ms"])
-
-        milliseconds = {case: rank(case) for case in timed}
-        variables = {case: self.loader.environment_of(case, self.on) for case in cases}
-        for needed, group in groups.finals(cases, variables, milliseconds):
+        milliseconds = {case: rank(row) if chosen else median_ms(row) for case, row in timed.items()}
+        for needed, group in groups.finals(cases, self.variables(cases), milliseconds):
             others = [case for case in timed if not case.is_peer and case not in group]
             if others or len({timed[case]["group"] for case in group}) > 1:
                 self.time_group(sorted(group, key=lambda case: case != anchor), needed, mode, final=True)
 
-    def time_replicate(self, number: int, mode: str, *, referee: bool) -> None:
+    def time_replicate(self, number: int, *, referee: bool) -> None:
         """Times the final groups of every problem in one more process, on another board where there are several. Its
         rows have an environment row of their own."""
-        todo = self.replicated(number, mode)
+        todo = self.replicated(number)
         if not todo or self.session.interrupts.requested:
             return
         boards = environment.boards() if self.on == "gpu" else [{}]
         board = boards[(number - 1) % len(boards)]
         with self.session.process(number, board):
             for needed, group in todo:
-                self.time_group(group, {**needed, **board}, mode, final=True, replicate=number)
+                self.time_group(group, {**needed, **board}, "burst", final=True, replicate=number)
                 if referee and not self.session.interrupts.requested:
                     self.ask_referee(group, {**needed, **board}, number)
 
-    def time_beside_neighbours(self, number: int, mode: str, *, at_work: bool) -> None:
+    def time_beside_neighbours(self, number: int, *, at_work: bool) -> None:
         """The same on the first board, with all others at work or idle; the rows say how many worked."""
-        todo = self.replicated(number, mode)
+        todo = self.replicated(number)
         if not todo or self.session.interrupts.requested:
             return
         board, *others = environment.boards()
         with neighbours.at_work(others if at_work else []) as count, self.session.process(number, board):
             for needed, group in todo:
-                self.time_group(group, {**needed, **board}, mode, final=True, replicate=number, beside=count)
+                self.time_group(group, {**needed, **board}, "burst", final=True, replicate=number, beside=count)
 
-    def replicated(self, number: int, mode: str) -> list[tuple[dict[str, str], list[Case]]]:
+    def replicated(self, number: int) -> list[tuple[dict[str, str], list[Case]]]:
         """The final groups that process `number` has not timed yet, with the variables that each needs.
 
         Where a problem needed no final group its fastest, which were in one group anyway, are timed again; in an
         experiment of one group all of it.
         """
-        timed = {case: row for (case, timed), row in self.timed.items() if timed == mode and row["status"] == "passed"}
+        timed = self.timed_in_burst()
         todo: list[tuple[dict[str, str], list[Case]]] = []
-        for problem in dict.fromkeys(case.problem for case in timed):
-            here = [case for case in timed if case.problem == problem]
-            milliseconds = {
-                case: 0.0 if is_final(timed[case]) else statistics.median(timed[case]["samples_ms"]) for case in here
-            }
-            variables = {case: self.loader.environment_of(case, self.on) for case in here}
-            anchor = anchor_of(here)
+        for here in by_problem(timed):
+            milliseconds = {case: rank(timed[case]) for case in here}
+            anchor, variables = anchor_of(here), self.variables(here)
             again = groups.environments(here, variables) if self.one_group else None
             for needed, group in again or groups.finals(here, variables, milliseconds):
-                if not all(self.session.has_replicate(case, mode, number) for case in group):
+                if not all(self.session.has_replicate(case, "burst", number) for case in group):
                     todo.append((needed, sorted(group, key=[anchor].__contains__, reverse=True)))
         return todo
+
+    def timed_in_burst(self) -> dict[Case, Row]:
+        """What was timed in burst mode and passed."""
+        return {case: row for (case, mode), row in self.timed.items() if mode == "burst" and row["status"] == "passed"}
+
+    def variables(self, cases: Iterable[Case]) -> dict[Case, Mapping[str, str] | None]:
+        """What each case needs of its process's environment."""
+        return {case: self.loader.environment_of(case, self.on) for case in cases}
 
     def look_at_own(self) -> None:
         """Has CUPTI look what a user's kernels do beside their work: a stranger's call may keep some of it out of the
         timed interval, or of every call but the first."""
-        timed = [case for (case, mode), row in self.timed.items() if mode == "burst" and row["status"] == "passed"]
-        for problem in dict.fromkeys(case.problem for case in timed if case.kernel):
-            mine = [case for case in timed if case.kernel and case.problem == problem]
-            variables = {case: self.loader.environment_of(case, self.on) for case in mine}
-            for needed, group in groups.environments(mine, variables):
+        for mine in by_problem(case for case in self.timed_in_burst() if case.kernel):
+            for needed, group in groups.environments(mine, self.variables(mine)):
                 if not self.session.interrupts.requested:
                     self.ask_referee(group, needed, 0)
 
@@ -451,7 +437,7 @@ class _Run:
             gate, fields = self.gated[case], dict(answer[name])
             hidden = fields.pop("launch_hidden")
             if fields["status"] in ("passed", "not_converged"):
-                fields |= self.implausible(case, gate.get("mma"), statistics.median(fields["samples_ms"]))
+                fields |= self.implausible(case, gate.get("mma"), median_ms(fields))
             if fields["status"] == "passed" and again["flagged"]:
                 fields |= {
                     "status": "not_converged",
@@ -499,47 +485,17 @@ class _Run:
                 self.session.write(case, {**measured, "kind": row["kind"], "details": details})
 
 
-class _Tuning(_Run):
-    """Times the tiles of each kernel against each other. A cell has one row, of kind tune: how the gate ended where it
-    is not timed."""
+def by_problem(cases: Iterable[Case]) -> list[list[Case]]:
+    """The cases of each problem."""
+    found: dict[Problem, list[Case]] = {}
+    for case in cases:
+        found.setdefault(case.problem, []).append(case)
+    return list(found.values())
 
-    kind = "tune"
-    together = staticmethod(groups.rivals)
 
-    def skips(self, case: Case) -> bool:
-        """Whether an earlier run has the cell's row."""
-        return any(self.session.earlier(case, "tune", mode) for mode in (None, *self.modes))
-
-    def decline(self, case: Case, reason: str) -> None:
-        self.settle(case, {"status": "unsupported", "reason": reason})
-
-    def settle(self, case: Case, fields: Row) -> None:
-        passed = fields["status"] == "passed"
-        self.gated[case] = fields if passed else self.write_outcome(case, "tune", fields)
-
-    def screen(self) -> None:
-        """Leaves the fastest tiles of each kernel for the timing; a row says of each other one that it was slower.
-
-        A launch at the gate, between two waits, is a rough measure, good enough to tell a tile that is far behind.
-        """
-        rivals: dict[object, list[Case]] = {}
-        for case, row in self.gated.items():
-            if row["status"] == "passed" and not self.session.interrupts.requested:
-                rivals.setdefault((groups.rivals(case), case.problem), []).append(case)
-        for cases in rivals.values():
-            launch_ms = {case: self.gated[case]["details"]["launch_ms"] for case in cases}
-            cases.sort(key=lambda case: launch_ms[case])
-            for case in cases[FINALISTS:]:
-                if launch_ms[case] <= launch_ms[cases[0]] + HOST_MS:
-                    continue
-                details = {**self.gated.pop(case)["details"], "screened": f"slower at the gate than {FINALISTS} others"}
-                self.session.write(case, {"kind": "tune", "status": "passed", "details": details})
-
-    def time_finals(self, cases: list[Case], anchor: Case | None, mode: str) -> None:
-        """There are none: a tile is chosen, not a kernel."""
-
-    def note_on_anchor(self, first: Case) -> str | None:
-        return None  # no peer is timed
+def rank(row: Row) -> float:
+    """Whom a final group takes: who was in one before, then the fastest (its median in milliseconds)."""
+    return 0.0 if is_final(row) else median_ms(row)
 
 
 def anchor_of(cases: Sequence[Case]) -> Case | None:
@@ -551,7 +507,7 @@ def anchor_of(cases: Sequence[Case]) -> Case | None:
 def _again(answer: Mapping[str, Row], limit: float, before: float | None) -> Row:
     """The A/A pair of a timed group. `before`: by how much it differed when the group was timed for the first time."""
     first = next(iter(answer))
-    once, again = (statistics.median(answer[label]["samples_ms"]) for label in (first, f"{first} again"))
+    once, again = (median_ms(answer[label]) for label in (first, f"{first} again"))
     difference = abs(once / again - 1)
     pair = {"of": first, "difference": difference, "limit": limit, "flagged": difference > limit}
     return pair if before is None else {**pair, "before": before}

@@ -19,11 +19,16 @@ from typing import Any
 from harness.catalog import sources, techniques, tiles
 from harness.catalog.cases import Case, SameProgram, of_grids, origin, same_program
 from harness.catalog.problem import Experiment, Problem, Tile
-from harness.measure import runner
+from harness.measure import groups, runner
 from harness.rows import results
 
 QUICK = {"min_samples": 10, "max_seconds": 3.0, "target": 0.005, "limit": 0.02}
 """Options of timing.time_group: enough to tell tiles apart that matter."""
+FINALISTS = 3
+"""Tiles of one kernel that are timed properly, at least."""
+HOST_MS = 0.25
+"""By so much a launch between two waits may seem slower than another for what the host does: a tile that is no further
+behind than that is timed properly too. A short kernel takes less itself."""
 
 
 def tune(
@@ -34,15 +39,9 @@ def tune(
     *,
     on: str = "gpu",
     resume: bool = False,
-    folder: Path = tiles.FOLDER,
-    write_table: bool = True,
     **options: Any,
-) -> Path | None:
-    """Writes a row of kind tune per tile to `path` and, where it shall `write_table`, the fastest tiles to
-    `folder`/<gpu>.toml, which it returns.
-
-    None without a GPU, whose name the table would have. `options` go to runner.run.
-    """
+) -> None:
+    """Writes a row of kind tune per tile to `path`, of which `select` makes a table. `options` go to runner.run."""
     experiment = Experiment(
         name="tune",
         question="Which tile is the fastest?",
@@ -55,19 +54,60 @@ def tune(
     loader = importlib.import_module(options.get("loader", "harness.variants"))
     selected = of_grids(names, backends, problems, loader.same_program)
     timing = {**QUICK, **options.pop("timing", {})}
-    gate = {"repeats": 4, **options.pop("gate", {})}
     runner.run(
         experiment,
         on=on,
         path=path,
         resume=resume,
         selected=selected,
-        tuning=True,
-        gate=gate,
+        how=Tuning,
+        gate={"repeats": 4},
         timing=timing,
         **options,
     )
-    return select(path, problems, folder=folder, same_program=loader.same_program) if write_table else None
+
+
+class Tuning(runner.Run):
+    """Times the tiles of each kernel against each other. A cell has one row, of kind tune: how the gate ended where it
+    is not timed."""
+
+    kind = "tune"
+    together = staticmethod(groups.rivals)
+
+    def skips(self, case: Case) -> bool:
+        """Whether an earlier run has the cell's row."""
+        return any(self.session.earlier(case, "tune", mode) for mode in (None, *self.modes))
+
+    def decline(self, case: Case, reason: str) -> None:
+        self.settle(case, {"status": "unsupported", "reason": reason})
+
+    def settle(self, case: Case, fields: runner.Row) -> None:
+        passed = fields["status"] == "passed"
+        self.gated[case] = fields if passed else self.write_outcome(case, "tune", fields)
+
+    def screen(self) -> None:
+        """Leaves the fastest tiles of each kernel for the timing; a row says of each other one that it was slower.
+
+        A launch at the gate, between two waits, is a rough measure, good enough to tell a tile that is far behind.
+        """
+        rivals: dict[object, list[Case]] = {}
+        for case, row in self.gated.items():
+            if row["status"] == "passed" and not self.session.interrupts.requested:
+                rivals.setdefault((groups.rivals(case), case.problem), []).append(case)
+        for cases in rivals.values():
+            launch_ms = {case: self.gated[case]["details"]["launch_ms"] for case in cases}
+            cases.sort(key=lambda case: launch_ms[case])
+            for case in cases[FINALISTS:]:
+                if launch_ms[case] <= launch_ms[cases[0]] + HOST_MS:
+                    continue
+                details = {**self.gated.pop(case)["details"], "screened": f"slower at the gate than {FINALISTS} others"}
+                self.session.write(case, {"kind": "tune", "status": "passed", "details": details})
+
+    def time_finals(self, cases: list[Case], anchor: Case | None, mode: str) -> None:
+        """There are none: a tile is chosen, not a kernel."""
+
+    def note_on_anchor(self, first: Case) -> str | None:
+        return None  # no peer is timed
 
 
 def select(

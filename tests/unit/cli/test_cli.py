@@ -514,7 +514,7 @@ def test_a_second_report_does_only_what_changed(tmp_path: Path, monkeypatch: pyt
     )
     monkeypatch.setattr("harness.inspection.fp8.errors", lambda _: {"tensor": 0.1})
     monkeypatch.setattr("harness.measure.outputs.compared", lambda *_: [])
-    monkeypatch.setattr("harness.measure.runner._Run.gate", gate)
+    monkeypatch.setattr("harness.measure.runner.Run.gate", gate)
     monkeypatch.setattr("reports.build.inputs", lambda: ",".join(path.name for path in results.fresh_runs(runs)))
     monkeypatch.setattr("reports.build.build", build)
     assert invoke("report", "scalar")[0] == 0
@@ -999,7 +999,7 @@ def test_a_run_continues_the_file_that_it_is_given(monkeypatch: pytest.MonkeyPat
     assert code == 0, said
     assert (asked[0]["path"], asked[0]["resume"]) == (file, True)
     code, said = invoke("tune", "scalar", "--rows", str(file))
-    assert (code, asked[1]) == (0, {"resume": True, "write_table": False})
+    assert (code, asked[1]) == (0, {"resume": True})
     assert "no table is written" in said
 
 

@@ -323,7 +323,7 @@ def test_each_mode_has_groups_and_rows_of_its_own(tmp_path: Path) -> None:
 def test_a_time_that_no_gpu_can_reach_is_implausible(slower: float, status: str) -> None:
     peaks = {"tensor_tflops": 1000.0, "fp32_tflops": 50.0, "bytes_per_s": 5e12}
     session = SimpleNamespace(loader=None, on="gpu", peaks=peaks)
-    timed = runner._Run(session, [], ("burst",), worker.GateOptions(), {})
+    timed = runner.Run(session, [], ("burst",), worker.GateOptions(), {})
     case = Case("fakes", "right", "cuda", Problem.square(4, 16, 4096, 128), TILE)
     timed.gated[case] = {"mma": "mma_sync"}
     sample = case.problem.flops / 1e12 * slower

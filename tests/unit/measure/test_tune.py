@@ -14,9 +14,10 @@ from harness.catalog import techniques, tiles
 from harness.catalog.entries import Limit, Technique
 from harness.catalog.problem import Problem, Tile
 from harness.machine import environment
-from harness.measure import runner, tune
+from harness.measure import tune
 from harness.measure.worker import Deadlines
 from harness.rows import results
+from tests.support import fake_kernels
 
 pytestmark = pytest.mark.slow
 
@@ -137,6 +138,12 @@ FAKE: dict[str, Any] = {
 """Options of runner.run for fake kernels."""
 
 
+def tuned(names: tuple[str, ...], path: Path, **options: Any) -> Path | None:
+    """The table, beside the rows, of the fake kernels of these names."""
+    tune.tune(names, ("cuda",), (PROBLEM,), path, **FAKE, **options)
+    return tune.select(path, (PROBLEM,), folder=path.parent, same_program=fake_kernels.same_program)
+
+
 @pytest.fixture
 def fakes() -> Iterator[None]:
     fake = (
@@ -157,8 +164,8 @@ def fakes() -> Iterator[None]:
 def test_what_the_host_may_have_delayed_is_timed_too(
     fakes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "HOST_MS", 75.0)
-    tune.tune(("paced",), ("cuda",), (PROBLEM,), tmp_path / "tune.jsonl", folder=tmp_path, **FAKE)
+    monkeypatch.setattr(tune, "HOST_MS", 75.0)
+    tuned(("paced",), tmp_path / "tune.jsonl")
     timed = [row for row in results.read(tmp_path / "tune.jsonl") if row.get("samples_ms")]
     assert sorted(row["tile"]["block_n"] for row in timed) == [20, 40, 60, 80]
 
@@ -166,7 +173,8 @@ def test_what_the_host_may_have_delayed_is_timed_too(
 def test_the_fastest_at_the_gate_are_timed_and_same_programs_inherit(fakes: None, tmp_path: Path) -> None:
     names = ("paced", "paced_again", "right")  # paced_once_more runs the program too, and declines the tile
     path = tmp_path / "tune.jsonl"
-    table = tune.tune(names, ("cuda",), (PROBLEM,), path, folder=tmp_path, **FAKE)
+    table = tuned(names, path)
+    assert table is not None
     rows = [row for row in results.read(path) if row.get("technique") == "paced"]
     assert {row.get("technique") for row in results.read(path)[1:]} == {"paced", "right"}, "same programs are not tuned"
     timed = [row for row in rows if row.get("samples_ms")]
@@ -181,28 +189,18 @@ def test_the_fastest_at_the_gate_are_timed_and_same_programs_inherit(fakes: None
     chosen = {one.technique: (one.tile.block_n, one.tried) for one in tiles.read(table)}
     assert chosen == {"paced": (20, 6), "paced_again": (20, 6), "right": (chosen["right"][0], 3)}
     again = len(results.read(path))
-    tune.tune(names, ("cuda",), (PROBLEM,), path, folder=tmp_path, resume=True, **FAKE)
+    tuned(names, path, resume=True)
     assert len(results.read(path)) == again + 1
 
 
 def test_each_cell_gives_one_row(fakes: None, tmp_path: Path) -> None:
-    def run(**options: Any) -> Path | None:
-        return tune.tune(
-            ("right", "declines"),
-            ("cuda",),
-            (PROBLEM,),
-            tmp_path / "tune.jsonl",
-            folder=tmp_path,
-            **FAKE,
-            **options,
-        )
-
-    assert run() == tmp_path / "h200.toml"
-    rows = [row for row in results.read(tmp_path / "tune.jsonl") if row["kind"] != "environment"]
+    names, path = ("right", "declines"), tmp_path / "tune.jsonl"
+    assert tuned(names, path) == tmp_path / "h200.toml"
+    rows = [row for row in results.read(path) if row["kind"] != "environment"]
     assert {row["kind"] for row in rows} == {"tune"}
     outcomes = [(row["technique"], Tile.from_dict(row["tile"]), row["status"]) for row in rows]
     assert sorted(outcomes) == [("declines", GRID[0], "unsupported"), *(("right", tile, "passed") for tile in GRID)]
     (selection,) = tiles.read(tmp_path / "h200.toml")
     assert (selection.technique, selection.tried, selection.run) == ("right", 3, "tune")
-    assert run(resume=True) == tmp_path / "h200.toml"
-    assert len(results.read(tmp_path / "tune.jsonl")) == len(rows) + 2
+    assert tuned(names, path, resume=True) == tmp_path / "h200.toml"
+    assert len(results.read(path)) == len(rows) + 2
