@@ -28,6 +28,7 @@ from harness.cli.options import (
     Ptxas,
     Shard,
     Where,
+    bad_usage,
     chosen,
     chosen_backends,
     chosen_kernels,
@@ -422,11 +423,9 @@ def refuse_hours(todo: Sequence[Case]) -> None:
     """Bad usage for problems of a GPU's size, thread by thread; says how long it takes where that is minutes."""
     from harness.measure import effort
 
-    try:
+    with bad_usage("--"):
         if said := effort.refuse_hours(todo):
             typer.echo(said, err=True)
-    except ValueError as refusal:
-        raise typer.BadParameter(f"--{refusal}") from None
 
 
 def correctness(place: str, names: Sequence[str], backends: Sequence[str]) -> Experiment:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import difflib
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -87,6 +88,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program t
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV: a line for each gate and time.")]
 
 
+@contextmanager
+def bad_usage(option: str = "") -> Iterator[None]:
+    """A ValueError inside is the user's doing: the command ends with its words, after `option`."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(f"{option}{error}") from None
+
+
 def require_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
     """Bad usage for the first of the names that is not known, with the nearest ones."""
     known = list(known)
@@ -107,10 +117,8 @@ def chosen_kernels(files: Sequence[str], tile: Tile | None) -> Chosen:
     """The kernels of the user's that files name; a .cu file is built for `tile`."""
     from harness.measure.own import Chosen
 
-    try:
+    with bad_usage():
         return Chosen(tuple(own.parse(file) for file in files), tile=tile)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def chosen_backends(
@@ -134,17 +142,13 @@ def chosen_backends(
 
 
 def chosen_problems(slugs: list[str] | None, default: Sequence[Problem]) -> tuple[Problem, ...]:
-    try:
+    with bad_usage():
         return tuple(Problem.parse(slug) for slug in slugs or []) or tuple(default)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def chosen_tile(slug: str | None) -> Tile | None:
-    try:
+    with bad_usage():
         return Tile.parse(slug) if slug else None
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def experiments() -> dict[str, str]:

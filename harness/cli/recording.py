@@ -10,7 +10,7 @@ import typer
 
 from harness.catalog import techniques
 from harness.catalog.sources import ROOT
-from harness.cli.options import chosen
+from harness.cli.options import bad_usage, chosen
 from harness.cli.output import RECORDED, console
 
 
@@ -42,11 +42,9 @@ def record(
 
     if not (runs or renew or rename):
         raise typer.BadParameter("FILE: got none, expected runs of reports/runs/, --renew or --rename")
-    try:
+    with bad_usage():  # a file that holds no rows, or rows that are not recorded
         files = dict.fromkeys(path for names in rename or () for path in renamed(names))
         files |= dict.fromkeys(recorded.record(runs, RECORDED, matrix.proofs()) if runs else ())
-    except ValueError as refusal:  # a file that holds no rows, or rows that are not recorded
-        raise typer.BadParameter(str(refusal)) from None
     if renew:
         files |= dict.fromkeys(renewed(chosen(names)))
     for path in [*files, *readme.write_all(ROOT / "reports" / "figures")]:

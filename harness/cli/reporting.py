@@ -17,7 +17,7 @@ from harness.catalog.problem import Experiment
 from harness.catalog.sources import ROOT
 from harness.cli.inspecting import inspected
 from harness.cli.measuring import ON_A_CPU, correctness
-from harness.cli.options import AsJson, Names, chosen, load_experiment, where
+from harness.cli.options import AsJson, Names, bad_usage, chosen, load_experiment, where
 from harness.cli.output import RECORDED, RUNS, Row, console, run_file, show_failures, write_run
 from harness.machine.progress import Progress
 from harness.rows import tables
@@ -202,12 +202,9 @@ def history(
 
     if not any(word.split() for word in words):
         raise typer.BadParameter("CELL: got no word, expected some of backend, technique, problem and tile")
-    try:
-        with Progress() as progress:
-            progress.say(f"reading {experiment} at every commit that changed it")
-            rows = past.recorded(RECORDED / gpu, experiment, partial(progress.step, "commits"))
-    except ValueError as unknown:
-        raise typer.BadParameter(str(unknown)) from None
+    with bad_usage(), Progress() as progress:
+        progress.say(f"reading {experiment} at every commit that changed it")
+        rows = past.recorded(RECORDED / gpu, experiment, partial(progress.step, "commits"))
     found = past.points(rows, [word for each in words for word in each.split()])
     if not found:
         raise typer.BadParameter(f"CELL: got {' '.join(words)!r}, but no recorded row of {experiment} has these words")
