@@ -222,7 +222,7 @@ def match(
     for case, outcome in zip(cases, outcomes, strict=False):
         if outcome["status"] != "passed":
             rows[case] = dict(outcome)
-        elif remaining and symbol(case) in remaining[0]["Kernel Name"]:
+        elif remaining and origin(case) in remaining[0]["Kernel Name"]:  # the kernel's name is its file's
             details = counters(remaining.pop(0))
             hertz = details["metrics"].get(SM_HERTZ)
             rows[case] = {**outcome, "details": details, "clock_ghz": [hertz / 1e9] if hertz else None}
@@ -231,11 +231,6 @@ def match(
     for case in cases[len(outcomes) :]:
         rows[case] = {"status": "crashed", "reason": f"the process ended before this case: {said}"}
     return rows
-
-
-def symbol(case: Case) -> str:
-    """The kernel's name: the technique's, or that of the one whose file it includes."""
-    return origin(case)
 
 
 def counters(launch: Mapping[str, str]) -> dict[str, Any]:

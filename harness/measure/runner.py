@@ -430,8 +430,8 @@ class Run:
         """The worker's answer, with what concerns the group as a whole and what only the runner can tell."""
         first = next(iter(labels))
         details: Row = {"again": again}
-        if note := self.note_on_anchor(labels[first]):
-            details["anchor"] = note
+        if self.kind == "timing" and labels[first].backend != ANCHOR:  # beside the tiles of one kernel is no peer
+            details["anchor"] = f"no {ANCHOR} in this group: {first} takes its place"
         rows = []
         for name, case in labels.items():
             gate, fields = self.gated[case], dict(answer[name])
@@ -450,10 +450,6 @@ class Run:
                 fields["details"]["label"] = label
             rows.append((case, fields))
         return rows
-
-    def note_on_anchor(self, first: Case) -> str | None:
-        """What a row says of its group's first case where that is not the anchor."""
-        return None if first.backend == ANCHOR else f"no {ANCHOR} in this group: {first} takes its place"
 
     def implausible(self, case: Case, mma: str | None, median_ms: float) -> Row:
         """Status, check and reason when the time is below what the GPU can do, else nothing."""

@@ -106,9 +106,6 @@ class Tuning(runner.Run):
     def time_finals(self, cases: list[Case], anchor: Case | None, mode: str) -> None:
         """There are none: a tile is chosen, not a kernel."""
 
-    def note_on_anchor(self, first: Case) -> str | None:
-        return None  # no peer is timed
-
 
 def select(
     path: Path,

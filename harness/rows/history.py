@@ -51,7 +51,7 @@ def points(rows: Iterable[Row], words: Sequence[str], mode: str = "burst") -> di
     found: dict[str, dict[Any, Point]] = {}
     for row in timings.rows:
         name = cell(row)
-        if row["kind"] != "timing" or row.get("mode") != mode or not set(words) <= set(name.split()):
+        if row.get("mode") != mode or not set(words) <= set(name.split()):
             continue
         ms, anchor = median_ms(row), anchors.get(noise.group(row))
         commit = (timings.environments.get(row.get("environment", ""), {}).get("git") or {}).get("sha")

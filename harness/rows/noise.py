@@ -62,7 +62,9 @@ class Timings:
     def __init__(self, rows: Iterable[Row]) -> None:
         rows = list(rows)
         self.environments = {row["id"]: row.get("details") or {} for row in rows if row["kind"] == "environment"}
-        self.rows = [row for row in rows if row["kind"] == "timing" and _is_timed(row)]
+        self.rows = [
+            row for row in rows if row["kind"] == "timing" and row["status"] == "passed" and row.get("samples_ms")
+        ]
         self._peers: dict[Any, dict[str, float]] = defaultdict(dict)
         for row in self.rows:
             if not row.get("technique"):
@@ -329,10 +331,6 @@ def _held_out(kind: Sorted, left_out: str) -> tuple[Array, Array] | None:
 def group(row: Row) -> tuple[Any, ...]:
     """The interleaved group of a row: its name is unique in a run, and a run's rows are of one environment."""
     return page(row), row.get("environment"), row.get("group"), row.get("mode")
-
-
-def _is_timed(row: Row) -> bool:
-    return row["status"] == "passed" and bool(row.get("samples_ms"))
 
 
 def log_ms(row: Row) -> float:

@@ -11,6 +11,7 @@ import pytest
 
 from harness import variants
 from harness.catalog import techniques
+from harness.catalog.cases import origin
 from harness.catalog.problem import Problem, Tile
 from harness.inspection import hardware_counters, memory
 from harness.machine import cuda_tools, environment
@@ -97,8 +98,8 @@ def test_what_the_process_did_not_reach_is_crashed() -> None:
 
 def test_a_kernel_has_the_name_of_the_file_that_holds_it() -> None:
     large, twin = cells(("large_tile", "cuda"), ("mma_ldmatrix", "triton"))
-    assert hardware_counters.symbol(large) == "xor_swizzle"
-    assert hardware_counters.symbol(twin) == "wmma"
+    assert origin(large) == "xor_swizzle"
+    assert origin(twin) == "wmma"
 
 
 def fake_ncu(folder: Path, outcomes: list[dict[str, str]] | None, page: str, said: str = "") -> Path:
