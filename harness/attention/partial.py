@@ -11,7 +11,7 @@ from harness.attention.reference import truth
 
 
 class Completed:
-    """A launch whose lse, where it leaves that unwritten, is the truth's. `without_lse` says whether one did."""
+    """A launch. Where it leaves lse unwritten, the exact one is filled in, and `without_lse` says so."""
 
     def __init__(self, launch: Callable[..., object]) -> None:
         self._launch = launch

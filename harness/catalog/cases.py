@@ -1,4 +1,4 @@
-"""What one measurement is of, and how many make a run: every list of cases is made here. Standard library only."""
+"""A case is one measurement; every list of cases is made here. Standard library only."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def source_sha256(case: Case) -> str | None:
 
 
 def same_program(case: Case) -> str | None:
-    """The technique whose program this twin is again, or None."""
+    """The technique that this twin only re-exports; None for a twin with a program of its own."""
     return case.technique and sources.same_program(techniques.get(case.technique).path, case.backend)
 
 
 SameProgram = Callable[[Case], str | None]
-"""What same_program is, for those who take another loader's."""
+"""Type of `same_program`; a loader may bring another."""
 
 
 def origin(case: Case, same_program: SameProgram = same_program) -> str:
-    """The technique whose program this case runs in the end: often its own."""
+    """The technique that holds this case's program, once all re-exports are followed: often its own."""
     assert case.technique is not None
     while (name := same_program(case)) is not None:
         case = replace(case, technique=name)

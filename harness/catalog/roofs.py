@@ -20,7 +20,8 @@ SATURATING = {"HGMMA": 32, "MUFU.EX2": 0}
 """The loop of a warpgroup that keeps the tensor cores busy beside others (cuda_kernels/roofs.cuh: saturate)."""
 SATURATING_COLUMNS = 128
 PRODUCT_GROUPS = VECTOR_GROUPS = 2
-"""Warpgroups that multiply alone, and that compute otherwise: two warps for each scheduler."""
+"""Warpgroups of a block that multiply, or that compute otherwise, where nothing else is said: two warps for each
+scheduler."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ WORDING = {"Ladder": 1, "Technique": 2, "Ablation": 2}
 
 
 def put(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all, whoever else writes it."""
+    """Writes a file whole or not at all, even while other processes write it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as part:
         part.write(content)
@@ -117,9 +117,9 @@ def gate_id() -> str:
 
 @cache
 def harness_id() -> str:
-    """Twelve hex digits that name what makes rows beside kernels and compilers: the registry, the code that compiles,
-    reads, runs and judges kernels, and the runtime of the CPU. Of the registry its wording does not count: a sentence
-    of a page is mended without that anything is compiled again."""
+    """Twelve hex digits that name what rows depend on besides kernels and compilers: the registry, the code that
+    compiles, reads, runs and judges kernels, and the CPU runtime. Titles and ideas in the registry do not count, so
+    that rewording one compiles nothing again."""
     rooms = ("attention", "inspection", "machine", "measure", "variants")
     python = [path for room in rooms for path in (ROOT / "harness" / room).rglob("*.py")]
     python += (ROOT / "cuda_kernels").glob("*.py")
@@ -150,10 +150,10 @@ def parse(path: Path) -> ast.Module:
 
 
 def same_program(technique_path: str, language: str, root: Path | None = None) -> str | None:
-    """Name of the technique whose program this twin is, when the file does nothing but re-export it; else None.
+    """The technique that this twin re-exports, if its file does nothing else; else None.
 
-    In Python that is a single `from triton_kernels.ladder.name import ...`, in CUDA a single
-    `#include <ladder/name.cu>`. `language` is cuda, triton, triton_native, gluon or tlx.
+    In Python that is a single `from triton_kernels.ladder.name import ...`, in CUDA a single `#include
+    <ladder/name.cu>`. `language` is cuda, triton, triton_native, gluon or tlx.
     """
     path = kernel_file(language, technique_path, root)
     if not path.is_file():

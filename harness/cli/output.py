@@ -32,14 +32,15 @@ def run_name(experiment: str, shard: str | None = None) -> str:
 
 
 def run_file(name: str) -> Path:
-    """Of this run alone, to the millisecond: its groups are named after it, and one process on each of several GPUs
-    may begin in the same second."""
+    """A new file for this run. Its name has milliseconds: groups are named after it, and processes on several GPUs may
+    begin in the same second."""
     begin = f"{datetime.now(UTC):%Y%m%d-%H%M%S%f}"[:-3]
     return RUNS / f"{begin}-{name}.jsonl"
 
 
 def one_off_file(name: str) -> Path:
-    """The same for what was asked in passing, with whatever problem and options: pages show it once it is recorded."""
+    """A new file for a command in passing (check, bench, inspect, tune ...), with whatever problem and options. Pages
+    show its rows once they are recorded."""
     file = run_file(name)
     return file.parent / results.ONE_OFF / file.name
 

@@ -1,4 +1,4 @@
-"""A run whose rows come from a tool of NVIDIA's: its session, and the twins that need no launch of their own."""
+"""Runs of NVIDIA's tools: their session, and which twins share a launch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def session(experiment: str, path: Path) -> Iterator[Session]:
 
 
 def same_programs(cases: Iterable[Case]) -> dict[Case, list[Case]]:
-    """Each case that must run -> the other cases whose twins are that program again, at the same tile."""
+    """Each case that must run -> the other cases that are the same program at the same tile."""
     todo = list(dict.fromkeys(cases))
     groups: dict[Case, list[Case]] = {}
     for case in todo:

@@ -12,17 +12,18 @@ from harness.catalog.problem import Problem
 from harness.measure.worker import Deadlines
 
 FLOPS = {"cuda": 1e8, "triton": 4e7}
-"""In a second, of the slowest kernels: thread by thread on one core, and in Triton's interpreter, which has one."""
+"""FLOP per second of the slowest kernels: thread by thread on one core, and in Triton's interpreter, which uses one
+core."""
 LAUNCHES = 10
-"""Of a case with three distributions, where a launch is slow: six of the first, two of each other."""
+"""Launches that check a case where a launch is slow: six on the first of three distributions, two on each other."""
 TOO_LONG = Deadlines().launch / 2
-"""Seconds of a launch: it might be called a timeout, on a busy machine."""
+"""Seconds. On a busy machine a launch that takes longer might end as a timeout."""
 LONGEST = 512
-"""Queries or keys of a problem that takes a CPU seconds."""
+"""Queries or keys at most of a problem that a CPU does in seconds."""
 
 
 def launch_seconds(case: Case) -> float:
-    """Of one launch on this CPU, roughly. 0 for a function of the user's that needs no interpreter."""
+    """Seconds of one launch on this CPU, roughly. 0 for a function of the user's that needs no interpreter."""
     language = _language(case)
     if language is None:
         return 0.0
@@ -31,7 +32,7 @@ def launch_seconds(case: Case) -> float:
 
 
 def _language(case: Case) -> str | None:
-    """A key of FLOPS."""
+    """The key of FLOPS that holds for the case; None for a function that runs on the CPU's own tensors."""
     if case.kernel is None:
         return "cuda" if case.backend == "cuda" else "triton"
     if case.kernel.function is None:
@@ -40,7 +41,7 @@ def _language(case: Case) -> str | None:
 
 
 def seconds(cases: Iterable[Case]) -> float:
-    """Of checking them all, roughly, compilers aside."""
+    """Seconds to check all cases, roughly, without compiling."""
     return sum(LAUNCHES * launch_seconds(case) for case in cases)
 
 
@@ -64,7 +65,7 @@ def refuse_hours(cases: Sequence[Case]) -> str | None:
 
 
 def smaller(problem: Problem) -> Problem:
-    """One like it that a CPU does in seconds: one batch, one group of heads, and lengths in the same ratio."""
+    """A similar problem that a CPU does in seconds: one batch, one group of heads, lengths in the same ratio."""
     group, factor = problem.heads // problem.heads_kv, max(problem.seq_q, problem.seq_kv) / LONGEST
     seq_q, seq_kv = (
         max(128, round(length / factor / 128) * 128) if factor > 1 else length

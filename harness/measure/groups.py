@@ -46,12 +46,12 @@ def environments(
 
 
 def twins(case: Case) -> object:
-    """The same for the twins of a rung, so that they are timed together. Peers are alone."""
+    """A key that the twins of a rung share, so that they are timed together. A peer has its own."""
     return (case.technique, case.tile) if case.technique else case
 
 
 def rivals(case: Case) -> object:
-    """The same for all tiles of one kernel, so that they are timed together."""
+    """A key that all tiles of one kernel share, so that they are timed together."""
     return (case.technique, case.backend)
 
 

@@ -17,8 +17,8 @@ OTHER_LENGTHS = (
     Problem(2, 2, 2, 65, 65, 64, "fp16", True, "bshd"),  # a row and a key more than a tile
     Problem(1, 1, 1, 1, 641, 128, "bf16", False),  # one query, many keys
 )
-"""What a kernel of the user's is checked with beside the experiment correctness, whose lengths are multiples of tiles
-or short; a rung has the experiment any_length."""
+"""Further problems for a user's kernel: those of the experiment correctness are short or multiples of tiles. Rungs have
+the experiment any_length."""
 RECORDED = sources.ROOT / "reports" / "recorded"
 
 

@@ -52,8 +52,8 @@ runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 class Commands:
-    """What the actor does: one command at a time, whose rows it hands out line by line. The process of the next one is
-    made ready while a command begins, long before it times anything."""
+    """The actor: it runs one command at a time and hands out the rows line by line. While a command begins, the process
+    of the next one is made ready, long before anything is timed."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None

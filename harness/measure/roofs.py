@@ -115,7 +115,7 @@ def measured(
 
 
 def failed(built: Any) -> Row | None:
-    """Fields of a roof whose kernel does not build, or builds to other machine code than it claims."""
+    """Fields of the row where the kernel does not build, or its machine code is not what the roof claims; else None."""
     if built is None:
         return {"status": "interrupted", "reason": "not built before the run was interrupted"}
     if isinstance(built, processes.NoAnswer):
@@ -133,7 +133,7 @@ def failed(built: Any) -> Row | None:
 
 
 def not_launched(answer: Any) -> Row | None:
-    """Fields of a roof whose launches gave nothing."""
+    """Fields of the row where its launches gave nothing; else None."""
     if not isinstance(answer, processes.NoAnswer):
         return None
     status = "launch_error" if answer.how == "raised" else answer.how

@@ -21,12 +21,13 @@ from harness.rows import results
 from harness.rows.reading import is_final, median_ms
 
 AGAIN_LIMIT = 0.005
-"""Two timings of one kernel in one group agree within this (a run with a `limit` of its own: within that), or the group
-is timed once more, to a quarter of it, so that chance does not part them. If they still differ, nothing converged."""
+"""Relative difference up to which two timings of one kernel in one group agree; a run's own `limit` takes its place.
+Further apart, the group is timed once more, to a quarter of the limit, so that chance does not part them. If they still
+differ, nothing converged."""
 MEASURED = ("passed", "wrong", "implausible", "not_converged")
 """Statuses of a case that did not end its worker."""
 FINAL_TARGET = 0.002
-"""Relative error of the medians of a final group: what its ratios are built on is known better than the rest."""
+"""Relative error of medians in a final group: the ratios of the headlines rest on them."""
 REFEREE_ROUNDS = 20
 """Calls of each member of a group that the referee sees."""
 
@@ -111,9 +112,9 @@ class Run:
     runs."""
 
     kind = "timing"
-    """Of the timed rows."""
+    """The kind of the timed rows."""
     together = staticmethod(groups.twins)
-    """Equal for cases that are interleaved with each other."""
+    """A key: cases that share it are interleaved with each other."""
 
     def __init__(
         self,
@@ -157,7 +158,8 @@ class Run:
             progress.step("gate", number, len(fresh))
 
     def may_be_loaded(self, fresh: Sequence[Case]) -> list[Case]:
-        """The programs of all problems on which something is left to do: rows from elsewhere come without binaries."""
+        """The cases to compile: of every problem on which something is left to do. What passed elsewhere is among them,
+        because rows come without binaries."""
         passed = [case for case, gate in self.gated.items() if gate["status"] == "passed"]
         untimed = [
             case for case in passed if not all(self.session.earlier(case, self.kind, mode) for mode in self.modes)
@@ -237,7 +239,7 @@ class Run:
         """Leaves out what need not be timed: nothing."""
 
     def same_program(self, case: Case) -> Case | None:
-        """The case whose program this one is again, if that is run as well."""
+        """The case that has this program under its first name, if that is run as well."""
         name = self.loader.same_program(case)
         twin = name and replace(case, technique=name)
         return twin if twin in self.todo else None
@@ -313,7 +315,7 @@ class Run:
         return {case: row for (case, mode), row in self.timed.items() if mode == "burst" and row["status"] == "passed"}
 
     def variables(self, cases: Iterable[Case]) -> dict[Case, Mapping[str, str] | None]:
-        """What each case needs of its process's environment."""
+        """Case -> the environment variables that its process must have; None where any process will do."""
         return {case: self.loader.environment_of(case, self.on) for case in cases}
 
     def look_at_own(self) -> None:
@@ -462,7 +464,8 @@ class Run:
     # Twins that are another's program
 
     def repeat_same_programs(self) -> None:
-        """Rows of a twin that re-exports another's program: that one's, measured once, under this name as well."""
+        """Writes the rows of twins that re-export another's program: it is measured once, and its rows are repeated
+        under their names."""
         for case in self.todo:
             twin = self.same_program(case)
             if twin is None or case in self.gated:  # its own program, or declined
@@ -490,7 +493,8 @@ def by_problem(cases: Iterable[Case]) -> list[list[Case]]:
 
 
 def rank(row: Row) -> float:
-    """Whom a final group takes: who was in one before, then the fastest (its median in milliseconds)."""
+    """The order in which a final group takes kernels: first those of a final group before (0), then by their median in
+    milliseconds."""
     return 0.0 if is_final(row) else median_ms(row)
 
 

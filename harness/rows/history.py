@@ -44,7 +44,7 @@ class Unknown(ValueError):
 
 
 def points(rows: Iterable[Row], words: Sequence[str], mode: str = "burst") -> dict[str, list[Point]]:
-    """Cell -> its points, oldest first, of the cells whose names have all of these words."""
+    """Cell -> its points, oldest first, for each cell that has all of these words in its name."""
     rows = list(rows)
     timings = noise.Timings(rows)
     anchors = {noise.group(row): median_ms(row) for row in timings.rows if row["backend"] == ANCHOR}

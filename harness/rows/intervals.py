@@ -41,8 +41,8 @@ NO_CHANGE = "no change"
 
 @dataclass(frozen=True)
 class Interval:
-    """Of a ratio of TFLOPS, ours over theirs. `low` and `high` are None where fewer than FEWEST processes timed both;
-    `rests_on` says in words how many there are."""
+    """The interval of a ratio of TFLOPS, ours over theirs, at LEVEL. `low` and `high` are None where fewer than FEWEST
+    processes timed both; `rests_on` says in words how many did."""
 
     low: float | None
     high: float | None
@@ -83,7 +83,7 @@ class Estimate:
 
     @property
     def interval(self) -> Interval:
-        """Of the ratio whose logarithm it is."""
+        """The interval of the ratio that this is the logarithm of."""
         if self.draws is None:
             return Interval(None, None, self.processes, self.boards)
         between = _between(self.draws, _clusters(self.processes, self.boards))
@@ -94,7 +94,7 @@ class Estimate:
         return Estimate(factor * self.value, drawn, self.processes, self.boards)
 
     def minus(self, other: Estimate) -> Estimate:
-        """Of what was timed in processes of its own: the draws are independent."""
+        """The difference to what other processes timed: the draws are independent."""
         drawn = None
         if self.draws is not None and other.draws is not None:
             drawn = self.draws - np.random.default_rng(1).permutation(other.draws)
@@ -113,7 +113,7 @@ class Intervals:
         self._known: dict[tuple[str, str], tuple[Array | None, Interval]] = {}
 
     def of(self, ours: Row, theirs: Row) -> Interval:
-        """Of how many times the TFLOPS of `theirs` the program of `ours` reaches, on the problem of both."""
+        """The interval of the ratio of TFLOPS, `ours` over `theirs`. Both rows are of one problem."""
         return self._ratio(ours, theirs)[1]
 
     def timings(self, row: Row) -> list[Row]:
@@ -121,8 +121,8 @@ class Intervals:
         return list(self._rows[self._timings.program(row)].values())
 
     def mean(self, pairs: Iterable[tuple[Row, Row]]) -> Interval:
-        """Of the geometric mean of several cells' ratios. Cells are drawn independently: most were timed in processes
-        of their own. None where one of them has none."""
+        """The interval of the geometric mean of several cells' ratios. Cells are drawn independently, because most were
+        timed in processes of their own. It has no ends where one of the cells has none."""
         found = [self._ratio(*pair) for pair in pairs]
         processes = min((interval.processes for _, interval in found), default=0)
         boards = min((interval.boards for _, interval in found), default=0)
@@ -162,7 +162,7 @@ class Intervals:
         return Estimate(value, _resampled(sampled, chance), processes, len(boards))
 
     def boards(self, rows: Sequence[Row]) -> list[str]:
-        """Those on which the programs of these rows met in one group."""
+        """The boards on which one group timed the programs of all these rows."""
         found = {self._timings.board(together[0]) for together in self._together(rows)}
         return sorted(filter(None, found))
 

@@ -29,7 +29,7 @@ Weights = dict[str, float]
 
 
 def percent(value: float) -> float:
-    """The gain whose logarithm this is: 0.0953 is 10 percent."""
+    """The gain in percent that a logarithm stands for: 10 for 0.0953."""
     return 100 * math.expm1(value)
 
 

@@ -200,7 +200,8 @@ class Noise:
 
 
 class Sorted:
-    """Pairs of one kind whose statistics are sorted once, for the limits of many parts of them."""
+    """Pairs on one board, or on two, with every statistic sorted once: the limits of any part of them are then
+    quick."""
 
     def __init__(self, pairs: Replicates, one_board: bool) -> None:
         self.one_board = one_board

@@ -74,9 +74,15 @@ WIDEST = 8
 
 
 def lean(row: Row) -> dict[str, Any]:
-    """The row without what nobody reads: digits beyond DIGITS of errors, latencies and compile times, instructions
-    that the machine code does not have, where in the harness a case was declined, whose reason says it all, of a tile
-    that is tried more than its time, what the claim says of a proof, and times of what is ONLY_GATED."""
+    """The row without what nobody reads:
+
+    - digits beyond DIGITS of errors, host latencies and compile times
+    - instructions that the machine code does not have
+    - the log of a declined case: its reason says it all
+    - clocks, host latency, compile time and order of a tile that `tune` tried (NOT_OF_TUNE)
+    - what a proof looked for (NOT_OF_A_PROOF): its claim says it
+    - compile and launch times of experiments that are ONLY_GATED
+    """
     only_gated = row.get("experiment") in ONLY_GATED
     left_out = NOT_OF_TUNE if row["kind"] == "tune" else ("compile_s",) if only_gated else ()
     found = {name: value for name, value in row.items() if name not in left_out}
@@ -307,7 +313,7 @@ def _integers(width: int, text: str) -> list[int]:
     except ValueError as error:
         raise ValueError(f"{SAMPLES_TICKS}: got {_shown(text)}, expected base64 ({error})") from None
     if not data or len(data) % width:
-        raise ValueError(f"{SAMPLES_TICKS}: got {len(data)} bytes, expected so many of {width}")
+        raise ValueError(f"{SAMPLES_TICKS}: got {len(data)} bytes, expected a multiple of {width}")
     return [int.from_bytes(data[at : at + width], "little") for at in range(0, len(data), width)]
 
 

@@ -1,5 +1,4 @@
-"""What the fields of a row say: the words in which scorecard, comparison and report speak of rows. Standard library
-only.
+"""What a row says, as scorecard, comparison and report read it. Standard library only.
 
 Rows of an earlier version of a kernel (`source_sha256` is not the checkout's) do not count.
 """
@@ -18,8 +17,8 @@ Row = Mapping[str, Any]
 Hashes = Mapping[tuple[str, str], str]
 """(technique, backend) -> `source_sha256` of the checkout."""
 SHARED_PTXAS = "_shared_ptxas"
-"""How pages and notes name the rows of an experiment whose Triton programs nvcc's ptxas assembled: beside the headline,
-never in it."""
+"""Suffix of an experiment's name where nvcc's ptxas assembled the Triton programs. Pages show these rows beside the
+headline, never in it."""
 
 
 def checkout_hashes() -> dict[tuple[str, str], str]:
@@ -36,22 +35,22 @@ def checkout_hashes() -> dict[tuple[str, str], str]:
 
 
 def slug(row: Row) -> str:
-    """Of its problem: b4-h16-n4096-d128-bf16-full."""
+    """The slug of the row's problem, such as b4-h16-n4096-d128-bf16-full."""
     return Problem.from_dict(row["problem"]).slug
 
 
 def tile_slug(row: Row) -> str:
-    """64x128-s2-w4; nothing for a peer."""
+    """The slug of the row's tile, such as 64x128-s2-w4; empty for a peer."""
     return Tile.from_dict(row["tile"]).slug if row.get("tile") else ""
 
 
 def name_of(row: Row) -> str:
-    """A technique, or the file and function of a user's own kernel; nothing for a peer."""
+    """The technique, or file and function of a user's kernel; empty for a peer."""
     return row.get("technique") or row.get("kernel") or ""
 
 
 def cell(row: Row) -> str:
-    """Backend, technique, problem and tile, as tables, summaries and `history` name a case."""
+    """Backend, technique, problem and tile in one line, as tables, summaries and `history` name a case."""
     return " ".join(filter(None, (row["backend"], name_of(row), slug(row), tile_slug(row))))
 
 
@@ -104,12 +103,12 @@ def counts(row: Row, hashes: Hashes) -> bool:
 
 
 def is_unsettled(row: Row, hashes: Hashes) -> bool:
-    """Whether the row has samples of this checkout's kernel whose median is not certain enough."""
+    """Whether this checkout's kernel was timed, but its median did not converge."""
     return row["status"] == "not_converged" and bool(row.get("samples_ms")) and is_current(row, hashes)
 
 
 def is_final(row: Row) -> bool:
-    """Whether the row is from a problem's final group, in which the fastest of each series met once more."""
+    """Whether the row is from a problem's final group: the fastest kernel of each series, timed together once more."""
     return bool((row.get("details") or {}).get("final"))
 
 
@@ -119,7 +118,7 @@ def is_as_shipped(row: Row) -> bool:
 
 
 def page(row: Row) -> str | None:
-    """The experiment under whose name pages and notes speak of the row."""
+    """The name by which pages and notes call the row's experiment."""
     experiment: str | None = row.get("experiment")
     return experiment if experiment is None or is_as_shipped(row) else f"{experiment}{SHARED_PTXAS}"
 

@@ -81,7 +81,7 @@ def _placed(run: Path, root: Path) -> dict[Path, list[dict[str, Any]]]:
 
 
 def _of_programs(root: Path) -> list[Path]:
-    """The recorded files whose rows are about kernels: of GPUs, and of what compilers made."""
+    """The recorded files about kernels: those of GPUs, and what compilers made."""
     made = root / results.COMPILERS / "inspect.jsonl"
     return [*(path for _, path in results.iter_recorded(root)), *([made] if made.is_file() else [])]
 
@@ -160,7 +160,7 @@ def _compilers(description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def citations(notes: Path) -> set[tuple[str, ...]]:
-    """(technique, backend, problem, tile) of every case whose gates or tried tiles a note speaks of."""
+    """(technique, backend, problem, tile) of every case that a note cites by gate(...) or tried(...)."""
     texts = (path.read_text() for path in sorted(notes.glob("*.md")))
     references = (reference for text in texts for reference in REFERENCE.findall(text))
     return {case for reference in references for case in _CITATION.findall(reference)}

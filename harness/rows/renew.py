@@ -44,7 +44,8 @@ class Unknown:
 Compile = Callable[[Sequence[Program]], Iterable[tuple[Program, str | Unknown]]]
 """Each program with the SHA-256 of its instructions, in any order."""
 Identify = Callable[[Sequence[Program]], Iterable[tuple[Program, str | Unknown]]]
-"""Each program with a name that another one has only where the compiler is given the same; that is quick to know."""
+"""Each program with a name. Programs with equal names are given to the compiler alike, so that they have equal machine
+code. Names are quick to know, machine code is not."""
 
 
 @dataclass
@@ -55,13 +56,13 @@ class Renewal:
     """Same machine code: they count as this checkout's."""
     different: int = 0
     unknown: Counter[str] = field(default_factory=Counter)
-    """Reason -> rows whose machine code, or this checkout's, could not be learnt."""
+    """Reason -> how many rows could not be compared for it."""
     sources: dict[tuple[Any, ...], str] = field(default_factory=dict)
     """(*program, earlier source) -> this checkout's, of renewed rows: what else belongs to a program follows."""
 
 
 def due(rows: Iterable[Row], hashes: Hashes) -> list[Row]:
-    """Rows of earlier sources whose machine code was not yet compared with this checkout's."""
+    """Rows of earlier sources that were not compared with this checkout yet."""
     found = []
     for row in rows:
         now = hashes.get((row.get("technique", ""), row.get("backend", "")))

@@ -137,7 +137,7 @@ def check(row: Mapping[str, Any]) -> None:
 
 
 class NotRows(ValueError):
-    """A file that holds something else than rows, or a row that is not of this format: which file, and which line."""
+    """A file does not hold rows, or a row has the wrong format. The message names the file and the line."""
 
 
 class Writer:
@@ -230,13 +230,14 @@ def read(path: Path, check: Callable[[dict[str, Any]], None] | None = None) -> l
 
 
 def _require_file(path: Path) -> None:
-    """A pipe that nobody writes would be waited for, and a device may have no end."""
+    """Refuses folders, pipes and devices: reading a pipe may wait for ever, and a device may have no end."""
     if path.exists() and not path.is_file():
         raise NotRows(f"{path}: got a folder, a pipe or a device, expected a file of rows; save them as one")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of a stranger's, of whose names none stands twice: another reader would take the other value."""
+    """A JSON object that says nothing twice; ValueError otherwise. Of two values another reader might take the
+    other."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
@@ -311,8 +312,8 @@ def newest(rows: Iterable[Mapping[str, Any]], *, replicates: bool = False) -> li
 
 
 def same_code(computed: Iterable[Mapping[str, Any]], recorded: Iterable[Mapping[str, Any]]) -> list[tuple[str, bool]]:
-    """Of the rows in `computed` that hold machine code, those whose code `recorded` holds too, compiled from the same
-    source by the same compiler for the same cell: the row's key, and whether the instructions are the same."""
+    """Compares machine code. For each row in `computed` that `recorded` has too, compiled from the same source by the
+    same compiler for the same cell: the row's key, and whether the instructions are equal."""
     known = {_compilation(row): row["code"]["sass_sha256"] for row in recorded if row.get("code")}
     return [
         (key(row), known[_compilation(row)] == row["code"]["sass_sha256"])

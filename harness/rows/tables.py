@@ -24,7 +24,7 @@ Rows = Iterable[Row]
 
 
 def folding(*names: str) -> list[Column]:
-    """Columns whose words go on below where a terminal is narrow, and are never cut."""
+    """Columns that wrap their words in a narrow terminal and never cut them."""
     return [Column(name, overflow="fold") for name in names]
 
 
@@ -140,7 +140,7 @@ def gates(rows: Rows) -> RenderableType:
 
 
 def declined(rows: Rows) -> list[Text]:
-    """Each reason why cells were declined, once, with whose they were."""
+    """Each reason for declining, once, with the kernels that gave it."""
     reasons: dict[str, list[str]] = defaultdict(list)
     for row in rows:
         if row.get("status") == "unsupported":
@@ -149,7 +149,7 @@ def declined(rows: Rows) -> list[Text]:
 
 
 def _labelled(rows: Rows) -> list[Text]:
-    """What an answer lacks, such as "no LSE", with whose it is."""
+    """Each label, such as "no LSE", with the kernels that have it."""
     labels: dict[str, list[str]] = defaultdict(list)
     for row in rows:
         if label := (row.get("details") or {}).get("label"):

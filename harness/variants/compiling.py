@@ -27,8 +27,8 @@ def prebuild(
     """Compiles the kernels of all cases in parallel, as this GPU will load them, in processes that have their
     environment. `progress(done, total, label)` follows each.
 
-    Who takes longer than `seconds` is ended, and all are as soon as `stop()`. A kernel that does not compile is left
-    for `load` and the first launch, which say so in its row.
+    A compilation that takes longer than `seconds` is ended; all are as soon as `stop()`. A kernel that does not compile
+    is left for `load` and the first launch, which say so in its row.
     """
     arch = gpu_arch()
     jobs: dict[tuple[tuple[str, str], ...], dict[Any, processes.Job]] = {}

@@ -30,7 +30,7 @@ def sanitizer_environment() -> dict[str, str]:
 
 
 def left_in(workspace: Tensor | None) -> list[str]:
-    """What is wrong with a workspace after a launch: the next one begins with it."""
+    """The complaint about a workspace that is not zero after a launch, if any: the next launch begins with it."""
     left = [] if workspace is None else workspace.nonzero().flatten().tolist()
     return [f"workspace_not_zero: byte {left[0]} of the workspace is not 0 when the kernel ends"] if left else []
 
