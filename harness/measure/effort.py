@@ -56,7 +56,7 @@ def refuse_hours(cases: Sequence[Case]) -> str | None:
         small = replace(small, dtype="fp16")  # the interpreter has no other
     if (launch := launch_seconds(slowest)) > TOO_LONG:
         raise ValueError(
-            f"problem: got {slowest.problem.slug}, of which one launch of {slowest.name} {slowest.backend} takes this "
+            f"problem: got {slowest.problem.slug}, but one launch of {slowest.name} {slowest.backend} takes this "
             f"CPU about {launch / 60:,.0f} min; expected one such as {small.slug}, or a GPU"
         )
     if (whole := seconds(cases)) > 120:

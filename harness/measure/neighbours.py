@@ -43,7 +43,8 @@ def at_work(boards: Sequence[Mapping[str, str]]) -> Iterator[int]:
             assert process.stdout is not None
             if (said := process.stdout.readline().strip()) != BEGUN:
                 raise RuntimeError(
-                    f"neighbour on {dict(board)}: got {said!r}, expected {BEGUN!r}; `twinkernels doctor`"
+                    f"neighbour on {dict(board)}: got {said!r}, expected {BEGUN!r}; `twinkernels doctor` says what is "
+                    "missing"
                 )
         yield len(processes)
 

@@ -10,7 +10,6 @@ from harness.variants.cuda import (
     AttentionArgs,
     build_cuda,
     constants,
-    cuda_compiler,
     cuda_defines,
     gpu_arch,
     workspace_bytes,
@@ -21,7 +20,7 @@ from harness.variants.libraries import LIBRARIES
 from harness.variants.loading import available, load
 from harness.variants.peers import PEERS, PeerVariant
 from harness.variants.triton import compile_triton
-from harness.variants.variables import environment_of, require_environment
+from harness.variants.variables import environment_of
 from harness.variants.variant import Variant
 
 __all__ = [
@@ -40,13 +39,11 @@ __all__ = [
     "build_cuda",
     "compile_triton",
     "constants",
-    "cuda_compiler",
     "cuda_defines",
     "environment_of",
     "gpu_arch",
     "load",
     "prebuild",
-    "require_environment",
     "same_program",
     "sanitizer_environment",
     "source_sha256",
