@@ -65,27 +65,34 @@ def of_experiment(experiment: Experiment, gpu: str | None = None) -> list[Case]:
 
     Where `tune` has chosen no tile on `gpu` (a slug such as h200) yet, the reference tile is alone; in an experiment
     without reference tiles the case has no tile."""
-    found: dict[Case, None] = {}
+
+    def series(name: str) -> list[str]:
+        return sources.series(experiment.backends, techniques.get(name).path)
+
+    found: list[Case] = []
     for problem in experiment.problems:
-        for peer in experiment.peers:
-            found[Case(experiment.name, None, peer, problem, None)] = None
+        cells: list[tuple[str | None, str, Tile | None]] = [(None, peer, None) for peer in experiment.peers]
         for name in experiment.techniques:
-            for backend in sources.series(experiment.backends, techniques.get(name).path):
-                for choice in experiment.tiles:
-                    tile: Tile | None = techniques.reference_tile(techniques.get(name), problem.head_dim)
-                    if choice == "best":
-                        tile = tiles.best_tile(name, backend, problem, gpu)
-                        if tile is None and "reference" in experiment.tiles:
-                            continue
-                    found[Case(experiment.name, name, backend, problem, tile)] = None
-        for name in experiment.at_its_tile if "cuda" in experiment.backends else ():
-            tile = tiles.best_tile(experiment.techniques[0], "cuda", problem, gpu)
-            found[Case(experiment.name, name, "cuda", problem, tile)] = None
+            for backend in series(name):
+                cells += [(name, backend, tile) for tile in _tiles(experiment.tiles, name, backend, problem, gpu)]
+        if experiment.at_its_tile and "cuda" in experiment.backends:
+            best = tiles.best_tile(experiment.techniques[0], "cuda", problem, gpu)
+            cells += [(name, "cuda", best) for name in experiment.at_its_tile]
         for where, name, tile in experiment.cells:
-            if where == problem:
-                for backend in sources.series(experiment.backends, techniques.get(name).path):
-                    found[Case(experiment.name, name, backend, problem, tile)] = None
-    return list(found)
+            cells += [(name, backend, tile) for backend in series(name) if where == problem]
+        found += [Case(experiment.name, name, backend, problem, tile) for name, backend, tile in cells]
+    return list(dict.fromkeys(found))
+
+
+def _tiles(
+    choices: Sequence[str], technique: str, backend: str, problem: Problem, gpu: str | None
+) -> list[Tile | None]:
+    """Of "reference" and "best" those chosen; where there is no best one yet, it is left out beside the other."""
+    named = {
+        "reference": techniques.reference_tile(techniques.get(technique), problem.head_dim),
+        "best": tiles.best_tile(technique, backend, problem, gpu),
+    }
+    return [named[choice] for choice in choices if named[choice] or "reference" not in choices]
 
 
 def at_reference_tiles(
