@@ -34,7 +34,7 @@ ON_REQUEST = (*AS_CUBINS, HATCH)
 """Backends that are checked and timed only where somebody names them."""
 
 LANGUAGES = ("cuda", "triton", "gluon")
-"""One series of each: what a tool looks at that does not ask which instructions a source may become."""
+"""One series of each language, for tools to which triton and triton_native are one source."""
 
 LADDERS = {ladder.LADDER.name: ladder.LADDER for ladder in (ampere, tma, hopper)}
 TECHNIQUES = (*ampere.TECHNIQUES, *tma.TECHNIQUES, *hopper.TECHNIQUES)

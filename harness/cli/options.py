@@ -1,7 +1,7 @@
 """What the commands take: types of options, and names turned into techniques, backends, problems and experiments.
 
-A name that is not known is bad usage, answered with the nearest ones. What would do on another machine is no bad
-usage: what is missing on this one is said plainly.
+A name that is not known is bad usage; the nearest known ones are named. What another machine could do is no bad usage:
+the command says what this one lacks.
 """
 
 from __future__ import annotations

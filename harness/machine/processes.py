@@ -1,6 +1,5 @@
-"""Jobs in processes that have an environment of their own from their start, as compilers need: Triton reads its
-variables once. A job that raises, ends its process or takes too long costs nothing but its own answer.
-"""
+"""Jobs in processes with an environment of their own from their start. Compilers need that: Triton reads its variables
+once. A job that raises, ends its process or takes too long costs nothing but its own answer."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ def environments(
 ) -> list[tuple[dict[str, str], list[Case]]]:
     """Splits cases of one problem by the environment variables that their process needs.
 
-    A case that does with any process joins the split of the CUDA twins, which is the last. Beside a user's own kernel
-    the CUDA twins do with any: all are timed in its process.
+    A case that runs in any process joins the split of the CUDA twins, which is the last. Beside a user's own kernel the
+    CUDA twins run in any process: all are timed in that kernel's.
     """
     cases = list(cases)
     center = "own" if any(case.kernel for case in cases) else "cuda"

@@ -27,7 +27,7 @@ QUICK = {"min_samples": 10, "max_seconds": 3.0, "target": 0.005, "limit": 0.02}
 FINALISTS = 3
 """Tiles of one kernel that are timed properly, at least."""
 HOST_MS = 0.25
-"""By so much a launch between two waits may seem slower than another for what the host does: a tile that is no further
+"""Milliseconds by which a launch between two waits may seem slower than another because of the host: a tile no further
 behind than that is timed properly too. A short kernel takes less itself."""
 
 

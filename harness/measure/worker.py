@@ -34,7 +34,7 @@ NOT_KERNELS = (
     *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
     "<",
 )
-"""How the names of files begin that are nobody's kernel."""
+"""Where files lie that hold no kernel: the harness, the standard library, installed packages."""
 LOG_TAIL = 4000
 """Characters of compiler and kernel output that a row keeps; the log has all of it."""
 

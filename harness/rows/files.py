@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""What a full disk or a folder of somebody else says."""
+"""Error numbers of a full disk, and of a folder that belongs to somebody else."""
 
 
 @contextmanager

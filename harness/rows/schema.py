@@ -28,7 +28,7 @@ TOOLS = (
     *("bench", "inspect", "memory", "ncu", "outputs", "sanitizer", "sanitizer_planted", "structured_heads", "tune"),
     "expressibility",
 )
-"""What rows may name as their experiment beside the files of experiments/."""
+"""Experiments that rows may name without a file in experiments/."""
 EARLIEST = "2024-01-01T00:00:00Z"
 AHEAD = 24 * 3600
 """Seconds that a clock may be ahead of this one."""
@@ -116,7 +116,7 @@ def _wrong(name: str, got: Any, expected: str) -> ValueError:
 
 
 def _plain(name: str, value: Any, depth: int) -> None:
-    """What JSON can say again, a terminal can show and a statistic can take, however deep it lies."""
+    """Refuses what JSON cannot hold, a terminal cannot show or a statistic cannot take, at any depth."""
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
             raise _wrong(name, value, "text (half of a pair of UTF-16 is none)")
@@ -199,7 +199,7 @@ def _list(each: Check, least: int = 0) -> Check:
 
 
 def _table(each: Check) -> Check:
-    """An object whose names are one line each: tables and pages show them."""
+    """An object with names of one line each, because tables and pages show them."""
 
     def ask(name: str, value: Any) -> None:
         if not isinstance(value, Mapping):

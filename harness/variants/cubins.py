@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 FOLDER = sources.ROOT / "build" / "cubins"
 SECONDS = 300
-"""That one kernel may take to compile."""
+"""Seconds that one kernel may take to compile."""
 TYPES = {
     **{f"i{bits}": getattr(ctypes, f"c_int{bits}") for bits in (8, 16, 32, 64)},
     **{f"u{bits}": getattr(ctypes, f"c_uint{bits}") for bits in (8, 16, 32, 64)},
@@ -140,7 +140,7 @@ def _command(case: Case, arch: str) -> str:
 
 
 def _words(stderr: str) -> str:
-    """The lines of a compiler that tell: MLIR prints the whole module beside them."""
+    """The lines of a compiler's output that say what failed: MLIR prints the whole module too."""
     lines = [line.strip()[:400] for line in stderr.splitlines() if line.strip()]
     return "\n".join([line for line in lines if re.search(r"error:|Assertion|Error:", line)][:5] or lines[-1:])
 
