@@ -108,7 +108,7 @@ def test_the_matrix_shows_what_each_triton_makes_of_one_kernel() -> None:
     text = " ".join(rendered("expressibility.html", overview.expressibility([], {}, found)).split())
     assert '<span class="gluon">Gluon 3.9.0</span></td><td class="mono">128x128-s2-w8</td>' in text
     assert '<td class="n">168</td><td class="n">8</td> <td class="n">469</td><td class="n">10 of 66</td>' in text
-    assert "One kernel by each Triton" not in rendered("expressibility.html", overview.expressibility([], {}, []))
+    assert "One kernel in each Triton" not in rendered("expressibility.html", overview.expressibility([], {}, []))
 
 
 def test_tlx_of_the_answer_is_the_tlx_that_was_timed() -> None:
