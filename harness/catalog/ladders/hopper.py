@@ -212,7 +212,7 @@ TECHNIQUES = (
     Technique(
         "overlapped_softmax",
         "hopper",
-        "inside a warpgroup the next Q K^T is issued together with this P V, and the softmax stands between the two "
+        "inside a warpgroup the next Q K^T is issued together with this P V, and the softmax runs between the two "
         "waits",
         builds_on=("producer_consumer",),
         mma="wgmma",
@@ -297,7 +297,7 @@ TECHNIQUES = (
     Technique(
         "lazy_rescale_wgmma",
         "hopper",
-        "O is rescaled only when a row's maximum has outgrown the one in use more than fourfold",
+        "O is rescaled only when an exponential relative to the row maximum in use would exceed 4",
         builds_on=("persistent",),
         mma="wgmma",
         limits=(*OVERLAPPED, *TURNED),
@@ -306,7 +306,7 @@ TECHNIQUES = (
     Technique(
         "early_rescale",
         "hopper",
-        "O is rescaled between issuing Q K^T and P V: the vote on it no longer splits the softmax",
+        "O is rescaled between issuing Q K^T and P V, while the tensor cores work on Q K^T",
         builds_on=("lazy_rescale_wgmma",),
         mma="wgmma",
         limits=(*OVERLAPPED, *TURNED),

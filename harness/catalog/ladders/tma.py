@@ -122,7 +122,7 @@ TECHNIQUES = (
     Technique(
         "lazy_rescale",
         "tma",
-        "O is rescaled only when a row's maximum has outgrown the one in use more than fourfold",
+        "O is rescaled only when an exponential relative to the row maximum in use would exceed 4",
         builds_on=("lean_mbarrier_ring",),
         limits=(*GENERAL, RING),
         general=True,
