@@ -259,7 +259,7 @@ def _step_text(data: Dataset, point: Point, before: Point | None) -> str:
     if point.kind == "same_program":
         return "same program"
     ratio = data.ratio(point, before) if before else None
-    return f"{point.tflops:.0f}" + (f"  ({ratio.value:.2f}×)" if ratio else "")
+    return f"{point.tflops:.0f}" + (f"  ({'~' if ratio.linked else ''}{ratio.value:.2f}×)" if ratio else "")
 
 
 def _last(points: Sequence[Point]) -> float:

@@ -45,8 +45,8 @@ class Gain:
 
     @property
     def phrase(self) -> str:
-        """Buys, costs, changes nothing or depends on the problem, with the number."""
-        value = f"{self.value:.2f}×"
+        """Buys, costs, changes nothing or depends on the problem, with the number: "about" where it is linked."""
+        value = f"{'about ' if self.linked else ''}{self.value:.2f}×"
         if self.mixed:
             between = f"from {self.low:.2f}× to {self.high:.2f}×"
             return f"gives {value} the speed on average over {self.cells} problems, {between}"

@@ -153,7 +153,7 @@ def _cells(data: Dataset, technique: str, backend: str, problem: str, tile: str)
 
 def _ratio(ratio: Ratio | None, points: Iterable[Point]) -> str:
     if ratio:
-        return f"{ratio.value:.2f}×"
+        return f"{'~' if ratio.linked else ''}{ratio.value:.2f}×"
     return _missing(*points)
 
 

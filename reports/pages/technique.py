@@ -37,6 +37,8 @@ from reports.facts.verdict import verdict
 from reports.pages import listing, prose
 from reports.pages.common import SHOWN_LENGTH, Figure, shown_problems
 
+LINKED = "~: the two kernels were timed in two runs; each is compared with cuDNN in its own run"
+"""Of a gain between two groups; such a gain moves by a few percent from run to run."""
 CENSUS_FIRST = (
     "instructions",
     "HMMA",
@@ -102,6 +104,7 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique, kn
     experiment = techniques.experiment_of(which)
     problems = shown_problems(data, experiment)
     svg = figures.step(data, experiment, problems, which)
+    gains = [data.gain(experiment, problem, which, backend) for problem in problems for backend in SERIES]
     cells = []
     for problem, mode, backend in product(problems, data.modes(experiment), SERIES):
         reference, best = (
@@ -110,6 +113,7 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique, kn
         points = [reference] if best.row is reference.row else [reference, best]
         cells += [(problem, mode, backend, point) for point in points]
     shown = [point.row for *_, point in cells if point.row]
+    caption = data.provenance(shown) + (f". {LINKED}" if any(gain and gain.linked for gain in gains) else "")
     context |= {
         "tuned": tuning.tuned(data, experiment, which),
         "tuned_earlier": tuning.tried_earlier(data, which),
@@ -120,7 +124,7 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique, kn
             SHOWN_LENGTH if len(problems) < len(data.problems(experiment)) else None,
             crippled=judged.crippled is not None,
         ),
-        "step": svg and Figure(Markup(svg), data.provenance(shown), f"TFLOPS of {which.name} and of its parent"),
+        "step": svg and Figure(Markup(svg), caption, f"TFLOPS of {which.name} and of its parent"),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
         "note": prose.render(which.name, data),
         "machines": machines.machines(data.environments_of(shown)),

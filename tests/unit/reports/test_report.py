@@ -28,7 +28,7 @@ from reports.draw import banks, figures, readme, reuse, style
 from reports.facts import agreement, correctness, counters, holes, resources, tuning
 from reports.pages import prose
 from reports.pages.common import loaded
-from reports.pages.technique import same_code, side_by_side
+from reports.pages.technique import LINKED, same_code, side_by_side
 from tests.support import cpu_run
 from tests.support import synthetic_rows as synthetic
 
@@ -157,6 +157,12 @@ def test_links_resolve_and_nothing_is_fetched(site: Path, pages: dict[str, str])
         assert not re.search(r"url\((?!#)|@import", text), name
 
 
+def test_a_technique_page_marks_gains_of_two_runs(pages: dict[str, str]) -> None:
+    assert LINKED in pages["technique/register_softmax.html"]
+    assert "(~1.7" in pages["technique/register_softmax.html"]
+    assert LINKED not in pages["technique/xor_swizzle.html"]
+
+
 def test_text_from_rows_is_escaped(pages: dict[str, str]) -> None:
     own = (build.ROOT / "templates/script.js").read_text()
     for text in pages.values():
@@ -171,7 +177,7 @@ def test_every_figure_says_where_its_rows_come_from(pages: dict[str, str]) -> No
         if name != "index.html":
             assert text.count("<figcaption>") == text.count("<figure"), name
         for caption in re.findall(r"<figcaption>(.*?)</figcaption>", text):
-            assert caption in ("recorded on NVIDIA H200, 2030-01-02, commit 0123456", HERE)
+            assert caption.removesuffix(f". {LINKED}") in ("recorded on NVIDIA H200, 2030-01-02, commit 0123456", HERE)
     sections = pages["index.html"].split("<section id=")[2:]
     assert len(sections) >= 2
     for section in sections:
@@ -274,6 +280,9 @@ def test_a_step_across_groups_goes_over_both_anchors(data: Dataset) -> None:
     assert step is not None
     assert step.linked
     assert step.value == pytest.approx(158 / 92, rel=0.01)
+    gain = prose.references(data)["gain"]
+    assert gain("register_softmax", "cuda", problem.slug).startswith("~1.7")
+    assert gain("xor_swizzle", "cuda", problem.slug)[0] != "~"
     alone = [row for row in synthetic.rows() if row.get("backend") != "sdpa_cudnn"]
     assert dataset(alone).gain("ladder", problem, techniques.get("register_softmax"), "cuda") is None
 

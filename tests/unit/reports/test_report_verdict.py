@@ -73,6 +73,11 @@ def test_what_is_mixed(low: float, high: float, mixed: bool) -> None:
     assert Gain((low * high) ** 0.5, 4, low, high, linked=False).mixed is mixed
 
 
+def test_a_gain_of_two_runs_is_told_as_about() -> None:
+    assert Gain(1.1, 1, 1.1, 1.1, linked=True).phrase == "gives about 1.10× the speed"
+    assert Gain(1.1, 1, 1.1, 1.1, linked=False).phrase == "gives 1.10× the speed"
+
+
 @pytest.mark.parametrize(
     ("name", "same", "best", "told"),
     [
