@@ -1,9 +1,9 @@
-// O is rescaled between issuing the next Q K^T and P V, where the vote on it does not split the softmax.
+// O is rescaled after the next Q K^T is issued and before P V is, so that it is multiplied under that product.
 // Builds on lazy_rescale_wgmma; changes when O is rescaled. Supports any lengths and strides.
 //
 // The factor for O is known as soon as the row maxima are, but only the next P V needs the rescaled O. In the parent
-// the vote comes after the wait for P V: it is a branch between exponentials and conversions, at a time when this
-// warpgroup has no product in flight. While Q K^T is in flight, only waits and descriptors surround it.
+// ptxas puts the vote and the multiplies at the end of an iteration, after the conversions, when this warpgroup has no
+// product in flight.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>

@@ -3,9 +3,9 @@
 // strides.
 //
 // The exponentials of a row may be relative to any value near its maximum, as long as the sum is relative to the same
-// value. Rescaling O costs tensor-core time, because fused multiply-adds and wgmma share the register file. The vote
-// that avoids it is a branch, which splits the iteration into pieces that ptxas cannot schedule across. The slack is
-// 2^2: with more, a row that one key dominates is rounded worse than its inputs.
+// value. Rescaling O costs tensor-core time: beside a stream of multiplies wgmma is slow (experiments/hopper_roofs.py).
+// The vote that avoids it is a branch, which ptxas puts at the end of the iteration, after all exponentials. The slack
+// is 2^2: with more, a row that one key dominates is rounded worse than its inputs.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>

@@ -212,7 +212,7 @@ TERMS = (
         "Lazy rescaling",
         "compiler",
         "O is rescaled only when a row maximum has outgrown the one in use. Core Triton can decide this only for the "
-        "whole block at once, and the branch then stands between the waits.",
+        "whole block at once.",
         "Offer a condition per warp: a vote instead of a reduction over the block.",
         leave_out="without_lazy_rescale",
         step=("lazy_rescale_wgmma", "persistent"),

@@ -1,7 +1,7 @@
 // The flagship with the rescale of O, and the vote on it, after the wait for the previous P V.
 // Builds on flagship, without early_rescale. Supports any lengths and strides.
 //
-// The vote is a branch between exponentials and conversions, when this warpgroup's next products are not yet issued.
+// The rescale then comes when this warpgroup has no product in flight: the next ones are not issued yet.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/math.cuh>

@@ -22,7 +22,7 @@ namespace {
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
 // Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
-// The vote on the rescale is a branch; between issuing the two products it does not split the softmax.
+// The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;
 constexpr float SLACK = 2.f;  // in log2 units: how far a row's maximum may outgrow the one in use
 
