@@ -31,9 +31,13 @@ def arguments(device="meta", batch=2, heads=4, heads_kv=2, seq_q=128, seq_kv=192
     }
 
 
-def strided(shape, strides, dtype=torch.bfloat16):
+def meta(*shape, dtype=torch.bfloat16):
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+def strided(shape, strides):
     """A meta tensor of any strides: no memory, so no bounds."""
-    return torch.empty_strided(shape, strides, dtype=dtype, device="meta")
+    return torch.empty_strided(shape, strides, dtype=torch.bfloat16, device="meta")
 
 
 def bshd(tensor):
@@ -91,110 +95,90 @@ BAD = {
     "scale in a tensor": ({"scale": torch.tensor(0.125)}, TypeError, r"scale: got Tensor, expected a float"),
     "scale complex": ({"scale": 1j}, TypeError, r"scale: got complex, expected a float"),
     "q in fp8": (
-        {"q": torch.empty(QUERY, device="meta").to(torch.float8_e4m3fn)},
+        {"q": meta(*QUERY, dtype=torch.float32).to(torch.float8_e4m3fn)},
         TypeError,
         r"q\.dtype: got torch\.float8_e4m3fn, expected torch\.float16 or torch\.bfloat16",
     ),
     "lse in fp64": (
-        {"lse": torch.empty(2, 4, 128, dtype=torch.float64, device="meta")},
+        {"lse": meta(2, 4, 128, dtype=torch.float64)},
         TypeError,
         r"lse\.dtype: got torch\.float64, expected torch\.float32",
     ),
     "q of rank 5": (
-        {"q": torch.empty(1, *QUERY, dtype=torch.bfloat16, device="meta")},
+        {"q": meta(1, *QUERY)},
         ValueError,
         r"q\.dim\(\): got 5 with shape \(1, 2, 4, 128, 64\), expected 4",
     ),
-    "no columns": (
-        {"v": torch.empty(2, 2, 192, 0, dtype=torch.bfloat16, device="meta")},
-        ValueError,
-        r"v\.shape: got head_dim = 0, expected 1 to",
-    ),
+    "no columns": ({"v": meta(2, 2, 192, 0)}, ValueError, r"v\.shape: got head_dim = 0, expected 1 to"),
     "causal as a number": ({"causal": 1}, TypeError, r"causal: got int, expected True or False"),
     "q in fp32": (
-        {"q": torch.empty(QUERY, device="meta")},
+        {"q": meta(*QUERY, dtype=torch.float32)},
         TypeError,
         r"q\.dtype: got torch\.float32, expected torch\.float16 or torch\.bfloat16",
     ),
     "k in another dtype": (
-        {"k": torch.empty(KEY, dtype=torch.float16, device="meta")},
+        {"k": meta(*KEY, dtype=torch.float16)},
         TypeError,
         r"k\.dtype: got torch\.float16, expected torch\.bfloat16 as q",
     ),
-    "o in fp32": ({"o": torch.empty(QUERY, device="meta")}, TypeError, r"o\.dtype: got torch\.float32, expected"),
-    "lse in bf16": (
-        {"lse": torch.empty(2, 4, 128, dtype=torch.bfloat16, device="meta")},
-        TypeError,
-        r"lse\.dtype: got torch\.bfloat16, expected torch\.float32;",
-    ),
+    "o in fp32": ({"o": meta(*QUERY, dtype=torch.float32)}, TypeError, r"o\.dtype: got torch\.float32, expected"),
+    "lse in bf16": ({"lse": meta(2, 4, 128)}, TypeError, r"lse\.dtype: got torch\.bfloat16, expected torch\.float32;"),
     "v on another device": (
-        {"v": torch.empty(KEY, dtype=torch.bfloat16)},
+        {"v": torch.empty(*KEY, dtype=torch.bfloat16)},
         ValueError,
         r"v\.device: got cpu, expected meta as q",
     ),
     "lse on another device": ({"lse": torch.empty(2, 4, 128)}, ValueError, r"lse\.device: got cpu, expected meta as q"),
-    "q of rank 3": (
-        {"q": torch.empty(4, 128, 64, dtype=torch.bfloat16, device="meta")},
-        ValueError,
-        r"q\.dim\(\): got 3 with shape \(4, 128, 64\), expected 4",
-    ),
-    "no batch": (
-        {"q": torch.empty(0, 4, 128, 64, dtype=torch.bfloat16, device="meta")},
-        ValueError,
-        r"q\.shape: got batch = 0, expected 1 to",
-    ),
-    "no keys": (
-        {"k": torch.empty(2, 2, 0, 64, dtype=torch.bfloat16, device="meta")},
-        ValueError,
-        r"k\.shape: got seq = 0, expected 1 to",
-    ),
+    "q of rank 3": ({"q": meta(4, 128, 64)}, ValueError, r"q\.dim\(\): got 3 with shape \(4, 128, 64\), expected 4"),
+    "no batch": ({"q": meta(0, 4, 128, 64)}, ValueError, r"q\.shape: got batch = 0, expected 1 to"),
+    "no keys": ({"k": meta(2, 2, 0, 64)}, ValueError, r"k\.shape: got seq = 0, expected 1 to"),
     "a length beyond int32": (
-        {"q": torch.empty(2, 4, 2**31, 64, dtype=torch.bfloat16, device="meta")},
+        {"q": meta(2, 4, 2**31, 64)},
         ValueError,
         r"q\.shape: got seq = 2147483648, expected 1 to 2147483647",
     ),
     "too many heads in all": (
-        {"q": torch.empty(2**16, 2**15, 1, 64, dtype=torch.bfloat16, device="meta")},
+        {"q": meta(2**16, 2**15, 1, 64)},
         ValueError,
         r"q\.shape: got batch \* heads = 2147483648, expected below 2147483648",
     ),
     "heads not divisible": (
-        {"k": torch.empty(2, 3, 192, 64, dtype=torch.bfloat16, device="meta")},
+        {"k": meta(2, 3, 192, 64)},
         ValueError,
         r"k\.shape: got 3 heads, expected a divisor of q's 4 heads",
     ),
     "k of another batch": (
-        {"k": torch.empty(1, 2, 192, 64, dtype=torch.bfloat16, device="meta")},
+        {"k": meta(1, 2, 192, 64)},
         ValueError,
         r"k\.shape: got \(1, 2, 192, 64\), expected \(2, 2, 192, 64\)",
     ),
     "k of another head_dim": (
-        {"k": torch.empty(2, 2, 192, 128, dtype=torch.bfloat16, device="meta")},
+        {"k": meta(2, 2, 192, 128)},
         ValueError,
         r"k\.shape: got \(2, 2, 192, 128\), expected \(2, 2, 192, 64\)",
     ),
     "v shorter than k": (
-        {"v": torch.empty(2, 2, 191, 64, dtype=torch.bfloat16, device="meta")},
+        {"v": meta(2, 2, 191, 64)},
         ValueError,
         r"v\.shape: got \(2, 2, 191, 64\), expected \(2, 2, 192, 64\): the shape of k",
     ),
     "o of the shape of k": (
-        {"o": torch.empty(KEY, dtype=torch.bfloat16, device="meta")},
+        {"o": meta(*KEY)},
         ValueError,
         r"o\.shape: got \(2, 2, 192, 64\), expected \(2, 4, 128, 64\): the shape of q",
     ),
     "lse with a trailing 1": (
-        {"lse": torch.empty(2, 4, 128, 1, device="meta")},
+        {"lse": meta(2, 4, 128, 1, dtype=torch.float32)},
         ValueError,
         r"lse\.shape: got \(2, 4, 128, 1\), expected \(2, 4, 128\)",
     ),
     "lse transposed": (
-        {"lse": torch.empty(2, 128, 4, device="meta").transpose(1, 2)},
+        {"lse": meta(2, 128, 4, dtype=torch.float32).transpose(1, 2)},
         ValueError,
         r"lse\.stride\(\): got \(512, 1, 4\), expected contiguous",
     ),
     "q needs a gradient": (
-        {"q": torch.empty(QUERY, dtype=torch.bfloat16, device="meta", requires_grad=True)},
+        {"q": torch.empty(*QUERY, dtype=torch.bfloat16, device="meta", requires_grad=True)},
         ValueError,
         r"q\.requires_grad: got True, expected False",
     ),
@@ -239,7 +223,7 @@ BAD = {
         r"o\.stride\(\): got 4096 for heads \(o overlaps itself\), expected at least 8192",
     ),
     "address not of 16 bytes": (
-        {"q": torch.empty(2 * 4 * 128 * 64 + 4, dtype=torch.bfloat16, device="meta")[4:].view(QUERY)},
+        {"q": meta(2 * 4 * 128 * 64 + 4)[4:].view(QUERY)},
         ValueError,
         r"q\.data_ptr\(\): got 8 bytes past a multiple of 16, expected aligned to 16 bytes",
     ),
