@@ -48,9 +48,7 @@ def measure(
     return {(one["page"], one["width"]): one["found"] for one in json.loads(html.unescape(found[1]))}
 
 
-def screenshot(
-    site: Path, page: str, size: tuple[int, int], output: Path, scratch: Path, *, dark: bool = False
-) -> Path:
+def screenshot(site: Path, page: str, size: tuple[int, int], output: Path, scratch: Path) -> None:
     """A picture of the page's top, `size` pixels, in a frame: a browser's window cannot be as narrow as a phone."""
     width, height = size
     runner = scratch / "frame.html"
@@ -58,9 +56,7 @@ def screenshot(
         "<!doctype html><body style='margin:0'>"
         f"<iframe src='{(site / page).as_uri()}' style='border:0;width:{width}px;height:{height}px'></iframe></body>"
     )
-    window = f"--window-size={max(width, 500)},{height}"
-    run([f"--screenshot={output}", window, *([DARK] if dark else []), runner.as_uri()], scratch)
-    return output
+    run([f"--screenshot={output}", f"--window-size={max(width, 500)},{height}", runner.as_uri()], scratch)
 
 
 def run(arguments: Sequence[str], scratch: Path) -> str:

@@ -638,11 +638,11 @@ BARE = (sys.executable, "-S")
 
 
 def script(
-    name: str, *options: str, python: tuple[str, ...] = BARE, cwd: Path | None = None, checkout: Path = CHECKOUT
+    name: str, *options: str, python: tuple[str, ...] = BARE, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Runs a file of experiments/ on a machine without a GPU, from another folder."""
     hidden = {"CUDA_VISIBLE_DEVICES": "", "PATH": "/usr/bin:/bin", "PYTHONPATH": ""}
-    command = [*python, str(checkout / "experiments" / f"{name}.py"), *options]
+    command = [*python, str(CHECKOUT / "experiments" / f"{name}.py"), *options]
     return subprocess.run(command, cwd=cwd, env={**os.environ, **hidden}, capture_output=True, text=True, timeout=120)
 
 

@@ -20,8 +20,8 @@ def pair(rows: list[Row], ours: str | None = "scalar", theirs: str = "sdpa_cudnn
     return first, next(row for row in here if row["backend"] == theirs)
 
 
-def interval(rows: list[Row], draws: int = 200) -> intervals.Interval:
-    return intervals.Intervals(noise.Timings(rows), draws).of(*pair(rows))
+def interval(rows: list[Row]) -> intervals.Interval:
+    return intervals.Intervals(noise.Timings(rows), draws=200).of(*pair(rows))
 
 
 def processes(*names: tuple[int, int], **options: Any) -> list[Row]:
