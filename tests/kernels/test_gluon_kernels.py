@@ -6,7 +6,6 @@ They need a GPU to run: the gates of `correctness` judge them there, and their r
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from functools import cache
 from itertools import combinations
@@ -23,6 +22,7 @@ from harness.catalog.problem import Experiment, Problem, Tile
 from harness.inspection import survey
 from harness.variants import machine_code
 from tests.kernels.test_triton_kernels import normalized
+from tests.support.steps import changed_lines
 
 STATED = [technique for technique in techniques.TECHNIQUES if sources.has_series("gluon", technique.path)]
 OWN = [
@@ -77,12 +77,9 @@ def test_the_step_from_the_parent_is_small(technique: Technique) -> None:
     if parent not in STATED:
         assert technique == STATED[0]
         return
-    texts = [
-        sources.code(sources.kernel_file("gluon", techniques.get(name).path)).replace(name, "kernel").splitlines()
-        for name in (sources.same_program(parent.path, "gluon") or parent.name, technique.name)
-    ]
-    changed = [line for line in difflib.ndiff(*texts) if line[0] in "+-"]
-    assert len(changed) == 2 if technique.name != "cp_async_pipeline" else len(changed) < 40
+    program = techniques.get(sources.same_program(parent.path, "gluon") or parent.name)
+    changed = changed_lines(program, technique)
+    assert changed == 2 if technique.name != "cp_async_pipeline" else changed < 40
 
 
 @pytest.mark.parametrize(("a", "b"), list(combinations([technique.name for technique in OWN], 2)))

@@ -6,7 +6,6 @@ They need a GPU to run: the gates of `correctness` judge them there, and their r
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 from functools import cache
@@ -20,6 +19,7 @@ from harness.catalog.entries import Technique
 from harness.catalog.problem import Problem, Tile
 from harness.variants import machine_code
 from tests.kernels.test_triton_kernels import normalized
+from tests.support.steps import changed_lines
 
 pytestmark = pytest.mark.spread
 
@@ -154,15 +154,7 @@ def test_the_step_from_the_parent_is_small(technique: Technique) -> None:
     if not parents:
         assert technique.name == "wgmma"
         return
-    texts = [
-        [
-            line.strip()
-            for line in sources.code(sources.kernel_file("gluon", one.path)).replace(one.name, "kernel").splitlines()
-        ]
-        for one in (parents[0], technique)
-    ]
-    changed = [line for line in difflib.ndiff(*texts) if line[0] in "+-"]
-    assert 2 <= len(changed) < 200
+    assert 2 <= changed_lines(parents[0], technique) < 200
 
 
 @pytest.mark.parametrize(("a", "b"), list(combinations(NAMES, 2)))

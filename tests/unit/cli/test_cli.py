@@ -68,7 +68,8 @@ def test_list_names_every_technique_and_experiment() -> None:
     assert ablations["without_turns"] == "cuda_kernels/hopper/ablations/without_turns.cu"
     assert all((CHECKOUT / path).is_file() for path in ablations.values())
     assert answer["experiments"]["ladder"] == "What does each step buy, in each language?"
-    assert all(name in invoke("list")[1] for name in NAMES)
+    said = invoke("list")[1]
+    assert all(name in said for name in NAMES)
 
 
 def test_a_list_and_a_typo_import_nothing_heavy() -> None:
@@ -834,7 +835,8 @@ def test_help_is_short_too_names_its_values_and_the_version_is_told() -> None:
         assert invoke(*command, "-h") == invoke(*command, "--help")
     said = " ".join(invoke("bench", "-h")[1].split())
     assert all(name in said for name in (*techniques.SERIES, *PEERS))
-    assert all(name in invoke("run", "-h")[1] for name in techniques.SERIES)
+    run = invoke("run", "-h")[1]
+    assert all(name in run for name in techniques.SERIES)
     assert "[[TECHNIQUE]...]" not in said
     version = re.search(r'^version = "(.+)"', (CHECKOUT / "pyproject.toml").read_text(), re.MULTILINE)
     assert version
