@@ -47,6 +47,13 @@ def same_program(case: Case) -> str | None:
     return case.technique and sources.same_program(techniques.get(case.technique).path, case.backend)
 
 
+def declined(case: Case) -> str | None:
+    """The registry's reason to decline a technique's case, which has a tile; None where it takes it."""
+    assert case.technique is not None, f"{case}: it is about no technique"
+    assert case.tile is not None, f"{case}: a technique needs a tile"
+    return techniques.unsupported(techniques.get(case.technique), case.backend, case.problem, case.tile)
+
+
 SameProgram = Callable[[Case], str | None]
 """Type of `same_program`; a loader may bring another."""
 

@@ -10,7 +10,7 @@ import typer
 
 from harness.catalog import techniques
 from harness.catalog.sources import ROOT
-from harness.cli.options import bad_usage, chosen
+from harness.cli.options import NAMES, bad_usage, chosen
 from harness.cli.output import RECORDED, console
 
 
@@ -61,8 +61,7 @@ def renamed(names: str) -> list[Path]:
     old, _, rest = names.partition("=")
     new, _, some = rest.partition(":")
     backends = tuple(some.split(",")) if some else ()
-    known = [technique.name for technique in techniques.kernels()]
-    if new not in known or (old in known) != bool(backends) or not set(backends) <= set(techniques.SERIES):
+    if new not in NAMES or (old in NAMES) != bool(backends) or not set(backends) <= set(techniques.SERIES):
         raise typer.BadParameter(
             f"--rename: got {names!r}, expected OLD=NEW with NEW in the registry and OLD not, or OLD=NEW:BACKEND,... "
             f"with both in it and of {', '.join(techniques.SERIES)}; rename the files and the entry of the kernel first"

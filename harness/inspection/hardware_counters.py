@@ -21,7 +21,7 @@ from typing import Any
 
 from harness import variants
 from harness.catalog import experiments, sources, techniques
-from harness.catalog.cases import Case, at_reference_tiles, origin
+from harness.catalog.cases import Case, at_reference_tiles, declined, origin
 from harness.catalog.problem import Problem
 from harness.inspection import memory, single_launch, tool_session
 from harness.machine import cuda_tools
@@ -140,14 +140,11 @@ def run(cases: Sequence[Case], path: Path, *, deadline: float = 600.0) -> list[d
 
 def declines(case: Case) -> str | None:
     """Why the case cannot be counted here."""
-    assert case.technique is not None
-    assert case.tile is not None
     try:
         cuda_tools.find("ncu")
     except FileNotFoundError as error:
         return str(error)
-    unsupported = techniques.unsupported(techniques.get(case.technique), case.backend, case.problem, case.tile)
-    return variants.available(case.backend) or unsupported
+    return variants.available(case.backend) or declined(case)
 
 
 def profile(

@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import variants
-from harness.catalog import techniques
-from harness.catalog.cases import Case
+from harness.catalog.cases import Case, declined
 from harness.catalog.problem import Problem, Tile
 from harness.variants import cuda_driver
 
@@ -149,10 +148,8 @@ def launch_triton(case: Case) -> None:
 
 def outcome(case: Case, arch: str) -> dict[str, str]:
     """Launches the case: {"status": ..., "reason": ...}."""
-    assert case.technique is not None
-    assert case.tile is not None
     try:
-        if reason := techniques.unsupported(techniques.get(case.technique), case.backend, case.problem, case.tile):
+        if reason := declined(case):
             raise variants.Unsupported(reason)
         if case.backend == "cuda":
             launch_cuda(case, arch)

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness import variants
 from harness.catalog import techniques
-from harness.catalog.cases import Case, at_reference_tiles, source_sha256
+from harness.catalog.cases import Case, at_reference_tiles, declined, source_sha256
 from harness.catalog.problem import Experiment, Problem
 from harness.machine import processes
 from harness.machine.environment import scrub
@@ -77,10 +77,7 @@ def inspect_one(case: Case, arch: str | None, ptxas: str) -> dict[str, Any]:
     from harness.inspection import memory
     from harness.variants import compiling
 
-    assert case.technique is not None
-    assert case.tile is not None
-    technique = techniques.get(case.technique)
-    if reason := techniques.unsupported(technique, case.backend, case.problem, case.tile):
+    if reason := declined(case):
         return {"status": "unsupported", "reason": reason}
     try:
         fields = compiling.inspect(case, arch, ptxas) if arch else memory.count(case)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog import sources, techniques
-from harness.catalog.cases import Case, of_experiment
+from harness.catalog.cases import Case, declined, of_experiment
 from harness.catalog.problem import ANCHOR, Experiment, Problem
 from harness.machine import environment
 from harness.machine.progress import Interrupts, Progress
@@ -190,12 +190,11 @@ class Run:
             return environment.scrub(reason)
         if case.technique is None:
             return None
-        technique = techniques.get(case.technique)
         if self.session.source_sha256(case) is None:
-            return f"{technique.name} has no {case.backend} kernel here"
+            return f"{case.technique} has no {case.backend} kernel here"
         if case.tile is None:
             return "no tile is selected for this GPU yet: `twinkernels tune` selects"
-        return techniques.unsupported(technique, case.backend, case.problem, case.tile)
+        return declined(case)
 
     def decline(self, case: Case, reason: str) -> None:
         """Writes the row of a case that cannot be run here; but what was measured elsewhere stands."""

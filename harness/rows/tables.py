@@ -141,20 +141,22 @@ def gates(rows: Rows) -> RenderableType:
 
 def declined(rows: Rows) -> list[Text]:
     """Each reason for declining, once, with the kernels that gave it."""
-    reasons: dict[str, list[str]] = defaultdict(list)
-    for row in rows:
-        if row.get("status") == "unsupported":
-            reasons[row["reason"]].append(" ".join(filter(None, (name_of(row), row["backend"]))))
-    return [Text(f"declined: {reason}\n  by {', '.join(dict.fromkeys(who))}") for reason, who in reasons.items()]
+    reasons = _of_kernels((row, row["reason"]) for row in rows if row.get("status") == "unsupported")
+    return [Text(f"declined: {reason}\n  by {kernels}") for reason, kernels in reasons.items()]
 
 
 def _labelled(rows: Rows) -> list[Text]:
     """Each label, such as "no LSE", with the kernels that have it."""
-    labels: dict[str, list[str]] = defaultdict(list)
-    for row in rows:
-        if label := (row.get("details") or {}).get("label"):
-            labels[label].append(" ".join(filter(None, (name_of(row), row["backend"]))))
-    return [Text(f"{label}: {', '.join(dict.fromkeys(who))}") for label, who in labels.items()]
+    labels = _of_kernels((row, label) for row in rows if (label := (row.get("details") or {}).get("label")))
+    return [Text(f"{label}: {kernels}") for label, kernels in labels.items()]
+
+
+def _of_kernels(said: Iterable[tuple[Row, str]]) -> dict[str, str]:
+    """What rows say -> the kernels that they are about, each once."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for row, text in said:
+        found[text][" ".join(filter(None, (name_of(row), row["backend"])))] = None
+    return {text: ", ".join(kernels) for text, kernels in found.items()}
 
 
 def timings(rows: Rows) -> Table:

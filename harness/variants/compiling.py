@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from harness.catalog import techniques
-from harness.catalog.cases import Case
+from harness.catalog.cases import Case, declined
 from harness.machine import processes
 from harness.variants import cubins, machine_code
 from harness.variants.cuda import build_cuda, constants, cuda_compiler, gpu_arch, shared_memory_bytes
@@ -35,14 +35,14 @@ def prebuild(
     for case in cases:
         if case.technique is None or case.tile is None or case.backend in techniques.AS_CUBINS:
             continue
-        technique = techniques.get(case.technique)
-        if techniques.unsupported(technique, case.backend, case.problem, case.tile):
+        if declined(case):
             continue
+        path = techniques.get(case.technique).path
         if case.backend == "cuda":
-            jobs.setdefault((), {})[technique.path, *sorted(constants(case).items())] = _build_library, (case, arch)
+            jobs.setdefault((), {})[path, *sorted(constants(case).items())] = _build_library, (case, arch)
         else:
             environment = tuple(sorted((environment_of(case) or {}).items()))
-            program = technique.path, case.problem, case.tile
+            program = path, case.problem, case.tile
             jobs.setdefault(environment, {})[program] = _compile_program, (case, arch)
     done, total = 0, sum(map(len, jobs.values()))
     for environment, group in jobs.items():

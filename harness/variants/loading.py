@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 from harness.catalog import techniques
-from harness.catalog.cases import Case
+from harness.catalog.cases import Case, declined
 from harness.variants.cubins import CubinVariant
 from harness.variants.cuda import CudaVariant, gpu_arch
 from harness.variants.cuda_on_cpu import CpuCudaVariant
@@ -61,13 +61,11 @@ def load(case: Case, on: str = "gpu") -> Variant:
         return CudaVariant(case) if on == "gpu" else CpuCudaVariant(case)
     if case.technique is None:
         return PeerVariant(case)
-    technique = techniques.get(case.technique)
-    assert case.tile is not None, f"{case}: a technique needs a tile"
-    if reason := techniques.unsupported(technique, case.backend, case.problem, case.tile):
+    if reason := declined(case):
         raise Unsupported(reason)
     if on == "gpu":
         arch = gpu_arch()
-        ladder = techniques.LADDERS[technique.ladder]
+        ladder = techniques.LADDERS[techniques.get(case.technique).ladder]
         if arch not in ladder.archs:
             raise Unsupported(f"the {ladder.name} ladder is built for {', '.join(ladder.archs)}; this GPU is {arch}")
     if case.backend == "cuda":
