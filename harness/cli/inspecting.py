@@ -16,10 +16,11 @@ from harness.catalog import experiments as catalog
 from harness.catalog import sources, techniques
 from harness.catalog.ablations import ABLATIONS
 from harness.catalog.cases import of_experiment
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.problem import Tile
 from harness.catalog.sources import ROOT
 from harness.cli.measuring import refuse_hours
 from harness.cli.options import (
+    USUAL_PROBLEM,
     Arch,
     AsJson,
     Backends,
@@ -179,7 +180,7 @@ def inspect(
         if problem:
             refuse_hours([case for case, _ in cells])
     else:
-        problems = chosen_problems(problem, [Problem.square(4, 16, 4096, 128)])
+        problems = chosen_problems(problem, [USUAL_PROBLEM])
         twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), further=techniques.ON_REQUEST)
         archs = chosen_archs(arch)
         if on is On.gpu:

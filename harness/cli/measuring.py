@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +13,11 @@ import typer
 
 from harness.catalog import experiments, techniques, tiles
 from harness.catalog.cases import Case, of_experiment, of_grids
-from harness.catalog.problem import PEERS, Experiment, Problem
+from harness.catalog.problem import PEERS, Experiment
 from harness.cli import own_page, spreading
 from harness.cli.options import (
     SERIES,
+    USUAL_PROBLEM,
     AsCsv,
     AsJson,
     Backends,
@@ -47,7 +48,7 @@ from harness.cli.options import (
 )
 from harness.cli.output import RECORDED, Row, conclude, console, newest_run, one_off_file, run_file, run_name
 from harness.cli.own_page import Report
-from harness.cli.spreading import Cluster, Gpus, Rows
+from harness.cli.spreading import Cluster, Gpus, Rows, command, refuse_to_spread
 from harness.rows import tables
 
 LIBRARIES = "sdpa_cudnn, sdpa_flash, sdpa_math, flex, fa2, fa3, fa4"
@@ -237,7 +238,7 @@ def bench(
     experiment = Experiment(
         name="bench",
         question="How fast are these, now?",
-        problems=chosen_problems(problem, [Problem.square(4, 16, 4096, 128)]),
+        problems=chosen_problems(problem, [USUAL_PROBLEM]),
         techniques=rungs,
         backends=chosen_backends(backends, techniques.SERIES, of=rungs, further=techniques.ON_REQUEST),
         peers=chosen_backends(peers, variants.PEERS, "--peer") if peers else PEERS,
@@ -361,15 +362,6 @@ def run(
         timing=limits,
     )
     conclude(rows, tables.timings, path=path, **formats)
-
-
-def command(words: Sequence[str], options: Mapping[str, object]) -> tuple[str, ...]:
-    """Arguments of Python for a command of this module."""
-    return ("-m", "harness", *words, *spreading.words(options))
-
-
-def refuse_to_spread(others: Mapping[str, object]) -> None:
-    refuse("--gpus, --cluster", "each GPU gets whole problems, and rows come back to one file here", others)
 
 
 def announce(question: str, *, quiet: bool) -> None:

@@ -55,6 +55,8 @@ Names = Annotated[
     ),
 ]
 SERIES = ", ".join(techniques.SERIES)
+USUAL_PROBLEM = Problem.square(4, 16, 4096, 128)
+"""Where nobody names one."""
 NamesOrFiles = Annotated[
     list[str] | None,
     typer.Argument(

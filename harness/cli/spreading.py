@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.options import missing, require_writable
+from harness.cli.options import missing, refuse, require_writable
 from harness.cli.output import RECORDED, Row
 from harness.rows import results
 
@@ -73,9 +73,15 @@ def neighbours_move() -> bool:
     return any(one.moves for file in files for one in neighbours.moved(results.read(file)))
 
 
-def words(options: Mapping[str, object]) -> list[str]:
-    """Options as they are given: one for each item of a list, a flag for True, nothing for None and False."""
-    found: list[str] = []
+def refuse_to_spread(others: Mapping[str, object]) -> None:
+    """Bad usage when one of the other options was given too."""
+    refuse("--gpus, --cluster", "each GPU gets whole problems, and rows come back to one file here", others)
+
+
+def command(words: Sequence[str], options: Mapping[str, object]) -> tuple[str, ...]:
+    """Arguments of Python for a command of ours. An option stands once for each item of a list, as a flag for True, and
+    not at all for None and False."""
+    found = ["-m", "harness", *words]
     for name, value in options.items():
         if value is True:
             found.append(name)
@@ -83,4 +89,4 @@ def words(options: Mapping[str, object]) -> list[str]:
             found += [word for item in value for word in (name, str(item))]
         elif value is not None and value is not False:
             found += [name, str(value)]
-    return found
+    return tuple(found)
