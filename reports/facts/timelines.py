@@ -80,7 +80,7 @@ TIMELINES = _drawn()
 """Technique -> before it and with it."""
 
 WHEN = Heading("Who works when")
-STEP = Heading("What a step does", legend=(*WHEN.legend[:3], ("wait", "nothing to do")))
+ITERATION = Heading("What an iteration does", legend=(*WHEN.legend[:3], ("wait", "nothing to do")))
 SCORE = Heading(
     "What a score goes through", legend=(("other", "instructions"), ("product", "products"), ("wait", "waits"))
 )
@@ -96,7 +96,7 @@ HEADINGS = {
         (("other", "of a thread in this warpgroup"), ("wait", "left for the third")),
     ),
     **dict.fromkeys(("exp2_softmax", "direct_rescale"), SCORE),
-    **dict.fromkeys(("conditional_rescale", "lazy_rescale", "lazy_consumers", "lazy_rescale_wgmma"), STEP),
-    **dict.fromkeys(("large_tile", "general_shapes", "lean_instructions"), STEP),
+    **dict.fromkeys(("conditional_rescale", "lazy_rescale", "lazy_consumers", "lazy_rescale_wgmma"), ITERATION),
+    **dict.fromkeys(("large_tile", "general_shapes", "lean_instructions"), ITERATION),
 }
 """Technique -> what its drawings show, where it is not who works when."""
