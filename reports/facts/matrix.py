@@ -23,27 +23,31 @@ class Asked:
 
     title: str
     cells: tuple[str, ...]
-    timed: tuple[str, ...] = ()
+    timed: tuple[str, ...]
+
+
+def _asked(title: str, *cells: str, timed: tuple[str, ...] = ()) -> Asked:
+    return Asked(title, cells, timed or cells)
 
 
 FIRST = (
-    Asked("TMA loads", ("tma_loads",), ("tma_swizzle",)),
-    Asked("Warp specialization", ("producer_consumer", "warp_specialized"), ("producer_consumer", "warp_specialized")),
-    Asked("Manual swizzle, padding", ("padded_rows",), ("padded_rows",)),
+    _asked("TMA loads", "tma_loads", timed=("tma_swizzle",)),
+    _asked("Warp specialization", "producer_consumer", "warp_specialized"),
+    _asked("Manual swizzle, padding", "padded_rows"),
 )
 """Those that are asked about first."""
 REST = (
-    Asked("Grid order for L2", ("l2_grid_order",), ("l2_grid_order",)),
-    Asked("Lazy rescale", ("lazy_rescale",), ("lazy_rescale",)),
-    Asked("XOR swizzle", ("xor_swizzle",), ("xor_swizzle",)),
-    Asked("wgmma", ("wgmma", "mma_choice"), ("wgmma",)),
-    Asked("Ring of mbarriers", ("mbarrier_ring",), ("mbarrier_ring",)),
-    Asked("Asynchronous copies", ("cp_async_pipeline",), ("cp_async_pipeline",)),
-    Asked("Softmax overlaps wgmma", ("overlapped_softmax",), ("overlapped_softmax",)),
-    Asked("Named barriers", ("named_barriers", "exp_lock", "softmax_lock"), ("exp_lock", "softmax_lock")),
-    Asked("Registers by role", ("setmaxnreg_consumers",), ("setmaxnreg_consumers",)),
-    Asked("Tile not a power of two", ("wide_tile",), ("wide_tile",)),
-    Asked("Cluster multicast", ("cluster_multicast",), ("cluster_multicast",)),
+    _asked("Grid order for L2", "l2_grid_order"),
+    _asked("Lazy rescale", "lazy_rescale"),
+    _asked("XOR swizzle", "xor_swizzle"),
+    _asked("wgmma", "wgmma", "mma_choice", timed=("wgmma",)),
+    _asked("Ring of mbarriers", "mbarrier_ring"),
+    _asked("Asynchronous copies", "cp_async_pipeline"),
+    _asked("Softmax overlaps wgmma", "overlapped_softmax"),
+    _asked("Named barriers", "named_barriers", "exp_lock", "softmax_lock", timed=("exp_lock", "softmax_lock")),
+    _asked("Registers by role", "setmaxnreg_consumers"),
+    _asked("Tile not a power of two", "wide_tile"),
+    _asked("Cluster multicast", "cluster_multicast"),
 )
 KNOWN = {technique.name: technique for technique in TECHNIQUES}
 ORDER = {"direct": 0, "automatic": 1, "hint": 2, "hatch": 3, "inexpressible": 4, None: 5}

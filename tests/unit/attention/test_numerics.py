@@ -13,6 +13,7 @@ import torch
 from harness.attention import inputs, numerics, reference
 from harness.catalog.problem import Problem
 from tests.support.wrong_kernels import RAGGED, SQUARE, WRONG, OIn16Bits, StaleOutput, Tiled
+from tests.unit.attention.test_inputs import around
 
 SHAPES = {
     "grouped": {"heads": 4, "heads_kv": 2, "seq_q": 128, "seq_kv": 128},
@@ -216,12 +217,6 @@ def after(action):
     return launch
 
 
-def _beyond(tensor, offset):
-    """The element `offset` places after the last one, or before the first one."""
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.as_strided((1,), (1,), tensor.storage_offset() + (last if offset > 0 else 0) + offset)
-
-
 def _between_heads(tensor):
     return tensor[0, 0].as_strided((1,), (1,), tensor[0, 0, -1].storage_offset() + tensor.stride(2))
 
@@ -237,11 +232,11 @@ FAULTS = {
     "O keeps an element": ("unwritten", lambda q, k, v, o, lse: o[0, 1, 5, 3:4].view(torch.int16).fill_(0x7FAD)),
     "input zeroed": ("inputs_changed", lambda q, k, v, o, lse: v.zero_()),
     "input negated": ("inputs_changed", lambda q, k, v, o, lse: k[0, 0, 0, 0].neg_()),
-    "write after O": ("guard_band", lambda q, k, v, o, lse: _beyond(o, 1).fill_(1)),
-    "write far after O": ("guard_band", lambda q, k, v, o, lse: _beyond(o, 255 * 64).fill_(1)),
-    "write before O": ("guard_band", lambda q, k, v, o, lse: _beyond(o, -1).fill_(1)),
-    "write after LSE": ("guard_band", lambda q, k, v, o, lse: _beyond(lse, 1).fill_(1)),
-    "write before K": ("guard_band", lambda q, k, v, o, lse: _beyond(k, -8).fill_(1)),
+    "write after O": ("guard_band", lambda q, k, v, o, lse: around(o, 1).fill_(1)),
+    "write far after O": ("guard_band", lambda q, k, v, o, lse: around(o, 255 * 64).fill_(1)),
+    "write before O": ("guard_band", lambda q, k, v, o, lse: around(o, -1).fill_(1)),
+    "write after LSE": ("guard_band", lambda q, k, v, o, lse: around(lse, 1).fill_(1)),
+    "write before K": ("guard_band", lambda q, k, v, o, lse: around(k, -8).fill_(1)),
 }
 
 
