@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.rows import reading
 from reports.data.dataset import Row
+from reports.facts import counters
 from reports.facts.counters import Counted
 
 BY_ADDRESS = {
@@ -16,15 +17,12 @@ BY_ADDRESS = {
 }
 """Names of what follows from the lanes' addresses -> where it is in both rows' totals."""
 
-HARDWARE = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_"
-LDMATRIX, CP_ASYNC = "smsp__inst_executed_op_ldsm.sum", "smsp__inst_executed_op_ldgsts.sum"
-HMMA = "sm__inst_executed_pipe_tensor_op_hmma.sum"
 METRICS = {
-    "bank conflicts of loads, by hardware": f"{HARDWARE}ld.sum",
-    "bank conflicts of stores, by hardware": f"{HARDWARE}st.sum",
-    "ldmatrix executed": LDMATRIX,
-    "cp.async executed": CP_ASYNC,
-    "HMMA executed": HMMA,
+    "bank conflicts of loads, by hardware": counters.LOAD_CONFLICTS,
+    "bank conflicts of stores, by hardware": counters.STORE_CONFLICTS,
+    "ldmatrix executed": counters.LDMATRIX,
+    "cp.async executed": "smsp__inst_executed_op_ldgsts.sum",
+    "HMMA executed": counters.HMMA,
 }
 UNEXPLAINED = "not explained"
 
@@ -66,11 +64,11 @@ def _compared(which: Counted, row: Row) -> Iterator[Compared]:
 
 def _banks_are_known(expected: dict[str, Any]) -> bool:
     """Not where wmma moves data: which lane touches what is not documented."""
-    return f"{HARDWARE}ld.sum" in expected
+    return counters.LOAD_CONFLICTS in expected
 
 
 def _why(name: str, cpu: int, ncu: float, which: Counted, row: Row) -> str:
-    if METRICS.get(name, "").startswith(HARDWARE) and ncu > cpu:
+    if METRICS.get(name) in (counters.LOAD_CONFLICTS, counters.STORE_CONFLICTS) and ncu > cpu:
         return "the hardware also counts passes repeated while something else used the memory; the addresses have none"
     if name in BY_ADDRESS and ncu < cpu and _executes(which, "ld_shared"):
         return "nvcc joins plain loads of neighbouring words, which the source loads one by one"

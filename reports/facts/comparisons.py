@@ -23,7 +23,7 @@ SERIES = {
 """Curve -> the experiments and backends of its kernels: CUDA with wgmma and with mma.sync, core Triton free to choose
 and compiled to mma.sync."""
 LIBRARIES = ("sdpa_flash", "sdpa_cudnn", "flex", "fa3", "fa4")
-DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
+DRAM = (counters.DRAM_READ, counters.DRAM_WRITTEN)
 
 
 @dataclass(frozen=True)

@@ -57,27 +57,32 @@ STALLED = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\
 MOST_STALLS = 4
 CONFLICT_LINE = "of these, bank conflicts"
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
+LOAD_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum"
+STORE_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum"
+LDMATRIX, HMMA = "smsp__inst_executed_op_ldsm.sum", "sm__inst_executed_pipe_tensor_op_hmma.sum"
 EXECUTED = "smsp__inst_executed.sum"
 HIT_RATE = "lts__t_sector_hit_rate.pct"
 ACTIVE = "sm__warps_active.avg.pct_of_peak_sustained_active"
 OCCUPANCY = "sm__maximum_warps_per_active_cycle_pct"
+DRAM_READ, DRAM_WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
+WAVES = "launch__waves_per_multiprocessor"
 NCU = {
     "gpu__time_duration.sum": "time under ncu, ns",
     CONFLICTS: "bank conflicts",
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum": "bank conflicts of loads",
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum": "bank conflicts of stores",
+    LOAD_CONFLICTS: "bank conflicts of loads",
+    STORE_CONFLICTS: "bank conflicts of stores",
     EXECUTED: "instructions executed",
-    "smsp__inst_executed_op_ldsm.sum": "ldmatrix executed",
-    "sm__inst_executed_pipe_tensor_op_hmma.sum": "HMMA executed",
+    LDMATRIX: "ldmatrix executed",
+    HMMA: "HMMA executed",
     "sm__inst_executed_pipe_tensor_op_gmma.sum": "HGMMA executed",
     ACTIVE: "warps active, % of the most",
     OCCUPANCY: "warps that fit, % of the most",
     HIT_RATE: "L2 hit rate, %",
-    "dram__bytes_read.sum": "bytes read from DRAM",
-    "dram__bytes_write.sum": "bytes written to DRAM",
+    DRAM_READ: "bytes read from DRAM",
+    DRAM_WRITTEN: "bytes written to DRAM",
     "launch__registers_per_thread": "registers a thread",
     "launch__shared_mem_per_block": "shared memory a block, bytes",
-    "launch__waves_per_multiprocessor": "waves of blocks",
+    WAVES: "waves of blocks",
 }
 """ncu's metrics that pages name, and what they are called there. Others are shown under their own names."""
 

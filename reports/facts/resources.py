@@ -15,8 +15,6 @@ from reports.facts import counters
 ARCH, HEAD_DIM = "sm_90a", 128
 """What the table of registers is about: the architecture that is measured."""
 
-DRAM_READ = "dram__bytes_read.sum"
-WAVES = "launch__waves_per_multiprocessor"
 L2_ORDERS = ("batched_m_tiles", "l2_grid_order")
 """The same kernel, blocks in two orders."""
 
@@ -43,7 +41,7 @@ def hit_rates(datasets: Sequence[Dataset]) -> list[HitRates]:
     for (slug, tile), cell in cells.items():
         if set(cell) == set(L2_ORDERS):
             (row, rate, where), (other, other_rate, _) = (cell[name] for name in L2_ORDERS)
-            read = (counters.metric(row, DRAM_READ), counters.metric(other, DRAM_READ))
+            read = (counters.metric(row, counters.DRAM_READ), counters.metric(other, counters.DRAM_READ))
             found.append(HitRates(Problem.parse(slug), tile, (rate, other_rate), read, where))
     return found
 
@@ -78,7 +76,9 @@ def usage(datasets: Sequence[Dataset], rungs: Sequence[Technique]) -> list[Usage
             spilled = {
                 name: max(rows, key=lambda row: row["code"].get("spill_bytes") or 0) for name, rows in read.items()
             }
-            fits, active, waves = (_metric(largest, name) for name in (counters.OCCUPANCY, counters.ACTIVE, WAVES))
+            fits, active, waves = (
+                _metric(largest, name) for name in (counters.OCCUPANCY, counters.ACTIVE, counters.WAVES)
+            )
             active = active if (waves or 0) >= 1 else None
             found.append(Usage(rung, codes, spilled, fits, active))
     return found

@@ -19,7 +19,7 @@ from harness.catalog.problem import Problem, Tile
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Ratio, Row, tile_slug
 from reports.facts import answer, counters
-from reports.facts.resources import ARCH, DRAM_READ
+from reports.facts.resources import ARCH
 
 ROOT = Path(__file__).resolve().parent.parent / "notes"
 NOT_MEASURED = "*not measured*"
@@ -119,7 +119,7 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
         instructions in millions."""
         metric, unit, form = {
             "hit_rate": (counters.HIT_RATE, 1, "{:.0f}%"),
-            "read": (DRAM_READ, 1e6, "{:,.0f} MB"),
+            "read": (counters.DRAM_READ, 1e6, "{:,.0f} MB"),
             "conflicts": (counters.CONFLICTS, 1e6, "{:,.0f} million"),
             "instructions": (counters.EXECUTED, 1e6, "{:,.0f} million"),
         }[what]

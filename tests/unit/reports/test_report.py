@@ -470,7 +470,7 @@ def test_counts_are_held_against_ncu(counted: list[Row]) -> None:
         which.totals["bank_conflicts"],
         which.totals["wavefronts"],
     ]
-    other = {f"{agreement.HARDWARE}ld.sum": expected[f"{agreement.HARDWARE}ld.sum"] + 3, agreement.LDMATRIX: 1}
+    other = {counters.LOAD_CONFLICTS: expected[counters.LOAD_CONFLICTS] + 3, counters.LDMATRIX: 1}
     differs = by_ncu("mma_ldmatrix", problem, **{**expected, **other})
     why = {one.name: one.why for one in agreement.compared(which, [differs]) if one.why}
     assert why.pop("bank conflicts of loads, by hardware").startswith("the hardware also counts")
@@ -489,8 +489,8 @@ def test_counters_of_another_version_are_not_shown(counted: list[Row]) -> None:
 
 def test_what_a_rung_takes(counted: list[Row]) -> None:
     metrics = {counters.OCCUPANCY: 25.0, counters.ACTIVE: 18.5}
-    hit = by_ncu("xor_swizzle", synthetic.PROBLEMS[0], **metrics, **{resources.WAVES: 7.8})
-    tiny = by_ncu("direct_rescale", Problem.square(1, 1, 512, 128), **metrics, **{resources.WAVES: 0.02})
+    hit = by_ncu("xor_swizzle", synthetic.PROBLEMS[0], **metrics, **{counters.WAVES: 7.8})
+    tiny = by_ncu("direct_rescale", Problem.square(1, 1, 512, 128), **metrics, **{counters.WAVES: 0.02})
     data = dataset([*synthetic.rows(), hit, tiny])
     found = {item.technique.name: item for item in resources.usage([data], TECHNIQUES)}
     assert set(found) == {technique.name for technique in TECHNIQUES}
@@ -717,7 +717,7 @@ def test_a_note_tells_tiles_gates_and_counters(tmp_path: Path) -> None:
     wrong = gate("xor_swizzle", problem, status="wrong", check="not_repeatable", source_sha256=sha)
     tile = techniques.reference_tile(techniques.get("xor_swizzle"), 128)
     judged = [row | {"tile": tile.to_dict()} for row in (gate("xor_swizzle", problem), wrong)]
-    metrics = {counters.HIT_RATE: 88.3, resources.DRAM_READ: 1.2345e9, counters.EXECUTED: 4.928e8}
+    metrics = {counters.HIT_RATE: 88.3, counters.DRAM_READ: 1.2345e9, counters.EXECUTED: 4.928e8}
     counts = by_ncu("xor_swizzle", problem, **metrics)
     functions = prose.references(dataset([*synthetic.rows(), *judged, counts]))
     kernel = ("xor_swizzle", "cuda", problem.slug)

@@ -221,7 +221,7 @@ def test_both_orders_of_blocks_stand_side_by_side() -> None:
     rows = []
     for name, rate in zip(resources.L2_ORDERS, (60.0, 88.0), strict=True):
         row = code(name, Tile(64, 64), 0) | {"kind": "counters", "experiment": "ncu", "on": "gpu"}
-        metrics = {counters.HIT_RATE: rate, resources.DRAM_READ: 1e6 * rate}
+        metrics = {counters.HIT_RATE: rate, counters.DRAM_READ: 1e6 * rate}
         rows += [row | {"details": {"metrics": metrics}}]
     (one,) = resources.hit_rates([dataset([synthetic.ENVIRONMENT, *rows])])
     assert (one.problem, one.tile, one.rates, one.read) == (FULL, "64x64-s1-w4", (60.0, 88.0), (60e6, 88e6))
