@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -119,22 +119,13 @@ class Dataset:
 
     @cached_property
     def _by_rung(self) -> dict[tuple[Any, ...], list[Row]]:
-        found: dict[tuple[Any, ...], list[Row]] = {}
-        for row in self.newest:
-            if row["kind"] == "timing":
-                name = (row["experiment"], reading.slug(row), row.get("technique"), row["backend"], row.get("mode"))
-                found.setdefault(name, []).append(row)
-        return found
+        return grouped(self.timings(), _series)
 
     @cached_property
     def _refused(self) -> dict[tuple[Any, ...], list[Row]]:
         """Gate rows that are not a pass: what they are about was not timed."""
-        found: dict[tuple[Any, ...], list[Row]] = {}
-        for row in self.newest:
-            if row["kind"] == "gate" and row["status"] != "passed":
-                name = (row.get("experiment"), reading.slug(row), row.get("technique"), row["backend"])
-                found.setdefault(name, []).append(row)
-        return found
+        refused = (row for row in self.newest if row["kind"] == "gate" and row["status"] != "passed")
+        return grouped(refused, _cell)
 
     @cached_property
     def _anchors(self) -> dict[tuple[Any, Any], Row]:
@@ -158,11 +149,7 @@ class Dataset:
 
     @cached_property
     def _replicas(self) -> dict[tuple[Any, ...], list[Row]]:
-        found: dict[tuple[Any, ...], list[Row]] = {}
-        for row in self.rows:
-            if row["kind"] == "timing":
-                found.setdefault(_kernel(row), []).append(row)
-        return found
+        return grouped((row for row in self.rows if row["kind"] == "timing"), _kernel)
 
     def replicas(self, row: Row) -> list[Row]:
         """All timings of the row's kernel on its problem at its tile, of any process and any version."""
@@ -231,10 +218,7 @@ class Dataset:
 
     @cached_property
     def _by_cell(self) -> dict[tuple[Any, ...], list[Row]]:
-        found: dict[tuple[Any, ...], list[Row]] = {}
-        for row in self.timings():
-            found.setdefault((row["experiment"], reading.slug(row), row["backend"]), []).append(row)
-        return found
+        return grouped(self.timings(), lambda row: (row["experiment"], reading.slug(row), row["backend"]))
 
     def at(self, experiment: str, problem: Problem, backend: str) -> list[Row]:
         """All timings of a backend on one problem, whatever technique and tile."""
@@ -342,11 +326,8 @@ class Dataset:
 
     @cached_property
     def _with_code(self) -> dict[tuple[Any, Any], list[Row]]:
-        found: dict[tuple[Any, Any], list[Row]] = {}
-        for row in self.newest:
-            if (row.get("code") or {}).get("registers") is not None and reading.is_as_shipped(row):
-                found.setdefault((row.get("technique"), row["backend"]), []).append(row)
-        return found
+        read = (row for row in self.newest if (row.get("code") or {}).get("registers") is not None)
+        return grouped(filter(reading.is_as_shipped, read), lambda row: (row.get("technique"), row["backend"]))
 
     def with_code(self, technique: str | None, backend: str) -> list[Row]:
         """Every row that read the machine code of a twin, of any version, problem and tile."""
@@ -418,9 +399,24 @@ class Dataset:
         return list(found.values())
 
 
+def grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, list[Row]]:
+    """Key -> its rows, in the order in which they come."""
+    found: dict[Any, list[Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
+
+
+def _cell(row: Row) -> tuple[Any, ...]:
+    return row.get("experiment"), reading.slug(row), row.get("technique"), row["backend"]
+
+
+def _series(row: Row) -> tuple[Any, ...]:
+    return *_cell(row), row.get("mode")
+
+
 def _kernel(row: Row) -> tuple[Any, ...]:
-    name = (row["experiment"], reading.slug(row), row.get("technique"), row["backend"], row.get("mode"))
-    return (*name, tile_slug(row))
+    return *_series(row), tile_slug(row)
 
 
 def tile_slug(row: Row) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.rows import reading
-from reports.data.dataset import Row
+from reports.data.dataset import Row, grouped
 
 OF_A_RUN = {
     "": ("argv", "git"),
@@ -31,11 +31,8 @@ class Machine:
 
 def machines(environments: Iterable[Row]) -> list[Machine]:
     """`environments` in the order of time, by what they have in common."""
-    alike: dict[str, list[Row]] = {}
-    for row in environments:
-        alike.setdefault(json.dumps(_common(row), sort_keys=True), []).append(row)
     found = []
-    for runs in alike.values():
+    for runs in grouped(environments, lambda row: json.dumps(_common(row), sort_keys=True)).values():
         cards = {((row.get("details") or {}).get("gpu") or {}).get("uuid_sha256") for row in runs}
         days = list(dict.fromkeys(row["time"][:10] for row in runs))
         found.append(Machine(reading.gpu_name(runs[0]), len(cards), days, runs, _common(runs[0])))

@@ -14,7 +14,7 @@ from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES, TECHNIQUES
 from harness.rows import reading
 from reports.data import machines
-from reports.data.dataset import Dataset, Point, Row, quartiles, tile_slug
+from reports.data.dataset import Dataset, Point, Row, grouped, quartiles, tile_slug
 from reports.data.names import cell_title
 from reports.data.questions import question
 from reports.draw import banks, figures
@@ -120,9 +120,6 @@ def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
 
 def experiment(data: Dataset, name: str) -> dict[str, Any]:
     rows = [row for row in data.newest if row.get("experiment") == name]
-    by_problem: dict[str, list[Row]] = {}
-    for row in rows:
-        by_problem.setdefault(reading.slug(row), []).append(row)
     ours = [row for row in rows if row.get("technique") and reading.is_current(row, data.hashes)]
     return {
         "where": data.provenance(ours),
@@ -135,7 +132,7 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "moved": neighbours.moved(rows),
         "beside": versions.beside(data, name),
         "loaded": loaded(row for row in rows if not row.get("technique") or reading.is_current(row, data.hashes)),
-        "groups": by_problem,
+        "groups": grouped(rows, reading.slug),
         "total": len(rows),
         "holes": group_holes(data.holes(name)),
         "unmeasured": unmeasured(data, name),
