@@ -94,7 +94,8 @@ def of_experiment(experiment: Experiment, gpu: str | None = None) -> list[Case]:
 def _tiles(
     choices: Sequence[str], technique: str, backend: str, problem: Problem, gpu: str | None
 ) -> list[Tile | None]:
-    """Of "reference" and "best" those chosen; where there is no best one yet, it is left out beside the other."""
+    """The tiles that `choices` ("reference", "best") name. Where there is no best one yet, it is left out beside the
+    reference."""
     named = {
         "reference": techniques.reference_tile(techniques.get(technique), problem.head_dim),
         "best": tiles.best_tile(technique, backend, problem, gpu),

@@ -31,7 +31,7 @@ class Ladder:
     capabilities: tuple[int, ...]
     """Major compute capabilities that run it."""
     experiment: str = "ladder"
-    """By which its rungs are timed, all of them on the same problems."""
+    """The experiment that times its rungs, all of them on the same problems."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ TRITONS = Tile(64, 128, 1, 4)
 SQUARE = Tile(128, 128, 2, 8)
 """Two math warpgroups, and powers of two."""
 FIRST_RUNG = "wgmma"
-"""Of the ladder, at the flagship's tile."""
+"""The ladder's first rung here, at the flagship's tile."""
 
 CAUSES = {
     "language": "the language has no word for it",

@@ -31,7 +31,7 @@ class Kernel:
     function: str | None
 
     def __str__(self) -> str:
-        """As `parse` takes it."""
+        """The text that `parse` reads."""
         return ":".join(filter(None, (str(self.path), self.function)))
 
     @property
@@ -59,8 +59,8 @@ def parse(text: str) -> Kernel:
 
 
 def of_function(function: Callable[..., Any]) -> Kernel:
-    """The same of a function of this process. Raises ValueError for one that another process cannot import: a lambda, a
-    method, one inside another, one that no file holds."""
+    """The kernel that a function of this process is. Raises ValueError for one that another process cannot import: a
+    lambda, a method, one inside another, one that no file holds."""
     name, file = getattr(function, "__qualname__", repr(function)), None
     if inspect.isfunction(function):
         file = inspect.getsourcefile(function)

@@ -21,7 +21,8 @@ LAYOUTS = ("bhsd", "bshd")
 ANCHOR = "sdpa_cudnn"
 """The peer that every interleaved group contains."""
 PEERS = (ANCHOR, "sdpa_flash")
-"""Who is timed beside the twins where an experiment names no others: cuDNN and FlashAttention-2, as torch has them."""
+"""Libraries timed beside the twins where an experiment names no others: cuDNN and FlashAttention-2, as torch has
+them."""
 
 
 @dataclass(frozen=True, order=True)
@@ -124,7 +125,7 @@ class Problem:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Problem:
-        """Of equal dicts the same object: a report reads the problem of every row a hundred times."""
+        """Equal dicts give one object: a report reads the problem of every row a hundred times."""
         try:
             return _problem(tuple(data), *data.values())
         except TypeError:  # a value without a hash, which the constructor refuses by name
@@ -186,7 +187,7 @@ class Tile:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Tile:
-        """Of equal dicts the same object, as of problems."""
+        """Equal dicts give one object, as for problems."""
         fields = {**data, "extra": tuple(dict(data.get("extra") or {}).items())}
         try:
             return _tile(tuple(fields), *fields.values())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from harness.catalog.sources import ROOT, sha256_of
 
 FOLDER = "hopper/roofs"
-"""Below cuda_kernels/. No rungs: they have no Triton twin and are in no ladder."""
+"""Where the kernels lie, below cuda_kernels/. They are no rungs: they have no Triton twin and are in no ladder."""
 ROWS, KEYS = 64, 128
 """A unit of attention: the queries of a warpgroup's step and the keys that it meets."""
 PEAK = 4096
@@ -53,12 +53,12 @@ class Roof:
 
     @property
     def source_sha256(self) -> str:
-        """Of the kernel's file and what it includes. Raises FileNotFoundError for a roof without a kernel."""
+        """The hash of the kernel's file and what it includes. Raises FileNotFoundError for a roof without a kernel."""
         return sha256_of(ROOT / "cuda_kernels" / FOLDER / f"{self.kernel}.cu", ROOT)
 
 
 def unit_flop(head_dim: int) -> int:
-    """Of Q K^T and P V of one unit."""
+    """FLOP of Q K^T and P V of one unit."""
     return 4 * ROWS * KEYS * head_dim
 
 
@@ -176,5 +176,5 @@ def matmul() -> Roof:
 
 
 def _saturating_flop(columns: int) -> int:
-    """Of a step of `saturate`: products of 64 rows, 16 deep."""
+    """FLOP of a step of `saturate`: products of 64 rows, 16 deep."""
     return SATURATING["HGMMA"] * 2 * ROWS * columns * 16

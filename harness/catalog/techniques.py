@@ -25,7 +25,7 @@ VERSIONS = {"triton": RELEASES, "triton_native": RELEASES, "gluon": RELEASES, "t
 Triton, is a series in no other way: triton_kernels/tlx/<ladder>/<name>.py."""
 
 AS_CUBINS = tuple(f"{series}@{version}" for series, versions in VERSIONS.items() for version in versions)
-"""The same as backends: gluon@3.9.0."""
+"""The names of these series as backends, such as gluon@3.9.0."""
 
 HATCH = "hatch"
 """Core Triton past its language, by inline PTX: triton_kernels/hatch/<ladder>/<name>.py. No rung's twin."""

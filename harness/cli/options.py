@@ -159,7 +159,8 @@ def experiments() -> dict[str, str]:
 
 
 def load_experiment(name: str, place: str = "gpu") -> Experiment:
-    """For a CPU it is the small one that the file names WITHOUT_GPU. Bad usage where there is none."""
+    """The experiment of this name; for a CPU the small one that its file names WITHOUT_GPU. Bad usage where there is
+    none."""
     require_known("experiment", [name], catalog.names())
     if place == "gpu":
         return catalog.load(name)

@@ -27,7 +27,7 @@ P_SCALE = 256.0
 DEPTH = 32
 """Products that one wgmma of 8-bit elements adds up for each element of its result."""
 SUM_BITS = 13
-"""Below the largest summand of a wgmma of 8-bit elements: what reaches further is cut off, in each
+"""Bits that a wgmma of 8-bit elements keeps below its largest summand: what reaches further is cut off, in each summand
 (tests/kernels/test_cpu_instructions.py allows a GPU for it). That the sum so far is cut alike is the finding of the
 DeepSeek-V3 report on an H800 (arXiv 2412.19437, section 3.5.2)."""
 

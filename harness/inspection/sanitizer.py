@@ -49,7 +49,7 @@ RAGGED = (
     Problem(1, 4, 2, 203, 113, 128, "bf16", True, "bshd"),  # queries that see no key
     Problem(1, 2, 1, 113, 203, 256, "fp16", False),
 )
-"""For the techniques marked general."""
+"""Further problems, for the techniques marked general."""
 
 BUGS: dict[str, tuple[str, ...]] = {
     "memcheck": ("one_key_tile_too_many", "rows_padded_by_four_bytes"),
@@ -205,7 +205,8 @@ def launch(
 
 
 def _first_number() -> int:
-    """Of this process's checks among those of all GPUs of a host, each of which has a process of its own."""
+    """The number of this process's first check: each GPU of a host has a process of its own, and their numbers must
+    differ."""
     board = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0]
     return 200 * int(board) if board.isdecimal() else 0
 

@@ -132,7 +132,7 @@ def launch_triton(case: Case) -> None:
     sample = inputs.sample(case.problem, "normal", 0, "cpu")
 
     def stored(tensor: torch.Tensor) -> torch.Tensor:
-        """On the GPU, in the problem's layout, without a kernel of torch's."""
+        """A copy on the GPU, in the problem's layout, made without a kernel of torch's."""
         if case.problem.layout == "bshd":
             return tensor.transpose(1, 2).contiguous().cuda().transpose(1, 2)
         return tensor.cuda()

@@ -68,7 +68,7 @@ def describe(argv: list[str] | None = None) -> dict[str, Any]:
 
 
 def boards() -> list[dict[str, str]]:
-    """For each GPU that this process sees, the variables with which another process sees that one alone."""
+    """GPUs that this process sees: for each, the variables with which another process sees it alone."""
     count = torch.cuda.device_count()
     names = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     return [{"CUDA_VISIBLE_DEVICES": name} for name in (names or map(str, range(count)))][:count]

@@ -16,7 +16,7 @@ LARGEST = 8
 SPREAD = 4.0
 """Slowest over fastest of a group, its anchor apart."""
 IMPOSSIBLE = 0.95
-"""Below this share of the roofline's time a measurement is wrong, whatever the output looks like."""
+"""Share of the roofline's time below which a measurement is wrong, whatever the output looks like."""
 
 
 def environments(

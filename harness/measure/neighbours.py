@@ -16,7 +16,7 @@ from harness.machine.processes import die_with_parent
 
 BEGUN = "at work"
 SIZE = 8192
-"""Of the square matrices: a product takes milliseconds, and all of a GPU."""
+"""Rows of the square matrices: a product takes milliseconds, and all of a GPU."""
 
 
 @contextmanager

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 AGREEMENT = 0.02
-"""Of the medians by CUPTI and by events. Around an empty kernel a pair of events reads more than CUPTI does, about 4 us
-on an H200, which is 3% of a short kernel. Of another kernel that much or less lies outside of what CUPTI sees, so that
-it may say anything between events with and without it."""
+"""Relative difference up to which the medians by CUPTI and by events agree. Around an empty kernel a pair of events
+reads more than CUPTI does, about 4 us on an H200, which is 3% of a short kernel. Of another kernel that much or less
+lies outside of what CUPTI sees, so that it may say anything between events with and without it."""
 CALL, MARK = "twinkernels call", "twinkernels mark"
 """Names of what the harness does in a trace: a timed call, and its own work between two."""
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -71,7 +71,8 @@ class Finding:
 
 @dataclass
 class Testimony:
-    """Of one label: milliseconds from the begin of a call's first work to the end of its last, and what was found."""
+    """What CUPTI saw of one label: milliseconds from the begin of a call's first work to the end of its last, and the
+    findings."""
 
     samples_ms: list[float] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -195,8 +196,8 @@ def record(
 
 
 def fields(testimony: Testimony, events_ms: Sequence[float], gap_ms: float) -> dict[str, Any]:
-    """Of a row of kind referee: status, reason, check, samples_ms by CUPTI, and in the details both medians. `gap_ms`:
-    what events read around an empty kernel more than CUPTI."""
+    """Fields of a row of kind referee: status, reason, check, samples_ms by CUPTI, and in the details both medians.
+    `gap_ms`: what events read around an empty kernel more than CUPTI."""
     details: dict[str, Any] = {"findings": [finding.text for finding in testimony.findings]}
     row: dict[str, Any] = {"status": "passed", "details": details}
     if testimony.samples_ms:

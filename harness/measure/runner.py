@@ -283,7 +283,8 @@ class Run:
                     self.ask_referee(group, {**needed, **board}, number)
 
     def time_beside_neighbours(self, number: int, *, at_work: bool) -> None:
-        """The same on the first board, with all others at work or idle; the rows say how many worked."""
+        """Times the final groups once more on the first board, with all others at work or idle; the rows say how many
+        worked."""
         todo = self.replicated(number)
         if not todo or self.session.interrupts.requested:
             return

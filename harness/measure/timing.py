@@ -31,7 +31,7 @@ kernel of 23 ms took up to 28 ms behind 50 ms of others, and 23.0 ms in every ro
 LONGEST_REST = 1.0
 """Seconds after which a rest has been long enough, whatever came before."""
 CLOCK_LAUNCHES = 3
-"""Of each call, after the timing: launches around which the SM clock is read."""
+"""Launches of each call after the timing, around which the SM clock is read."""
 LONGEST_PRELOAD = 5
 """Times `preload_seconds` after which a call is sampled though its time still moves."""
 
@@ -192,7 +192,7 @@ def time_group(
         return len(samples) >= enough and relative_error(samples) < target
 
     def read_clock(label: str, launches: int) -> None:
-        """Of the last of some launches one after another."""
+        """Reads the clock of the last of some launches one after another."""
         if kernel_clock and (read := timings[label].clock_ghz) is not None:
             stopwatch.measure([(label, kernel_clock.around(calls[label]))] * launches, notify)
             read.append(round(kernel_clock.ghz(), 4))

@@ -150,8 +150,8 @@ def fastest(rows: Iterable[Mapping[str, Any]], run: str) -> list[tiles.Selection
 
 
 def of_lengths(selections: Sequence[tiles.Selection], table: Iterable[tiles.Selection]) -> list[tiles.Selection]:
-    """Those that a table gets: of a run with problems of several classes of length, all; of a run with one, the entry
-    for all lengths, or for that class alone where the table tells classes apart already."""
+    """The selections that a table gets. A run with problems of several classes of length gives all of them. A run with
+    one class gives the entry for all lengths, or that class's alone where the table tells classes apart already."""
     told_apart = {(one.technique, one.backend, one.cell) for one in table}
     groups: dict[tuple[str, str, str], list[tiles.Selection]] = {}
     for one in selections:

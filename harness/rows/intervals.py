@@ -60,7 +60,7 @@ class Interval:
         return self.low is not None and self.high is not None and self.low <= 1 <= self.high
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; `reason` says why there is no interval."""
+        """The interval for JSON; `reason` says why it has no ends."""
         reason = None if self.low is not None else f"timed in {self.rests_on}, expected at least {FEWEST} processes"
         return {
             "low": self.low,

@@ -23,7 +23,7 @@ from harness.rows.reading import Hashes, Row
 
 EXPERIMENT = "what_triton_misses"
 HEADLINE = Problem.square(4, 16, 4096, 128)
-"""Of the scorecard's `gap_explained`."""
+"""The problem of the scorecard's `gap_explained`."""
 Weights = dict[str, float]
 """Kernel of `Ledger.rows` -> how often the logarithm of its TFLOPS counts."""
 
@@ -86,7 +86,7 @@ class Ledger:
 
     @cached_property
     def terms(self) -> list[Priced]:
-        """Those that the flagship has on this problem, in the order of the way."""
+        """The terms that the flagship has on this problem, in the order of the way."""
         return [self._priced(term) for term in self.way if self._applies(term)]
 
     @cached_property
@@ -106,7 +106,8 @@ class Ledger:
         return dict(sorted(found.items(), key=lambda one: -abs(one[1].value)))
 
     def tflops(self, name: str) -> float | None:
-        """Of `start` or the flagship: the mean over the processes that timed both, so that their ratio is the gap."""
+        """TFLOPS of `start` or the flagship: the mean over the processes that timed both, so that their ratio is the
+        gap."""
         if not {self.start, FLAGSHIP} <= set(self.rows):
             return None
         other = FLAGSHIP if name == self.start else self.start
@@ -158,7 +159,7 @@ class Ledger:
 
     @property
     def boards(self) -> list[str]:
-        """Of the processes that timed the gap."""
+        """The boards of the processes that timed the gap."""
         return self.known.boards([self.rows[name] for name in (FLAGSHIP, self.start)]) if self.gap else []
 
     def on(self, board: str) -> Ledger:
@@ -227,7 +228,8 @@ class Ledger:
 
 
 def ledgers(rows: Iterable[Row], hashes: Hashes) -> list[Ledger]:
-    """Of every problem of the experiment that has a row, in its order; `rows` are of one GPU."""
+    """The ledger of every problem of the experiment that has a row, in the experiment's order. `rows` are of one
+    GPU."""
     all_rows = list(rows)
     own = [row for row in all_rows if (row.get("experiment") or "").removesuffix(reading.SHARED_PTXAS) == EXPERIMENT]
     known = intervals.Intervals(noise.Timings([*(row for row in all_rows if row["kind"] == "environment"), *own]))

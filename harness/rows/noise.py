@@ -45,7 +45,7 @@ LEVEL = 0.993
 FEWEST = math.ceil(1 / (1 - LEVEL))
 """Pairs below which there is no such quantile."""
 AMBIGUOUS = 2
-"""Beside 1 (slower), -1 (faster) and 0 (the same): of time and ratio only one moved by more than noise."""
+"""A verdict like 1 (slower), -1 (faster) and 0 (the same): of time and ratio only one moved by more than noise."""
 
 PROGRAM = ("technique", "backend", "problem", "tile", "mode", "arch", "source_sha256", "compiler")
 LIBRARIES = ("torch", "cuda_runtime", "cudnn", "triton")
@@ -76,7 +76,7 @@ class Timings:
         return gpu.get("uuid_sha256")
 
     def program(self, row: Row) -> str:
-        """The same for replicates."""
+        """A key that replicates share."""
         details = self._details(row)
         software, gpu = details.get("software") or {}, details.get("gpu") or {}
         libraries = (*LIBRARIES, OWN_LIBRARY.get(row["backend"].partition("@")[0]))
@@ -340,7 +340,7 @@ def log_ms(row: Row) -> float:
 
 
 def _smaller(time: Array, ratio: Array) -> Array:
-    """Of the two the one nearer to zero, and zero where their signs differ."""
+    """The one nearer to zero, and zero where their signs differ."""
     return np.where(time * ratio > 0, np.sign(time) * np.minimum(np.abs(time), np.abs(ratio)), 0.0)
 
 

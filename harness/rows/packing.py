@@ -35,7 +35,7 @@ TICKS_PER_MS = 31_250
 NUMERICS, BY_FIGURE = "numerics", "numerics_by_figure"
 ORDER, ORDER_SHORT = "order", "order_short"
 DIGITS = 4
-"""Of errors, of host latencies and of seconds to compile, significant."""
+"""Significant digits of errors, host latencies and seconds to compile."""
 OF_A_RUN = ("schema", "kind", "on", "experiment", "assembler", "arch", "mma", "mode", "status", "gate", "environment")
 DETAILS_OF_A_RUN = ("label", "outputs", "launch_hidden", "screened", "same_program", "final", "tool_version")
 OF_A_GROUP = ("group", "order", "clocks")
@@ -52,9 +52,9 @@ TOGETHER = (
 )
 """Fields that rows say alike, together or each for itself."""
 DETAILS = {OF_A_RUN: DETAILS_OF_A_RUN, OF_A_GROUP: ("again",)}
-"""Of a row's details, what goes with these fields."""
+"""Which of a row's details go with these fields."""
 YARDSTICK = ("yardstick", "yardstick_rel_l2", "floor", "pytorch_max_abs", "pytorch_rel_l2", "lse_tolerance")
-"""Of a distribution's numerics, what depends on the problem and not on the kernel."""
+"""Numerics of a distribution that depend on the problem and not on the kernel."""
 NOT_OF_TUNE = ("order", "clock_ghz", "call_us", "compile_s")
 """Fields that rows of kind tune are kept without."""
 NOT_OF_A_PROOF = ("grade", "fault", "shows", "detector", "seen", "command")
@@ -253,7 +253,7 @@ def _shown(value: Any) -> str:
 
 
 def _ids(texts: Sequence[str]) -> list[str]:
-    """Of their SHA-256 as many digits, of 64 each, as tell them apart."""
+    """The first digits of their SHA-256, of 64 each: as many as tell them apart."""
     hashes = [base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts]
     length = ID_LENGTH
     while len({name[:length] for name in hashes}) < len(hashes):
@@ -318,7 +318,7 @@ def _integers(width: int, text: str) -> list[int]:
 
 
 def _milliseconds(ticks: int) -> float:
-    """As the 32-bit float that CUDA gives."""
+    """Milliseconds as the 32-bit float that CUDA gives."""
     return float(struct.unpack("f", struct.pack("f", ticks / TICKS_PER_MS))[0])
 
 

@@ -132,7 +132,7 @@ def is_reference_tile(row: Row) -> bool:
 
 
 def pick(rows: Iterable[Row]) -> Row | None:
-    """Of one cell's rows, the newest at the committed ("best") tile if there is one, else at the reference tile."""
+    """The newest of one cell's rows at the committed ("best") tile if there is one, else at the reference tile."""
     ordered = sorted(rows, key=lambda row: (not is_reference_tile(row), row["time"]))
     return ordered[-1] if ordered else None
 

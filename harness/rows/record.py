@@ -19,7 +19,7 @@ REPLACEABLE = ("gate", "tune", "sanitizer", "code", "probe")
 """Kinds of which only the newest source's row of a case is kept. Of timings all are: they say what a version of a
 kernel was worth, and how far replicates lie apart. Git keeps the others."""
 _CITATION = re.compile(r"\b(?:gate|tried)\(\s*" + r",\s*".join([r'"([^"]+)"'] * 4))
-"""In a note: technique, backend, problem, tile."""
+"""What a note cites: technique, backend, problem, tile."""
 
 
 class Refused(ValueError):

@@ -37,7 +37,7 @@ DEEPEST = 20
 LONGEST = packing.LONGEST
 """Characters of a text, and entries of a list or an object."""
 MOST_BYTES = 2**50
-"""Of a problem's tensors: more than any machine holds."""
+"""Most bytes of a problem's tensors: more than any machine holds."""
 
 
 def check(row: Row) -> None:

@@ -37,9 +37,9 @@ from harness.rows.reading import (
 )
 
 SCHEMA = 1
-"""Of what `scorecard` returns."""
+"""The format's version in what `scorecard` returns."""
 MODE = "burst"
-"""Of timing, where a promise names no other."""
+"""The mode of timing where a promise names no other."""
 ARTICLE = "article"
 """In place of a backend: the article's own code as quoted in the experiment, measured separately on one kind of GPU."""
 

@@ -16,7 +16,7 @@ COLUMNS = ("cell", "tflops", "low", "high", "timings", "status")
 
 
 def path(rows: Path) -> Path:
-    """Of the file of an experiment's rows."""
+    """The summary's path beside a file of rows."""
     return rows.with_suffix(".summary.csv")
 
 

@@ -20,7 +20,7 @@ from harness.setup import bootstrap
 RECORDED = bootstrap.CHECKOUT / "reports" / "recorded"
 SITE = bootstrap.CHECKOUT / "reports" / "site"
 PAGES = {"any_length": "correctness.html", "correctness": "correctness.html", "expressibility": "expressibility.html"}
-"""Of experiments that have no page of their own name."""
+"""Pages of experiments that have none of their own name."""
 ORDER = {technique.name: number for number, technique in enumerate(techniques.kernels())}
 
 

@@ -20,7 +20,7 @@ def twin(case: Case, path: str, arch: str) -> Texts:
 
 
 def texts(path: str, defines: Mapping[str, int], arch: str) -> Texts:
-    """The same of cuda_kernels/<path>.cu."""
+    """`ptx`, `sass` and `usage` of cuda_kernels/<path>.cu. Raises CompileError, ToolchainError."""
     from cuda_kernels import assembly, build
 
     try:

@@ -45,4 +45,4 @@ LIBRARIES = {
     ),
     "fa4": Library("flash-attn 4", "flash_attn.cute", "flash-attn-4", "pip install flash-attn-4"),
 }
-"""By the name of the peer's backend."""
+"""Backend of the peer -> its library."""

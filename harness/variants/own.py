@@ -57,7 +57,8 @@ class OwnFunction(Variant):
         return call
 
     def code(self) -> dict[str, Any] | None:
-        """Of the largest Triton program of the last launch; what else a function may call has no code to read here."""
+        """The `code` of the largest Triton program of the last launch; what else a function may call has no code to
+        read here."""
         if self.programs is None or (path := self.programs.largest()) is None:
             return None
         return machine_code.read(path, smem_bytes=json.loads(path.with_suffix(".json").read_text())["shared"])
@@ -101,7 +102,7 @@ class _Programs:
     launches one."""
 
     loaded: ClassVar[dict[int, Path]] = {}
-    """Of the process, whoever loaded it: a program's handle -> its cubin."""
+    """Handle of each program that this process loaded -> its cubin."""
 
     def __init__(self) -> None:
         from triton import knobs

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SOURCE = "sm_clocks"
-"""Below cuda_kernels/."""
+"""The kernel's name below cuda_kernels/."""
 
 
 class Stands(ctypes.Structure):
@@ -66,7 +66,7 @@ class SmClocks:
 
 
 def of_this_gpu() -> SmClocks:
-    """Of torch's current GPU. Raises CompileError, where there is no compiler too."""
+    """The clocks of torch's current GPU. Raises CompileError, where there is no compiler too."""
     import torch
 
     from cuda_kernels import build

@@ -17,7 +17,7 @@ FOLDER = sources.ROOT / "build" / "triton"
 PLUGIN = "triton-utlx==3.8.0.post16"
 """TLX, Meta's extensions: 5 MB of plugin for the stock Triton 3.8.0."""
 MEGABYTES = {"3.6.0": 667, "3.7.1": 691, "3.8.0": 897, "3.9.0": 999}
-"""On disk."""
+"""Size of each version on disk."""
 
 
 class MissingTriton(RuntimeError):
