@@ -13,7 +13,7 @@ from reports.data.dataset import Dataset
 from reports.data.questions import question
 from reports.draw import heads
 from reports.draw.gains import gains_figure
-from reports.facts import resources
+from reports.facts import headlines, resources
 from reports.facts.published import LANGUAGES, PEERS, shape_line, steps
 from reports.pages import common
 from reports.pages.common import Figure
@@ -31,6 +31,7 @@ def page(datasets: Sequence[Dataset], data: Dataset | None, name: str) -> dict[s
     return {
         **(common.experiment(data, name) if data else {"name": name, "question": question(name), "total": 0}),
         "article": article,
+        "card": f"{headlines.article(article.card)} {article.card}",
         "languages": LANGUAGES,
         "peers": PEERS,
         "lines": lines,

@@ -42,6 +42,7 @@ def test_a_page_shows_every_step_and_shape_and_what_cannot_be_compared(name: str
     assert text.count("<tr>") >= len(article.steps) + len(article.shapes)
     assert text.count("<li>") == len(article.cannot_compare)
     assert "measured separately on an NVIDIA H200" in text
+    assert f"measured by its author on an {article.card}." in text
     assert "ot recorded yet" not in text
     assert text.count("<svg") == text.count("<figcaption>") == 1
 
