@@ -52,7 +52,7 @@ def newest_run(name: str) -> Path | None:
 
 def write_run(path: Path, description: Mapping[str, Any], rows: Iterable[Row]) -> list[Row]:
     """Writes what was computed on this machine (`description`: environment.describe()) as a run, and returns its rows
-    but for the machine's."""
+    without the environment's."""
     with results.Writer(path) as writer:
         name = writer.write(making.environment(description, "cpu"))["id"]
         return [writer.write({**row, "environment": name}) for row in rows]

@@ -432,7 +432,7 @@ class Run:
         """The worker's answer, with what concerns the group as a whole and what only the runner can tell."""
         first = next(iter(labels))
         details: Row = {"again": again}
-        if self.kind == "timing" and labels[first].backend != ANCHOR:  # beside the tiles of one kernel is no peer
+        if self.kind == "timing" and labels[first].backend != ANCHOR:  # tuning times no peers
             details["anchor"] = f"no {ANCHOR} in this group: {first} takes its place"
         rows = []
         for name, case in labels.items():
