@@ -2,8 +2,8 @@
 
 The price of a technique is measured in two ways: what the flagship loses without it, and what the ladder gains when it
 is added. All these kernels run at the flagship's tile. They are timed interleaved with the best kernels of core Triton
-and of Gluon and with a CUDA kernel that does only what core Triton can express. With --ptxas shared, nvcc's ptxas also
-assembles Triton's PTX.
+and of Gluon and with a CUDA kernel that does only what core Triton can express. The option --ptxas
+shared adds Triton's PTX as nvcc's ptxas assembles it.
 """
 
 import sys

@@ -23,7 +23,7 @@ FIRST_RUNG = "wgmma"
 """The ladder's first rung here, at the flagship's tile."""
 
 CAUSES = {
-    "language": "the language has no word for it",
+    "language": "the language cannot express it",
     "compiler": "the compiler decides otherwise",
     "assembler": "ptxas",
     "effort": "could be written today",
@@ -37,7 +37,7 @@ class Term:
     the first is compared with the second; "triton" is the best core Triton kernel, "triton, shared" the same by nvcc's
     ptxas. Both are given where both can be measured.
 
-    `cause` is a key of CAUSES; `odd` is the cause at tiles that core Triton cannot say, where it is another one.
+    `cause` is a key of CAUSES; `odd` is the cause at tiles that core Triton cannot express, where it is another one.
     `proofs` are names of harness/expressibility that bear out the cause, `order` a kernel (backend, technique) whose
     machine code does: its main loop's order is shown. `ttgir`: operations of core Triton's best program at the tile
     TRITONS, in the order of its TTGIR. `expected` was written before anything was measured: percent, by
@@ -223,7 +223,8 @@ TERMS = (
         "early_rescale",
         "Rescale between the two products",
         "language",
-        "O is rescaled once the next Q K^T has been issued. Core Triton cannot express when a product is issued.",
+        "O is rescaled once the next Q K^T has been issued. Core Triton cannot separate the issue of a product from "
+        "its wait.",
         "Let a program issue a product and wait for it in separate statements, as Gluon does.",
         leave_out="without_early_rescale",
         step=("early_rescale", "lazy_rescale_wgmma"),
@@ -234,8 +235,7 @@ TERMS = (
         "integer_max",
         "Three-input integer maxima",
         "effort",
-        "Core Triton gets the same instruction through a bitcast. In its fastest kernel nothing overlaps the softmax, "
-        "and other waits matter more.",
+        "Core Triton gets the same instruction through a bitcast of the scores. Its fastest kernel does not use it.",
         "Nothing: a program can use it once the rest is in place.",
         leave_out="without_integer_max",
         step=("integer_max", "persistent"),

@@ -130,7 +130,7 @@ def _note(bar: Bar, found: Answer, narrow: bool) -> str:
         return f"{found.same_instructions.value:.2f}× CUDA"
     if bar.backend == "gluon" and bar.tflops and not narrow:
         count, of = found.in_gluon
-        return f"{count} kernels; CUDA {of}"
+        return f"{count} of {of} kernels"
     if bar is found.triton and found.over_cuda and found.cuda.panel != bar.panel:
         return f"{found.over_cuda.value:.2f}× CUDA" + ("" if narrow else " above")
     if bar is found.triton and found.over_cuda:

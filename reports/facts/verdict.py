@@ -127,7 +127,7 @@ def sentence(result: Verdict) -> str:
         text = "; ".join(map(_clause, languages)) + "."
         text = text[0].upper() + text[1:]
         if result.parent.mma != result.technique.mma and not any(one.gain for one in languages):
-            text = "The kernel before it multiplies by other instructions, so the step has no ratio."
+            text = "The kernel before it multiplies by another instruction, so the step has no ratio."
         before = techniques.parent(result.parent)
         if result.crippled and before:
             lost, together = result.crippled
@@ -138,13 +138,15 @@ def sentence(result: Verdict) -> str:
     if result.versus is None:
         return text
     then = " then" if result.parent else ""
-    best = result.best_versus
+    best, problems = result.best_versus, result.versus.cells
+    average = f", on average over {problems} problems" if problems > 1 else ""
     tuned = f"{best.value:.2f}×" if best and _apart(result.versus, best) else ""
     if abs(result.versus.value - 1) < NOTHING:
         at_best = f"; with each at its best tile Triton runs at {tuned} the speed of CUDA" if tuned else ""
-        return f"{text} At the same tile both{then} run equally fast{at_best}."
+        return f"{text} At the same tile both{then} run equally fast{average}{at_best}."
     at_best = f", or {tuned} with each at its best tile" if tuned else ""
-    return f"{text} At the same tile Triton{then} runs at {result.versus.value:.2f}× the speed of CUDA{at_best}."
+    speed = f"runs at {result.versus.value:.2f}× the speed of CUDA{average}"
+    return f"{text} At the same tile Triton{then} {speed}{at_best}."
 
 
 def lacking(technique: Technique, backend: str) -> str:
@@ -235,7 +237,7 @@ def _clause(language: Language) -> str:
         if language.holes:
             return f"in {name} the step has no number, for the reason{'s' * (len(language.holes) > 1)} below"
         if language.point.counts:
-            return f"in {name} its parent has no number"
+            return f"in {name} the kernel before it has no timing to compare with"
         if language.point.kind != "earlier":
             return f"in {name} the step was not measured"
         problems = f"{language.wrong} problem{'s' if language.wrong != 1 else ''}"

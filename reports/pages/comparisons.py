@@ -75,10 +75,10 @@ def _filling(data: Dataset) -> Section | None:
     return Section(
         "filling",
         shown["title"],
-        "Each mark is a flagship on one problem, open where that is causal. Upwards: the share of the tensor cores’ "
-        "peak that it reaches. To the right: the share of the GPU’s time that its tiles fill, computed from their "
-        "number, size and order. A line ends at the share of the peak that a multiprocessor reaches while it has a "
-        "tile.",
+        "Each mark is a flagship on one problem, open where that is causal. The vertical axis is the share of the "
+        "tensor cores’ peak that it reaches. The horizontal axis is the share of the GPU’s time that its tiles fill, "
+        "computed from their number, size and order. A line is fitted to the marks of one language. It ends at the "
+        "share of the peak at which a multiprocessor multiplies while it has a tile.",
         shown["drawings"],
         "quarters",
         f'<a href="experiment/{facts.EXPERIMENT}.html#filling">How it is computed</a>. '

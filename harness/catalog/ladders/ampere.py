@@ -61,7 +61,7 @@ TECHNIQUES = (
     Technique(
         "mma_ldmatrix",
         "ampere",
-        "mma.sync fed by ldmatrix; scores still pass through shared memory, rows are not swizzled",
+        "products by mma.sync, fed by ldmatrix; scores still pass through shared memory, rows are not swizzled",
         builds_on=("wmma", "vectorized_loads", "scalar"),
         grid={"cuda": tuple(Tile(m, n, 1, m // 16) for m in (64, 128) for n in (32, 64, 128))},
         limits=MMA,
@@ -129,7 +129,7 @@ TECHNIQUES = (
     Technique(
         "cp_async_pipeline",
         "ampere",
-        "cp.async: V loads during Q K^T, the next K during P V",
+        "copies by cp.async: V loads during Q K^T, the next K during P V",
         builds_on=("large_tile",),
         grid={"triton": (*Tile.grid((128,), (32, 64), (1, 2), (4, 8)), *Tile.grid((64,), (64, 128), (1, 2), (4,)))},
         limits=MMA,

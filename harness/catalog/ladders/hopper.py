@@ -172,7 +172,7 @@ TECHNIQUES = (
     Technique(
         "wgmma",
         "hopper",
-        "wgmma: K and V come from shared memory by descriptor, P from registers; every product is waited for",
+        "products by wgmma: K and V from shared memory by descriptor, P from registers, a wait after every product",
         builds_on=("mbarrier_ring",),
         also=("tile",),
         mma="wgmma",
@@ -261,7 +261,7 @@ TECHNIQUES = (
         "pinned_maxima",
         "hopper",
         "the release of K depends on the row maxima, which holds them ahead of the wait for P V; each K is loaded "
-        "ahead of the V of the step before",
+        "ahead of the V of the iteration before",
         builds_on=("wide_tile", "pingpong"),
         mma="wgmma",
         limits=(*OVERLAPPED, *TURNED),

@@ -49,7 +49,7 @@ TECHNIQUES = (
     Technique(
         "tma_loads",
         "tma",
-        "cp.async.bulk.tensor: one thread asks for a tile, its bytes complete on an mbarrier",
+        "loads by TMA (cp.async.bulk.tensor): one thread asks for a tile, and its bytes complete on an mbarrier",
         builds_on=("exp2_softmax", "ldmatrix_x4", "cp_async_pipeline"),
         grid={"triton": Tile.grid((64, 128), (64, 128), (1, 2), (4, 8)), "triton_native": WGMMA_TILES},
         limits=MMA,

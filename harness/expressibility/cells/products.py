@@ -49,7 +49,8 @@ CLAIMS = (
         "wide_tile",
         "triton",
         "hint",
-        "No tensor can have 176 keys. Three tensors of 128, 32 and 16 keys in one loop compute the same scores.",
+        "No tensor can have 176 keys. Three tensors of 128, 32 and 16 keys in one loop compute the same scores, by "
+        "instructions that the compiler chooses.",
         (
             Proof(
                 "tile_176 composed",

@@ -35,7 +35,7 @@ def test_a_term_is_measured_and_was_predicted(term: Term) -> None:
 
 @pytest.mark.parametrize("term", ALL, ids=NAMES)
 def test_a_cause_is_borne_out(term: Term) -> None:
-    """The language has no word where the matrix says inexpressible or hatch, of the odd tiles too."""
+    """The language cannot express it where the matrix says inexpressible or hatch, of the odd tiles too."""
     assert {term.cause, term.odd or term.cause} <= set(ledger.CAUSES)
     assert {PROOFS[name].dialect for name in term.proofs} <= {"gluon" if term in GLUON_TERMS else "triton"}
     if not term.part_of and term.cause != "unexplained":

@@ -58,7 +58,12 @@ def test_every_term_is_in_the_table_and_in_the_drawing() -> None:
         if term.name != "own_diagonal":
             assert f'<a href="#{term.name}">' in text
     assert "own_diagonal" not in {line.term.name for line in facts.lines(ledgers()[0])}
-    for cause in ("the language has no word", "the compiler decides otherwise", "ptxas", "could be written today"):
+    for cause in (
+        "the language cannot express it",
+        "the compiler decides otherwise",
+        "ptxas",
+        "could be written today",
+    ):
         assert cause in wide
     assert "Flagship: " in wide
     assert "Nothing is measured yet" not in text
