@@ -98,6 +98,20 @@ def matrices(datasets: Sequence[Dataset]) -> list[Matrix]:
     return found
 
 
+def failed_elsewhere(datasets: Sequence[Dataset]) -> list[Row]:
+    """Gates that a kernel of this checkout failed in an experiment that has no matrix here."""
+    return [
+        row
+        for data in datasets
+        for row in data.newest
+        if row["kind"] == "gate"
+        and row["status"] not in ("passed", "unsupported")
+        and row.get("technique")
+        and row.get("experiment") not in EXPERIMENTS
+        and reading.is_current(row, data.hashes)
+    ]
+
+
 @dataclass(frozen=True)
 class CpuOutputs:
     """Outputs that a CPU computed, against those that a GPU gave for the same inputs."""

@@ -104,6 +104,7 @@ def ladder_table(data: Dataset, experiment: str, problem: Problem, rungs: Sequen
 def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
     return {
         "matrices": correctness_facts.matrices(datasets),
+        "elsewhere": correctness_facts.failed_elsewhere(datasets),
         "sanitized": (sanitized := correctness_facts.sanitizer_table(datasets)),
         "ran": [
             (backend, tool)

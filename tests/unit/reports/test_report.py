@@ -684,6 +684,19 @@ def test_correctness_page(pages: dict[str, str]) -> None:
     assert "synccheck" not in technique  # nobody ran it
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [({}, True), ({"status": "passed"}, False), ({"experiment": "correctness"}, False), ({"technique": None}, False)],
+)
+def test_the_page_about_correctness_has_failures_of_other_experiments(change: dict[str, object], told: bool) -> None:
+    row = gate("scalar", synthetic.PROBLEMS[0], status="wrong", check="unwritten", reason="half of lse") | {
+        "experiment": "hopper",
+        **change,
+    }
+    failed = correctness.failed_elsewhere([dataset([synthetic.ENVIRONMENT, row])])
+    assert [each["reason"] for each in failed] == ["half of lse"] * told
+
+
 def test_the_guide_prints_what_a_run_printed(pages: dict[str, str]) -> None:
     text = pages["guide/cpu.html"]
     assert "nobody can go on" in text
