@@ -12,8 +12,8 @@ import hashlib
 import io
 import os
 import re
-import tempfile
 import tokenize
+import uuid
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -32,9 +32,12 @@ WORDING = {"Ladder": 1, "Technique": 2, "Ablation": 2}
 def put(path: Path, content: bytes) -> None:
     """Writes a file whole or not at all, even while other processes write it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as part:
-        part.write(content)
-    os.replace(part.name, path)
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> Path:

@@ -127,3 +127,15 @@ print(build.BUILD, cpu_build.BUILD, machine_code.CACHE, sources.CACHE)
         command = [sys.executable, "-c", program]
         said = subprocess.run(command, cwd=sources.ROOT, env=environment, capture_output=True, text=True, check=True)
         assert said.stdout.split() == [str(folder / name) for name in ("cuda", "cpu", "disassembled", ".")]
+
+
+def test_a_file_is_put_whole_with_the_mode_of_any_other(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_bytes(b"")
+    sources.put(tmp_path / "new" / "put", b"whole")
+    assert (tmp_path / "new" / "put").read_bytes() == b"whole"
+    assert (tmp_path / "new" / "put").stat().st_mode == plain.stat().st_mode
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError):
+        sources.put(tmp_path / "folder", b"")
+    assert {path.name for path in tmp_path.iterdir()} == {"plain", "new", "folder"}, "nothing is left behind"
