@@ -22,6 +22,8 @@ CAUSE_COLORS = {
     "unexplained": TILE,
 }
 """The cause stands in words beside each bar too."""
+IN_SHORT = {"assembler": "ptxas", "effort": "today"}
+"""Causes as a narrow drawing names them, where that is not their key."""
 STEP, SHORT = 50, 0.15
 """TFLOPS between the lines of the axis; a fifth of it on a way that is shorter than this."""
 STARTS = {TRITON: "Best core Triton", GLUON: "Best Gluon"}
@@ -71,7 +73,7 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
             axes.plot([expected], [middle(y)], "D", ms=5, mfc=PAPER, mec=INK, zorder=3)
             reached = max(reached, expected)
         told = f"{percent(end - begin):+.1f}%"
-        told = f"{line.priced.cause} {told}" if narrow else f"{told}  {line.cause}"
+        told = f"{IN_SHORT.get(line.priced.cause, line.priced.cause)} {told}" if narrow else f"{told}  {line.cause}"
         _told(axes, told, reached, middle(y), narrow)
         y += row
     if one.remainder:

@@ -29,8 +29,8 @@ CLAIMS = (
         "triton",
         "hint",
         "tl.range(warp_specialize=True) asks for a producer and consumers. On sm_90 the compiler obeys "
-        "only if the kernel makes its own descriptors and has four warps. In other forms it ignores the "
-        "request or fails.",
+        "if the kernel makes its own descriptors and has four warps and one loop over keys. In the other "
+        "forms tried it ignores the request or fails.",
         (
             Proof(
                 "warp_specialize",
@@ -359,7 +359,8 @@ CLAIMS = (
         "three_warpgroups",
         "triton",
         "inexpressible",
-        "A launch has a power of two of warps, and the source cannot give a group of them code of its own.",
+        "num_warps is a power of two, and with roles the compiler makes two consumers. It ignores the option "
+        "num_consumer_groups.",
         (
             Proof(
                 "warps_12",
