@@ -35,7 +35,6 @@ def problems() -> tuple[Problem, ...]:
 
 EXPERIMENT = Experiment(
     name="any_length",
-    question="Do the general rungs take any length, and leave their neighbours alone?",
     problems=problems(),
     techniques=tuple(technique.name for technique in TECHNIQUES if technique.general),
     peers=(),

@@ -17,7 +17,6 @@ from harness.catalog.techniques import SERIES, TECHNIQUES
 
 EXPERIMENT = Experiment(
     name="correctness",
-    question="Is every twin right for every dtype, head dimension, mask, layout, length and head grouping?",
     problems=tuple(
         Problem(2, heads, heads_kv, seq_q, seq_kv, head_dim, dtype, causal, layout)
         for dtype, head_dim, causal, layout in product(("fp16", "bf16"), (64, 128), (False, True), ("bhsd", "bshd"))
@@ -31,7 +30,6 @@ EXPERIMENT = Experiment(
 
 WITHOUT_GPU = Experiment(
     name="correctness",
-    question=EXPERIMENT.question,
     problems=(
         Problem(2, 6, 2, 128, 128, 64, "fp16", False, "bhsd"),  # groups of three
         Problem(1, 2, 1, 128, 384, 128, "fp16", True, "bshd"),  # rings of two and three buffers wrap

@@ -13,7 +13,6 @@ from harness.catalog.problem import Experiment
 
 EXPERIMENT = Experiment(
     name="expressibility",
-    question="What can each language say, and who decides: the source, the compiler, or nobody?",
     problems=(),
     techniques=(),
     backends=(),

@@ -13,7 +13,6 @@ from harness.catalog.problem import Experiment, Problem
 
 EXPERIMENT = Experiment(
     name="hatches",
-    question="What does core Triton gain past its language, by inline PTX?",
     problems=Problem.comparison_grid((4096,), (64, 128)),
     techniques=("softmax_lock",),
     backends=("cuda", "triton", "hatch"),

@@ -1,4 +1,4 @@
-"""How far does each step with wgmma carry, from short sequences to long ones?
+"""What does each step with wgmma gain, from short sequences to long ones?
 
 Every rung of the wgmma ladder runs in each language, at its reference tile and at the tile tuned for the length, beside
 the fastest attention libraries for this GPU. The number of tokens and the model width stay the same
@@ -15,7 +15,6 @@ from harness.catalog.problem import Experiment, Problem
 
 EXPERIMENT = Experiment(
     name="hopper",
-    question="How far does each step with wgmma carry, from short sequences to long ones?",
     problems=Problem.comparison_grid((4096, 1024, 16_384, 512)),
     techniques=tuple(technique.name for technique in TECHNIQUES),
     backends=("cuda", "triton", "gluon"),

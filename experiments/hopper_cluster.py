@@ -15,7 +15,6 @@ PROBLEMS = tuple(problem for problem in Problem.comparison_grid((4096, 1024, 16_
 
 EXPERIMENT = Experiment(
     name="hopper_cluster",
-    question="Does it pay that two blocks share K and V, in Gluon too?",
     problems=PROBLEMS,
     techniques=(),
     backends=("cuda", "gluon", "gluon@3.8.0", "gluon@3.9.0"),

@@ -14,7 +14,6 @@ from harness.catalog.problem import Experiment, Problem
 
 EXPERIMENT = Experiment(
     name="hopper_grid",
-    question="Is there a faster attention forward on this GPU?",
     problems=Problem.comparison_grid((512, 1024, 2048, 4096, 8192, 16_384)),
     techniques=tuple(technique.name for technique in TECHNIQUES if technique.name == "flagship"),
     backends=("cuda", "triton", "gluon"),

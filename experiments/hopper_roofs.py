@@ -1,4 +1,4 @@
-"""What does a multiprocessor do in a clock, and how much of that can attention have?
+"""How much can a multiprocessor do in one clock, and how much of that can attention use?
 
 Small kernels whose data is in registers and shared memory from the start measure the limits: products alone, by wgmma
 and by mma.sync; exponentials alone; both at once; fp32 additions, multiply-adds, maxima and polynomial exponentials
@@ -17,7 +17,6 @@ from harness.catalog.problem import Experiment
 
 EXPERIMENT = Experiment(
     name="hopper_roofs",
-    question="What does a multiprocessor do in a clock, and how much of that can attention have?",
     problems=(),
     techniques=(),
     backends=("cuda",),

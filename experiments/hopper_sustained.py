@@ -1,4 +1,4 @@
-"""And what is left of it when the power limit holds?
+"""How fast are the flagship and the libraries when the power limit lowers the clock?
 
 The long sequences of hopper_grid, with each kernel launched without pause until its time is stable: TFLOPS, clock and
 watts of a GPU under load.
@@ -14,7 +14,6 @@ from harness.catalog.problem import Experiment, Problem
 
 EXPERIMENT = Experiment(
     name="hopper_sustained",
-    question="And what is left of it when the power limit holds?",
     problems=Problem.comparison_grid((8192, 16_384)),
     techniques=tuple(technique.name for technique in TECHNIQUES if technique.name == "flagship"),
     backends=("cuda", "triton"),

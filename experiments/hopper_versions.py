@@ -15,7 +15,6 @@ from harness.catalog.problem import Experiment, Problem
 
 EXPERIMENT = Experiment(
     name="hopper_versions",
-    question="Does a newer Triton, or TLX, come closer to CUDA?",
     problems=Problem.comparison_grid((4096, 8192), (64, 128)),
     techniques=tuple(technique.name for technique in TECHNIQUES if technique.name == "flagship"),
     backends=("cuda", "triton", "triton@3.9.0", "gluon", "gluon@3.6.0", "gluon@3.9.0", "tlx@3.8.0"),

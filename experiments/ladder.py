@@ -15,7 +15,6 @@ from harness.catalog.techniques import SERIES, TECHNIQUES
 
 EXPERIMENT = Experiment(
     name="ladder",
-    question="What does each step buy, in each language?",
     problems=tuple(
         Problem.square(4, 16, 4096, head_dim, causal=causal) for head_dim in (128, 64) for causal in (False, True)
     ),

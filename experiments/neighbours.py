@@ -15,7 +15,6 @@ from harness.catalog.problem import Experiment, Problem
 
 EXPERIMENT = Experiment(
     name="neighbours",
-    question="Do busy neighbours move a ratio?",
     problems=(Problem.square(4, 16, 4096, 128, causal=True),),
     techniques=("flagship",),
     backends=("cuda",),

@@ -69,9 +69,7 @@ ARTICLE = Article(
     ),
 )
 
-EXPERIMENT = ARTICLE.experiment(
-    "Flash Attention for the 5090: do its five steps buy the same when the tile does not move with them?"
-)
+EXPERIMENT = ARTICLE.experiment()
 
 if __name__ == "__main__":
     from harness.setup.script import become

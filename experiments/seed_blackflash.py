@@ -88,7 +88,7 @@ ARTICLE = Article(
     ),
 )
 
-EXPERIMENT = ARTICLE.experiment("BlackFlash: what do seven steps to TMA and warp specialization buy at head_dim 64?")
+EXPERIMENT = ARTICLE.experiment()
 
 if __name__ == "__main__":
     from harness.setup.script import become

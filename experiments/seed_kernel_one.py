@@ -82,9 +82,7 @@ ARTICLE = Article(
     l2_hit_rates={"RTX 3090": (2, 98), "A100": (25.6, 92.6)},
 )
 
-EXPERIMENT = ARTICLE.experiment(
-    "Kernel 1 of Flash Attention from scratch: how far is it from the reference, and what does the grid order buy?"
-)
+EXPERIMENT = ARTICLE.experiment()
 
 if __name__ == "__main__":
     from harness.setup.script import become

@@ -87,7 +87,7 @@ ARTICLE = Article(
     own_code_is="the best of the article's kernels",
 )
 
-EXPERIMENT = ARTICLE.experiment("Flash attention from raw CUDA and PTX: which part of each of its seven steps pays?")
+EXPERIMENT = ARTICLE.experiment()
 
 if __name__ == "__main__":
     from harness.setup.script import become

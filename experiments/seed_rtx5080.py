@@ -68,9 +68,7 @@ ARTICLE = Article(
     own_code_is="the upper end of 104 to 114 for the article's last kernel, which is wrong on random inputs",
 )
 
-EXPERIMENT = ARTICLE.experiment(
-    "Flash-Attention-PTX-CUDA: what do its steps buy when a causal mask counts half the FLOPs?"
-)
+EXPERIMENT = ARTICLE.experiment()
 
 if __name__ == "__main__":
     from harness.setup.script import become

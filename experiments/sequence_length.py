@@ -16,7 +16,6 @@ HEADS = 16
 
 EXPERIMENT = Experiment(
     name="sequence_length",
-    question="At what sequence length does each kernel reach its speed?",
     problems=tuple(
         Problem.square(TOKENS // seq, HEADS, seq, 2048 // HEADS) for seq in (512, 1024, 2048, 4096, 8192, 16_384)
     ),

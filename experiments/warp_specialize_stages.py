@@ -17,7 +17,6 @@ PROBLEMS = tuple(
 
 EXPERIMENT = Experiment(
     name="warp_specialize_stages",
-    question="Is core Triton right when it specializes warps, with every number of stages?",
     problems=PROBLEMS,
     techniques=(),
     backends=("triton",),

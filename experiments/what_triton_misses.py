@@ -22,7 +22,6 @@ PROBLEMS = tuple(
 )
 EXPERIMENT = Experiment(
     name="what_triton_misses",
-    question="Where does the gap between the best Triton kernel and the fastest kernel come from?",
     problems=PROBLEMS,
     techniques=("flagship",),
     backends=("cuda", "triton", "gluon"),

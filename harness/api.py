@@ -101,7 +101,7 @@ def bench(
         raise ValueError(f"backends: got {unknown[0]!r}, expected some of {', '.join(chosen.backends)}")
     chosen = replace(chosen, backends=tuple(backends or chosen.backends))
     _require("gpu")
-    experiment = Experiment("bench", "How fast are these, now?", _problems(problem), (), peers=(), modes=(mode,))
+    experiment = Experiment("bench", _problems(problem), (), peers=(), modes=(mode,))
     path = one_off_file("bench")
     cases = own.beside_the_best(experiment, chosen)
     return frame(runner.run(experiment, on="gpu", path=path, selected=cases), str(path))

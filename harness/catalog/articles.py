@@ -89,13 +89,12 @@ class Article:
         before = self.printed_before(step)
         return step.tflops / before.tflops if before and step.tflops and before.tflops else step.gain
 
-    def experiment(self, question: str, **rest: Any) -> Experiment:
+    def experiment(self, **rest: Any) -> Experiment:
         """All of the article's cells in both languages."""
         steps = tuple((self.problem, step.technique, step.tile) for step in self.steps)
         further = tuple((shape.problem, *rung) for shape in self.shapes for rung in shape.rungs)
         return Experiment(
             name=self.name,
-            question=question,
             problems=tuple(shape.problem for shape in self.shapes),
             techniques=(),
             cells=tuple(dict.fromkeys((*steps, *further))),

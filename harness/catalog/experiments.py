@@ -23,6 +23,11 @@ def load(name: str) -> Experiment:
     return experiment
 
 
+def question(name: str) -> str:
+    """What experiments/<name>.py asks, in one sentence: the first line of its docstring."""
+    return str(_module(name).__doc__).partition("\n")[0]
+
+
 def without_gpu(name: str) -> Experiment | None:
     """The small one that the file names WITHOUT_GPU; None where thread by thread its problems would take hours."""
     experiment: Experiment | None = getattr(_module(name), "WITHOUT_GPU", None)

@@ -205,9 +205,9 @@ def _tile(names: tuple[str, ...], *values: Any) -> Tile:
 class Experiment:
     """One question and the grid of measurements that answers it.
 
-    `name` is the file's stem; `question` is what the experiment asks, in one sentence. `backends` are timed for
-    every technique, `peers` once per problem. `tiles` is "reference" (the registry's) and/or "best" (the committed
-    table's). `modes` are timing modes: "burst" and/or "sustained". `distributions` are the inputs of the gate.
+    `name` is the stem of the file, which opens with the question. `backends` are timed for every technique, `peers`
+    once per problem. `tiles` is "reference" (the registry's) and/or "best" (the committed table's). `modes` are timing
+    modes: "burst" and/or "sustained". `distributions` are the inputs of the gate.
     `cells` are (problem, technique, tile) beside that grid: on one of `problems`, at a tile of their own. `padded`: at
     the gate rows of NaN lie behind every sequence, for techniques that take any stride. `assembler` is "shared" where
     nvcc's ptxas assembles Triton's programs too. `roofs` are limits of the hardware, measured by kernels of their own.
@@ -217,7 +217,6 @@ class Experiment:
     """
 
     name: str
-    question: str
     problems: tuple[Problem, ...]
     techniques: tuple[str, ...]
     backends: tuple[str, ...] = ("cuda", "triton", "triton_native")

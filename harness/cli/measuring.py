@@ -237,7 +237,6 @@ def bench(
         refuse("no file", "a technique has its own page", {"--report": report})
     experiment = Experiment(
         name="bench",
-        question="How fast are these, now?",
         problems=chosen_problems(problem, [USUAL_PROBLEM]),
         techniques=rungs,
         backends=chosen_backends(backends, techniques.SERIES, of=rungs, further=techniques.ON_REQUEST),
@@ -336,7 +335,7 @@ def run(
         wanted = assembled_by_nvcc(wanted)
     name = run_name(wanted.name + ("-shared" if wanted.assembler else ""), shard)
     path = rows_file or (resume and newest_run(name)) or run_file(name)
-    announce(wanted.question, quiet=as_json or as_csv)
+    announce(wanted.name, quiet=as_json or as_csv)
     if spreading.wanted(gpus, cluster):
         refuse_to_spread({"--on cpu": place == "cpu", "--shard": shard, "--rows": rows_file})
         options: dict[str, object] = {"--mode": mode, "--backend": backends, "--max-seconds": max_seconds}
@@ -364,8 +363,9 @@ def run(
     conclude(rows, tables.timings, path=path, **formats)
 
 
-def announce(question: str, *, quiet: bool) -> None:
-    """What the run is for; on stderr where stdout is for a program."""
+def announce(experiment: str, *, quiet: bool) -> None:
+    """The question that the run answers; on stderr where stdout is for a program."""
+    question = experiments.question(experiment)
     typer.echo(question, err=True) if quiet else console.print(question)
 
 
@@ -373,7 +373,7 @@ def measure_roofs(experiment: Experiment, as_json: bool) -> NoReturn:
     """Writes the rows of an experiment that has roofs; where there is no GPU for them, rows that say so."""
     from harness.measure import roofs
 
-    announce(experiment.question, quiet=as_json)
+    announce(experiment.name, quiet=as_json)
     path = run_file(run_name(experiment.name))
     rows = [row for row in roofs.run(experiment, path) if row["kind"] == "roof"]
     conclude(rows, tables.roofs, as_json=as_json, path=path)

@@ -154,8 +154,8 @@ def chosen_tile(slug: str | None) -> Tile | None:
 
 
 def experiments() -> dict[str, str]:
-    """Name of each experiment -> the question it asks. Read from the files' docstrings."""
-    return {name: catalog.load(name).question for name in catalog.names()}
+    """Name of each experiment -> the question it asks."""
+    return {name: catalog.question(name) for name in catalog.names()}
 
 
 def load_experiment(name: str, place: str = "gpu") -> Experiment:

@@ -44,7 +44,6 @@ def tune(
     """Writes a row of kind tune per tile to `path`, of which `select` makes a table. `options` go to runner.run."""
     experiment = Experiment(
         name="tune",
-        question="Which tile is the fastest?",
         problems=tuple(problems),
         techniques=tuple(names),
         backends=tuple(backends),

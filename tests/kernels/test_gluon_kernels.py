@@ -58,9 +58,7 @@ def test_every_file_is_a_rung_and_is_its_series() -> None:
 
 def test_only_what_is_stated_is_asked_for() -> None:
     names = ("scalar", "xor_swizzle")
-    experiment = Experiment(
-        name="ladder", question="", problems=(PROBLEM,), techniques=names, backends=techniques.SERIES, peers=()
-    )
+    experiment = Experiment(name="ladder", problems=(PROBLEM,), techniques=names, backends=techniques.SERIES, peers=())
     asked = [(case.technique, case.backend) for case in of_experiment(experiment)]
     assert ("xor_swizzle", "gluon") in asked
     assert ("scalar", "gluon") not in asked

@@ -41,7 +41,6 @@ def experiment() -> Experiment:
     cells += [(PROBLEMS[2], "right", TILE), (PROBLEMS[2], "kills_once", TILE)]
     return Experiment(
         "fakes",
-        "what goes wrong?",
         PROBLEMS,
         (),
         ("cuda",),

@@ -20,7 +20,7 @@ from tests.support import own_kernels, own_triton
 
 FILE = Path(own_kernels.__file__)
 PROBLEM = Problem(1, 2, 1, 64, 128, 64, "fp16", True)
-EXPERIMENT = Experiment("bench", "is it right?", (PROBLEM,), (), peers=(), distributions=("normal",), padded=True)
+EXPERIMENT = Experiment("bench", (PROBLEM,), (), peers=(), distributions=("normal",), padded=True)
 ENDS = {
     "attend": ("passed", None),
     "output_alone": ("passed", None),

@@ -97,7 +97,7 @@ def fakes() -> Iterator[None]:
 
 def experiment(*names: str, **fields: object) -> Experiment:
     defaults = {"backends": ("cuda",), "peers": (), "distributions": ("normal",)}
-    return Experiment("fakes", "what goes wrong?", (PROBLEM,), names, **{**defaults, **fields})
+    return Experiment("fakes", (PROBLEM,), names, **{**defaults, **fields})
 
 
 def run(path: Path, what: Experiment, **options: object) -> list[dict]:
