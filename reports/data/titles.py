@@ -60,7 +60,7 @@ THEMES: dict[str, dict[str, str]] = {
         "named_barriers": "Named barriers",
         "three_consumers": "Three warpgroups that multiply",
         "producer_consumer": "Producer warpgroup",
-        "three_warpgroups": "Three math warpgroups",
+        "three_warpgroups": "Three consumer warpgroups",
         "setmaxnreg_consumers": "Producer warps, more registers",
         "softmax_lock": "Softmax in turns",
         "exp_lock": "Exponentials in turns",

@@ -20,7 +20,7 @@ __all__ = ["EXPERIMENT"]
 
 PROOFS = {proof.name: (claim, proof) for claim in CLAIMS if claim.dialect != "cuda" for proof in claim.proofs}
 SOURCES = {
-    "language": "what the language cannot express",
+    "language": "language limits",
     "compiler": "choices of Triton’s compiler",
     "assembler": "ptxas",
     "effort": "what Triton could write today",

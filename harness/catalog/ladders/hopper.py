@@ -193,7 +193,7 @@ TECHNIQUES = (
     Technique(
         "three_warpgroups",
         "hopper",
-        "the tile only: 192 query rows, a third math warpgroup",
+        "the tile only: 192 query rows, a third consumer warpgroup",
         builds_on=("producer_consumer",),
         mma="wgmma",
         tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 128, 2, 12)},
@@ -222,7 +222,7 @@ TECHNIQUES = (
     Technique(
         "held_overlap",
         "hopper",
-        "the same, with the exponentials held ahead of the wait for P V in the machine code too",
+        "the same order of products, but the exponentials come before the wait for P V in the machine code too",
         builds_on=("overlapped_softmax",),
         mma="wgmma",
         limits=OVERLAPPED,
@@ -241,7 +241,7 @@ TECHNIQUES = (
     Technique(
         "pingpong",
         "hopper",
-        "named barriers: the math warpgroups take turns at issuing their products",
+        "named barriers: the consumer warpgroups take turns at issuing their products",
         builds_on=("overlapped_softmax",),
         mma="wgmma",
         limits=(*OVERLAPPED, *TURNED),
@@ -288,7 +288,7 @@ TECHNIQUES = (
     Technique(
         "own_diagonal",
         "hopper",
-        "each math warpgroup stops at its own diagonal block",
+        "each consumer warpgroup stops at its own diagonal block",
         builds_on=("persistent",),
         mma="wgmma",
         limits=(*OVERLAPPED, *TURNED),

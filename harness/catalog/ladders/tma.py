@@ -169,7 +169,7 @@ TECHNIQUES = (
     Technique(
         "lazy_consumers",
         "tma",
-        "the lazy rescale in those eight consumer warps",
+        "the lazy rescale in eight consumer warps with more registers",
         builds_on=("setmaxnreg_consumers", "lazy_rescale"),
         limits=(*GENERAL, RING, TWO_WARPGROUPS),
         general=True,
