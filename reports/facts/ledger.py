@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -114,8 +115,8 @@ def gain(estimate: Estimate | None) -> str:
 
 
 def minus(number: str) -> str:
-    """With the sign for negative numbers in place of a hyphen."""
-    return number.replace("-", "−")
+    """With the sign for negative numbers in place of a hyphen, and no sign before zero."""
+    return re.sub(r"[-+](?=0(?:\.0+)?(?![.\d]))", "", number).replace("-", "−")
 
 
 def sentence(one: Ledger) -> str:

@@ -187,3 +187,17 @@ def test_what_ncu_counted_stands_behind_the_terms() -> None:
     assert "gmma 2.50, wait 0.50" in text
     assert "1,234,567" in text
     assert "What ncu counted" not in whole()
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        ("-0.0%", "0.0%"),
+        ("+0%", "0%"),
+        ("-0.04%", "−0.04%"),
+        ("+0.5% (-0.0 to 1.0)", "+0.5% (0.0 to 1.0)"),
+        ("-10.0%", "−10.0%"),
+    ],
+)
+def test_a_number_has_a_sign_that_can_be_read_and_zero_has_none(number: str, told: str) -> None:
+    assert facts.minus(number) == told
