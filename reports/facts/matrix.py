@@ -63,6 +63,8 @@ class Cost:
     best: Spread | None
     spills: int
     """Bytes a thread that Triton's kernel spills at that tile."""
+    dropped: bool
+    """Triton's source asks for the technique, and its machine code shows that the compiler did not do it."""
 
     @property
     def known(self) -> bool:
@@ -103,7 +105,7 @@ def cost(data: Dataset, problem: Problem, name: str) -> Cost:
     """Of a technique of the registry; without numbers where it is none, or was not timed in both languages."""
     known = KNOWN.get(name)
     if known is None:
-        return Cost(name, None, None, 0)
+        return Cost(name, None, None, 0, dropped=False)
     found: dict[str, Spread | None] = {}
     points: dict[str, list[Point]] = {}
     for policy in steps.POLICIES:
@@ -111,7 +113,8 @@ def cost(data: Dataset, problem: Problem, name: str) -> Cost:
         classes = {(point.row or {}).get("mma") for point in points[policy]}
         found[policy] = processes.over(data, *points[policy]) if len(classes) == 1 else None
     spills = steps.spill_bytes(data, points["reference"][0])
-    return Cost(name, found["reference"], found["best"], spills)
+    dropped = steps.hint_dropped(data, known, "triton", problem, points["reference"][0])
+    return Cost(name, found["reference"], found["best"], spills, dropped)
 
 
 def gain(data: Dataset, problem: Problem, name: str) -> Spread | None:

@@ -36,7 +36,7 @@ WARPGROUP_ROWS = Limit(
 )
 WGMMA_COLUMNS = Limit(
     "cuda",
-    "one wgmma spans the keys of a step: block_n must be a multiple of 16, at most 256",
+    "one wgmma spans the keys of an iteration: block_n must be a multiple of 16, at most 256",
     lambda problem, tile: bool(tile.block_n % 16) or tile.block_n > 256,
 )
 TURNS = Limit(

@@ -236,7 +236,9 @@ def test_a_dropped_hint_is_never_a_gain() -> None:
     told = verdict(dataset(made), "ladder", technique).sentence
     assert "Triton’s compiler ignores the hint" in told
     assert "gives" not in told
+    assert matrix.cost(dataset(made), problem, technique.name).dropped
     made[-1]["code"]["census"]["USETMAXREG"] = 2
+    assert not matrix.cost(dataset(made), problem, technique.name).dropped
     assert "hint" not in steps.one_step(dataset(made), problem, technique, "triton", "reference").note
 
 
