@@ -121,7 +121,8 @@ TERMS = (
         "compiler",
         "One warp loads K and V. Its warpgroup gives most of its registers to the warps that multiply.",
         "On sm_90, honour warp_specialize=True with eight warps, with descriptors made on the host, and with the two "
-        "loops of a causal mask. With one loop that masks every tile it is honoured already.",
+        "loops of a causal mask. With one loop that masks every tile it is honoured already. But the gate refuses that "
+        "kernel here, because half of the log-sum-exp is never written.",
         step=("producer_consumer", FIRST_RUNG),
         needed=(
             "The producer also fetches the next tile, reads the queue of tiles and fills Q's second buffer, so the "

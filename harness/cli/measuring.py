@@ -80,7 +80,7 @@ def check(
     report: Report = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare every twin, or a kernel of your own, with the truth. On a CPU, CUDA kernels run thread by thread,
+    """Compare every twin, or a kernel of your own, with the exact result. On a CPU, CUDA kernels run thread by thread,
     Triton's in its interpreter, other functions on tensors of the CPU.
 
     Launches take the scheduler seeds in turn, 0, 1 and 2 by default; 0 is the plain order. --save-outputs and --against

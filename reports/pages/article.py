@@ -59,7 +59,7 @@ def structured_heads(datasets: Sequence[Dataset]) -> dict[str, Any]:
     where = f"{verb} on a CPU by running the kernel {row['technique']}, {row['time'][:10]}"
     drawings = (
         (heads.attention(row), "Attention of four structured heads; colour is the square root of P, from 0 to 1"),
-        (heads.error_by_position(row), "Error against the truth by query position, one line per head"),
+        (heads.error_by_position(row), "Error against the exact result by query position, one line per head"),
         (heads.error_by_head(row), "Largest error of each head, beside that of roundings alone"),
     )
     return {"row": row, "figures": [Figure(Markup(svg), f"{text}; {where}", text) for svg, text in drawings]}
