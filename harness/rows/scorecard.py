@@ -44,6 +44,8 @@ ARTICLE = "article"
 """In place of a backend: the article's own code as quoted in the experiment, measured separately on one kind of GPU."""
 
 
+AMONG_THE_BEST = 0.95
+"""Of the speed of the fastest kernel with the same instructions. Runs and boards move a kernel's speed by less."""
 GAP_EXPLAINED = "gap_explained"
 """The entry that is no ratio: the share of a gap that has a cause (rows.ledger)."""
 FASTEST = "fastest"
@@ -279,10 +281,18 @@ def _quoted_cell(
 
 
 def _final(promise: Promise, here: list[Row], newest: Iterable[Row], hashes: Hashes) -> tuple[Row, Row] | None:
-    """Both sides from the newest final group that has them: chosen before these samples were taken."""
-    for row in _finals(promise.ours, newest, hashes):
+    """Both sides from the newest final group that has them: chosen before these samples were taken. A group of a run
+    that timed few techniques is passed over: its winners are not the best."""
+    counting = [row for row in newest if counts(row, hashes)]
+
+    def is_among_the_best(row: Row) -> bool:
+        alike = (other for other in counting if all(other.get(name) == row.get(name) for name in ("backend", "mma")))
+        return tflops(row) >= AMONG_THE_BEST * max(map(tflops, alike), default=0)
+
+    for row in filter(is_among_the_best, _finals(promise.ours, counting, hashes)):
         for other in here:
-            if other["backend"] == promise.theirs and same_group(row, other) and counts(other, hashes):
+            met = other["backend"] == promise.theirs and same_group(row, other) and counts(other, hashes)
+            if met and is_among_the_best(other):
                 return row, other
     return None
 

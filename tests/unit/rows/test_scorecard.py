@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -81,7 +82,7 @@ def test_a_final_group_decides_even_where_the_fastest_rows_never_met() -> None:
             peer = row.get("backend") in ("sdpa_cudnn", "sdpa_flash") or row.get("backend") in backends
             if row["kind"] == "timing" and (kernel or (peer and "technique" not in row)):
                 group = f"{row['problem']} {row['mode']} {environment}"
-                slower = [1.5 * sample for sample in row.get("samples_ms", ())]
+                slower = [1.03 * sample for sample in row.get("samples_ms", ())]
                 final = {"group": group, "samples_ms": slower, "details": {"final": True}}
                 rows.append(row | final | {"time": f"2030-02-01T00:00:{environment == 'mma_sync':02d}Z"})
     holes = ("d64-bf16-causal",)  # cp_async_pipeline is not there in triton_native
@@ -335,3 +336,17 @@ def test_without_both_ends_of_the_gap_its_entry_is_incomplete(without: tuple[str
     card = scorecard.scorecard(rows, hashes=ledger_rows.hashes())["entries"]
     (entry,) = [one for one in card if one["name"] == scorecard.GAP_EXPLAINED]
     assert (entry["status"], entry["value"], entry["reason"]) == ("incomplete", None, reason)
+
+
+@pytest.mark.parametrize(("which", "counts"), [(max, True), (min, False)])
+def test_the_final_of_a_run_of_slow_techniques_is_passed_over(which: Callable[..., Row], counts: bool) -> None:
+    rows = synthetic.rows()
+    before = entries(rows)["triton_over_cuda"]["cells"][0]
+    for backend, slower in (("triton", 1.02), ("cuda", 1.03)):
+        about = {"kind": "timing", "mode": "burst", "backend": backend, "status": "passed", "mma": "mma_sync"}
+        timed = [row for row in rows if about.items() <= row.items() and reading.slug(row) == before["problem"]]
+        row = which(timed, key=reading.tflops)
+        final = {"group": "later", "time": "2031-01-01T00:00:00Z", "details": {"final": True}}
+        rows.append({**row, "samples_ms": [ms * slower for ms in row["samples_ms"]], **final})
+    after = entries(rows)["triton_over_cuda"]["cells"][0]
+    assert (after["value"] != before["value"]) is counts
