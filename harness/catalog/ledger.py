@@ -211,9 +211,9 @@ TERMS = (
     Term(
         "lazy_rescale",
         "Lazy rescaling",
-        "compiler",
-        "O is rescaled only when a row maximum has outgrown the one in use. Core Triton can decide this only for the "
-        "whole block at once.",
+        "effort",
+        "O is rescaled only when a row maximum has outgrown the one in use. Core Triton can write this with one "
+        "decision for the whole block, instead of one per warp.",
         "Offer a condition per warp: a vote instead of a reduction over the block.",
         leave_out="without_lazy_rescale",
         step=("lazy_rescale_wgmma", "persistent"),
