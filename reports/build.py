@@ -27,7 +27,7 @@ from reports.data.loading import load, of_compilers
 from reports.data.names import cell_title, label, score_title
 from reports.data.questions import question
 from reports.data.titles import title
-from reports.facts import resources, versions
+from reports.facts import findings, resources, versions
 from reports.facts.expressibility import said
 from reports.facts.roofs import EXPERIMENT as ROOFS
 from reports.pages import article as article_pages
@@ -100,7 +100,12 @@ def build(
         (
             "expressibility.html",
             "expressibility.html",
-            partial(overview.expressibility, compiled, known, versions.compiled(inspected, hashes)),
+            lambda: overview.expressibility(
+                compiled,
+                known,
+                versions.compiled(inspected, hashes),
+                findings.findings(known, main, inspected, hashes),
+            ),
         ),
         ("published.html", "published.html", partial(overview.published, main)),
         ("regressions.html", "regressions.html", partial(overview.regressions, main)),

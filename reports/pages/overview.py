@@ -9,10 +9,10 @@ from harness.catalog import experiments
 from harness.catalog.techniques import LADDERS, TECHNIQUES, experiment_of
 from harness.expressibility import matrix as proofs
 from harness.expressibility.cells.rivals import ASKED
-from harness.expressibility.claims import RIVALS
+from harness.expressibility.claims import RIVALS, VERSIONS
 from reports.data.dataset import Dataset, Row
 from reports.data.titles import THEMES, theme
-from reports.facts import answer, history, matrix, promises
+from reports.facts import answer, findings, history, matrix, promises
 from reports.facts.expressibility import LONG, Known
 from reports.facts.published import steps
 from reports.facts.scores import scored
@@ -71,9 +71,14 @@ def data_page(data: Dataset | None, others: Sequence[Dataset]) -> dict[str, Any]
     }
 
 
-def expressibility(compiled: Sequence[Row], known: Known, by_version: Sequence[Row]) -> dict[str, Any]:
-    """The whole matrix: every technique of the registry, and what has a probe and no rung, with its proofs; below it
-    one kernel by each Triton, and the rivals' table."""
+def expressibility(
+    compiled: Sequence[Row],
+    known: Known,
+    by_version: Sequence[Row],
+    found: findings.Findings,
+) -> dict[str, Any]:
+    """The whole matrix: every technique of the registry, and what has a probe and no rung, with its proofs. Above it
+    what it adds up to; below it what changed between versions, one kernel by each Triton, and the rivals' table."""
     names = [name for asked in (*matrix.FIRST, *matrix.REST) for name in asked.cells]
     ideas = proofs.techniques_of_matrix()
     every = ideas | {name: "" for name in names if name not in ideas}
@@ -87,4 +92,7 @@ def expressibility(compiled: Sequence[Row], known: Known, by_version: Sequence[R
         "long": LONG,
         "proven": proofs.proven(proofs.cells(compiled)),
         "by_version": by_version,
+        "found": found,
+        "changes": findings.changes(known),
+        "versions": VERSIONS,
     }

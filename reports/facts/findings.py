@@ -1,0 +1,106 @@
+"""What the whole matrix adds up to: the sentences above it, and what changed between versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.catalog.problem import Problem
+from harness.expressibility import verdicts
+from harness.rows import reading
+from reports.data.dataset import Dataset, Row
+from reports.facts import answer, matrix
+from reports.facts.expressibility import Known, Said
+from reports.facts.processes import Spread
+
+BEYOND = ("hatch", "inexpressible")
+"""Grades of what core Triton's own language does not do."""
+OVERLAP, HEAD_DIM = "overlapped_softmax", 128
+"""The technique whose source puts every exponential after a product is issued and before its result is needed."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """`grades`: grade -> how many techniques have it in core Triton, of `techniques`. `gains`: technique -> what it
+    gives CUDA over its parent, None where that was not timed. `written`: language -> how many of those beyond core
+    Triton it writes. `speeds`: language -> TFLOPS of its best kernel with wgmma on `problem`. `kept`: backend ->
+    exponentials of the overlap that the machine code has while a product is in flight, and all."""
+
+    techniques: int
+    grades: Mapping[str | None, int]
+    gains: Mapping[str, Mapping[str, Spread | None]]
+    written: Mapping[str, int]
+    problem: Problem | None
+    speeds: Mapping[str, float | None]
+    kept: Mapping[str, tuple[int, int] | None]
+
+    @property
+    def beyond(self) -> int:
+        """How many techniques core Triton's own language does not do."""
+        return sum(self.grades[grade] for grade in BEYOND)
+
+
+def findings(known: Known, data: Dataset | None, inspected: Sequence[Row], hashes: reading.Hashes) -> Findings:
+    """`inspected`: rows of machine code that compilers alone made."""
+    triton = {technique: said.grade for (technique, language), said in known.items() if language == "triton"}
+    problem = answer.headline(data) if data else None
+    found = answer.answer(data, problem) if data and problem else None
+
+    def gain(technique: str) -> Spread | None:
+        return matrix.gain(data, problem, technique) if data and problem else None
+
+    beyond = {grade: [name for name, its in triton.items() if its == grade] for grade in BEYOND}
+    names = [name for some in beyond.values() for name in some]
+    said = {language: [known.get((name, language)) for name in names] for language in ("gluon", "tlx")}
+    return Findings(
+        len(triton),
+        {grade: list(triton.values()).count(grade) for grade in matrix.ORDER},
+        {grade: {name: gain(name) for name in some} for grade, some in beyond.items()},
+        {language: sum(one is not None and one.grade == "direct" for one in some) for language, some in said.items()},
+        problem,
+        {language: found.bar("wgmma", language).tflops if found else None for language in ("triton", "gluon", "tlx")},
+        _kept([*inspected, *(data.newest if data else ())], hashes),
+    )
+
+
+def _kept(rows: Iterable[Row], hashes: reading.Hashes) -> dict[str, tuple[int, int] | None]:
+    found: dict[str, tuple[int, int] | None] = dict.fromkeys(("cuda", "gluon", "triton"))
+    asked = [
+        row
+        for row in rows
+        if row.get("technique") == OVERLAP
+        and (row.get("code") or {}).get("main_loop")
+        and row.get("arch") == "sm_90a"
+        and (row["problem"]["head_dim"], row["problem"]["causal"]) == (HEAD_DIM, False)
+        and reading.is_current(row, hashes)
+    ]
+    for row in sorted(asked, key=reading.is_reference_tile):
+        loop = row["code"]["main_loop"]
+        found[row["backend"]] = (loop["under_products"]["exponentials"], loop["all"]["exponentials"])
+    return found
+
+
+@dataclass(frozen=True)
+class Change:
+    """A cell whose grade or fault is not the same in every version. `lost`: an older version does more than the
+    newest."""
+
+    technique: str
+    language: str
+    said: Said
+
+    @property
+    def lost(self) -> bool:
+        *older, newest = self._ranks()
+        return any(rank < newest for rank in older)
+
+    def _ranks(self) -> list[tuple[bool, int]]:
+        """Of each proven version, the oldest first: the lower, the more it does."""
+        marks = self.said.cell.marks.values() if self.said.cell else ()
+        return [(bool(m.fault), matrix.ORDER[m.grade]) for m in marks if m.state == verdicts.PROVEN]
+
+
+def changes(known: Known) -> list[Change]:
+    """Cells that differ between versions; first those that lost something."""
+    found = [Change(*name, said) for name, said in known.items() if said.cell and said.cell.changes]
+    return sorted(found, key=lambda change: not change.lost)
