@@ -105,6 +105,7 @@ def build(
                 known,
                 versions.compiled(inspected, hashes),
                 findings.findings(known, main, inspected, hashes),
+                main,
             ),
         ),
         ("published.html", "published.html", partial(overview.published, main)),
@@ -148,6 +149,9 @@ def build(
         target.parent.mkdir(parents=True, exist_ok=True)
         variables = {"page": path, "up": "../" * path.count("/"), **context()}
         target.write_text(environment.get_template(template).render(variables))
+    for path in sorted(overview.programs(known)):
+        (output / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(sources.ROOT / path, output / path)
     for path, text in downloads.files(main, first()) if main else ():
         (output / path).parent.mkdir(parents=True, exist_ok=True)
         (output / path).write_text(text)

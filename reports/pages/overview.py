@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Any
 
-from harness.catalog import experiments
+from harness.catalog import experiments, sources
 from harness.catalog.techniques import LADDERS, TECHNIQUES, experiment_of
 from harness.expressibility import matrix as proofs
 from harness.expressibility.cells.rivals import ASKED
@@ -71,15 +72,25 @@ def data_page(data: Dataset | None, others: Sequence[Dataset]) -> dict[str, Any]
     }
 
 
+def programs(known: Known) -> set[str]:
+    """The files of all proofs, from the root of the repository, with what a program needs beside it."""
+    shown = [one for said in known.values() for one in said.proofs]
+    files = {path for one in shown for path in (one.file, one.control_file)}
+    beside = {str(PurePath(path).with_name("assemble.py")) for path in files}
+    return files | {path for path in beside if (sources.ROOT / path).is_file()}
+
+
 def expressibility(
     compiled: Sequence[Row],
     known: Known,
     by_version: Sequence[Row],
     found: findings.Findings,
+    data: Dataset | None = None,
 ) -> dict[str, Any]:
     """The whole matrix: every technique of the registry, and what has a probe and no rung, with its proofs. Above it
     what it adds up to; below it what changed between versions, one kernel by each Triton, and the rivals' table."""
     names = [name for asked in (*matrix.FIRST, *matrix.REST) for name in asked.cells]
+    problem = answer.headline(data) if data else None
     ideas = proofs.techniques_of_matrix()
     every = ideas | {name: "" for name in names if name not in ideas}
     lines = [(name, idea, matrix.said_of(name, known)) for name, idea in every.items()]
@@ -93,6 +104,7 @@ def expressibility(
         "proven": proofs.proven(proofs.cells(compiled)),
         "by_version": by_version,
         "found": found,
+        "costs": {name: matrix.cost(data, problem, name).same for name in every} if data and problem else {},
         "changes": findings.changes(known),
         "versions": VERSIONS,
     }

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from harness.catalog import sources
 from harness.catalog.problem import Problem, Tile
 from harness.expressibility import matrix as proofs
 from harness.expressibility.cells import CLAIMS
 from harness.expressibility.claims import VERSIONS
+from harness.rows import results
+from reports import build
 from reports.data.dataset import Row
-from reports.facts import findings
+from reports.facts import expressibility, findings
 from reports.facts.expressibility import Known, Said
 from reports.pages import overview
 from tests.support.pages import rendered
@@ -68,6 +71,15 @@ def test_the_order_that_ptxas_left_is_read_from_rows_of_this_checkout() -> None:
         rendered("expressibility.html", overview.expressibility([], {}, [], replace(without, techniques=1))).split()
     )
     assert "CUDA keeps P V in flight" in page
+
+
+def test_a_site_has_the_files_of_its_proofs_with_what_they_need_beside_them() -> None:
+    recorded = results.read(build.ROOT / "recorded" / "compilers" / "expressibility.jsonl")
+    files = overview.programs(expressibility.said(recorded))
+    assert "triton_kernels/probes/swizzle_box.py" in files
+    assert "harness/expressibility/rivals/cutile/assemble.py" in files
+    assert all((sources.ROOT / path).is_file() for path in files)
+    assert overview.programs(known(wgmma="hint")) == set(), "nothing was compiled"
 
 
 def changing(name: str, *marks: tuple[str, str | None]) -> Said:
