@@ -18,6 +18,7 @@ ARTICLE = Article(
     name="seed_5090",
     title="Flash Attention for 5090",
     card="RTX 5090",
+    link="https://github.com/gau-nernst/learn-cuda/tree/e83c256/07_attention",
     shapes=(
         Shape(
             Problem(1, 8, 8, 4096, 8192, 128, "bf16"),

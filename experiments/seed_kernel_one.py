@@ -17,6 +17,7 @@ SQUARE = Tile(64, 64)
 ARTICLE = Article(
     name="seed_kernel_one",
     title="Flash Attention 2, chapter 3: kernel 1",
+    author="BY",
     card="RTX 3090",
     shapes=(
         Shape(

@@ -31,6 +31,8 @@ def causal(batch: int, seq: int) -> Problem:
 ARTICLE = Article(
     name="seed_rtx5080",
     title="Flash-Attention-PTX-CUDA",
+    author="Tugbars",
+    link="https://github.com/Tugbars/Flash-Attention-PTX-CUDA",
     card="RTX 5080",
     shapes=(
         Shape(causal(4, 2048), (*BEST, *WIDE), tflops=135.9, own_code=114.0),

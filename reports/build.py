@@ -130,7 +130,7 @@ def build(
         else:
             jobs.append((path, "experiment.html", partial(common.experiment, data, name)))
     jobs += [
-        ("guide/reading.html", "guide_reading.html", dict),
+        ("guide/reading.html", "guide_reading.html", guide.reading),
         ("guide/cpu.html", "guide_cpu.html", guide.cpu),
         ("guide/gpus.html", "guide_gpus.html", partial(guide.gpus, datasets)),
         ("guide/fp8.html", "guide_fp8.html", partial(guide.fp8, datasets)),

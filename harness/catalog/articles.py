@@ -64,6 +64,10 @@ class Article:
     own_code_is: str = "the article's last kernel"
     l2_hit_rates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Card -> L2 hit rate in percent, before and after consecutive blocks share K and V, as printed."""
+    author: str = ""
+    """As the text names the author; empty where it does not."""
+    link: str = ""
+    """The address that the text gives, of the article or of its code."""
 
     @property
     def problem(self) -> Problem:

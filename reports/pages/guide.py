@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog import planted
+from reports.data import links
 from reports.data.dataset import Dataset
 from reports.facts import fp8 as eight_bits
 from reports.facts import neighbours
@@ -18,6 +19,11 @@ CHECK = ("check", "warp_specialized", "--backend", "cuda", "--on", "cpu")
 """The command that diagnoses it."""
 PRINTED = Path(__file__).resolve().parent.parent / "templates" / "guide_cpu_printed.txt"
 """What that command prints about the first problem; tests/unit/reports/test_guide.py holds it against a run."""
+
+
+def reading() -> dict[str, Any]:
+    """The variables of guide_reading.html."""
+    return {"reading": links.READING, "sections": links.SECTIONS, "ptx_isa": links.PTX_ISA}
 
 
 def gpus(datasets: Sequence[Dataset]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from harness.catalog.entries import Technique
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
 from harness.rows import reading, results
-from reports.data import machines
+from reports.data import links, machines
 from reports.data.dataset import Dataset, Row, tile_slug
 from reports.data.titles import theme
 from reports.draw import banks, figures
@@ -62,6 +62,7 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique, kn
     context: dict[str, Any] = {
         "technique": which,
         "theme": theme(which.name),
+        "ptx": links.ptx(which.name),
         "said": matrix.said_of(which.name, known),
         "languages": matrix.LANGUAGES,
         "long": LONG,
