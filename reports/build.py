@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,8 @@ def build(
     for path in sorted(overview.programs(known)):
         (output / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(sources.ROOT / path, output / path)
-    for path, text in downloads.files(main, first()) if main else ():
+    files = [*(downloads.files(main, first()) if main else ()), *chain.from_iterable(map(downloads.experiments, timed))]
+    for path, text in files:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
         (output / path).write_text(text)
     return output / "index.html"

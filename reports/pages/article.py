@@ -15,7 +15,7 @@ from reports.draw import heads
 from reports.draw.gains import gains_figure
 from reports.facts import headlines, resources
 from reports.facts.published import LANGUAGES, PEERS, shape_line, steps
-from reports.pages import common
+from reports.pages import common, downloads
 from reports.pages.common import Figure
 
 HEADS = "seed_rtx5080"
@@ -36,7 +36,11 @@ def page(datasets: Sequence[Dataset], data: Dataset | None, name: str) -> dict[s
         "peers": PEERS,
         "lines": lines,
         "ends": [shape_line(data, article, shape) for shape in article.shapes] if data else [],
-        "gains": svg and Figure(Markup(svg), caption, f"What each step of {article.title} buys, there and here"),
+        "gains": svg
+        and data
+        and Figure(
+            Markup(svg), caption, f"What each step of {article.title} buys, there and here", downloads.stem(data, name)
+        ),
         "own_code_gpu": articles.OWN_CODE_GPU,
         "hit_rates": (rates := resources.hit_rates(datasets) if article.l2_hit_rates else []),
         "counted_here": any(one.problem == article.problem for one in rates),
@@ -62,4 +66,4 @@ def structured_heads(datasets: Sequence[Dataset]) -> dict[str, Any]:
         (heads.error_by_position(row), "Error against the exact result by query position, one line per head"),
         (heads.error_by_head(row), "Largest error of each head, beside that of roundings alone"),
     )
-    return {"row": row, "figures": [Figure(Markup(svg), f"{text}; {where}", text) for svg, text in drawings]}
+    return {"row": row, "figures": [Figure(Markup(svg), f"{text}; {where}", text, "") for svg, text in drawings]}

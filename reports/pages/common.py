@@ -23,7 +23,7 @@ from reports.facts import counters, neighbours, referee, resources, versions
 from reports.facts.comparisons import GRID, LENGTHS
 from reports.facts.holes import group_holes, unmeasured
 from reports.facts.scores import earlier, scored
-from reports.pages import filling
+from reports.pages import downloads, filling
 
 SHOWN_LENGTH = 4096
 
@@ -33,6 +33,8 @@ class Figure:
     svg: Markup
     caption: str
     alt: str
+    data: str
+    """The files of downloads.experiments that have its numbers, less their ending; empty where there are none."""
 
 
 def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder) -> dict[str, Any]:
@@ -166,6 +168,7 @@ def ladder_figures(data: Dataset, which: Ladder) -> list[Figure]:
             Markup(figures.ladder(data, experiment, problem, rungs)),
             data.provenance(data.counting(experiment, rungs)),
             f"TFLOPS per rung in CUDA and in Triton, {cell_title(problem)}",
+            downloads.stem(data, experiment),
         )
         for problem in shown_problems(data, experiment)
     ]
@@ -179,7 +182,7 @@ def length_figures(data: Dataset) -> list[Figure]:
     for problems in found.values():
         if svg := figures.lengths(data, LENGTHS, problems):
             caption = data.provenance(data.counting(LENGTHS))
-            drawn.append(Figure(Markup(svg), caption, "TFLOPS against sequence length"))
+            drawn.append(Figure(Markup(svg), caption, "TFLOPS against sequence length", downloads.stem(data, LENGTHS)))
     return drawn
 
 

@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from harness.rows import reading
-from reports.data.dataset import Dataset, Row, tile_slug
+from harness.rows import reading, results
+from reports.data.dataset import Dataset, Row, grouped, tile_slug
 
 
 def files(data: Dataset, first: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -49,6 +49,28 @@ def files(data: Dataset, first: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _both("steps", steps, points)
     for figure in first["more"]:
         yield from _both(figure.id, figure.table, figure.rows)
+
+
+def stem(data: Dataset, experiment: str) -> str:
+    """The name of an experiment's files, less its ending: ladder-h200; ladder-h200-here for fresh rows."""
+    return f"{experiment}-{results.gpu_slug(data.gpu)}{'' if data.recorded else '-here'}"
+
+
+def experiments(data: Dataset) -> Iterator[tuple[str, str]]:
+    """(path in the site, text) for each experiment: the timings of this checkout's kernels and of libraries."""
+    timed = [row for row in data.newest if row["kind"] == "timing" and reading.counts(row, data.hashes)]
+    for name, rows in grouped(timed, lambda row: str(row["experiment"])).items():
+        lines = [
+            {
+                **_about(row),
+                "mode": row["mode"],
+                "tflops": reading.tflops(row),
+                "median_ms": reading.median_ms(row),
+                "samples": len(row["samples_ms"]),
+            }
+            for row in rows
+        ]
+        yield from _both(stem(data, name), lines, rows)
 
 
 def table(lines: Iterable[Mapping[str, Any]]) -> str:

@@ -34,7 +34,7 @@ from reports.facts.expressibility import LONG, Known
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
 from reports.facts.verdict import verdict
-from reports.pages import listing, prose
+from reports.pages import downloads, listing, prose
 from reports.pages.common import SHOWN_LENGTH, Figure, shown_problems
 
 LINKED = "~: the two kernels were timed in two runs; each is compared with cuDNN in its own run"
@@ -125,7 +125,8 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique, kn
             SHOWN_LENGTH if len(problems) < len(data.problems(experiment)) else None,
             crippled=judged.crippled is not None,
         ),
-        "step": svg and Figure(Markup(svg), caption, f"TFLOPS of {which.name} and of its parent"),
+        "step": svg
+        and Figure(Markup(svg), caption, f"TFLOPS of {which.name} and of its parent", downloads.stem(data, experiment)),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
         "note": prose.render(which.name, data),
         "machines": machines.machines(data.environments_of(shown)),

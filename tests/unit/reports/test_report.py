@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import time
@@ -20,13 +21,14 @@ from harness.catalog import experiments as catalog
 from harness.catalog import sources, techniques, tiles
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import LADDERS, TECHNIQUES
+from harness.rows import reading
 from harness.rows.reading import slug
 from reports import build
 from reports.data.dataset import Dataset, Point
 from reports.data.loading import load
 from reports.draw import banks, figures, readme, reuse, style
 from reports.facts import agreement, correctness, counters, holes, resources, tuning
-from reports.pages import prose
+from reports.pages import downloads, prose
 from reports.pages.common import loaded
 from reports.pages.technique import LINKED, same_code, side_by_side
 from tests.support import cpu_run
@@ -166,6 +168,16 @@ def test_a_technique_page_marks_gains_of_two_runs(pages: dict[str, str]) -> None
     assert LINKED not in pages["technique/xor_swizzle.html"]
 
 
+def test_the_files_of_an_experiment_have_what_counts(site: Path, data: Dataset) -> None:
+    stem = site / "data" / downloads.stem(data, "ladder")
+    lines = list(csv.DictReader(stem.with_suffix(".csv").read_text().splitlines()))
+    rows = [json.loads(line) for line in stem.with_suffix(".jsonl").read_text().splitlines()]
+    assert len(lines) == len(rows) > 10
+    assert all(reading.counts(row, data.hashes) for row in rows)
+    assert {line["backend"] for line in lines} >= {"cuda", "triton", "sdpa_cudnn"}
+    assert float(lines[0]["tflops"]) == pytest.approx(reading.tflops(rows[0]), rel=1e-3)
+
+
 def test_text_from_rows_is_escaped(pages: dict[str, str]) -> None:
     own = (build.ROOT / "templates/script.js").read_text()
     for text in pages.values():
@@ -179,7 +191,7 @@ def test_every_figure_says_where_its_rows_come_from(pages: dict[str, str]) -> No
     for name, text in pages.items():
         if name != "index.html":
             assert text.count("<figcaption>") == text.count("<figure"), name
-        for caption in re.findall(r"<figcaption>(.*?)</figcaption>", text):
+        for caption in re.findall(r"<figcaption>(.*?)(?: <span class=\"links\">.*?)?</figcaption>", text):
             assert caption.removesuffix(f". {LINKED}") in ("recorded on NVIDIA H200, 2030-01-02, commit 0123456", HERE)
     sections = pages["index.html"].split("<section id=")[2:]
     assert len(sections) >= 2
