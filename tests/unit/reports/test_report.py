@@ -223,10 +223,10 @@ def test_ids_of_inline_figures_are_unique(pages: dict[str, str]) -> None:
 
 def test_verdicts_are_sentences_made_from_rows(pages: dict[str, str]) -> None:
     again = "Triton leaves the layout of shared memory to its compiler, so it runs the kernel of “New maximum first”"
-    swizzle = f"In CUDA it gives 1.61× the speed; {again}."
+    swizzle = f"Compared with its parent, “New maximum first”, in CUDA it gives 1.61× the speed; {again}."
     assert swizzle in pages["technique/xor_swizzle.html"]
     copies = (
-        "In CUDA it gives 1.15× the speed; in Triton it gives 1.06× the speed. At the same tile Triton then runs at"
+        "in CUDA it gives 1.15× the speed; in Triton it gives 1.06× the speed. At the same tile Triton then runs at"
     )
     assert copies in pages["technique/cp_async_pipeline.html"]
     assert "in Triton the tile alone gives 1.05× the speed" in pages["technique/large_tile.html"]
