@@ -284,10 +284,13 @@ def _final(promise: Promise, here: list[Row], newest: Iterable[Row], hashes: Has
     """Both sides from the newest final group that has them: chosen before these samples were taken. A group of a run
     that timed few techniques is passed over: its winners are not the best."""
     counting = [row for row in newest if counts(row, hashes)]
+    fastest: dict[tuple[str, str | None], float] = defaultdict(float)
+    for row in counting:
+        alike = row["backend"], row.get("mma")
+        fastest[alike] = max(fastest[alike], tflops(row))
 
     def is_among_the_best(row: Row) -> bool:
-        alike = (other for other in counting if all(other.get(name) == row.get(name) for name in ("backend", "mma")))
-        return tflops(row) >= AMONG_THE_BEST * max(map(tflops, alike), default=0)
+        return tflops(row) >= AMONG_THE_BEST * fastest[row["backend"], row.get("mma")]
 
     for row in filter(is_among_the_best, _finals(promise.ours, counting, hashes)):
         for other in here:
