@@ -8,12 +8,14 @@ from typing import Any
 from markupsafe import Markup
 
 from harness.catalog.ledger import GLUON_TERMS, TERMS
+from harness.catalog.problem import Problem
 from harness.rows.ledger import Ledger
 from reports.data import machines
 from reports.data.dataset import Dataset, Row
 from reports.data.questions import question
 from reports.draw import ledger as drawing
 from reports.facts import ledger
+from reports.facts.ledger import Line
 
 PATH = "gap.html"
 
@@ -23,11 +25,17 @@ def page(datasets: Sequence[Dataset], codes: Sequence[Row] = ()) -> dict[str, An
     data, found = ledger.found(datasets)
     terms = (*TERMS, *GLUON_TERMS) if any(one.from_gluon for one in found) or not found else TERMS
     rows = [row for one in found for row in one.rows.values()]
+    sections = [section(one) for one in found]
+    told: dict[str, list[tuple[Problem, Line]]] = {term.name: [] for term in terms}
+    for one in sections:
+        for line in (*one["lines"], *(one["gluon"]["lines"] if one["gluon"] else ())):
+            told[line.term.name].append((one["ledger"].problem, line))
     return {
         "question": question(ledger.EXPERIMENT),
         "name": ledger.EXPERIMENT,
         "where": data.provenance(rows) if data else "",
-        "ledgers": [section(one) for one in found],
+        "ledgers": sections,
+        "told": told,
         "counted": {one.problem: ledger.counted(data, one) for one in found} if data else {},
         "terms": terms,
         "refusals": {term.name: ledger.refusal(codes, term) for term in terms if term.serialized},
