@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 from markupsafe import Markup
@@ -105,7 +105,11 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique, kn
     experiment = techniques.experiment_of(which)
     problems = shown_problems(data, experiment)
     svg = figures.step(data, experiment, problems, which)
-    gains = [data.gain(experiment, problem, which, backend) for problem in problems for backend in SERIES]
+    gains = {
+        backend: [gain for problem in problems if (gain := data.gain(experiment, problem, which, backend))]
+        for backend in SERIES
+    }
+    is_linked = any(gain.linked for gain in chain.from_iterable(gains.values()))
     cells = []
     for problem, mode, backend in product(problems, data.modes(experiment), SERIES):
         reference, best = (
@@ -114,14 +118,14 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique, kn
         points = [reference] if best.row is reference.row else [reference, best]
         cells += [(problem, mode, backend, point) for point in points]
     shown = [point.row for *_, point in cells if point.row]
-    caption = data.provenance(shown) + (f". {LINKED}" if any(gain and gain.linked for gain in gains) else "")
+    caption = data.provenance(shown) + (f". {LINKED}" if is_linked else "")
     context |= {
         "tuned": tuning.tuned(data, experiment, which),
         "tuned_earlier": tuning.tried_earlier(data, which),
         "verdict": (judged := verdict(data, experiment, which)),
         "finding": headlines.technique_title(
             which.name,
-            [ratio.value for problem in problems if (ratio := data.gain(experiment, problem, which, "cuda"))],
+            [gain.value for gain in gains["cuda"]],
             SHOWN_LENGTH if len(problems) < len(data.problems(experiment)) else None,
             crippled=judged.crippled is not None,
         ),
