@@ -105,7 +105,7 @@ def build(
                 compiled,
                 known,
                 versions.compiled(inspected, hashes),
-                findings.findings(known, main, inspected, hashes),
+                findings.findings(known, main, first().get("answer"), inspected, hashes),
                 main,
             ),
         ),

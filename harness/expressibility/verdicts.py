@@ -64,10 +64,8 @@ def program_sha256(program: Program, root: Path | None = None) -> str:
     path = (root or sources.ROOT) / program.file
     if not path.is_file():
         raise FileNotFoundError(f"probe {program.name}: no file {program.file}; add it, or name another")
-    digest = hashlib.sha256(sources.code(path).encode())
-    if (beside := path.with_name("assemble.py")).is_file():  # what probes of cuTile share
-        digest.update(sources.code(beside).encode())
-    return digest.hexdigest()
+    texts = (sources.code((root or sources.ROOT) / file) for file in files_of(program, root))
+    return hashlib.sha256("".join(texts).encode()).hexdigest()
 
 
 def problems(claims: Iterable[Claim], root: Path | None = None) -> list[str]:
@@ -114,6 +112,13 @@ def _disagreements(claim: Claim, root: Path) -> Iterator[str]:
     for proof in obtaining:
         if not re.search(claim.word, sources.code(root / file_of(proof.subject))):
             yield f"{proof.name}: its source does not say {claim.word!r}"
+
+
+def files_of(program: Program, root: Path | None = None) -> list[str]:
+    """The program's own file, and the one that probes of cuTile share where it is one of them."""
+    own = file_of(program, root)
+    shared = (Path(own).with_name("assemble.py"),) if not isinstance(program, Twin) else ()
+    return [own, *(path.as_posix() for path in shared if ((root or sources.ROOT) / path).is_file())]
 
 
 def file_of(program: Program, root: Path | None = None) -> str:

@@ -9,7 +9,8 @@ from harness.catalog.problem import Problem
 from harness.expressibility import verdicts
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
-from reports.facts import answer, matrix
+from reports.facts import matrix
+from reports.facts.answer import Answer
 from reports.facts.expressibility import Known, Said
 from reports.facts.processes import Spread
 
@@ -40,11 +41,12 @@ class Findings:
         return sum(self.grades[grade] for grade in BEYOND)
 
 
-def findings(known: Known, data: Dataset | None, inspected: Sequence[Row], hashes: reading.Hashes) -> Findings:
-    """`inspected`: rows of machine code that compilers alone made."""
+def findings(
+    known: Known, data: Dataset | None, found: Answer | None, inspected: Sequence[Row], hashes: reading.Hashes
+) -> Findings:
+    """`found`: the first page's answer. `inspected`: rows of machine code that compilers alone made."""
     triton = {technique: said.grade for (technique, language), said in known.items() if language == "triton"}
-    problem = answer.headline(data) if data else None
-    found = answer.answer(data, problem) if data and problem else None
+    problem = found.problem if found else None
 
     def gain(technique: str) -> Spread | None:
         return matrix.gain(data, problem, technique) if data and problem else None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import Any
 
-from harness.catalog import experiments, sources
+from harness.catalog import experiments
 from harness.catalog.techniques import LADDERS, TECHNIQUES, experiment_of
 from harness.expressibility import matrix as proofs
 from harness.expressibility.cells.rivals import ASKED
 from harness.expressibility.claims import RIVALS, VERSIONS
+from harness.expressibility.verdicts import files_of
 from reports.data.dataset import Dataset, Row
 from reports.data.titles import THEMES, theme
 from reports.facts import answer, findings, history, matrix, promises
@@ -74,10 +74,8 @@ def data_page(data: Dataset | None, others: Sequence[Dataset]) -> dict[str, Any]
 
 def programs(known: Known) -> set[str]:
     """The files of all proofs, from the root of the repository, with what a program needs beside it."""
-    shown = [one for said in known.values() for one in said.proofs]
-    files = {path for one in shown for path in (one.file, one.control_file)}
-    beside = {str(PurePath(path).with_name("assemble.py")) for path in files}
-    return files | {path for path in beside if (sources.ROOT / path).is_file()}
+    proofs = [shown.proof for said in known.values() for shown in said.proofs]
+    return {path for proof in proofs for program in (proof.subject, proof.control) for path in files_of(program)}
 
 
 def expressibility(
@@ -90,7 +88,6 @@ def expressibility(
     """The whole matrix: every technique of the registry, and what has a probe and no rung, with its proofs. Above it
     what it adds up to; below it what changed between versions, one kernel by each Triton, and the rivals' table."""
     names = [name for asked in (*matrix.FIRST, *matrix.REST) for name in asked.cells]
-    problem = answer.headline(data) if data else None
     ideas = proofs.techniques_of_matrix()
     every = ideas | {name: "" for name in names if name not in ideas}
     lines = [(name, idea, matrix.said_of(name, known)) for name, idea in every.items()]
@@ -104,7 +101,9 @@ def expressibility(
         "proven": proofs.proven(proofs.cells(compiled)),
         "by_version": by_version,
         "found": found,
-        "costs": {name: matrix.cost(data, problem, name).same for name in every} if data and problem else {},
+        "costs": {name: matrix.cost(data, found.problem, name).same for name in every}
+        if data and found.problem
+        else {},
         "changes": findings.changes(known),
         "versions": VERSIONS,
     }

@@ -46,7 +46,7 @@ def loop(backend: str, kept: int, **rest: Any) -> Row:
 
 def test_grades_add_up_and_what_is_beyond_core_triton_is_named() -> None:
     given = known(wgmma="hint", padded_rows="hatch", pingpong="hatch", three_warpgroups="inexpressible")
-    found = findings.findings(given, None, [], {})
+    found = findings.findings(given, None, None, [], {})
     assert (found.techniques, sum(found.grades.values()), found.beyond) == (4, 4, 3)
     assert list(found.gains["hatch"]) == ["padded_rows", "pingpong"]
     assert found.written == {"gluon": 3, "tlx": 0}
@@ -59,13 +59,13 @@ def test_grades_add_up_and_what_is_beyond_core_triton_is_named() -> None:
 
 def test_the_order_that_ptxas_left_is_read_from_rows_of_this_checkout() -> None:
     rows = [loop("cuda", 0), loop("triton", 66), loop("triton", 7, source_sha256="earlier"), loop("gluon", 3)]
-    kept = findings.findings(known(wgmma="hint"), None, rows, HASHES)
+    kept = findings.findings(known(wgmma="hint"), None, None, rows, HASHES)
     assert kept.kept == {"cuda": (0, 66), "gluon": (3, 66), "triton": (66, 66)}
     page = " ".join(rendered("expressibility.html", overview.expressibility([], known(wgmma="hint"), [], kept)).split())
     assert "CUDA and Gluon keep P V in flight, and 0 of 66 exponentials" in page
     assert "(3 of 66 in Gluon)" in page
     assert "instead, and 66 of 66 are." in page
-    without = findings.findings(known(wgmma="hint"), None, [*rows[:2], loop("gluon", 3, arch="sm_80")], HASHES)
+    without = findings.findings(known(wgmma="hint"), None, None, [*rows[:2], loop("gluon", 3, arch="sm_80")], HASHES)
     assert without.kept["gluon"] is None
     page = " ".join(
         rendered("expressibility.html", overview.expressibility([], {}, [], replace(without, techniques=1))).split()

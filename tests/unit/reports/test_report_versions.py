@@ -18,7 +18,7 @@ Row = dict[str, Any]
 PROBLEMS = (Problem.square(4, 16, 4096, 128), Problem.square(4, 16, 4096, 128, causal=True))
 TILE = Tile(128, 128, 2, 8)
 BACKENDS = ("gluon", "gluon@3.6.0", "gluon@3.9.0", "tlx@3.8.0")
-NOTHING = findings.findings({}, None, [], {})
+NOTHING = findings.findings({}, None, None, [], {})
 HASHES = {("flagship", backend): "f" * 64 for backend in BACKENDS}
 CHOSEN = {("flagship", "gluon", cell): TILE for cell in ("d128-full", "d128-causal")}
 
