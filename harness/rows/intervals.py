@@ -21,7 +21,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,7 @@ class Estimate:
     processes: int
     boards: int
 
-    @property
+    @cached_property
     def interval(self) -> Interval:
         """The interval of the ratio that this is the logarithm of."""
         if self.draws is None:
@@ -110,11 +110,11 @@ class Intervals:
         self._rows: dict[str, dict[Any, Row]] = defaultdict(dict)
         for row in timings.rows:
             self._rows[timings.program(row)][noise.group(row)] = row
-        self._known: dict[tuple[str, str], tuple[Array | None, Interval]] = {}
+        self._known: dict[tuple[str, str], Estimate] = {}
 
     def of(self, ours: Row, theirs: Row) -> Interval:
         """The interval of the ratio of TFLOPS, `ours` over `theirs`. Both rows are of one problem."""
-        return self._ratio(ours, theirs)[1]
+        return self._ratio(ours, theirs).interval
 
     def timings(self, row: Row) -> list[Row]:
         """Every timing of the row's program on its problem, of any process."""
@@ -124,14 +124,14 @@ class Intervals:
         """The interval of the geometric mean of several cells' ratios. Cells are drawn independently, because most were
         timed in processes of their own. It has no ends where one of the cells has none."""
         found = [self._ratio(*pair) for pair in pairs]
-        processes = min((interval.processes for _, interval in found), default=0)
-        boards = min((interval.boards for _, interval in found), default=0)
-        draws = [drawn for drawn, _ in found if drawn is not None]
+        fewest = min((one.processes for one in found), default=0), min((one.boards for one in found), default=0)
+        draws = [one.draws for one in found if one.draws is not None]
         if not draws or len(draws) < len(found):
-            return Interval(None, None, processes, boards)
+            return Interval(None, None, *fewest)
         # Each cell's draws came from one seed: shuffled, they do not move together.
         shuffled = [np.random.default_rng(number).permutation(drawn) for number, drawn in enumerate(draws)]
-        return Interval(*_between(np.mean(shuffled, axis=0), _clusters(processes, boards)), processes, boards)
+        value = statistics.fmean(one.value for one in found)
+        return Estimate(value, np.mean(shuffled, axis=0), *fewest).interval
 
     def estimate(self, weights: Iterable[tuple[Row, float]], board: str | None = None) -> Estimate | None:
         """The sum of weight times logarithm of TFLOPS over programs of one problem, from the groups that hold all of
@@ -172,27 +172,12 @@ class Intervals:
         groups = set.intersection(*map(set, of_programs))
         return [[of_program[group] for of_program in of_programs] for group in sorted(groups, key=str)]
 
-    def _ratio(self, ours: Row, theirs: Row) -> tuple[Array | None, Interval]:
+    def _ratio(self, ours: Row, theirs: Row) -> Estimate:
+        """The logarithm of the ratio of TFLOPS, of no processes where none timed both in one group."""
         pair = self._timings.program(ours), self._timings.program(theirs)
         if pair not in self._known:
-            self._known[pair] = self._computed(*pair)
+            self._known[pair] = self.estimate([(theirs, -1.0), (ours, 1.0)]) or Estimate(0.0, None, 0, 0)
         return self._known[pair]
-
-    def _computed(self, ours: str, theirs: str) -> tuple[Array | None, Interval]:
-        boards: dict[str | None, dict[Any, list[tuple[Row, Row]]]] = defaultdict(lambda: defaultdict(list))
-        together = self._rows[ours].keys() & self._rows[theirs].keys()
-        for group in sorted(together, key=str):
-            row, other = self._rows[ours][group], self._rows[theirs][group]
-            boards[self._timings.board(row)][process(row)].append((row, other))
-        processes = sum(len(found) for found in boards.values())
-        if processes < FEWEST:
-            return None, Interval(None, None, processes, len(boards))
-        chance = np.random.default_rng(0)
-        sampled = [
-            np.array([_medians(groups, chance, self._draws) for groups in found.values()]) for found in boards.values()
-        ]
-        drawn = _resampled(sampled, chance)
-        return drawn, Interval(*_between(drawn, _clusters(processes, len(boards))), processes, len(boards))
 
 
 def process(row: Row) -> tuple[Any, Any]:
@@ -206,12 +191,6 @@ def described(value: float, interval: Interval) -> str:
         return f"{value:.3f} ({interval.rests_on})"
     between = f"({interval.low:.3f} to {interval.high:.3f}, {interval.rests_on})"
     return f"{NO_CHANGE} {between}" if interval.is_no_change else f"{value:.3f} {between}"
-
-
-def _medians(groups: Sequence[tuple[Row, Row]], chance: np.random.Generator, draws: int) -> Array:
-    """Logarithm of the ratio of one process, its samples resampled `draws` times; the mean over its groups."""
-    ratios = [_resampled_ms(theirs, chance, draws) / _resampled_ms(ours, chance, draws) for ours, theirs in groups]
-    return np.mean(np.log(ratios), axis=0)
 
 
 def _resampled_ms(row: Row, chance: np.random.Generator, draws: int) -> Array:
