@@ -180,10 +180,13 @@ class Writer:
         self.close()
 
 
-def read(path: Path, check: Callable[[dict[str, Any]], None] | None = None) -> list[dict[str, Any]]:
+def read(
+    path: Path, check: Callable[[dict[str, Any]], None] | None = None, *, oldest: int = SCHEMA
+) -> list[dict[str, Any]]:
     """All rows of a file, as they were before it was packed (rows.packing). A torn last line (a killed run) is dropped.
     Raises NotRows for anything else that is not a row, with its line; so it does where `check` (rows.schema has one for
-    files of strangers) raises ValueError. What rows share is one object: replace it, never change it in place."""
+    files of strangers) raises ValueError, and for a schema before `oldest`. What rows share is one object: replace it,
+    never change it in place."""
     _require_file(path)
     rows = []
     shared: dict[str, dict[str, Any]] = {}
@@ -216,10 +219,12 @@ def read(path: Path, check: Callable[[dict[str, Any]], None] | None = None) -> l
                 f"{path}:{number}: got {line[:40].decode(errors='replace')!r}, expected a row of reports/runs/*.jsonl: "
                 "an object of a kind such as timing"
             )
-        schema = row.get("schema", 0)
-        if not isinstance(schema, int) or isinstance(schema, bool) or schema > SCHEMA:
-            raise NotRows(f"{path}:{number}: schema {schema!r}, this checkout reads up to {SCHEMA}; update it")
-        row = upgrade(row)
+        schema = row.get("schema", SCHEMA)
+        if not isinstance(schema, int) or isinstance(schema, bool) or not oldest <= schema <= SCHEMA:
+            raise NotRows(
+                f"{path}:{number}: schema {schema!r}, this checkout reads {SCHEMA}; read it with the checkout that "
+                "wrote it"
+            )
         if check:
             try:
                 check(row)
@@ -243,31 +248,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands twice")
     return found
-
-
-def upgrade(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of an earlier schema in the words of this one; other rows as they are.
-
-    Schema 1 had the assembler in the experiment's name, the tool, the proof or the GPU as `mode`, outputs and heads as
-    probes, and what a CPU counted as counters.
-    """
-    if row.get("schema", SCHEMA) >= SCHEMA:
-        return row
-    row = {**row, "schema": SCHEMA}
-    kind, experiment = row["kind"], str(row.get("experiment") or "")
-    if experiment.endswith("_shared_ptxas"):
-        row |= {"experiment": experiment.removesuffix("_shared_ptxas"), "assembler": "shared"}
-    if kind == "sanitizer":
-        row["tool"] = row.pop("mode", None)
-    elif kind == "counters" and row.get("on") == "cpu":
-        row |= {"kind": "memory", "experiment": "memory"}
-    elif kind == "probe" and experiment == "outputs":
-        row |= {"kind": "outputs", "gpu": row.pop("mode", None)}
-    elif kind == "probe" and experiment == "expressibility":
-        row["proof"] = row.pop("mode", None)
-    elif kind == "probe":
-        row["kind"] = "heads"
-    return row
 
 
 def newest(rows: Iterable[Mapping[str, Any]], *, replicates: bool = False) -> list[dict[str, Any]]:

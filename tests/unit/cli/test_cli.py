@@ -430,7 +430,7 @@ def test_history_of_one_cell_is_csv_and_of_several_a_question(tmp_path: Path, mo
 
 def test_record_refuses_a_run_made_without_a_gpu(tmp_path: Path) -> None:
     run = tmp_path / "run.jsonl"
-    run.write_text('{"schema":1,"kind":"gate","status":"passed","time":"2030-01-01T00:00:00Z","on":"cpu"}\n')
+    run.write_text('{"kind":"gate","status":"passed","time":"2030-01-01T00:00:00Z","on":"cpu"}\n')
     code, output = invoke("record", str(run))
     assert code == 2
     assert "run.jsonl:1: row.experiment: got nothing" in " ".join(output.split())

@@ -19,14 +19,14 @@ CELL = ["cuda", "xor_swizzle", "b4-h16-n512-d128-bf16-full"]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A repository with two commits of one file: the second process's rows replaced the first's."""
+    """A repository with two commits of one file: the second process's rows replaced the first's, of an older schema."""
     rows = replicated.rows(problems=1)
     path = tmp_path / "h200" / "ladder.jsonl"
     path.parent.mkdir()
     for command in (["init", "-q"], ["config", "user.name", "a test"], ["config", "user.email", "a@test.invalid"]):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
-    for board in ("board0", "board1"):
-        text = "".join(json.dumps(row) + "\n" for row in replicated.of_process(rows, board, 0))
+    for schema, board in enumerate(("board0", "board1"), 1):
+        text = "".join(json.dumps(row | {"schema": schema}) + "\n" for row in replicated.of_process(rows, board, 0))
         path.write_text(text)
         subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
         subprocess.run(["git", "commit", "-qm", board], cwd=tmp_path, check=True)
