@@ -1,5 +1,5 @@
-"""Gluon kernels: the layouts that they state are what is compiled, and what the compiler makes of each is known. Those
-of the tma ladder are test_gluon_tma.py's, those of warpgroups test_gluon_warpgroups.py's.
+"""Gluon kernels: each is a small step from its parent, and of the ampere ladder the layouts that they state are what is
+compiled. What becomes of the tma ladder is test_gluon_tma.py's, of warpgroups test_gluon_warpgroups.py's.
 
 They need a GPU to run: the gates of `correctness` judge them there, and their rows stand with all others.
 """
@@ -7,10 +7,7 @@ They need a GPU to run: the gates of `correctness` judge them there, and their r
 from __future__ import annotations
 
 import importlib
-from functools import cache
-from itertools import combinations
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -20,31 +17,32 @@ from harness.catalog.cases import of_experiment, of_grids
 from harness.catalog.entries import Technique
 from harness.catalog.problem import Experiment, Problem, Tile
 from harness.inspection import survey
-from harness.variants import machine_code
-from tests.kernels.test_triton_kernels import normalized
-from tests.support.steps import changed_lines
+from tests.support import gluon
+from tests.support.programs import changed_lines, normalized
 
 STATED = [technique for technique in techniques.TECHNIQUES if sources.has_series("gluon", technique.path)]
-OWN = [
-    technique
-    for technique in STATED
-    if technique.ladder == "ampere" and not sources.same_program(technique.path, "gluon")
-]
+REPEATED = [one for one in STATED if sources.same_program(one.path, "gluon")]
+OWN = [one for one in STATED if one not in REPEATED]
+NAMES = [one.name for one in OWN if one.ladder == "ampere"]
 PROBLEM, TILE = Problem(2, 4, 2, 256, 256, 64, "bf16", True), Tile(64, 64)
+LONGEST_STEP = {"ampere": 40, "tma": 150, "hopper": 200}
 
 
-def kernel(technique: Technique) -> ModuleType:
-    return importlib.import_module(f"triton_kernels.gluon.{technique.ladder}.{technique.name}")
+def ttgir(name: str, arch: str = "sm_90a") -> str:
+    return gluon.compiled(name, PROBLEM, TILE, arch).asm["ttgir"]
 
 
-@cache
-def compiled(name: str, arch: str = "sm_90a"):
-    return kernel(techniques.get(name)).twin.specialize(PROBLEM, None, TILE, arch).compile()
-
-
-@cache
 def census(name: str, arch: str = "sm_90a") -> dict[str, int]:
-    return machine_code.read_triton(compiled(name, arch))["census"]
+    return gluon.code(name, PROBLEM, TILE, arch)["census"]
+
+
+def before(technique: Technique) -> Technique | None:
+    """The program of the same ladder that it builds on."""
+    for name in technique.builds_on:
+        parent = techniques.get(name)
+        if parent in STATED and parent.ladder == technique.ladder:
+            return techniques.get(sources.same_program(parent.path, "gluon") or name)
+    return None
 
 
 def test_every_file_is_a_rung_and_is_its_series() -> None:
@@ -70,19 +68,20 @@ def test_only_what_is_stated_is_asked_for() -> None:
 
 @pytest.mark.parametrize("technique", OWN, ids=lambda technique: technique.name)
 def test_the_step_from_the_parent_is_small(technique: Technique) -> None:
-    """The three layouts differ in one line of code, the names of the kernels apart."""
-    parent = techniques.parent(technique)
-    if parent not in STATED:
-        assert technique == STATED[0]
+    """The three layouts of shared memory differ in one line of code."""
+    parent = before(technique)
+    if parent is None:
+        assert technique == next(one for one in STATED if one.ladder == technique.ladder)
         return
-    program = techniques.get(sources.same_program(parent.path, "gluon") or parent.name)
-    changed = changed_lines(program, technique)
-    assert changed == 2 if technique.name != "cp_async_pipeline" else changed < 40
+    changed = changed_lines(parent, technique)
+    assert 2 <= changed < LONGEST_STEP[technique.ladder]
+    assert changed == 2 or technique.name not in NAMES or technique.name == "cp_async_pipeline"
 
 
-@pytest.mark.parametrize(("a", "b"), list(combinations([technique.name for technique in OWN], 2)))
-def test_two_programs_are_not_secretly_one(a: str, b: str) -> None:
-    assert normalized(compiled(a).asm["ttgir"]) != normalized(compiled(b).asm["ttgir"])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_program_is_secretly_an_earlier_one(name: str) -> None:
+    earlier = NAMES[: NAMES.index(name)]
+    assert [other for other in earlier if normalized(ttgir(other)) == normalized(ttgir(name))] == []
 
 
 def test_a_renamed_copy_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +91,7 @@ def test_a_renamed_copy_would_be_found(tmp_path: Path, monkeypatch: pytest.Monke
     )
     monkeypatch.syspath_prepend(tmp_path)
     copy = importlib.import_module("gluon_copy").twin.specialize(PROBLEM, None, TILE, "sm_90a").compile()
-    assert normalized(copy.asm["ttgir"]) == normalized(compiled("xor_swizzle").asm["ttgir"])
+    assert normalized(copy.asm["ttgir"]) == normalized(ttgir("xor_swizzle"))
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120a"])
@@ -103,9 +102,9 @@ def test_the_layout_that_is_stated_is_the_one_that_is_compiled(arch: str) -> Non
         "xor_swizzle": "swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8,",
         "cp_async_pipeline": "swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8,",
     }
-    assert set(layouts) == {technique.name for technique in OWN}
+    assert set(layouts) == set(NAMES)
     for name, layout in layouts.items():
-        assert layout in compiled(name, arch).asm["ttgir"], name
+        assert layout in ttgir(name, arch), name
         assert census(name, arch)["HMMA"] > 0
 
 
@@ -121,7 +120,7 @@ def test_ldmatrix_is_derived_from_swizzled_layouts_alone() -> None:
 
 def test_copies_run_under_the_products_with_one_buffer_of_each() -> None:
     """Two waits a step, each for all that is in flight, and a barrier behind each; core Triton issues K after P V."""
-    main_loop = compiled("cp_async_pipeline").asm["ttgir"].partition("scf.for")[2].partition("scf.for")[0]
+    main_loop = ttgir("cp_async_pipeline").partition("scf.for")[2].partition("scf.for")[0]
     steps = [
         name
         for line in main_loop.splitlines()
@@ -134,13 +133,10 @@ def test_copies_run_under_the_products_with_one_buffer_of_each() -> None:
     assert census("xor_swizzle")["LDGSTS"] == 0
 
 
-REPEATED = [one for one in STATED if sources.same_program(one.path, "gluon")]
-
-
 @pytest.mark.parametrize("technique", REPEATED, ids=lambda one: one.name)
 def test_a_re_export_says_whose_program_it_is(technique: Technique) -> None:
     program = sources.same_program(technique.path, "gluon")
-    assert f"the same program as {program}" in kernel(technique).__doc__
+    assert f"the same program as {program}" in (gluon.module(technique.name).__doc__ or "")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,29 @@
+"""What Gluon's compiler and the assembler make of a rung, each program once in a process."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from harness.catalog import techniques
+from harness.catalog.problem import Problem, Tile
+from harness.variants import machine_code
+
+
+def module(name: str) -> ModuleType:
+    return importlib.import_module(f"triton_kernels.gluon.{techniques.get(name).path.replace('/', '.')}")
+
+
+@cache
+def compiled(name: str, problem: Problem, tile: Tile, arch: str = "sm_90a") -> Any:
+    """Triton's compiled kernel: its texts in `asm`."""
+    assert techniques.unsupported(techniques.get(name), "gluon", problem, tile) is None
+    return module(name).twin.specialize(problem, None, tile, arch).compile()
+
+
+@cache
+def code(name: str, problem: Problem, tile: Tile, arch: str = "sm_90a") -> dict[str, Any]:
+    """The `code` of a row."""
+    return machine_code.read_triton(compiled(name, problem, tile, arch))

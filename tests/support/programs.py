@@ -1,0 +1,30 @@
+"""Kernels in Triton's languages beside each other: how far apart two sources are, and what two programs have in common
+but for names."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from harness.catalog import sources
+from harness.catalog.entries import Technique
+
+
+def changed_lines(before: Technique, after: Technique) -> int:
+    """Lines of code that one Gluon kernel has and the other has not, but for indents and for the kernel's name."""
+    texts = [
+        [
+            line.strip()
+            for line in sources.code(sources.kernel_file("gluon", one.path)).replace(one.name, "kernel").splitlines()
+        ]
+        for one in (before, after)
+    ]
+    return sum(line[0] in "+-" for line in difflib.ndiff(*texts))
+
+
+def normalized(ttgir: str) -> str:
+    """The program alone: no source locations, values numbered in order of appearance, every kernel called "kernel"."""
+    lines = [re.sub(r"loc\(.*", "", line) for line in ttgir.splitlines() if not line.startswith("#loc")]
+    text = re.sub(r"(tt\.func public) @\w+", r"\1 @kernel", "\n".join(line.rstrip() for line in lines))
+    numbers: dict[str, str] = {}
+    return re.sub(r"%\w+", lambda value: numbers.setdefault(value[0], f"%{len(numbers)}"), text)
