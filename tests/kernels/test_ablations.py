@@ -22,9 +22,7 @@ from harness.catalog.ablations import ABLATIONS
 from harness.catalog.cases import Case
 from harness.catalog.entries import Ablation
 from harness.catalog.problem import Problem, Tile
-from harness.inspection import survey
 from harness.inspection.survey import MEASURED, Cell
-from harness.setup import doctor
 from tests.support import proven
 
 pytestmark = pytest.mark.spread
@@ -54,20 +52,8 @@ def cells() -> list[Any]:
     return found
 
 
-@cache
-def compiled(one: Cell) -> dict[str, Any]:
-    """The `code` of a row: a recorded one of this source and compiler, else what is compiled here."""
-    if known := proven.code(one):
-        return known
-    if doctor.nvcc() is None:
-        pytest.skip("no nvcc here")
-    found = survey.inspect_one(*one, "bundled")
-    assert found["status"] == "passed", found["reason"]
-    return found["code"]
-
-
 def main_loop(name: str) -> dict[str, Any]:
-    return compiled(cell(name, 128, True, SQUARE))["main_loop"]
+    return proven.machine_code(cell(name, 128, True, SQUARE))["main_loop"]
 
 
 def test_every_file_of_the_folder_is_in_the_registry() -> None:
@@ -91,7 +77,7 @@ def test_it_is_the_flagship_but_for_what_it_lacks(one: Ablation) -> None:
 
 @pytest.mark.parametrize("one", cells())
 def test_it_compiles_without_serialization_or_local_memory(one: Cell) -> None:
-    case, code = one[0], compiled(one)
+    case, code = one[0], proven.machine_code(one)
     fits = (case.problem.head_dim, case.tile) == (64, SQUARE)  # evenly shared registers too
     if case.technique in SERIALIZED and not fits:
         assert code["remarks"] == ["serialized due to insufficient register resources"]

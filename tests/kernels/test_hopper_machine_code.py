@@ -8,7 +8,6 @@ technique's own order, which a source only asks for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,7 @@ import pytest
 from harness.catalog import sources, techniques, tiles
 from harness.catalog.cases import Case, origin
 from harness.catalog.problem import Problem, Tile
-from harness.inspection import survey
 from harness.inspection.survey import MEASURED, Cell
-from harness.setup import doctor
 from tests.support import proven
 
 pytestmark = pytest.mark.spread
@@ -60,27 +57,12 @@ def label(cell: Cell) -> str:
     return f"{case.technique}-d{case.problem.head_dim}-{'causal' if case.problem.causal else 'full'}-{case.tile.slug}"
 
 
-@cache
-def compiled(one: Cell) -> dict[str, Any]:
-    """The `code` of a row. CUDA builds stay in the build folder, so processes share them."""
-    if doctor.nvcc() is None:
-        pytest.skip("no nvcc here")
-    found = survey.inspect_one(*one, "bundled")
-    assert found["status"] == "passed", found["reason"]
-    return found["code"]
-
-
-def recorded(one: Cell) -> dict[str, Any]:
-    """What a row tells; where none does, what is compiled."""
-    return proven.code(one) or compiled(one)
-
-
 Code = Callable[[Cell], dict[str, Any]]
 
 
 @pytest.fixture(params=["recorded", pytest.param("compiled", marks=pytest.mark.full)])
 def code(request: pytest.FixtureRequest) -> Code:
-    return compiled if request.param == "compiled" else recorded
+    return proven.compile_here if request.param == "compiled" else proven.machine_code
 
 
 @pytest.mark.parametrize("one", COMMITTED, ids=label)
@@ -170,9 +152,7 @@ def test_the_flagship_reduces_before_the_wait_and_has_exponentials_there(
     assert found["under_products"]["exponentials"] >= 10, found["sequence"]
 
 
-def test_what_was_edited_is_compiled_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
+def test_what_was_edited_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {one for one in COMMITTED if proven.compiled(one)}
     if not before:
         pytest.skip("no row proves a kernel of this ladder here")
@@ -180,10 +160,10 @@ def test_what_was_edited_is_compiled_again(
     concerned = {one for one in COMMITTED if proven.uses(one, file)}
     assert before & concerned
     asked: list[Cell] = []
-    monkeypatch.setattr(request.module, "compiled", asked.append)
+    monkeypatch.setattr(proven, "compile_here", asked.append)
     with proven.edited(tmp_path, file):
         for one in COMMITTED:
-            recorded(one)
+            proven.machine_code(one)
     assert asked == [one for one in COMMITTED if one in concerned or one not in before]
 
 

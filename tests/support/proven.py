@@ -19,8 +19,10 @@ from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
 from harness.expressibility import matrix, verdicts
 from harness.expressibility.survey import Todo
+from harness.inspection import survey
 from harness.inspection.survey import Cell
 from harness.rows import results
+from harness.setup import doctor
 from harness.variants.cuda import constants, cuda_compiler
 
 GPU = sources.ROOT / "reports" / "recorded" / "h200"
@@ -58,6 +60,23 @@ def code(cell: Cell) -> dict[str, Any] | None:
 
 def compiled(cell: Cell) -> bool:
     return code(cell) is not None
+
+
+@cache
+def compile_here(cell: Cell) -> dict[str, Any]:
+    """The `code` of this cell as the compiler that is here makes it; skips the test where there is none. CUDA builds
+    stay in the build folder, so processes share them."""
+    if doctor.nvcc() is None:
+        pytest.skip("no nvcc here")
+    found = survey.inspect_one(*cell, "bundled")
+    assert found["status"] == "passed", found["reason"]
+    made: dict[str, Any] = found["code"]
+    return made
+
+
+def machine_code(cell: Cell) -> dict[str, Any]:
+    """What a row tells; where none does, what is compiled."""
+    return code(cell) or compile_here(cell)
 
 
 def compiler(cell: Cell) -> tuple[str, ...]:
