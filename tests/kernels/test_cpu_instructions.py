@@ -6,30 +6,17 @@ boxes, swizzles and wgmma descriptors against the hardware's.
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
 import re
-import subprocess
-from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from cuda_kernels import build, cpu_build
-from cuda_kernels.cpu_library import Library
+from cuda_kernels import build
+from tests.support.cpu_kernels import KERNELS, launch
 
-KERNELS = Path(__file__).parent / "cpu_kernels"
 SEEDS = (0, 1, 2, 3)
-BUGS = re.findall(r"[A-Z_]+(?=,)", (KERNELS / "arguments.cuh").read_text().partition("enum Bug {")[2])
 TYPES = {"__half": torch.float16, "__nv_bfloat16": torch.bfloat16, "__nv_fp8_e4m3": torch.float8_e4m3fn}
-
-
-class Arguments(ctypes.Structure):
-    """tests/kernels/cpu_kernels/arguments.cuh, field by field."""
-
-    _fields_ = [("tensors", ctypes.c_void_p * 4), ("values", ctypes.c_int32 * 4)]
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -37,68 +24,6 @@ def device(request: pytest.FixtureRequest) -> str:
     if request.param == "cuda" and torch.cuda.get_device_capability()[0] != 9:
         pytest.skip("wgmma needs a GPU of compute capability 9.0")
     return request.param
-
-
-def gpu_library(kernel: str, constants: dict[str, object]) -> ctypes.CDLL:
-    """The same kernel for sm_90a, built anew when a source, a constant or the compiler changes."""
-    tools, options = build.toolchain(), build.flags("sm_90a", constants)
-    digest = hashlib.sha256(repr((options, tools)).encode())
-    for source in sorted([KERNELS / f"{kernel}.cu", *KERNELS.glob("*.cuh"), *(build.HERE / "ptx").glob("*.cuh")]):
-        digest.update(source.read_bytes())
-    library = build.BUILD / f"{kernel}-{digest.hexdigest()[:16]}.so"
-    if not library.is_file():
-        library.parent.mkdir(parents=True, exist_ok=True)
-        folders = [f"-I{build.HERE}", f"-I{KERNELS}", f"-L{tools.home / 'lib'}", f"-L{tools.home / 'lib64'}"]
-        command = [tools.bin / "nvcc", *options, *folders, "-Xcompiler=-fPIC", "-shared", KERNELS / f"{kernel}.cu"]
-        partial = library.with_suffix(".partial.so")
-        done = subprocess.run([*command, "-o", partial], capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-        partial.replace(library)
-    return ctypes.CDLL(str(library))
-
-
-def launch(
-    kernel: str,
-    tensors: Sequence[tuple[Tensor, str]],
-    values: Sequence[int] = (),
-    *,
-    device: str = "cpu",
-    bug: str = "NONE",
-    seed: int = 0,
-    os_threads: int = 0,
-    patience: float = 2.0,
-    **defines: object,
-) -> str:
-    """Runs a kernel of this folder and returns its diagnosis. Tensors come with "in", "out" or "scratch"."""
-    placed = [tensor.to(device) for tensor, _ in tensors]
-    arguments = Arguments()
-    arguments.tensors[: len(tensors)] = [tensor.data_ptr() for tensor in placed]
-    arguments.values[: len(values)] = values
-    if device == "cuda":
-        code = gpu_library(kernel, defines).launch(ctypes.byref(arguments), None)
-        assert code == 0, torch.cuda.CudaError(code)
-        torch.cuda.synchronize()
-        for (tensor, use), result in zip(tensors, placed, strict=True):
-            if use != "in":
-                tensor.copy_(result)
-        return ""
-    library = Library(cpu_build.build(KERNELS / f"{kernel}.cu", defines, include=(KERNELS,)))
-    library.handle.plant(BUGS.index(bug))
-    library.configure(seed=seed, os_threads=os_threads, patience=patience)
-    library.forget()
-    for number, (tensor, use) in enumerate(tensors):
-        library.watch(
-            f"tensor {number}",
-            tensor.data_ptr(),
-            tensor.element_size(),
-            tensor.shape,
-            tensor.stride(),
-            written=use == "out",
-            scratch=use == "scratch",
-        )
-    code = library.launch(ctypes.byref(arguments), None)
-    assert bool(code) == bool(library.diagnosis())
-    return library.diagnosis()
 
 
 def names(diagnosis: str) -> list[str]:
@@ -150,7 +75,9 @@ def product(
         ("__nv_fp8_e4m3", 64, "bytes_32", 0, 1, 64),
     ],
 )
-def test_wgmma(type_name: str, columns: int, swizzle: str, transpose: int, rs: int, depth: int, device: str) -> None:
+def test_a_wgmma_multiplies_what_its_descriptors_say(
+    type_name: str, columns: int, swizzle: str, transpose: int, rs: int, depth: int, device: str
+) -> None:
     said, d, expected = product(type_name, columns, swizzle, transpose, rs, depth, device=device)
     assert said == ""
     # The hardware cuts the products of fp8 to 13 fractional bits below the largest one before it adds them.
@@ -181,7 +108,7 @@ def test_wgmma(type_name: str, columns: int, swizzle: str, transpose: int, rs: i
         ("HIDDEN_READ", "missing_proxy_fence"),
     ],
 )
-def test_wgmma_bug(bug: str, name: str) -> None:
+def test_a_wrong_use_of_wgmma_is_named(bug: str, name: str) -> None:
     said = product(bug=bug)[0]
     assert name in names(said)
     places = re.findall(r"[\w.]+:\d+(?= \w+, block)", said)
@@ -193,12 +120,12 @@ def test_wgmma_bug(bug: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("bug", "name"), [("LATE_FRAGMENT", "missing_wgmma_fence"), ("EARLY_FRAGMENT", "wgmma_fragment_written")]
 )
-def test_wgmma_of_a_fragment_written_at_the_wrong_time(bug: str, name: str) -> None:
+def test_a_fragment_of_a_wgmma_written_at_the_wrong_time_is_named(bug: str, name: str) -> None:
     assert name in names(product(rs=1, bug=bug)[0])
 
 
 @pytest.mark.parametrize("rs", [0, 1])
-def test_wgmma_of_a_tile_inside_a_swizzle_pattern(rs: int) -> None:
+def test_a_wgmma_of_a_tile_that_begins_inside_a_swizzle_pattern_is_named(rs: int) -> None:
     """TMA and ldmatrix go by the address, but the hardware's wgmma would need a base offset in the descriptor."""
     said = product(rs=rs, bug="MISALIGNED_TILE")[0]
     assert names(said) == ["misaligned_access"]
@@ -206,13 +133,13 @@ def test_wgmma_of_a_tile_inside_a_swizzle_pattern(rs: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_wgmma_after_a_lane_that_fenced_more_often(seed: int) -> None:
+def test_a_lane_may_fence_more_often_than_the_others(seed: int) -> None:
     said, d, expected = product(bug="FENCED_WRITE", seed=seed)
     assert said == ""
     torch.testing.assert_close(d.double(), expected, rtol=1e-4, atol=1e-3)
 
 
-def test_wgmma_wrong_descriptor_stride() -> None:
+def test_a_wrong_stride_in_a_descriptor_shows() -> None:
     """Reads beyond the operand: other data, or nothing that was ever written."""
     said, d, expected = product(bug="WRONG_STRIDE")
     assert names(said) == ["shared_out_of_range"] or not torch.allclose(d.double(), expected, atol=1e-2)
@@ -226,7 +153,7 @@ def ring(rows: int = 64 * 7, **rest) -> tuple[str, Tensor, Tensor]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("rows", [64 * 7, 64 * 3 + 5])
-def test_ring(rows: int, seed: int, device: str) -> None:
+def test_a_ring_of_tma_copies_hands_on_every_row(rows: int, seed: int, device: str) -> None:
     """A ragged tail is read as zeros and not written."""
     said, out, given = ring(rows, seed=seed, device=device)
     assert said == ""
@@ -256,13 +183,13 @@ def test_ring(rows: int, seed: int, device: str) -> None:
         ("EARLY_RETURN", "copy_in_flight"),
     ],
 )
-def test_ring_bug(bug: str, name: str) -> None:
+def test_a_wrong_ring_is_named(bug: str, name: str) -> None:
     found = [said for seed in SEEDS for said in names(ring(bug=bug, seed=seed)[0])]
     assert name in found
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_barrier_of_the_block_with_its_count(seed: int) -> None:
+def test_the_barrier_of_the_block_takes_its_count(seed: int) -> None:
     said, out, given = ring(bug="COUNTED_BARRIER", seed=seed)
     assert said == ""
     assert torch.equal(out, 2 * given)
@@ -278,7 +205,9 @@ def boxes(x: int, y: int, swizzle: str = "none", columns: int = 32, **rest) -> t
 
 @pytest.mark.parametrize(("x", "y"), [(0, 0), (-4, 0), (-8, -3), (28, 9), (36, -8), (52, 0)])
 @pytest.mark.parametrize(("swizzle", "columns"), [("none", 32), ("bytes_32", 8), ("bytes_64", 16), ("bytes_128", 32)])
-def test_boxes_over_the_edges(x: int, y: int, swizzle: str, columns: int, device: str) -> None:
+def test_a_box_over_the_edge_reads_zeros_and_writes_nothing_there(
+    x: int, y: int, swizzle: str, columns: int, device: str
+) -> None:
     """Zeros are read outside the tensor on every side; nothing is written beyond its end."""
     said, given, out, seen = boxes(x, y, swizzle, columns, device=device)
     assert said == ""
@@ -291,7 +220,7 @@ def test_boxes_over_the_edges(x: int, y: int, swizzle: str, columns: int, device
 
 
 @pytest.mark.parametrize(("x", "y", "dimension"), [(-4, 0, 0), (0, -3, 1), (36, -8, 1)])
-def test_a_store_that_begins_before_the_tensor(x: int, y: int, dimension: int) -> None:
+def test_a_store_that_begins_before_the_tensor_is_named(x: int, y: int, dimension: int) -> None:
     said, _, out, _ = boxes(x, y, bug="NEGATIVE_STORE")
     assert names(said) == ["negative_coordinate"]
     assert f"in dimension {dimension}" in said
@@ -299,7 +228,7 @@ def test_a_store_that_begins_before_the_tensor(x: int, y: int, dimension: int) -
 
 
 @pytest.mark.parametrize("x", [-2, 1, 30])
-def test_a_box_that_begins_within_16_bytes(x: int) -> None:
+def test_a_box_that_begins_within_16_bytes_is_named(x: int) -> None:
     said, _, out, _ = boxes(x, 0)
     assert names(said)[0] == "misaligned_access"
     assert f"begins at element {x}, of 4 bytes" in said
@@ -312,7 +241,7 @@ def plain_copies(**rest) -> tuple[str, Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_plain_copies(seed: int, device: str) -> None:
+def test_bulk_copies_without_a_tensor_map_arrive_whole(seed: int, device: str) -> None:
     said, given, out, told = plain_copies(seed=seed, device=device)
     assert said == ""
     assert torch.equal(out, given.expand(2, 2, 128))
@@ -326,7 +255,7 @@ def test_a_store_that_was_only_read_is_not_yet_written() -> None:
     assert told[:, 0].isnan().all()
 
 
-def test_a_bulk_copy_of_nothing() -> None:
+def test_a_bulk_copy_of_nothing_is_named() -> None:
     assert names(plain_copies(bug="TOO_FEW_BYTES")[0])[0] == "bad_operand"
 
 
@@ -336,13 +265,13 @@ def interleaved_bytes(**rest) -> tuple[str, list[int]]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_bytes_of_one_word_by_two_warps(seed: int, device: str) -> None:
+def test_two_warps_may_write_bytes_of_one_word(seed: int, device: str) -> None:
     assert interleaved_bytes(seed=seed, device=device) == ("", [*range(32, 64), *range(32)])
 
 
 @pytest.mark.parametrize("bug", ["MISSING_BARRIER", "WRONG_STRIDE", "EARLY_REUSE"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_bytes_of_one_word_by_two_warps_bug(bug: str, seed: int) -> None:
+def test_two_warps_in_one_byte_are_a_race(bug: str, seed: int) -> None:
     assert "race" in names(interleaved_bytes(bug=bug, seed=seed)[0])
 
 
@@ -350,7 +279,7 @@ def test_bytes_of_one_word_by_two_warps_bug(bug: str, seed: int) -> None:
     ("bug", "reason"),
     [("TOO_MANY_THREADS", "96 threads, more than the launch bounds' 64"), ("TOO_TALL_A_GRID", "at most 65535 for y")],
 )
-def test_a_launch_that_a_gpu_refuses(bug: str, reason: str) -> None:
+def test_a_launch_that_a_gpu_refuses_is_named(bug: str, reason: str) -> None:
     said, out = interleaved_bytes(bug=bug)
     assert names(said) == ["bad_launch"]
     assert reason in said
@@ -364,21 +293,21 @@ def flags(blocks: int = 1, further: int = 0, plain: int = 0, **rest) -> tuple[st
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_wait_for_a_flag_in_global_memory(seed: int, device: str) -> None:
+def test_blocks_may_wait_for_a_flag_in_global_memory(seed: int, device: str) -> None:
     assert flags(seed=seed, device=device) == ("", [1])
     assert flags(blocks=2, further=1, seed=seed, os_threads=2, device=device) == ("", [2, 1])
 
 
 @pytest.mark.timeout(60, method="thread")  # a hang in the runtime sees no signal
 @pytest.mark.parametrize("seed", SEEDS)
-def test_wait_for_a_flag_by_plain_loads(seed: int) -> None:
+def test_blocks_may_wait_for_a_flag_by_plain_loads(seed: int) -> None:
     assert flags(plain=1, seed=seed) == ("", [1])
     assert flags(plain=1, blocks=2, further=1, seed=seed, os_threads=2) == ("", [2, 1])
 
 
 @pytest.mark.timeout(60, method="thread")  # a hang in the runtime sees no signal
 @pytest.mark.parametrize(("plain", "mnemonic"), [(0, "atom_add"), (1, "ld_global")])
-def test_deadlock_at_a_flag_names_its_address(plain: int, mnemonic: str) -> None:
+def test_a_deadlock_at_a_flag_names_its_address(plain: int, mnemonic: str) -> None:
     said, _ = flags(plain=plain, bug="NOTHING_SET", os_threads=2, blocks=2)
     assert set(names(said)) == {"deadlock"}
     where = rf"\(global address 0x\w+, which holds 0, element [01] from the start of tensor [0{plain}]"
@@ -388,7 +317,7 @@ def test_deadlock_at_a_flag_names_its_address(plain: int, mnemonic: str) -> None
 @pytest.mark.timeout(60, method="thread")  # a hang in the runtime sees no signal
 @pytest.mark.parametrize("by_votes", [0, 1])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_wait_for_a_flag_in_shared_memory_is_a_race(by_votes: int, seed: int) -> None:
+def test_a_wait_for_a_flag_in_shared_memory_is_a_race(by_votes: int, seed: int) -> None:
     assert set(names(launch("shared_flag", [], [by_votes], seed=seed))) == {"race"}
     said = launch("shared_flag", [], [by_votes], seed=seed, bug="NOTHING_SET")
     assert names(said) == ["deadlock"]
@@ -441,7 +370,7 @@ def exchange(**rest) -> tuple[str, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_cluster(seed: int, device: str) -> None:
+def test_blocks_of_a_cluster_exchange_shared_memory(seed: int, device: str) -> None:
     said, out, given = exchange(seed=seed, device=device)
     assert said == ""
     assert torch.equal(out, given + given.flip(0))
@@ -461,7 +390,7 @@ def test_cluster(seed: int, device: str) -> None:
         ("REMOTE_WAIT", "bad_operand"),
     ],
 )
-def test_cluster_bug(bug: str, name: str) -> None:
+def test_a_wrong_use_of_a_cluster_is_named(bug: str, name: str) -> None:
     assert name in [said for seed in SEEDS for said in names(exchange(bug=bug, seed=seed)[0])]
 
 
@@ -471,7 +400,7 @@ def roles(blocks: int = 1, **rest) -> tuple[str, Tensor]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_named_barriers_and_registers(seed: int, device: str) -> None:
+def test_roles_meet_at_named_barriers_and_move_registers(seed: int, device: str) -> None:
     said, out = roles(seed=seed, device=device)
     assert said == ""
     assert out.tolist() == [1, 2] * 8
@@ -487,7 +416,7 @@ def test_named_barriers_and_registers(seed: int, device: str) -> None:
         ("ONE_WARP_ALONE", 1, "divergence"),
     ],
 )
-def test_named_barriers_and_registers_bug(bug: str, blocks: int, name: str) -> None:
+def test_a_wrong_use_of_named_barriers_or_registers_is_named(bug: str, blocks: int, name: str) -> None:
     assert name in names(roles(blocks, bug=bug)[0])
 
 
@@ -501,20 +430,20 @@ def warp_product(type_name: str = "__half", column_major: int = 0, **rest) -> tu
 
 @pytest.mark.parametrize("type_name", ["__half", "__nv_bfloat16"])
 @pytest.mark.parametrize("column_major", [0, 1])
-def test_warp(type_name: str, column_major: int, device: str) -> None:
+def test_a_warp_multiplies_and_counts(type_name: str, column_major: int, device: str) -> None:
     said, c, product_of_both, counters = warp_product(type_name, column_major, device=device)
     assert said == ""
     torch.testing.assert_close(c, product_of_both + 1, atol=1e-5, rtol=1e-5)
     assert counters == [5, 0, 7, 0]
 
 
-def test_wmma_of_rows_that_are_no_multiple_of_16_bytes() -> None:
+def test_wmma_of_rows_that_are_no_multiple_of_16_bytes_is_named() -> None:
     said = warp_product(bug="WRONG_STRIDE")[0]
     assert names(said) == ["misaligned_access"]
     assert "rows of 40 bytes" in said
 
 
-def test_deadlock_says_who_waits() -> None:
+def test_a_deadlock_says_who_waits() -> None:
     said = ring(bug="MISSING_ARRIVAL")[0]
     assert re.search(r"warp 4: lane \d+ at tma_ring.cu:\d+ mbarrier_try_wait_parity \(mbarrier 0x\w+, parity 0", said)
     assert "4 of 4 arrivals" in said
@@ -524,7 +453,7 @@ def test_a_store_left_in_flight_names_its_source() -> None:
     assert re.search(r"^copy_in_flight: .* 4096 bytes at shared address 0x\w+", ring(bug="MISSING_COMMIT")[0], re.M)
 
 
-def test_missing_fence_names_both_accesses() -> None:
+def test_a_missing_fence_names_both_accesses() -> None:
     """That of the reader, and the copy's that overwrites what was read."""
     said = ring(bug="MISSING_READ_FENCE")[0]
     source = (KERNELS / "tma_ring.cu").read_text().splitlines()
@@ -538,7 +467,7 @@ def test_missing_fence_names_both_accesses() -> None:
     assert "cp_async_bulk_tensor_load" in source[int(found[2]) - 1]
 
 
-def test_a_tensor_map_that_the_driver_refuses() -> None:
+def test_a_tensor_map_that_the_driver_refuses_is_named() -> None:
     given, out = torch.zeros(64, 33)[:, 1:], torch.zeros(64, 32)
     assert names(launch("tma_ring", [(given, "in"), (out, "out")], [64])) == ["bad_tensor_map"]
 

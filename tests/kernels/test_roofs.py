@@ -17,6 +17,7 @@ from harness.catalog import experiments, roofs, sources
 from harness.measure import roofs as measure
 from harness.setup import doctor
 from harness.variants import roofs as variants
+from tests.support.cpu_run import watch
 
 pytestmark = pytest.mark.spread
 
@@ -73,7 +74,7 @@ def test_a_roof_runs_on_a_cpu_without_a_finding(name: str) -> None:
     samples = torch.zeros(blocks, groups, 3, dtype=torch.int64)
     results = torch.full((blocks, variants.threads(roof)), math.nan)
     for label, tensor in {"samples": samples, "results": results}.items():
-        library.watch(label, tensor.data_ptr(), tensor.element_size(), tensor.shape, tensor.stride(), written=True)
+        watch(library, label, tensor, "out")
     args = variants.RoofArgs(samples.data_ptr(), results.data_ptr(), steps, variants.SEED)
     library.launch(ctypes.byref(args), None)
     assert library.diagnosis() == ""

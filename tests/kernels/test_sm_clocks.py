@@ -11,6 +11,7 @@ import torch
 from cuda_kernels import cpu_build
 from cuda_kernels.cpu_library import Library
 from harness.variants import sm_clocks
+from tests.support.cpu_run import watch
 
 MULTIPROCESSORS = 2
 """That cuda_kernels/cpu/ptx/device.cuh tells of."""
@@ -23,7 +24,7 @@ def library() -> Library:
 
 def test_every_multiprocessor_says_where_its_clock_stands(library: Library) -> None:
     stands = torch.zeros(MULTIPROCESSORS, 2, dtype=torch.int64)
-    library.watch("stands", stands.data_ptr(), 8, stands.shape, stands.stride(), written=True)
+    watch(library, "stands", stands, "out")
     library.launch(ctypes.byref(sm_clocks.Stands(stands.data_ptr())), None)
     assert library.diagnosis() == ""
     assert (stands > 0).all()

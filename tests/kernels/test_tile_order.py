@@ -9,7 +9,7 @@ import torch
 
 from harness.catalog.problem import Problem, Tile
 from reports.facts import filling
-from tests.kernels.test_cpu_instructions import launch
+from tests.support.cpu_kernels import launch
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,12 @@ def build(name: str, problem: Problem, root: Path = cpu_build.HERE, sanitize: bo
     return Library(cpu_build.build(root / f"{technique.path}.cu", defines, sanitize=sanitize, root=root))
 
 
+def watch(library: Library, label: str, tensor: Tensor, use: str) -> None:
+    """`use`: in, out or scratch."""
+    place = tensor.data_ptr(), tensor.element_size(), tensor.shape, tensor.stride()
+    library.watch(label, *place, written=use == "out", scratch=use == "scratch")
+
+
 def run(
     name: str,
     problem: Problem,
@@ -63,16 +69,9 @@ def run(
     outputs = inputs.make_outputs(problem, "cpu", padded=True)
     tensors = {"q": given.q, "k": given.k, "v": given.v, "o": outputs.o, "lse": outputs.lse}
     workspace = torch.zeros(workspace_bytes(library.handle, problem), dtype=torch.uint8)
+    uses = {"o": "out", "lse": "out", "workspace": "scratch"}
     for label, tensor in {**tensors, "workspace": workspace}.items():
-        library.watch(
-            label,
-            tensor.data_ptr(),
-            tensor.element_size(),
-            tensor.shape,
-            tensor.stride(),
-            written=label in ("o", "lse"),
-            scratch=label == "workspace",
-        )
+        watch(library, label, tensor, uses.get(label, "in"))
     args = attention_args(*tensors.values(), workspace=workspace, scale=problem.scale)
     code = library.launch(ctypes.byref(args), None)
     library.forget()
