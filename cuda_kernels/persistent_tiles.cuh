@@ -50,7 +50,7 @@ DEVICE int key_tiles_of(const AttentionArgs& args, const BlockTile& tile) {
 struct TilePlace {
   int batch, head, q_tile, unused;
 
-  // Heads whose K and V fit in half of a 64 MB L2 cache, at least one.
+  // Heads whose K and V fit in 32 MB, about half of the L2 cache of an H200; at least one.
   DEVICE static int heads_in_l2(const AttentionArgs& args) {
     constexpr int L2_BYTES = 32 << 20;
     const int fitting = L2_BYTES / (HEAD_DIM * 2 * ELEMENT_BYTES) / args.seq_kv;

@@ -5,7 +5,8 @@
 #include <ptx/shfl.cuh>
 
 // Launch order: in a causal problem the blocks with the most keys start first, so that short ones fill the tail. Heads
-// are grouped into sections whose K and V fit together in a quarter of a 64 MB L2 cache. The grid has one dimension.
+// are grouped into sections whose K and V fit together in 16 MB, about a quarter of the L2 cache of an H200. The grid
+// has one dimension.
 struct LongestFirst {
   int batch, head, q_tile;
 

@@ -191,7 +191,7 @@ def key_tiles(first_row, rows, seq_q, seq_kv, BLOCK_N: gl.constexpr, CAUSAL: gl.
 def longest_first(number, heads_total, q_tiles, seq_kv, HEAD_DIM: gl.constexpr):
     """Returns (batch * heads + head, q_tile) of a tile's number, longest tiles first.
 
-    Heads are taken in sections whose K and V have at most 16 MB, a quarter of a 64 MB L2 cache.
+    Heads are taken in sections whose K and V have at most 16 MB, about a quarter of the L2 cache of an H200.
     """
     section_heads = gl.maximum(16 * 2**20 // (HEAD_DIM * 4) // seq_kv, 1)
     first = number // (section_heads * q_tiles) * section_heads
@@ -205,7 +205,8 @@ def head_by_head(number, heads_total, q_tiles, seq_kv, HEAD_DIM: gl.constexpr, C
     """Returns (batch * heads + head, q_tile) of a tile's number: head after head, the last q_tile of each head first.
 
     With a causal mask the last heads are taken together, longest tiles first, so that short tiles fill the end. These
-    are two tiles for each program, or as many heads as have K and V in half of a 64 MB L2 cache if that is less.
+    are two tiles for each program, or as many heads as have K and V in 32 MB (about half of the L2 cache of an H200) if
+    that is less.
     """
     batch_head = number // q_tiles
     place = number % q_tiles

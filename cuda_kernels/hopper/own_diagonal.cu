@@ -2,8 +2,9 @@
 // sees. Builds on persistent; changes which tiles a warpgroup multiplies. Supports any lengths and strides.
 //
 // The producer loads what the last rows of a block need. A warpgroup whose rows end earlier still waits for every
-// buffer that it skips, and releases it: an arrival on its behalf could come two phases late. Turns are taken only for
-// the tiles that all warpgroups have in common, because an extra turn of one would make the others wait.
+// buffer that it skips, and releases it. If another thread released buffers for it, it could fall two phases behind,
+// and a parity does not tell a phase from the one two before. Turns are taken only for the tiles that all warpgroups
+// have in common, because an extra turn of one would make the others wait.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>

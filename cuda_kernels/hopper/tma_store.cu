@@ -1,7 +1,7 @@
 // O leaves by TMA: a warp stages its 16 rows over those of Q, and starts its next tile while they are stored.
 // Builds on persistent; changes the epilogue, and when Q's buffer is released. Supports any lengths and strides.
 //
-// From registers a lane stores four bytes at a time, 32 or 64 times per tile, and the tensor cores wait. stmatrix
+// From registers a lane stores four bytes at a time, 16 to 64 times per tile, and the tensor cores wait. stmatrix
 // writes 16x16 elements at once, in the swizzle that O's tensor map undoes. A bulk store reads shared memory
 // asynchronously: the lane that issued it releases the buffer in the next tile, after a softmax that hides the reads.
 #include <attention.cuh>

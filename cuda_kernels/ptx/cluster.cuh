@@ -1,4 +1,4 @@
-// Clusters: co-scheduled blocks that see each other's shared memory. PTX ISA 9.7.13.3: barrier.cluster; 9.7.9.22: mapa.
+// Clusters: co-scheduled blocks that see each other's shared memory. PTX ISA 9.7.13.3: barrier.cluster; 9.7.9.23: mapa.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Warp votes and election of a lane. PTX ISA 9.7.13.11: vote.sync; 9.7.13.15: elect.sync. All 32 lanes take part.
+// Warp votes and election of a lane. PTX ISA 9.7.13.9: vote.sync; 9.7.13.14: elect.sync. All 32 lanes take part.
 #pragma once
 
 #include <cstdint>

@@ -4,9 +4,9 @@ Builds on persistent; changes which tiles a warpgroup multiplies. General: any l
 head_dim 64, 128 and 256.
 
 The producer loads what the block's last rows need. A warpgroup whose rows end earlier still waits for every buffer that
-it skips and releases it: if another thread arrived in its place, that arrival could come two phases late. Turns are
-taken only for tiles that need no mask for any row of the block, because the other warpgroups would wait for an extra
-turn of one.
+it skips and releases it. If another thread released buffers for it, it could fall two phases behind, and a parity does
+not tell a phase from the one two before. Turns are taken only for tiles that need no mask for any row of the block,
+because the other warpgroups would wait for an extra turn of one.
 """
 
 from triton.experimental import gluon
