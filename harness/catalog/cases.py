@@ -36,10 +36,13 @@ class Case:
 
 
 def source_sha256(case: Case) -> str | None:
-    """Hash of the kernel's files; None for peers. Raises FileNotFoundError where the kernel has no file."""
-    if case.kernel:
-        return own.source_sha256(case.kernel)
-    return case.technique and sources.source_sha256(case.backend, techniques.get(case.technique).path)
+    """Hash of the kernel's files; None for peers, and where the kernel has no file."""
+    try:
+        if case.kernel:
+            return own.source_sha256(case.kernel)
+        return case.technique and sources.source_sha256(case.backend, techniques.get(case.technique).path)
+    except FileNotFoundError:
+        return None
 
 
 def same_program(case: Case) -> str | None:

@@ -27,7 +27,6 @@ from harness.inspection import memory, single_launch, tool_session
 from harness.machine import cuda_tools
 from harness.machine.environment import scrub
 from harness.measure import groups
-from harness.variants import machine_code
 
 SM_HERTZ = "sm__cycles_elapsed.avg.per_second"
 """The clock of the multiprocessors while the kernel ran, which NVML does not tell: it names the clock that was asked
@@ -272,14 +271,7 @@ def launch_all(cases: Iterable[Case], result: Path) -> None:
             with torch.cuda.profiler.profile():
                 call()
                 torch.cuda.synchronize()
-            code = variant.code()
-            fields = {
-                "status": "passed",
-                "code": code,
-                "mma": code and machine_code.mma_class(code["census"]),
-                "compiler": variant.compiler,
-                "compile_s": variant.compile_s,
-            }
+            fields = {"status": "passed", **variant.of_compilers()}
         except Exception as error:
             reason = scrub(f"{type(error).__name__}: {error}").split("\n")[0]
             fields = {"status": service.status_of(error, stage), "reason": reason}

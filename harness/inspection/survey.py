@@ -94,9 +94,5 @@ def inspect_one(case: Case, arch: str | None, ptxas: str) -> dict[str, Any]:
 def row(cell: Cell, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The whole row of kind `code` or `memory`, but for its environment."""
     case, arch = cell
-    try:
-        sha256 = source_sha256(case)
-    except FileNotFoundError:
-        sha256 = None
     kind = "code" if arch else "memory"
-    return making.about(case, on="cpu", source_sha256=sha256, kind=kind, arch=arch, **fields)
+    return making.about(case, on="cpu", source_sha256=source_sha256(case), kind=kind, arch=arch, **fields)

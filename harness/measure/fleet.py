@@ -250,7 +250,7 @@ class _Run:
             self.environment = row["id"]
         known = {_cell(row) for row in self.rows if row["kind"] == self.work.kind}
         for case in self.work.cases:
-            about = making.about(case, on=self.work.on, source_sha256=_sha256(case), environment=self.environment)
+            about = making.about(case, on=self.work.on, source_sha256=source_sha256(case), environment=self.environment)
             if case.problem == job.problem and _cell(about) not in known:
                 reason = environment.scrub(f"begun {job.placed} times: {how}")
                 fields = {"kind": self.work.kind, "status": "crashed", "reason": reason}
@@ -271,13 +271,6 @@ class _Run:
 def _cell(row: Mapping[str, Any]) -> str:
     names = ("technique", "backend", "kernel", "problem", "tile")
     return json.dumps([row.get(name) for name in names], sort_keys=True)
-
-
-def _sha256(case: Case) -> str | None:
-    try:
-        return source_sha256(case)
-    except FileNotFoundError:
-        return None
 
 
 def _last_line(said: str) -> str:

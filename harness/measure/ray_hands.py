@@ -7,7 +7,6 @@ Whoever reaches an open Ray port runs code as this user: keep it inside.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
 import os
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog.sources import ROOT, harness_id
+from harness.machine.processes import die_with_parent
 from harness.measure.fleet import Answer, Lost
 from harness.rows.reading import checkout_hashes
 
@@ -91,7 +91,7 @@ class Commands:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for the one who hands out work
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
         return folder, process
 
@@ -110,10 +110,6 @@ class Commands:
         """Ctrl-C for the command."""
         if self._process and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 class RayHand:

@@ -63,7 +63,6 @@ class Service:
     def gate(self, case: Case, label: str, options: GateOptions) -> dict[str, Any]:
         """Loads and judges one case: the fields of its gate row."""
         from harness.attention import numerics, partial
-        from harness.variants import machine_code
 
         self.now("load", label)
         variant = self._loader.load(case, self._on)
@@ -99,16 +98,12 @@ class Service:
             verdict = replace(verdict, numerics=figures)
         if verdict.passed and (options.save or options.against):
             verdict, details["outputs"] = self._exchange(case, launch, verdict, options)
-        code = variant.code()
         return {
-            "status": "passed" if verdict.passed else "wrong",
+            "status": verdict.status,
             "reason": verdict.reason,
             "check": verdict.check,
             "numerics": verdict.numerics,
-            "mma": code and machine_code.mma_class(code["census"]),
-            "code": code,
-            "compiler": variant.compiler,
-            "compile_s": variant.compile_s,
+            **variant.of_compilers(),
             "details": details,
         }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from harness.machine import environment
 from harness.machine.progress import Interrupts, Progress
 from harness.measure.worker import Deadlines, Worker
 from harness.rows import making, results
+from harness.rows.reading import median_ms
 
 
 class Session:
@@ -52,7 +52,7 @@ class Session:
         self._standing = {results.key(row): dict(row) for row in elsewhere if row["kind"] != "environment"}
         self._environments = {row["id"]: row for row in elsewhere if row["kind"] == "environment"}
         self._groups = len({row["group"] for row in earlier if "group" in row})
-        self.source_sha256 = cache(self._source_sha256)
+        self.source_sha256 = cache(loader.source_sha256)
 
         description = environment.describe()
         self.gpu, self.peaks = description["gpu"], description["peaks"]
@@ -136,15 +136,9 @@ class Session:
         self.rows.append(row)
         outcome = row["status"] if row["status"] == "passed" else f"{row['status']}: {row['reason']}"
         if row.get("samples_ms"):
-            outcome = f"{statistics.median(row['samples_ms']):.4f} ms  {outcome}"
+            outcome = f"{median_ms(row):.4f} ms  {outcome}"
         self.progress.say(f"{row['kind']:6}  {case}  {outcome}")
         return row
-
-    def _source_sha256(self, case: Case) -> str | None:
-        try:
-            return self.loader.source_sha256(case)
-        except FileNotFoundError:
-            return None
 
 
 def _replicate(row: Mapping[str, Any]) -> int:
@@ -153,7 +147,7 @@ def _replicate(row: Mapping[str, Any]) -> int:
 
 
 def _cell(row: Mapping[str, Any]) -> str:
-    return json.dumps([row.get(name) for name in results.KEY if name not in ("kind", "environment")], sort_keys=True)
+    return json.dumps([row.get(name) for name in results.KEY if name != "kind"], sort_keys=True)
 
 
 def _finite(value: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.catalog import techniques
 from harness.catalog.cases import Case, source_sha256
+from harness.variants import machine_code
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,6 +48,12 @@ class Variant:
     def code(self) -> dict[str, Any] | None:
         """The `code` of a row (variants.machine_code.read). None for peers."""
         return None
+
+    def of_compilers(self) -> dict[str, Any]:
+        """`code`, `mma`, `compiler` and `compile_s` of a row, each None where it does not apply or is not known."""
+        code = self.code()  # which of some tells the rest
+        mma = code and machine_code.mma_class(code["census"])
+        return {"code": code, "mma": mma, "compiler": self.compiler, "compile_s": self.compile_s}
 
     def _check(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, scale: float, causal: bool) -> None:
         from harness.attention.validate import validate

@@ -59,7 +59,7 @@ def test_scheduler_seeds_are_taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
     seen = []
 
     class Fake:
-        label, compiler, compile_s = "", None, 0.0
+        label = ""
 
         def schedule(self, seed: int) -> None:
             seen.append(seed)
@@ -67,8 +67,8 @@ def test_scheduler_seeds_are_taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
         def launch(self, *arguments: object, **keywords: object) -> None:
             pass
 
-        def code(self) -> None:
-            pass
+        def of_compilers(self) -> dict[str, object]:
+            return {}
 
     def gate(launch, problem, **options):  # type: ignore[no-untyped-def]
         for _ in range(3):

@@ -104,15 +104,13 @@ def hangs_on_device(q, k, v, o, lse, *, scale, causal):
 
 class FakeVariant:
     label = ""
-    compiler = None
-    compile_s = 0.5
 
     def __init__(self, launch: Call, hgmma: int = 0) -> None:
         self.launch = launch
-        self.hgmma = hgmma
+        self.mma = "wgmma" if hgmma else "fma"
 
-    def code(self) -> dict[str, Any]:
-        return {"registers": 32, "census": {"HMMA": 0, "HGMMA": self.hgmma}}
+    def of_compilers(self) -> dict[str, Any]:
+        return {"code": {"registers": 32}, "mma": self.mma, "compiler": None, "compile_s": 0.5}
 
     def bind(self, q, k, v, o, lse, *, scale, causal):
         def call():

@@ -45,7 +45,13 @@ FILES = (
     Row("harness/measure/timing.py", ("torch", "harness.machine.clocks")),
     Row(
         "harness/measure/ray_hands.py",
-        ("harness.catalog.sources", "harness.rows.reading", "harness.measure.fleet", "ray"),
+        (
+            "harness.catalog.sources",
+            "harness.machine.processes",
+            "harness.rows.reading",
+            "harness.measure.fleet",
+            "ray",
+        ),
     ),
     Row("harness/expressibility/child.py", ("triton",)),
     Row("harness/expressibility/rivals/cute/*", ("cutlass",)),
