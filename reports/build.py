@@ -23,7 +23,8 @@ from harness.catalog import sources, tiles
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
 from harness.rows import reading, results
-from reports.data.dataset import Dataset, Row, tile_slug
+from harness.rows.reading import tile_slug
+from reports.data.dataset import Dataset, Row
 from reports.data.loading import load, of_compilers
 from reports.data.names import cell_title, label, score_title
 from reports.data.questions import question
@@ -118,11 +119,11 @@ def build(
         name = f"technique/{technique.name}.html"
         jobs.append((name, "technique.html", partial(technique_page.page, main, asked, technique, known)))
     jobs.append(("evidence/correctness.html", "correctness.html", partial(common.correctness, datasets)))
-    measured_by = [(data, name) for data in datasets for name in data.experiments()]
+    measured_by = [(data, name) for data in datasets for name in data.experiments]
     experiments: list[tuple[Dataset | None, str]] = [one for one in measured_by if one[1] != ROOFS]
     jobs.append((roofs.PATH, "roofs.html", partial(roofs.page, asked)))
     jobs.append((ledger.PATH, "ledger.html", partial(ledger.page, asked, inspected)))
-    measured = main.experiments() if main else []
+    measured = main.experiments if main else []
     experiments += [(main, name) for name in catalog.about_articles() if name not in measured]
     for data, name in experiments:
         path = experiment_path(data, name, main)

@@ -77,6 +77,11 @@ class Problem:
         return 1.0 / math.sqrt(self.head_dim)
 
     @property
+    def mask(self) -> str:
+        """causal or full."""
+        return "causal" if self.causal else "full"
+
+    @property
     def flops(self) -> int:
         """4 * batch * heads * seq_q * seq_kv * head_dim, halved for causal. Softmax is not counted."""
         full = 4 * self.batch * self.heads * self.seq_q * self.seq_kv * self.head_dim
@@ -104,9 +109,8 @@ class Problem:
         """A name safe for files and URLs, and readable: b4-h16-n4096-d128-bf16-causal."""
         heads = f"h{self.heads}" if self.heads == self.heads_kv else f"h{self.heads}k{self.heads_kv}"
         length = f"n{self.seq_q}" if self.seq_q == self.seq_kv else f"q{self.seq_q}k{self.seq_kv}"
-        mask = "causal" if self.causal else "full"
         layout = "" if self.layout == "bhsd" else f"-{self.layout}"
-        return f"b{self.batch}-{heads}-{length}-d{self.head_dim}-{self.dtype}-{mask}{layout}"
+        return f"b{self.batch}-{heads}-{length}-d{self.head_dim}-{self.dtype}-{self.mask}{layout}"
 
     @classmethod
     def parse(cls, slug: str) -> Problem:

@@ -8,7 +8,6 @@ measured separately, is quoted, and the entry says so. Rows of an earlier versio
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
@@ -207,7 +206,7 @@ def _entry(promise: Promise, gpu: str, rows: list[Row], hashes: Hashes, known: i
         "quoted": quoted,
         "status": "complete" if complete else "incomplete",
         "reason": reason,
-        "value": math.exp(statistics.fmean(math.log(cell["value"]) for cell in cells)) if complete else None,
+        "value": statistics.geometric_mean(cell["value"] for cell in cells) if complete else None,
         "interval": interval,
         "worst_cell": min(cells, key=lambda cell: cell["value"])["problem"] if complete else None,
         "cells": cells,

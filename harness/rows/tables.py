@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
+from harness.catalog.problem import Problem
 from harness.rows import results
 from harness.rows.reading import Row, median_ms, name_of, slug, tflops, tile_slug
 
@@ -207,6 +208,5 @@ def _cell(row: Row) -> str:
     """d128 bf16 causal 64x64-s1-w4: what a kernel is compiled for. Of a roof its name."""
     if row["kind"] == "roof":
         return str(row["roof"])
-    problem = row["problem"]
-    mask = "causal" if problem["causal"] else "full"
-    return f"d{problem['head_dim']} {problem['dtype']} {mask} {tile_slug(row)}".rstrip()
+    problem = Problem.from_dict(row["problem"])
+    return f"d{problem.head_dim} {problem.dtype} {problem.mask} {tile_slug(row)}".rstrip()

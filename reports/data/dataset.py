@@ -5,7 +5,6 @@ Nothing here draws or writes; statistics are computed from samples at this point
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ from harness.catalog.problem import ANCHOR, Problem, Tile
 from harness.rows import reading, results, scorecard
 from harness.rows.intervals import Intervals
 from harness.rows.noise import Timings
-from harness.rows.reading import Hashes
+from harness.rows.reading import Hashes, tile_slug
 
 Row = Mapping[str, Any]
 Kind = Literal["measured", "same_program", "earlier", "hole"]
@@ -92,11 +91,6 @@ def fastest(points: Iterable[Point]) -> Point:
     return faster if not finals and (faster.unsettled or 0) > (best.tflops or 0) else best
 
 
-def geometric_mean(values: Iterable[float]) -> float | None:
-    logs = [math.log(value) for value in values]
-    return math.exp(statistics.fmean(logs)) if logs else None
-
-
 @dataclass(eq=False)
 class Dataset:
     """All rows of one GPU and one origin: recorded in this repository, or computed here."""
@@ -111,6 +105,15 @@ class Dataset:
     def __post_init__(self) -> None:
         self.rows = [{**row, "experiment": reading.page(row)} if row.get("assembler") else row for row in self.rows]
         self.environments = {row["id"]: row for row in self.rows if row["kind"] == "environment"}
+
+    @property
+    def origin(self) -> str:
+        return "recorded" if self.recorded else "computed here"
+
+    def multiprocessors(self, row: Row) -> int:
+        """Of the GPU that timed the row."""
+        count: int = self.environments[row["environment"]]["details"]["gpu"]["sm_count"]
+        return count
 
     @cached_property
     def newest(self) -> list[dict[str, Any]]:
@@ -165,7 +168,7 @@ class Dataset:
         used = self.environments_of(rows) or sorted(self.environments.values(), key=lambda env: env["time"])[-1:]
         days = [environment["time"][:10] for environment in used]
         commits = list(dict.fromkeys(filter(None, map(_commit, used))))
-        parts = [f"{'recorded' if self.recorded else 'computed here'} on {self.gpu}"]
+        parts = [f"{self.origin} on {self.gpu}"]
         if days:
             parts.append(days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}")
         if commits:
@@ -185,11 +188,8 @@ class Dataset:
         return [row for row in timed if reading.counts(row, self.hashes)]
 
     @cached_property
-    def _experiments(self) -> list[str]:
-        return list(dict.fromkeys(row["experiment"] for row in self.newest if row.get("experiment")))
-
     def experiments(self) -> list[str]:
-        return self._experiments
+        return list(dict.fromkeys(row["experiment"] for row in self.newest if row.get("experiment")))
 
     def problems(self, experiment: str) -> list[Problem]:
         """The problems that an experiment timed: full before causal, longest head first."""
@@ -223,6 +223,10 @@ class Dataset:
     def at(self, experiment: str, problem: Problem, backend: str) -> list[Row]:
         """All timings of a backend on one problem, whatever technique and tile."""
         return self._by_cell.get((experiment, problem.slug, backend), [])
+
+    def peers(self, experiment: str) -> list[str]:
+        """The libraries that an experiment timed."""
+        return sorted({row["backend"] for row in self.timings(experiment) if not row.get("technique")})
 
     def modes(self, experiment: str) -> list[str]:
         found = {row.get("mode") for row in self.timings(experiment)}
@@ -417,10 +421,6 @@ def _series(row: Row) -> tuple[Any, ...]:
 
 def _kernel(row: Row) -> tuple[Any, ...]:
     return *_series(row), tile_slug(row)
-
-
-def tile_slug(row: Row) -> str:
-    return Tile.from_dict(row["tile"]).slug if row.get("tile") else ""
 
 
 def _commit(environment: Row) -> str:

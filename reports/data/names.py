@@ -56,5 +56,4 @@ def cell_title(problem: Problem) -> str:
     """head_dim 128, causal, the rest in words that fit a phone."""
     length = f"{problem.seq_q}" if problem.seq_q == problem.seq_kv else f"{problem.seq_q}x{problem.seq_kv}"
     heads = f"{problem.heads}" if problem.heads == problem.heads_kv else f"{problem.heads}/{problem.heads_kv}"
-    mask = "causal" if problem.causal else "full"
-    return f"d={problem.head_dim}, {mask}  (B={problem.batch} H={heads} N={length} {problem.dtype})"
+    return f"d={problem.head_dim}, {problem.mask}  (B={problem.batch} H={heads} N={length} {problem.dtype})"

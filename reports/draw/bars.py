@@ -36,8 +36,7 @@ def bars(found: Answer, width: int = WIDE) -> str:
     left, height = margin(narrow), height_of(found, narrow)
     figure, axes = canvas(width, height, left, 8, 0, 0)
     draw(axes, found, width - left - 8, narrow=narrow)
-    css = "n" if narrow else "w"
-    return to_svg(figure, f"bars {width} {found.problem.slug}", embed=True, alt=finding(found), css=css)
+    return to_svg(figure, f"bars {width} {found.problem.slug}", alt=finding(found), css="n" if narrow else "w")
 
 
 def margin(narrow: bool) -> int:

@@ -59,7 +59,7 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
                 notes.setdefault(row, {}).setdefault(point.reason.partition(":")[0], []).append(LABELS[backend])
     peers = {
         name: point.tflops
-        for name in sorted({row["backend"] for row in data.timings(experiment) if not row.get("technique")})
+        for name in data.peers(experiment)
         if (point := data.point(experiment, problem, None, name)).tflops
     }
     timed = [point for backend in SERIES for point in points[backend] if point.tflops]
@@ -115,7 +115,7 @@ def _ladder(
     axes.grid(visible=False, axis="y")
     what, _, size = heading.partition("  ")
     axes.set_title(f"{what}  {size}", loc="left", pad=8 + 12 * levels, fontsize=9)
-    return to_svg(figure, name, embed=True)
+    return to_svg(figure, name)
 
 
 def step(data: Dataset, experiment: str, problems: Sequence[Problem], technique: Technique) -> str | None:
@@ -127,7 +127,7 @@ def step(data: Dataset, experiment: str, problems: Sequence[Problem], technique:
             point = data.point(experiment, problem, technique.name, backend)
             before = data.point(experiment, problem, parent.name, backend) if parent else None
             if point.tflops:
-                name = f"d={problem.head_dim} {'causal' if problem.causal else 'full'}"
+                name = f"d={problem.head_dim} {problem.mask}"
                 lines.append((name, backend, _step_text(data, point, before), point, before))
     return _step(f"step {technique.name}", lines) if lines else None
 
@@ -155,7 +155,7 @@ def _step(title: str, lines: Sequence[tuple[str, str, str, Point, Point | None]]
         tick.set_color(COLORS[backend])
     axes.set(xlim=(0, right), ylim=(len(lines) - 0.5, -0.5), xlabel="TFLOPS", ylabel="")
     axes.grid(visible=False, axis="y")
-    return to_svg(figure, title, embed=True)
+    return to_svg(figure, title)
 
 
 def lengths(data: Dataset, experiment: str, problems: Sequence[Problem]) -> str | None:
@@ -221,7 +221,7 @@ def _lengths(problems: Sequence[Problem], series: Mapping[str, tuple[str | None,
         )
     axes.grid(visible=False, axis="x")
     axes.set_title(cell_title(problems[0]).partition("  ")[0], loc="left")
-    return to_svg(figure, f"lengths {problems[0].head_dim} {problems[0].causal}", embed=True)
+    return to_svg(figure, f"lengths {problems[0].head_dim} {problems[0].causal}")
 
 
 def _climb(axes: Axes, points: Sequence[Point], backend: str) -> None:

@@ -42,4 +42,4 @@ def panel(found: Sequence[HeadDim]) -> str:
         for one in found
     ]
     alt = f"head_dim {head_dim}: {'; '.join(told)}"
-    return to_svg(figure, f"filling {head_dim}", embed=True, alt=alt, css="s")
+    return to_svg(figure, f"filling {head_dim}", alt=alt, css="s")

@@ -55,4 +55,4 @@ def _gains(drawn: Sequence[Line], article: str) -> str:
     axes.grid(visible=False, axis="y")
     columns.set(xlim=(0, 3), ylim=(len(drawn) - 0.5, -1.5))
     columns.set_axis_off()
-    return to_svg(figure, f"gains {article}", embed=True)
+    return to_svg(figure, f"gains {article}")

@@ -27,7 +27,7 @@ def attention(row: Row) -> str:
         axes.grid(visible=False)
     all_axes[0].set_ylabel("query")
     all_axes[2].set(xlabel="key", ylabel="query")
-    return to_svg(figure, "structured heads", embed=True)
+    return to_svg(figure, "structured heads")
 
 
 @once
@@ -43,7 +43,7 @@ def error_by_position(row: Row) -> str:
     axes.set_yscale("log")
     axes.set(xlabel="query position (thick: median, thin: largest)", ylabel="|O - truth|")
     axes.legend(frameon=False, fontsize=9, ncols=4, loc="lower left", bbox_to_anchor=(0, 1), columnspacing=1.2)
-    return to_svg(figure, "error by position", embed=True)
+    return to_svg(figure, "error by position")
 
 
 @once
@@ -63,4 +63,4 @@ def error_by_head(row: Row) -> str:
     axes.ticklabel_format(axis="x", style="plain")
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.grid(visible=False, axis="y")
-    return to_svg(figure, "error by head", embed=True)
+    return to_svg(figure, "error by head")

@@ -85,9 +85,7 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     label(f"Flagship: {one.tflops(FLAGSHIP):.0f} TFLOPS", y, bold=True)
     top = places[-1][1]
     axes.plot([top, top], [middle(y) - 8, middle(y) + 8], color=COLORS["cuda"], lw=3)
-    return to_svg(
-        figure, f"ledger {one.start} {one.problem.slug} {width}", embed=True, alt=alt, css="n" if narrow else "w"
-    )
+    return to_svg(figure, f"ledger {one.start} {one.problem.slug} {width}", alt=alt, css="n" if narrow else "w")
 
 
 def _places(sizes: Sequence[float], one: Ledger) -> list[tuple[float, float]]:

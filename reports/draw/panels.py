@@ -39,7 +39,7 @@ def name_of(backend: str) -> str:
 
 
 def kind_of(problem: Problem) -> str:
-    return f"head_dim {problem.head_dim}, {'causal' if problem.causal else 'full'}"
+    return f"head_dim {problem.head_dim}, {problem.mask}"
 
 
 @once
@@ -73,9 +73,7 @@ def problem_panel(found: Answer, top: float) -> str:
         _mark(axes, value, y, series, color, filled=not same_instructions and not bar.is_library)
         write(axes, f"{value:.0f}", (value, y), (8, 0), size=TICK, weight="bold")
     speeds = ", ".join(f"{bar.label} {bar.tflops:.0f}" for bar in bars)
-    return to_svg(
-        figure, f"panel {found.problem.slug}", embed=True, alt=f"{kind_of(found.problem)}: {speeds} TFLOPS", css="s"
-    )
+    return to_svg(figure, f"panel {found.problem.slug}", alt=f"{kind_of(found.problem)}: {speeds} TFLOPS", css="s")
 
 
 @once
@@ -119,10 +117,11 @@ def length_panel(found: Lengths, width: int) -> str:
         weight = "normal" if library else "bold"
         ink = MUTED if library else color
         write(axes, text, (math.log2(problems[-1]), places[curve.series]), (10, 0), size=TICK, color=ink, weight=weight)
-    css = "w" if width == WIDE else "n"
     speeds = ", ".join(f"{names.get(name) or name_of(name)} {value:.0f}" for name, value in ends.items())
     alt = f"TFLOPS against sequence length; at {problems[-1]} tokens: {speeds}"
-    return to_svg(figure, f"lengths {found.head_dim} {found.causal} {width}", embed=True, alt=alt, css=css)
+    return to_svg(
+        figure, f"lengths {found.head_dim} {found.causal} {width}", alt=alt, css="w" if width == WIDE else "n"
+    )
 
 
 @once
@@ -173,10 +172,9 @@ def roofline(work: Sequence[Work], bytes_per_s: float, peak: float, instructions
         text = f"{title(one.technique)} {one.tflops:.0f}"
         shift, align = ((0, -13), "center") if one is fastest else ((9, -9), "left")
         write(axes, text, at, shift, size=TICK, color=COLORS[one.backend], ha=align)
-    css = "w" if width == WIDE else "n"
     limits = f"DRAM feeds {bytes_per_s / 1e12:.1f} TB/s, {instructions} does {peak:.0f} TFLOPS"
     alt = f"Roofline of {len(work)} kernels; {limits}"
-    return to_svg(figure, f"roofline {width}", embed=True, alt=alt, css=css)
+    return to_svg(figure, f"roofline {width}", alt=alt, css="w" if width == WIDE else "n")
 
 
 @once
@@ -202,11 +200,10 @@ def conflict_bars(found: Sequence[Conflicts], width: int) -> str:
         )
         axes.barh(y, one.share, 12, color=COLORS[one.backend], lw=0)
         write(axes, f"{100 * one.share:.0f}%", (one.share, y), (6, 0), size=TICK, weight="bold")
-    css = "w" if width == WIDE else "n"
     alt = "Share of passes over shared memory that were bank conflicts: " + ", ".join(
         f"{title(one.technique)} in {LABELS[one.backend]} {100 * one.share:.0f}%" for one in found
     )
-    return to_svg(figure, f"conflicts {width}", embed=True, alt=alt, css=css)
+    return to_svg(figure, f"conflicts {width}", alt=alt, css="w" if width == WIDE else "n")
 
 
 @once
@@ -226,13 +223,12 @@ def stall_bars(found: Sequence[Stalls], width: int) -> str:
             axes.barh(y, value, 12, color=COLORS[one.backend], lw=0)
             write(axes, f"{value:.2f}", (value, y), (6, 0), size=TICK, weight="bold")
         y += row
-    css = "w" if width == WIDE else "n"
     told = [
         f"{name_of(one.backend)}: {', '.join(f'{reason} {value:.2f}' for reason, value in one.reasons)}"
         for one in found
     ]
     alt = f"Warps that wait for each issued instruction: {'; '.join(told)}"
-    return to_svg(figure, f"stalls {width}", embed=True, alt=alt, css=css)
+    return to_svg(figure, f"stalls {width}", alt=alt, css="w" if width == WIDE else "n")
 
 
 @once
@@ -262,7 +258,7 @@ def tile_map(speeds: dict[tuple[int, int], float], heading: str, best: tuple[int
         write(axes, str(n), (x + 0.5, len(ms)), (0, 12), size=TICK, color=MUTED, ha="center")
     write(axes, "keys", (0, len(ms)), (-8, 12), size=TICK, color=MUTED, ha="right")
     alt = f"{heading}: best {best[0]} by {best[1]} with {speeds[best]:.0f} TFLOPS"
-    return to_svg(figure, f"tiles {heading}", embed=True, alt=alt, css="s")
+    return to_svg(figure, f"tiles {heading}", alt=alt, css="s")
 
 
 def _mark(axes: Axes, x: float, y: float, series: str, color: str, *, filled: bool) -> None:

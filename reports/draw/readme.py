@@ -52,7 +52,7 @@ def write_all(output: Path, *, recorded: Path = ROOT / "recorded") -> list[Path]
     recording it does.
     """
     datasets = load(recorded, (), recorded_hashes(recorded))
-    data = next((data for data in datasets if answer.LADDER in data.experiments()), None)
+    data = next((data for data in datasets if answer.LADDER in data.experiments), None)
     found = answer.answer(data) if data else None
     if data is None or found is None:
         return []

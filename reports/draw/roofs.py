@@ -34,6 +34,4 @@ def limits(head_dim: int, found: Sequence[Limit]) -> str:
             axes.barh(y, limit.flop, 14, facecolor=PAPER, edgecolor=INK, lw=1)
         write(axes, f"{100 * limit.share:.0f}%", (limit.flop, y), (6, 0), size=TICK, weight="bold")
     told = ", ".join(f"{limit.label} {100 * limit.share:.0f}%" for limit in found)
-    return to_svg(
-        figure, f"roofs {head_dim}", embed=True, alt=f"head_dim {head_dim}, of the tensor peak: {told}", css="s"
-    )
+    return to_svg(figure, f"roofs {head_dim}", alt=f"head_dim {head_dim}, of the tensor peak: {told}", css="s")

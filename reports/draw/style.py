@@ -203,7 +203,7 @@ def write(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, fl
     return width_of(text, size, bold)
 
 
-def to_svg(figure: Figure, name: str, embed: bool, *, alt: str = "", css: str = "") -> str:
+def to_svg(figure: Figure, name: str, *, embed: bool = True, alt: str = "", css: str = "") -> str:
     """SVG text with live letters, a unit to a pixel. `embed`: for a page, with colours that follow its light or dark
     theme; otherwise a file of its own, on white. `alt` tells the finding, `css` is the class of the drawing."""
     buffer = io.StringIO()

@@ -101,7 +101,7 @@ def waterfall(chains: Sequence[Chain], best: dict[str, Bar], width: int, name: s
                 _best(axes, at, best[column], column, at.middle(y, column))
             y += at.row
     _bracket(axes, at, chains[0], 0 if at.narrow else 24)
-    return to_svg(figure, f"waterfall {name} {width}", embed=True, alt=alt, css="n" if at.narrow else "w")
+    return to_svg(figure, f"waterfall {name} {width}", alt=alt, css="n" if at.narrow else "w")
 
 
 def _grid(axes: Axes, at: _Columns, columns: Sequence[str], y: float, bottom: float, top: float) -> None:

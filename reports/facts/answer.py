@@ -103,7 +103,7 @@ class Answer:
 
 def experiments(data: Dataset) -> list[str]:
     """Those that time the ladders: one, and those of the hopper ladder."""
-    return [name for name in data.experiments() if name == LADDER or name.startswith("hopper")]
+    return [name for name in data.experiments if name == LADDER or name.startswith("hopper")]
 
 
 def headline(data: Dataset) -> Problem | None:

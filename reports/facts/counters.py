@@ -138,8 +138,7 @@ def counted(datasets: Sequence[Dataset], technique: str, problem: Problem | None
     if not rows:
         return None
     data, row = max(rows, key=lambda item: item[1]["time"])
-    verb = "recorded" if data.recorded else "computed here"
-    return Counted(row, f"{verb} on a CPU by running the kernel, {row['time'][:10]}")
+    return Counted(row, f"{data.origin} on a CPU by running the kernel, {row['time'][:10]}")
 
 
 def profiled(datasets: Sequence[Dataset], technique: str, backend: str = "cuda") -> list[tuple[Row, str]]:

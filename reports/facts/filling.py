@@ -151,11 +151,10 @@ def found(data: Dataset, series: str) -> list[HeadDim]:
         points = (data.point(EXPERIMENT, problem, KERNEL, series, best=best) for best in (True, False))
         row = next((point.row for point in points if point.counts and point.row), None)
         if row and reading.clock_ghz(row):
-            count = data.environments[row["environment"]]["details"]["gpu"]["sm_count"]
             stays = series != "triton"
             together = 1 if stays else resident(data, row)
             if together:
-                cell = Cell(problem, Tile.from_dict(row["tile"]), row, count, together, stays)
+                cell = Cell(problem, Tile.from_dict(row["tile"]), row, data.multiprocessors(row), together, stays)
                 cells.setdefault(problem.head_dim, []).append(cell)
     return [fitted(series, head_dim, of) for head_dim, of in sorted(cells.items()) if len(of) > 2]
 

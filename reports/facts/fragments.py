@@ -29,18 +29,14 @@ def _holding(title: str, text: str, lane: Callable[[int, int], int]) -> Holding:
 
 
 def accumulator(row: int, key: int) -> int:
-    """Of two C fragments side by side, 8 keys each: four lanes a row, two neighbours each."""
+    """Of two C fragments side by side, 8 keys each: four lanes a row, two neighbours each. An A fragment of 16 keys is
+    the same: registers 0 and 2 of a lane hold keys 2 * quad, the next, and both 8 further."""
     return row * 4 + key % 8 // 2
 
 
 def half_a_warp(row: int, key: int) -> int:
     """Of 64 keys: 16 lanes a row, four neighbours each, and two rows at a time."""
     return row % 2 * 16 + key // 4
-
-
-def operand(row: int, key: int) -> int:
-    """Of an A fragment of 16 keys: registers 0 and 2 of a lane hold keys 2 * quad, the next, and both 8 further."""
-    return row * 4 + key % 8 // 2
 
 
 HOLDINGS = (
@@ -53,6 +49,6 @@ HOLDINGS = (
     _holding(
         "P, as P V takes it",
         "Where S was: a softmax in these lanes moves nothing, and two shuffles join the four of a row.",
-        operand,
+        accumulator,
     ),
 )

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from harness.catalog.techniques import SERIES
 from harness.rows import reading
-from reports.data.dataset import Dataset, Point, Row, tile_slug
+from harness.rows.reading import tile_slug
+from reports.data.dataset import Dataset, Point, Row
 from reports.facts import answer, steps
 
 

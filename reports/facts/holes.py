@@ -8,7 +8,8 @@ from typing import Any
 
 from harness.catalog import experiments, sources
 from harness.rows import reading
-from reports.data.dataset import Dataset, Row, tile_slug, why
+from harness.rows.reading import tile_slug
+from reports.data.dataset import Dataset, Row, why
 
 
 @dataclass

@@ -14,7 +14,8 @@ from harness.expressibility.cells import CLAIMS
 from harness.rows import ledger, reading
 from harness.rows.intervals import Estimate
 from harness.rows.ledger import EXPERIMENT, Ledger, Priced, percent
-from reports.data.dataset import Dataset, Row, tile_slug
+from harness.rows.reading import tile_slug
+from reports.data.dataset import Dataset, Row
 from reports.facts import counters
 
 __all__ = ["EXPERIMENT"]
@@ -121,8 +122,7 @@ def minus(number: str) -> str:
 
 def sentence(one: Ledger) -> str:
     """What the page opens with, of one problem."""
-    mask = "causal" if one.problem.causal else "full"
-    where = f"At head_dim {one.problem.head_dim}, {mask}, {one.problem.seq_q} tokens"
+    where = f"At head_dim {one.problem.head_dim}, {one.problem.mask}, {one.problem.seq_q} tokens"
     if one.gap is None:
         return f"{where} the two kernels have not been timed in one group yet."
     told = f"{where} the flagship is {percent(one.gap.value):.1f}% faster than {STARTS[one.start]}"

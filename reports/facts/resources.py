@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,8 @@ from harness.catalog.entries import Technique
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES
 from harness.rows import reading
-from reports.data.dataset import Dataset, Point, Ratio, Row, geometric_mean, tile_slug
+from harness.rows.reading import tile_slug
+from reports.data.dataset import Dataset, Point, Row
 from reports.facts import counters
 
 ARCH, HEAD_DIM = "sm_90a", 128
@@ -138,7 +140,7 @@ def assembled(data: Dataset, experiment: str, rungs: Sequence[Technique]) -> lis
                 for problem in problems
                 if (point := data.point(shared_experiment, problem, rung.name, backend)).kind == "measured"
             ]
-            ratios: list[Ratio] = [ratio for shipped, shared in pairs if (ratio := data.ratio(shared, shipped))]
+            gains = [ratio.value for shipped, shared in pairs if (ratio := data.ratio(shared, shipped))]
             if pairs:
-                found.append(Assembled(rung, backend, *pairs[0], geometric_mean(ratio.value for ratio in ratios)))
+                found.append(Assembled(rung, backend, *pairs[0], statistics.geometric_mean(gains) if gains else None))
     return found

@@ -121,8 +121,7 @@ class Found:
         if not rows or self.data is None:
             return None
         row = max(rows, key=lambda row: (row["problem"]["seq_q"], reading.tflops(row)))
-        multiprocessors = self.data.environments[row["environment"]]["details"]["gpu"]["sm_count"]
-        flop = reading.tflops(row) * 1e3 / (reading.clock_ghz(row) or 0) / multiprocessors
+        flop = reading.tflops(row) * 1e3 / (reading.clock_ghz(row) or 0) / self.data.multiprocessors(row)
         return Limit(f"{KERNEL}, {row['problem']['seq_q']} tokens", flop, True)
 
     def _softmax(self, head_dim: int, beside: bool) -> float | None:

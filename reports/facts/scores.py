@@ -52,9 +52,7 @@ def limited(data: Dataset, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
 def at_clock_of(data: Dataset, row: Row, flop: float | None) -> float | None:
     """TFLOPS of so many FLOP a clock and multiprocessor at the clock of a timing; None where that was not read."""
     ghz = reading.clock_ghz(row)
-    if not ghz or not flop:
-        return None
-    return flop * ghz * data.environments[row["environment"]]["details"]["gpu"]["sm_count"] / 1e3
+    return flop * ghz * data.multiprocessors(row) / 1e3 if ghz and flop else None
 
 
 def earlier(data: Dataset, experiment: str, backend: str) -> list[str]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import LADDERS, SERIES
 from harness.rows import reading
-from reports.data.dataset import Dataset, Row, tile_slug
+from harness.rows.reading import tile_slug
+from reports.data.dataset import Dataset, Row
 
 
 @dataclass(frozen=True)

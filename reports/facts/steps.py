@@ -12,7 +12,8 @@ from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import TECHNIQUES, Technique
 from harness.rows import reading
-from reports.data.dataset import Dataset, Point, Ratio, Row, tile_slug
+from harness.rows.reading import tile_slug
+from reports.data.dataset import Dataset, Point, Ratio, Row
 from reports.data.titles import title
 from reports.facts import answer
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES
 from harness.expressibility.cells import CLAIMS
 from harness.rows import reading
-from reports.data.dataset import Dataset, Point, Ratio, geometric_mean
+from reports.data.dataset import Dataset, Point, Ratio
 from reports.data.names import LABELS
 from reports.data.titles import title
 from reports.facts import steps
@@ -196,8 +197,7 @@ def _holes(
                 reason = f"no number: it runs the program of {program}, which has none"
             if reason.startswith("unsupported"):
                 reason = reason.partition("; got ")[0]  # the tile and the problem are what the cells differ in
-            cell = f"d={problem.head_dim} {'causal' if problem.causal else 'full'}"
-            cells.setdefault(reason, []).append(cell)
+            cells.setdefault(reason, []).append(f"d={problem.head_dim} {problem.mask}")
     return [
         reason if len(where) == len(points) > 1 else f"{', '.join(dict.fromkeys(where))}: {reason}"
         for reason, where in cells.items()
@@ -216,9 +216,9 @@ def _both(
 def _gain(ratios: Iterable[Ratio | None]) -> Gain | None:
     known = [ratio for ratio in ratios if ratio]
     numbers = [ratio.value for ratio in known]
-    mean = geometric_mean(numbers)
-    if mean is None:
+    if not numbers:
         return None
+    mean = statistics.geometric_mean(numbers)
     return Gain(mean, len(numbers), min(numbers), max(numbers), any(ratio.linked for ratio in known))
 
 

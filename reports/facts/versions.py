@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
@@ -42,8 +42,7 @@ class Beside:
 
     @property
     def ratio(self) -> float:
-        """The geometric mean."""
-        return math.exp(math.fsum(math.log(cell.over.value) for cell in self.cells) / len(self.cells))
+        return statistics.geometric_mean(cell.over.value for cell in self.cells)
 
     @property
     def sentence(self) -> str:

@@ -59,8 +59,7 @@ def structured_heads(datasets: Sequence[Dataset]) -> dict[str, Any]:
     if not rows:
         return {"row": None, "figures": []}
     _, number, row = max(rows, key=lambda found: found[:2])
-    verb = "recorded" if datasets[number].recorded else "computed here"
-    where = f"{verb} on a CPU by running the kernel {row['technique']}, {row['time'][:10]}"
+    where = f"{datasets[number].origin} on a CPU by running the kernel {row['technique']}, {row['time'][:10]}"
     drawings = (
         (heads.attention(row), "Attention of four structured heads; colour is the square root of P, from 0 to 1"),
         (heads.error_by_position(row), "Error against the exact result by query position, one line per head"),

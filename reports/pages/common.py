@@ -13,8 +13,9 @@ from harness.catalog.entries import Ladder, Technique
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES, TECHNIQUES
 from harness.rows import reading
+from harness.rows.reading import tile_slug
 from reports.data import machines
-from reports.data.dataset import Dataset, Point, Row, grouped, quartiles, tile_slug
+from reports.data.dataset import Dataset, Point, Row, grouped, quartiles
 from reports.data.names import cell_title
 from reports.data.questions import question
 from reports.draw import banks, figures
@@ -80,7 +81,7 @@ def ladder_table(data: Dataset, experiment: str, problem: Problem, rungs: Sequen
     def points(name: str | None, backends: Sequence[str], mode: str = "burst", best: bool = False) -> dict[str, Point]:
         return {backend: data.point(experiment, problem, name, backend, mode, best=best) for backend in backends}
 
-    peers = peers_of(data, experiment)
+    peers = data.peers(experiment)
     lines: list[dict[str, Any]] = []
     for rung in rungs:
         shown = sources.series(SERIES, rung.path)
@@ -200,10 +201,6 @@ def parents_elsewhere(rungs: Sequence[Technique]) -> list[tuple[Technique, Techn
     above = [None, *rungs]
     pairs = [(rung, techniques.parent(rung), before) for rung, before in zip(rungs, above, strict=False)]
     return [(rung, parent) for rung, parent, before in pairs if parent and parent != before]
-
-
-def peers_of(data: Dataset, name: str) -> list[str]:
-    return sorted({row["backend"] for row in data.timings(name) if not row.get("technique")})
 
 
 def spread(row: Row) -> str:

@@ -249,8 +249,7 @@ def _not_timed(answers: Sequence[Answer]) -> str:
     for one in answers:
         for bar in one.bars:
             if bar.is_library and not bar.tflops:
-                mask = "causal" if one.problem.causal else "full"
-                missing.setdefault((bar.label, one.problem.head_dim), []).append(mask)
+                missing.setdefault((bar.label, one.problem.head_dim), []).append(one.problem.mask)
     return "".join(
         f" {label} was not timed at head_dim {head_dim}, {' and '.join(masks)}."
         for (label, head_dim), masks in missing.items()

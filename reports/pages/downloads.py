@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import pandas as pd
+
 from harness.rows import reading, results
-from reports.data.dataset import Dataset, Row, grouped, tile_slug
+from harness.rows.reading import tile_slug
+from reports.data.dataset import Dataset, Row, grouped
 
 
 def files(data: Dataset, first: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -75,15 +76,8 @@ def experiments(data: Dataset) -> Iterator[tuple[str, str]]:
 
 def table(lines: Iterable[Mapping[str, Any]]) -> str:
     """CSV, four digits to a number; empty where there are no lines."""
-    lines = list(lines)
-    if not lines:
-        return ""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(name for line in lines for name in line)), lineterminator="\n")
-    writer.writeheader()
-    for line in lines:
-        writer.writerow({name: f"{value:.4g}" if isinstance(value, float) else value for name, value in line.items()})
-    return text.getvalue()
+    found = pd.DataFrame(lines)
+    return "" if found.empty else found.to_csv(index=False, float_format="%.4g", lineterminator="\n")
 
 
 def _both(name: str, lines: list[dict[str, Any]], rows: Iterable[Row | None]) -> Iterator[tuple[str, str]]:

@@ -67,11 +67,10 @@ def where(data: Dataset, found: answer.Answer) -> list[str]:
 
 def described(problem: Problem) -> str:
     """head_dim 128, bf16, full attention, batch 4, 16 heads, 4096 tokens"""
-    mask = "causal" if problem.causal else "full"
     heads = f"{problem.heads}" if problem.heads == problem.heads_kv else f"{problem.heads} over {problem.heads_kv}"
     tokens = f"{problem.seq_q}" if problem.seq_q == problem.seq_kv else f"{problem.seq_q} by {problem.seq_kv}"
     size = f"batch {problem.batch}, {heads} heads, {tokens} tokens"
-    return f"head_dim {problem.head_dim}, {problem.dtype}, {mask} attention, {size}"
+    return f"head_dim {problem.head_dim}, {problem.dtype}, {problem.mask} attention, {size}"
 
 
 def waterfalls(data: Dataset, found: answer.Answer) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ What was not measured says so in the text; a name that does not exist raises.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -17,7 +16,8 @@ from markupsafe import Markup
 from harness.catalog import techniques
 from harness.catalog.problem import Problem, Tile
 from harness.rows import reading
-from reports.data.dataset import Dataset, Point, Ratio, Row, tile_slug
+from harness.rows.reading import tile_slug
+from reports.data.dataset import Dataset, Point, Ratio, Row
 from reports.facts import answer, counters
 from reports.facts.resources import ARCH
 
@@ -103,7 +103,7 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
         """Over the parent at the same tile, in an experiment that has both."""
         rung = techniques.get(technique)
         which = [name.name for name in (rung, techniques.parent(rung)) if name]
-        cell, both = Problem.parse(problem), _tile(tile)
+        cell, both = Problem.parse(problem), Tile.parse(tile)
         points = [data.point(experiment, cell, name, backend, tile=both) for name in which]
         return _ratio(data.ratio(*points), points)
 
@@ -132,17 +132,9 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
     return {function.__name__: function for function in functions}
 
 
-def _tile(slug: str) -> Tile:
-    """128x64-s2-w4 as a tile. Raises ValueError on anything else."""
-    tile = Tile(*map(int, re.findall(r"\d+", slug)))  # type: ignore[arg-type]  # four numbers, or the slug differs
-    if tile.slug != slug:
-        raise ValueError(f"tile: got {slug!r}, expected a slug such as {tile.slug}")
-    return tile
-
-
 def _cells(data: Dataset, technique: str, backend: str, problem: str, tile: str) -> list[Row]:
     """All rows of one kernel on one problem at one tile, the newest last."""
-    wanted = (techniques.get(technique).name, backend, Problem.parse(problem).slug, _tile(tile).slug)
+    wanted = (techniques.get(technique).name, backend, Problem.parse(problem).slug, Tile.parse(tile).slug)
     found = [
         row
         for row in data.newest

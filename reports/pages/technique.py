@@ -14,8 +14,9 @@ from harness.catalog.entries import Technique
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
 from harness.rows import reading, results
+from harness.rows.reading import tile_slug
 from reports.data import links, machines
-from reports.data.dataset import Dataset, Row, tile_slug
+from reports.data.dataset import Dataset, Row
 from reports.data.titles import theme
 from reports.draw import banks, figures
 from reports.facts import (

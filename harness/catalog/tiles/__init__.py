@@ -35,7 +35,7 @@ class Selection:
 
 
 def cell(problem: Problem) -> str:
-    return f"d{problem.head_dim}-{'causal' if problem.causal else 'full'}"
+    return f"d{problem.head_dim}-{problem.mask}"
 
 
 def length_class(problem: Problem) -> str:
