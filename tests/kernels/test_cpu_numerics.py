@@ -195,18 +195,18 @@ QUICK = quick(COVER)
         for build, cells in COVER.items()
     ],
 )
-def test_cover(build: Build, cells: list[Cell]) -> None:
+def test_a_kernel_passes_the_gate_whatever_the_order_of_its_warps(build: Build, cells: list[Cell]) -> None:
     check(build, cells)
 
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)  # 180 runs: a minute of one processor, or more on a busy machine
 @pytest.mark.parametrize("build", [build for technique in TECHNIQUES for build in all_builds(technique)], ids=str)
-def test_full_product(build: Build) -> None:
+def test_a_kernel_passes_the_gate_on_the_full_product(build: Build) -> None:
     check(build, all_cells(techniques.get(build.technique)))
 
 
-def test_cover_holds_every_pair() -> None:
+def test_the_cover_holds_every_pair() -> None:
     """Of all levels, for each technique; nothing in it is declined; and every distribution occurs."""
     cells = [(build, cell) for build, several in cover().items() for cell in several]
     for technique in TECHNIQUES:
@@ -238,7 +238,9 @@ SECTIONED = {"longest_first": ("tile_schedulers", 16), "persistent": ("persisten
 
 @pytest.mark.parametrize(("heads_in_section", "planted"), [(1, False), (2, False), (4, False), (4, True)])
 @pytest.mark.parametrize("technique", SECTIONED)
-def test_more_than_one_section_of_heads(technique: str, heads_in_section: int, planted: bool, tmp_path: Path) -> None:
+def test_a_last_smaller_section_of_heads_is_told_from_a_whole_one(
+    technique: str, heads_in_section: int, planted: bool, tmp_path: Path
+) -> None:
     """In a cache so small that six heads of two batches are sections; a kernel that takes the last one, a smaller one,
     for a whole one is found out."""
     root, problem = cpu_run.copied(tmp_path), Problem(2, 3, 1, 384, 256, 64, "fp16", True)
@@ -261,7 +263,7 @@ def test_more_than_one_section_of_heads(technique: str, heads_in_section: int, p
 
 
 @pytest.mark.parametrize(("slack", "status"), [("2.f", "passed"), ("8.f", "wrong")])
-def test_how_lazy_a_rescale_may_be(slack: str, status: str, tmp_path: Path) -> None:
+def test_a_rescale_may_be_lazy_by_a_factor_of_four_and_no_more(slack: str, status: str, tmp_path: Path) -> None:
     """Where one key dominates a row its P must not be rounded; with a slack of 2^8 it is, as a GPU showed."""
     root, problem = cpu_run.copied(tmp_path), Problem(2, 4, 4, 512, 512, 64, "fp16", True)
     kernel = root / "tma" / "lazy_rescale.cu"

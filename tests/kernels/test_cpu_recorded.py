@@ -26,10 +26,11 @@ from harness.variants import Case
 from reports.data.dataset import Dataset
 from reports.facts import agreement, correctness
 from reports.facts.counters import Counted
+from tests.conftest import CHECKOUT
 
 pytestmark = pytest.mark.spread
 
-FOLDER = Path(__file__).parents[2] / "reports" / "recorded"
+FOLDER = CHECKOUT / "reports" / "recorded"
 RECORDED = sorted(FOLDER.glob("*/outputs"))
 PROBLEM = outputs.PROBLEMS[0]
 EQUAL = ("mma_ldmatrix", "padded_rows", "xor_swizzle")
@@ -67,7 +68,7 @@ def comparisons() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("technique", "problem"), list(comparisons()))
 @pytest.mark.parametrize("folder", RECORDED or [None], ids=lambda folder: folder.parent.name if folder else "no GPU")
-def test_as_on_a_gpu(folder: Path | None, technique: str, problem: Problem) -> None:
+def test_a_kernel_computes_here_what_it_did_on_a_gpu(folder: Path | None, technique: str, problem: Problem) -> None:
     if folder is None:
         pytest.skip("no outputs are recorded: check --save-outputs reports/recorded/<gpu>/outputs, on a GPU")
     case = case_of(technique, problem)
@@ -131,7 +132,7 @@ def counted_by_ncu() -> list[object]:
 
 
 @pytest.mark.parametrize("row", counted_by_ncu())
-def test_counted_as_by_ncu(row: dict[str, Any]) -> None:
+def test_a_kernel_is_counted_as_by_ncu(row: dict[str, Any]) -> None:
     name, problem = row["technique"], Problem.from_dict(row["problem"])
     case = Case("test", name, "cuda", problem, Tile.from_dict(row["tile"]))
     if row["source_sha256"] != variants.source_sha256(case):

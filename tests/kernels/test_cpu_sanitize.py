@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from cuda_kernels import cpu_build
 from harness.catalog.techniques import TECHNIQUES
+from tests.conftest import CHECKOUT
 
 PROGRAM = """
 from tests.support.cpu_run import run
@@ -29,11 +29,11 @@ QUICK = "warp_specialized"
 @pytest.mark.parametrize(
     "name", [pytest.param(one.name, marks=() if one.name == QUICK else pytest.mark.full) for one in TECHNIQUES]
 )
-def test_clean(name: str) -> None:
+def test_the_sanitizers_find_nothing(name: str) -> None:
     environment = {
         **os.environ,
         **cpu_build.sanitizer_environment(),
-        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHONPATH": str(CHECKOUT),
     }
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(name=name)], env=environment, capture_output=True, text=True

@@ -24,7 +24,7 @@ SIZE = "\nEXPORT int workspace_bytes(const AttentionArgs* args) { return args->h
         (1, 1, "global_out_of_range: writes 4 bytes outside every tensor"),
     ],
 )
-def test_workspace(
+def test_a_workspace_is_zeroed_watched_and_left_zero(
     beyond: int, last: int, diagnosis: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counters per head, which each thread of its only block moves on; the last head's lies in the workspace, the one
