@@ -15,6 +15,7 @@ from harness.attention import numerics
 from harness.catalog.cases import Case
 from harness.measure import outputs, service, worker
 from harness.rows import tables
+from tests.support.checkout import executable
 
 SLUG = outputs.PROBLEMS[0].slug
 
@@ -124,9 +125,7 @@ def test_another_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_clang_that_loses_the_kernels_lines_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for version in (15, 16):
-        clang = tmp_path / f"clang++-{version}"
-        clang.write_text(f"#!/bin/sh\necho Debian clang version {version}.0.6\n")
-        clang.chmod(0o755)
+        clang = executable(tmp_path / f"clang++-{version}", f"#!/bin/sh\necho Debian clang version {version}.0.6\n")
     monkeypatch.setenv("CXX", str(clang))
     assert cpu_build.compiler.__wrapped__() == str(clang)
     monkeypatch.setenv("CXX", str(tmp_path / "clang++-15"))

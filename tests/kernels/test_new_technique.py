@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from harness.catalog.problem import Problem
 from harness.setup import bootstrap
+from tests.support.checkout import copied
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-ROOMS = ("harness", "cuda_kernels", "triton_kernels", "experiments", "reports", "tests/planted")
+RAGGED = Problem(1, 2, 1, 100, 75, 64, "fp16")
 ENTRIES = """
     Technique("synthetic", "ampere", "a rung that this test adds", builds_on=("mma_ldmatrix",), limits=MMA),
     Technique("broken", "ampere", "neither language can build it", builds_on=("mma_ldmatrix",), limits=MMA),
@@ -27,13 +28,9 @@ def harness(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy with two more techniques: mma_ldmatrix under another name, and one that is broken in both languages."""
-    root = tmp_path_factory.mktemp("checkout")
-    for room in ROOMS:
-        ignored = shutil.ignore_patterns("__pycache__", "runs", "site", "recorded")
-        shutil.copytree(CHECKOUT / room, root / room, ignore=ignored)
-    for name in ("pyproject.toml", *bootstrap.LOCKS):
-        shutil.copy(CHECKOUT / name, root)
+    """A copy with two more techniques: mma_ldmatrix under another name, and one that is broken in both languages; with
+    few problems, as each takes seconds."""
+    root = copied(tmp_path_factory.mktemp("checkout"), "tests/planted", "pyproject.toml", *bootstrap.LOCKS)
     for kernels, suffix in (("cuda_kernels", ".cu"), ("triton_kernels", ".py")):
         folder = root / kernels / "ampere"
         source = (folder / f"mma_ldmatrix{suffix}").read_text()
@@ -44,9 +41,12 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     entries = registry.read_text()
     assert entries.endswith("\n)\n"), "the registry does not end where this test expects it to"
     registry.write_text(entries.removesuffix("\n)\n") + ENTRIES + ")\n")
-    ladder = root / "experiments/ladder.py"
-    smaller = ladder.read_text().replace("(128, 64)", "(64,)").replace("(False, True)", "(False,)")
-    ladder.write_text(smaller)
+    ladder, correctness = (root / f"experiments/{name}.py" for name in ("ladder", "correctness"))
+    ladder.write_text(ladder.read_text().replace("(128, 64)", "(64,)").replace("(False, True)", "(False,)"))
+    text, cut = re.subn(r"        Problem\(1, .*\n", "", correctness.read_text())
+    text, put = re.subn(r"(?=        Problem\(2, 6, 2, 128, 128, 64)", f"        {RAGGED!r},\n", text)
+    assert (cut, put) == (3, 1), "experiments/correctness.py is not what this test makes smaller"
+    correctness.write_text(text)
     return root
 
 

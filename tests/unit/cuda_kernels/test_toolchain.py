@@ -10,15 +10,15 @@ import pytest
 from cuda_kernels import toolchain
 from harness.machine import environment
 from harness.setup import bootstrap, doctor
+from tests.support.checkout import executable
 
 
 def toolkit(home: Path, release: str) -> Path:
     """A folder that looks like a CUDA toolkit of this release."""
+    (home / "bin").mkdir(parents=True)
     for tool in ("nvcc", "ptxas"):
-        path = home / "bin" / tool
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.88'\n")
-        path.chmod(0o755)
+        said = f"Cuda compilation tools, release {release}, V{release}.88"
+        executable(home / "bin" / tool, f"#!/bin/sh\necho '{said}'\n")
     (home / "include").mkdir()
     (home / "include" / "cuda_runtime.h").touch()
     return home

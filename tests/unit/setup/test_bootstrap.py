@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from harness.setup import bootstrap
+from tests.conftest import CHECKOUT
+from tests.support.checkout import executable
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 OPTIONAL = {"twinkernels", "flash-attn", "flash-attn-3", "flash-attn-4", "triton-utlx", "ray"}
 """Imported where it is there: this checkout, libraries that kernels are held against, another dialect, an extra."""
 
@@ -42,6 +43,13 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def made(checkout: Path) -> None:
+    """Of .venv the Python, by name only: making one takes seconds."""
+    bootstrap.PYTHON.parent.mkdir(parents=True)
+    bootstrap.PYTHON.touch()
+
+
+@pytest.fixture
 def pip_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """Every call of pip; the dry run for torch answers that pip would take `2.13.0+cpu`."""
     calls: list[tuple[str, ...]] = []
@@ -59,7 +67,7 @@ def pip_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize(
     ("text", "numbers"), [("2.13.0+cpu", (2, 13, 0)), ("13.0", (13, 0)), ("2.12.0a0+git1a2b3c", (2, 12, 0))]
 )
-def test_version(text: str, numbers: tuple[int, ...]) -> None:
+def test_a_version_is_its_leading_numbers(text: str, numbers: tuple[int, ...]) -> None:
     assert bootstrap.version(text) == numbers
 
 
@@ -95,8 +103,8 @@ def test_set_up_happens_once_and_again_when_the_pins_change(checkout: Path, pip_
     assert pip_calls
 
 
-@pytest.mark.slow
-def test_a_failed_set_up_is_not_taken_for_a_finished_one(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("made")
+def test_a_failed_set_up_is_not_taken_for_a_finished_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def pip(*arguments: str) -> None:
         raise bootstrap.SetupError("no network")
 
@@ -134,7 +142,7 @@ def test_an_index_out_of_reach_is_told_with_the_variable_that_names_another(
         bootstrap.find_python()
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("made")
 def test_uv_installs_from_the_same_lock_where_it_is_there(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
     monkeypatch.setattr(bootstrap, "ran", commands.append)
@@ -198,10 +206,9 @@ def test_missing_venv_and_missing_compiler_name_the_package(checkout: Path, monk
         bootstrap.find_python()
 
 
-def test_a_gpu_needs_python_h(checkout: Path, pip_calls: list, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("made", "pip_calls")
+def test_a_gpu_needs_python_h(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "python_header", lambda: checkout / "Python.h")
-    bootstrap.PYTHON.parent.mkdir(parents=True)
-    bootstrap.PYTHON.touch()
     bootstrap.find_python()
     monkeypatch.setattr(bootstrap, "has_gpu", lambda: True)
     with pytest.raises(bootstrap.SetupError, match=r"apt install python3\.\d+-dev"):
@@ -235,8 +242,7 @@ def test_an_old_python_looks_for_a_newer_one_and_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, code in (("python3.13", 127), ("python3.12", 0)):  # the first is a shim of a version manager
-        (tmp_path / name).write_text(f"#!/bin/sh\nexit {code}\n")
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, f"#!/bin/sh\nexit {code}\n")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert bootstrap.newer_python() == str(tmp_path / "python3.12")
     (tmp_path / "python3.12").unlink()

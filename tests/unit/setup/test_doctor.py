@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from harness.setup import bootstrap, doctor
-
-CHECKOUT = Path(__file__).resolve().parents[3]
+from tests.conftest import CHECKOUT
+from tests.support.checkout import executable
 
 
 def find(findings: list[doctor.Finding], name: str) -> doctor.Finding:
@@ -72,9 +72,8 @@ def test_without_a_compiler_the_main_job_cannot_run(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_compiler_of_mixed_releases_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nvcc = tmp_path / "nvcc"
-    nvcc.write_text("#!/bin/sh\necho 'ptxas fatal   : Unsupported .version 9.5; current version is 9.0' >&2\nexit 1\n")
-    nvcc.chmod(0o755)
+    said = "ptxas fatal   : Unsupported .version 9.5; current version is 9.0"
+    nvcc = executable(tmp_path / "nvcc", f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
     monkeypatch.setattr(doctor, "nvcc", lambda: str(nvcc))
     finding = find(doctor.examine(), "nvcc")
     assert finding.found is None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[3]
+from tests.conftest import CHECKOUT
 
 
 def plain(name: str) -> str:

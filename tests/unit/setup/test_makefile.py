@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[3]
+from tests.conftest import CHECKOUT
+
 MEASURED = ("reports/runs/1-ladder.jsonl", ".benchmarks/Linux/0001_a.json")
 MADE = ("build/cpu/scalar.so", "reports/site/index.html", ".venv/bin/python", "harness/__pycache__/a.pyc")
 

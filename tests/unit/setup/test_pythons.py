@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.setup import bootstrap
-
-CHECKOUT = Path(__file__).resolve().parents[3]
-ROOMS = ("harness", "cuda_kernels", "triton_kernels", "experiments", "reports")
+from tests.support.checkout import copied
 
 
 @pytest.mark.full
@@ -22,11 +20,7 @@ def test_a_python_sets_itself_up_and_checks_both_twins(tmp_path: Path, name: str
     python = shutil.which(name)
     if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode:
         pytest.skip(f"{name} is not on PATH")
-    for room in ROOMS:
-        ignored = shutil.ignore_patterns("__pycache__", "runs", "site", "recorded")
-        shutil.copytree(CHECKOUT / room, tmp_path / room, ignore=ignored)
-    for file in ("pyproject.toml", "LICENSE", *bootstrap.LOCKS):
-        shutil.copy(CHECKOUT / file, tmp_path)
+    copied(tmp_path, "pyproject.toml", "LICENSE", *bootstrap.LOCKS)
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("TWINKERNELS", "VIRTUAL_ENV"))}
     work = ["-m", "harness", "check", "scalar", "--on", "cpu", "--problem", "b1-h1-n128-d64-fp16-full"]
     done = subprocess.run(
