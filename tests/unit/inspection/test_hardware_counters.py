@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import stat
 import sys
 from pathlib import Path
 
 import pytest
 
-from harness import variants
 from harness.catalog import techniques
 from harness.catalog.cases import origin
 from harness.catalog.problem import Problem, Tile
 from harness.inspection import hardware_counters, memory
-from harness.machine import cuda_tools, environment
+from harness.machine import cuda_tools
 from harness.rows import record, results
 from harness.variants import Case
+from tests.support.checkout import executable
 
 NAMES = [technique.name for technique in techniques.TECHNIQUES]
 # `ncu --import report --csv --page raw --print-units base`: a header, its units, one line per launch.
@@ -104,8 +103,8 @@ def test_a_kernel_has_the_name_of_the_file_that_holds_it() -> None:
 
 def fake_ncu(folder: Path, outcomes: list[dict[str, str]] | None, page: str, said: str = "") -> Path:
     """An ncu that knows two metrics, and instead of running the program writes what it would have left."""
-    path = folder / "ncu"
-    path.write_text(
+    return executable(
+        folder / "ncu",
         f"#!{sys.executable}\n"
         "import sys\n"
         "if '--version' in sys.argv: sys.exit(print('Version 2025.3.1.0 (build 36398880) (public-release)'))\n"
@@ -117,18 +116,8 @@ def fake_ncu(folder: Path, outcomes: list[dict[str, str]] | None, page: str, sai
         f"print({said!r})\n"
         f"if {outcomes!r} is not None:\n"
         "    open(sys.argv[sys.argv.index('--export') + 1] + '.ncu-rep', 'w')\n"
-        f"    open(sys.argv[-1], 'w').write({chr(10).join(map(json.dumps, outcomes or []))!r})\n"
+        f"    open(sys.argv[-1], 'w').write({chr(10).join(map(json.dumps, outcomes or []))!r})\n",
     )
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
-
-
-@pytest.fixture
-def gpu_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    described = {"gpu": {"name": "NVIDIA H200", "capability": [9, 0]}, "peaks": None, "warnings": []}
-    monkeypatch.setattr(environment, "describe", lambda: described)
-    monkeypatch.setattr(variants, "available", lambda backend, on="gpu": None)
-    monkeypatch.setattr(variants, "prebuild", lambda cases, progress, stop: None)
 
 
 @pytest.mark.usefixtures("gpu_here")

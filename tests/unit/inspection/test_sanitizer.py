@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 import subprocess
 import sys
 import time
@@ -15,8 +14,9 @@ from harness import variants
 from harness.catalog import techniques
 from harness.inspection import sanitizer, tool_session
 from harness.inspection.sanitizer import Check
-from harness.machine import cuda_tools, environment
+from harness.machine import cuda_tools
 from harness.rows import record, results
+from tests.support.checkout import executable
 
 NAMES = [technique.name for technique in techniques.TECHNIQUES]
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
@@ -41,26 +41,15 @@ def check(tool: str = "memcheck", planted: str | None = None, backend: str = "tr
 
 def fake_tool(folder: Path, body: str) -> Path:
     """A compute-sanitizer that gets its own arguments in `arguments`, and those for the program in `program`."""
-    path = folder / "compute-sanitizer"
-    path.write_text(
+    return executable(
+        folder / "compute-sanitizer",
         f"#!{sys.executable}\n"
         "import subprocess, sys, time\n"
         "if sys.argv[1:] == ['--version']:\n"
         "    sys.exit(print('NVIDIA (R) Compute Sanitizer\\nVersion 2025.3.1.0 (build 36400806) (public-release)'))\n"
         "arguments, program = sys.argv[1:-5], sys.argv[-5:]\n"
-        "report, result = arguments[arguments.index('--save') + 1], program[-1]\n" + body
+        "report, result = arguments[arguments.index('--save') + 1], program[-1]\n" + body,
     )
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
-
-
-@pytest.fixture
-def gpu_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the harness asks about the machine, answered as on a GPU machine."""
-    gpu = {"name": "NVIDIA H200", "capability": [9, 0]}
-    described = {"gpu": gpu, "peaks": None, "warnings": [], "git": {"sha": None, "dirty": None}}
-    monkeypatch.setattr(environment, "describe", lambda: described)
-    monkeypatch.setattr(variants, "available", lambda backend, on="gpu": None)
 
 
 def run_under(tool: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *checks: Check, **options: Any) -> list[Any]:

@@ -6,7 +6,6 @@ import ctypes
 import json
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +18,7 @@ from harness.catalog import techniques
 from harness.catalog.problem import Problem
 from harness.inspection import single_launch
 from harness.variants import Case
+from tests.conftest import CHECKOUT
 
 
 def case(problem: Problem, technique: str = "lean_instructions") -> Case:
@@ -114,5 +114,4 @@ def test_a_case_survives_json() -> None:
 def test_it_does_not_import_torch() -> None:
     """Under a tool that costs more than the kernel."""
     program = "import sys, harness.inspection.single_launch; sys.exit('torch' in sys.modules)"
-    root = Path(__file__).parents[3]
-    assert subprocess.run([sys.executable, "-c", program], cwd=root).returncode == 0
+    assert subprocess.run([sys.executable, "-c", program], cwd=CHECKOUT).returncode == 0

@@ -25,7 +25,6 @@ def inspect_one(case: Case, arch: str | None, ptxas: str) -> dict[str, Any]:
 
 def test_a_compiler_that_dies_costs_its_own_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(survey, "inspect_one", inspect_one)
-    names = ("scalar", "mma_ldmatrix", "register_softmax")
     names, backends = ("scalar", "mma_ldmatrix", "register_softmax"), ("cuda", "triton_native")
     cells = survey.cells(names, backends, [Problem.square(1, 1, 512, 64)], ("sm_90a",))
     found = dict(survey.inspect(cells, "shared"))

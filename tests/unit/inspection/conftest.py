@@ -1,0 +1,18 @@
+"""A pretended GPU machine, for the tools that watch a kernel there."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness import variants
+from harness.machine import environment
+
+
+@pytest.fixture
+def gpu_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the harness asks about the machine, answered as on a GPU machine."""
+    gpu = {"name": "NVIDIA H200", "capability": [9, 0]}
+    described = {"gpu": gpu, "peaks": None, "warnings": [], "git": {"sha": None, "dirty": None}}
+    monkeypatch.setattr(environment, "describe", lambda: described)
+    monkeypatch.setattr(variants, "available", lambda backend, on="gpu": None)
+    monkeypatch.setattr(variants, "prebuild", lambda *_, **__: None)
