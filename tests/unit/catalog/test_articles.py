@@ -23,11 +23,6 @@ def experiment(article: Article):
     return experiments.load(article.name)
 
 
-def test_there_are_five() -> None:
-    assert set(ARTICLES) == {"seed_blackflash", "seed_raw_ptx", "seed_5090", "seed_rtx5080", "seed_kernel_one"}
-    assert all(name == article.name for name, article in ARTICLES.items())
-
-
 def test_every_cell_is_one_that_both_languages_take(article: Article) -> None:
     for problem, name, tile in experiment(article).cells:
         for backend in ("cuda", "triton"):
@@ -90,27 +85,21 @@ def test_a_change_of_the_tile_stands_alone(article: Article) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "problem"),
+    ("name", "problem", "shapes", "flops"),
     [
-        ("seed_blackflash", "b64-h64-n1024-d64-bf16-full"),
-        ("seed_raw_ptx", "b16-h16-n8192-d128-fp16-full"),
-        ("seed_5090", "b1-h8-q4096k8192-d128-bf16-full"),
-        ("seed_rtx5080", "b4-h12-n2048-d64-fp16-causal"),
-        ("seed_kernel_one", "b4-h16-n4096-d128-bf16-full-bshd"),
+        ("seed_blackflash", "b64-h64-n1024-d64-bf16-full", 4, 1.0),
+        ("seed_raw_ptx", "b16-h16-n8192-d128-fp16-full", 1, 0.988),
+        ("seed_5090", "b1-h8-q4096k8192-d128-bf16-full", 1, 1.0),
+        ("seed_rtx5080", "b4-h12-n2048-d64-fp16-causal", 5, 0.5),
+        ("seed_kernel_one", "b4-h16-n4096-d128-bf16-full-bshd", 1, 0.988),
     ],
 )
-def test_the_steps_are_measured_on_the_articles_problem(name: str, problem: str) -> None:
-    assert ARTICLES[name].problem == Problem.parse(problem)
-
-
-def test_shapes_are_as_many_as_the_articles_have() -> None:
-    assert {name: len(article.shapes) for name, article in ARTICLES.items()} == {
-        "seed_blackflash": 4,
-        "seed_raw_ptx": 1,
-        "seed_5090": 1,
-        "seed_rtx5080": 5,
-        "seed_kernel_one": 1,
-    }
+def test_an_article_is_measured_on_its_problem_and_shapes_with_flops_in_this_projects_rule(
+    name: str, problem: str, shapes: int, flops: float
+) -> None:
+    article = ARTICLES[name]
+    assert (article.name, article.problem, len(article.shapes)) == (name, Problem.parse(problem), shapes)
+    assert round(article.flops, 3) == flops
 
 
 def test_printed_gains_are_over_the_last_step_that_has_a_number() -> None:
@@ -122,16 +111,6 @@ def test_printed_gains_are_over_the_last_step_that_has_a_number() -> None:
     assert gains["07_dbuf"] == pytest.approx(0.995, abs=0.001)  # "-0.5%"
     order = ARTICLES["seed_kernel_one"]
     assert [order.printed_gain(step) for step in order.steps if step.technique == "l2_grid_order"] == [1.03]
-
-
-def test_flops_are_converted_to_this_projects_rule() -> None:
-    assert {name: round(article.flops, 3) for name, article in ARTICLES.items()} == {
-        "seed_blackflash": 1.0,
-        "seed_raw_ptx": 0.988,
-        "seed_5090": 1.0,
-        "seed_rtx5080": 0.5,
-        "seed_kernel_one": 0.988,
-    }
 
 
 def test_a_step_over_one_that_is_not_before_it_is_an_error() -> None:

@@ -1,4 +1,4 @@
-"""harness/catalog/sources.py on a small tree of its own."""
+"""Which files a kernel rests on, what of them its hash covers, and where builds are kept: on a small tree."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def names(paths: list[Path], root: Path) -> list[str]:
     return [path.relative_to(root).as_posix() for path in paths]
 
 
-def test_files_follow_includes_and_imports(tree: Path) -> None:
+def test_the_files_of_a_kernel_follow_includes_and_imports(tree: Path) -> None:
     assert names(sources.files("cuda", "ampere/second", tree), tree) == [
         "cuda_kernels/ampere/second.cu",
         "cuda_kernels/ampere/first.cu",
@@ -63,7 +63,7 @@ def test_files_follow_includes_and_imports(tree: Path) -> None:
         ("triton", "triton_kernels/specialization.py"),
     ],
 )
-def test_hash_changes_with_every_file_it_rests_on(tree: Path, backend: str, file: str) -> None:
+def test_a_hash_changes_with_the_code_of_every_file_it_rests_on(tree: Path, backend: str, file: str) -> None:
     before = sources.source_sha256(backend, "ampere/second", tree)
     assert before == sources.source_sha256(backend, "ampere/second", tree)
     comment, statement = ("// why\n", "int more;\n") if backend == "cuda" else ("# why\n\n", "more = 1\n")
@@ -73,27 +73,27 @@ def test_hash_changes_with_every_file_it_rests_on(tree: Path, backend: str, file
     assert sources.source_sha256(backend, "ampere/second", tree) != before
 
 
-def test_hash_ignores_docstrings(tree: Path) -> None:
+def test_a_hash_ignores_docstrings(tree: Path) -> None:
     path = tree / "triton_kernels/ampere/first.py"
     before = sources.source_sha256("triton", "ampere/first", tree)
     path.write_text('"""Another opening."""\n' + path.read_text().partition('"""\n')[2])
     assert sources.source_sha256("triton", "ampere/first", tree) == before
 
 
-def test_hash_ignores_unused_headers(tree: Path) -> None:
+def test_a_hash_ignores_headers_that_are_not_included(tree: Path) -> None:
     before = sources.source_sha256("cuda", "ampere/first", tree)
     (tree / "cuda_kernels/ptx/unused.cuh").write_text("changed\n")
     assert sources.source_sha256("cuda", "ampere/first", tree) == before
 
 
-def test_same_program(tree: Path) -> None:
+def test_a_re_export_is_the_same_program(tree: Path) -> None:
     for language in ("cuda", "triton", "triton_native"):
         assert sources.same_program("ampere/second", language, tree) == "first"
         assert sources.same_program("ampere/first", language, tree) is None
         assert sources.same_program("ampere/absent", language, tree) is None
 
 
-def test_lines_of_code(tree: Path) -> None:
+def test_lines_of_code_are_those_without_comments_and_docstrings(tree: Path) -> None:
     assert sources.lines_of_code(tree / "cuda_kernels/ampere/first.cu") == 2
     assert sources.lines_of_code(tree / "triton_kernels/ampere/first.py") == 5
     assert sources.lines_of_code(tree / "triton_kernels/ampere/second.py") == 2

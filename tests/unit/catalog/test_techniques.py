@@ -11,7 +11,7 @@ from harness.catalog.entries import Technique
 from harness.catalog.problem import Problem, Tile
 
 
-def test_a_rung_whose_parent_is_not_there_yet_stands_on_the_nearest_ancestor(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rung_whose_parent_is_not_there_yet_stands_on_the_nearest_ancestor() -> None:
     rung = techniques.Technique("rung", "ampere", "", builds_on=("not_there_yet", "large_tile", "scalar"))
     assert techniques.parent(rung) == techniques.get("large_tile")
     assert techniques.reference_tile(rung, 64) == techniques.reference_tile(techniques.get("large_tile"), 64)

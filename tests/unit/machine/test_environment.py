@@ -75,7 +75,7 @@ def test_peaks_follow_from_the_clocks() -> None:
         ('File "/home/me/x.py", line 3', 'File "x.py", line 3'),
     ],
 )
-def test_scrub(text: str, scrubbed: str) -> None:
+def test_paths_of_this_machine_are_scrubbed(text: str, scrubbed: str) -> None:
     assert environment.scrub(text) == scrubbed
 
 
