@@ -38,8 +38,9 @@ from harness.variants import (
     tritons,
 )
 from harness.variants.variables import environment_of
+from tests.conftest import CHECKOUT
 
-SUPPORT = Path(__file__).resolve().parents[2] / "support"
+SUPPORT = CHECKOUT / "tests" / "support"
 INSTALLED = tritons.installed()
 ARCH = "sm_90a"
 GROUPED = Problem(2, 4, 2, 1024, 1024, 128, causal=True)

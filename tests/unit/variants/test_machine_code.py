@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -22,8 +21,9 @@ from harness.catalog.problem import Problem
 from harness.inspection.survey import MEASURED
 from harness.setup import doctor
 from harness.variants import Case, compiling, machine_code
+from tests.support import children
+from tests.support.checkout import copied
 
-ROOT = Path(__file__).resolve().parents[3]
 SASS = """
         code for sm_90a
                 Function : {name}
@@ -166,24 +166,10 @@ def case(backend: str, name: str = "mma_ldmatrix") -> Case:
 
 
 def inspect(one: Case, arch: str, ptxas: str = "bundled") -> dict[str, Any]:
-    """compiling.inspect, in a process of the case's environment."""
-    return in_process(one, "inspected", arch, ptxas)
-
-
-def in_process(one: Case, job: str, *arguments: str) -> Any:
-    result = subprocess.run(
-        [sys.executable, __file__, job, one.backend, *arguments],
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | (variants.environment_of(one) or {}),
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout.splitlines()[-1])
-
-
-def inspected(backend: str, arch: str, ptxas: str) -> dict[str, Any]:
-    return compiling.inspect(case(backend), arch, ptxas)
+    """compiling.inspect, in a process of the case's environment and of this assembler: Triton reads its path once."""
+    environment = {**(variants.environment_of(one) or {}), "ASSEMBLER": ptxas}
+    found: dict[str, Any] = children.call(compiling.inspect, one, arch, ptxas, environment=environment)
+    return found
 
 
 def by_environment(backend: str) -> list[list[Case]]:
@@ -199,10 +185,11 @@ def by_environment(backend: str) -> list[list[Case]]:
     return list(groups.values())
 
 
-def launched(backend: str, *names: str) -> dict[str, list[Any]]:
+def launched(first: Case, *names: str) -> dict[str, list[Any]]:
     """Technique -> `code` of the binary that was launched, `code` of what a machine without a GPU compiles."""
     from harness.attention import inputs
 
+    backend = first.backend
     cases = {name: case(backend, name) for name in names}
     variants.prebuild(cases.values())
     loads = {name: variants.load(one) for name, one in cases.items()}
@@ -280,7 +267,7 @@ def test_what_a_binary_holds_is_read_once(tmp_path: Path, monkeypatch: pytest.Mo
 def test_what_is_launched_is_what_is_compiled_ahead_of_time(backend: str) -> None:
     for group in by_environment(backend):
         names = [one.technique or "" for one in group]
-        codes = in_process(group[0], "launched", *names)
+        codes = children.call(launched, group[0], *names, environment=variants.environment_of(group[0]))
         assert list(codes) == names
         for name, (loaded, ahead) in codes.items():
             assert loaded == ahead, name
@@ -288,9 +275,7 @@ def test_what_is_launched_is_what_is_compiled_ahead_of_time(backend: str) -> Non
 
 def built_cold(folder: Path, *names: str) -> tuple[list[dict[str, Any]], float]:
     """Copies the checkout to `folder` without its builds, and compiles CUDA twins there: a row for each, seconds."""
-    ignored = shutil.ignore_patterns("site", "runs", "recorded", "figures", "__pycache__")
-    for package in ("cuda_kernels", "triton_kernels", "harness", "experiments", "reports"):
-        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
+    copied(folder)
     command = [sys.executable, "-m", "harness", "inspect", *names, "--backend", "cuda", "--arch", MEASURED, "--json"]
     start = time.monotonic()
     cold = {name: value for name, value in os.environ.items() if name != "TWINKERNELS_CACHE"}
@@ -307,7 +292,3 @@ def test_all_rungs_build_cold_within_a_minute(tmp_path: Path) -> None:
     assert sorted(row["technique"] for row in rows if row["status"] == "passed") == names
     assert len(list(tmp_path.glob("build/cuda/*/*.so"))) == len(names)
     assert seconds < 60, f"{seconds:.0f} s"
-
-
-if __name__ == "__main__":
-    print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])))
