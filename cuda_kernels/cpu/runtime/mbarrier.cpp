@@ -45,7 +45,14 @@ void check_passed(const Cluster& cluster, Mbarrier& mbarrier) {
   mbarrier.passed.clear();
 }
 
+// Whoever waits must know that the phase before is complete: as long as it is not, the wait passes at once, because a
+// parity does not tell the phase that is waited for from the one two before.
 void pass(Thread& self, Mbarrier& mbarrier, const char* mnemonic, Where where) {
+  if (options().checks && known_event(self, mbarrier.agent) < mbarrier.completed_before)
+    report("wait_can_pass_early", self, mnemonic, where,
+           text("nothing completes the phase before the one waited for, at the mbarrier at shared address 0x%x, ahead "
+                "of this wait, which then passes at once",
+                mbarrier.offset));
   learn(self, mbarrier.told);
   if (!options().checks) return;
   const std::vector<Clock>& clocks = self.cluster->clocks;
@@ -57,6 +64,7 @@ void pass(Thread& self, Mbarrier& mbarrier, const char* mnemonic, Where where) {
 void advance(Cluster& cluster, Mbarrier& mbarrier) {
   if (mbarrier.pending || mbarrier.bytes) return;
   mbarrier.brought.events[mbarrier.agent] = cluster.clocks[mbarrier.agent]++;
+  mbarrier.completed_before = mbarrier.told.events[mbarrier.agent];
   mbarrier.told.learn(mbarrier.brought);
   check_passed(cluster, mbarrier);
   mbarrier.brought.forget(cluster.clocks.size());

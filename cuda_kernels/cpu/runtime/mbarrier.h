@@ -25,8 +25,9 @@ struct Mbarrier {
   int maker;           // agent that initialized it, and when
   Clock made;
   Where made_at;
-  bool is_fenced = false;   // may bulk copies complete on it?
-  Knowledge brought, told;  // by arrivals of the current phase; to those who wait for a completed one
+  Clock completed_before = 0;  // when the last phase but one was complete, by the clock of `agent`
+  bool is_fenced = false;      // may bulk copies complete on it?
+  Knowledge brought, told;     // by arrivals of the current phase; to those who wait for a completed one
   std::vector<Thread*> waiting;
   std::vector<PassedWait> passed;  // since the last phase completed
 };
