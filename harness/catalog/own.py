@@ -42,7 +42,7 @@ class Kernel:
 
 def is_kernel(text: str) -> bool:
     """Whether a word of the command line means a file, not a technique."""
-    return re.search(r"\.(py|cu)(:|$)", text) is not None
+    return re.search(r"\.(py|cu)(:|$)|/", text) is not None
 
 
 def parse(text: str) -> Kernel:
@@ -53,6 +53,13 @@ def parse(text: str) -> Kernel:
         raise ValueError(f"kernel: got {text!r}, expected {EXPECTED}")
     if not path.is_file():
         raise ValueError(f"kernel: got {text!r}, but there is no file {file}; expected {EXPECTED}")
+    try:
+        text.encode()  # rows and logs hold the name
+        code = path.read_text(encoding="utf-8")
+        if function:
+            ast.parse(code, path.name)
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ValueError(f"kernel: got {text!r}, which is not readable as code in UTF-8 ({error}); mend it") from None
     if function and function not in (known := _functions(path)):
         raise ValueError(f"kernel: got {text!r}, but {path.name} has {', '.join(known) or 'no function'}")
     return Kernel(path, function or None)

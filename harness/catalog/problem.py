@@ -24,6 +24,17 @@ PEERS = (ANCHOR, "sdpa_flash")
 """Libraries timed beside the twins where an experiment names no others: cuDNN and FlashAttention-2, as torch has
 them."""
 
+_PARTS = {
+    "batch": (r"b(\d{1,10})", "b4"),
+    "heads": (r"h(\d{1,10})(?:k(\d{1,10}))?", "h16, or h16k4 where four heads share one of K and V"),
+    "length": (r"n(\d{1,10})|q(\d{1,10})k(\d{1,10})", "n4096, or q1k4096 where queries and keys are not as many"),
+    "head_dim": (r"d(\d{1,10})", "d128"),
+    "dtype": (f"({'|'.join(DTYPES)})", " or ".join(DTYPES)),
+    "mask": ("(causal|full)", "causal or full"),
+    "layout": (f"({'|'.join(LAYOUTS)})", f"{' or '.join(LAYOUTS)}, or leave it out"),
+}
+"""Parts of a slug: a pattern, and how they are written. The layout may be missing."""
+
 
 @dataclass(frozen=True, order=True)
 class Problem:
@@ -47,6 +58,8 @@ class Problem:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"problem.{name}: got {value!r}, expected a positive integer")
+            if value >= 2**31:
+                raise ValueError(f"problem.{name}: got {value}, expected less than 2^31: kernels take it as int32")
         if self.heads % self.heads_kv:
             raise ValueError(f"problem.heads: got {self.heads}, expected a multiple of heads_kv={self.heads_kv}")
         if self.dtype not in DTYPES:
@@ -114,15 +127,21 @@ class Problem:
 
     @classmethod
     def parse(cls, slug: str) -> Problem:
-        """The problem that a slug names. Raises ValueError on anything else."""
-        pattern = r"b(\d+)-h(\d+)(?:k(\d+))?-(?:n(\d+)|q(\d+)k(\d+))-d(\d+)-(fp16|bf16)-(causal|full)(?:-(bhsd|bshd))?"
-        match = re.fullmatch(pattern, slug)
-        if not match:
-            raise ValueError(f"problem: got {slug!r}, expected a slug such as b4-h16-n4096-d128-bf16-causal")
-        b, h, hk, n, sq, skv, d, dtype, mask, layout = match.groups()
-        return cls(
-            int(b), int(h), int(hk or h), int(n or sq), int(n or skv), int(d), dtype, mask == "causal", layout or "bhsd"
-        )
+        """The problem that a slug names. Raises ValueError on anything else, with the first part that is wrong."""
+        parts, found = slug.split("-", len(_PARTS) - 1), list[Any]()
+        if len(parts) == len(_PARTS) - 1:
+            parts.append(LAYOUTS[0])
+        parts += [""] * (len(_PARTS) - len(parts))
+        for (name, (pattern, right)), part in zip(_PARTS.items(), parts, strict=True):
+            match = re.fullmatch(pattern, part)
+            if match is None:
+                wrong = f"its {name} is {part!r}" if part else f"it has no {name}"
+                raise ValueError(
+                    f"problem: got {slug!r}, expected a slug such as b4-h16-n4096-d128-bf16-causal; {wrong}, write {right}"
+                )
+            found += match.groups()
+        b, h, hk, n, sq, skv, d, dtype, mask, layout = found
+        return cls(int(b), int(h), int(hk or h), int(n or sq), int(n or skv), int(d), dtype, mask == "causal", layout)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

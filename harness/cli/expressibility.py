@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.options import AsJson, missing, require_known
+from harness.cli.options import AsJson, missing, refuse, require_known
 from harness.cli.output import RECORDED, console, run_file, write_run
 from harness.rows import results
 
@@ -58,7 +58,13 @@ def expressibility(
     from harness.expressibility.cells import CLAIMS, OF_RIVALS
     from harness.variants import tritons
 
+    if diff or newest:
+        others = {"NAME": name, "--triton": triton, "--rivals": rivals, "--missing": only_missing, "--json": as_json}
+        refuse("--diff" if diff else "--newest", "it names its Tritons itself and prints all that changed", others)
+    if rivals:
+        refuse("--rivals", "it is a whole table, and no Triton compiles it", {"NAME": name, "--triton": triton})
     if diff:
+        refuse("--diff", "it reads rows and compiles nothing", {"--newest": newest, "--install": install})
         show_changes(matrix.cells(known_rows()), *diff)
         raise typer.Exit
     if newest:
@@ -72,7 +78,7 @@ def expressibility(
         claims = OF_RIVALS if rivals else CLAIMS
     elif not (claims := [claim for claim in both if concerns(claim, name)]):
         known = {proof.name for claim in both for proof in claim.proofs} | {claim.technique for claim in both}
-        require_known("name", [name], sorted(known | probes()))
+        require_known("NAME", [name], sorted(known | probes()), "`twinkernels expressibility`")
     asked = survey.todo(claims, (*versions, "", *(matrix.VERSIONS[rival][0] for rival in matrix.RIVALS)))
     if name is not None:
         asked = [each for each in asked if each[1].name == name] or asked

@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.table import Column, Table
 
 from harness.catalog import experiments as catalog
-from harness.catalog import sources, techniques
+from harness.catalog import sources, techniques, tiles
 from harness.catalog.ablations import ABLATIONS
 from harness.catalog.cases import of_experiment
 from harness.catalog.problem import Tile
@@ -37,7 +37,9 @@ from harness.cli.options import (
     experiments,
     load_experiment,
     refuse,
+    refuse_without,
     require_gpu,
+    require_known,
     where,
 )
 from harness.cli.output import conclude, console, one_off_file, show_failures, write_run
@@ -127,12 +129,14 @@ def build(
         backends, techniques.SERIES, default=wanted.backends if experiment else (), further=techniques.ON_REQUEST
     )
     archs = chosen_archs(arch)
+    if gpu:
+        require_known("--gpu", [gpu], sorted(table.stem for table in tiles.FOLDER.glob("*.toml")))
     if experiment:
         cases = [case for case in of_experiment(replace(wanted, backends=twins), gpu) if case.technique in asked]
         ladders = {case: techniques.LADDERS[techniques.get(str(case.technique)).ladder] for case in cases if case.tile}
         cells = [(case, place) for case in ladders for place in archs or ladders[case].archs]
     else:
-        refuse("no --experiment", "each technique has its reference tile", {"--gpu": gpu})
+        refuse_without("--experiment", "each technique has its reference tile", {"--gpu": gpu})
         cells = survey.cells(asked, twins, wanted.problems, archs)
     rows = inspected(cells)
     show_failures(rows)

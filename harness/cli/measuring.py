@@ -40,6 +40,7 @@ from harness.cli.options import (
     missing,
     part,
     refuse,
+    refuse_without,
     require_gpu,
     require_known,
     require_writable,
@@ -97,8 +98,13 @@ def check(
     if files:
         refuse(files[0], "their folders are of twins", {"--save-outputs": save_outputs, "--against": against})
     else:
-        refuse("no file", "a twin has its own tile and its own page", {"--tile": tile, "--report": report})
-    place = where(on)
+        refuse_without("a file", "a twin has its own tile and its own page", {"--tile": tile, "--report": report})
+    if files and not names:
+        refuse(files[0], "a kernel of your own has one backend", {"--backend": backends})
+    spreads = spreading.wanted(gpus, cluster)
+    if spreads and on is None and cluster is None:
+        require_gpu()
+    place = "gpu" if cluster and on is None else where(on)
     if place == "cpu" and "gluon" in (backends or ()):
         raise typer.BadParameter(
             f"--backend: got gluon with --on cpu, but {variants.available('gluon', 'cpu')}; "
@@ -125,7 +131,7 @@ def check(
     default = (*experiment.problems, *(own.OTHER_LENGTHS if files else ()))
     experiment = replace(experiment, problems=part(chosen_problems(problem, default), shard))
     cases = [*of_experiment(experiment), *own.cases(experiment, mine, None)]
-    if spreading.wanted(gpus, cluster):
+    if spreads:
         refuse_to_spread({"--on cpu": place == "cpu", "--shard": shard, "--rows": rows_file, "--against": against})
         refuse_to_spread({"--save-outputs": save_outputs})
         options = {"--on": "gpu", "--backend": backends, "--problem": problem, "--tile": tile}
@@ -234,7 +240,7 @@ def bench(
 
     require_known("--mode", [mode], timing.MODES)
     if not files:
-        refuse("no file", "a technique has its own page", {"--report": report})
+        refuse_without("a file", "a technique has its own page", {"--report": report})
     experiment = Experiment(
         name="bench",
         problems=chosen_problems(problem, [USUAL_PROBLEM]),

@@ -55,6 +55,8 @@ Names = Annotated[
     ),
 ]
 SERIES = ", ".join(techniques.SERIES)
+MOST_LISTED = 24
+"""Names in a message; of more, the first three and where the others are."""
 USUAL_PROBLEM = Problem.square(4, 16, 4096, 128)
 """Where nobody names one."""
 NamesOrFiles = Annotated[
@@ -99,13 +101,14 @@ def bad_usage(option: str = "") -> Iterator[None]:
         raise typer.BadParameter(f"{option}{error}") from None
 
 
-def require_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Bad usage for the first of the names that is not known, with the nearest ones."""
+def require_known(kind: str, names: Iterable[str], known: Iterable[str], shown_by: str = "`twinkernels list`") -> None:
+    """Bad usage for the first of the names that is not known, with the nearest ones, or the command that shows all."""
     known = list(known)
     for name in names:
         if name not in known:
             close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
-            hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
+            listed = ", ".join(known) if len(known) <= MOST_LISTED else f"{', '.join(known[:3])} ...; see {shown_by}"
+            hint = f"did you mean {' or '.join(close)}?" if close else f"known: {listed}"
             raise typer.BadParameter(f"{kind}: got {name!r}, {hint}")
 
 
@@ -212,6 +215,12 @@ def refuse(option: str, why: str, others: Mapping[str, object]) -> None:
     """Bad usage when one of the other options was given beside `option`, which would ignore it."""
     if given := [name for name, value in others.items() if value]:
         raise typer.BadParameter(f"{', '.join(given)}: got it with {option}, but {why}; leave one of them out")
+
+
+def refuse_without(needed: str, why: str, others: Mapping[str, object]) -> None:
+    """Bad usage when one of the other options was given, which do nothing without `needed`."""
+    if given := [name for name, value in others.items() if value]:
+        raise typer.BadParameter(f"{', '.join(given)}: got it without {needed}, but {why}; leave it out, or add that")
 
 
 def chosen_archs(arch: str | None) -> tuple[str, ...] | None:

@@ -10,7 +10,7 @@ import typer
 
 from harness.catalog import techniques
 from harness.catalog.sources import ROOT
-from harness.cli.options import NAMES, bad_usage, chosen
+from harness.cli.options import NAMES, bad_usage, chosen, refuse_without
 from harness.cli.output import RECORDED, console
 
 
@@ -42,6 +42,8 @@ def record(
 
     if not (runs or renew or rename):
         raise typer.BadParameter("FILE: got none, expected runs of reports/runs/, --renew or --rename")
+    if not renew:
+        refuse_without("--renew", "a run is recorded whole", {"--technique": names})
     with bad_usage():  # a file that holds no rows, or rows that are not recorded
         files = dict.fromkeys(path for names in rename or () for path in renamed(names))
         files |= dict.fromkeys(recorded.record(runs, RECORDED, matrix.proofs()) if runs else ())

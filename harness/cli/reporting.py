@@ -17,7 +17,16 @@ from harness.catalog.problem import Experiment
 from harness.catalog.sources import ROOT
 from harness.cli.inspecting import inspected
 from harness.cli.measuring import ON_A_CPU, correctness
-from harness.cli.options import AsJson, Names, bad_usage, chosen, load_experiment, where
+from harness.cli.options import (
+    AsJson,
+    Names,
+    bad_usage,
+    chosen,
+    load_experiment,
+    refuse,
+    require_writable,
+    where,
+)
 from harness.cli.output import RECORDED, RUNS, Row, console, run_file, show_failures, write_run
 from harness.machine.progress import Progress
 from harness.rows import tables
@@ -202,6 +211,11 @@ def history(
 
     if not any(word.split() for word in words):
         raise typer.BadParameter("CELL: got no word, expected some of backend, technique, problem and tile")
+    refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
+    if plot:
+        if plot.suffix != ".svg":
+            raise typer.BadParameter(f"--plot: got {str(plot)!r}, expected a file that ends in .svg")
+        require_writable("--plot", plot.parent)
     with bad_usage(), Progress() as progress:
         progress.say(f"reading {experiment} at every commit that changed it")
         rows = past.recorded(RECORDED / gpu, experiment, partial(progress.step, "commits"))

@@ -306,7 +306,7 @@ def status_of(error: BaseException, stage: str) -> str:
     # Triton's OutOfResources comes before the launch (the tile does not fit); Missing is of harness.measure.outputs.
     if names & {"Unsupported", "OutOfResources", "Missing"}:
         return "unsupported"
-    if isinstance(error, torch.OutOfMemoryError):
+    if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error):
         return "out_of_memory"
     if isinstance(error, OSError) and error.errno in files.UNWRITABLE:
         return "interrupted"  # a full disk says nothing about the kernel: the case is done again

@@ -75,8 +75,10 @@ def recorded(folder: Path, experiment: str, progress: Progress = lambda done, to
     every commit that changed them, the newest first, each once. Raises Unknown where there is no such file."""
     path = folder / f"{experiment}.jsonl"
     if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in folder.glob("*.jsonl"))) or "nothing"
-        raise Unknown(f"{folder.name}: got experiment {experiment!r}, but recorded there is {known}")
+        there = sorted(folder.glob("*.jsonl"))
+        argument, got = ("experiment", experiment) if there else ("gpu", folder.name)
+        known = [file.stem for file in there] or sorted({file.parent.name for file in folder.parent.glob("*/*.jsonl")})
+        raise Unknown(f"--{argument}: got {got!r}, but recorded is {', '.join(known) or 'nothing'}")
     commits = _git(folder, "log", "--format=%H", "--", path.name).split()
     found: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as temporary:

@@ -91,10 +91,21 @@ for words in (["list"], ["check", "scalr"], ["bench", "scalr"], ["run", "lader"]
     ("arguments", "got", "hint"),
     [
         (("check", "cp_async"), "technique: got 'cp_async'", "did you mean cp_async_pipeline"),
-        (("inspect", "zzz"), "technique: got 'zzz'", "known: scalar"),
+        (
+            ("inspect", "zzz"),
+            "technique: got 'zzz'",
+            "known: scalar, vectorized_loads, wmma ...; see `twinkernels list`",
+        ),
         (("inspect", "scalar", "--backend", "tritn"), "--backend: got 'tritn'", "did you mean triton"),
         (("inspect", "scalar", "--arch", "sm_90"), "--arch: got 'sm_90'", "sm_90a"),
         (("inspect", "scalar", "--problem", "big"), "got 'big'", "expected a slug such as"),
+        (("check", "--problem", "b1-h1-n64-d64-bf16"), "got 'b1-h1-n64-d64-bf16'", "no mask, write causal or full"),
+        (("check", "--problem", "b1-h1-n64-d64-fp8-full"), "its dtype is 'fp8'", "write fp16 or bf16"),
+        (("check", f"--problem=b1-h1-n{2**31}-d64-bf16-full"), "problem.seq_q: got 2147483648", "less than 2^31"),
+        (("check", "./mine.txt"), "kernel: got './mine.txt'", "expected FILE.py:FUNCTION"),
+        (("build", "--experiment", "ladder", "--gpu", "h20"), "--gpu: got 'h20'", "did you mean h200"),
+        (("history", "cuda", "--plot", "cell.png"), "--plot: got 'cell.png'", "ends in .svg"),
+        (("history", "cuda", "--plot", "/proc/none/cell.svg"), "--plot: got '/proc/none'", "nothing can be written"),
         (("run", "lader"), "experiment: got 'lader'", "did you mean ladder"),
         (("run", "correctness", "--on", "cpu", "--mode", "brst"), "--mode: got 'brst'", "did you mean burst"),
         (("run", "correctness", "--on", "cpu", "--backend", "cud"), "--backend: got 'cud'", "did you mean cuda"),
@@ -109,6 +120,38 @@ def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str
     assert code == 2
     assert got in output
     assert hint in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("check", "scalar", "--tile", "64x64-s1-w4"), "--tile: got it without a file"),
+        (("check", "mine.py:attend", "--backend", "cuda"), "--backend: got it with mine.py:attend"),
+        (("build", "--gpu", "h200"), "--gpu: got it without --experiment"),
+        (("record", "mine.jsonl", "--technique", "scalar"), "--technique: got it without --renew"),
+        (("expressibility", "--rivals", "--triton", "3.6.0"), "--triton: got it with --rivals"),
+        (("expressibility", "--diff", "3.6.0", "3.7.1", "--json"), "--json: got it with --diff"),
+        (("history", "cuda", "--csv", "--json"), "--csv: got it with --json"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("def attend(): ...\n")
+    (tmp_path / "mine.jsonl").touch()
+    code, printed = invoke(*arguments)
+    assert code == 2
+    assert said in printed
+
+
+def test_a_cluster_is_asked_for_gpus_that_are_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    asked = []
+    monkeypatch.setattr("harness.cli.spreading.spread", lambda work, *rest: asked.append(work) or [])
+    assert invoke("check", "scalar", "--cluster", "auto")[0] == 2  # no row came back
+    assert [list(work.arguments)[:4] for work in asked] == [["-m", "harness", "check", "scalar"]]
+    assert invoke("check", "scalar", "--gpus", "all")[1].startswith("this command needs a GPU")
 
 
 def test_a_gpu_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -236,6 +237,23 @@ def test_what_a_file_imports_from_its_folder_is_its_source(tmp_path: Path) -> No
 def test_a_wrong_file_is_refused_by_name(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=f"got '{text}'") as refusal:
         own.parse(text)
+    assert said in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        (b"mine.py", b"def attend(\n", "line 1"),
+        (b"mine.py", b"def attend(): ...  # \xff\n", "utf-8"),
+        (b"mine.py", b"def attend(): ...\n\0", "null bytes"),
+        (b"min\xff.py", b"def attend(): ...\n", "utf-8"),
+    ],
+)
+def test_a_file_that_is_no_code_is_refused(tmp_path: Path, name: bytes, code: bytes, said: str) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    path.write_bytes(code)
+    with pytest.raises(ValueError, match=r"kernel: got .* not readable as code in UTF-8") as refusal:
+        own.parse(f"{path}:attend")
     assert said in str(refusal.value)
 
 

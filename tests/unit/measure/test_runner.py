@@ -497,6 +497,14 @@ def test_a_pass_of_triton_that_fails_is_a_compile_error() -> None:
     assert service.status_of(RuntimeError("something else"), "launch") == "launch_error"
 
 
+def test_a_problem_larger_than_memory_is_no_crash() -> None:
+    import torch
+
+    with pytest.raises(RuntimeError) as refusal:
+        torch.empty(2**60)
+    assert service.status_of(refusal.value, "check") == "out_of_memory"
+
+
 @pytest.mark.parametrize("stage", ["load", "launch", "check"])
 def test_a_full_disk_is_not_the_kernels_fault(stage: str) -> None:
     assert service.status_of(OSError(errno.ENOSPC, "No space left on device", "x.npz"), stage) == "interrupted"

@@ -62,8 +62,10 @@ def test_words_choose_the_cells(folder: Path) -> None:
 
 
 def test_what_is_not_recorded_is_named(folder: Path) -> None:
-    with pytest.raises(history.Unknown, match="got experiment 'ladders', but recorded there is ladder"):
+    with pytest.raises(history.Unknown, match="--experiment: got 'ladders', but recorded is ladder"):
         history.recorded(folder, "ladders")
+    with pytest.raises(history.Unknown, match=f"--gpu: got 'h20', but recorded is {folder.name}"):
+        history.recorded(folder.with_name("h20"), "ladder")
 
 
 def test_without_git_the_files_rows_are_all_there_is(tmp_path: Path) -> None:
