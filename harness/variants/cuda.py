@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,13 +165,15 @@ class CudaVariant(Variant):
     """A .cu file behind `extern "C" int launch(const AttentionArgs*, void* stream)`, built for the GPU here."""
 
     def __init__(self, case: Case) -> None:
+        import torch
+
         super().__init__(case)
         self.arch = gpu_arch()
         built = build_cuda(case, self.arch)
         self.library, self.build_log = built.library, built.log
         self.compile_s = built.seconds
         self.compiler = cuda_compiler(built)
-        handle = ctypes.CDLL(str(built.library))
+        handle = open_library(built.library, torch.cuda.current_device())
         self.shared_memory_bytes = shared_memory_bytes(handle)
         allowed = shared_memory_of_gpu()
         if self.shared_memory_bytes > allowed:
@@ -187,7 +191,8 @@ class CudaVariant(Variant):
         args = attention_args(q, k, v, o, lse, workspace, scale)
         launch = self.entry
         if not fits(self.case, q, k, v, o):
-            launch = _entry(ctypes.CDLL(str(build_cuda(self.case, self.arch, packed=False).library)))
+            unpacked = build_cuda(self.case, self.arch, packed=False).library
+            launch = _entry(open_library(unpacked, torch.cuda.current_device()))
         pointer, device = ctypes.byref(args), q.device.index
         current_stream = torch._C._cuda_getCurrentRawStream
 
@@ -201,6 +206,21 @@ class CudaVariant(Variant):
 
     def code(self) -> dict[str, Any]:
         return machine_code.read(self.library, smem_bytes=self.shared_memory_bytes, log=self.build_log)
+
+
+def open_library(library: Path, gpu: int) -> ctypes.CDLL:
+    """A kernel's library, loaded for GPU number `gpu` of this process alone.
+
+    The first launch asks for the kernel's shared memory, once for each loaded library (ptx/kernel.cuh), and CUDA grants
+    it on the current GPU only. The dynamic linker loads a file once, so every GPU but the first has a copy of the file.
+    """
+    if gpu:
+        original, library = library, library.with_name(f"{library.stem}-gpu{gpu}{library.suffix}")
+        if not library.exists():
+            partial = library.with_suffix(f".{os.getpid()}.partial")
+            shutil.copy(original, partial)
+            partial.replace(library)
+    return ctypes.CDLL(str(library))
 
 
 def _entry(handle: ctypes.CDLL) -> Any:

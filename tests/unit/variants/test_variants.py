@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from cuda_kernels import cpu_build
 from harness.attention import inputs
 from harness.catalog.problem import Problem, Tile
 from harness.variants import Case, CpuCudaVariant, PeerVariant, Unsupported, Variant, cuda, triton
@@ -33,6 +35,15 @@ def test_a_tile_that_this_gpu_has_no_shared_memory_for_is_declined(
     else:
         with pytest.raises(Unsupported, match="needs 131072 bytes of shared memory, a block on this GPU has 101376"):
             cuda.CudaVariant(case)
+
+
+def test_every_gpu_of_a_process_has_a_library_of_its_own(tmp_path: Path) -> None:
+    """A library asks for its shared memory once, in a static variable: shared by two GPUs, it would ask for one."""
+    source, library = tmp_path / "count.cpp", tmp_path / "count.so"
+    source.write_text('extern "C" int count() { static int calls = 0; return ++calls; }')
+    subprocess.run([cpu_build.compiler(), "-shared", "-fPIC", "-o", library, source], check=True)
+    counts = [cuda.open_library(library, gpu).count() for gpu in (0, 1, 2, 1, 0)]
+    assert counts == [1, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize("cls", [cuda.CudaVariant, CpuCudaVariant, triton.TritonVariant, PeerVariant])
