@@ -121,8 +121,8 @@ TERMS = (
         "compiler",
         "One warp loads K and V. Its warpgroup gives most of its registers to the warps that multiply.",
         "On sm_90, honour warp_specialize=True with eight warps, with descriptors made on the host, and with the two "
-        "loops of a causal mask. With one loop that masks every tile it is honoured already. But the gate refuses that "
-        "kernel here, because half of the log-sum-exp is never written.",
+        "loops of a causal mask. With one loop that masks every tile it is honoured already. There, shift the second "
+        "consumer's row numbers once: where they share a value with a descriptor's coordinate, they are shifted twice.",
         step=("producer_consumer", FIRST_RUNG),
         needed=(
             "The producer also fetches the next tile, reads the queue of tiles and fills Q's second buffer, so the "
@@ -134,6 +134,7 @@ TERMS = (
             "warp_specialize host",
             "warp_specialize causal",
             "warp_specialize one loop",
+            "warp_specialize rows",
         ),
         expected=_expected(3, 3, -5, -3),
     ),

@@ -8,6 +8,11 @@ Core Triton cannot name roles, only hint at them. On sm_90 the compiler follows 
 With 8 warps it silently ignores the hint. Descriptors made on the host do not compile, nor does a second loop, nor an
 `if` in the loop. So there is one loop, with the mask in every iteration if a diagonal or a last tile needs it, and
 tile.warps = 8 means num_warps = 4. Descriptors need memory in every launch, which comes from the workspace.
+
+The compiler gives the second warpgroup the rows from 64 on in two ways: it adds 64 to a descriptor's coordinate, and it
+lets a range of rows begin at 64. Where one value is both the coordinate and the first row, that warpgroup's rows get
+both: it masks, and writes the log-sum-exp, as if it had the rows from 128 on (Triton 3.6 to 3.9). So the first row is
+made by way of 64 bits here: a value of its own, in which the compiler does not see the coordinate.
 """
 
 import triton
@@ -43,7 +48,7 @@ def producer_consumer(
     batch = batch_head // heads
     head = batch_head % heads
     kv_head = head // group
-    row = q_tile * BLOCK_M + tl.arange(0, BLOCK_M)
+    row = (q_tile.to(tl.int64) * BLOCK_M).to(tl.int32) + tl.arange(0, BLOCK_M)  # no descriptor's coordinate: see above
 
     # load Q: rows that do not exist are zero
     q_ptr += batch.to(tl.int64) * q_stride_batch + head.to(tl.int64) * q_stride_head

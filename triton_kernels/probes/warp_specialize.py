@@ -8,7 +8,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 FORMS = ("90", "90 off", "90 8 warps", "90 8 warps off", "90 host", "90 host off", "90 causal", "90 causal off",
-         "90 causal in one loop", "90 causal in one loop off",
+         "90 causal in one loop", "90 causal in one loop off", "90 causal in one loop, rows apart",
          "90 64 rows", "90 maxnreg", "90 3 stages", "100 host", "100 host off", "120 host", "120 host off")  # fmt: skip
 
 
@@ -28,14 +28,17 @@ def attend(o, row_max, row_sum, q, k_desc, v_desc, begin, end, row, MASKED: tl.c
 
 @triton.jit
 def attention(q_desc, k_desc, v_desc, o_desc, keys, DIM: tl.constexpr, ROWS: tl.constexpr, HOST: tl.constexpr,
-              CAUSAL: tl.constexpr, ONE_LOOP: tl.constexpr, SPECIALIZE: tl.constexpr):  # fmt: skip
+              CAUSAL: tl.constexpr, ONE_LOOP: tl.constexpr, APART: tl.constexpr, SPECIALIZE: tl.constexpr):  # fmt: skip
     if not HOST:  # given pointers, the kernel makes the descriptors
         q_desc = tl.make_tensor_descriptor(q_desc, [keys, DIM], [DIM, 1], [ROWS, DIM])
         k_desc = tl.make_tensor_descriptor(k_desc, [keys, DIM], [DIM, 1], [64, DIM])
         v_desc = tl.make_tensor_descriptor(v_desc, [keys, DIM], [DIM, 1], [64, DIM])
         o_desc = tl.make_tensor_descriptor(o_desc, [keys, DIM], [DIM, 1], [ROWS, DIM])
     first = tl.program_id(0) * ROWS
-    row = first + tl.arange(0, ROWS)
+    if APART:  # the same number, in a value that is no descriptor's coordinate
+        row = (tl.program_id(0).to(tl.int64) * ROWS).to(tl.int32) + tl.arange(0, ROWS)
+    else:
+        row = first + tl.arange(0, ROWS)
     row_max, row_sum = tl.full((ROWS,), -1e30, tl.float32), tl.zeros((ROWS,), tl.float32)
     o = tl.zeros((ROWS, DIM), tl.float32)
     q = q_desc.load([first, 0])
@@ -52,7 +55,7 @@ def build(form):
     boxes = {"q_desc": rows, "k_desc": 64, "v_desc": 64, "o_desc": rows}
     tensors = {name: f"tensordesc<fp16[{count},{dim}]>" if host else "*fp16" for name, count in boxes.items()}
     constants = {"DIM": dim, "ROWS": rows, "HOST": host, "CAUSAL": form.startswith("90 causal") and "loop" not in form,
-                 "ONE_LOOP": "one loop" in form, "SPECIALIZE": "off" not in form}  # fmt: skip
+                 "ONE_LOOP": "one loop" in form, "APART": "apart" in form, "SPECIALIZE": "off" not in form}  # fmt: skip
     signature = {**tensors, "keys": "i32", **dict.fromkeys(constants, "constexpr")}
     options = {"num_warps": 8 if "8 warps" in form else 4, "num_stages": 3 if "3 stages" in form else 2}
     if "maxnreg" in form:
@@ -63,7 +66,7 @@ def build(form):
 
 
 SHOWN = {
-    "ttgir": r"warp_group_dot .*tensor<64x64xf32",
+    "ttgir": r"warp_group_dot .*tensor<64x64xf32|start = 64 : i32\} .*\n.*= tt\.splat %\w+",
     "ptx": r"setmaxnreg\S+\s+\d+|mbarrier\.(?:arrive|try_wait)\S*",
     "sass": r"USETMAXREG\S*|UTMALDG\S*",
 }

@@ -16,6 +16,11 @@ CODE_OF_SOME_WARPS = (
         Detector("ttgir", r"partition\d?\(.*num_warps\(\d\)"),
     ),
 )
+SHIFTED_TWICE = Detector(
+    "ttgir",
+    r"start = 64 : i32\} .*\n.*= tt\.splat (%\w+) (?=(?:.*\n)+?.*async_tma_copy_local_to_global %\w+\[\1,)",
+)
+"""A range of rows that starts at 64, and is added to O's coordinate, which has these 64 already."""
 PASS_FAILED = Detector("words", r"PassManager::run failed")
 
 
@@ -30,7 +35,8 @@ CLAIMS = (
         "hint",
         "tl.range(warp_specialize=True) asks for a producer and consumers. On sm_90 the compiler obeys "
         "if the kernel makes its own descriptors and has four warps and one loop over keys. In the other "
-        "forms tried it ignores the request or fails.",
+        "forms tried it ignores the request or fails. Where it obeys, it counts the rows of the second consumer wrong "
+        "if one value is both their first row and a descriptor's coordinate.",
         (
             Proof(
                 "warp_specialize",
@@ -67,6 +73,23 @@ CLAIMS = (
                 Probe("warp_specialize", "90 causal in one loop"),
                 off("90 causal in one loop"),
                 ROLES,
+            ),
+            Proof(
+                "warp_specialize rows",
+                "If one value is both the first row and O's coordinate, the second consumer's rows get 64 twice: its "
+                "range of rows starts at 64, and the value that is added to the range already has 64 more than the "
+                "first row, because O's coordinate needs them.",
+                Probe("warp_specialize", "90 causal in one loop"),
+                Probe("warp_specialize", "90 causal in one loop, rows apart"),
+                SHIFTED_TWICE,
+            ),
+            Proof(
+                "warp_specialize rows of the twin",
+                "The twin makes its row numbers from a value of their own, and its second consumer adds 64 once.",
+                Twin("producer_consumer", "triton", tile="128x128-s2-w8"),
+                Probe("warp_specialize", "90 causal in one loop"),
+                SHIFTED_TWICE,
+                seen=False,
             ),
             Proof(
                 "warp_specialize 64 rows",
