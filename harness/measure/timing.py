@@ -52,7 +52,8 @@ class Timing:
 
 class Stopwatch(Protocol):
     """Measures a batch of labelled calls. `measure` returns milliseconds per call and names each call to `notify`
-    before it is launched and before it is waited for, so that a crash or a hang has a name."""
+    before it is launched and before it is waited for, so that a crash or a hang has a name. `exposed`: labels of calls
+    whose launch was not hidden. `now` is in seconds."""
 
     exposed: set[str]
 
@@ -185,71 +186,118 @@ def time_group(
     if mode not in MODES:
         raise ValueError(f"mode: got {mode!r}, expected one of {', '.join(MODES)}")
     timings = {label: Timing(clock_ghz=[] if kernel_clock else None) for label in calls}
-    fewest, seconds = min(FEWEST, min_samples), max_seconds
-
-    def settled(label: str, enough: int = min_samples) -> bool:
-        samples = timings[label].samples_ms
-        return len(samples) >= enough and relative_error(samples) < target
-
-    def read_clock(label: str, launches: int) -> None:
-        """Reads the clock of the last of some launches one after another."""
-        if kernel_clock and (read := timings[label].clock_ghz) is not None:
-            stopwatch.measure([(label, kernel_clock.around(calls[label]))] * launches, notify)
-            read.append(round(kernel_clock.ghz(), 4))
-
+    group = _Group(calls, timings, stopwatch, notify, kernel_clock, queue, min_samples, target, random.Random(seed))
     with clocks.Sampler(source, now=stopwatch.now) as sampler:
-        shuffled = random.Random(seed)
-        expected: dict[str, float] = {}
-        for batch in _batches(list(calls), queue or len(calls)):  # not kept: first launches load code
-            milliseconds = stopwatch.measure([(label, calls[label]) for label in batch], notify)
-            expected |= zip(batch, milliseconds, strict=True)
+        milliseconds = group.launch_once()
         if mode == "burst":
-            cool(sampler, stopwatch, busy=sum(expected.values()) / 1e3)
-            begin, enough = stopwatch.now(), min_samples
-            while not all(settled(label, enough) for label in calls) and stopwatch.now() - begin < seconds:
-                started, busy = stopwatch.now(), 0.0
-                for load in loads(_shuffle(calls, shuffled), expected):
-                    woken = stopwatch.now()
-                    for batch in _batches(load, queue or len(calls)):
-                        _sample(timings, calls, batch, stopwatch, notify)
-                    worked = stopwatch.now() - woken
-                    cool(sampler, stopwatch, busy=worked)
-                    busy += worked
-                enough = fewest if busy > SLOW_ROUND else min_samples
-                seconds = max(seconds, 2 * enough * (stopwatch.now() - started))
-            summary = sampler.summary(begin, stopwatch.now())
-            for timing in timings.values():
-                timing.clocks = summary
-            for label in _shuffle(calls, shuffled) * CLOCK_LAUNCHES if kernel_clock else ():
-                woken = stopwatch.now()
-                read_clock(label, 1)
-                cool(sampler, stopwatch, busy=stopwatch.now() - woken)
+            seconds = group.burst(sampler, milliseconds, max_seconds)
         else:
-            for label in _shuffle(calls, shuffled):
-                batch = [label] * (queue or 8)
-                begin, loaded = stopwatch.now(), list[tuple[float, float]]()
-                while not _is_loaded(loaded, stopwatch.now() - begin, preload_seconds, limit):
-                    milliseconds = stopwatch.measure([(name, calls[name]) for name in batch], notify)
-                    loaded += ((stopwatch.now() - begin, sample) for sample in milliseconds)
-                begin, samples = stopwatch.now(), timings[label].samples_ms
-                at_most = max(preload_seconds, max_seconds / len(calls))
-                while len(samples) < fewest or (
-                    (spent := stopwatch.now() - begin) < preload_seconds or (not settled(label) and spent < at_most)
-                ):
-                    _sample(timings, calls, batch, stopwatch, notify)
-                timings[label].clocks = sampler.summary(begin, stopwatch.now())
-                for _ in range(CLOCK_LAUNCHES):
-                    read_clock(label, len(batch))
+            seconds = max_seconds
+            group.sustained(sampler, preload_seconds, max_seconds, limit)
     for label, timing in timings.items():
         timing.launch_hidden = label not in stopwatch.exposed
         error = relative_error(timing.samples_ms)
-        if len(timing.samples_ms) < fewest or error > limit:
+        if len(timing.samples_ms) < group.fewest or error > limit:
             timing.status = "not_converged"
             timing.reason = (
                 f"relative error of the median {error:.3%} after {len(timing.samples_ms)} samples and "
-                f"{seconds:.3g} s for the group, expected at most {limit:.2%} and {fewest} samples or more"
+                f"{seconds:.3g} s for the group, expected at most {limit:.2%} and {group.fewest} samples or more"
             )
     return timings
+
+
+@dataclass
+class _Group:
+    """What is timed together, with the options of `time_group`, and how its two modes fill `timings`."""
+
+    calls: Mapping[str, Call]
+    timings: Mapping[str, Timing]
+    stopwatch: Stopwatch
+    notify: Notify
+    kernel_clock: KernelClock | None
+    queue: int | None
+    min_samples: int
+    target: float
+    chance: random.Random
+
+    @property
+    def fewest(self) -> int:
+        return min(FEWEST, self.min_samples)
+
+    def launch_once(self) -> dict[str, float]:
+        """Label -> milliseconds, of first launches, which load code."""
+        found: dict[str, float] = {}
+        for batch in self.batches(list(self.calls)):
+            found |= zip(batch, self.measure(batch), strict=True)
+        return found
+
+    def burst(self, sampler: clocks.Sampler, milliseconds: Mapping[str, float], max_seconds: float) -> float:
+        """Returns the seconds that the group was given in the end."""
+        now, seconds = self.stopwatch.now, max_seconds
+        cool(sampler, self.stopwatch, busy=sum(milliseconds.values()) / 1e3)
+        begin, enough = now(), self.min_samples
+        while not all(self.is_settled(label, enough) for label in self.calls) and now() - begin < seconds:
+            started, busy = now(), 0.0
+            for load in loads(self.shuffled(), milliseconds):
+                woken = now()
+                for batch in self.batches(load):
+                    self.sample(batch)
+                worked = now() - woken
+                cool(sampler, self.stopwatch, busy=worked)
+                busy += worked
+            enough = self.fewest if busy > SLOW_ROUND else self.min_samples
+            seconds = max(seconds, 2 * enough * (now() - started))
+        summary = sampler.summary(begin, now())
+        for timing in self.timings.values():
+            timing.clocks = summary
+        for label in self.shuffled() * CLOCK_LAUNCHES if self.kernel_clock else ():
+            woken = now()
+            self.read_clock(label, 1)
+            cool(sampler, self.stopwatch, busy=now() - woken)
+        return seconds
+
+    def sustained(self, sampler: clocks.Sampler, preload_seconds: float, max_seconds: float, limit: float) -> None:
+        now = self.stopwatch.now
+        for label in self.shuffled():
+            batch = [label] * (self.queue or 8)
+            begin, loaded = now(), list[tuple[float, float]]()
+            while not _is_loaded(loaded, now() - begin, preload_seconds, limit):
+                milliseconds = self.measure(batch)
+                loaded += ((now() - begin, sample) for sample in milliseconds)
+            begin, samples = now(), self.timings[label].samples_ms
+            at_most = max(preload_seconds, max_seconds / len(self.calls))
+            while len(samples) < self.fewest or (
+                (spent := now() - begin) < preload_seconds
+                or (not self.is_settled(label, self.min_samples) and spent < at_most)
+            ):
+                self.sample(batch)
+            self.timings[label].clocks = sampler.summary(begin, now())
+            for _ in range(CLOCK_LAUNCHES):
+                self.read_clock(label, len(batch))
+
+    def is_settled(self, label: str, enough: int) -> bool:
+        samples = self.timings[label].samples_ms
+        return len(samples) >= enough and relative_error(samples) < self.target
+
+    def shuffled(self) -> list[str]:
+        return self.chance.sample(list(self.calls), len(self.calls))
+
+    def batches(self, labels: Sequence[str]) -> Iterator[Sequence[str]]:
+        size = self.queue or len(self.calls)
+        return (labels[first : first + size] for first in range(0, len(labels), size))
+
+    def measure(self, labels: Sequence[str]) -> list[float]:
+        return self.stopwatch.measure([(label, self.calls[label]) for label in labels], self.notify)
+
+    def sample(self, labels: Sequence[str]) -> None:
+        for label, sample in zip(labels, self.measure(labels), strict=True):
+            self.timings[label].samples_ms.append(sample)
+
+    def read_clock(self, label: str, launches: int) -> None:
+        """Reads the clock of the last of some launches one after another."""
+        if self.kernel_clock and (read := self.timings[label].clock_ghz) is not None:
+            self.stopwatch.measure([(label, self.kernel_clock.around(self.calls[label]))] * launches, self.notify)
+            read.append(round(self.kernel_clock.ghz(), 4))
 
 
 def _is_loaded(samples: Sequence[tuple[float, float]], seconds: float, least: float, limit: float) -> bool:
@@ -264,14 +312,6 @@ def _is_loaded(samples: Sequence[tuple[float, float]], seconds: float, least: fl
     return steady or seconds >= LONGEST_PRELOAD * least
 
 
-def _shuffle(calls: Mapping[str, Call], generator: random.Random) -> list[str]:
-    return generator.sample(list(calls), len(calls))
-
-
-def _batches(labels: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    return (labels[first : first + size] for first in range(0, len(labels), size))
-
-
 def loads(labels: Sequence[str], milliseconds: Mapping[str, float]) -> Iterator[list[str]]:
     """The labels in their order, cut where more than LONGEST_LOAD would be queued."""
     load: list[str] = []
@@ -281,18 +321,6 @@ def loads(labels: Sequence[str], milliseconds: Mapping[str, float]) -> Iterator[
             load = []
         load.append(label)
     yield load
-
-
-def _sample(
-    timings: Mapping[str, Timing],
-    calls: Mapping[str, Call],
-    labels: Sequence[str],
-    stopwatch: Stopwatch,
-    notify: Notify,
-) -> None:
-    samples = stopwatch.measure([(label, calls[label]) for label in labels], notify)
-    for label, sample in zip(labels, samples, strict=True):
-        timings[label].samples_ms.append(sample)
 
 
 def cool(sampler: clocks.Sampler, stopwatch: Stopwatch, *, busy: float) -> None:
@@ -316,7 +344,7 @@ def launches_for(milliseconds: float) -> int:
     return max(5, min(20, int(20 / max(milliseconds, 1e-3))))
 
 
-def host_latency(call: Call, *, synchronize: Call, launches: int = 20) -> float:
+def host_latency(call: Call, *, synchronize: Call, launches: int) -> float:
     """Median host time of one call in microseconds. `launches` must be fewer than the GPU's queue is deep."""
     synchronize()
     samples = []
@@ -328,7 +356,7 @@ def host_latency(call: Call, *, synchronize: Call, launches: int = 20) -> float:
     return statistics.median(samples)
 
 
-def graph_latency(call: Call, *, launches: int = 20) -> float | None:
+def graph_latency(call: Call, *, launches: int) -> float | None:
     """Median host time in microseconds of replaying `call` as a CUDA graph, None when it cannot be captured."""
     graph = torch.cuda.CUDAGraph()
     stream = torch.cuda.current_stream()
