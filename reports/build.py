@@ -9,11 +9,11 @@ import hashlib
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from functools import partial
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -30,7 +30,7 @@ from reports.data.names import cell_title, label, score_title
 from reports.data.questions import question
 from reports.data.titles import title
 from reports.facts import findings, resources, versions
-from reports.facts.expressibility import said
+from reports.facts.expressibility import Known, said
 from reports.facts.roofs import EXPERIMENT as ROOFS
 from reports.pages import article as article_pages
 from reports.pages import common, downloads, guide, index, ledger, listing, overview, own, roofs
@@ -90,75 +90,95 @@ def build(
     known = said(compiled)
     timed = [data for data in datasets if any(data.timings())]
     main = timed[0] if timed else None
-    asked = sorted(datasets, key=lambda data: (data.recorded, data is not main))
-
-    @cache
-    def first() -> dict[str, Any]:
-        return index.page(main, datasets, known)
-
-    jobs: list[tuple[str, str, Callable[[], dict[str, Any]]]] = [
-        ("index.html", "index.html", first),
-        ("techniques.html", "techniques.html", partial(overview.techniques_page, main, known)),
-        (
-            "expressibility.html",
-            "expressibility.html",
-            lambda: overview.expressibility(
-                compiled,
-                known,
-                versions.compiled(inspected, hashes),
-                findings.findings(known, main, first().get("answer"), inspected, hashes),
-                main,
-            ),
-        ),
-        ("published.html", "published.html", partial(overview.published, main)),
-        ("regressions.html", "regressions.html", partial(overview.regressions, main)),
-    ]
-    for ladder in LADDERS.values():
-        jobs.append((f"ladder/{ladder.name}.html", "ladder.html", partial(common.ladder, main, asked, ladder)))
-    for technique in TECHNIQUES:
-        name = f"technique/{technique.name}.html"
-        jobs.append((name, "technique.html", partial(technique_page.page, main, asked, technique, known)))
-    jobs.append(("evidence/correctness.html", "correctness.html", partial(common.correctness, datasets)))
-    measured_by = [(data, name) for data in datasets for name in data.experiments]
-    experiments: list[tuple[Dataset | None, str]] = [one for one in measured_by if one[1] != ROOFS]
-    jobs.append((roofs.PATH, "roofs.html", partial(roofs.page, asked)))
-    jobs.append((ledger.PATH, "ledger.html", partial(ledger.page, asked, inspected)))
-    measured = main.experiments if main else []
-    experiments += [(main, name) for name in catalog.about_articles() if name not in measured]
-    for data, name in experiments:
-        path = experiment_path(data, name, main)
-        if data is None or (data is main and name in catalog.about_articles()):
-            jobs.append((path, "article.html", partial(article_pages.page, datasets, main, name)))
-        else:
-            jobs.append((path, "experiment.html", partial(common.experiment, data, name)))
-    jobs += [
-        ("guide/reading.html", "guide_reading.html", guide.reading),
-        ("guide/cpu.html", "guide_cpu.html", guide.cpu),
-        ("guide/gpus.html", "guide_gpus.html", partial(guide.gpus, datasets)),
-        ("guide/fp8.html", "guide_fp8.html", partial(guide.fp8, datasets)),
-    ]
-    jobs.append(("data.html", "data.html", partial(overview.data_page, main, timed[1:])))
-
+    first = index.page(main, datasets, known)
+    jobs = _jobs(main, datasets, timed[1:], known, first, compiled, inspected, hashes)
+    if only:
+        jobs = [job for job in jobs if job.path in set(only)]
     environment = _environment(main)
-    listed = [*experiments, (main, ROOFS)]
-    environment.globals["experiments"] = [(experiment_path(d, n, main), n, d) for d, n in listed]
-    chosen = set(only or ())
-    jobs = [job for job in jobs if not chosen or job[0] in chosen]
+    environment.globals["experiments"] = [
+        (experiment_path(data, name, main), name, data) for data, name in [*_experiments(main, datasets), (main, ROOFS)]
+    ]
     shutil.rmtree(output, ignore_errors=True)
-    for done, (path, template, context) in enumerate(jobs, 1):
-        progress(done, len(jobs), path)
-        target = output / path
+    for done, job in enumerate(jobs, 1):
+        progress(done, len(jobs), job.path)
+        target = output / job.path
         target.parent.mkdir(parents=True, exist_ok=True)
-        variables = {"page": path, "up": "../" * path.count("/"), **context()}
-        target.write_text(environment.get_template(template).render(variables))
+        variables = {"page": job.path, "up": "../" * job.path.count("/"), **job.variables()}
+        target.write_text(environment.get_template(job.template).render(variables))
     for path in sorted(overview.programs(known)):
         (output / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(sources.ROOT / path, output / path)
-    files = [*(downloads.files(main, first()) if main else ()), *chain.from_iterable(map(downloads.experiments, timed))]
+    files = [*(downloads.files(main, first) if main else ()), *chain.from_iterable(map(downloads.experiments, timed))]
     for path, text in files:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
         (output / path).write_text(text)
     return output / "index.html"
+
+
+class Job(NamedTuple):
+    """A page: its path in the site, its template, and what makes the template's variables."""
+
+    path: str
+    template: str
+    variables: Callable[[], dict[str, Any]]
+
+
+def _experiments(main: Dataset | None, datasets: Iterable[Dataset]) -> list[tuple[Dataset | None, str]]:
+    """Each experiment with a page of its own, and the dataset that measured it; articles that none did are the main
+    one's. The roofs have a template of their own."""
+    measured = [(data, name) for data in datasets for name in data.experiments if name != ROOFS]
+    known = main.experiments if main else []
+    return [*measured, *((main, name) for name in catalog.about_articles() if name not in known)]
+
+
+def _jobs(
+    main: Dataset | None,
+    datasets: Sequence[Dataset],
+    others: Sequence[Dataset],
+    known: Known,
+    first: dict[str, Any],
+    compiled: Sequence[Row],
+    inspected: Sequence[Row],
+    hashes: reading.Hashes,
+) -> list[Job]:
+    """Every page, in the order in which they are made. `main`: the dataset of the headline, `others`: further ones with
+    timings; `first`: the variables of the first page; `compiled` and `inspected`: rows of compilers alone."""
+    asked = sorted(datasets, key=lambda data: (data.recorded, data is not main))
+
+    def expressibility() -> dict[str, Any]:
+        found = findings.findings(known, main, first.get("answer"), inspected, hashes)
+        return overview.expressibility(compiled, known, versions.compiled(inspected, hashes), found, main)
+
+    def of_experiment(data: Dataset | None, name: str) -> Job:
+        path = experiment_path(data, name, main)
+        if data is None or (data is main and name in catalog.about_articles()):
+            return Job(path, "article.html", partial(article_pages.page, datasets, main, name))
+        return Job(path, "experiment.html", partial(common.experiment, data, name))
+
+    return [
+        Job("index.html", "index.html", lambda: first),
+        Job("techniques.html", "techniques.html", partial(overview.techniques_page, main, known)),
+        Job("expressibility.html", "expressibility.html", expressibility),
+        Job("published.html", "published.html", partial(overview.published, main)),
+        Job("regressions.html", "regressions.html", partial(overview.regressions, main)),
+        *(
+            Job(f"ladder/{one.name}.html", "ladder.html", partial(common.ladder, main, asked, one))
+            for one in LADDERS.values()
+        ),
+        *(
+            Job(f"technique/{one.name}.html", "technique.html", partial(technique_page.page, main, asked, one, known))
+            for one in TECHNIQUES
+        ),
+        Job("evidence/correctness.html", "correctness.html", partial(common.correctness, datasets)),
+        Job(roofs.PATH, "roofs.html", partial(roofs.page, asked)),
+        Job(ledger.PATH, "ledger.html", partial(ledger.page, asked, inspected)),
+        *(of_experiment(*one) for one in _experiments(main, datasets)),
+        Job("guide/reading.html", "guide_reading.html", guide.reading),
+        Job("guide/cpu.html", "guide_cpu.html", guide.cpu),
+        Job("guide/gpus.html", "guide_gpus.html", partial(guide.gpus, datasets)),
+        Job("guide/fp8.html", "guide_fp8.html", partial(guide.fp8, datasets)),
+        Job("data.html", "data.html", partial(overview.data_page, main, others)),
+    ]
 
 
 def own_page(rows: Sequence[Row], target: Path, recorded: Path = ROOT / "recorded") -> None:
