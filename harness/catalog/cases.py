@@ -23,6 +23,7 @@ class Case:
 
     @property
     def is_peer(self) -> bool:
+        """Whether it is of a library."""
         return self.technique is None and self.kernel is None
 
     @property

@@ -40,6 +40,7 @@ def read(path: Path) -> Bug:
 
 
 def find(name: str, root: Path = ROOT) -> Bug:
+    """The bug of this name. Raises FileNotFoundError where there is none, and what `read` raises."""
     return read(root / FOLDER / f"{name}.patch")
 
 

@@ -115,6 +115,7 @@ class Problem:
         return heads * rows * self.head_dim, rows * self.head_dim, self.head_dim
 
     def tflops(self, milliseconds: float) -> float:
+        """TFLOPS of a launch that takes so many milliseconds."""
         return self.flops / milliseconds / 1e9
 
     @cached_property

@@ -46,6 +46,7 @@ def one_off_file(name: str) -> Path:
 
 
 def newest_run(name: str) -> Path | None:
+    """The newest file of reports/runs/ that ends in this name."""
     earlier = sorted(RUNS.glob(f"*[0-9]-{name}.jsonl"))
     return earlier[-1] if earlier else None
 
@@ -59,6 +60,7 @@ def write_run(path: Path, description: Mapping[str, Any], rows: Iterable[Row]) -
 
 
 def show_failures(rows: Iterable[Row]) -> None:
+    """What failed, in red, with the words of whoever found it."""
     for text in tables.failures(rows):
         console.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
 

@@ -29,6 +29,7 @@ from harness.variants import cuda_driver
 
 
 def to_dict(case: Case) -> dict[str, Any]:
+    """The case for JSON, as `from_dict` reads it."""
     assert case.tile is not None
     return {**vars(case), "problem": case.problem.to_dict(), "tile": case.tile.to_dict()}
 
@@ -63,11 +64,13 @@ class Driver:
         return pointer
 
     def download(self, pointer: int, size: int) -> bytes:
+        """A copy of so many bytes of the GPU's memory."""
         data = ctypes.create_string_buffer(size)
         cuda_driver.call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(pointer), ctypes.c_size_t(size))
         return data.raw
 
     def synchronize(self) -> None:
+        """Waits for the GPU. Raises variants.LaunchError for what a launch did."""
         cuda_driver.call("cuCtxSynchronize")
 
 

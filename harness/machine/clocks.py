@@ -42,17 +42,21 @@ class Device:
             return None
 
     def power_w(self) -> float | None:
+        """Watts that the card draws now."""
         milliwatts = self.ask("PowerUsage")
         return None if milliwatts is None else milliwatts / 1000
 
     def power_limit_w(self) -> float | None:
+        """Watts that it may draw."""
         milliwatts = self.ask("EnforcedPowerLimit")
         return None if milliwatts is None else milliwatts / 1000
 
     def sm_mhz(self) -> int | None:
+        """Megahertz of the SM clock, as NVML tells it."""
         return self.ask("ClockInfo", self.nvml.NVML_CLOCK_SM)
 
     def throttle(self) -> set[str]:
+        """Names of REASONS that hold the clock back now."""
         bits = self.ask("CurrentClocksEventReasons")
         if bits is None:  # drivers before 535 know it by its old name
             bits = self.ask("CurrentClocksThrottleReasons") or 0

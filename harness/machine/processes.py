@@ -77,6 +77,7 @@ class Child:
         theirs.close()
 
     def begin(self, job: Job, seconds: float) -> None:
+        """Gives the process a job, which has so many seconds."""
         with contextlib.suppress(BrokenPipeError):  # it died while idle: its answer says so
             self.connection.send(job)
         self.job, self._seconds = job, seconds

@@ -54,6 +54,7 @@ class Progress:
                 self._print(self._last if self._last != self._shown else after)
 
     def say(self, text: str) -> None:
+        """A line, with the seconds since the beginning."""
         self._last = text
         self._print(text)
 

@@ -50,6 +50,7 @@ def at_work(boards: Sequence[Mapping[str, str]]) -> Iterator[int]:
 
 
 def work() -> None:
+    """Multiplies bf16 matrices (SIZE, SIZE) until the process is ended."""
     import torch
 
     die_with_parent()

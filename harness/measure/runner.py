@@ -229,6 +229,7 @@ class Run:
         self.gated[case] = self.write_outcome(case, "gate", fields)
 
     def write_outcome(self, case: Case, kind: str, fields: Row) -> Row:
+        """Writes how a case ended, unless an earlier run had declined it or seen it fail; returns the row."""
         earlier = self.session.earlier(case, kind)
         if earlier is None or earlier["status"] == "passed":  # else it was declined before
             return self.session.write(case, {**fields, "kind": kind})

@@ -53,6 +53,7 @@ class Service:
         self.stage: Stage = "start"
 
     def now(self, stage: Stage, label: str | None) -> None:
+        """Tells the runner which case is at which stage: its deadline begins anew."""
         self.stage = stage
         self._connection.send(("now", stage, label))
 

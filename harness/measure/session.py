@@ -118,6 +118,7 @@ class Session:
         return results.key({**self.identity(case), "kind": kind, "mode": None}) in self._standing
 
     def identity(self, case: Case) -> dict[str, Any]:
+        """The fields by which rows of this run about the case are told from others."""
         return making.about(
             replace(case, experiment=self.experiment),
             on=self.on,

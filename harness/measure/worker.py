@@ -132,6 +132,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
+        """Whether it takes calls. A process that died by itself counts until a call finds out."""
         return not self._connection.closed
 
     def kill(self) -> None:

@@ -51,6 +51,7 @@ class Interval:
 
     @property
     def rests_on(self) -> str:
+        """3 processes on 2 boards."""
         processes = f"{self.processes} process{'es' * (self.processes != 1)}"
         return f"{processes} on {self.boards} board{'s' * (self.boards != 1)}"
 
@@ -90,6 +91,7 @@ class Estimate:
         return Interval(*between, self.processes, self.boards)
 
     def times(self, factor: float) -> Estimate:
+        """The logarithm, and its draws, times a factor."""
         drawn = None if self.draws is None else factor * self.draws
         return Estimate(factor * self.value, drawn, self.processes, self.boards)
 

@@ -82,6 +82,7 @@ class Ledger:
 
     @cached_property
     def gap(self) -> Estimate | None:
+        """Flagship over `start`."""
         return self._estimate({FLAGSHIP: 1, self.start: -1})
 
     @cached_property
@@ -163,6 +164,7 @@ class Ledger:
         return self.known.boards([self.rows[name] for name in (FLAGSHIP, self.start)]) if self.gap else []
 
     def on(self, board: str) -> Ledger:
+        """The same from the processes of one board."""
         return replace(self, board=board)
 
     @cached_property

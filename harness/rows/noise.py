@@ -117,12 +117,14 @@ class Timed:
 
 
 def timed(row: Row, timings: Timings) -> Timed:
+    """What `shift` needs of a row. `timings` hold its group."""
     itself = timings.program(row)
     peers = {name: value for name, value in timings.peers(row).items() if name != itself}
     return Timed(log_ms(row), peers, timings.board(row), row["backend"] == ANCHOR)
 
 
 def shift(base: Timed, new: Timed) -> Shift:
+    """From one timing of a program to another; over the anchors that both groups have."""
     anchors = [new.peers[name] - base.peers[name] for name in base.peers if name in new.peers]
     return Shift(
         new.log_ms - base.log_ms,
@@ -151,6 +153,7 @@ class Replicates:
         return len(self.time)
 
     def where(self, mask: Array) -> Replicates:
+        """The pairs for which `mask`, bool of their length, is true."""
         return Replicates(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
 
 

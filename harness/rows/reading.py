@@ -55,6 +55,7 @@ def cell(row: Row) -> str:
 
 
 def median_ms(row: Row) -> float:
+    """Median of the row's samples, in milliseconds."""
     return statistics.median(row["samples_ms"])
 
 

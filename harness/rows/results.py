@@ -115,6 +115,7 @@ FIELDS = {
 
 
 def utc_now() -> str:
+    """The time of a row: 2026-01-31T23:59:59Z."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 

@@ -93,6 +93,7 @@ def system_nvcc() -> bool:
 
 
 def has_gpu() -> bool:
+    """Whether NVIDIA's driver is here."""
     return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
 
 

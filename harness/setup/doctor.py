@@ -62,6 +62,7 @@ def examine() -> list[Finding]:
 
 
 def healthy(findings: list[Finding]) -> bool:
+    """Whether all is here that is required, or will be installed."""
     return all(finding.found or finding.installed for finding in findings if finding.required)
 
 

@@ -91,4 +91,5 @@ def launches(library: Path, roof: Roof, samples: int, results: int, steps: Seque
 
 
 def threads(roof: Roof) -> int:
+    """How many a block has."""
     return (roof.product_groups + roof.vector_groups) * WARPGROUP

@@ -33,18 +33,22 @@ def installed() -> str | None:
 
 
 def folder(version: str) -> Path:
+    """Where a version is, if it is here."""
     return FOLDER / version
 
 
 def plugin() -> Path:
+    """Where TLX is, if it is here."""
     return FOLDER / "utlx"
 
 
 def name(version: str, dialect: str = "triton") -> str:
+    """What a compiler is called: triton 3.8.0 with TLX."""
     return f"triton {version}" + (" with TLX" if dialect == "tlx" else "")
 
 
 def is_here(version: str, dialect: str = "triton") -> bool:
+    """Whether a version, and for TLX its plugin, can compile here."""
     here = version == installed() or (folder(version) / "triton" / "__init__.py").is_file()
     return here and (dialect != "tlx" or (plugin() / "utlx_plugin" / "libutlx.so").is_file())
 

@@ -214,6 +214,7 @@ class Dataset:
         return found
 
     def timings(self, experiment: str | None = None) -> list[Row]:
+        """The newest timings, of one experiment or of all."""
         return self._timings.get(experiment, [])
 
     @cached_property
@@ -229,6 +230,7 @@ class Dataset:
         return sorted({row["backend"] for row in self.timings(experiment) if not row.get("technique")})
 
     def modes(self, experiment: str) -> list[str]:
+        """Those of timing that an experiment has rows of."""
         found = {row.get("mode") for row in self.timings(experiment)}
         return [mode for mode in ("burst", "sustained") if mode in found]
 

@@ -90,4 +90,5 @@ def title(technique: str) -> str:
 
 
 def theme(technique: str) -> str:
+    """The theme of a technique; of one without a theme the last."""
     return next((theme for theme, names in THEMES.items() if technique in names), "The whole kernel")

@@ -45,6 +45,7 @@ def margin(narrow: bool) -> int:
 
 
 def height_of(found: Answer, narrow: bool) -> int:
+    """Pixels of the bars of both panels."""
     row, head, gap = _sizes(narrow)
     return sum(head + row * _count(found, panel) for panel in PANELS) + gap + 20
 

@@ -48,6 +48,7 @@ def error_by_position(row: Row) -> str:
 
 @once
 def error_by_head(row: Row) -> str:
+    """Largest |O - truth| of each head, and that of roundings alone."""
     heads = row["details"]["heads"]
     figure, axes = new_axes(WIDTH, 0.8 + 0.32 * len(heads))
     right = 1.6 * max(max(head["max_abs"], head["rounding"]) for head in heads)

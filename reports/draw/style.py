@@ -63,6 +63,7 @@ STYLE = {
 
 
 def new_axes(width: float, height: float) -> tuple[Figure, Axes]:
+    """Axes alone in a figure of that many inches."""
     figure, (axes,) = new_grid(1, 1, width, height)
     return figure, axes
 
@@ -77,6 +78,7 @@ def new_grid(rows: int, columns: int, width: float, height: float, **options: An
 
 
 def whisker(axes: Axes, point: Point, row: float, color: str) -> None:
+    """From the first to the third quartile of a point's samples."""
     if point.row:
         low, _, high = quartiles(point.row)
         axes.plot([low, high], [row, row], color=color, lw=5, alpha=0.35, solid_capstyle="butt", zorder=2)

@@ -107,6 +107,7 @@ def experiments(data: Dataset) -> list[str]:
 
 
 def headline(data: Dataset) -> Problem | None:
+    """The problem of the first page; None while no ladder was timed."""
     problems = data.problems(LADDER)
     return problems[0] if problems else None
 

@@ -148,6 +148,7 @@ def profiled(datasets: Sequence[Dataset], technique: str, backend: str = "cuda")
 
 
 def metric(row: Row, name: str) -> float | None:
+    """What ncu counted under this name; None where it did not."""
     return row["details"]["metrics"].get(name)
 
 

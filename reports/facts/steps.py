@@ -138,6 +138,7 @@ def gives_back(lost: float, won: float) -> bool:
 
 
 def one_step(data: Dataset, problem: Problem, technique: Technique, backend: str, policy: str) -> Step:
+    """A technique in one language, from its parent under the same policy."""
     point = point_of(data, problem, technique, backend, policy)
     above = techniques.parent(technique)
     before = point_of(data, problem, above, backend, policy) if above else None

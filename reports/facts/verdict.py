@@ -107,6 +107,7 @@ class Verdict:
 
 
 def verdict(data: Dataset, experiment: str, technique: Technique) -> Verdict:
+    """Of a technique, over the problems of an experiment."""
     problems = data.problems(experiment)
     in_series = sources.series(SERIES, technique.path)
     languages = {backend: _language(data, experiment, problems, technique, backend) for backend in in_series}

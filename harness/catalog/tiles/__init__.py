@@ -35,6 +35,7 @@ class Selection:
 
 
 def cell(problem: Problem) -> str:
+    """The entry for all lengths, such as d128-causal."""
     return f"d{problem.head_dim}-{problem.mask}"
 
 
@@ -44,6 +45,7 @@ def length_class(problem: Problem) -> str:
 
 
 def cell_of_length(problem: Problem) -> str:
+    """The entry for the problem's class of length, such as d128-causal-short."""
     return f"{cell(problem)}-{length_class(problem)}"
 
 
