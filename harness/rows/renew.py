@@ -90,12 +90,74 @@ def renew(
     stays of an earlier version.
     """
     known = take_machine_code(rows)
-    environments = _environments(rows)
     outcome = Renewal()
-    asked: list[tuple[Row, Program, Program]] = []  # with the program as measured, and this checkout's
-    for row in due(rows, hashes):
-        if chosen and not chosen(row):
-            continue
+    asked = _asked((row for row in due(rows, hashes) if not chosen or chosen(row)), rows, hashes, outcome)
+    unread = [one for one in asked if any(code is None for _, code in one.sides(known))]
+    named = _distinct(side for one in unread for side in (one.here, *one.equals, *one.unequals))
+    names = {program: name for program, name in identify(named) if isinstance(name, str)} if named else {}
+    wanted = _distinct(
+        side for one in asked if one.proven(names) is None for side, code in one.sides(known) if code is None
+    )
+    answers = dict(compile(wanted)) if wanted else {}
+    for one in asked:
+        same = one.proven(names)
+        if same is None:
+            was, now_is = (code or answers.get(side, Unknown("not compiled")) for side, code in one.sides(known))
+            if unknown := next((code for code in (was, now_is) if isinstance(code, Unknown)), None):
+                outcome.unknown[unknown.reason] += 1
+                continue
+            if machine_code(one.row) is None:
+                one.row["sass_sha256"] = was
+            same = was == now_is
+        if same:
+            outcome.sources[*program(one.row), one.row["source_sha256"]] = one.here.source_sha256
+            one.row["renewed_from"] = measured_source(one.row)
+            one.row["source_sha256"] = one.here.source_sha256
+            one.row.pop("differs_from", None)
+            outcome.renewed += 1
+        else:
+            one.row["differs_from"] = one.here.source_sha256
+            outcome.different += 1
+    return outcome
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A row that is compared: the program that it measured, and this checkout's."""
+
+    row: Row
+    then: Program
+    here: Program
+
+    @property
+    def equals(self) -> list[Program]:
+        """Programs of the machine code that the row measured: as measured, and as which it counted so far."""
+        return [self.then, replace(self.then, source_sha256=self.row["source_sha256"])]
+
+    @property
+    def unequals(self) -> list[Program]:
+        """Programs of other machine code: that of the checkout with which the row was last compared."""
+        return [replace(self.then, source_sha256=self.row["differs_from"])] if "differs_from" in self.row else []
+
+    def sides(self, known: Mapping[str, str]) -> list[tuple[Program, str | None]]:
+        """Then and now, each with its machine code as rows tell it. `known`: what take_machine_code returns."""
+        now_is = known.get(_name(self.row, self.here.source_sha256, self.here.compiler))
+        return [(self.then, machine_code(self.row)), (self.here, now_is)]
+
+    def proven(self, names: Mapping[Program, str]) -> bool | None:
+        """Whether names show that the machine code is the same, or another one; None where they do not tell."""
+        if (name := names.get(self.here)) is None:
+            return None
+        if name in map(names.get, self.equals):
+            return True
+        return False if name in map(names.get, self.unequals) else None
+
+
+def _asked(due: Iterable[Row], rows: Iterable[Row], hashes: Hashes, outcome: Renewal) -> list[_Asked]:
+    """The rows that can be compared; `outcome` counts the others. `rows` hold the environments."""
+    environments = _environments(rows)
+    found = []
+    for row in due:
         environment = environments.get(row.get("environment", ""), {})
         compiler = _compiler(row, environment)
         if compiler is None or not row.get("tile"):
@@ -111,67 +173,8 @@ def renew(
             compiler=compiler,
         )
         commit = (environment.get("git") or {}).get("sha")
-        asked.append((row, replace(here, source_sha256=measured_source(row), commit=commit), here))
-
-    def known_code(row: Row, here: Program) -> tuple[str | None, str | None]:
-        """The machine code of then and of now, as rows tell it."""
-        return machine_code(row), known.get(_name(row, here.source_sha256, here.compiler))
-
-    open_ones = [(row, then, here) for row, then, here in asked if None in known_code(row, here)]
-    named = _distinct(
-        side for row, then, here in open_ones for side in (here, *_equals(row, then), *_unequals(row, then))
-    )
-    names = {program: name for program, name in identify(named) if isinstance(name, str)} if named else {}
-
-    def proven(row: Row, then: Program, here: Program) -> bool | None:
-        """Whether names show that the machine code is the same, or another one; None where they do not tell."""
-        if (name := names.get(here)) is None:
-            return None
-        if name in map(names.get, _equals(row, then)):
-            return True
-        return False if name in map(names.get, _unequals(row, then)) else None
-
-    wanted = _distinct(
-        side
-        for row, then, here in asked
-        if proven(row, then, here) is None
-        for side, code in zip((then, here), known_code(row, here), strict=True)
-        if code is None
-    )
-    answers = dict(compile(wanted)) if wanted else {}
-    for row, then, here in asked:
-        same = proven(row, then, here)
-        if same is None:
-            was, now_is = (
-                code or answers.get(side, Unknown("not compiled"))
-                for side, code in zip((then, here), known_code(row, here), strict=True)
-            )
-            if isinstance(was, Unknown) or isinstance(now_is, Unknown):
-                outcome.unknown[next(side.reason for side in (was, now_is) if isinstance(side, Unknown))] += 1
-                continue
-            if machine_code(row) is None:
-                row["sass_sha256"] = was
-            same = was == now_is
-        if same:
-            outcome.sources[*program(row), row["source_sha256"]] = here.source_sha256
-            row["renewed_from"] = measured_source(row)
-            row["source_sha256"] = here.source_sha256
-            row.pop("differs_from", None)
-            outcome.renewed += 1
-        else:
-            row["differs_from"] = here.source_sha256
-            outcome.different += 1
-    return outcome
-
-
-def _equals(row: Row, then: Program) -> list[Program]:
-    """Programs of the machine code that the row measured: as measured, and as which it counted so far."""
-    return [then, replace(then, source_sha256=row["source_sha256"])]
-
-
-def _unequals(row: Row, then: Program) -> list[Program]:
-    """Programs of other machine code: that of the checkout with which the row was last compared."""
-    return [replace(then, source_sha256=row["differs_from"])] if "differs_from" in row else []
+        found.append(_Asked(row, replace(here, source_sha256=measured_source(row), commit=commit), here))
+    return found
 
 
 def _distinct(programs: Iterable[Program]) -> list[Program]:
