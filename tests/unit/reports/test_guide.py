@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,15 +16,15 @@ import pytest
 from harness.catalog import planted
 from harness.catalog.sources import CACHE, ROOT
 from reports.pages import guide
+from tests.support.checkout import copied
+from tests.support.pages import rendered
 
 pytestmark = pytest.mark.slow
 
 
 def diagnosed(folder: Path) -> str:
     """Copies the checkout to `folder`, plants the guide's bug there and returns what its command prints of it first."""
-    ignored = shutil.ignore_patterns("site", "runs", "recorded", "figures", "__pycache__")
-    for name in ("cuda_kernels", "triton_kernels", "harness", "experiments", "reports"):
-        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    copied(folder)
     subprocess.run(["git", "apply", str(ROOT / guide.PATCH)], cwd=folder, check=True)
     command = [sys.executable, "-m", "harness", *guide.CHECK]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -52,9 +51,11 @@ def test_the_deadlock_is_diagnosed_as_printed(tmp_path: Path) -> None:
 
 
 def test_every_planted_bug_is_listed() -> None:
-    bugs = planted.bugs()
-    assert {bug.path.name for bug in bugs} == {path.name for path in (ROOT / "tests" / "planted").glob("*.patch")}
-    assert all(bug.technique and bug.diagnosis and bug.story for bug in bugs)
+    page = rendered("guide_cpu.html", guide.cpu())
+    for path in (ROOT / "tests" / "planted").glob("*.patch"):
+        bug = planted.read(path)
+        assert bug.story
+        assert f"{path.name}</span></td><td><code>{bug.diagnosis}</code></td>" in page
 
 
 if __name__ == "__main__":
