@@ -8,13 +8,12 @@ import sys
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
 import pytest
 
 from harness.catalog import sources
+from tests.conftest import CHECKOUT
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 PACKAGES = ("harness", "experiments", "reports", "triton_kernels", "cuda_kernels")
 
 KERNELS = ("cuda_kernels", "triton_kernels")

@@ -16,6 +16,7 @@ from harness.catalog import techniques, tiles
 from harness.catalog.problem import Tile
 from tests.conftest import CHECKOUT
 from tests.support import synthetic_rows as synthetic
+from tests.support.row_file import write
 
 pytestmark = pytest.mark.slow
 
@@ -25,9 +26,7 @@ SELECTED = ("-k", "xor_swizzle and cuda and d128 and full")
 
 
 def run(tmp_path: Path, rows: list[dict[str, Any]], *options: str) -> subprocess.CompletedProcess[str]:
-    file = tmp_path / "rows.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return replay(file, *options)
+    return replay(write(tmp_path / "rows.jsonl", rows), *options)
 
 
 def replay(file: Path, *options: str) -> subprocess.CompletedProcess[str]:

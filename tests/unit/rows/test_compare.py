@@ -14,6 +14,7 @@ from harness.catalog.problem import Problem
 from harness.rows import compare, noise, results
 from tests.conftest import CHECKOUT
 from tests.support import replicated_rows as replicated
+from tests.support.row_file import write
 
 pytestmark = pytest.mark.slow
 
@@ -67,12 +68,6 @@ def only(new: list[Row]) -> compare.Verdict:
     found = [verdict for verdict in judged(new) if verdict.verdict != compare.SAME]
     assert len(found) == 1, found
     return found[0]
-
-
-def write(path: Path, rows: list[Row]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def main(tmp_path: Path, new: list[Row], **options: Any) -> tuple[int, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import subprocess
 import sys
@@ -14,9 +13,10 @@ import pytest
 
 from harness import cli
 from harness.rows import files, record, results
+from tests.conftest import CHECKOUT
+from tests.support.row_file import write
 from tests.unit.rows.test_schema import ENVIRONMENT, TIMING
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 RECORD = """
 import sys
 from pathlib import Path
@@ -38,8 +38,7 @@ def run_of(folder: Path, number: int) -> Path:
     """A run of one timing row that no other run has."""
     path = folder / f"{number}.jsonl"
     row = TIMING | {"mode": "burst", "source_sha256": f"{number:064x}"}
-    path.write_text("".join(json.dumps(each) + "\n" for each in (ENVIRONMENT, row)))
-    return path
+    return write(path, [ENVIRONMENT, row])
 
 
 def full(*_: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import subprocess
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from harness.rows import history
 from reports.draw import history as drawing
 from tests.support import replicated_rows as replicated
+from tests.support.row_file import write
 
 CELL = ["cuda", "xor_swizzle", "b4-h16-n512-d128-bf16-full"]
 
@@ -26,8 +26,7 @@ def folder(tmp_path: Path) -> Path:
     for command in (["init", "-q"], ["config", "user.name", "a test"], ["config", "user.email", "a@test.invalid"]):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
     for schema, board in enumerate(("board0", "board1"), 1):
-        text = "".join(json.dumps(row | {"schema": schema}) + "\n" for row in replicated.of_process(rows, board, 0))
-        path.write_text(text)
+        write(path, [row | {"schema": schema} for row in replicated.of_process(rows, board, 0)])
         subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
         subprocess.run(["git", "commit", "-qm", board], cwd=tmp_path, check=True)
     return path.parent
@@ -69,9 +68,7 @@ def test_what_is_not_recorded_is_named(folder: Path) -> None:
 
 
 def test_without_git_the_files_rows_are_all_there_is(tmp_path: Path) -> None:
-    path = tmp_path / "ladder.jsonl"
-    rows = replicated.of_process(replicated.rows(problems=1), "board0", 0)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(tmp_path / "ladder.jsonl", replicated.of_process(replicated.rows(problems=1), "board0", 0))
     assert [len(points) for points in history.points(history.recorded(tmp_path, "ladder"), CELL).values()] == [1]
 
 

@@ -82,7 +82,7 @@ def test_replicates_are_all_kept() -> None:
     assert interval(record.merge(numbered)) == interval(rows)
 
 
-def test_students_t() -> None:
+def test_quantiles_are_those_of_students_t() -> None:
     """Of printed tables: 97.5% at 1, 2, 3 and 10 degrees of freedom."""
     found = [intervals._students_t(0.975, freedom) for freedom in (1, 2, 3, 10)]
     assert found == pytest.approx([12.706, 4.303, 3.182, 2.228], rel=0.005)

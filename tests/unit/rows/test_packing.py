@@ -13,6 +13,7 @@ import pytest
 from harness.catalog.problem import Problem, Tile
 from harness.rows import packing, record, results
 from tests.conftest import CHECKOUT
+from tests.support.row_file import write
 
 Row = dict[str, Any]
 MB = 1_000_000
@@ -97,7 +98,7 @@ def test_what_rows_share_is_written_once(tmp_path: Path) -> None:
 def test_a_file_of_an_earlier_commit_gives_back_every_row(tmp_path: Path) -> None:
     record.write(tmp_path / "rows.jsonl", ROWS)
     earlier = [line | {"kind": "shared"} if "fields" in line else line for line in lines(tmp_path / "rows.jsonl")]
-    (tmp_path / "earlier.jsonl").write_text("".join(json.dumps(line) + "\n" for line in earlier))
+    write(tmp_path / "earlier.jsonl", earlier)
     assert results.read(tmp_path / "earlier.jsonl") == results.read(tmp_path / "rows.jsonl")
 
 
@@ -164,7 +165,7 @@ def test_what_pack_does_not_write_is_refused_by_its_field(tmp_path: Path, name: 
     shared = {"ticks": {"samples_32ns": [5, 1, "AA"]}, "kind": {"kind": "environment"}}
     above = [{"id": each, "fields": shared[each]} for each in shared]
     row = {field: value for field, value in timing("wmma").items() if field not in ("samples_ms", "order")} | fields
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (*above, row)))
+    write(tmp_path / "rows.jsonl", [*above, row])
     with pytest.raises(results.NotRows, match=rf"rows\.jsonl:3: {said}"):
         results.read(tmp_path / "rows.jsonl")
 
@@ -174,7 +175,7 @@ def test_what_pack_does_not_write_is_refused_by_its_field(tmp_path: Path, name: 
 )
 def test_an_id_stands_for_one_thing(tmp_path: Path, line: Row, again: Row) -> None:
     both = [{"fields": {"mode": "burst"}} | each for each in (line, again)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(each) + "\n" for each in (*both, timing("wmma"))))
+    write(tmp_path / "rows.jsonl", [*both, timing("wmma")])
     with pytest.raises(results.NotRows, match=r"rows\.jsonl:[12]: got fields that rows share with id"):
         results.read(tmp_path / "rows.jsonl")
 

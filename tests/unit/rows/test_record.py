@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from harness.catalog.problem import Problem, Tile
 from harness.rows import record, results
+from tests.support.row_file import write
 
 PROBLEM = Problem.square(4, 16, 4096, 128)
 OLD, NEW = "0" * 64, "1" * 64
@@ -254,9 +254,8 @@ def test_what_stands_is_of_these_kernels_this_gpu_and_these_compilers(root: Path
         stands | {"source_sha256": "before"},
         stands | {"status": "not_converged", "reason": "it moves", "backend": "triton"},
     ]
-    root.joinpath("h200").mkdir(parents=True)
     rows = [*environments, stands, peer, *others]
-    (root / "h200/ladder.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(root / "h200/ladder.jsonl", rows)
     hashes = {("scalar", backend): "now" for backend in ("cuda", "triton")}
     assert record.standing(root, "ladder", here, hashes) == [environments[0], stands, peer]
     assert record.standing(root, "sequence_length", here, hashes) == []

@@ -14,10 +14,12 @@ import pytest
 
 from harness.catalog.problem import Problem, Tile
 from harness.rows import compare, record, results, schema
+from tests.conftest import CHECKOUT
+from tests.support.row_file import write
 
 Row = dict[str, Any]
 
-ROOT = Path(__file__).resolve().parents[3] / "reports/recorded"
+ROOT = CHECKOUT / "reports/recorded"
 DETAILS = {
     "gpu": {"name": "NVIDIA H200", "capability": [9, 0], "uuid_sha256": "0123456789ab"},
     "peaks": {"tensor_tflops": 1070.5},
@@ -153,7 +155,7 @@ HOSTILE = {
     "a problem of true": ("timing", put("problem", "batch", value=True), "problem.batch"),
     "a problem of no tokens": ("timing", put("problem", "seq_q", value=0), "problem.seq_q"),
     "a problem of half a token": ("timing", put("problem", "seq_q", value=4096.0), "problem.seq_q"),
-    "a problem that no memory holds": ("timing", put("problem", "seq_q", value=2**40), "row.problem.seq_q"),
+    "a problem that no memory holds": ("timing", put("problem", "seq_q", value=2**40), "problem.seq_q"),
     "a problem of another dtype": ("timing", put("problem", "dtype", value="fp8"), "problem.dtype"),
     "a problem of more": ("timing", put("problem", "colour", value=1), "row.problem"),
     "a tile of text": ("timing", put("tile", "block_m", value="64"), "tile.block_m"),
@@ -198,9 +200,7 @@ HOSTILE = {
 
 
 def file_of(folder: Path, *rows: Row) -> Path:
-    path = folder / "run.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write(folder / "run.jsonl", rows)
 
 
 def hostile(kind: str, change: Callable[[Row], Any]) -> list[Row]:
@@ -284,8 +284,7 @@ def test_a_pipe_or_a_folder_in_the_place_of_a_file_is_not_waited_for(tmp_path: P
 
 def test_two_runs_of_which_one_is_hostile_are_both_refused(tmp_path: Path) -> None:
     good = file_of(tmp_path, ENVIRONMENT, TIMING, GATE)
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text(json.dumps(ENVIRONMENT) + "\n" + json.dumps(TIMING | {"samples_ms": [0]}) + "\n")
+    bad = write(tmp_path / "bad.jsonl", [ENVIRONMENT, TIMING | {"samples_ms": [0]}])
     with pytest.raises(results.NotRows, match=r"bad\.jsonl:2: row\.samples_ms\[0\]"):
         record.record([good, bad], tmp_path / "recorded")
     assert not (tmp_path / "recorded").exists()
@@ -294,8 +293,7 @@ def test_two_runs_of_which_one_is_hostile_are_both_refused(tmp_path: Path) -> No
 
 def test_a_comparison_takes_no_hostile_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = file_of(tmp_path, ENVIRONMENT, TIMING)
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text(json.dumps(ENVIRONMENT) + "\n" + json.dumps(TIMING | {"samples_ms": ["1"]}) + "\n")
+    bad = write(tmp_path / "bad.jsonl", [ENVIRONMENT, TIMING | {"samples_ms": ["1"]}])
     assert compare.main(good, bad, tmp_path) == 2
     assert compare.main(bad, good, tmp_path) == 2
     said = capsys.readouterr().out
