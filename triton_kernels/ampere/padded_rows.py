@@ -1,7 +1,7 @@
 """Rows of shared memory padded by 16 bytes, against bank conflicts.
 
-Builds on direct_rescale. Core Triton cannot express padded shared memory: the compiler swizzles every tile that is
-loaded through pointers, and no option pads it instead.
+Builds on direct_rescale. Core Triton cannot express padded shared memory: the compiler swizzles the tiles that are
+loaded through pointers, and no option pads them instead.
 
 So this is the same program as direct_rescale.
 """

@@ -341,11 +341,17 @@ CLAIMS = (
     Claim(
         "blocks_per_sm",
         "triton",
-        "hint",
-        "maxnreg limits the registers per thread, and so decides how many blocks fit on an SM. No option "
-        "sets a minimum number of blocks, and unknown options are ignored silently. A hook can add the "
-        "directive to the PTX.",
+        "direct",
+        "The option ptx_options hands ptxas a minimum number of blocks per SM. maxnreg limits the registers per "
+        "thread instead. Unknown options are ignored silently.",
         (
+            Proof(
+                "blocks_ptxas",
+                "With --minnctapersm=4, ptxas gives each of 128 threads at most 128 registers.",
+                Probe("blocks_ptxas", "core"),
+                Probe("blocks_ptxas", "core plain"),
+                Detector("facts", r"registers (?:\d\d|1[01]\d|12[0-8])\b"),
+            ),
             Proof(
                 "options maxnreg",
                 "The PTX has .maxnreg.",
@@ -377,16 +383,22 @@ CLAIMS = (
                 obtained=False,
             ),
         ),
-        word="maxnreg",
+        word="minnctapersm|maxnreg",
     ),
     Claim(
         "blocks_per_sm",
         "gluon",
-        "hint",
-        "maxnreg limits the registers per thread, and so decides how many blocks fit on an SM. No option "
-        "sets a minimum number of blocks, and unknown options are ignored silently. A hook can add the "
-        "directive to the PTX.",
+        "direct",
+        "The option ptx_options hands ptxas a minimum number of blocks per SM. maxnreg limits the registers per "
+        "thread instead. Unknown options are ignored silently.",
         (
+            Proof(
+                "blocks_ptxas in Gluon",
+                "With --minnctapersm=4, ptxas gives each of 128 threads at most 128 registers.",
+                Probe("blocks_ptxas", "Gluon"),
+                Probe("blocks_ptxas", "Gluon plain"),
+                Detector("facts", r"registers (?:\d\d|1[01]\d|12[0-8])\b"),
+            ),
             Proof(
                 "blocks_gluon maxnreg",
                 "The PTX has .maxnreg.",
@@ -411,7 +423,7 @@ CLAIMS = (
                 seen=False,
             ),
         ),
-        word="maxnreg",
+        word="minnctapersm|maxnreg",
     ),
     Claim(
         "clusters",

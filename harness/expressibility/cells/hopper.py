@@ -27,11 +27,11 @@ CONVERTED_IN_FLIGHT = Detector(
 """P V, whose first operand is in registers, is in flight while numbers are converted to 16 bits."""
 BEHIND_EXPONENTIALS = Detector(
     "sass",
-    r"MUFU\.EX2 (?:HGMMA )*BAR BAR (?:HGMMA )+WARPGROUP",
+    r"MUFU\.EX2 (?:HGMMA )*STG (?:HGMMA )*WARPGROUP",
     in_loop=True,
-    order=r"\bHGMMA\b|MUFU\.EX2|\bBAR(?=\.SYNC\S* 0x9)|\bWARPGROUP(?=\.DEPBAR)",
+    order=r"\bHGMMA\b|MUFU\.EX2|\bSTG\b|\bWARPGROUP(?=\.DEPBAR)",
 )
-"""Barrier 9 comes after the exponentials, and the next P V and the wait come after the barrier."""
+"""A store comes after the exponentials, and the wait comes after the store."""
 ONE_BY_ONE = Detector("sass", "(?:HGMMA WARPGROUP ){4}", in_loop=True, order=r"\bHGMMA\b|\bWARPGROUP(?=\.DEPBAR)")
 """A wait follows each product: ptxas found no order in which several can safely be in flight."""
 IN_FLIGHT_IN_A_ROLE = Detector(
@@ -57,10 +57,6 @@ TWICE_IN_FLIGHT = Detector(
 
 def _products(form: str) -> Probe:
     return Probe("products_gluon", form)
-
-
-def _values(form: str) -> Probe:
-    return Probe("values", form)
 
 
 def _sets(form: str) -> Probe:
@@ -290,42 +286,40 @@ CLAIMS = (
     Claim(
         "held_overlap",
         "triton",
-        "hatch",
-        "The source cannot place a wait, nor make one depend on values. An inline PTX barrier, under a "
-        "condition on the row sums that never holds, keeps the exponentials before the wait for the next "
-        "scores.",
+        "hint",
+        "The source cannot place a wait, nor make one depend on values. But a store that is masked by the row sums, "
+        "and never happens, keeps the exponentials before the wait for the next scores.",
         (
             Proof(
-                "barrier that hangs on sums",
-                "In the machine code, the barrier comes after the exponentials and before the wait for the product.",
-                _values("held"),
-                _values("free"),
+                "store that hangs on sums",
+                "In the machine code, the store comes after the exponentials and before the wait for the product.",
+                Probe("masked_store", "sums"),
+                Probe("masked_store", "free"),
                 BEHIND_EXPONENTIALS,
             ),
         ),
-        word="inline_asm_elementwise",
+        word=r"tl\.store\(never_ptr",
     ),
     Claim(
         "pinned_maxima",
         "triton",
-        "hatch",
-        "The source cannot hand a buffer back, so no arrival can depend on the row maxima. Instead an "
-        "inline PTX barrier can depend on them, under a condition that never holds.",
+        "hint",
+        "The source cannot hand a buffer back, so no arrival can depend on the row maxima. But a store that is masked "
+        "by them, and never happens, keeps their comparison before the wait for the next scores.",
         (
             Proof(
-                "barrier that hangs on maxima",
-                "The row maxima are compared for the barrier between the issue of the next scores and the wait "
-                "for them.",
-                _values("pinned"),
-                _values("free"),
+                "store that hangs on maxima",
+                "The row maxima are compared for the store between the issue of the next scores and the wait for them.",
+                Probe("masked_store", "maxima"),
+                Probe("masked_store", "free"),
                 Detector(
                     "ptx",
-                    r"commit_group(?: setp\.nan\.f32)+ wait_group",
-                    order=r"commit_group(?=\.sync)|setp\.nan\.f32|wait_group(?=\.sync)",
+                    r"commit_group(?: setp\.gt\.f32)+ st\.global wait_group",
+                    order=r"commit_group(?=\.sync)|setp\.gt\.f32|st\.global|wait_group(?=\.sync)",
                 ),
             ),
         ),
-        word="inline_asm_elementwise",
+        word=r"tl\.store\(never_ptr",
     ),
     Claim(
         "double_buffered_p",

@@ -7,6 +7,14 @@ SIXTEEN_BYTES = Detector("sass", r"\bLDG\.E\.128")
 LDMATRIX = Detector("sass", r"\bLDSM\S*")
 LDMATRIX_X4 = Detector("ptx", r"ldmatrix\S*\.x4\S*")
 BRANCH = Detector("ptx", r"@%p\d+ bra\b")
+ELEMENTWISE = Proof(
+    "elementwise_condition",
+    "An if in the function of tl.map_elementwise becomes a choice between two results, not a branch.",
+    Probe("elementwise_condition", "elementwise"),
+    Probe("words", "condition"),
+    BRANCH,
+    seen=False,
+)
 ORDER = Detector("ptx", r"%nctaid\.x")
 MULTIPLICATIONS = Detector("sass", r"\bFMUL\b")
 ONE_CONDITION = "One condition decides for the whole thread block, not for each warp."
@@ -80,6 +88,7 @@ def _words(dialect: str) -> tuple[Claim, ...]:
                         Probe(probe, "plain"),
                         BRANCH,
                     ),
+                    *((ELEMENTWISE,) if dialect == "triton" else ()),
                 ),
                 word=rf"if {language}\.max",
             )
@@ -113,8 +122,9 @@ CLAIMS = (
     Claim(
         "vectorized_loads",
         "triton",
-        "automatic",
-        "The compiler makes loads as wide as alignment and contiguity allow. The source cannot set the width.",
+        "hint",
+        "The compiler makes loads as wide as the known alignment and contiguity allow. tl.multiple_of and "
+        "tl.max_contiguous state both: the first widens a load, the second narrows it.",
         (
             Proof(
                 "loads of 16 bytes",
@@ -122,8 +132,24 @@ CLAIMS = (
                 Probe("words", "plain"),
                 Probe("words", "unaligned"),
                 SIXTEEN_BYTES,
+                obtained=False,
+            ),
+            Proof(
+                "loads widened",
+                "tl.multiple_of(pointers, 16) makes each lane load 16 bytes at once.",
+                Probe("load_width", "multiple_of"),
+                Probe("load_width", "unaligned"),
+                SIXTEEN_BYTES,
+            ),
+            Proof(
+                "loads narrowed",
+                "With tl.max_contiguous(index, 2), each lane loads only 8 bytes at once.",
+                Probe("load_width", "max_contiguous"),
+                Probe("load_width", "aligned"),
+                Detector("sass", r"\bLDG\.E\.64"),
             ),
         ),
+        word=r"multiple_of|max_contiguous",
     ),
     Claim(
         "vectorized_loads",

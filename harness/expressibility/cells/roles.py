@@ -28,6 +28,15 @@ def off(form: str) -> Probe:
     return Probe("warp_specialize", f"{form} off")
 
 
+OF_ONE_FUNCTION = Proof(
+    "role_barrier_gluon",
+    "A barrier in one of two functions has 128 of the 256 threads.",
+    Probe("role_barrier_gluon", "barrier"),
+    Probe("role_barrier_gluon", "plain"),
+    Detector("ptx", r"bar\.sync\s+\d+, 128"),
+    obtained=False,
+)
+
 CLAIMS = (
     Claim(
         "warp_specialized",
@@ -300,7 +309,8 @@ CLAIMS = (
         "triton",
         "hatch",
         "The source cannot give some warps code of their own. A scalar thread index from inline PTX makes "
-        "a real branch, but a barrier or tl.dot inside it would deadlock.",
+        "a real branch, but a barrier or tl.dot inside it would deadlock. A hook on the compiler's stages can "
+        "make roles of the kernel's body, and in them both are safe.",
         (
             Proof(
                 "role_branch",
@@ -309,8 +319,15 @@ CLAIMS = (
                 Probe("role_branch", "masked"),
                 Detector("ptx", r"@%p\d+ bra\b"),
             ),
+            Proof(
+                "warpgroups_hook roles",
+                "In the IR that the hook edits, the kernel's body is the code of roles with four warps each.",
+                Probe("warpgroups_hook", "hook"),
+                Probe("warpgroups_hook", "plain"),
+                Detector("ttgir", r"partition\d\(.*num_warps\(4\)"),
+            ),
         ),
-        word="inline_asm_elementwise",
+        word="inline_asm_elementwise|add_stages_inspection_hook",
     ),
     Claim(
         "role_branch",
@@ -348,8 +365,11 @@ CLAIMS = (
         "named_barriers",
         "gluon",
         "hatch",
-        "Gluon has no named barrier. Inline PTX has one, and is applied to each element of a tensor.",
+        "A barrier in a function of gl.warp_specialize is one of that function's warps alone. No word makes a "
+        "barrier with a number, at which warps of two functions meet. Inline PTX does, and is applied to each element "
+        "of a tensor.",
         (
+            OF_ONE_FUNCTION,
             Proof(
                 "named_barrier_gluon elementwise",
                 "Inline PTX, applied to one element per thread, uses barriers 8 and 9.",
@@ -365,8 +385,11 @@ CLAIMS = (
         "named_barriers",
         "gluon",
         "hatch",
-        "Gluon has no named barrier. Inline PTX has one, and gl.inline_asm makes it a statement.",
+        "A barrier in a function of gl.warp_specialize is one of that function's warps alone. No word makes a "
+        "barrier with a number, at which warps of two functions meet. Inline PTX does, and gl.inline_asm makes it a "
+        "statement.",
         (
+            OF_ONE_FUNCTION,
             Proof(
                 "named_barrier_gluon inline_asm",
                 "gl.inline_asm uses barriers 8 and 9.",
@@ -381,10 +404,25 @@ CLAIMS = (
     Claim(
         "three_warpgroups",
         "triton",
-        "inexpressible",
+        "hatch",
         "num_warps is a power of two, and with roles the compiler makes two consumers. It ignores the option "
-        "num_consumer_groups.",
+        "num_consumer_groups. A hook on the compiler's stages can run the kernel's body in three warpgroups, each "
+        "with rows of its own, but then each also loads K and V for itself.",
         (
+            Proof(
+                "warpgroups_hook",
+                "The launch has 12 warps.",
+                Probe("warpgroups_hook", "hook"),
+                Probe("warpgroups_hook", "plain"),
+                Detector("facts", r"warps 12"),
+            ),
+            Proof(
+                "warpgroups_hook products",
+                "The machine code has three times as many wgmma.",
+                Probe("warpgroups_hook", "hook"),
+                Probe("warpgroups_hook", "plain"),
+                Detector("sass", r"\bHGMMA\b", least=24),
+            ),
             Proof(
                 "warps_12",
                 "num_warps=12 is refused.",
@@ -417,6 +455,7 @@ CLAIMS = (
                 seen=False,
             ),
         ),
+        word="add_stages_inspection_hook",
     ),
     Claim(
         "three_warpgroups",

@@ -1,5 +1,7 @@
 """How tiles lie in shared memory: swizzled, padded or plain, and in how many buffers."""
 
+from dataclasses import replace
+
 from harness.expressibility.claims import Claim, Detector, Probe, Proof
 
 UNSWIZZLED = Detector("ttgir", r"swizzled_shared<[^>]*maxPhase = 1\b|padded_shared<")
@@ -25,9 +27,34 @@ _pointers = tuple(
         Probe("swizzle_hook", "hook"),
         UNSWIZZLED,
         seen=False,
-        obtained=True,
     )
     for form in FORMS
+)
+_narrow = (
+    *(
+        Proof(
+            f"narrow_tiles {columns}",
+            f"Rows of {2 * columns} bytes get {phases} phases.",
+            Probe("narrow_tiles", str(columns)),
+            Probe("narrow_tiles", "8"),
+            Detector("ttgir", rf"swizzled_shared<[^>]*maxPhase = {phases}\b"),
+        )
+        for columns, phases in ((64, 8), (32, 4))
+    ),
+    Proof(
+        "narrow_tiles 8",
+        "Rows of 16 bytes get one phase, which means no swizzle.",
+        Probe("narrow_tiles", "8"),
+        Probe("narrow_tiles", "32"),
+        UNSWIZZLED,
+    ),
+    Proof(
+        "narrow_tiles 8 cp_async",
+        "The same holds if cp.async copies the tile.",
+        Probe("narrow_tiles", "8 cp_async"),
+        Probe("narrow_tiles", "32"),
+        UNSWIZZLED,
+    ),
 )
 _one_phase = Proof(
     "swizzle_gluon plain",
@@ -64,19 +91,21 @@ CLAIMS = (
     Claim(
         "xor_swizzle",
         "triton",
-        "automatic",
-        "The compiler swizzles every tile that pointers load into shared memory. The tile's width and dtype decide "
-        f"how, and none of the {len(FORMS)} forms tried turns it off.",
-        _pointers,
+        "hint",
+        "The width and dtype of a tile that pointers load decide its swizzle: eight phases for rows of 128 bytes, "
+        "four for 64, two for 32, and none for 16. No argument sets it, and a tile of 32 bytes or more per row is "
+        f"swizzled in each of {len(FORMS)} forms tried.",
+        (*_narrow, *_pointers),
+        word="COLUMNS",
     ),
     Claim(
         "unswizzled_rows",
         "triton",
-        "hatch",
-        "The source cannot turn off the swizzle of a tile that pointers load. A hook on the compiler's "
-        "stages or an edited IR can.",
-        (_hook, _override),
-        word="add_stages_inspection_hook|ir_override",
+        "hint",
+        "A tile whose rows have 16 bytes is not swizzled. Wider rows are, and the source cannot turn that off: only "
+        "a hook on the compiler's stages or an edited IR can.",
+        (*_narrow[-2:], replace(_hook, obtained=False), replace(_override, obtained=False)),
+        word="COLUMNS",
     ),
     Claim(
         "padded_rows",
@@ -135,7 +164,8 @@ CLAIMS = (
         "hint",
         "The compiler pipelines a load with cp.async and num_stages - 1 buffers, or loads it through "
         "registers into one buffer. So K can have two buffers and V one, but then cp.async does not copy "
-        "V.",
+        "V. An attribute that the pipeliner reads, and that no word of the language sets, gives each load its "
+        "number of buffers.",
         (
             Proof(
                 "buffers_per_tensor branch",
@@ -166,6 +196,22 @@ CLAIMS = (
                     ("cg", "the cache modifier .cg"),
                     ("inner loop", "its load in an inner loop"),
                 )
+            ),
+            Proof(
+                "load_latency buffers",
+                "With the attribute, V has one buffer, beside the two of K.",
+                Probe("load_latency", "attribute"),
+                Probe("load_latency", "plain"),
+                Detector("ttgir", r"local_alloc : \(\) -> !ttg\.memdesc<1x64x64"),
+                obtained=False,
+            ),
+            Proof(
+                "load_latency copies",
+                "With the attribute, cp.async still copies both tensors: three tiles of K, two of V.",
+                Probe("load_latency", "attribute"),
+                Probe("buffers_per_tensor", "branch"),
+                Detector("ttgir", r"async_copy_global_to_local", least=5),
+                obtained=False,
             ),
         ),
         word="num_stages",

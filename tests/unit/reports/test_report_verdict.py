@@ -283,7 +283,7 @@ def test_an_earlier_version_that_the_gate_found_wrong_is_told_as_such() -> None:
 @pytest.mark.parametrize(
     ("name", "grade", "words"),
     [
-        ("xor_swizzle", "automatic", "Triton leaves the layout of shared memory to its compiler, so it runs"),
+        ("xor_swizzle", "hint", "Triton leaves the layout of shared memory to its compiler, so it runs"),
         ("padded_rows", "hatch", "Triton has only an escape hatch for padded shared memory, so it runs"),
         ("tma_swizzle", "hint", "Triton leaves the layout of shared memory to its compiler, so it runs"),
     ],
