@@ -12,6 +12,7 @@ import ast
 import hashlib
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +61,7 @@ def parse(text: str) -> Kernel:
             ast.parse(code, path.name)
     except (OSError, SyntaxError, ValueError) as error:
         raise ValueError(f"kernel: got {text!r}, which is not readable as code in UTF-8 ({error}); mend it") from None
-    if function and function not in (known := _functions(path)):
+    if function and not {function, "*"} & set(known := _functions(path)):
         raise ValueError(f"kernel: got {text!r}, but {path.name} has {', '.join(known) or 'no function'}")
     return Kernel(path, function or None)
 
@@ -69,8 +70,8 @@ def of_function(function: Callable[..., Any]) -> Kernel:
     """The kernel that a function of this process is. Raises ValueError for one that another process cannot import: a
     lambda, a method, one inside another, one that no file holds."""
     name, file = getattr(function, "__qualname__", repr(function)), None
-    if inspect.isfunction(function):
-        file = inspect.getsourcefile(function)
+    if inspect.isfunction(function) and getattr(sys.modules.get(function.__module__), name, None) is function:
+        file = inspect.getsourcefile(inspect.unwrap(function))  # not the file of its decorator
     if file is None or not Path(file).is_file() or name not in _functions(Path(file)):
         raise ValueError(
             f"kernel: got {name}, expected a function at the top level of a file, which the process that times it "
@@ -117,14 +118,17 @@ def _modules(path: Path) -> set[str]:
 
 
 def _functions(path: Path) -> list[str]:
-    """What a Python file defines or binds at its top level, by name; all that is bound, as a decorator or an import may
-    make a function too."""
+    """What a Python file defines or binds outside functions and classes, by name; all that is bound, as a decorator or
+    an import may make a function too. "*" stands for what it imports unnamed."""
     names: list[str] = []
-    for node in sources.parse(path).body:
+    todo: list[ast.AST] = [sources.parse(path)]
+    for node in todo:
         if isinstance(node, ast.FunctionDef):
             names.append(node.name)
-        elif isinstance(node, ast.Assign):
-            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.append(node.id)
         elif isinstance(node, ast.ImportFrom):
             names += [alias.asname or alias.name for alias in node.names]
-    return names
+        elif not isinstance(node, ast.ClassDef | ast.AsyncFunctionDef):
+            todo += ast.iter_child_nodes(node)
+    return list(dict.fromkeys(names))

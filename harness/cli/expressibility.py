@@ -98,7 +98,7 @@ def expressibility(
         console.print(f"{done} of {every} cells are proven in every version of their column")
     else:
         for each in found:
-            console.print(*explained(*each), sep="\n", soft_wrap=True, markup=False, highlight=False)
+            console.print(*explained(*each), sep="\n", soft_wrap=True, highlight=False)
     raise typer.Exit(any(row["status"] != "passed" for row in rows))
 
 
@@ -262,6 +262,6 @@ def try_newest(install: bool) -> None:
     console.print(f"triton {version}, held against what is claimed of {known if newer else version}")
     news = [each for each in found if each[1].state != "proven"]
     for each in news:
-        console.print(*explained(*each), sep="\n", soft_wrap=True, markup=False, highlight=False)
+        console.print(*explained(*each), sep="\n", soft_wrap=True, highlight=False)
     console.print(f"{len(found) - len(news)} of {len(found)} proofs hold")
     raise typer.Exit(CHANGED if news else 0)

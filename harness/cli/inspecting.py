@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Group
 from rich.table import Column, Table
+from rich.text import Text
 
 from harness.catalog import experiments as catalog
 from harness.catalog import sources, techniques, tiles
@@ -84,7 +85,7 @@ def list_techniques(as_json: AsJson = False) -> None:
         table = Table(name, "idea", *more, title=ladder.title, title_justify="left")
         for row in rows:
             if row["ladder"] == ladder.name:
-                present = ["yes" if row[language] else "[red]no[/]" for language in ("cuda", "triton")]
+                present = ["yes" if row[language] else Text("no", "red") for language in ("cuda", "triton")]
                 cells = (row["mma"], *present, "yes" if row["gluon"] else "") if wide else ()
                 table.add_row(row["name"], row["idea"], *cells)
         console.print(table)

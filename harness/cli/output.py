@@ -62,7 +62,7 @@ def write_run(path: Path, description: Mapping[str, Any], rows: Iterable[Row]) -
 def show_failures(rows: Iterable[Row]) -> None:
     """What failed, in red, with the words of whoever found it."""
     for text in tables.failures(rows):
-        console.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
+        console.print(text, style="red", highlight=False, soft_wrap=True)
 
 
 def conclude(

@@ -111,5 +111,5 @@ def renewed(names: Sequence[str]) -> list[Path]:
         outputs.renew(folder, outcome.sources)
     console.print(f"{outcome.renewed} rows renewed; {outcome.different} are of other machine code")
     for reason, count in outcome.unknown.most_common():
-        console.print(f"{count} rows not compared: {reason}", markup=False, soft_wrap=True)
+        console.print(f"{count} rows not compared: {reason}", soft_wrap=True)
     return files

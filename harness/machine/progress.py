@@ -60,7 +60,7 @@ class Progress:
 
     def _print(self, text: str) -> None:
         self._said, self._shown = time.monotonic(), self._last
-        self._console.print(f"{self._said - self._start:7.1f} s  {text}", markup=False, soft_wrap=True)
+        self._console.print(f"{self._said - self._start:7.1f} s  {text}", soft_wrap=True)
 
     def count(self, name: str, done: int, total: int, label: str) -> None:
         """`step` for many short steps: without bars, a line after SILENCE, with what is left at this pace."""

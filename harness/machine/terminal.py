@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -17,7 +18,11 @@ def plain(text: str) -> str:
 
 
 class Plain(Console):
-    """A console that obeys no control character of what it prints, only those that it makes for colours."""
+    """A console that prints what it is given: no control character, markup or name of an emoji (my.py:x:) is obeyed,
+    only the colours that it makes itself."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, markup=False, emoji=False)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):

@@ -11,7 +11,6 @@ from csv import writer
 
 from rich import box
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -167,11 +166,11 @@ def timings(rows: Rows) -> Table:
     for row in sorted(measured, key=lambda row: (slug(row), statistics.median(row.get("samples_ms") or [1e9]))):
         names = (slug(row), name_of(row), row["backend"], tile_slug(row))
         if not row.get("samples_ms"):
-            table.add_row(*names, "", "", escape(f"{row['status']}: {row['reason']}"), style="red")
+            table.add_row(*names, "", "", f"{row['status']}: {row['reason']}", style="red")
             continue
         fault = "" if row["status"] == "passed" else f"{row['status']}: {row['reason']}"
         remark = ", ".join(filter(None, ((row.get("details") or {}).get("label"), fault)))
-        table.add_row(*names, f"{median_ms(row):.4f}", f"{tflops(row):.1f}", escape(remark))
+        table.add_row(*names, f"{median_ms(row):.4f}", f"{tflops(row):.1f}", remark)
     return table
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from harness.catalog import own, sources, techniques
 from harness.catalog.cases import Case
@@ -232,6 +233,7 @@ def test_what_a_file_imports_from_its_folder_is_its_source(tmp_path: Path) -> No
         ("mine.cu:attend", "expected FILE.py:FUNCTION or FILE.cu"),
         ("nowhere.cu", "there is no file nowhere.cu"),
         (f"{FILE}:attnd", "but own_kernels.py has attend, output_alone"),
+        (f"{FILE}:Attention", "but own_kernels.py has attend, output_alone"),
     ],
 )
 def test_a_wrong_file_is_refused_by_name(text: str, said: str) -> None:
@@ -257,10 +259,35 @@ def test_a_file_that_is_no_code_is_refused(tmp_path: Path, name: bytes, code: by
     assert said in str(refusal.value)
 
 
+BOUND = """import functools
+if True:
+    def chosen(): ...
+try:
+    first = second = functools.partial(print)
+except ImportError:
+    third, fourth = print, print
+fifth: object = print
+"""
+
+
+def test_a_kernel_may_be_bound_anywhere_outside_functions_and_classes(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BOUND)
+    for name in ("chosen", "first", "second", "third", "fourth", "fifth"):
+        assert own.parse(f"{tmp_path}/mine.py:{name}").function == name
+    (tmp_path / "mine.py").write_text("from beside import *\n")
+    assert own.parse(f"{tmp_path}/mine.py:attend").function == "attend"
+
+
+def test_a_decorated_function_is_found_in_its_own_file() -> None:
+    assert own.of_function(own_kernels.decorated) == own.parse(f"{FILE}:decorated")
+
+
 def test_a_function_that_no_other_process_can_import_is_refused() -> None:
     def inner() -> None: ...
 
-    for function in (inner, lambda: None, len):
+    of_a_file, named_like_it = own_kernels.attend, torch.no_grad()(own_kernels.attend)
+    assert named_like_it.__qualname__ == of_a_file.__qualname__
+    for function in (inner, lambda: None, len, named_like_it):
         with pytest.raises(ValueError, match="expected a function at the top level of a file"):
             own.of_function(function)
 
