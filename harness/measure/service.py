@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.machine.environment import scrub
 from harness.machine.processes import die_with_parent
-from harness.measure.worker import LOG_TAIL, GateOptions, Stage
+from harness.measure.worker import LOG_TAIL, GateOptions, Stage, places
 from harness.rows import files
 
 if TYPE_CHECKING:
@@ -323,14 +323,16 @@ def status_of(error: BaseException, stage: str) -> str:
 
 def _reason(error: BaseException) -> str:
     """The first line of what went wrong, or its beginning; the whole is in the log. Of a compiler, which speaks below
-    a headline, its first error too."""
+    a headline, its first error too. Of Python code, the line of the kernel."""
     headline, *rest = scrub(str(error)).strip().split("\n")
     if headline.endswith(":"):
         headline += next((f" {line.strip()}" for line in rest if "error" in line), "")
     message = headline[:LOG_TAIL]
     if message and type(error).__module__.startswith("harness.variants."):  # the status says what its class would
         return message
-    return f"{type(error).__name__}: {message}".removesuffix(": ")
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    where = places((frame.filename, frame.lineno or 0, frame.name) for frame in frames)
+    return f"{type(error).__name__}: {message}".removesuffix(": ") + where
 
 
 def _diagnosis(error: BaseException) -> dict[str, Any]:

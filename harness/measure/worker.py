@@ -16,7 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -35,6 +35,8 @@ NOT_KERNELS = (
     "<",
 )
 """Where files lie that hold no kernel: the harness, the standard library, installed packages."""
+INNERMOST = 4
+"""Functions that a reason names of those that call each other; the log has all."""
 LOG_TAIL = 4000
 """Characters of compiler and kernel output that a row keeps; the log has all of it."""
 
@@ -180,8 +182,7 @@ class Worker:
                 return content[0]
 
     def _whereabouts(self) -> str:
-        """Which functions of kernels the process is in, the innermost first, and at which lines; its faulthandler tells
-        the log, whatever the process waits for. Nothing where it is in none."""
+        """`places` of the process; its faulthandler tells the log, whatever the process waits for."""
         begin = self._log.stat().st_size
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGUSR1)
@@ -192,13 +193,19 @@ class Worker:
                 log.seek(begin)
                 before, said = said, log.read().decode(errors="replace")
         frames = re.findall(r'^  File "(.+)", line (\d+) in (.+)$', said, re.MULTILINE)
-        places = [
-            f"{function} at `{linecache.getline(file, int(line)).strip()}` [{Path(file).name}:{line}]"
-            for file, line, function in frames
-            if not file.startswith(NOT_KERNELS)
-        ]
-        return ": " + ", called by ".join(places) if places else ""
+        return places((file, int(line), function) for file, line, function in frames)
 
     def _exit(self) -> str:
         code = self._process.wait()
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def places(frames: Iterable[tuple[str, int, str]]) -> str:
+    """The innermost functions of kernels among `frames` (file, line, function) and their lines; "" where there is
+    none."""
+    told = [
+        f"{function} at `{linecache.getline(file, line).strip()}` [{Path(file).name}:{line}]"
+        for file, line, function in frames
+        if not file.startswith(NOT_KERNELS)
+    ]
+    return ": " + ", called by ".join(told[:INNERMOST]) if told else ""

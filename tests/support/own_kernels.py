@@ -59,6 +59,10 @@ def hanging(q, k, v, *, causal, scale):
     time.sleep(3600)
 
 
+def raising(q, k, v, *, causal, scale):
+    assert v.shape[2] < 0
+
+
 def declining(q, k, v, *, causal, scale):
     raise NotImplementedError("head_dim must be prime")
 

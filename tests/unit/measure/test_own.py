@@ -35,6 +35,7 @@ ENDS = {
     "hanging": ("timeout", None),
     "declining": ("unsupported", None),
     "of_nothing": ("launch_error", None),
+    "raising": ("launch_error", None),
     "not_a_function": ("import_error", None),
 }
 
@@ -87,6 +88,12 @@ def test_a_launch_that_does_not_end_is_told_with_its_kernel_and_line(gated: dict
     assert gated["hanging"]["reason"] == f"{told}hanging at {place(own_kernels.__file__, 'time.sleep')}"
     loop = [f"wait_for_ever at {place(own_triton.__file__, line)}" for line in ("while", "tl.debug_barrier")]
     assert endless(tmp_path / "run.jsonl", "cpu") in [f"{told}{line}, called by {LAUNCH}" for line in loop]
+
+
+@pytest.mark.slow
+def test_what_a_function_raises_is_told_with_its_line(gated: dict[str, dict]) -> None:
+    raised = f"raising at {place(own_kernels.__file__, 'assert v.shape')}"
+    assert gated["raising"]["reason"] == f"AssertionError: {raised}"
 
 
 @pytest.mark.gpu
