@@ -14,7 +14,6 @@ from harness.catalog.ablations import ABLATIONS
 from harness.catalog.cases import of_experiment
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import get, unsupported
-from harness.rows.results import SCHEMA
 from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]
@@ -82,9 +81,7 @@ def rows(
     cases = of_experiment(experiments.load(EXPERIMENT), "h200")
     for board, process in product(range(boards), range(processes)):
         origin = f"board{board}-{process}"
-        details = synthetic.ENVIRONMENT["details"]
-        gpu = {**details["gpu"], "uuid_sha256": f"board{board}"}
-        found.append({**synthetic.ENVIRONMENT, "id": origin, "details": {**details, "gpu": gpu}})
+        found.append(synthetic.environment(origin, f"board{board}"))
         for problem in problems:
             here = [case for case in cases if case.problem == problem and case.technique not in without]
             applying = {
@@ -121,23 +118,6 @@ def _declined(name: str, problem: Problem) -> bool:
 
 
 def _row(problem: Problem, name: str | None, backend: str, tile: Tile | None, origin: str, ms: float) -> Row:
-    kernel: Row = {}
-    if name and tile:
-        kernel = {"technique": name, "source_sha256": synthetic.sha(name, backend), "tile": tile.to_dict()}
-    return {
-        "schema": SCHEMA,
-        "kind": "timing",
-        "on": "gpu",
-        "experiment": EXPERIMENT,
-        "backend": backend,
-        "problem": problem.to_dict(),
-        "status": "passed",
-        "mode": "burst",
-        "arch": "sm_90a",
-        "samples_ms": synthetic.samples(f"{problem.slug} {name} {backend} {origin}", ms, 20),
-        "group": f"{origin}-{problem.slug}-01",
-        "environment": origin,
-        "time": synthetic.TIME,
-        **kernel,
-        **_compiled(name, "12.8.93"),
-    }
+    rest = {"experiment": EXPERIMENT, "mode": "burst", "environment": origin, "group": f"{origin}-{problem.slug}-01"}
+    rest["samples_ms"] = synthetic.samples(f"{problem.slug} {name} {backend} {origin}", ms, 20)
+    return synthetic.make("timing", name, backend, problem, tile, **rest, **_compiled(name, "12.8.93"))

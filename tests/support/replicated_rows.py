@@ -10,7 +10,6 @@ from typing import Any
 
 from harness.catalog import techniques
 from harness.catalog.problem import Problem
-from harness.rows.results import SCHEMA
 from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]
@@ -20,12 +19,6 @@ WITHIN, BETWEEN = 0.002, 0.006
 """Standard deviations of a program's log time: between the groups of one board, between boards."""
 
 
-def environment(board: str, process: int) -> Row:
-    details = synthetic.ENVIRONMENT["details"]
-    gpu = {**details["gpu"], "uuid_sha256": board}
-    return {**synthetic.ENVIRONMENT, "id": f"{board}-{process}", "details": {**details, "gpu": gpu}}
-
-
 def rows(problems: int = 6, within: float = WITHIN, between: float = BETWEEN, seed: int = 0) -> list[Row]:
     """Every process times, on each problem, one group: two library peers, which count as unchanged, and seven kernels.
 
@@ -33,7 +26,8 @@ def rows(problems: int = 6, within: float = WITHIN, between: float = BETWEEN, se
     """
     chance = random.Random(seed)
     found: list[Row] = [
-        environment(f"board{board}", process) for board, process in product(range(BOARDS), range(PROCESSES))
+        synthetic.environment(f"board{board}-{process}", f"board{board}")
+        for board, process in product(range(BOARDS), range(PROCESSES))
     ]
     for length in range(problems):
         problem = Problem.square(4, 16, 512 * (length + 1), 128)
@@ -49,26 +43,12 @@ def rows(problems: int = 6, within: float = WITHIN, between: float = BETWEEN, se
 
 
 def row(problem: Problem, name: str | None, backend: str, board: str, process: int, ms: float) -> Row:
-    kernel: Row = {}
-    if name:
-        tile = techniques.reference_tile(techniques.get(name), problem.head_dim)
-        kernel = {"technique": name, "source_sha256": synthetic.sha(name, backend), "tile": tile.to_dict()}
-    return {
-        "schema": SCHEMA,
-        "kind": "timing",
-        "on": "gpu",
-        "experiment": "ladder",
-        "backend": backend,
-        "problem": problem.to_dict(),
-        "status": "passed",
-        "mode": "burst",
-        "arch": "sm_90a",
-        "samples_ms": synthetic.samples(f"{problem.slug} {name} {backend} {board} {process}", ms),
-        "group": f"{board}-{process}-{problem.slug}",
-        "environment": f"{board}-{process}",
-        "time": f"2030-01-02T03:{process:02d}:{int(board[5:]):02d}Z",
-        **kernel,
-    }
+    tile = techniques.reference_tile(techniques.get(name), problem.head_dim) if name else None
+    where = f"{board}-{process}"
+    rest = {"mode": "burst", "group": f"{where}-{problem.slug}", "environment": where}
+    rest["samples_ms"] = synthetic.samples(f"{problem.slug} {name} {backend} {board} {process}", ms)
+    rest["time"] = f"2030-01-02T03:{process:02d}:{int(board[5:]):02d}Z"
+    return synthetic.make("timing", name, backend, problem, tile, **rest)
 
 
 def of_process(rows: list[Row], board: str, process: int) -> list[Row]:

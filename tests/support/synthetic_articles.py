@@ -10,8 +10,7 @@ from typing import Any
 from harness.catalog import experiments, techniques
 from harness.catalog.articles import Article
 from harness.catalog.problem import Problem, Tile
-from harness.rows.results import SCHEMA
-from tests.support.synthetic_rows import ENVIRONMENT, TIME, samples, sha
+from tests.support.synthetic_rows import ENVIRONMENT, make, samples
 
 Row = dict[str, Any]
 SPEED = {"cuda": 40.0, "triton": 90.0}
@@ -36,34 +35,22 @@ def _timings(article: Article) -> Iterator[Row]:
         problem = shape.problem
         steps = [(step.technique, step.tile) for step in article.steps] if problem == article.problem else []
         for backend, (technique, tile) in ((b, cell) for b in SPEED for cell in dict.fromkeys((*steps, *shape.rungs))):
-            yield {
-                **_timing(article.name, backend, problem, tflops(technique, backend, tile)),
-                "technique": technique,
-                "tile": tile.to_dict(),
-                "arch": "sm_90a",
-                "mma": techniques.get(technique).mma,
-                "source_sha256": sha(technique, backend),
-            }
+            yield _timing(article.name, backend, problem, tflops(technique, backend, tile), technique, tile)
         for peer, speed in PEERS.items():
             yield _timing(article.name, peer, problem, speed)
 
 
-def _timing(experiment: str, backend: str, problem: Problem, speed: float) -> Row:
-    return {
-        "schema": SCHEMA,
-        "kind": "timing",
-        "on": "gpu",
-        "experiment": experiment,
-        "backend": backend,
-        "problem": problem.to_dict(),
-        "mode": "burst",
-        "status": "passed",
-        "group": f"{experiment} {problem.slug}",
-        "environment": ENVIRONMENT["id"],
-        "time": TIME,
-        "samples_ms": samples(f"{experiment} {problem.slug} {backend} {speed}", problem.flops / speed / 1e9),
-        "clocks": {"sm_mhz": 1980.0},
-    }
+def _timing(
+    experiment: str,
+    backend: str,
+    problem: Problem,
+    speed: float,
+    technique: str | None = None,
+    tile: Tile | None = None,
+) -> Row:
+    of = {"experiment": experiment, "mode": "burst", "group": f"{experiment} {problem.slug}"}
+    cloud = samples(f"{experiment} {problem.slug} {backend} {speed}", problem.flops / speed / 1e9)
+    return make("timing", technique, backend, problem, tile, **of, samples_ms=cloud, clocks={"sm_mhz": 1980.0})
 
 
 def heads(status: str = "passed") -> Row:
@@ -85,20 +72,8 @@ def heads(status: str = "passed") -> Row:
         }
         for place, name in enumerate(("local", "strided", "global anchor", "block"))
     ]
-    row: Row = {
-        "schema": SCHEMA,
-        "kind": "heads",
-        "on": "cpu",
-        "experiment": "inspect",
-        "technique": "direct_rescale",
-        "backend": "cuda",
-        "problem": Problem.square(5, 4, 256, 64, dtype="fp16", causal=True).to_dict(),
-        "tile": Tile(64, 64).to_dict(),
-        "source_sha256": sha("direct_rescale", "cuda"),
-        "status": status,
-        "environment": ENVIRONMENT["id"],
-        "time": TIME,
-    }
+    problem = Problem.square(5, 4, 256, 64, dtype="fp16", causal=True)
+    row = make("heads", "direct_rescale", "cuda", problem, Tile(64, 64), on="cpu", experiment="inspect", status=status)
     if status != "passed":
         return row | {"reason": "no C++ compiler"}
     return row | {"details": {"seq": 256, "bin": 4, "heads": found}}

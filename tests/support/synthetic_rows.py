@@ -99,13 +99,14 @@ def samples(name: str, milliseconds: float, count: int = 40) -> list[float]:
     return [round(milliseconds * (1 + abs(chance.gauss(0, 0.004))), 6) for _ in range(count)]
 
 
-def rows() -> list[Row]:
-    """A whole recorded run: environment, gate, timing (burst and sustained), code, tune, holes and old versions."""
-    measured = [*_ladder(), *_lengths(), *_gates(), *_codes()]
-    return [ENVIRONMENT, *measured, *_again(measured), *_tuned(), *_earlier()]
+def environment(name: str, board: str, **gpu: Any) -> Row:
+    """Of a process `name` on a GPU of its own, or of fields that differ."""
+    details = ENVIRONMENT["details"]
+    return {**ENVIRONMENT, "id": name, "details": {**details, "gpu": {**details["gpu"], "uuid_sha256": board, **gpu}}}
 
 
-def _base(kind: str, technique: str | None, backend: str, problem: Problem, tile: Tile | None, **rest: Any) -> Row:
+def make(kind: str, technique: str | None, backend: str, problem: Problem, tile: Tile | None, **rest: Any) -> Row:
+    """One that passed, of the ladder on ENVIRONMENT's GPU unless `rest` says otherwise; no technique: a peer."""
     row = {
         "schema": SCHEMA,
         "kind": kind,
@@ -124,6 +125,12 @@ def _base(kind: str, technique: str | None, backend: str, problem: Problem, tile
     if tile:
         row["tile"] = tile.to_dict()
     return row
+
+
+def rows() -> list[Row]:
+    """A whole recorded run: environment, gate, timing (burst and sustained), code, tune, holes and old versions."""
+    measured = [*_ladder(), *_lengths(), *_gates(), *_codes()]
+    return [ENVIRONMENT, *measured, *_again(measured), *_tuned(), *_earlier()]
 
 
 def _factor(problem: Problem) -> float:
@@ -155,7 +162,7 @@ def _ladder() -> Iterator[Row]:
                 continue  # see _earlier
             slower = 1.0 if mode == "burst" else 1.12
             ms = problem.flops / speed / _factor(problem) / 1e9 * slower
-            row = _base("timing", name, backend, problem, tile, mode=mode, group=group, order=[backend])
+            row = make("timing", name, backend, problem, tile, mode=mode, group=group, order=[backend])
             row["clocks"] = {"sm_mhz": 1980.0 if mode == "burst" else 1590.0, "power_w": 520.0, "throttle": []}
             if mode == "sustained":
                 row["clocks"]["throttle"] = ["SwPowerCap"]
@@ -201,7 +208,7 @@ def _lengths() -> Iterator[Row]:
 
 def _length(problem: Problem, name: str | None, backend: str, speed: float) -> Row:
     tile = techniques.reference_tile(techniques.get(name), problem.head_dim) if name else None
-    row = _base("timing", name, backend, problem, tile, mode="burst", group=problem.slug, experiment="sequence_length")
+    row = make("timing", name, backend, problem, tile, mode="burst", group=problem.slug, experiment="sequence_length")
     ms = problem.flops / speed / _factor(problem) / 1e9
     return row | {"samples_ms": samples(f"{problem.slug} {name} {backend}", ms), "clocks": {"sm_mhz": 1980.0}}
 
@@ -212,7 +219,7 @@ def _gates() -> Iterator[Row]:
             continue
         tile = techniques.reference_tile(technique, problem.head_dim)
         chance = random.Random(f"{technique.name} {backend} {problem.slug}")
-        yield _base("gate", technique.name, backend, problem, tile) | {
+        yield make("gate", technique.name, backend, problem, tile) | {
             "numerics": {
                 name: {
                     "max_abs": 0.004 * chance.uniform(0.9, 1.3),
@@ -242,7 +249,7 @@ def _codes() -> Iterator[Row]:
                 census = {"FFMA": 8192, "MUFU.EX2": 64, "LDS.128": 512, "BAR": 4}
             if backend == "triton_native" and arch == "sm_90a":
                 census = {"HGMMA": 16, "MUFU.EX2": 36, "FFMA": 380, "BAR": 6, "LDGSTS": 32}
-            row = _base("code", technique.name, backend, problem, tile, on="cpu", compile_s=1.2)
+            row = make("code", technique.name, backend, problem, tile, on="cpu", compile_s=1.2)
             yield row | {
                 "arch": arch,
                 "compiler": {"front_end": "nvcc 13.0.88" if backend == "cuda" else "triton 3.6.0", "ptxas": "13.0.88"},
@@ -260,7 +267,7 @@ def _tuned() -> Iterator[Row]:
     problem = PROBLEMS[0]
     for block_n, stages in product((32, 64, 128), (2, 3)):
         tile = Tile(128, block_n, stages, 8)
-        row = _base("tune", "cp_async_pipeline", "triton", problem, tile, experiment="tune", mode="burst")
+        row = make("tune", "cp_async_pipeline", "triton", problem, tile, experiment="tune", mode="burst")
         yield row | {"samples_ms": samples(f"tune {tile.slug}", 2.0)}
 
 
@@ -269,6 +276,6 @@ def _earlier() -> Iterator[Row]:
     problem, name, backend = PROBLEMS[2], "xor_swizzle", "cuda"
     tile = techniques.reference_tile(techniques.get(name), problem.head_dim)
     for mode in ("burst", "sustained"):
-        row = _base("timing", name, backend, problem, tile, mode=mode, group="before")
+        row = make("timing", name, backend, problem, tile, mode=mode, group="before")
         row |= {"source_sha256": sha(name, backend, "earlier"), "time": "2029-12-01T00:00:00Z"}
         yield row | {"samples_ms": samples(f"earlier {mode}", problem.flops / 150 / 1e9)}

@@ -121,10 +121,7 @@ def is_kernel(row: dict[str, Any], tile: Tile) -> bool:
 
 def synthetic_rows() -> list[dict[str, Any]]:
     """With a board, as recorded rows have one."""
-    environment = synthetic.ENVIRONMENT
-    gpu = {**environment["details"]["gpu"], "uuid_sha256": "0b0a4d"}
-    described = {**environment, "details": {**environment["details"], "gpu": gpu}}
-    return [described, *synthetic.rows()[1:]]
+    return [synthetic.environment(synthetic.ENVIRONMENT["id"], "0b0a4d"), *synthetic.rows()[1:]]
 
 
 def test_a_hole_is_skipped_with_its_reason(tmp_path: Path) -> None:

@@ -84,9 +84,8 @@ def test_what_did_not_converge_is_told_with_its_number_and_its_uncertainty() -> 
 
 def test_runs_on_four_cards_of_one_kind_are_one_machine() -> None:
     def environment(card: str, **gpu: Any) -> Row:
-        details = synthetic.ENVIRONMENT["details"]
-        details = {**details, "gpu": {**details["gpu"], "uuid_sha256": card, **gpu}, "argv": ["run", card]}
-        return {**synthetic.ENVIRONMENT, "id": card, "details": details}
+        made = synthetic.environment(card, card, **gpu)
+        return {**made, "details": {**made["details"], "argv": ["run", card]}}
 
     four = [environment(f"card {number}") for number in range(4)]
     one, other = machines.machines([*four, four[0], environment("card 5", driver="570")])

@@ -14,6 +14,7 @@ from harness.catalog.problem import Problem
 from harness.rows import compare, noise, results
 from tests.conftest import CHECKOUT
 from tests.support import replicated_rows as replicated
+from tests.support import synthetic_rows as synthetic
 from tests.support.row_file import write
 
 pytestmark = pytest.mark.slow
@@ -123,7 +124,7 @@ def test_what_is_noise_on_two_boards_is_slower_on_one() -> None:
     factor = 1 + (limits[True].both + limits[False].both) / 2
     same_board = [row | {"environment": "board0-0"} if "environment" in row else row for row in planted(base(), factor)]
     assert told(same_board)
-    other_board = [replicated.environment("board1", 0), *same_board[1:]]
+    other_board = [synthetic.environment("board1-0", "board1"), *same_board[1:]]
     other_board = [row | {"environment": "board1-0"} if "environment" in row else row for row in other_board]
     assert told(other_board) == {}
 

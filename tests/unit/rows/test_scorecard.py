@@ -217,9 +217,10 @@ def test_every_ratio_says_how_certain_it_is() -> None:
         assert "timed in 1 process on 1 board" in entry["interval"]["reason"]
     again = []
     for board in ("a", "b", "c"):
-        gpu = {**synthetic.ENVIRONMENT["details"]["gpu"], "uuid_sha256": board}
-        described = {**synthetic.ENVIRONMENT, "id": board, "details": {**synthetic.ENVIRONMENT["details"], "gpu": gpu}}
-        again += [described, *(row | {"environment": board} for row in synthetic.rows() if row["kind"] == "timing")]
+        again += [
+            synthetic.environment(board, board),
+            *(row | {"environment": board} for row in synthetic.rows() if row["kind"] == "timing"),
+        ]
     for entry in entries(again).values():
         assert entry["interval"]["low"] <= entry["value"] <= entry["interval"]["high"]
         assert (entry["interval"]["processes"], entry["interval"]["boards"]) == (3, 3)
@@ -297,8 +298,7 @@ def test_what_was_not_run_yet_is_incomplete_on_gpus_that_could(monkeypatch: pyte
     for name in ("flagship_over_fastest", "triton_over_cudnn", "flagship_over_fastest_sustained"):
         assert card[name]["status"] == "incomplete"
         assert f"`twinkernels run {card[name]['experiment']}`" in card[name]["reason"]
-    gpu = {**synthetic.ENVIRONMENT["details"]["gpu"], "capability": [8, 0]}
-    ampere = synthetic.ENVIRONMENT | {"details": {**synthetic.ENVIRONMENT["details"], "gpu": gpu}}
+    ampere = synthetic.environment(synthetic.ENVIRONMENT["id"], "a board", capability=[8, 0])
     rows = [ampere if row["kind"] == "environment" else row for row in synthetic.rows()]
     assert not [name for name in grid_entries(rows, monkeypatch) if "flagship" in name]
 
