@@ -48,7 +48,7 @@ def check(row: Row) -> None:
         if name in _FIELDS:
             _FIELDS[name](f"row.{name}", value)
     if row["kind"] == "environment":
-        _need(row, "id", "details")
+        _need(row, "id", "details", "time")
         _ENVIRONMENT("row.details", row["details"])
         return
     _need(row, "on", "experiment", "backend", "environment", "time")
@@ -297,6 +297,7 @@ _FIELDS: dict[str, Check] = {
     "tflops": _list(_number(above=0)),
     "clock_ghz": _list(_number(above=0, most=10), least=1),
     "tool": _NAME,
+    "roof": _NAME,
     "proof": _LINE,
     "gpu": _text(r"[a-z0-9]+(-[a-z0-9]+)*", "the folder of a GPU, such as h200"),
     "group": _LINE,
@@ -342,7 +343,7 @@ _COMMON: dict[str, Check] = {
 }
 _ANY_DETAILS = _object(**_COMMON)
 _DETAILS: dict[str, Check] = {
-    "counters": _object({"metrics": _table(_maybe(_ANY_NUMBER))}, totals=_object(), **_COMMON),
+    "counters": _object({"metrics": _table(_maybe(_ANY_NUMBER))}, totals=_table(_ANY_NUMBER), **_COMMON),
     "memory": _object(sites=_list(_object()), totals=_object(), **_COMMON),
     "outputs": _object(differing=_ANY_NUMBER, **_COMMON),
     "sanitizer": _object(findings=_list(_WORDS), found=_COUNT, **_COMMON),

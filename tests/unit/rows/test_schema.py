@@ -185,6 +185,13 @@ HOSTILE = {
     "no group": ("timing", drop("group"), "row.group"),
     "no mode": ("timing", drop("mode"), "row.mode"),
     "no machine": ("timing", drop("on"), "row.on"),
+    "a machine at no time": ("environment", drop("time"), "row.time"),
+    "a roof that is a number": ("timing", put("roof", value=1), "row.roof"),
+    "a count that is a list": (
+        "timing",
+        lambda row: row.update(kind="counters", details={"metrics": {}, "totals": {"bank_conflicts": [1]}}),
+        "row.details.totals.bank_conflicts",
+    ),
     "no environment": ("timing", drop("environment"), "row.environment"),
     "a pass without samples": ("timing", drop("samples_ms"), "row.samples_ms"),
     "a pass without figures": ("gate", drop("numerics"), "row.numerics"),
