@@ -97,7 +97,7 @@ def build(kernel: str | Path, defines: Mapping[str, int], arch: str, *, inline: 
     name = re.sub(r"\W", "_", file.stem if isinstance(kernel, Path) else kernel)
     folder = BUILD / f"{name}-{_fingerprint(kernel, options, tools, inline)}"
     marker = folder / "built.json"
-    with _locked(folder):
+    with locked(folder):
         if not marker.is_file():
             shutil.rmtree(folder, ignore_errors=True)  # a killed build leaves files, and torch's lock among them
             folder.mkdir(parents=True)
@@ -138,10 +138,10 @@ def _fingerprint(kernel: str | Path, options: Sequence[str], tools: Toolchain, i
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Holds an advisory lock beside `folder`; the system drops it when the process dies."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(folder.with_suffix(".lock"), "w") as lock:
+def locked(made: Path) -> Iterator[None]:
+    """Holds an advisory lock beside the file or folder that is `made`; the system drops it when the process dies."""
+    made.parent.mkdir(parents=True, exist_ok=True)
+    with open(made.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

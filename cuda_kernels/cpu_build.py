@@ -9,7 +9,6 @@ it includes, the runtime, the flags and the compiler. Standard library only.
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import os
@@ -18,12 +17,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cuda_kernels import includes
-from cuda_kernels.build import CACHE, HALF_SWITCHES, CompileError
+from cuda_kernels.build import CACHE, HALF_SWITCHES, CompileError, locked
 from cuda_kernels.toolchain import ToolchainError, homes
 
 HERE = Path(__file__).resolve().parent
@@ -162,7 +160,7 @@ def _prefix(root: Path, options: tuple[str, ...]) -> tuple[str, ...]:
         lambda out: [compiler(), *options, "-O2", "-x", "c++-header", str(header), "-o", str(out)],
     )
     plain = precompiled.with_suffix("")
-    with _locked(precompiled):
+    with locked(precompiled):
         if not plain.is_file():
             shutil.copyfile(header, partial := plain.with_suffix(".partial"))
             partial.replace(plain)
@@ -196,7 +194,7 @@ def _made(
     result = BUILD / f"{name}-{digest.hexdigest()[:16]}.{suffix}"
     if result.is_file():
         return result
-    with _locked(result):
+    with locked(result):
         if not result.is_file():
             partial = result.with_suffix(f".partial.{suffix}")
             done = subprocess.run(command(partial), capture_output=True, text=True)
@@ -215,12 +213,3 @@ def _version() -> str:
 
 def _said(command: Sequence[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-@contextmanager
-def _locked(result: Path) -> Iterator[None]:
-    """Holds an advisory lock beside `result`; the system drops it when the process dies."""
-    result.parent.mkdir(parents=True, exist_ok=True)
-    with open(result.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -17,7 +17,7 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,12 @@ class Work:
     end: float
 
 
+Window = tuple[tuple[float, float], str]
+"""Begin and end of an annotation, in microseconds, and its name."""
+Stray = tuple[Work, float | None]
+"""Work, and when the host launched it, if that was seen."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """`fault` is a key of FAULTS; `example` names the work or the host call that shows it, `calls` in how many."""
@@ -86,20 +92,7 @@ def judge(events: Iterable[Mapping[str, Any]], fresh: Iterable[int] = (0,)) -> d
     trace holds no timed call, or no work on the GPU that the harness itself put there.
     """
     events = [event for event in events if event.get("ph") == "X"]
-    windows = sorted((_span(event), event["name"]) for event in events if _is_annotation(event))
-    launches = {event["args"]["correlation"]: event for event in events if _launches(event)}
-    work: dict[int, list[Work]] = {number: [] for number in range(len(windows))}
-    stray: list[tuple[Work, float | None]] = []  # and when the host launched it, if that was seen
-    for event in events:
-        if event.get("cat") in ON_GPU:
-            piece = Work(event["name"], int(event["args"].get("stream", -1)), *_span(event))
-            launch = launches.get(event["args"].get("correlation"))
-            moment = None if launch is None else _span(launch)[0]
-            window = None if moment is None else _window(windows, moment)
-            if window is None:
-                stray.append((piece, moment))
-            else:
-                work[window].append(piece)
+    windows, work, stray = _attributed(events)
     calls = [number for number, (_, name) in enumerate(windows) if name.startswith(CALL)]
     marks = {number: work[number] for number, (_, name) in enumerate(windows) if name == MARK and work[number]}
     if not calls or not marks:
@@ -136,17 +129,40 @@ def judge(events: Iterable[Mapping[str, Any]], fresh: Iterable[int] = (0,)) -> d
                 faults.setdefault(fault, []).append(pieces[0])
         idle_since = end
     for label, testimony in found.items():
-        fault_lists = seen[label]
         if not testimony.samples_ms:
-            fault_lists["no_work"] = ["nothing"] * len(usual[label])
-        full = [done for number, done in usual[label] if number in changed]
-        less = [full[0] - done for number, done in usual[label] if full and number not in changed and full[0] - done]
-        if less:
-            fault_lists["kept_results"] = [f"without {next(iter(missing))}" for missing in less]
+            seen[label]["no_work"] = ["nothing"] * len(usual[label])
+        if less := _left_out(usual[label], changed):
+            seen[label]["kept_results"] = less
         testimony.findings = [
-            Finding(fault, shown[0], len(shown)) for fault in FAULTS if (shown := fault_lists.get(fault))
+            Finding(fault, shown[0], len(shown)) for fault in FAULTS if (shown := seen[label].get(fault))
         ]
     return found
+
+
+def _attributed(events: Sequence[Mapping[str, Any]]) -> tuple[list[Window], list[list[Work]], list[Stray]]:
+    """The annotations of a trace in order, the work that the host launched in each, and the work of none."""
+    windows = sorted((_span(event), event["name"]) for event in events if _is_annotation(event))
+    launches = {event["args"]["correlation"]: event for event in events if _launches(event)}
+    work: list[list[Work]] = [[] for _ in windows]
+    stray: list[Stray] = []
+    for event in events:
+        if event.get("cat") in ON_GPU:
+            piece = Work(event["name"], int(event["args"].get("stream", -1)), *_span(event))
+            launch = launches.get(event["args"].get("correlation"))
+            moment = None if launch is None else _span(launch)[0]
+            window = None if moment is None else _window(windows, moment)
+            if window is None:
+                stray.append((piece, moment))
+            else:
+                work[window].append(piece)
+    return windows, work, stray
+
+
+def _left_out(calls: Iterable[tuple[int, Counter[str]]], fresh: Container[int]) -> list[str]:
+    """What calls did not do that the first one with fresh inputs did. `calls`: number, and how often it did what."""
+    full = next((done for number, done in calls if number in fresh), None)
+    less = [full - done for number, done in calls if full and number not in fresh and full - done]
+    return [f"without {next(iter(missing))}" for missing in less]
 
 
 def record(
@@ -237,6 +253,6 @@ def _waits(event: Mapping[str, Any]) -> bool:
     return event.get("cat") in ON_HOST and WAITS.fullmatch(event["name"]) is not None
 
 
-def _window(windows: Sequence[tuple[tuple[float, float], str]], moment: float) -> int | None:
+def _window(windows: Sequence[Window], moment: float) -> int | None:
     """Which annotation the host was in."""
     return next((number for number, ((begin, end), _) in enumerate(windows) if begin <= moment <= end), None)

@@ -40,8 +40,7 @@ def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes, tables: Path = t
             rows.setdefault((gpu, False), []).extend([row for row in found if row["kind"] == "environment"] + new)
     datasets = []
     for (gpu, is_recorded), found in rows.items():
-        names = [reading.gpu_name(row) for row in found if row["kind"] == "environment"]
-        name = names[0] if names else gpu
+        name = _gpu_of(found, gpu)
         datasets.append(Dataset(name, is_recorded, found, hashes, _chosen(tables, name)))
 
     def richness(data: Dataset) -> tuple[int, bool]:
@@ -69,5 +68,5 @@ def _chosen(tables: Path, gpu: str) -> Chosen:
     return {(one.technique, one.backend, one.cell): one.tile for one in tiles.read(table)} if table.is_file() else {}
 
 
-def _gpu_of(rows: Iterable[Row]) -> str:
-    return next((reading.gpu_name(row) for row in rows if row["kind"] == "environment"), "unknown")
+def _gpu_of(rows: Iterable[Row], unknown: str = "unknown") -> str:
+    return next((reading.gpu_name(row) for row in rows if row["kind"] == "environment"), unknown)

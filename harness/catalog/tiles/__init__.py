@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from harness.catalog import sources
 from harness.catalog.problem import Problem, Tile
 
 FOLDER = Path(__file__).parent
@@ -121,9 +122,7 @@ def _write(path: Path, selections: Iterable[Selection]) -> None:
         if table != (table := f"[{one.technique}.{one.backend}]"):
             lines += ["", table]
         lines.append(f"{one.cell} = {_inline(one)}")
-    temporary = path.with_suffix(".new")
-    temporary.write_text("\n".join(lines) + "\n")
-    os.replace(temporary, path)
+    sources.put(path, ("\n".join(lines) + "\n").encode())
 
 
 def _inline(selection: Selection) -> str:
