@@ -89,12 +89,12 @@ def build(
     compiled, inspected = of_compilers(recorded, runs), of_compilers(recorded, runs, "code")
     known = said(compiled)
     timed = [data for data in datasets if any(data.timings())]
-    main = timed[0] if timed else None
+    main = timed[0] if timed else Dataset("", False, (), hashes)
     first = index.page(main, datasets, known)
     jobs = _jobs(main, datasets, timed[1:], known, first, compiled, inspected, hashes)
     if only:
         jobs = [job for job in jobs if job.path in set(only)]
-    environment = _environment(main)
+    environment = _environment(main.provenance())
     environment.globals["experiments"] = [
         (experiment_path(data, name, main), name, data) for data, name in [*_experiments(main, datasets), (main, ROOFS)]
     ]
@@ -108,7 +108,7 @@ def build(
     for path in sorted(overview.programs(known)):
         (output / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(sources.ROOT / path, output / path)
-    files = [*(downloads.files(main, first) if main else ()), *chain.from_iterable(map(downloads.experiments, timed))]
+    files = [*downloads.files(main, first), *chain.from_iterable(map(downloads.experiments, timed))]
     for path, text in files:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
         (output / path).write_text(text)
@@ -123,16 +123,15 @@ class Job(NamedTuple):
     variables: Callable[[], dict[str, Any]]
 
 
-def _experiments(main: Dataset | None, datasets: Iterable[Dataset]) -> list[tuple[Dataset | None, str]]:
+def _experiments(main: Dataset, datasets: Iterable[Dataset]) -> list[tuple[Dataset, str]]:
     """Each experiment with a page of its own, and the dataset that measured it; articles that none did are the main
     one's. The roofs have a template of their own."""
     measured = [(data, name) for data in datasets for name in data.experiments if name != ROOFS]
-    known = main.experiments if main else []
-    return [*measured, *((main, name) for name in catalog.about_articles() if name not in known)]
+    return [*measured, *((main, name) for name in catalog.about_articles() if name not in main.experiments)]
 
 
 def _jobs(
-    main: Dataset | None,
+    main: Dataset,
     datasets: Sequence[Dataset],
     others: Sequence[Dataset],
     known: Known,
@@ -149,9 +148,9 @@ def _jobs(
         found = findings.findings(known, main, first.get("answer"), inspected, hashes)
         return overview.expressibility(compiled, known, versions.compiled(inspected, hashes), found, main)
 
-    def of_experiment(data: Dataset | None, name: str) -> Job:
+    def of_experiment(data: Dataset, name: str) -> Job:
         path = experiment_path(data, name, main)
-        if data is None or (data is main and name in catalog.about_articles()):
+        if data is main and name in catalog.about_articles():
             return Job(path, "article.html", partial(article_pages.page, datasets, main, name))
         return Job(path, "experiment.html", partial(common.experiment, data, name))
 
@@ -185,7 +184,7 @@ def own_page(rows: Sequence[Row], target: Path, recorded: Path = ROOT / "recorde
     """Writes the page about kernels of the user's from the rows of one run of check or bench."""
     names = [reading.gpu_name(row) for row in rows if row["kind"] == "environment"]
     ladder = own.recorded_rows(recorded, results.gpu_slug(names[0]) if names else "")
-    target.write_text(_environment(None).get_template("own.html").render(own.page(rows, ladder)))
+    target.write_text(_environment().get_template("own.html").render(own.page(rows, ladder)))
 
 
 def section(page: str) -> str:
@@ -212,15 +211,15 @@ def pages(output: Path) -> str:
     return "".join(f"\n{path.relative_to(output).as_posix()} {path.stat().st_size}" for path in files)
 
 
-def experiment_path(data: Dataset | None, name: str, main: Dataset | None) -> str:
+def experiment_path(data: Dataset, name: str, main: Dataset) -> str:
     """experiment/ladder.html for the main dataset; others carry their GPU in the name."""
-    if data is None or data is main:
+    if data is main:
         return f"experiment/{name}.html"
     slug = "-".join("".join(c if c.isalnum() else " " for c in data.gpu.lower()).split())
     return f"experiment/{name}-{slug}-{'recorded' if data.recorded else 'here'}.html"
 
 
-def _environment(main: Dataset | None) -> Environment:
+def _environment(recorded_on: str = "") -> Environment:
     environment = Environment(
         loader=FileSystemLoader(ROOT / "templates"),
         autoescape=True,
@@ -245,7 +244,7 @@ def _environment(main: Dataset | None) -> Environment:
         "series": SERIES,
         "label": label,
         "cell_title": cell_title,
-        "recorded_on": main.provenance() if main else "nothing recorded yet",
+        "recorded_on": recorded_on,
     }
     environment.filters |= {
         "spread": common.spread,

@@ -165,6 +165,8 @@ class Dataset:
 
     def provenance(self, rows: Iterable[Row] = ()) -> str:
         """recorded on NVIDIA H200, 2030-01-02, commit 0123456: of the runs of `rows`, or of the newest run."""
+        if not self.environments:
+            return "nothing recorded yet"
         used = self.environments_of(rows) or sorted(self.environments.values(), key=lambda env: env["time"])[-1:]
         days = [environment["time"][:10] for environment in used]
         commits = list(dict.fromkeys(filter(None, map(_commit, used))))

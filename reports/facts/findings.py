@@ -42,14 +42,14 @@ class Findings:
 
 
 def findings(
-    known: Known, data: Dataset | None, found: Answer | None, inspected: Sequence[Row], hashes: reading.Hashes
+    known: Known, data: Dataset, found: Answer | None, inspected: Sequence[Row], hashes: reading.Hashes
 ) -> Findings:
     """`found`: the first page's answer. `inspected`: rows of machine code that compilers alone made."""
     triton = {technique: said.grade for (technique, language), said in known.items() if language == "triton"}
     problem = found.problem if found else None
 
     def gain(technique: str) -> Spread | None:
-        return matrix.gain(data, problem, technique) if data and problem else None
+        return matrix.gain(data, problem, technique) if problem else None
 
     beyond = {grade: [name for name, its in triton.items() if its == grade] for grade in BEYOND}
     names = [name for some in beyond.values() for name in some]
@@ -61,7 +61,7 @@ def findings(
         {language: sum(one is not None and one.grade == "direct" for one in some) for language, some in said.items()},
         problem,
         {language: found.bar("wgmma", language).tflops if found else None for language in ("triton", "gluon", "tlx")},
-        _kept([*inspected, *(data.newest if data else ())], hashes),
+        _kept([*inspected, *data.newest], hashes),
     )
 
 

@@ -7,9 +7,9 @@ from harness.rows.noise import Replicates, Trial
 from reports.data.dataset import Dataset
 
 
-def replicates(data: Dataset | None) -> Replicates | None:
+def replicates(data: Dataset) -> Replicates | None:
     """Every pair of recorded timings of one program; None where nothing was recorded."""
-    return noise.replicates(noise.Timings(data.rows)) if data and data.recorded else None
+    return noise.replicates(noise.Timings(data.rows)) if data.recorded else None
 
 
 def trials(pairs: Replicates | None) -> list[Trial]:

@@ -10,7 +10,6 @@ from markupsafe import Markup
 from harness.catalog import articles, experiments
 from harness.rows import reading
 from reports.data.dataset import Dataset
-from reports.data.questions import question
 from reports.draw import heads
 from reports.draw.gains import gains_figure
 from reports.facts import headlines, resources
@@ -22,22 +21,21 @@ HEADS = "seed_rtx5080"
 """The article whose page shows structured heads."""
 
 
-def page(datasets: Sequence[Dataset], data: Dataset | None, name: str) -> dict[str, Any]:
+def page(datasets: Sequence[Dataset], data: Dataset, name: str) -> dict[str, Any]:
     """`data`: the rows of the headline GPU; `datasets`: all, of which the newest has the structured heads."""
     article = experiments.article(name)
-    lines = steps(data, article) if data else []
-    svg = gains_figure(lines, article) if data else None
-    caption = data.provenance(data.counting(name)) if data else ""
+    lines = steps(data, article)
+    svg = gains_figure(lines, article)
+    caption = data.provenance(data.counting(name))
     return {
-        **(common.experiment(data, name) if data else {"name": name, "question": question(name), "total": 0}),
+        **common.experiment(data, name),
         "article": article,
         "card": f"{headlines.article(article.card)} {article.card}",
         "languages": LANGUAGES,
         "peers": PEERS,
         "lines": lines,
-        "ends": [shape_line(data, article, shape) for shape in article.shapes] if data else [],
+        "ends": [shape_line(data, article, shape) for shape in article.shapes],
         "gains": svg
-        and data
         and Figure(
             Markup(svg), caption, f"What each step of {article.title} buys, there and here", downloads.stem(data, name)
         ),

@@ -38,7 +38,7 @@ class Figure:
     """The files of downloads.experiments that have its numbers, less their ending; empty where there are none."""
 
 
-def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder) -> dict[str, Any]:
+def ladder(data: Dataset, datasets: Sequence[Dataset], which: Ladder) -> dict[str, Any]:
     """`datasets`: all of them, in the order in which they are asked for counters and machine code."""
     rungs = rungs_of(which)
     names = [rung.name for rung in rungs]
@@ -47,20 +47,14 @@ def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder) -> 
         "rungs": rungs,
         "series": series(rungs),
         "parents": {rung.name: parent for rung, parent in parents_elsewhere(rungs)},
-        "figures": ladder_figures(data, which) if data else [],
+        "figures": ladder_figures(data, which),
         "tables": [
             ladder_table(data, which.experiment, problem, rungs) for problem in shown_problems(data, which.experiment)
-        ]
-        if data
-        else [],
-        "holes": group_holes(r for r in data.holes(which.experiment) if r.get("technique") in (None, *names))
-        if data
-        else [],
+        ],
+        "holes": group_holes(r for r in data.holes(which.experiment) if r.get("technique") in (None, *names)),
         "earlier": [
             (backend, name) for backend in SERIES for name in earlier(data, which.experiment, backend) if name in names
-        ]
-        if data
-        else [],
+        ],
         "steps": counters.conflict_steps(datasets),
         "picture": banks.picture,
         "usage": (usage := resources.usage(datasets, rungs)),
@@ -71,7 +65,7 @@ def ladder(data: Dataset | None, datasets: Sequence[Dataset], which: Ladder) -> 
         "head_dim": resources.HEAD_DIM,
         "hit_rates": resources.hit_rates(datasets),
         "has_l2_orders": set(resources.L2_ORDERS) <= set(names),
-        "assembled": resources.assembled(data, which.experiment, rungs) if data else [],
+        "assembled": resources.assembled(data, which.experiment, rungs),
     }
 
 

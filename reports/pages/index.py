@@ -18,10 +18,10 @@ from reports.pages import comparisons
 COLUMNS = ("cuda", "triton")
 
 
-def page(data: Dataset | None, datasets: Sequence[Dataset], known: Known) -> dict[str, Any]:
+def page(data: Dataset, datasets: Sequence[Dataset], known: Known) -> dict[str, Any]:
     """`data`: the rows of the headline GPU; `datasets`: all; `known`: what each language can say."""
-    found = answer.answer(data) if data else None
-    if data is None or found is None:
+    found = answer.answer(data)
+    if found is None:
         return {"answer": None, "of_all": TECHNIQUES, "more": [], "steps": []}
     first, rest = matrix.lines(data, found.problem, known)
     lines = [*first, *rest]

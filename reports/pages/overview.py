@@ -20,17 +20,17 @@ from reports.facts.scores import scored
 from reports.facts.verdict import verdict
 
 
-def techniques_page(data: Dataset | None, known: Known) -> dict[str, Any]:
+def techniques_page(data: Dataset, known: Known) -> dict[str, Any]:
     """Every technique by theme: its idea, what each language can say, what it buys in each."""
-    problem = answer.headline(data) if data else None
+    problem = answer.headline(data)
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in THEMES}
     for technique in TECHNIQUES:
         found[theme(technique.name)].append(
             {
                 "technique": technique,
                 "said": matrix.said_of(technique.name, known),
-                "verdict": verdict(data, experiment_of(technique), technique) if data else None,
-                "cost": matrix.cost(data, problem, technique.name) if data and problem else None,
+                "verdict": verdict(data, experiment_of(technique), technique) if data.rows else None,
+                "cost": matrix.cost(data, problem, technique.name) if problem else None,
             }
         )
     return {
@@ -41,12 +41,12 @@ def techniques_page(data: Dataset | None, known: Known) -> dict[str, Any]:
     }
 
 
-def published(data: Dataset | None) -> dict[str, Any]:
+def published(data: Dataset) -> dict[str, Any]:
     """The articles whose ladders are measured here, and for each its largest step there and here."""
     found = []
     for name in experiments.about_articles():
         article = experiments.article(name)
-        lines = steps(data, article) if data else []
+        lines = steps(data, article)
         printed = [line for line in lines if line.printed_gain and line.here["cuda"].as_printed]
         found.append(
             {"article": article, "largest": max(printed, key=lambda line: line.printed_gain or 0, default=None)}
@@ -54,19 +54,19 @@ def published(data: Dataset | None) -> dict[str, Any]:
     return {"found": found}
 
 
-def regressions(data: Dataset | None) -> dict[str, Any]:
+def regressions(data: Dataset) -> dict[str, Any]:
     pairs = promises.replicates(data)
     noise = promises.between_boards(pairs)
-    return {"lines": history.lines(data, noise) if data else [], "noise": noise, "trials": promises.trials(pairs)}
+    return {"lines": history.lines(data, noise), "noise": noise, "trials": promises.trials(pairs)}
 
 
-def data_page(data: Dataset | None, others: Sequence[Dataset]) -> dict[str, Any]:
+def data_page(data: Dataset, others: Sequence[Dataset]) -> dict[str, Any]:
     """`others`: datasets of other machines with timings."""
     return {
         "data": data,
-        "scorecard": scored(data) if data else [],
-        "holes": len(data.holes()) if data else 0,
-        "holed": {row.get("experiment") for row in data.holes()} if data else set(),
+        "scorecard": scored(data),
+        "holes": len(data.holes()),
+        "holed": {row.get("experiment") for row in data.holes()},
         "others": others,
         "ladders": LADDERS,
     }
@@ -83,7 +83,7 @@ def expressibility(
     known: Known,
     by_version: Sequence[Row],
     found: findings.Findings,
-    data: Dataset | None = None,
+    data: Dataset,
 ) -> dict[str, Any]:
     """The whole matrix: every technique of the registry, and what has a probe and no rung, with its proofs. Above it
     what it adds up to; below it what changed between versions, one kernel by each Triton, and the rivals' table."""
@@ -101,9 +101,7 @@ def expressibility(
         "proven": proofs.proven(proofs.cells(compiled)),
         "by_version": by_version,
         "found": found,
-        "costs": {name: matrix.cost(data, found.problem, name).same for name in every}
-        if data and found.problem
-        else {},
+        "costs": {name: matrix.cost(data, found.problem, name).same for name in every} if found.problem else {},
         "changes": findings.changes(known),
         "versions": VERSIONS,
     }

@@ -55,54 +55,11 @@ CENSUS_FIRST = (
 )
 
 
-def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique, known: Known) -> dict[str, Any]:
+def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Known) -> dict[str, Any]:
     """`datasets`: all of them, those of this machine first: what was computed here stands before what was recorded."""
     parent = techniques.parent(which)
     written = sources.series(techniques.LANGUAGES, which.path)
     place = TECHNIQUES.index(which)
-    context: dict[str, Any] = {
-        "technique": which,
-        "theme": theme(which.name),
-        "ptx": links.ptx(which.name),
-        "said": matrix.said_of(which.name, known),
-        "languages": matrix.LANGUAGES,
-        "long": LONG,
-        "programs": {name: sources.same_program(which.path, name) for name in written},
-        "layouts": layouts.LAYOUTS if which.name in layouts.SHOWN else (),
-        "timelines": timelines.TIMELINES.get(which.name, ()),
-        "drawn": timelines.heading(which.name) if which.name in timelines.TIMELINES else None,
-        "holdings": fragments.HOLDINGS if which.name in fragments.SHOWN else (),
-        "marked_lane": fragments.MARKED,
-        "before": TECHNIQUES[place - 1] if place else None,
-        "after": TECHNIQUES[place + 1] if place + 1 < len(TECHNIQUES) else None,
-        "finding": "What it buys",
-        "parent": parent,
-        "told_in": [one for one in map(experiments.article, experiments.about_articles()) if _tells(one, which)],
-        "children": [other for other in TECHNIQUES if techniques.parent(other) == which],
-        "listings": {language: listing.listing(which, language) for language in written},
-        "diffs": {language: parent and listing.diff(parent, which, language) for language in written},
-        "verdict": None,
-        "step": None,
-        "cells": [],
-        "note": None,
-        "machines": [],
-        "tuned": [],
-        "tuned_earlier": False,
-    }
-    tables = code_tables(datasets, which)
-    context["code"] = {dim: [table for table in tables if table["head_dim"] == dim] for dim in _dims(tables)}
-    context["library_orders"] = resources.LIBRARY_ORDERS
-    context["same_code"] = same_code(datasets, which)
-    inspected = {backend for table in tables for backend in table["columns"]}
-    context["uninspected"] = [backend for backend in written if backend not in inspected]
-    context["counters"] = counters_of(datasets, which, parent)
-    context["hit_rates"] = resources.hit_rates(datasets) if which.name in resources.L2_ORDERS else []
-    context["spills"] = spills(datasets, which)
-    context["sanitized"] = correctness.sanitized(datasets, which)
-    context["tools"] = correctness.TOOLS
-    context["numerics"] = [table for dataset in datasets if (table := numerics_table(dataset, which))]
-    if data is None:
-        return context
     experiment = techniques.experiment_of(which)
     problems = shown_problems(data, experiment)
     svg = figures.step(data, experiment, problems, which)
@@ -120,23 +77,54 @@ def page(data: Dataset | None, datasets: Sequence[Dataset], which: Technique, kn
         cells += [(problem, mode, backend, point) for point in points]
     shown = [point.row for *_, point in cells if point.row]
     caption = data.provenance(shown) + (f". {LINKED}" if is_linked else "")
-    context |= {
+    tables = code_tables(datasets, which)
+    inspected = {backend for table in tables for backend in table["columns"]}
+    judged = verdict(data, experiment, which) if data.rows else None
+    return {
+        "technique": which,
+        "theme": theme(which.name),
+        "ptx": links.ptx(which.name),
+        "said": matrix.said_of(which.name, known),
+        "languages": matrix.LANGUAGES,
+        "long": LONG,
+        "programs": {name: sources.same_program(which.path, name) for name in written},
+        "layouts": layouts.LAYOUTS if which.name in layouts.SHOWN else (),
+        "timelines": timelines.TIMELINES.get(which.name, ()),
+        "drawn": timelines.heading(which.name) if which.name in timelines.TIMELINES else None,
+        "holdings": fragments.HOLDINGS if which.name in fragments.SHOWN else (),
+        "marked_lane": fragments.MARKED,
+        "before": TECHNIQUES[place - 1] if place else None,
+        "after": TECHNIQUES[place + 1] if place + 1 < len(TECHNIQUES) else None,
+        "parent": parent,
+        "told_in": [one for one in map(experiments.article, experiments.about_articles()) if _tells(one, which)],
+        "children": [other for other in TECHNIQUES if techniques.parent(other) == which],
+        "listings": {language: listing.listing(which, language) for language in written},
+        "diffs": {language: parent and listing.diff(parent, which, language) for language in written},
+        "code": {dim: [table for table in tables if table["head_dim"] == dim] for dim in _dims(tables)},
+        "library_orders": resources.LIBRARY_ORDERS,
+        "same_code": same_code(datasets, which),
+        "uninspected": [backend for backend in written if backend not in inspected],
+        "counters": counters_of(datasets, which, parent),
+        "hit_rates": resources.hit_rates(datasets) if which.name in resources.L2_ORDERS else [],
+        "spills": spills(datasets, which),
+        "sanitized": correctness.sanitized(datasets, which),
+        "tools": correctness.TOOLS,
+        "numerics": [table for dataset in datasets if (table := numerics_table(dataset, which))],
         "tuned": tuning.tuned(data, experiment, which),
         "tuned_earlier": tuning.tried_earlier(data, which),
-        "verdict": (judged := verdict(data, experiment, which)),
+        "verdict": judged,
         "finding": headlines.technique_title(
             which.name,
             [gain.value for gain in gains["cuda"]],
             SHOWN_LENGTH if len(problems) < len(data.problems(experiment)) else None,
-            crippled=judged.crippled is not None,
+            crippled=bool(judged and judged.crippled),
         ),
         "step": svg
         and Figure(Markup(svg), caption, f"TFLOPS of {which.name} and of its parent", downloads.stem(data, experiment)),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
-        "note": prose.render(which.name, data),
+        "note": prose.render(which.name, data) if data.rows else None,
         "machines": machines.machines(data.environments_of(shown)),
     }
-    return context
 
 
 def _tells(article: Article, which: Technique) -> bool:

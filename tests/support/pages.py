@@ -8,9 +8,12 @@ from typing import Any
 from reports import build
 from reports.data.dataset import Dataset
 
+EMPTY = Dataset("", False, (), {})
+"""As where nothing is recorded."""
 
-def rendered(template: str, variables: Mapping[str, Any], data: Dataset | None = None) -> str:
+
+def rendered(template: str, variables: Mapping[str, Any], data: Dataset = EMPTY) -> str:
     """`variables`: what the page's module makes. `data`: whose provenance the foot of the page tells."""
-    environment = build._environment(data)
+    environment = build._environment(data.provenance())
     environment.globals["experiments"] = []
     return environment.get_template(template).render({"page": template, "up": "", **variables})

@@ -16,7 +16,7 @@ from reports.data.dataset import Row
 from reports.facts import expressibility, findings
 from reports.facts.expressibility import Known, Said
 from reports.pages import overview
-from tests.support.pages import rendered
+from tests.support.pages import EMPTY, rendered
 
 HASHES = {(findings.OVERLAP, backend): backend for backend in ("cuda", "gluon", "triton")}
 
@@ -25,6 +25,10 @@ def known(**grades: str) -> Known:
     """Techniques in core Triton by grade; Gluon writes all, TLX none."""
     found = {(name, "triton"): Said(name, grade) for name, grade in grades.items()}
     return found | {(name, "gluon"): Said(name, "direct") for name in grades}
+
+
+def page_of(given: Known, found: findings.Findings) -> str:
+    return " ".join(rendered("expressibility.html", overview.expressibility([], given, [], found, EMPTY)).split())
 
 
 def loop(backend: str, kept: int, **rest: Any) -> Row:
@@ -46,11 +50,11 @@ def loop(backend: str, kept: int, **rest: Any) -> Row:
 
 def test_grades_add_up_and_what_is_beyond_core_triton_is_named() -> None:
     given = known(wgmma="hint", padded_rows="hatch", pingpong="hatch", three_warpgroups="inexpressible")
-    found = findings.findings(given, None, None, [], {})
+    found = findings.findings(given, EMPTY, None, [], {})
     assert (found.techniques, sum(found.grades.values()), found.beyond) == (4, 4, 3)
     assert list(found.gains["hatch"]) == ["padded_rows", "pingpong"]
     assert found.written == {"gluon": 3, "tlx": 0}
-    page = " ".join(rendered("expressibility.html", overview.expressibility([], given, [], found)).split())
+    page = page_of(given, found)
     assert "Of 4 techniques its source writes 0, its compiler does 0 unasked, and 1 are hints" in page
     assert 'Impossible: <a href="#three_warpgroups-triton">Three consumer warpgroups</a>.' in page
     assert "Of these 3, Gluon writes 3 and TLX 0.</li>" in page
@@ -59,17 +63,15 @@ def test_grades_add_up_and_what_is_beyond_core_triton_is_named() -> None:
 
 def test_the_order_that_ptxas_left_is_read_from_rows_of_this_checkout() -> None:
     rows = [loop("cuda", 0), loop("triton", 66), loop("triton", 7, source_sha256="earlier"), loop("gluon", 3)]
-    kept = findings.findings(known(wgmma="hint"), None, None, rows, HASHES)
+    kept = findings.findings(known(wgmma="hint"), EMPTY, None, rows, HASHES)
     assert kept.kept == {"cuda": (0, 66), "gluon": (3, 66), "triton": (66, 66)}
-    page = " ".join(rendered("expressibility.html", overview.expressibility([], known(wgmma="hint"), [], kept)).split())
+    page = page_of(known(wgmma="hint"), kept)
     assert "CUDA and Gluon keep P V in flight, and 0 of 66 exponentials" in page
     assert "(3 of 66 in Gluon)" in page
     assert "instead, and 66 of 66 are." in page
-    without = findings.findings(known(wgmma="hint"), None, None, [*rows[:2], loop("gluon", 3, arch="sm_80")], HASHES)
+    without = findings.findings(known(wgmma="hint"), EMPTY, None, [*rows[:2], loop("gluon", 3, arch="sm_80")], HASHES)
     assert without.kept["gluon"] is None
-    page = " ".join(
-        rendered("expressibility.html", overview.expressibility([], {}, [], replace(without, techniques=1))).split()
-    )
+    page = page_of({}, replace(without, techniques=1))
     assert "CUDA keeps P V in flight" in page
 
 

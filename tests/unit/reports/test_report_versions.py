@@ -12,13 +12,13 @@ from reports.facts import answer, findings
 from reports.facts.versions import beside, compiled
 from reports.pages import common, overview
 from tests.support import synthetic_rows as synthetic
-from tests.support.pages import rendered
+from tests.support.pages import EMPTY, rendered
 
 Row = dict[str, Any]
 PROBLEMS = (Problem.square(4, 16, 4096, 128), Problem.square(4, 16, 4096, 128, causal=True))
 TILE = Tile(128, 128, 2, 8)
 BACKENDS = ("gluon", "gluon@3.6.0", "gluon@3.9.0", "tlx@3.8.0")
-NOTHING = findings.findings({}, None, None, [], {})
+NOTHING = findings.findings({}, EMPTY, None, [], {})
 HASHES = {("flagship", backend): "f" * 64 for backend in BACKENDS}
 CHOSEN = {("flagship", "gluon", cell): TILE for cell in ("d128-full", "d128-causal")}
 
@@ -106,11 +106,11 @@ def test_the_matrix_shows_what_each_triton_makes_of_one_kernel() -> None:
         ("gluon@3.6.0", False),
         ("gluon@3.9.0", True),
     ]
-    text = " ".join(rendered("expressibility.html", overview.expressibility([], {}, found, NOTHING)).split())
+    text = " ".join(rendered("expressibility.html", overview.expressibility([], {}, found, NOTHING, EMPTY)).split())
     assert '<span class="gluon">Gluon 3.9.0</span></td><td class="mono">128x128-s2-w8</td>' in text
     assert '<td class="n">168</td><td class="n">8</td> <td class="n">469</td><td class="n">10 of 66</td>' in text
     assert "One kernel in each Triton" not in rendered(
-        "expressibility.html", overview.expressibility([], {}, [], NOTHING)
+        "expressibility.html", overview.expressibility([], {}, [], NOTHING, EMPTY)
     )
 
 
