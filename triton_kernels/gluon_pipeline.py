@@ -41,7 +41,7 @@ class Sizes(NamedTuple):
 
 @gluon.jit
 def allocate(q_desc, k_desc, v_desc, GROUPS: gl.constexpr, STAGES: gl.constexpr, Q_BUFFERS: gl.constexpr):
-    """Allocates the buffers of GROUPS math warpgroups and initializes their barriers."""
+    """Allocates the buffers of GROUPS consumer warpgroups and initializes their barriers."""
     q_smem = wg.buffers(q_desc, Q_BUFFERS * GROUPS)
     k_smem = wg.buffers(k_desc, STAGES)
     v_smem = wg.buffers(v_desc, STAGES)

@@ -18,7 +18,7 @@ VOCABULARY = "triton_vocabulary"
 TRITONS = Tile(64, 128, 1, 4)
 """What `tune` chose for core Triton nearly everywhere; the vocabulary's."""
 SQUARE = Tile(128, 128, 2, 8)
-"""Two math warpgroups, and powers of two."""
+"""Two consumer warpgroups, and powers of two."""
 FIRST_RUNG = "wgmma"
 """The ladder's first rung here, at the flagship's tile."""
 

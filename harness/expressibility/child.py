@@ -4,8 +4,8 @@
 
 REQUEST is a JSON file: {"file", "forms"} for a probe, {"module", "problem", "tile", "arch"} for a kernel of the
 ladders. `build(form)` of a probe gives Triton's compiled kernel; a rival's gives {"ptx", "cubin"}. ANSWER gets one JSON
-line a form, as soon as it is there: an MLIR assertion ends the process. A line with the form's name goes to stderr
-before each, so that what the compiler says there finds its form. Standard library and Triton only.
+line a form, as soon as it is there: an MLIR assertion ends the process. Before each form, a line with its name goes
+to stderr, which tells what the compiler said of which form. Standard library and Triton only.
 """
 
 import json
@@ -55,7 +55,7 @@ def twin(request):
 
 
 def texts(build):
-    """The texts of a form that compiles; what Python says of one that does not."""
+    """The texts of a form that compiles; the exception of one that does not."""
     try:
         kernel = build()
     except Exception as error:

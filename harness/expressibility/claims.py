@@ -6,7 +6,7 @@ the other. So a proof of absence has a control in which the same detector finds 
 in which it does not; exchanged, they refute the claim.
 
     swizzle_box       the box's row width chooses the swizzle         subject: found     control: not found
-    swizzle_pointers  no operand of a product is ever unswizzled      subject: not found control: found
+    swizzle_pointers  rows of 32 bytes or more are always swizzled    subject: not found control: found
 """
 
 from __future__ import annotations
@@ -127,11 +127,11 @@ Program = Probe | Twin | CudaProbe
 class Detector:
     """Finds a thing in one text of a compiled program: `pattern`, a regular expression, `least` times or more.
 
-    `within`: only between a line that matches the first of two patterns and the next that matches the second; looked
-    at pair by pair, and the fullest counts. `in_loop`: only in the loops of machine code, in the order of an iteration
-    from the target of the branch back to the branch: an assembler rotates loops, and a text read from top to bottom
-    misleads. `order`: the text is first reduced to the matches of this expression, one space apart, so that `pattern`
-    speaks of what comes after what.
+    `within`: searches only between a line that matches the first of two patterns and the next line that matches the
+    second. Of several such pairs, the one with the most matches counts. `in_loop`: searches only the loops of machine
+    code, in the order of an iteration, from the target of the branch to the branch. An assembler rotates loops, so
+    reading from top to bottom would mislead. `order`: first reduces the text to the matches of this expression, one
+    space apart, so that `pattern` describes an order.
     """
 
     text: str

@@ -28,8 +28,8 @@ class Found:
 def find(detector: Detector, texts: Mapping[str, str]) -> Found:
     """What the detector finds in a program's texts (of claims.TEXTS).
 
-    Raises ValueError for a text that this program lacks, such as the machine code of one that did not compile: what was
-    not made cannot lack anything.
+    Raises ValueError for a text that this program does not have, such as the machine code of one that did not compile:
+    it cannot show that a thing is absent.
     """
     if detector.text not in TEXTS:
         raise ValueError(f"detector.text: got {detector.text!r}, expected one of {', '.join(TEXTS)}")
@@ -77,7 +77,8 @@ def first_error(words: str) -> str:
 
 
 def _between(text: str, begin: str, end: str) -> list[str]:
-    """The lines after each that matches `begin`, up to the next that matches `end`; what does not end is left out."""
+    """The lines after each line that matches `begin`, up to the next that matches `end`. Without such an end they are
+    left out."""
     pieces: list[str] = []
     inside: list[str] | None = None
     for line in text.splitlines():
@@ -92,8 +93,8 @@ def _between(text: str, begin: str, end: str) -> list[str]:
 
 
 def _loops(sass: str) -> list[str]:
-    """The instructions of every loop of a disassembly, twice over, from the target of its backward branch: what stands
-    behind the branch is the head of the next iteration."""
+    """The instructions of every loop of a disassembly, from the target of its backward branch, written twice: the next
+    iteration begins after the branch."""
     from harness.variants import instruction_order
 
     bodies = [loop for code in instruction_order.functions(sass) for loop in instruction_order.loops(code)]

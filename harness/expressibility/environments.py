@@ -1,6 +1,7 @@
 """What compiles the programs of proofs: a Triton of harness/variants/tritons.py, or the packages of a rival.
 
-A rival's are in build/<dialect>/<version>, each pinned: its assembler decides what is seen in the machine code.
+A rival's packages are in build/<dialect>/<version>. Their versions are pinned, because its assembler decides what the
+machine code shows.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from harness.variants import Case, assembly, tritons
 
 KEPT = sources.ROOT / "build" / "expressibility"
 SECONDS = 240
-"""That the forms of one file may take together."""
+"""Time limit for all forms of one file together."""
 LONGEST_WORDS = 20_000
 """Characters kept of what a compiler says: an error of MLIR prints the whole module."""
 
@@ -115,7 +115,7 @@ def _request(program: Program, forms: list[str]) -> dict[str, object]:
 
 
 def _run(request: dict[str, object], environment: dict[str, str], forms: list[str]) -> dict[str, Texts]:
-    """Form -> its texts. A form that ended its process takes those behind it along: they run again without it."""
+    """Form -> its texts. If a form ends its process, the forms after it run again without it."""
     found: dict[str, Texts] = {}
     with tempfile.TemporaryDirectory() as place:
         asked, answer, log = (Path(place) / name for name in ("request.json", "answer.jsonl", "stderr"))
@@ -136,14 +136,14 @@ def _run(request: dict[str, object], environment: dict[str, str], forms: list[st
 
 
 def _words(*parts: str) -> str:
-    """A compiler's words without this machine's folders: their beginning and, in what follows, lines that tell."""
+    """What a compiler said, without this machine's folders: the beginning, and the lines after it that name an error."""
     text = scrub("\n".join(part.strip() for part in parts if part.strip()))
     rest = [line[:400] for line in text[LONGEST_WORDS:].splitlines() if re.search(r"error:|Assertion|Error:", line)]
     return "\n".join([text[:LONGEST_WORDS], *rest])
 
 
 def _process(command: list[str], environment: dict[str, str], log: Path, place: Path) -> str | None:
-    """Runs to the end or to SECONDS; how it ended when not well."""
+    """Runs the command for at most SECONDS. How it ended, None where it succeeded."""
     with log.open("wb") as stderr:
         process = subprocess.Popen(
             command, env=environment, stdout=stderr, stderr=stderr, cwd=place, start_new_session=True
@@ -162,7 +162,7 @@ def _process(command: list[str], environment: dict[str, str], log: Path, place: 
 
 
 def _by_form(stderr: str) -> dict[str | None, str]:
-    """What was said for each form; under None what was said before any."""
+    """Form -> what stderr has of it; None -> what stderr has before the first form."""
     head, *rest = re.split(rf"^{child.BEGIN}", stderr, flags=re.MULTILINE)
     parts = {part.partition("\n")[0]: part.partition("\n")[2] for part in rest}
     return {None: head, **parts}

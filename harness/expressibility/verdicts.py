@@ -47,8 +47,8 @@ def judge(proof: Proof, subject: Mapping[str, str], control: Mapping[str, str]) 
 
 
 def source_sha256(proof: Proof, root: Path | None = None) -> str:
-    """Over what decides the verdict: both programs with their code, the detector, and which program it must match. A
-    row with another hash is of an earlier version of the proof. Names and sentences decide nothing and do not count.
+    """A hash of what decides the verdict: both programs with their code, the detector, and which program it must match.
+    A row with another hash is of an earlier version of the proof. Names and sentences do not count.
     Raises FileNotFoundError when a program has no file."""
     decides = [asdict(proof.subject), asdict(proof.control), asdict(proof.detector), proof.seen]
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode())
@@ -58,7 +58,7 @@ def source_sha256(proof: Proof, root: Path | None = None) -> str:
 
 
 def program_sha256(program: Program, root: Path | None = None) -> str:
-    """Over the code of a program and everything of this checkout that it imports or includes."""
+    """A hash of the program's code and of everything in this checkout that it imports or includes."""
     if isinstance(program, Twin):
         return sources.source_sha256(program.backend, techniques.get(program.technique).path, root)
     path = (root or sources.ROOT) / program.file

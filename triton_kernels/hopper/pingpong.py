@@ -1,4 +1,4 @@
-"""The math warpgroups take turns at issuing their products.
+"""The consumer warpgroups take turns at issuing their products.
 
 Builds on overlapped_softmax. Core Triton cannot express a barrier at which one warpgroup waits and another arrives: all
 warps of a program execute the same statements.

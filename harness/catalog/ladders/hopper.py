@@ -26,12 +26,12 @@ LADDER = Ladder(
 
 WARPGROUPS = Limit(
     "*",
-    "one, two or three math warpgroups: warps must be 4, 8 or 12",
+    "one, two or three warpgroups multiply: warps must be 4, 8 or 12",
     lambda problem, tile: tile.warps not in (4, 8, 12),
 )
 WARPGROUP_ROWS = Limit(
     "cuda",
-    "each math warpgroup owns 64 query rows: block_m must be 16 * warps",
+    "each warpgroup that multiplies owns 64 query rows: block_m must be 16 * warps",
     lambda problem, tile: tile.block_m != 16 * tile.warps,
 )
 WGMMA_COLUMNS = Limit(
@@ -41,7 +41,7 @@ WGMMA_COLUMNS = Limit(
 )
 TURNS = Limit(
     "cuda",
-    "two or three math warpgroups take turns: warps must be 8 or 12",
+    "two or three warpgroups take turns: warps must be 8 or 12",
     lambda problem, tile: tile.warps not in (8, 12),
 )
 STAGED_OUTPUT = Limit(
@@ -55,7 +55,7 @@ STAGED_OUTPUT = Limit(
 )
 OVERLAPPED_REGISTERS = Limit(
     "cuda",
-    "O, the next scores and P live at once, in the 160 registers that each of three math warpgroups has a thread: "
+    "O, the next scores and P live at once, in the 160 registers of a thread where three warpgroups multiply: "
     "2 * head_dim + 3 * block_n must be 512 at most",
     lambda problem, tile: tile.warps == 12 and 2 * problem.head_dim + 3 * tile.block_n > 512,
 )
@@ -90,7 +90,7 @@ CORE_POWERS_OF_TWO = Limit(
 )
 GLUON_WARPGROUP_ROWS = Limit(
     "gluon",
-    "each math warpgroup owns 64 query rows, of which any number makes a block: block_m must be 16 * warps",
+    "each consumer warpgroup owns 64 query rows, and a block has any number of them: block_m must be 16 * warps",
     lambda problem, tile: tile.block_m != 16 * tile.warps,
 )
 GLUON_COLUMNS = Limit(
@@ -106,14 +106,14 @@ GLUON_ONE_PROGRAM = Limit(
 )
 GLUON_REGISTERS = Limit(
     "gluon",
-    "O, the scores and P share the 160 registers that each of three math warpgroups has a thread, 240 of fewer: "
+    "O, the scores and P share the 160 registers of a thread where three warpgroups multiply, or 240 where fewer do: "
     "2 * head_dim + 3 * block_n must be 640 at most, 896 with fewer",
     lambda problem, tile: 2 * problem.head_dim + 3 * tile.block_n > (640 if tile.warps == 12 else 896),
 )
 GLUON_OVERLAPPED_REGISTERS = Limit(
     "gluon",
-    "O, the next scores and P live at once, in the 160 registers that each of three math warpgroups has a thread, 240 "
-    "of fewer: 2 * head_dim + 3 * block_n must be 512 at most, 768 with fewer",
+    "O, the next scores and P live at once, in the 160 registers of a thread where three warpgroups multiply, or 240 "
+    "where fewer do: 2 * head_dim + 3 * block_n must be 512 at most, 768 with fewer",
     lambda problem, tile: 2 * problem.head_dim + 3 * tile.block_n > (512 if tile.warps == 12 else 768),
 )
 TRITON_ROLES = Limit(

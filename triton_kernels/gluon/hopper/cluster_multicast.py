@@ -6,7 +6,7 @@ whatever both hold.
 
 Layouts say which block holds what: 64 of each warpgroup's 128 query rows, and all of K and V. Each block has its own
 full barriers. An empty barrier belongs to the pair: it lies in the first block, which alone waits for it, and completes
-when the math warpgroups of both blocks have released the buffer. So the second block's producer waits until its own
+when the consumer warpgroups of both blocks have released the buffer. So the second block's producer waits until its own
 buffer was full before it expects the next bytes there. Gluon has barriers of a pair since Triton 3.8: in 3.7, which has
 multicast, a block can arrive only at its own.
 """
@@ -144,7 +144,7 @@ def _issue(p, o, zero, q_rows, buffers, j, element: gl.constexpr, operand: gl.co
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """Computes the 128 rows of O of math warpgroup GROUP, 64 in each block."""
+    """Computes the 128 rows of O of consumer warpgroup GROUP, 64 in each block."""
     buffers, o_ptr, lse_ptr, o_stride_row, q_start, seq_q, seq_kv, whole_tiles, key_tiles, scale_log2 = work
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
     HEAD_DIM: gl.constexpr = buffers.k_smem.shape[4]

@@ -1,4 +1,4 @@
-"""One at a time: only one math warpgroup is in its exponentials, and the others have the tensor cores.
+"""One at a time: only one consumer warpgroup is in its exponentials, and the others have the tensor cores.
 
 Builds on producer_consumer; changes the order of the warpgroups. General: any lengths, strides, grouped heads and
 head_dim 64, 128 and 256. The lock is a ring of mbarriers, one for each warpgroup, at which the warpgroup before it
@@ -55,7 +55,7 @@ def _produce(loads):
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """Computes the 64 rows of O of math warpgroup GROUP."""
+    """Computes the 64 rows of O of consumer warpgroup GROUP."""
     buffers, o_ptr, lse_ptr, o_stride_row, q_start, seq_q, seq_kv, whole_tiles, key_tiles, scale_log2 = work
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
     HEAD_DIM: gl.constexpr = buffers.k_smem.shape[4]

@@ -83,7 +83,7 @@ def _first_softmax(s, carried: gl.constexpr, last_key, scale_log2, pin, k_empty,
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """Computes the 64 rows of O of math warpgroup GROUP, tile after tile."""
+    """Computes the 64 rows of O of consumer warpgroup GROUP, tile after tile."""
     buffers, sizes, o_ptr, lse_ptr, o_stride_batch, o_stride_head, o_stride_row, scale_log2 = work
     GROUPS: gl.constexpr = buffers.turns.shape[0]
     Q_BUFFERS: gl.constexpr = buffers.q_full.shape[0]

@@ -59,7 +59,7 @@ def _issue(p, o, zero, q_rows, buffers, step, element: gl.constexpr, operand: gl
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """Computes the 64 rows of O of math warpgroup GROUP, tile after tile."""
+    """Computes the 64 rows of O of consumer warpgroup GROUP, tile after tile."""
     buffers, sizes, o_ptr, lse_ptr, o_stride_batch, o_stride_head, o_stride_row, scale_log2 = work
     GROUPS: gl.constexpr = buffers.turns.shape[0]
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]

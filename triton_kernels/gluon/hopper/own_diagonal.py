@@ -1,4 +1,4 @@
-"""With a causal mask each math warpgroup stops at its own diagonal: it skips key tiles that none of its 64 rows needs.
+"""With a causal mask each consumer warpgroup stops at its own diagonal: it skips key tiles that its 64 rows do not need.
 
 Builds on persistent; changes which tiles a warpgroup multiplies. General: any lengths, strides, grouped heads and
 head_dim 64, 128 and 256.
@@ -55,7 +55,7 @@ def _issue(p, o, zero, q_rows, buffers, step, element: gl.constexpr, operand: gl
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """Computes the 64 rows of O of math warpgroup GROUP, tile after tile."""
+    """Computes the 64 rows of O of consumer warpgroup GROUP, tile after tile."""
     buffers, sizes, o_ptr, lse_ptr, o_stride_batch, o_stride_head, o_stride_row, scale_log2 = work
     GROUPS: gl.constexpr = buffers.turns.shape[0]
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]

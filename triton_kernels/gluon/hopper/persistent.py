@@ -5,7 +5,7 @@ lengths, strides, grouped heads and head_dim 64, 128 and 256.
 
 A counter in the workspace deals out tiles, longest first. The producer takes the next number before it loads a tile's
 last V, so nothing waits for the number, and goes on loading; the phases of the rings continue from tile to tile. It
-passes the number to the math warpgroups through shared memory. They release Q after their last Q K^T.
+passes the number to the consumer warpgroups through shared memory. They release Q after their last Q K^T.
 """
 
 from triton.experimental import gluon
@@ -54,7 +54,7 @@ def _issue(p, o, zero, q_rows, buffers, step, element: gl.constexpr, operand: gl
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """Computes the 64 rows of O of math warpgroup GROUP, tile after tile."""
+    """Computes the 64 rows of O of consumer warpgroup GROUP, tile after tile."""
     buffers, sizes, o_ptr, lse_ptr, o_stride_batch, o_stride_head, o_stride_row, scale_log2 = work
     GROUPS: gl.constexpr = buffers.turns.shape[0]
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]

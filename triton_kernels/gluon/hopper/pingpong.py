@@ -77,7 +77,7 @@ def _issue(p, o, zero, q_rows, buffers, j, element: gl.constexpr, operand: gl.co
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """Computes the 64 rows of O of math warpgroup GROUP."""
+    """Computes the 64 rows of O of consumer warpgroup GROUP."""
     buffers, o_ptr, lse_ptr, o_stride_row, q_start, seq_q, seq_kv, whole_tiles, key_tiles, scale_log2 = work
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
     HEAD_DIM: gl.constexpr = buffers.k_smem.shape[4]

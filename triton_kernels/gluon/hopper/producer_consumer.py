@@ -1,11 +1,12 @@
-"""A producer role: one warp loads K and V ahead, and its registers go to the math warpgroups.
+"""A producer role: one warp loads K and V ahead, and its registers go to the consumer warpgroups.
 
 Builds on wgmma; changes who loads and who holds the registers. General: any lengths, strides, grouped heads and
 head_dim 64, 128 and 256. The roles are those of the CUDA twin. Core Triton gives roles only in one narrow form, with
-two math warpgroups; here the source names as many as the registers allow, three with 192 query rows.
+two consumer warpgroups; here the source names as many as the registers allow, three with 192 query rows.
 
-A math warpgroup waits only for the producer. Only two things happen between its products: the softmax, and an arrival
-that tells the producer that a buffer may be refilled. The compiler adds a barrier of the warpgroup before each arrival.
+A consumer warpgroup waits only for the producer. Only two things happen between its products: the softmax, and an
+arrival that tells the producer that a buffer may be refilled. The compiler adds a barrier of the warpgroup before each
+arrival.
 """
 
 from typing import NamedTuple
@@ -52,7 +53,7 @@ def _produce(loads):
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """Computes the 64 rows of O of math warpgroup GROUP."""
+    """Computes the 64 rows of O of consumer warpgroup GROUP."""
     buffers, o_ptr, lse_ptr, o_stride_row, q_start, seq_q, seq_kv, whole_tiles, key_tiles, scale_log2 = work
     BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
     HEAD_DIM: gl.constexpr = buffers.k_smem.shape[4]
@@ -144,7 +145,7 @@ def producer_consumer(
     buffers = Buffers(q_smem, k_smem, v_smem, q_full, k_full, v_full, k_empty, v_empty)
     work = (buffers, o_ptr, lse_ptr, o_stride_row, q_start, seq_q, seq_kv, whole_tiles, key_tiles, scale * LOG2_E)
     loads = (buffers, q_desc, k_desc, v_desc, batch, head, head // group, q_start, key_tiles)
-    # The registers of the launch, at most 65536, move from the producer to one, two or three math warpgroups.
+    # The registers of the launch, at most 65536, move from the producer to one, two or three consumer warpgroups.
     if GROUPS == 1:
         gl.warp_specialize([(_consume, (work, CAUSAL, EVEN_N, 0)), (_produce, (loads,))], [1], [24])
     elif GROUPS == 2:

@@ -1,4 +1,4 @@
-"""192 query rows: a third math warpgroup.
+"""192 query rows: a third consumer warpgroup.
 
 Builds on producer_consumer; changes the tile only, which the registry sets.
 

@@ -58,7 +58,7 @@ def _issue(p, o, zero, q_rows, buffers, step, element: gl.constexpr, operand: gl
 
 @gluon.jit
 def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
-    """Computes the 64 rows of O of math warpgroup GROUP, tile after tile."""
+    """Computes the 64 rows of O of consumer warpgroup GROUP, tile after tile."""
     buffers, sizes, o_desc, lse_ptr, scale_log2 = work
     GROUPS: gl.constexpr = buffers.turns.shape[0]
     Q_BUFFERS: gl.constexpr = buffers.q_full.shape[0]

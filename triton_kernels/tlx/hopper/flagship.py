@@ -119,7 +119,7 @@ def flagship(
     k_full, v_full = tlx.alloc_barriers(STAGES, 1), tlx.alloc_barriers(STAGES, 1)
     k_empty, v_empty = tlx.alloc_barriers(STAGES, GROUPS), tlx.alloc_barriers(STAGES, GROUPS)
     pins = tlx.local_alloc((ROWS,), tl.float32, GROUPS)
-    # The queue by which the producer passes tile numbers to the math warpgroups.
+    # The queue by which the producer passes tile numbers to the consumer warpgroups.
     slots, slot_full, slot_empty = (
         tlx.local_alloc((1,), tl.int32, 2), tlx.alloc_barriers(2, 1), tlx.alloc_barriers(2, GROUPS)
     )  # fmt: skip
