@@ -136,7 +136,7 @@ def _run(request: dict[str, object], environment: dict[str, str], forms: list[st
 
 
 def _words(*parts: str) -> str:
-    """What a compiler said, without this machine's folders: the beginning, and the lines after it that name an error."""
+    """What a compiler said, without this machine's folders: the beginning, and later lines that name an error."""
     text = scrub("\n".join(part.strip() for part in parts if part.strip()))
     rest = [line[:400] for line in text[LONGEST_WORDS:].splitlines() if re.search(r"error:|Assertion|Error:", line)]
     return "\n".join([text[:LONGEST_WORDS], *rest])

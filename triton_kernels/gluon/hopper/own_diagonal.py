@@ -1,4 +1,4 @@
-"""With a causal mask each consumer warpgroup stops at its own diagonal: it skips key tiles that its 64 rows do not need.
+"""With a causal mask each consumer warpgroup stops at its own diagonal: it skips tiles of keys after its 64 rows.
 
 Builds on persistent; changes which tiles a warpgroup multiplies. General: any lengths, strides, grouped heads and
 head_dim 64, 128 and 256.
