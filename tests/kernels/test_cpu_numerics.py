@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from cuda_kernels import cpu_build
 from harness import variants
 from harness.attention import numerics
 from harness.attention.inputs import DISTRIBUTIONS
 from harness.attention.reference import expect
 from harness.catalog import techniques
 from harness.catalog.entries import Technique
-from harness.catalog.problem import DTYPES, LAYOUTS, Problem
+from harness.catalog.problem import DTYPES, LAYOUTS, Problem, Tile
 from harness.catalog.techniques import TECHNIQUES
 from tests.support import cpu_run, proven
 
@@ -150,6 +152,17 @@ def problem_of(build: Build, layout: str, lengths: str) -> Problem:
     return Problem(*heads, seq_q, seq_kv, build.head_dim, build.dtype, build.causal, layout)
 
 
+def check_apart(variant: variants.Variant, problem: Problem) -> None:
+    """Right where every tensor has row strides of its own: those of the gate's inputs follow from the shape."""
+    expected = expect(problem, "normal", 0, "cpu")
+    q, k, v, o = cpu_run.apart(expected.sample)
+    lse = torch.full(q.shape[:3], torch.nan)
+    variant.schedule(0)
+    variant.launch(q, k, v, o, lse, scale=problem.scale, causal=problem.causal)
+    verdict = numerics.judge(o, lse, expected)
+    assert verdict.passed, f"{problem}, row strides of q, k, v, o unlike: {verdict.check}: {verdict.reason}"
+
+
 def check(build: Build, cells: list[Cell]) -> None:
     technique = techniques.get(build.technique)
     tile = techniques.reference_tile(technique, build.head_dim)
@@ -171,6 +184,7 @@ def check(build: Build, cells: list[Cell]) -> None:
             padded=technique.general,
         )
         assert verdict.passed, f"{cell}: {verdict.check}: {verdict.reason}"
+    check_apart(variant, problem)
 
 
 def quick(builds: Iterable[Build]) -> set[Build]:
@@ -230,6 +244,21 @@ def test_one_build_of_every_kernel_is_run_and_all_of_one_that_changed(monkeypatc
         assert {((i, a), (j, b)) for a, b in product(first, second)} <= found
     assert {(build.head_dim, build.dtype) for build in chosen} == set(product((*HEAD_DIMS, 256), DTYPES))
     assert {cell.lengths for build in chosen for cell in COVER[build]} == set(LENGTHS)
+
+
+@pytest.mark.parametrize(
+    ("of", "taken_for"), [("o_stride", "q_stride"), ("v_stride", "k_stride"), ("k_stride", "q_stride")]
+)
+def test_a_row_stride_taken_for_another_is_found(
+    of: str, taken_for: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, problem = cpu_run.copied(tmp_path), Problem(2, 2, 2, 64, 64, 64, "fp16")
+    path = root / "ampere" / "mma_ldmatrix.cu"
+    path.write_text(path.read_text().replace(f"{of}.seq", f"{taken_for}.seq"))
+    monkeypatch.setattr(cpu_build, "HERE", root)
+    variant = variants.load(variants.Case("test", "mma_ldmatrix", "cuda", problem, Tile(64, 64, 1, 4)), on="cpu")
+    with pytest.raises((AssertionError, variants.Diagnosed)):
+        check_apart(variant, problem)
 
 
 SECTIONED = {"longest_first": ("tile_schedulers", 16), "persistent": ("persistent_tiles", 32)}

@@ -20,6 +20,18 @@ from harness.variants.cuda import attention_args, workspace_bytes
 from harness.variants.cuda_on_cpu import left_in
 
 
+def apart(sample: inputs.Sample) -> list[Tensor]:
+    """q, k, v and an unwritten o, each in the first columns of a wider matrix with a row per token, as a projection
+    gives them: no two have the same stride between rows. NaN in the other columns."""
+    tensors = []
+    for number, tensor in enumerate((sample.q, sample.k, sample.v, torch.full_like(sample.q, torch.nan)), 1):
+        batch, heads, seq, head_dim = tensor.shape
+        storage = tensor.new_full((batch, seq, heads * head_dim + 8 * number), torch.nan)
+        columns = storage[..., : heads * head_dim].unflatten(-1, (heads, head_dim)).transpose(1, 2)
+        tensors.append(columns.copy_(tensor))
+    return tensors
+
+
 @dataclass
 class Run:
     """What a launch gave: its inputs, o and lse, and the diagnosis (empty when there is none)."""
