@@ -8,8 +8,11 @@ from types import ModuleType
 from typing import Any
 
 from harness.catalog import techniques
+from harness.catalog.cases import Case
 from harness.catalog.problem import Problem, Tile
+from harness.inspection.survey import MEASURED
 from harness.variants import machine_code
+from tests.support import proven
 
 
 def module(name: str) -> ModuleType:
@@ -25,5 +28,10 @@ def compiled(name: str, problem: Problem, tile: Tile, arch: str = "sm_90a") -> A
 
 @cache
 def code(name: str, problem: Problem, tile: Tile, arch: str = "sm_90a") -> dict[str, Any]:
-    """The `code` of a row."""
+    """The `code` of a row, of what is compiled here."""
     return machine_code.read_triton(compiled(name, problem, tile, arch))
+
+
+def machine_code_of(name: str, problem: Problem, tile: Tile) -> dict[str, Any]:
+    """What a row tells; where none does, what is compiled."""
+    return proven.code((Case("inspect", name, "gluon", problem, tile), MEASURED)) or code(name, problem, tile)
