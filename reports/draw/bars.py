@@ -105,9 +105,7 @@ def _head(axes: Axes, panel: str, y: float, left: int, narrow: bool) -> None:
 def _bar(axes: Axes, bar: Bar, y: float, thick: float, pixel: float, note: str) -> None:
     write(axes, bar.label, (0, y), (-8, 0), ha="right")
     if bar.tflops is None:
-        axes.barh(y, 88 * pixel, thick, facecolor=PANEL, edgecolor=RULE, hatch="////", lw=0)
-        axes.barh(y, 88 * pixel, thick, facecolor="none", edgecolor=MUTED, ls=(0, (3, 3)), lw=1)
-        write(axes, NOT_YET, (88 * pixel, y), (6, 0), size=TICK, color=MUTED)
+        not_yet(axes, 0, 88 * pixel, y, thick)
         return
     if bar.is_library:
         axes.barh(y, bar.tflops, thick, facecolor=PAPER, edgecolor=LIBRARY, lw=1.5)
@@ -123,6 +121,13 @@ def _bar(axes: Axes, bar: Bar, y: float, thick: float, pixel: float, note: str) 
         write(axes, note, (0, y), (8, 0), size=TICK, color=MUTED if bar.is_library else PAPER)
     elif note:
         write(axes, note, (end, y), (6 + wide + 7, 0), size=TICK, color=MUTED)
+
+
+def not_yet(axes: Axes, left: float, wide: float, y: float, thick: float) -> None:
+    """A hatched bar in the place of one that nobody has measured."""
+    axes.barh(y, wide, thick, left=left, facecolor=PANEL, edgecolor=RULE, hatch="////", lw=0)
+    axes.barh(y, wide, thick, left=left, facecolor="none", edgecolor=MUTED, ls=(0, (3, 3)), lw=1)
+    write(axes, NOT_YET, (left + wide, y), (6, 0), size=TICK, color=MUTED)
 
 
 def _note(bar: Bar, found: Answer, narrow: bool) -> str:

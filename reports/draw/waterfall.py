@@ -7,11 +7,12 @@ loss. A stub: the compiler made the parent's program.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 
 from reports.data.titles import title
-from reports.draw.bars import NOT_YET
+from reports.draw.bars import not_yet
 from reports.draw.reuse import once
 from reports.draw.style import (
     BAD,
@@ -21,9 +22,7 @@ from reports.draw.style import (
     INK,
     MARKERS,
     MUTED,
-    PANEL,
     PAPER,
-    RULE,
     TICK,
     TILE,
     canvas,
@@ -35,6 +34,8 @@ from reports.facts.answer import Bar
 from reports.facts.steps import SINGLE, Chain, Step
 
 WIDE, NARROW = 1296, 358
+GREY: dict[str, Any] = {"facecolor": TILE, "edgecolor": MUTED, "lw": 1}
+"""Of what the tile alone buys."""
 HEADS = {"cuda": "CUDA, mma.sync", "triton": "core Triton, mma.sync"}
 
 
@@ -147,7 +148,7 @@ def _step(axes: Axes, at: _Columns, step: Step, column: str, y: float, follows: 
     if step.between and step.kind == "both":
         _bar(axes, at, x, step.between, step.after, middle, color)
         low, wide = min(before, step.between), abs(before - step.between)
-        axes.barh(middle + at.thick / 4, wide, at.thick / 2, left=x + low, facecolor=TILE, edgecolor=MUTED, lw=1)
+        axes.barh(middle + at.thick / 4, wide, at.thick / 2, left=x + low, **GREY)
     elif step.kind in ("tile", "dropped"):
         _bar(axes, at, x, before, step.after, middle, TILE, tile=True)
     else:
@@ -186,24 +187,20 @@ def _bar(
 ) -> None:
     low, wide = min(before, after), max(abs(after - before), 1.5 * at.pixel)
     if tile:
-        axes.barh(y, wide, at.thick, left=x + low, facecolor=TILE, edgecolor=MUTED, lw=1)
-    elif after < before:
+        axes.barh(y, wide, at.thick, left=x + low, **GREY)
+        return
+    if after < before:
         axes.barh(y, wide, at.thick - 2, left=x + low, facecolor=PAPER, edgecolor=color, lw=2)
-        if half:
-            axes.barh(y + at.thick / 4, wide, at.thick / 2, left=x + low, facecolor=TILE, edgecolor=MUTED, lw=1)
     else:
         axes.barh(y, wide, at.thick, left=x + low, facecolor=color, lw=0)
-        if half:
-            axes.barh(y + at.thick / 4, wide, at.thick / 2, left=x + low, facecolor=TILE, edgecolor=MUTED, lw=1)
+    if half:
+        axes.barh(y + at.thick / 4, wide, at.thick / 2, left=x + low, **GREY)
 
 
 def _best(axes: Axes, at: _Columns, bar: Bar, column: str, y: float) -> None:
     x = at.shift[column]
     if bar.tflops is None:
-        wide = 120 * at.pixel
-        axes.barh(y, wide, at.thick, left=x, facecolor=PANEL, edgecolor=RULE, hatch="////", lw=0)
-        axes.barh(y, wide, at.thick, left=x, facecolor="none", edgecolor=MUTED, ls=(0, (3, 3)), lw=1)
-        write(axes, NOT_YET, (x + wide, y), (6, 0), size=TICK, color=MUTED)
+        not_yet(axes, x, 120 * at.pixel, y, at.thick)
         return
     axes.barh(y, bar.tflops, at.thick, left=x, facecolor=COLORS[column], lw=0)
     write(axes, f"{bar.tflops:.0f}", (x + bar.tflops, y), (6, 0), weight="bold")

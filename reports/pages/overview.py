@@ -11,9 +11,10 @@ from harness.expressibility import matrix as proofs
 from harness.expressibility.cells.rivals import ASKED
 from harness.expressibility.claims import RIVALS, VERSIONS
 from harness.expressibility.verdicts import files_of
+from harness.rows import noise
 from reports.data.dataset import Dataset, Row
 from reports.data.titles import THEMES, theme
-from reports.facts import answer, findings, history, matrix, promises
+from reports.facts import answer, findings, history, matrix
 from reports.facts.expressibility import LONG, Known
 from reports.facts.published import steps
 from reports.facts.scores import scored
@@ -55,9 +56,11 @@ def published(data: Dataset) -> dict[str, Any]:
 
 
 def regressions(data: Dataset) -> dict[str, Any]:
-    pairs = promises.replicates(data)
-    noise = promises.between_boards(pairs)
-    return {"lines": history.lines(data, noise), "noise": noise, "trials": promises.trials(pairs)}
+    """How headline cells moved from run to run; from recorded replicates, by how much they may where nothing changed,
+    and what verdicts are worth."""
+    pairs = noise.replicates(noise.Timings(data.rows if data.recorded else ()))
+    between_boards = noise.limits(pairs)[False].ratio
+    return {"lines": history.lines(data, between_boards), "noise": between_boards, "trials": noise.trial(pairs)}
 
 
 def data_page(data: Dataset, others: Sequence[Dataset]) -> dict[str, Any]:
