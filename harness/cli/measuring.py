@@ -324,7 +324,7 @@ def run(
     )
     if on is None and cluster is None:
         require_gpu()
-    place = "gpu" if cluster else where(on or On.gpu)
+    place = "gpu" if cluster and on is None else where(on or On.gpu)
     if place == "cpu":
         timed = {"--mode": mode, "--max-seconds": max_seconds, "--replicates": replicates > 1}
         timed |= {"--ptxas": ptxas is Ptxas.shared}

@@ -1032,6 +1032,8 @@ def test_on_all_gpus_the_ordinary_command_runs_for_each_problem(
         assert {case.problem for case in work.cases} <= set(work.problems)
         assert "leave one of them out" in " ".join(invoke(*arguments, "--gpus", "2", "--shard", "1/1")[1].split())
     assert "--gpus: got 'many', expected all or a number" in invoke("run", "ladder", "--gpus", "many")[1]
+    code, said = invoke("run", "correctness", "--on", "cpu", "--cluster", "auto")
+    assert (code, "--on cpu: got it with --gpus, --cluster" in " ".join(said.split())) == (2, True)
 
 
 def test_a_run_continues_the_file_that_it_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
