@@ -97,10 +97,10 @@ def renew(
     files that changed, and what became of the rows."""
     with files.locked(root):
         found = {path: results.read(path) for path in _of_programs(root)}
-        before = {path: [_line(row) for row in rows] for path, rows in found.items()}
+        before = _lines(found)
         all_rows = [row for rows in found.values() for row in rows]
         outcome = renewing.renew(all_rows, hashes, compile, lambda row: row["technique"] in names, identify)
-        changed = [path for path, rows in found.items() if [_line(row) for row in rows] != before[path]]
+        changed = [path for path, lines in _lines(found).items() if lines != before[path]]
         cited = citations(root.parent / "notes")
         keep_all({path: merge(pruned(found[path], cited)) for path in changed})
     return changed, outcome
@@ -127,9 +127,9 @@ def rename(root: Path, old: str, new: str, backends: Collection[str] = ()) -> tu
                 f"--rename: got {old}={new}, but there are {named[old]} rows of {old} and {named[new]} of {new}; "
                 "expected rows of the first alone"
             )
-        before = {path: [_line(row) for row in rows] for path, rows in found.items()}
+        before = _lines(found)
         count = sum(rename_rows(rows, old, new, backends) for rows in found.values())
-        changed = [path for path, rows in found.items() if [_line(row) for row in rows] != before[path]]
+        changed = [path for path, lines in _lines(found).items() if lines != before[path]]
         keep_all({path: merge(found[path]) for path in changed})
     return changed, count
 
@@ -222,21 +222,22 @@ def merge(rows: Sequence[Row]) -> list[Row]:
 
 def keep_all(contents: Mapping[Path, Iterable[Row]]) -> None:
     """Replaces files of recorded rows, packed, and their summaries; where one does not fit on the disk, none."""
-    texts: dict[Path, str] = {}
-    for path, rows in contents.items():
-        lean = [packing.lean(row) for row in rows]
-        texts[path] = "".join(f"{_line(line)}\n" for line in packing.pack(lean))
-        texts[summary.path(path)] = summary.summary(lean)
-    files.replace(texts)
+    files.replace({place: text for path, rows in contents.items() for place, text in _texts(path, rows).items()})
 
 
 def write(path: Path, rows: Iterable[Row]) -> None:
     """Replaces a file of rows, packed, and the summary that stands beside it if there is one."""
-    if summary.path(path).exists():
-        keep_all({path: rows})
-    else:
-        lean = [packing.lean(row) for row in rows]
-        files.replace({path: "".join(f"{_line(line)}\n" for line in packing.pack(lean))})
+    files.replace({place: text for place, text in _texts(path, rows).items() if place == path or place.exists()})
+
+
+def _texts(path: Path, rows: Iterable[Row]) -> dict[Path, str]:
+    """What the file of these rows holds, and the summary beside it."""
+    lean = [packing.lean(row) for row in rows]
+    return {path: "".join(f"{_line(line)}\n" for line in packing.pack(lean)), summary.path(path): summary.summary(lean)}
+
+
+def _lines(contents: Mapping[Path, Iterable[Row]]) -> dict[Path, list[str]]:
+    return {path: [_line(row) for row in rows] for path, rows in contents.items()}
 
 
 def _line(row: Row) -> str:

@@ -91,24 +91,15 @@ def chains(data: Dataset, problem: Problem, policy: str, columns: Sequence[str] 
     for end in ends:
         taken = [one for branch in branches for one in branch]
         branches.append([one for one in _ancestry(end) if one in rest and one not in taken])
-    found = [Chain("", main, {name: steps(data, problem, main, name, policy) for name in columns})]
-    for branch in sorted((branch for branch in branches if len(branch) > 1), key=len, reverse=True):
-        found.append(
-            Chain(
-                f"Side branch from “{_parent_title(branch[0])}”",
-                branch,
-                {name: steps(data, problem, branch, name, policy) for name in columns},
-            )
-        )
-    single = [branch[0] for branch in branches if len(branch) == 1]
-    if single:
-        found.append(
-            Chain(
-                SINGLE,
-                single,
-                {name: [one_step(data, problem, one, name, policy) for one in single] for name in columns},
-            )
-        )
+
+    def chain(heading: str, rungs: list[Technique]) -> Chain:
+        return Chain(heading, rungs, {name: steps(data, problem, rungs, name, policy) for name in columns})
+
+    longest_first = sorted((branch for branch in branches if len(branch) > 1), key=len, reverse=True)
+    found = [chain("", main), *(chain(f"Side branch from “{_parent_title(one[0])}”", one) for one in longest_first)]
+    if single := [branch[0] for branch in branches if len(branch) == 1]:
+        apart = {name: [one_step(data, problem, one, name, policy) for one in single] for name in columns}
+        found.append(Chain(SINGLE, single, apart))
     return found
 
 
