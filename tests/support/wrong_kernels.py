@@ -368,6 +368,12 @@ class ValuesInOrderOfReversedKeys(Tiled):
     turn = False
 
 
+def around(tensor: torch.Tensor, offset: int) -> torch.Tensor:
+    """The element `offset` places after the last one (positive) or before the first one (negative)."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.as_strided((1,), (1,), tensor.storage_offset() + (last if offset > 0 else 0) + offset)
+
+
 def _with_strides(tensor, other):
     return tensor.as_strided(tensor.shape, other.stride())
 

@@ -10,6 +10,7 @@ import torch
 from harness.attention import inputs
 from harness.attention.validate import validate
 from harness.catalog.problem import Problem
+from tests.support.wrong_kernels import around
 
 PROBLEM = Problem(2, 4, 2, 100, 75, 64, "bf16")
 
@@ -108,12 +109,6 @@ def test_arenas_are_valid_arguments(layout, padded, head_dim):
     if not padded:
         stored = tensors.q if layout == "bhsd" else tensors.q.transpose(1, 2)
         assert stored.is_contiguous()
-
-
-def around(tensor: torch.Tensor, offset: int) -> torch.Tensor:
-    """The element `offset` places after the last one (positive) or before the first one (negative)."""
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.as_strided((1,), (1,), tensor.storage_offset() + (last if offset > 0 else 0) + offset)
 
 
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])

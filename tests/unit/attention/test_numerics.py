@@ -12,8 +12,7 @@ import torch
 
 from harness.attention import inputs, numerics, reference
 from harness.catalog.problem import Problem
-from tests.support.wrong_kernels import RAGGED, SQUARE, WRONG, OIn16Bits, StaleOutput, Tiled
-from tests.unit.attention.test_inputs import around
+from tests.support.wrong_kernels import RAGGED, SQUARE, WRONG, OIn16Bits, StaleOutput, Tiled, around
 
 SHAPES = {
     "grouped": {"heads": 4, "heads_kv": 2, "seq_q": 128, "seq_kv": 128},
@@ -201,10 +200,8 @@ def test_errors_of_both_signs_average_out_over_many_keys():
     assert gate(MinimaxExp(), OIn16Bits.problem, repeats=2).passed
 
 
-def test_there_are_sixteen_wrong_kernels_and_each_is_wrong_somewhere():
-    assert len(WRONG) >= 16
-    for kernel in WRONG:
-        assert set(kernel.right_on) < set(inputs.DISTRIBUTIONS)
+def test_each_wrong_kernel_is_wrong_somewhere():
+    assert [kernel for kernel in WRONG if not set(kernel.right_on) < set(inputs.DISTRIBUTIONS)] == []
 
 
 def after(action):

@@ -14,8 +14,7 @@ import pytest
 from harness import cli
 from harness.rows import files, record, results
 from tests.conftest import CHECKOUT
-from tests.support.row_file import write
-from tests.unit.rows.test_schema import ENVIRONMENT, TIMING
+from tests.support.row_file import ENVIRONMENT, TIMING, write
 
 RECORD = """
 import sys
