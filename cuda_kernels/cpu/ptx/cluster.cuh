@@ -30,7 +30,8 @@ DEVICE void st_shared_cluster(uint32_t address, const T& value, Where where = Wh
 }
 
 DEVICE void mbarrier_arrive_relaxed_cluster(uint32_t barrier, Where where = Where::current()) {
-  cpu::mbarrier_arrive(barrier | cpu::IN_CLUSTER, 0, true, "mbarrier_arrive_relaxed_cluster", where);
+  cpu::mbarrier_arrive(barrier | cpu::IN_CLUSTER, 0, true, "mbarrier_arrive_relaxed_cluster", where,
+                       cpu::Order::relaxed);
 }
 
 template <auto kernel, class Params>

@@ -1,5 +1,6 @@
 #include <runtime/clocks.h>
 
+#include <algorithm>
 #include <bit>
 
 #include <runtime/execution.h>
@@ -25,6 +26,13 @@ void release(Thread& self, Knowledge& told) {
   told.learn(self.warp->known);
   if (const Knowledge* alone = learned_alone(self)) told.learn(*alone);
   told.events[self.agent] = self.cluster->clocks[self.agent]++;
+}
+
+void tell_what_others_did(const Thread& self, Knowledge& told) {
+  Knowledge known = knowledge(self);
+  const auto lanes = known.events.begin() + self.cluster_warp * LANES;
+  std::fill(lanes, lanes + LANES, 0);
+  told.learn(known);
 }
 
 void order_warp(Warp& warp) {

@@ -240,6 +240,9 @@ Knowledge knowledge(const Thread& self);
 void learn(Thread& self, const Knowledge& told);
 // Adds to `told` what this thread did and knows.
 void release(Thread& self, Knowledge& told);
+// What a relaxed arrival tells: nothing of the accesses of its own warp. The products that the warp has waited for
+// belong to its tensor cores.
+void tell_what_others_did(const Thread& self, Knowledge& told);
 // All lanes know what any of them did and knows.
 void order_warp(Warp& warp);
 

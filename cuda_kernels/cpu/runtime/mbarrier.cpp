@@ -131,7 +131,8 @@ void mbarrier_inval(uint32_t address, const char* mnemonic, Where where) {
   self.cluster->async->mbarriers.erase({mbarrier.block->rank, mbarrier.offset});
 }
 
-void mbarrier_arrive(uint32_t address, int64_t expected_bytes, bool arrives, const char* mnemonic, Where where) {
+void mbarrier_arrive(uint32_t address, int64_t expected_bytes, bool arrives, const char* mnemonic, Where where,
+                     Order order) {
   count_thread(mnemonic, where);
   Thread& self = current();
   Mbarrier& mbarrier = find_mbarrier(self, address, mnemonic, where);
@@ -144,7 +145,10 @@ void mbarrier_arrive(uint32_t address, int64_t expected_bytes, bool arrives, con
                 mbarrier.count, static_cast<unsigned long long>(mbarrier.phase), address & 0xffffff,
                 static_cast<long long>(mbarrier.bytes)));
     --mbarrier.pending;
-    release(self, mbarrier.brought);
+    if (order == Order::release)
+      release(self, mbarrier.brought);
+    else
+      tell_what_others_did(self, mbarrier.brought);
   }
   advance(*self.cluster, mbarrier);
   maybe_yield(self);

@@ -32,9 +32,12 @@ struct Mbarrier {
   std::vector<PassedWait> passed;  // since the last phase completed
 };
 
+enum class Order { release, relaxed };
+
 void mbarrier_init(uint32_t address, uint32_t count, const char* mnemonic, Where where);
 void mbarrier_inval(uint32_t address, const char* mnemonic, Where where);
-void mbarrier_arrive(uint32_t address, int64_t expected_bytes, bool arrives, const char* mnemonic, Where where);
+void mbarrier_arrive(uint32_t address, int64_t expected_bytes, bool arrives, const char* mnemonic, Where where,
+                     Order order = Order::release);
 bool mbarrier_test_wait(uint32_t address, uint32_t parity, const char* mnemonic, Where where);
 bool mbarrier_try_wait(uint32_t address, uint32_t parity, const char* mnemonic, Where where);
 
