@@ -19,8 +19,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
@@ -75,12 +75,14 @@ class Interval:
 @dataclass(frozen=True)
 class Estimate:
     """A logarithm of TFLOPS over TFLOPS, or a sum of such: the mean over processes, then over boards, and the
-    bootstrap's `draws` of it, None where fewer than FEWEST processes timed all that it is of."""
+    bootstrap's `draws` of it, None where fewer than FEWEST processes timed all that it is of. `sampled`: board -> an
+    array (processes, draws), samples alone resampled."""
 
     value: float
     draws: Array | None
     processes: int
     boards: int
+    sampled: Mapping[str | None, Array] = field(default_factory=dict)
 
     @cached_property
     def interval(self) -> Interval:
@@ -114,26 +116,35 @@ class Intervals:
             self._rows[timings.program(row)][noise.group(row)] = row
         self._known: dict[tuple[str, str], Estimate] = {}
 
+    def ratio(self, ours: Row, theirs: Row) -> Estimate:
+        """The logarithm of the ratio of TFLOPS, `ours` over `theirs`, of no processes where none timed both in one
+        group."""
+        pair = self._timings.program(ours), self._timings.program(theirs)
+        if pair not in self._known:
+            self._known[pair] = self.estimate([(theirs, -1.0), (ours, 1.0)]) or Estimate(0.0, None, 0, 0)
+        return self._known[pair]
+
     def of(self, ours: Row, theirs: Row) -> Interval:
         """The interval of the ratio of TFLOPS, `ours` over `theirs`. Both rows are of one problem."""
-        return self._ratio(ours, theirs).interval
+        return self.ratio(ours, theirs).interval
 
     def timings(self, row: Row) -> list[Row]:
         """Every timing of the row's program on its problem, of any process."""
         return list(self._rows[self._timings.program(row)].values())
 
     def mean(self, pairs: Iterable[tuple[Row, Row]]) -> Interval:
-        """The interval of the geometric mean of several cells' ratios. Cells are drawn independently, because most were
-        timed in processes of their own. It has no ends where one of the cells has none."""
-        found = [self._ratio(*pair) for pair in pairs]
+        """The interval of the geometric mean of several cells' ratios. A draw takes the same boards for all cells: a
+        board moves them together. It has no ends where one of the cells has none."""
+        found = [self.ratio(*pair) for pair in pairs]
         fewest = min((one.processes for one in found), default=0), min((one.boards for one in found), default=0)
-        draws = [one.draws for one in found if one.draws is not None]
-        if not draws or len(draws) < len(found):
+        if not found or any(one.draws is None for one in found):
             return Interval(None, None, *fewest)
-        # Each cell's draws came from one seed: shuffled, they do not move together.
-        shuffled = [np.random.default_rng(number).permutation(drawn) for number, drawn in enumerate(draws)]
+        boards = sorted({board for one in found for board in one.sampled}, key=str)
+        chance = np.random.default_rng(0)
+        often = chance.multinomial(len(boards), np.full(len(boards), 1 / len(boards)), self._draws)
+        moved = [_moved(one, often[:, [boards.index(board) for board in one.sampled]], chance) for one in found]
         value = statistics.fmean(one.value for one in found)
-        return Estimate(value, np.mean(shuffled, axis=0), *fewest).interval
+        return Estimate(value, value + np.nanmean(moved, axis=0), *fewest).interval
 
     def estimate(self, weights: Iterable[tuple[Row, float]], board: str | None = None) -> Estimate | None:
         """The sum of weight times logarithm of TFLOPS over programs of one problem, from the groups that hold all of
@@ -155,13 +166,13 @@ class Intervals:
         if processes < FEWEST:
             return Estimate(value, None, processes, len(boards))
         chance = np.random.default_rng(0)
-        sampled = [
-            np.array(
+        sampled = {
+            board: np.array(
                 [np.mean([_drawn(one, chance, self._draws) for one in groups], axis=0) for groups in found.values()]
             )
-            for found in boards.values()
-        ]
-        return Estimate(value, _resampled(sampled, chance), processes, len(boards))
+            for board, found in boards.items()
+        }
+        return Estimate(value, _resampled(list(sampled.values()), chance), processes, len(boards), sampled)
 
     def boards(self, rows: Sequence[Row]) -> list[str]:
         """The boards on which one group timed the programs of all these rows."""
@@ -173,13 +184,6 @@ class Intervals:
         of_programs = [self._rows[self._timings.program(row)] for row in rows]
         groups = set.intersection(*map(set, of_programs))
         return [[of_program[group] for of_program in of_programs] for group in sorted(groups, key=str)]
-
-    def _ratio(self, ours: Row, theirs: Row) -> Estimate:
-        """The logarithm of the ratio of TFLOPS, of no processes where none timed both in one group."""
-        pair = self._timings.program(ours), self._timings.program(theirs)
-        if pair not in self._known:
-            self._known[pair] = self.estimate([(theirs, -1.0), (ours, 1.0)]) or Estimate(0.0, None, 0, 0)
-        return self._known[pair]
 
 
 def process(row: Row) -> tuple[Any, Any]:
@@ -228,6 +232,19 @@ def _resampled(boards: Sequence[Array], chance: np.random.Generator) -> Array:
             picked = chance.integers(0, len(values), (len(here), len(values)))
             total[here] += values[picked, here[:, None]].mean(axis=1)
     return total / len(boards)
+
+
+def _moved(cell: Estimate, often: Array, chance: np.random.Generator) -> Array:
+    """How far each draw is from the cell's value, of boards taken so `often`, an array (draws, boards), and of
+    processes taken with replacement; nan where none of the cell's boards was drawn."""
+    values = []
+    for board in cell.sampled.values():
+        processes, draws = board.shape
+        picked = chance.integers(0, processes, (processes, draws))
+        values.append(board[picked, np.arange(draws)].mean(axis=0))
+    count = often.sum(axis=1)
+    total = (often.T * np.array(values)).sum(axis=0)
+    return np.divide(total, count, out=np.full(len(count), math.nan), where=count > 0) - cell.value
 
 
 def _clusters(processes: int, boards: int) -> int:

@@ -8,6 +8,7 @@ measured separately, is quoted, and the entry says so. Rows of an earlier versio
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
@@ -106,7 +107,8 @@ def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None) -> dict[str,
     `value` is the geometric mean over the experiment's problems of ours / theirs, None while the entry is incomplete.
     `quoted` says what theirs is where it was not measured with ours, else it is None. A cell is {problem, value,
     interval, ours, theirs (TFLOPS), ours_is, theirs_is, run} or {problem, reason}. `interval` is what
-    intervals.Interval.to_dict makes, over every process that timed both; None where theirs is quoted.
+    intervals.Interval.to_dict makes, over every process that timed both; None where theirs is quoted. Where it has
+    ends, `value` is the mean over the same processes; `ours` and `theirs` are always of one `run`.
     """
     hashes = checkout_hashes() if hashes is None else hashes
     all_rows = list(rows)
@@ -190,7 +192,10 @@ def _entry(promise: Promise, gpu: str, rows: list[Row], hashes: Hashes, known: i
             cells.append(cell)
             if pair:
                 pairs.append(pair)
-                cell["interval"] = known.of(*pair).to_dict()
+                met = known.ratio(*pair)
+                cell["interval"] = met.interval.to_dict()
+                if met.draws is not None:
+                    cell["value"] = math.exp(met.value)
         if len(pairs) == len(cells):
             interval = known.mean(pairs).to_dict()
     holes = [cell for cell in cells if "reason" in cell]

@@ -129,3 +129,22 @@ def test_the_mean_of_cells_needs_every_cell() -> None:
     assert both.high / both.low < max(item.high / item.low for item in each if item.high and item.low)
     unknown = ({**cells[0][0], "source_sha256": "never timed"}, cells[0][1])
     assert known.mean([cells[0], unknown]).low is None
+
+
+def test_a_board_that_moves_all_cells_is_not_averaged_away() -> None:
+    """The same times in two cells say no more than those of one."""
+    first = [row for row in processes((0, 0), (1, 0), (2, 0), (3, 0)) if row["kind"] in ("environment", "timing")]
+    longer = Problem.square(4, 16, 1024, 128)
+    second = [row | {"problem": longer.to_dict()} for row in first if row["kind"] == "timing"]
+    known = intervals.Intervals(noise.Timings([*first, *second]))
+    one = pair(first)
+    other = next(
+        (mine, row)
+        for mine in second
+        if mine.get("technique") == "scalar"
+        for row in second
+        if row["backend"] == "sdpa_cudnn"
+    )
+    alone, both = known.of(*one), known.mean([one, other])
+    assert alone.low and alone.high and both.low and both.high  # noqa: PT018
+    assert both.high / both.low - 1 > 0.85 * (alone.high / alone.low - 1)  # of boards drawn for each cell: 0.7

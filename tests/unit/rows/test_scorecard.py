@@ -228,6 +228,26 @@ def test_every_ratio_says_how_certain_it_is() -> None:
             assert cell["interval"]["low"] <= cell["value"] <= cell["interval"]["high"]
 
 
+def test_a_ratio_is_the_mean_over_the_processes_that_its_interval_is_of() -> None:
+    """The newest process's alone may lie outside."""
+
+    def of_boards(**slower: float) -> dict[str, Any]:
+        rows = []
+        for board, factor in slower.items():
+            rows.append(synthetic.environment(board, board))
+            for row in synthetic.rows():
+                if row["kind"] == "timing":
+                    times = [sample * (1 if row.get("technique") else factor) for sample in row.get("samples_ms", ())]
+                    rows.append(row | {"environment": board} | ({"samples_ms": times} if times else {}))
+        return entries(rows)["cuda_over_fa2"]
+
+    before, after = of_boards(a=1, b=1, c=1), of_boards(a=1, b=1.02, c=1.04)
+    gain = (1.02 * 1.04) ** (1 / 3)
+    assert after["value"] == pytest.approx(before["value"] * gain)
+    for old, new in zip(before["cells"], after["cells"], strict=True):
+        assert new["value"] == pytest.approx(old["value"] * gain)
+
+
 RIVALS = {"sdpa_cudnn": 600.0, "fa3": 700.0, "fa4": 650.0}
 
 
