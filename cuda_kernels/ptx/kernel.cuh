@@ -35,8 +35,8 @@ struct Grid {
 // Launches kernel(params) on `grid` blocks of `threads` threads with `shared_bytes` of dynamic shared memory.
 template <auto kernel, class Params>
 Error launch_kernel(Grid grid, int threads, int shared_bytes, void* stream, const Params& params) {
-  // A kernel must opt in to more than 48 KB of shared memory, on each GPU. The harness loads a library anew for each GPU,
-  // so that once per library is enough.
+  // A kernel must opt in to more than 48 KB of shared memory, on each GPU. The harness loads a library anew for each
+  // GPU, so that once per library is enough.
   static const Error allowed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
   if (allowed != cudaSuccess) return allowed;
   kernel<<<dim3(grid.x, grid.y, grid.z), threads, shared_bytes, static_cast<cudaStream_t>(stream)>>>(params);
