@@ -25,6 +25,13 @@ CONVERTED_IN_FLIGHT = Detector(
     order=r"mma_async(?=\S* \{[^}\n]*\}, ?\{)|wait_group\.sync\S*\s+\d|\bcvt(?=\.rn\.\S*f16)",
 )
 """P V, whose first operand is in registers, is in flight while numbers are converted to 16 bits."""
+NEXT_P = Proof(
+    "next_p",
+    "In the PTX, the next P is converted while P V is in flight.",
+    Probe("next_p", "bits"),
+    Probe("next_p", "values"),
+    CONVERTED_IN_FLIGHT,
+)
 BEHIND_EXPONENTIALS = Detector(
     "sass",
     r"MUFU\.EX2 (?:HGMMA )*STG (?:HGMMA )*WARPGROUP",
@@ -324,24 +331,18 @@ CLAIMS = (
     Claim(
         "double_buffered_p",
         "triton",
-        "hatch",
-        "In every order of statements tried, the compiler waits for P V before it converts the next P. A "
-        "hook on its stages moves that wait after the conversion, but then ptxas waits after every wgmma.",
+        "hint",
+        "If P V is one step behind and the loop carries the bits of P as integers, the compiler waits for P V only "
+        "after it has converted the next P. In every other order of statements tried it waits first.",
         (
+            NEXT_P,
             Proof(
-                "two_sets hook",
-                "In the PTX, the next P is converted while P V is in flight.",
+                "next_p not serialized",
+                "In the machine code, no wait follows every wgmma.",
+                Probe("next_p", "bits"),
                 _sets("hook"),
-                _sets("scores in flight"),
-                CONVERTED_IN_FLIGHT,
-            ),
-            Proof(
-                "two_sets hook serialized",
-                "In the machine code, a wait follows every wgmma.",
-                _sets("hook"),
-                _sets("scores in flight"),
                 ONE_BY_ONE,
-                obtained=False,
+                seen=False,
             ),
             *(
                 Proof(
@@ -367,7 +368,7 @@ CLAIMS = (
                 )
             ),
         ),
-        word="add_stages_inspection_hook",
+        word="bitcast=True",
     ),
     Claim(
         "flagship",

@@ -23,6 +23,12 @@ GLUON_WGMMA = Proof(
     Probe("wgmma_shape", "mma_sync"),
     Detector("ptx", r"m64n128k16"),
 )
+EXPONENTIALS_IN_FLIGHT = Detector(
+    "sass",
+    r"HGMMA(?: HGMMA| MUFU\.EX2)*(?: MUFU\.EX2){8}(?: HGMMA| MUFU\.EX2)* WARPGROUP\.DEPBAR",
+    in_loop=True,
+    order=r"\bHGMMA\b|MUFU\.EX2|WARPGROUP\.DEPBAR",
+)
 
 CLAIMS = (
     Claim(
@@ -158,8 +164,8 @@ CLAIMS = (
         "overlapped_softmax",
         "triton",
         "hint",
-        "One order of statements keeps the next Q K^T in flight during the softmax. In two more usual "
-        "loops the compiler waits for it before the softmax.",
+        "One order of statements keeps the next Q K^T in flight during the softmax, another the P V of the step "
+        "before. In two more usual loops the compiler waits for Q K^T before the softmax.",
         (
             *(
                 Proof(
@@ -181,14 +187,17 @@ CLAIMS = (
                     "wait for them.",
                     Twin("scores_in_flight", "triton_native", head_dim, tile),
                     Twin("lean_mbarrier_ring", "triton_native", head_dim, tile),
-                    Detector(
-                        "sass",
-                        r"HGMMA(?: HGMMA| MUFU\.EX2)*(?: MUFU\.EX2){8}(?: HGMMA| MUFU\.EX2)* WARPGROUP\.DEPBAR",
-                        in_loop=True,
-                        order=r"\bHGMMA\b|MUFU\.EX2|WARPGROUP\.DEPBAR",
-                    ),
+                    EXPONENTIALS_IN_FLIGHT,
                 )
                 for head_dim, tile in ((128, "64x64-s2-w4"), (64, "64x64-s1-w4"))
+            ),
+            Proof(
+                "next_p overlap",
+                "With the P V of the step before in flight, the machine code has exponentials between wgmma "
+                "instructions and the wait for them.",
+                Probe("next_p", "bits"),
+                Twin("lean_mbarrier_ring", "triton_native", 64, "64x64-s1-w4"),
+                EXPONENTIALS_IN_FLIGHT,
             ),
         ),
         word=r"tl\.dot",

@@ -4,7 +4,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from harness.expressibility.cells.copies import MULTICAST
-from harness.expressibility.cells.hopper import COUNTER, IN_FLIGHT_IN_A_ROLE, ONE_BY_ONE, RESCALED_BETWEEN, TILE
+from harness.expressibility.cells.hopper import (
+    COUNTER,
+    IN_FLIGHT_IN_A_ROLE,
+    NEXT_P,
+    ONE_BY_ONE,
+    RESCALED_BETWEEN,
+    TILE,
+)
 from harness.expressibility.claims import Claim, Detector, Probe, Program, Proof, Twin
 
 VERSION = "3.8.0"
@@ -202,8 +209,15 @@ OWN = (
         "double_buffered_p",
         "hint",
         "The source can convert the next P before it waits for P V. But the wait takes one value and "
-        "cannot take P too, and ptxas then waits after every wgmma.",
-        "second set",
+        "cannot take P too, and ptxas then waits after every wgmma. The loop of core Triton that carries the bits of P "
+        "compiles here too.",
+        "second set|bitcast=True",
+        replace(
+            NEXT_P,
+            name="next_p, with TLX",
+            subject=Probe("next_p", "bits", dialect="tlx"),
+            control=Probe("next_p", "values", dialect="tlx"),
+        ),
         Proof(
             "tlx second set",
             "In the PTX, P is converted between the wait for Q K^T and the wait for P V.",
