@@ -9,7 +9,7 @@ LDMATRIX_X4 = Detector("ptx", r"ldmatrix\S*\.x4\S*")
 BRANCH = Detector("ptx", r"@%p\d+ bra\b")
 ELEMENTWISE = Proof(
     "elementwise_condition",
-    "An if in the function of tl.map_elementwise becomes a choice between two results, not a branch.",
+    "With the rescale in tl.map_elementwise, its if becomes a choice between two results, not a branch.",
     Probe("elementwise_condition", "elementwise"),
     Probe("words", "condition"),
     BRANCH,
