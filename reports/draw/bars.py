@@ -117,7 +117,7 @@ def _bar(axes: Axes, bar: Bar, y: float, thick: float, pixel: float, note: str) 
     end = max(bar.tflops, high)
     number = f"{bar.tflops:.0f}"
     wide = write(axes, number, (end, y), (6, 0), weight="bold")
-    if note and bar.tflops / pixel > 16 + width_of(note, TICK, False):
+    if note and bar.tflops / pixel > 12 + width_of(note, TICK, False):
         write(axes, note, (0, y), (8, 0), size=TICK, color=MUTED if bar.is_library else PAPER)
     elif note:
         write(axes, note, (end, y), (6 + wide + 7, 0), size=TICK, color=MUTED)
@@ -133,9 +133,8 @@ def not_yet(axes: Axes, left: float, wide: float, y: float, thick: float) -> Non
 def _note(bar: Bar, found: Answer, narrow: bool) -> str:
     if (bar.panel, bar.backend) == ("mma_sync", "triton") and found.same_instructions:
         return f"{found.same_instructions.value:.2f}× CUDA"
-    if bar.backend == "gluon" and bar.tflops and not narrow:
-        count, of = found.in_gluon
-        return f"{count} of {of} kernels"
+    if bar.backend == "gluon" and (ratio := found.gluon_over_cuda[bar.panel]):
+        return f"{ratio.value:.2f}× CUDA"
     if bar is found.triton and found.over_cuda and found.cuda.panel != bar.panel:
         return f"{found.over_cuda.value:.2f}× CUDA" + ("" if narrow else " above")
     if bar is found.triton and found.over_cuda:

@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullLocator
 
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
@@ -24,12 +21,12 @@ from reports.data.names import LABELS, SHORT, cell_title, label
 from reports.draw.reuse import once
 from reports.draw.style import (
     COLORS,
+    INK,
     MARKERS,
     MUTED,
     PAPER,
     PEAK,
     WIDTH,
-    apart,
     end_label_beside,
     end_labels_below,
     new_axes,
@@ -38,6 +35,8 @@ from reports.draw.style import (
     whisker,
 )
 
+NAMES = {"triton": "Triton, mma.sync", "triton_native": "core Triton"}
+"""The two series of core Triton, where both are shown."""
 SHAPES = {**MARKERS, "triton_native": "D"}
 """Where an open mark means an earlier version, shape alone tells the two series of core Triton apart."""
 
@@ -119,7 +118,8 @@ def _ladder(
 
 
 def step(data: Dataset, experiment: str, problems: Sequence[Problem], technique: Technique) -> str | None:
-    """From the parent's TFLOPS to the technique's, per problem and language; None when nothing was measured."""
+    """From the parent's TFLOPS (a tick) to the technique's (a mark), by problem and language; None when nothing was
+    measured."""
     parent = techniques.parent(technique)
     lines: list[tuple[str, str, str, Point, Point | None]] = []
     for problem in problems:
@@ -127,7 +127,7 @@ def step(data: Dataset, experiment: str, problems: Sequence[Problem], technique:
             point = data.point(experiment, problem, technique.name, backend)
             before = data.point(experiment, problem, parent.name, backend) if parent else None
             if point.tflops:
-                name = f"d={problem.head_dim} {problem.mask}"
+                name = f"head_dim {problem.head_dim}, {problem.mask}"
                 lines.append((name, backend, _step_text(data, point, before), point, before))
     return _step(f"step {technique.name}", lines) if lines else None
 
@@ -135,10 +135,16 @@ def step(data: Dataset, experiment: str, problems: Sequence[Problem], technique:
 @once
 def _step(title: str, lines: Sequence[tuple[str, str, str, Point, Point | None]]) -> str:
     """`lines`: the problem, the backend, what is said of the step, where it ends and where it begins."""
-    figure, axes = new_axes(WIDTH, 0.7 + 0.26 * len(lines))
-    right = max(point.tflops or 0 for *_, point, _ in lines) * 1.6
-    for row, (_, backend, text, point, before) in enumerate(lines):
-        color, filled = COLORS[backend], point.counts
+    right = max(point.tflops or 0 for *_, point, _ in lines) * 1.4
+    labels: list[tuple[str, str]] = []
+    for place, (name, backend, *_) in enumerate(lines):
+        if place == 0 or name != lines[place - 1][0]:
+            labels.append((name, ""))
+        labels.append((NAMES.get(backend, LABELS[backend]), backend))
+    figure, axes = new_axes(WIDTH, 0.5 + 0.21 * len(labels))
+    rows = (row for row, (_, backend) in enumerate(labels) if backend)
+    for row, (_, backend, text, point, before) in zip(rows, lines, strict=True):
+        color, filled = COLORS[backend], backend != "triton"
         value = point.tflops or 0
         if before and before.tflops:
             axes.plot(
@@ -146,82 +152,15 @@ def _step(title: str, lines: Sequence[tuple[str, str, str, Point, Point | None]]
             )
             axes.plot([before.tflops], [row], marker="|", ms=10, mew=2, color=color)
         whisker(axes, point, row, color)
-        axes.plot([value], [row], SHAPES[backend], ms=7, color=color, mfc=color if filled else PAPER)
+        axes.plot([value], [row], MARKERS[backend], ms=6, color=color, mfc=color if filled else PAPER, mew=1.5)
         farthest = max(value, (before.tflops if before else 0) or 0)
         axes.annotate(text, (farthest, row), xytext=(9, -0.5), textcoords="offset points", va="center", size=9)
-    names = [f"{name}  {LABELS[backend]}" for name, backend, *_ in lines]
-    axes.set_yticks(range(len(lines)), names)
-    for tick, (_, backend, *_) in zip(axes.get_yticklabels(), lines, strict=True):
-        tick.set_color(COLORS[backend])
-    axes.set(xlim=(0, right), ylim=(len(lines) - 0.5, -0.5), xlabel="TFLOPS", ylabel="")
+    axes.set_yticks(range(len(labels)), [name for name, _ in labels], size=9)
+    for tick, (_, backend) in zip(axes.get_yticklabels(), labels, strict=True):
+        tick.set(color=COLORS.get(backend, INK), weight="normal" if backend else "bold")
+    axes.set(xlim=(0, right), ylim=(len(labels) - 0.5, -0.5), xlabel="TFLOPS", ylabel="")
     axes.grid(visible=False, axis="y")
     return to_svg(figure, title)
-
-
-def lengths(data: Dataset, experiment: str, problems: Sequence[Problem]) -> str | None:
-    """TFLOPS against sequence length: the best rung of each language at the longest length, and the peers.
-
-    `problems` differ in length alone. None when no series has two lengths.
-    """
-    problems = sorted(problems, key=lambda problem: problem.seq_q)
-    names = sorted({(row.get("technique"), row["backend"]) for row in data.timings(experiment)}, key=str)
-    series: dict[str, tuple[str | None, list[Point]]] = {}
-    for technique, backend in names:
-        points = [data.point(experiment, problem, technique, backend) for problem in problems]
-        best = series.get(backend)
-        if sum(point.counts for point in points) > 1 and (best is None or _last(points) > _last(best[1])):
-            series[backend] = (technique, points)
-    return _lengths(problems, series) if series else None
-
-
-@once
-def _lengths(problems: Sequence[Problem], series: Mapping[str, tuple[str | None, list[Point]]]) -> str:
-    """`series`: backend -> its technique and where it stands on each of `problems`."""
-    samples: list[dict[str, Any]] = [
-        {"backend": backend, "seq": problem.seq_q, "tflops": problem.tflops(ms)}
-        for backend, (_, points) in series.items()
-        for problem, point in zip(problems, points, strict=True)
-        if point.counts and point.row
-        for ms in point.row["samples_ms"]
-    ]
-    figure, axes = new_axes(WIDTH, 3.6)
-    palette = {backend: COLORS.get(backend.partition("@")[0], MUTED) for backend in series}
-    sns.lineplot(
-        pd.DataFrame(samples),
-        x="seq",
-        y="tflops",
-        hue="backend",
-        style="backend",
-        palette=palette,
-        markers={backend: MARKERS.get(backend, ".") for backend in series},
-        dashes={backend: "" if backend in COLORS else (3, 2) for backend in series},
-        estimator="median",
-        errorbar=("pi", 50),
-        legend=False,
-        ax=axes,
-    )
-    top = max(sample["tflops"] for sample in samples) * 1.08
-    axes.set_xscale("log", base=2)
-    ticks = [problem.seq_q for problem in problems]
-    axes.set_xticks(ticks, [f"{n // 1024}k" if n % 1024 == 0 else str(n) for n in ticks])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set(ylim=(0, top), xlabel="sequence length (batch x length constant)", ylabel="TFLOPS")
-    heights = apart({backend: _last(points) for backend, (_, points) in series.items()}, top * 0.052)
-    for backend, (technique, _) in series.items():
-        text = f"{label(backend)} {technique}" if technique else SHORT.get(backend, label(backend))
-        color = palette[backend]
-        axes.annotate(
-            text,
-            (1.015, heights[backend]),
-            xycoords=("axes fraction", "data"),
-            color=color,
-            va="center",
-            size=9,
-            annotation_clip=False,
-        )
-    axes.grid(visible=False, axis="x")
-    axes.set_title(cell_title(problems[0]).partition("  ")[0], loc="left")
-    return to_svg(figure, f"lengths {problems[0].head_dim} {problems[0].causal}")
 
 
 def _climb(axes: Axes, points: Sequence[Point], backend: str) -> None:
@@ -260,7 +199,3 @@ def _step_text(data: Dataset, point: Point, before: Point | None) -> str:
         return "same program"
     ratio = data.ratio(point, before) if before else None
     return f"{point.tflops:.0f}" + (f"  ({'~' if ratio.linked else ''}{ratio.value:.2f}×)" if ratio else "")
-
-
-def _last(points: Sequence[Point]) -> float:
-    return next((point.tflops for point in reversed(points) if point.counts and point.tflops), 0.0)

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from harness.catalog.problem import Problem
 from reports.data.names import LABELS, SHORT
 from reports.data.titles import title
+from reports.draw.figures import NAMES
 from reports.draw.reuse import once
 from reports.draw.style import (
     COLORS,
@@ -31,7 +32,7 @@ from reports.facts.answer import Answer
 from reports.facts.comparisons import SERIES, Conflicts, Lengths, Stalls, Work
 
 SMALL, WIDE, NARROW = 300, 632, 358
-NAMES = {"cuda": "CUDA", "triton": "Triton, mma.sync", "triton_native": "core Triton", "gluon": "Gluon", "tlx": "TLX"}
+"""Widths in pixels: of a small one, beside another on a screen, on a phone."""
 
 
 def name_of(backend: str) -> str:

@@ -101,7 +101,8 @@ def _line(axes: Axes, line: Line, y: float) -> None:
         axes.plot([_at(line.cost.same.value)], [y], "o", ms=8, color=INK)
         write(axes, f"{line.cost.same.value:.2f}", (WIDTH - MARGIN, y), ha="right", weight="bold")
     elif not line.cost.known:
-        write(axes, "not yet", (WIDTH - MARGIN, y), ha="right", size=TICK, color=MUTED)
+        text = f"{line.gain.value:.2f}× in CUDA" if line.gain else "not yet"
+        write(axes, text, (WIDTH - MARGIN, y), ha="right", size=TICK, color=MUTED, backgroundcolor=PAPER)
     axes.plot([NAMES, WIDTH - MARGIN], [y + ROW / 2] * 2, color=GRID, lw=1, zorder=0)
 
 

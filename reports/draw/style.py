@@ -206,8 +206,9 @@ def write(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, fl
 
 
 def to_svg(figure: Figure, name: str, *, embed: bool = True, alt: str = "", css: str = "") -> str:
-    """SVG text with live letters, a unit to a pixel. `embed`: for a page, with colours that follow its light or dark
-    theme; otherwise a file of its own, on white. `alt` tells the finding, `css` is the class of the drawing."""
+    """SVG text with live letters. `embed`: for a page, with colours that follow its light or dark theme; otherwise a
+    file of its own, on white. `alt` tells the finding, `css` is the class of the drawing. A unit is a pixel; where a
+    drawing for a page has no class it is a point, so that its type of 9 is 12 pixels high."""
     buffer = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=embed, facecolor=PAPER)
@@ -216,9 +217,13 @@ def to_svg(figure: Figure, name: str, *, embed: bool = True, alt: str = "", css:
     text = re.sub(r' id="(?:figure|axes|patch|text|line2d|matplotlib\.axis|[xy]tick|\w+Collection)_\d+"', "", text)
     text = re.sub(r"\s*<!--.*?-->", "", text)
     about = (f' aria-label="{escape(alt)}"' if alt else "") + (f' class="{css}"' if css else "")
-    size = r'width="([\d.]+)pt" height="([\d.]+)pt"'
-    fixed = r' width="\2" height="\3"' if css or not embed else ""
-    text = re.sub(rf"<svg ([^>]*?){size}", rf'<svg role="img"{about}{fixed} \1', text, count=1)
+    unit = 1.0 if css or not embed else 4 / 3
+
+    def sized(found: re.Match[str]) -> str:
+        width, height = (f"{unit * float(found[side]):.6g}" for side in (2, 3))
+        return f'<svg role="img"{about} width="{width}" height="{height}" {found[1]}'
+
+    text = re.sub(r'<svg ([^>]*?)width="([\d.]+)pt" height="([\d.]+)pt"', sized, text, count=1)
     if not embed:
         drawn = f"<!-- drawn by matplotlib {mpl.__version__} -->\n"
         return drawn + text.replace("'DejaVu Sans'", "Arial, 'Liberation Sans', Helvetica")

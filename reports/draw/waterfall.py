@@ -85,8 +85,9 @@ def waterfall(chains: Sequence[Chain], best: dict[str, Bar], width: int, name: s
     for chain in chains:
         if chain.heading:
             y += 34
-            fits = width_of(chain.heading, HEAD, bold=True) <= width
-            heading = chain.heading if fits else chain.heading.partition(",")[0]
+            heading = chain.heading
+            if width_of(heading, HEAD, bold=True) > width:
+                heading = heading.partition(", each")[0].replace("Side branch from", "From")
             write(axes, heading, (0, y - 11), (-at.labels, 0), size=HEAD, weight="bold")
         for place, technique in enumerate(chain.techniques):
             _label(axes, at, title(technique.name), y)

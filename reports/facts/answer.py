@@ -73,6 +73,10 @@ class Answer:
     """The best of core Triton over the best CUDA kernel, whatever their instructions."""
     same_instructions: Spread | None
     """Core Triton with mma.sync over CUDA with mma.sync."""
+    gluon_over_cuda: dict[str, Spread | None]
+    """Class of instructions -> the best of Gluon over CUDA with the same."""
+    different_instructions: Spread | None
+    """The best of core Triton over CUDA with mma.sync, where that core Triton multiplies by wgmma."""
     in_gluon: tuple[int, int]
     """How many techniques have a kernel in Gluon and how many there are."""
 
@@ -123,14 +127,18 @@ def answer(data: Dataset, problem: Problem | None = None) -> Answer | None:
         bars += [_bar(data, panel, name, library_point(data, problem, name)) for name in LIBRARIES[panel]]
     gpu, limits = data.gpu.removeprefix("NVIDIA "), {panel: _limit(data, bars, panel) for panel in PANELS}
     in_gluon = sum(sources.has_series("gluon", technique.path) for technique in TECHNIQUES), len(TECHNIQUES)
-    result = Answer(problem, gpu, bars, limits, None, None, None, in_gluon)
+    result = Answer(problem, gpu, bars, limits, None, None, None, {}, None, in_gluon)
+    triton, older = result.triton, result.bar("mma_sync", "cuda").point
     return replace(
         result,
-        over_library=processes.over(data, result.triton.point, result.library.point),
-        over_cuda=processes.over(data, result.triton.point, result.cuda.point),
-        same_instructions=processes.over(
-            data, *(result.bar("mma_sync", language).point for language in ("triton", "cuda"))
-        ),
+        over_library=processes.over(data, triton.point, result.library.point),
+        over_cuda=processes.over(data, triton.point, result.cuda.point),
+        same_instructions=processes.over(data, result.bar("mma_sync", "triton").point, older),
+        gluon_over_cuda={
+            panel: processes.over(data, *(result.bar(panel, language).point for language in ("gluon", "cuda")))
+            for panel in PANELS
+        },
+        different_instructions=processes.over(data, triton.point, older) if triton.panel == "wgmma" else None,
     )
 
 

@@ -62,9 +62,11 @@ def bars_title(found: Answer) -> str:
     with_same = _stands(same)
     if crossed and free.value > 1:
         return f"Triton passes our CUDA because it may use wgmma; with the same instructions it {with_same}"
+    gluon = found.gluon_over_cuda["wgmma"]
+    nearer = f"; Gluon with wgmma reaches {of(gluon.value)} it" if gluon and gluon.value > free.value else ""
     if _stands(free) == with_same:
-        return f"Beside CUDA, core Triton {with_same} with mma.sync and with wgmma"
-    return f"Beside CUDA, core Triton {_stands(free)} with wgmma and {with_same} with mma.sync"
+        return f"Beside CUDA, core Triton {with_same} with mma.sync and with wgmma{nearer}"
+    return f"Beside CUDA, core Triton {_stands(free)} with wgmma and {with_same} with mma.sync{nearer}"
 
 
 def matrix_title(found: Sequence[Line]) -> str:

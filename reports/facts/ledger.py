@@ -90,19 +90,20 @@ def expected(term: Term, problem: Problem) -> float | None:
 
 
 def command(one: Ledger, term: Term) -> str:
-    """Times a term's kernels again, beside the flagship."""
-    if GLUON in (term.step or ()):
-        return f"twinkernels bench {FLAGSHIP} --backend cuda --backend gluon --problem {one.problem.slug}"
-    ends = [end for end in term.step or () if end not in (catalog.TRITON, catalog.SHARED)]
-    if term.leave_out:
-        names, rest = (FLAGSHIP, term.leave_out, *ends), f" --tile {one.tile.slug}"
-    elif catalog.VOCABULARY in ends:
-        names, rest = tuple(ends), ""
-    else:
-        names, rest = tuple(ends), f" --tile {one.tile.slug}"
-    if not names:
+    """Times a term's kernels again, in one group at one tile; where they have several, all that are of their
+    languages."""
+    step = term.step or ()
+    if {catalog.SHARED, TRITON} <= set(step):
         return f"twinkernels run {EXPERIMENT} --backend triton --ptxas shared"
-    return f"twinkernels bench {' '.join(dict.fromkeys(names))} --backend cuda --problem {one.problem.slug}{rest}"
+    ends = [FLAGSHIP, term.leave_out] if term.leave_out else []
+    ends += [TRITON if end == catalog.SHARED else end for end in step]
+    languages = sorted({end if end in (TRITON, GLUON) else "cuda" for end in ends})
+    backends = "".join(f" --backend {language}" for language in languages)
+    used = {tile_slug(one.rows[end]) if end in one.rows else one.tile.slug for end in ends}
+    if len(used) > 1:
+        return f"twinkernels run {EXPERIMENT}{backends}"
+    names = dict.fromkeys(FLAGSHIP if end in (TRITON, GLUON) else end for end in ends)
+    return f"twinkernels bench {' '.join(names)}{backends} --problem {one.problem.slug} --tile {used.pop()}"
 
 
 def gain(estimate: Estimate | None) -> str:

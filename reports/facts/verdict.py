@@ -49,8 +49,7 @@ class Gain:
         """Buys, costs, changes nothing or depends on the problem, with the number: "about" where it is linked."""
         value = f"{'about ' if self.linked else ''}{self.value:.2f}×"
         if self.mixed:
-            between = f"from {self.low:.2f}× to {self.high:.2f}×"
-            return f"gives {value} the speed on average over {self.cells} problems, {between}"
+            return f"gives {value} the speed on average, from {self.low:.2f}× to {self.high:.2f}×"
         if abs(self.value - 1) <= NOTHING:
             return f"changes {'nothing' if value == '1.00×' else 'little'} ({value})"
         return f"gives {value} the speed" + (", a loss" if self.value < 1 else "")
@@ -141,14 +140,14 @@ def sentence(result: Verdict) -> str:
         return text
     then = " then" if result.parent else ""
     best, problems = result.best_versus, result.versus.cells
-    average = f", on average over {problems} problems" if problems > 1 else ""
+    means = f" Ratios are means over {problems} problems." if problems > 1 else ""
     tuned = f"{best.value:.2f}×" if best and _apart(result.versus, best) else ""
     if abs(result.versus.value - 1) < NOTHING:
         at_best = f"; with each at its best tile Triton runs at {tuned} the speed of CUDA" if tuned else ""
-        return f"{text} At the same tile both{then} run equally fast{average}{at_best}."
+        return f"{text} At the same tile both{then} run equally fast{at_best}.{means}"
     at_best = f", or {tuned} with each at its best tile" if tuned else ""
-    speed = f"runs at {result.versus.value:.2f}× the speed of CUDA{average}"
-    return f"{text} At the same tile Triton{then} {speed}{at_best}."
+    speed = f"runs at {result.versus.value:.2f}× the speed of CUDA"
+    return f"{text} At the same tile Triton{then} {speed}{at_best}.{means}"
 
 
 def lacking(technique: Technique, backend: str) -> str:

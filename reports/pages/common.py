@@ -24,7 +24,7 @@ from reports.facts import counters, neighbours, referee, resources, versions
 from reports.facts.comparisons import GRID, LENGTHS
 from reports.facts.holes import group_holes, unmeasured
 from reports.facts.scores import earlier, scored
-from reports.pages import downloads, filling
+from reports.pages import comparisons, downloads, filling
 
 SHOWN_LENGTH = 4096
 
@@ -125,7 +125,7 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "current": lambda row: reading.is_current(row, data.hashes),
         "name": name,
         "question": question(name),
-        "figures": length_figures(data) if name == LENGTHS else [],
+        "shown": comparisons.lengths(data) if name == LENGTHS else None,
         "filled": filling.section(data) if name == GRID else None,
         "moved": neighbours.moved(rows),
         "beside": versions.beside(data, name),
@@ -167,18 +167,6 @@ def ladder_figures(data: Dataset, which: Ladder) -> list[Figure]:
         )
         for problem in shown_problems(data, experiment)
     ]
-
-
-def length_figures(data: Dataset) -> list[Figure]:
-    found: dict[tuple[int, bool, str], list[Problem]] = {}
-    for problem in data.problems(LENGTHS):
-        found.setdefault((problem.head_dim, problem.causal, problem.dtype), []).append(problem)
-    drawn = []
-    for problems in found.values():
-        if svg := figures.lengths(data, LENGTHS, problems):
-            caption = data.provenance(data.counting(LENGTHS))
-            drawn.append(Figure(Markup(svg), caption, "TFLOPS against sequence length", downloads.stem(data, LENGTHS)))
-    return drawn
 
 
 def rungs_of(which: Ladder) -> list[Technique]:

@@ -36,7 +36,7 @@ def sections(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> list[
     made = (
         _problems(data),
         _filling(data),
-        _lengths(data),
+        lengths(data),
         _roofline(data, datasets, found),
         _conflicts(data, datasets, found),
         _stalls(data, datasets, found),
@@ -100,7 +100,7 @@ def _filling(data: Dataset) -> Section | None:
     )
 
 
-def _lengths(data: Dataset) -> Section | None:
+def lengths(data: Dataset) -> Section | None:
     found = comparisons.lengths(data)
     if not found:
         return None

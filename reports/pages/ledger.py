@@ -60,10 +60,12 @@ def section(one: Ledger) -> dict[str, Any]:
 def way(one: Ledger) -> dict[str, Any]:
     """Of the way from one language: its sentence, table and drawing."""
     lines, told = ledger.lines(one), ledger.sentence(one)
+    title, _, remark = told.partition(". ")
     drawn = (drawing.WIDE, drawing.NARROW) if one.gap and one.remainder else ()
     return {
         "ledger": one,
-        "sentence": told,
+        "title": title.removesuffix("."),
+        "remark": remark,
         "by_cause": ledger.by_cause(one),
         "ends": ledger.ends(one),
         "lines": lines,

@@ -80,6 +80,12 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
     tables = code_tables(datasets, which)
     inspected = {backend for table in tables for backend in table["columns"]}
     judged = verdict(data, experiment, which) if data.rows else None
+    finding = headlines.technique_title(
+        which.name,
+        [gain.value for gain in gains["cuda"]],
+        SHOWN_LENGTH if len(problems) < len(data.problems(experiment)) else None,
+        crippled=bool(judged and judged.crippled),
+    )
     return {
         "technique": which,
         "theme": theme(which.name),
@@ -113,14 +119,8 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
         "tuned": tuning.tuned(data, experiment, which),
         "tuned_earlier": tuning.tried_earlier(data, which),
         "verdict": judged,
-        "finding": headlines.technique_title(
-            which.name,
-            [gain.value for gain in gains["cuda"]],
-            SHOWN_LENGTH if len(problems) < len(data.problems(experiment)) else None,
-            crippled=bool(judged and judged.crippled),
-        ),
-        "step": svg
-        and Figure(Markup(svg), caption, f"TFLOPS of {which.name} and of its parent", downloads.stem(data, experiment)),
+        "finding": finding,
+        "step": svg and Figure(Markup(svg), caption, finding, downloads.stem(data, experiment)),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
         "note": prose.render(which.name, data) if data.rows else None,
         "machines": machines.machines(data.environments_of(shown)),

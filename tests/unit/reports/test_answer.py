@@ -64,6 +64,7 @@ def test_the_sentence_holds_the_numbers(found: answer.Answer) -> None:
     assert text.startswith(f"On an H200 core Triton reaches {found.triton.tflops:.0f} TFLOPS, ")
     assert found.over_library
     assert found.over_cuda
+    assert found.over_cuda == found.different_instructions, "the best CUDA kernel multiplies by mma.sync"
     assert found.same_instructions
     assert found.over_library.value == pytest.approx(found.triton.tflops / found.library.tflops, rel=0.02)
     assert f"{found.over_library.value:.2f} of the fastest library (cuDNN)" in text
@@ -82,6 +83,8 @@ def test_the_sentence_turns_with_the_finding(found: answer.Answer) -> None:
     assert text.endswith("held to mma.sync, Triton reaches 0.84 of CUDA.")
     assert headlines.bars_title(turned) == "Beside CUDA, core Triton trails with mma.sync and with wgmma"
     assert "passes our CUDA because it may use wgmma" in headlines.bars_title(found)
+    nearer = replace(turned, gluon_over_cuda={"mma_sync": None, "wgmma": replace(slower, value=0.99)})
+    assert headlines.bars_title(nearer).endswith(" and with wgmma; Gluon with wgmma reaches 0.99 of it")
     level = replace(turned, over_cuda=replace(slower, value=1.0))
     assert headlines.bars_title(level) == "Beside CUDA, core Triton draws level with wgmma and trails with mma.sync"
 

@@ -192,13 +192,14 @@ def test_every_figure_says_where_its_rows_come_from(pages: dict[str, str]) -> No
         if name != "index.html":
             assert text.count("<figcaption>") == text.count("<figure"), name
         for caption in re.findall(r"<figcaption>(.*?)(?: <span class=\"links\">.*?)?</figcaption>", text):
-            assert caption.removesuffix(f". {LINKED}") in ("recorded on NVIDIA H200, 2030-01-02, commit 0123456", HERE)
+            told = caption.removesuffix(f". {LINKED}").removesuffix(".")
+            assert told[:1].lower() + told[1:] in ("recorded on NVIDIA H200, 2030-01-02, commit 0123456", HERE)
     sections = pages["index.html"].split("<section id=")[2:]
     assert len(sections) >= 2
     for section in sections:
         assert "Recorded on NVIDIA H200, 2030-01-02, commit 0123456." in section
     assert "NVIDIA H200 · head_dim 128, bf16, full attention" in pages["index.html"]
-    assert pages["experiment/sequence_length.html"].count('<svg role="img"') == 4
+    assert pages["experiment/sequence_length.html"].count('<svg role="img"') == 2 * 4, "for a screen and for a phone"
 
 
 def test_every_hole_is_visible_with_its_reason(pages: dict[str, str]) -> None:

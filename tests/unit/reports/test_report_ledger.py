@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 
 import pytest
 from markupsafe import escape
 
-from harness.catalog.ledger import CAUSES, TERMS
+from harness.catalog.ledger import CAUSES, TERMS, TRITON, VOCABULARY
 from harness.rows.ledger import Ledger
-from reports.data.dataset import Dataset
+from reports.data.dataset import Dataset, tile_slug
 from reports.draw import ledger as drawing
 from reports.facts import ledger as facts
 from reports.pages import ledger as pages
@@ -146,26 +147,44 @@ def test_every_cause_has_a_colour_of_its_own_and_every_proof_a_place() -> None:
 
 def test_the_way_from_gluon_has_a_table_and_a_drawing_of_its_own() -> None:
     text = whole()
-    assert text.count("<h3>From Gluon</h3>") == 2, "one on each problem"
+    assert len(re.findall("<h3>.* faster than the best Gluon kernel</h3>", text)) == 2, "one on each problem"
     (wide,) = re.findall(r'<svg[^>]*full[^>]*best Gluon kernel[^>]*class="w".*?</svg>', text, re.DOTALL)
     assert "Best Gluon: " in wide
     assert "The same schedule, written in CUDA" in wide
     assert 'href="expressibility.html#integer_max-gluon"' in text
     assert "<h3>Lazy rescaling and three-input maxima, from Gluon</h3>" in text
     without = html(dataset([row for row in ROWS if row.get("backend") != "gluon"]))
-    assert "From Gluon" not in without
+    assert "the best Gluon kernel</h3>" not in without
     assert "The same schedule, written in CUDA" not in without
 
 
 def test_a_command_times_a_term_again() -> None:
     one, _ = ledgers()
-    commands = {line.term.name: line.command for line in facts.lines(one)}
+    assert one.from_gluon
+    commands = {line.term.name: line.command for way in (one, one.from_gluon) for line in facts.lines(way)}
     assert commands["turns"] == (
         "twinkernels bench flagship without_turns pingpong overlapped_softmax --backend cuda "
         "--problem b4-h16-n4096-d128-bf16-full --tile 128x128-s2-w8"
     )
     assert commands["assembler"] == "twinkernels run what_triton_misses --backend triton --ptxas shared"
-    assert "--tile" not in commands["compiler"]
+    assert commands["gluon_schedule"] == (
+        "twinkernels bench without_lazy_rescale_or_integer_max flagship --backend cuda --backend gluon "
+        "--problem b4-h16-n4096-d128-bf16-full --tile 128x128-s2-w8"
+    )
+
+
+def test_a_term_between_two_tiles_takes_the_experiment() -> None:
+    one, _ = ledgers()
+    compiler, one_block = (next(term for term in TERMS if term.name == name) for name in ("compiler", "one_block"))
+    triton, cuda = one.rows[TRITON], one.rows[VOCABULARY]
+    assert triton["tile"] != cuda["tile"]
+    assert facts.command(one, compiler) == "twinkernels run what_triton_misses --backend cuda --backend triton"
+    same = replace(one, rows={**one.rows, VOCABULARY: {**cuda, "tile": triton["tile"]}})
+    assert facts.command(same, one_block) == "twinkernels run what_triton_misses --backend cuda"
+    assert facts.command(same, compiler) == (
+        "twinkernels bench triton_vocabulary flagship --backend cuda --backend triton "
+        f"--problem b4-h16-n4096-d128-bf16-full --tile {tile_slug(triton)}"
+    )
 
 
 def test_what_ncu_counted_stands_behind_the_terms() -> None:
