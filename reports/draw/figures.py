@@ -34,9 +34,12 @@ from reports.draw.style import (
     vertical_lines,
     whisker,
 )
+from reports.facts import steps
 
 NAMES = {"triton": "Triton, mma.sync", "triton_native": "core Triton"}
 """The two series of core Triton, where both are shown."""
+DROPPED = "hint dropped: only the tile"
+"""Instead of a gain, where the compiler ignored what the source asks."""
 SHAPES = {**MARKERS, "triton_native": "D"}
 """Where an open mark means an earlier version, shape alone tells the two series of core Triton apart."""
 
@@ -128,7 +131,9 @@ def step(data: Dataset, experiment: str, problems: Sequence[Problem], technique:
             before = data.point(experiment, problem, parent.name, backend) if parent else None
             if point.tflops:
                 name = f"head_dim {problem.head_dim}, {problem.mask}"
-                lines.append((name, backend, _step_text(data, point, before), point, before))
+                dropped = steps.hint_dropped(data, technique, backend, problem, point)
+                text = f"{point.tflops:.0f}, {DROPPED}" if dropped else _step_text(data, point, before)
+                lines.append((name, backend, text, point, before))
     return _step(f"step {technique.name}", lines) if lines else None
 
 

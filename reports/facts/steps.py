@@ -18,7 +18,7 @@ from reports.data.titles import title
 from reports.facts import answer
 
 POLICIES = ("best", "reference")
-HINTS = {("warp_specialized", "triton"): "USETMAXREG"}
+HINTS = {("warp_specialized", series): "USETMAXREG" for series in ("triton", "triton_native")}
 """Twins that ask the compiler for the technique -> the instruction that shows that it listened."""
 SINGLE = "Single steps aside, each from its own parent"
 CRIPPLED = 0.67

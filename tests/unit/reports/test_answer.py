@@ -11,6 +11,7 @@ from harness.catalog import techniques
 from harness.rows.reading import slug, tflops
 from reports.data.dataset import Dataset
 from reports.data.names import score_title
+from reports.draw import figures
 from reports.facts import answer, headlines, history, matrix, processes, steps
 from reports.facts.expressibility import Said
 from reports.facts.processes import Spread
@@ -240,7 +241,12 @@ def test_a_dropped_hint_is_never_a_gain() -> None:
     assert "Triton’s compiler ignores the hint" in told
     assert "gives" not in told
     assert matrix.cost(dataset(made), problem, technique.name).dropped
+    drawn = figures.step(dataset(made), "ladder", [problem], technique)
+    assert drawn
+    assert figures.DROPPED in drawn
+    assert "×)" not in drawn
     made[-1]["code"]["census"]["USETMAXREG"] = 2
+    assert "×)" in str(figures.step(dataset(made), "ladder", [problem], technique))
     assert not matrix.cost(dataset(made), problem, technique.name).dropped
     assert "hint" not in steps.one_step(dataset(made), problem, technique, "triton", "reference").note
 
