@@ -1,4 +1,4 @@
-"""One page as the report writes it, without a site around it."""
+"""One page as the report writes it, without a site around it, and the data that it is made from."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from typing import Any
 
 from reports import build
 from reports.data.dataset import Dataset
+from tests.support import synthetic_rows as synthetic
 
 EMPTY = Dataset("", False, (), {})
 """As where nothing is recorded."""
+
+
+def dataset(rows: list[dict[str, Any]], gpu: str = "NVIDIA H200") -> Dataset:
+    """Rows as recorded on this GPU, of the sources that synthetic_rows has."""
+    return Dataset(gpu, True, rows, synthetic.hashes())
 
 
 def rendered(template: str, variables: Mapping[str, Any], data: Dataset = EMPTY) -> str:

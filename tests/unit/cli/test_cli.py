@@ -29,9 +29,10 @@ from harness.measure import effort
 from harness.rows import record, results, tables
 from harness.setup import bootstrap
 from harness.variants import PEERS, Case, Unsupported
+from tests.conftest import CHECKOUT
 from tests.support import replicated_rows as replicated
+from tests.support.row_file import write
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 NAMES = [technique.name for technique in techniques.TECHNIQUES]
 
 
@@ -452,10 +453,7 @@ def test_compare_passes_the_verdict_on(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_history_of_one_cell_is_csv_and_of_several_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "h200"
-    folder.mkdir()
-    rows = replicated.of_process(replicated.rows(problems=1), "board0", 0)
-    (folder / "ladder.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(tmp_path / "h200" / "ladder.jsonl", replicated.of_process(replicated.rows(problems=1), "board0", 0))
     monkeypatch.setattr("harness.cli.reporting.RECORDED", tmp_path)
     code, output = invoke("history", "cuda", "xor_swizzle", "--csv")
     assert code == 0

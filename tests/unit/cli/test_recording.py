@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +14,8 @@ import pytest
 from cuda_kernels import toolchain
 from harness.catalog import experiments, sources, techniques
 from harness.rows import results
+from tests.support.checkout import copied
 
-CHECKOUT = Path(__file__).resolve().parents[3]
-ROOMS = ("cuda_kernels", "triton_kernels", "harness", "experiments", "reports")
 NAME, EXPERIMENT = "scalar", "seed_raw_ptx"
 TOOLS = toolchain.find(toolchain.homes())
 
@@ -37,9 +35,7 @@ def twinkernels(tree: Path, *arguments: str) -> str:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A copy with one commit, and timings of one CUDA kernel beside its peers, which say nothing of machine code."""
-    for room in ROOMS:
-        ignored = shutil.ignore_patterns("__pycache__", "runs", "site", "recorded")
-        shutil.copytree(CHECKOUT / room, tmp_path / room, ignore=ignored)
+    copied(tmp_path)
     (tmp_path / ".gitignore").write_text("build/\n__pycache__/\n")
     run(tmp_path, "git", "init", "-q")
     run(tmp_path, "git", "add", ".")

@@ -15,15 +15,11 @@ from reports.pages import article as article_pages
 from reports.pages import overview
 from tests.support import synthetic_articles
 from tests.support import synthetic_rows as synthetic
-from tests.support.pages import rendered
+from tests.support.pages import dataset, rendered
 
 pytestmark = pytest.mark.slow
 
 Row = dict[str, Any]
-
-
-def dataset(rows: list[Row], gpu: str = "NVIDIA H200") -> Dataset:
-    return Dataset(gpu, True, rows, synthetic.hashes())
 
 
 def html(name: str, data: Dataset) -> str:

@@ -19,7 +19,7 @@ from reports.facts import roofs as facts
 from reports.facts import scores
 from reports.pages import roofs as pages
 from tests.support import synthetic_rows as synthetic
-from tests.support.pages import rendered
+from tests.support.pages import dataset, rendered
 
 pytestmark = pytest.mark.slow
 
@@ -71,10 +71,6 @@ def flagship(seq: int, tflops: float, **fields: Any) -> Row:
         "time": "2030-01-02T00:00:00Z",
         **fields,
     }
-
-
-def dataset(made: list[Row], gpu: str = "NVIDIA H200") -> Dataset:
-    return Dataset(gpu, True, made, synthetic.hashes())
 
 
 def html(*datasets: Dataset) -> str:

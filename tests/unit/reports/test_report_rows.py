@@ -13,17 +13,14 @@ from harness.catalog.problem import Problem, Tile
 from harness.rows import results
 from reports import build
 from reports.data import machines
-from reports.data.dataset import Dataset, Point, fastest, why
+from reports.data.dataset import Point, fastest, why
 from reports.data.loading import load
 from reports.facts import scores, tuning
 from tests.support import synthetic_rows as synthetic
+from tests.support.pages import dataset
 
 Row = dict[str, Any]
 PROBLEM = synthetic.PROBLEMS[0]
-
-
-def dataset(rows: list[Row]) -> Dataset:
-    return Dataset("NVIDIA H200", True, rows, synthetic.hashes())
 
 
 def timing(milliseconds: float, **rest: Any) -> Row:

@@ -20,13 +20,10 @@ from reports.facts.spills import spills
 from reports.facts.verdict import Gain, Verdict, lacking, sentence, verdict
 from reports.pages import listing
 from tests.support import synthetic_rows as synthetic
+from tests.support.pages import dataset
 
 Row = dict[str, Any]
 FULL, CAUSAL = synthetic.PROBLEMS[:2]
-
-
-def dataset(rows: list[Row]) -> Dataset:
-    return Dataset("NVIDIA H200", True, rows, synthetic.hashes())
 
 
 def causal_timings(rows: list[Row], backend: str, *names: str) -> list[Row]:
