@@ -9,6 +9,7 @@ import pytest
 
 from harness.catalog.problem import Problem, Tile
 from harness.rows import record, results
+from tests.support import synthetic_rows as synthetic
 from tests.support.row_file import write
 
 PROBLEM = Problem.square(4, 16, 4096, 128)
@@ -30,18 +31,12 @@ def environment(name: str, gpu: str | None = "NVIDIA H200") -> Row:
 
 
 def timing(technique: str, of: str, milliseconds: float = 1.0, **fields: Any) -> Row:
+    row = synthetic.make("timing", "scalar", "cuda", PROBLEM, Tile(64, 64), mode="burst", group="one")
+    del row["time"], row["arch"]
     return {
-        "kind": "timing",
-        "on": "gpu",
-        "experiment": "ladder",
+        **row,
         "technique": technique,
-        "backend": "cuda",
-        "problem": PROBLEM.to_dict(),
-        "tile": Tile(64, 64).to_dict(),
-        "mode": "burst",
-        "status": "passed",
-        "source_sha256": "0" * 64,
-        "group": "one",
+        "source_sha256": OLD,
         "samples_ms": [milliseconds],
         "environment": identity(of),
         **fields,
@@ -195,8 +190,8 @@ def test_the_order_of_recording_does_not_change_a_byte(tmp_path: Path, root: Pat
 
 def test_a_peer_is_kept_in_every_group_that_counts(tmp_path: Path, root: Path) -> None:
     def peer(group: str) -> Row:
-        row = timing("", "e1", group=group, backend="sdpa_cudnn")
-        return {name: value for name, value in row.items() if name not in ("technique", "tile", "source_sha256")}
+        row = timing("scalar", "e1", group=group, backend="sdpa_cudnn")
+        return {name: value for name, value in row.items() if name not in ("technique", "tile", "source_sha256", "mma")}
 
     groups = [
         (peer(name), timing(technique, "e1", group=name)) for name, technique in (("g1", "scalar"), ("g2", "wmma"))

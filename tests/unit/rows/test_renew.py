@@ -13,6 +13,7 @@ from harness.catalog.problem import Problem, Tile
 from harness.rows import record, renew, results
 from harness.rows.rename import rename_in_note, rename_rows
 from harness.rows.renew import Program, Renewal, Unknown
+from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]
 PROBLEM = Problem.square(4, 16, 4096, 128)
@@ -34,23 +35,11 @@ ENVIRONMENT: Row = {
 
 
 def row(kind: str = "timing", **fields: Any) -> Row:
-    cuda = fields.get("backend", "cuda") == "cuda"
-    return {
-        "kind": kind,
-        "on": "gpu",
-        "experiment": "ladder",
-        "technique": "scalar",
-        "backend": "cuda",
-        "problem": PROBLEM.to_dict(),
-        "tile": Tile(64, 64).to_dict(),
-        "arch": "sm_90a",
-        "source_sha256": "old",
-        "compiler": NVCC if cuda else TRITON,
-        "status": "passed",
-        "environment": "e",
-        "time": "2",
-        **fields,
-    }
+    made = synthetic.make(
+        kind, "scalar", fields.get("backend", "cuda"), PROBLEM, Tile(64, 64), environment="e", time="2"
+    )
+    compiler = NVCC if made["backend"] == "cuda" else TRITON
+    return {**made, "source_sha256": "old", "compiler": compiler, **fields}
 
 
 def gate(sass: str, **fields: Any) -> Row:
