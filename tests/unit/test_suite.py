@@ -1,4 +1,4 @@
-"""The suite's own promises."""
+"""With several processes, the tests of one file stay in one of them."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ from harness.measure import runner, service, worker
 from harness.measure.worker import Deadlines, Worker
 from harness.rows import noise, results, tables
 from harness.variants import Case
+from tests.conftest import CHECKOUT
 
 pytestmark = pytest.mark.slow
 
@@ -431,10 +432,10 @@ from tests.unit.measure import test_runner as t
 with t.registered():
     t.run(Path({str(path)!r}), t.experiment({kernel!r}, "right"), deadlines=t.PATIENT)
 """
-    checkout, go = Path(__file__).parents[3], path.with_suffix(".go")
+    go = path.with_suffix(".go")
     environment = {**os.environ, "FAKE_GO": str(go)}
     command = [sys.executable, "-c", script]
-    process = subprocess.Popen(command, cwd=checkout, env=environment, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, cwd=CHECKOUT, env=environment, stderr=subprocess.PIPE, text=True)
     log, errors = path.with_suffix(".log"), ""
     while not (log.exists() and "asleep" in log.read_text()) and process.poll() is None:
         time.sleep(0.05)
@@ -467,7 +468,7 @@ from tests.unit.measure import test_runner as t
 with t.registered():
     t.run(Path({str(path)!r}), t.experiment("sleeps", "right"), deadlines=t.PATIENT, patient=False)
 """
-    process = subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[3])
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=CHECKOUT)
     log = path.with_suffix(".log")
     while not (log.exists() and "asleep" in log.read_text()):
         assert process.poll() is None

@@ -136,7 +136,7 @@ class Page(HTMLParser):
 # The site as a whole
 
 
-def test_pages_of_the_site(pages: dict[str, str]) -> None:
+def test_the_site_has_a_page_for_each_ladder_technique_and_experiment(pages: dict[str, str]) -> None:
     expected = {*build.MENU, "expressibility.html", *(f"ladder/{name}.html" for name in LADDERS)}
     expected |= {f"guide/{name}.html" for name in ("cpu", "fp8", "gpus", "reading")}
     expected |= {f"technique/{technique.name}.html" for technique in TECHNIQUES}
@@ -404,10 +404,7 @@ def counted() -> list[Row]:
 
 
 def by_ncu(name: str, problem: Problem, **metrics: float) -> Row:
-    row = {"kind": "counters", "on": "gpu", "experiment": "ncu", "technique": name, "backend": "cuda"}
-    row |= {"problem": problem.to_dict(), "source_sha256": synthetic.sha(name, "cuda"), "status": "passed"}
-    row |= {"environment": synthetic.ENVIRONMENT["id"], "time": "2030-01-02T00:00:00Z"}
-    return row | {"details": {"metrics": metrics}}
+    return synthetic.make("counters", name, "cuda", problem, None, experiment="ncu", details={"metrics": metrics})
 
 
 def test_a_picture_shows_the_conflicts_that_the_run_counted(counted: list[Row]) -> None:
@@ -420,7 +417,7 @@ def test_a_picture_shows_the_conflicts_that_the_run_counted(counted: list[Row]) 
     assert any(site["example_conflicts"] for site in sites)
 
 
-def test_phases_by_width() -> None:
+def test_the_passes_of_an_access_follow_from_its_width() -> None:
     addresses = [4 * lane for lane in range(32)]
     assert [len(phase.lanes) for phase in banks.phases(addresses, 4)] == [32]
     assert [len(phase.lanes) for phase in banks.phases(addresses, 8)] == [16, 16]
@@ -619,9 +616,7 @@ def test_machine_code_that_was_compiled_here_is_held_against_the_recorded(same: 
 
 
 def gate(technique: str, problem: Problem, **rest: Any) -> Row:
-    row = {"kind": "gate", "on": "gpu", "experiment": "correctness", "technique": technique, "backend": "cuda"}
-    row |= {"problem": problem.to_dict(), "source_sha256": synthetic.sha(technique, "cuda"), "status": "passed"}
-    return row | {"environment": synthetic.ENVIRONMENT["id"], "time": "2030-01-02T00:00:00Z"} | rest
+    return synthetic.make("gate", technique, "cuda", problem, None, experiment="correctness") | rest
 
 
 def sanitizer(technique: str, tool: str, *findings: str) -> Row:
@@ -680,7 +675,7 @@ def test_verdicts_of_an_earlier_gate_are_counted_as_such(pages: dict[str, str]) 
     assert "All 4 verdicts were made with other inputs or limits" in pages["evidence/correctness.html"]
 
 
-def test_correctness_page(pages: dict[str, str]) -> None:
+def test_the_page_about_correctness_tells_gates_and_sanitizers(pages: dict[str, str]) -> None:
     page = pages["evidence/correctness.html"]
     for words in (
         "2 of 2",

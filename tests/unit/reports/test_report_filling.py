@@ -10,7 +10,6 @@ import pytest
 from harness.catalog import experiments, techniques
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.roofs import PEAK
-from harness.rows import results
 from reports.data.dataset import Dataset
 from reports.facts import filling, headlines
 from reports.pages import common
@@ -26,25 +25,10 @@ PROBLEMS = [one for one in experiments.load(filling.EXPERIMENT).problems if one.
 
 
 def timing(problem: Problem, clocks: float, **fields: Any) -> Row:
-    return {
-        "schema": results.SCHEMA,
-        "kind": "timing",
-        "on": "gpu",
-        "experiment": filling.EXPERIMENT,
-        "technique": filling.KERNEL,
-        "backend": "cuda",
-        "problem": problem.to_dict(),
-        "tile": techniques.reference_tile(techniques.get(filling.KERNEL), problem.head_dim).to_dict(),
-        "source_sha256": HASHES[filling.KERNEL, "cuda"],
-        "status": "passed",
-        "mode": "burst",
-        "group": "g",
-        "samples_ms": [clocks / GHZ / 1e6],
-        "clock_ghz": [GHZ],
-        "environment": synthetic.ENVIRONMENT["id"],
-        "time": "2030-01-02T00:00:00Z",
-        **fields,
-    }
+    tile = techniques.reference_tile(techniques.get(filling.KERNEL), problem.head_dim)
+    of = {"experiment": filling.EXPERIMENT, "mode": "burst", "group": "g", "clock_ghz": [GHZ]}
+    row = synthetic.make("timing", filling.KERNEL, "cuda", problem, tile, **of, samples_ms=[clocks / GHZ / 1e6])
+    return {**row, "source_sha256": HASHES[filling.KERNEL, "cuda"], **fields}
 
 
 def rows(rate: float, beyond: int, slower: float = 1.0, **fields: Any) -> list[Row]:

@@ -52,25 +52,10 @@ def rows() -> list[Row]:
 def flagship(seq: int, tflops: float, **fields: Any) -> Row:
     """A timing of the grid, at a clock of 1.7 GHz."""
     problem = Problem.square(16_384 // seq, 16, seq, 128)
-    return {
-        **measure.about(EXPERIMENT, EXPERIMENT.roofs[0]),
-        "kind": "timing",
-        "experiment": facts.KERNEL_EXPERIMENT,
-        "technique": "flagship",
-        "backend": "cuda",
-        "problem": problem.to_dict(),
-        "tile": techniques.reference_tile(techniques.get("flagship"), 128).to_dict(),
-        "source_sha256": synthetic.hashes()["flagship", "cuda"],
-        "status": "passed",
-        "mode": "burst",
-        "group": "g",
-        "samples_ms": [problem.flops / tflops / 1e9],
-        "clock_ghz": [1.69, 1.7, 1.71],
-        "schema": results.SCHEMA,
-        "environment": synthetic.ENVIRONMENT["id"],
-        "time": "2030-01-02T00:00:00Z",
-        **fields,
-    }
+    tile = techniques.reference_tile(techniques.get("flagship"), 128)
+    of = {"experiment": facts.KERNEL_EXPERIMENT, "mode": "burst", "group": "g", "clock_ghz": [1.69, 1.7, 1.71]}
+    of["samples_ms"] = [problem.flops / tflops / 1e9]
+    return {**synthetic.make("timing", "flagship", "cuda", problem, tile, **of), **fields}
 
 
 def html(*datasets: Dataset) -> str:

@@ -24,12 +24,9 @@ CHOSEN = {("flagship", "gluon", cell): TILE for cell in ("d128-full", "d128-caus
 
 
 def timing(problem: Problem, backend: str, tflops: float, **rest: Any) -> Row:
-    milliseconds = problem.flops / tflops / 1e9
-    row = {"kind": "timing", "on": "gpu", "experiment": "hopper_versions", "status": "passed", "group": "g1"}
-    row |= {"technique": "flagship", "backend": backend, "problem": problem.to_dict(), "tile": TILE.to_dict()}
-    row |= {"mma": "wgmma", "arch": "sm_90a", "mode": "burst", "source_sha256": "f" * 64, "schema": 2}
-    row |= {"environment": synthetic.ENVIRONMENT["id"], "time": synthetic.TIME, "samples_ms": [milliseconds] * 5}
-    return {**row, **rest}
+    of = {"experiment": "hopper_versions", "mode": "burst", "group": "g1"}
+    of["samples_ms"] = [problem.flops / tflops / 1e9] * 5
+    return {**synthetic.make("timing", "flagship", backend, problem, TILE, **of), "source_sha256": "f" * 64, **rest}
 
 
 def rows() -> list[Row]:

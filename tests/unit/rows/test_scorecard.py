@@ -1,4 +1,4 @@
-"""harness/rows/scorecard.py on synthetic rows."""
+"""The ratios that the project follows: which rows stand for each side, and what leaves a ratio without a value."""
 
 from __future__ import annotations
 
@@ -257,24 +257,10 @@ def grid_rows(rivals: dict[str, float] = RIVALS, **fields: Any) -> list[Row]:
     mine = {("wgmma", "cuda"): 900.0, ("flagship", "cuda"): 714.0, ("flagship", "triton"): 500.0}
     for problem in experiments.load("hopper_grid").problems:
         for (technique, backend), speed in [*mine.items(), *(((None, peer), own) for peer, own in rivals.items())]:
-            row = {
-                "kind": "timing",
-                "mode": "burst",
-                "experiment": "hopper_grid",
-                "status": "passed",
-                "mma": "wgmma",
-                "environment": synthetic.ENVIRONMENT["id"],
-                "time": synthetic.TIME,
-                "group": problem.slug,
-                "backend": backend,
-                "problem": problem.to_dict(),
-                "samples_ms": [problem.flops / speed / 1e9] * 9,
-                **(
-                    {"technique": technique, "source_sha256": "now", "tile": Tile(128, 128).to_dict()}
-                    if technique
-                    else {}
-                ),
-            }
+            of = {"experiment": "hopper_grid", "mode": "burst", "group": problem.slug}
+            of["samples_ms"] = [problem.flops / speed / 1e9] * 9
+            row = synthetic.make("timing", technique, backend, problem, technique and Tile(128, 128), **of)
+            row |= {"mma": "wgmma", **({"source_sha256": "now"} if technique else {})}
             rows.append(row | (fields if backend == "cuda" else {}))
     return rows
 
