@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from harness.catalog.cases import Case
 from harness.variants import fa3_library
 from harness.variants.errors import Unsupported
+from harness.variants.libraries import LIBRARIES
 from harness.variants.variant import Call, Variant
 
 if TYPE_CHECKING:
@@ -96,28 +98,16 @@ class PeerVariant(Variant):
 
         return attend
 
-    def _fa2(self) -> Callable[..., Any]:
-        from flash_attn import flash_attn_func
-
-        return self._flash_layout(flash_attn_func, return_attn_probs=True)
-
-    def _fa3(self) -> Callable[..., Any]:
-        from flash_attn_interface import flash_attn_func
-
-        return self._flash_layout(flash_attn_func, return_attn_probs=True)
-
-    def _fa4(self) -> Callable[..., Any]:
-        from flash_attn.cute import flash_attn_func
-
-        return self._flash_layout(flash_attn_func, return_lse=True)
-
-    def _flash_layout(self, attend: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    def _flash(self) -> Callable[..., Any]:
         """FlashAttention's own functions take (batch, seq, heads, dim); a transposed view costs nothing."""
-        causal = self.problem.causal
+        attend = importlib.import_module(LIBRARIES[self.case.backend].module).flash_attn_func
+        with_lse = "return_lse" if self.case.backend == "fa4" else "return_attn_probs"
+        options = {"causal": self.problem.causal, with_lse: True}
 
         def call(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-            views = (tensor.transpose(1, 2) for tensor in (q, k, v))
-            out, lse, *_ = attend(*views, causal=causal, softmax_scale=scale, **options)
+            out, lse, *_ = attend(*(tensor.transpose(1, 2) for tensor in (q, k, v)), softmax_scale=scale, **options)
             return out.transpose(1, 2), lse
 
         return call
+
+    _fa2 = _fa3 = _fa4 = _flash

@@ -45,7 +45,11 @@ def fa4(q: Any, k: Any, v: Any, softmax_scale=None, causal=False, return_lse=Fal
 
 @pytest.mark.parametrize(
     ("backend", "module", "function"),
-    [("fa2", "flash_attn", fa2), ("fa3", "flash_attn_interface", fa3), ("fa4", "flash_attn.cute", fa4)],
+    [
+        ("fa2", "flash_attn.flash_attn_interface", fa2),
+        ("fa3", "flash_attn_interface", fa3),
+        ("fa4", "flash_attn.cute", fa4),
+    ],
 )
 def test_a_peer_of_the_flash_layout_passes_the_gate(
     monkeypatch: pytest.MonkeyPatch, backend: str, module: str, function: Callable[..., Any]
