@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from harness.rows.kept import Kept
 
 SITE = ROOT / "reports" / "site"
+FEW = 8
+"""Cells that a message names."""
 
 
 def report(names: Names = None) -> None:
@@ -182,6 +184,8 @@ def compare(
     """
     from harness.rows import compare as comparison
 
+    if accept:
+        refuse("--accept", "it takes NEW whole", {"--technique": names, "--only-changed": only_changed})
     raise typer.Exit(
         comparison.main(
             base,
@@ -223,7 +227,8 @@ def history(
     if not found:
         raise typer.BadParameter(f"CELL: got {' '.join(words)!r}, but no recorded row of {experiment} has these words")
     if len(found) > 1 and (as_csv or plot):
-        raise typer.BadParameter(f"CELL: got {' '.join(words)!r}, expected one cell of: {'; '.join(found)}")
+        shown = "; ".join(list(found)[:FEW]) + ("; ..." if len(found) > FEW else "")
+        raise typer.BadParameter(f"CELL: got {' '.join(words)!r}, expected one cell of these {len(found)}: {shown}")
     if as_csv:
         print(past.to_csv(next(iter(found.values()))), end="")
     elif as_json:

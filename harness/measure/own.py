@@ -56,10 +56,8 @@ def choose(things: Iterable[Callable[..., Any] | str], peers: Sequence[str], til
         elif thing in peers:
             libraries.append(thing)
         else:
-            raise ValueError(
-                f"kernel: got {thing!r}, expected a function, {own.EXPECTED}, a technique (`twinkernels list`) or one "
-                f"of {', '.join(peers)}"
-            )
+            expected = ", ".join(("a function", own.EXPECTED, *peers))
+            raise ValueError(f"kernel: got {thing!r}, expected {expected} or a technique (`twinkernels list`)")
     return Chosen(tuple(kernels), tuple(names), tuple(libraries), tile=tile)
 
 

@@ -67,8 +67,8 @@ def compare(
     """One verdict per case that BASE timed, of these `techniques` if any are named.
 
     `records` are the recorded rows that the noise is taken from, those of other GPUs aside. `only_changed` leaves out
-    cases whose program (source, compiler, libraries) is the same in both. Raises Refused when the GPUs differ or no
-    case is in both.
+    cases whose program (source, compiler, libraries) is the same in both. Raises Refused when the GPUs differ, no case
+    is in both, or BASE timed none of the `techniques`.
     """
     base, new = list(base), list(new)
     gpus = [sorted({gpu_name(row) for row in rows if row["kind"] == "environment"}) for rows in (base, new)]
@@ -79,12 +79,15 @@ def compare(
     passed = {case: rows for case, rows in before.items() if rows[-1]["status"] == "passed"}
     if not passed.keys() & after.keys():
         raise Refused(f"BASE times {len(passed)} cases, NEW {len(after)}, none is in both: run the same experiment")
+    if techniques:
+        passed = {case: rows for case, rows in passed.items() if rows[-1].get("technique") in techniques}
+        if not passed:
+            raise Refused(f"--technique: got {', '.join(techniques)}, of which BASE times no case")
     judge = _Judge(base, new, records, gpus[0][0])
     several = len({rows[-1]["experiment"] for rows in before.values()}) > 1
     return [
         verdict
         for case, rows in passed.items()
-        if not techniques or rows[-1].get("technique") in techniques
         for verdict in [judge.verdict(_name(rows[-1], several), rows, after.get(case, []))]
         if not only_changed or verdict.new_program is not False
     ]
@@ -130,7 +133,9 @@ def main(
     else:
         if any(verdict.verdict != SAME for verdict in found):
             console.print(_table(found))
-        console.print(Text(", ".join(f"{count} {kind}" for kind, count in tally(found).items()) or "no case"))
+        console.print(
+            Text(", ".join(f"{count} {kind}" for kind, count in tally(found).items()) or "no program changed")
+        )
         if accept:
             console.print(Text(f"accepted: {base} now holds {new}"), soft_wrap=True)
     return 0 if accept else exit_code(found)

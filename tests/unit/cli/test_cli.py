@@ -443,11 +443,14 @@ def test_compare_passes_the_verdict_on(tmp_path: Path, monkeypatch: pytest.Monke
     asked: list[dict[str, object]] = []
     monkeypatch.setattr("harness.rows.compare.main", lambda base, new, records, **options: asked.append(options) or 1)
     assert invoke("compare", str(tmp_path / "base.jsonl"), str(tmp_path / "new.jsonl"))[0] == 1
-    options = ("--technique", "scalar", "--only-changed", "--accept", "--json")
+    options = ("--technique", "scalar", "--only-changed", "--json")
     assert invoke("compare", *options, str(tmp_path / "base.jsonl"), str(tmp_path))[0] == 1
+    assert invoke("compare", "--accept", str(tmp_path / "base.jsonl"), str(tmp_path))[0] == 1
+    code, output = invoke("compare", "--accept", *options, str(tmp_path / "base.jsonl"), str(tmp_path))
+    assert (code, "--technique, --only-changed: got it with --accept" in output) == (2, True)
     assert (asked[0]["techniques"], asked[0]["accept"], asked[0]["as_json"]) == ((), False, False)
     assert asked[1]["techniques"] == ("scalar",)
-    assert asked[1]["only_changed"] is asked[1]["accept"] is asked[1]["as_json"] is True
+    assert asked[1]["only_changed"] is asked[2]["accept"] is asked[1]["as_json"] is True
     assert invoke("compare", "--technique", "scalr", str(tmp_path), str(tmp_path))[0] == 2
     assert invoke("compare", str(tmp_path / "base.jsonl"), str(tmp_path / "no.jsonl"))[0] == 2
 
@@ -464,7 +467,9 @@ def test_history_of_one_cell_is_csv_and_of_several_a_question(tmp_path: Path, mo
     assert "<svg" in picture.read_text()
     code, output = invoke("history", "cuda", "--csv")
     assert code == 2
-    assert "expected one cell of" in " ".join(output.split())
+    assert re.search(r"expected one cell of these \d+: cuda ", " ".join(output.split()))
+    monkeypatch.setattr("harness.cli.reporting.FEW", 1)
+    assert "; ..." in invoke("history", "cuda", "--csv")[1]
     assert invoke("history", "no_such_kernel")[0] == 2
     assert invoke("history", "cuda", "--experiment", "no_such")[0] == 2
 

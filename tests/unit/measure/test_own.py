@@ -303,7 +303,7 @@ def test_names_become_what_they_name() -> None:
     chosen = measured.choose([own_kernels.attend, "lazy_rescale", "sdpa_cudnn"], ("sdpa_cudnn",))
     assert (chosen.kernels, chosen.rungs) == ((own.parse(f"{FILE}:attend"),), ("lazy_rescale",))
     assert chosen.peers == ("sdpa_cudnn",)
-    with pytest.raises(ValueError, match="got 'lazy', expected a function"):
+    with pytest.raises(ValueError, match=r"got 'lazy', expected a function, FILE.py:FUNCTION or FILE.cu or a techn"):
         measured.choose(["lazy"], ())
     with pytest.raises(ValueError, match="twice"):
         measured.choose([own_kernels.attend, f"{FILE}:attend"], ())

@@ -227,6 +227,8 @@ def test_one_technique_can_be_asked_for() -> None:
     found = judged(again(), techniques=["xor_swizzle"])
     assert len(found) == 6
     assert all("xor_swizzle" in verdict.case for verdict in found)
+    with pytest.raises(compare.Refused, match="--technique: got flagship, of which BASE times no case"):
+        judged(again(), techniques=["flagship"])
 
 
 def test_the_same_is_counted_not_listed(tmp_path: Path) -> None:
