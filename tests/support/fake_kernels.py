@@ -110,7 +110,8 @@ class FakeVariant:
         self.mma = "wgmma" if hgmma else "fma"
 
     def of_compilers(self) -> dict[str, Any]:
-        return {"code": {"registers": 32}, "mma": self.mma, "compiler": None, "compile_s": 0.5}
+        code = {"registers": 32, "spill_bytes": 0, "smem_bytes": 0, "census": {}, "sass_sha256": "0" * 64}
+        return {"code": code, "mma": self.mma, "compiler": None, "compile_s": 0.5}
 
     def bind(self, q, k, v, o, lse, *, scale, causal):
         def call():
