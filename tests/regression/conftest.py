@@ -52,8 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: Any) -> Generator[None, None, None]:
-    """Names what failed after everything else. pytest-benchmark raises from inside the summary, and a traceback would
-    be the last that is read."""
+    """Names what failed after everything else, and says where nothing was timed. pytest-benchmark raises from inside
+    the summary, and a traceback would be the last that is read."""
     try:
         yield
     except Exception as error:
@@ -61,6 +61,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> Generator[None, None, None
             raise
         terminalreporter._session.exitstatus = pytest.ExitCode.TESTS_FAILED
     session = getattr(terminalreporter.config, "_benchmarksession", None)
+    if path := replayed():
+        terminalreporter.line(f"Nothing was timed here. The times are {gpu()}'s, read from {path}.")
     slower = [f"{name}  {by}" for name, by in session.performance_regressions] if session else []
     failed = [report.nodeid for report in terminalreporter.getreports("failed")]
     if slower or failed:
