@@ -11,9 +11,9 @@ from harness.catalog.cases import Case
 from harness.catalog.problem import Problem
 from harness.measure.worker import Deadlines
 
-FLOPS = {"cuda": 1e8, "triton": 4e7}
-"""FLOP per second of the slowest kernels: thread by thread on one core, and in Triton's interpreter, which uses one
-core."""
+FLOPS = {"cuda": 1e8, "triton": 4e7, "torch": 5e9}
+"""FLOP per second of the slowest kernels: thread by thread on one core; in Triton's interpreter, which uses one core;
+on tensors on one core, which is about what the exact result takes too."""
 LAUNCHES = 10
 """Launches that check a case where a launch is slow: six on the first of three distributions, two on each other."""
 TOO_LONG = Deadlines().launch / 2
@@ -23,21 +23,19 @@ LONGEST = 512
 
 
 def launch_seconds(case: Case) -> float:
-    """Seconds of one launch on this CPU, roughly. 0 for a function of the user's that needs no interpreter."""
+    """Seconds of one launch on this CPU, roughly."""
     language = _language(case)
-    if language is None:
-        return 0.0
-    cores = (os.cpu_count() or 1) if language == "cuda" else 1
+    cores = 1 if language == "triton" else os.cpu_count() or 1
     return case.problem.flops / FLOPS[language] / cores
 
 
-def _language(case: Case) -> str | None:
-    """The key of FLOPS that holds for the case; None for a function that runs on the CPU's own tensors."""
+def _language(case: Case) -> str:
+    """The key of FLOPS that holds for the case."""
     if case.kernel is None:
         return "cuda" if case.backend == "cuda" else "triton"
     if case.kernel.function is None:
         return "cuda"
-    return "triton" if own.uses_triton(case.kernel) else None
+    return "triton" if own.uses_triton(case.kernel) else "torch"
 
 
 def seconds(cases: Iterable[Case]) -> float:

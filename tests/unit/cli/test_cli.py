@@ -1101,6 +1101,10 @@ def test_a_problem_of_a_gpus_size_is_refused_on_a_cpu_with_a_smaller_one(
     assert len(ran) == 2
     assert "min on this CPU" not in said
     assert ran[0]["patient"] is False, "one Ctrl-C ends it"
+    mine = f"{CHECKOUT}/tests/support/own_kernels.py:attend"
+    code, said = invoke("check", mine, "--on", "cpu", "--problem", "b4-h16-n4096-d128-bf16-causal")
+    assert len(ran) == 3
+    assert re.search(r"about \d+ min on this CPU; b1-h1-n512-d128-bf16-causal is one such", said)
 
 
 def test_no_problem_of_a_check_on_a_cpu_is_long() -> None:
