@@ -7,6 +7,8 @@ that the kernels together cover every pair.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -23,7 +25,7 @@ from harness import variants
 from harness.attention import numerics
 from harness.attention.inputs import DISTRIBUTIONS
 from harness.attention.reference import expect
-from harness.catalog import techniques
+from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.problem import DTYPES, LAYOUTS, Problem, Tile
 from harness.catalog.techniques import TECHNIQUES
@@ -185,6 +187,8 @@ def check(build: Build, cells: list[Cell]) -> None:
         )
         assert verdict.passed, f"{cell}: {verdict.check}: {verdict.reason}"
     check_apart(variant, problem)
+    verdict = numerics.judge(*cpu_run.launch_far_apart(build.technique, problem), expect(problem, "normal", 0, "cpu"))
+    assert verdict.passed, f"{problem}, batches and heads far apart: {verdict.check}: {verdict.reason}"
 
 
 def quick(builds: Iterable[Build]) -> set[Build]:
@@ -259,6 +263,24 @@ def test_a_row_stride_taken_for_another_is_found(
     variant = variants.load(variants.Case("test", "mma_ldmatrix", "cuda", problem, Tile(64, 64, 1, 4)), on="cpu")
     with pytest.raises((AssertionError, variants.Diagnosed)):
         check_apart(variant, problem)
+
+
+def test_an_offset_of_32_bits_is_found(tmp_path: Path) -> None:
+    """In a process of its own: it writes where nothing is."""
+    root, whole = cpu_run.copied(tmp_path), "batch * args.o_stride.batch"
+    path = root / "attention.cuh"
+    path.write_text(path.read_text().replace(whole, f"static_cast<int>({whole})"))
+    code = """
+from pathlib import Path
+from harness.catalog.problem import Problem
+from tests.support import cpu_run
+o, _ = cpu_run.launch_far_apart("mma_ldmatrix", Problem(2, 2, 2, 64, 64, 64, "fp16"), Path({root!r}))
+print("whole" if o.isfinite().all() else "not whole")
+"""
+    for folder, is_whole in ((root, False), (cpu_build.HERE, True)):
+        command = [sys.executable, "-c", code.format(root=str(folder))]
+        done = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True)
+        assert (done.stdout == "whole\n") is is_whole, done.stderr
 
 
 SECTIONED = {"longest_first": ("tile_schedulers", 16), "persistent": ("persistent_tiles", 32)}

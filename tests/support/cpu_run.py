@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from harness.catalog.problem import Problem
 from harness.variants.cuda import attention_args, workspace_bytes
 from harness.variants.cuda_on_cpu import left_in
 
+MAP_NORESERVE = 0x4000  # of Linux; Python's mmap has it from 3.13 on
+
 
 def apart(sample: inputs.Sample) -> list[Tensor]:
     """q, k, v and an unwritten o, each in the first columns of a wider matrix with a row per token, as a projection
@@ -29,6 +32,21 @@ def apart(sample: inputs.Sample) -> list[Tensor]:
         storage = tensor.new_full((batch, seq, heads * head_dim + 8 * number), torch.nan)
         columns = storage[..., : heads * head_dim].unflatten(-1, (heads, head_dim)).transpose(1, 2)
         tensors.append(columns.copy_(tensor))
+    return tensors
+
+
+def far_apart(sample: inputs.Sample) -> list[Tensor]:
+    """The same with heads and batches more than 2^31 elements apart: addresses alone, as a page is there once something
+    is written to it."""
+    tensors = []
+    for number, tensor in enumerate((sample.q, sample.k, sample.v, torch.full_like(sample.q, torch.nan)), 1):
+        batch, heads, seq, head_dim = tensor.shape
+        between = 2**31 + 64 * number
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
+        pages = mmap.mmap(-1, batch * heads * between * tensor.element_size(), flags=flags)
+        storage = torch.frombuffer(pages, dtype=tensor.dtype)
+        strides = heads * between, between, head_dim, 1
+        tensors.append(storage.as_strided((batch, heads, seq, head_dim), strides).copy_(tensor))
     return tensors
 
 
@@ -62,6 +80,20 @@ def watch(library: Library, label: str, tensor: Tensor, use: str) -> None:
     """`use`: in, out or scratch."""
     place = tensor.data_ptr(), tensor.element_size(), tensor.shape, tensor.stride()
     library.watch(label, *place, written=use == "out", scratch=use == "scratch")
+
+
+def launch_far_apart(name: str, problem: Problem, root: Path = cpu_build.HERE) -> tuple[Tensor, Tensor]:
+    """o and lse of one launch on `far_apart` tensors, which are not watched: that takes a byte for every element from
+    the first to the last."""
+    library = build(name, problem, root)
+    q, k, v, o = far_apart(inputs.sample(problem, "normal", 0, "cpu"))
+    lse = torch.full(q.shape[:3], torch.nan)
+    workspace = torch.zeros(workspace_bytes(library.handle, problem), dtype=torch.uint8)
+    args = attention_args(q, k, v, o, lse, workspace=workspace, scale=problem.scale)
+    library.configure()
+    assert not library.launch(ctypes.byref(args), None)
+    assert not library.diagnosis()
+    return o, lse
 
 
 def run(
