@@ -33,6 +33,8 @@ Cluster = Annotated[
 
 def _writable(rows_file: Path | None) -> Path | None:
     if rows_file:
+        if rows_file.resolve().is_relative_to(RECORDED):
+            raise typer.BadParameter(f"--rows: got {str(rows_file)!r}, which `record` alone writes; name another file")
         require_writable("--rows", rows_file.parent)
     return rows_file
 

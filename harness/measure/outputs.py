@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -84,11 +85,16 @@ def renew(folder: Path, sources: Mapping[tuple[Any, ...], str]) -> None:
 
 
 def load(folder: Path, case: Case, source_sha256: str) -> Pair:
-    """What `save` was given. Raises Missing when there is nothing for this technique, tile and source."""
-    entry = _entry(folder, case, source_sha256)
-    _, arrays = _read(_file(folder, case.problem))
-    dtype = inputs.DTYPES[case.problem.dtype]
-    return torch.from_numpy(arrays[entry["o"]]).view(dtype), torch.from_numpy(arrays[entry["lse"]]).view(torch.float32)
+    """What `save` was given. Raises Missing when there is nothing for this technique, tile and source, or a file that
+    no `save` wrote."""
+    path, dtype = _file(folder, case.problem), inputs.DTYPES[case.problem.dtype]
+    try:
+        entry = _entry(folder, case, source_sha256)
+        _, arrays = _read(path)
+        o, lse = (torch.from_numpy(arrays[entry[kind]]) for kind in ("o", "lse"))
+    except (OSError, EOFError, ValueError, AttributeError, KeyError, BadZipFile) as error:
+        raise Missing(f"{path}: not outputs ({error}); restore it from git or save them anew") from None
+    return o.view(dtype), lse.view(torch.float32)
 
 
 def compared(

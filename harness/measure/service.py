@@ -328,7 +328,9 @@ def _reason(error: BaseException) -> str:
     if headline.endswith(":"):
         headline += next((f" {line.strip()}" for line in rest if "error" in line), "")
     message = headline[:LOG_TAIL]
-    if message and type(error).__module__.startswith("harness.variants."):  # the status says what its class would
+    if message and type(error).__module__.startswith(
+        ("harness.variants.", "harness.measure.")
+    ):  # the status says what its class would
         return message
     frames = reversed(traceback.extract_tb(error.__traceback__))
     where = places((frame.filename, frame.lineno or 0, frame.name) for frame in frames)

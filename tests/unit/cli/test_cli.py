@@ -859,6 +859,7 @@ def test_a_hostile_run_stops_the_scorecard_with_its_line(
         (("run", "ladder", "--shard", "9/9"), "--shard: got '9/9'"),
         (("run", "ladder", "--gpus", "two"), "--gpus: got 'two'"),
         (("run", "ladder", "--rows", "/proc/none/x.jsonl"), "--rows: got '/proc/none'"),
+        (("run", "ladder", "--rows", "reports/recorded/h200/x.jsonl"), "which `record` alone writes"),
         (("sanitize", "--jobs", "0"), "'--jobs': Input should be greater"),
         (("check", "scalar", "--scheduler-seed", "-1"), "'--seed': Input should be greater"),
         (("check", "SCALAR"), "did you mean scalar"),

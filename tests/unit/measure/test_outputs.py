@@ -38,6 +38,14 @@ def test_outputs_of_an_earlier_source_follow_rows_of_their_program(folder: Path)
         outputs.load(folder, case, "old")
 
 
+@pytest.mark.parametrize("content", [b"", b"garbage", b"PK\3\4 torn"])
+def test_a_damaged_file_is_not_the_kernels_fault(folder: Path, content: bytes) -> None:
+    (path,) = folder.glob("*.npz")
+    path.write_bytes(content)
+    with pytest.raises(outputs.Missing, match=r"\.npz: not outputs \(.+\); restore it"):
+        outputs.load(folder, case_of("scalar"), "old")
+
+
 def test_outputs_follow_a_new_name(folder: Path) -> None:
     outputs.rename(folder, "wmma", "xor_swizzle")
     with pytest.raises(outputs.Missing, match="wmma"):
