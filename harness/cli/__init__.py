@@ -25,6 +25,8 @@ from harness.rows.results import NotRows
 PACKAGES = ("cuda_kernels", "triton_kernels", "harness", "experiments", "reports")
 AWKWARD = frozenset("',$\"\\\n")
 """What compilers and ninja take for something else in a path."""
+NO_UTF8 = frozenset(map(chr, range(0xDC80, 0xDD00)))
+"""What Python makes of bytes of a path that are no UTF-8; Triton and PyTorch fail at them."""
 COMMANDS: dict[str, Callable[..., None]] = {
     "list": inspecting.list_techniques,
     "doctor": inspecting.doctor,
@@ -80,9 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f"Run `python -m pip install -e {ROOT}` in a virtual environment of its own, or `make report`."
             )
     for name, path in (("the checkout", ROOT), ("TWINKERNELS_CACHE", CACHE)):
-        if found := sorted(AWKWARD & set(str(path))):
+        if found := sorted(letter for letter in set(str(path)) if letter in AWKWARD or letter in NO_UTF8):
             sys.exit(
-                f"{name}: got {str(path)!r} with {' and '.join(found)}, at which nvcc, g++ or ninja fail; move it "
+                f"{name}: got {str(path)!r} with {' and '.join(found)}, at which compilers fail; move it "
                 "to a path without"
             )
     if os.environ.get("TWINKERNELS_CACHE"):  # what fails there would be told as each kernel's own failure

@@ -888,7 +888,7 @@ def test_help_is_short_too_names_its_values_and_the_version_is_told() -> None:
     assert invoke("--version") == (0, version[1] + "\n")
 
 
-@pytest.mark.parametrize("letter", sorted(cli.AWKWARD))
+@pytest.mark.parametrize("letter", [*sorted(cli.AWKWARD), "\udcff"])
 def test_a_path_at_which_compilers_fail_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, letter: str) -> None:
     monkeypatch.setattr(cli, "CACHE", Path(f"/tmp/a{letter}b"))
     with pytest.raises(SystemExit, match=re.escape(f"TWINKERNELS_CACHE: got {str(cli.CACHE)!r} with ")):
