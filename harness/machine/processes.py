@@ -113,7 +113,7 @@ class Child:
 def _serve(connection: Connection, environment: Mapping[str, str]) -> None:
     os.setsid()  # Ctrl-C in the terminal is the parent's to handle
     os.environ.update(environment)
-    with contextlib.suppress(EOFError):
+    with contextlib.suppress(EOFError, BrokenPipeError):  # the parent is gone, before a job or during one
         while True:
             function, arguments = connection.recv()
             try:

@@ -92,3 +92,11 @@ def test_an_exception_leaves_no_compiler_behind(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         list(processes.answers(jobs, ENVIRONMENT, stop=interrupt))
     assert gone(tmp_path)
+
+
+def test_a_parent_that_is_gone_costs_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    child = processes.Child(ENVIRONMENT)
+    child.begin((time.sleep, (0.5,)), 60)
+    child.connection.close()
+    child._process.join(60)
+    assert (child._process.exitcode, capfd.readouterr().err) == (0, "")
