@@ -100,8 +100,8 @@ def bench(
     if unknown := [backend for backend in backends or () if backend not in chosen.backends]:
         raise ValueError(f"backends: got {unknown[0]!r}, expected some of {', '.join(chosen.backends)}")
     chosen = replace(chosen, backends=tuple(backends or chosen.backends))
-    _require("gpu")
     experiment = Experiment("bench", _problems(problem), (), peers=(), modes=(mode,))
+    _require("gpu")
     path = one_off_file("bench")
     cases = own.beside_the_best(experiment, chosen)
     return frame(runner.run(experiment, on="gpu", path=path, selected=cases), str(path))

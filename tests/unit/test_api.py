@@ -74,6 +74,7 @@ def test_a_time_follows_its_gate_in_one_line() -> None:
         (lambda: check(lambda: None), ValueError, "expected a function at the top level of a file"),
         (lambda: check("scalar", "b1"), ValueError, "problem: got 'b1', expected a slug"),
         (lambda: check("scalar", on="tpu"), ValueError, "on: got 'tpu', expected gpu or cpu"),
+        (lambda: bench("scalar", "b1"), ValueError, "problem: got 'b1', expected a slug"),
         (lambda: bench("scalar", mode="fast"), ValueError, "mode: got 'fast', expected one of burst"),
         (lambda: bench("scalar", backends=["hip"]), ValueError, "backends: got 'hip', expected some of cuda"),
     ],
