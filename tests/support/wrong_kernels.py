@@ -374,6 +374,49 @@ def around(tensor: torch.Tensor, offset: int) -> torch.Tensor:
     return tensor.as_strided((1,), (1,), tensor.storage_offset() + (last if offset > 0 else 0) + offset)
 
 
+class OutputTruncated(Tiled):
+    """Rounds O toward zero."""
+
+    def store(self, o, lse, o_values, lse_values):
+        rounded = o_values.to(o.dtype)
+        toward_zero = (rounded.view(torch.int16) - 1).view(o.dtype)
+        super().store(o, lse, torch.where(rounded.abs() > o_values.abs(), toward_zero, rounded), lse_values)
+
+
+class ScaleIn16Bits(Tiled):
+    problem = replace(SQUARE, head_dim=128)  # 1 / sqrt(64) is a number of 16 bits
+
+    def attend(self, q, k, v, scale, causal):
+        return super().attend(q, k, v, torch.tensor(scale).to(q.dtype).item(), causal)
+
+
+class LoneKeyOfTailSkipped(Tiled):
+    """Forgets a last tile of one key."""
+
+    problem = replace(SQUARE, seq_kv=129)
+
+    def starts(self, seq_kv):
+        return range(0, seq_kv - (seq_kv % self.block_n == 1), self.block_n)
+
+
+class LastHeadOfLastBatchShort(Tiled):
+    """Forgets the last key, in one head of twelve."""
+
+    problem = replace(SQUARE, batch=3, heads=4)
+
+    def __call__(self, q, k, v, o, lse, *, scale, causal):
+        super().__call__(q, k, v, o, lse, scale=scale, causal=causal)
+        self.store(o[-1, -1], lse[-1, -1], *self.attend(q[-1, -1], k[-1, -1, :-1], v[-1, -1, :-1], scale, causal))
+
+
+class LseOfAnotherHead(Tiled):
+    problem = replace(SQUARE, heads=4)
+
+    def __call__(self, q, k, v, o, lse, *, scale, causal):
+        super().__call__(q, k, v, o, lse, scale=scale, causal=causal)
+        lse[:, -1] = lse[:, -2]
+
+
 def _with_strides(tensor, other):
     return tensor.as_strided(tensor.shape, other.stride())
 
