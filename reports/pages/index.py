@@ -53,7 +53,7 @@ def where(data: Dataset, found: answer.Answer) -> list[str]:
     """What the numbers are about: GPU, problem, tiles, day, compilers."""
     rows = [bar.point.row for bar in found.bars if bar.point.row and not bar.is_library]
     days = sorted({str(row["time"])[:10] for row in rows})
-    compilers = sorted({str((row.get("compiler") or {}).get("front_end")) for row in rows if row.get("compiler")})
+    compilers = {str(row["compiler"].get("front_end")).split(",")[0] for row in rows if row.get("compiler")}
     return [
         data.gpu,
         described(found.problem),
@@ -61,7 +61,7 @@ def where(data: Dataset, found: answer.Answer) -> list[str]:
         f"{'recorded' if data.recorded else 'measured here'} {' to '.join(dict.fromkeys((days[0], days[-1])))}"
         if days
         else "",
-        *(name.replace("nvcc", "CUDA").replace("triton", "Triton") for name in compilers),
+        *(name.replace("nvcc", "CUDA").replace("triton", "Triton") for name in sorted(compilers)),
     ]
 
 
