@@ -139,6 +139,8 @@ def _note(bar: Bar, found: Answer, narrow: bool) -> str:
         return f"{found.over_cuda.value:.2f}× CUDA" + ("" if narrow else " above")
     if bar is found.triton and found.over_cuda:
         return f"{found.over_cuda.value:.2f}× CUDA"
+    if bar.point.row and (version := bar.point.row["backend"].partition("@")[2]):
+        return f"Triton {version}"
     if bar.backend == "flex" and bar.tflops and not narrow:
         return "runs on Triton"
     if bar is found.library and found.over_library and not narrow:

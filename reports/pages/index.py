@@ -50,10 +50,11 @@ def page(data: Dataset, datasets: Sequence[Dataset], known: Known) -> dict[str, 
 
 
 def where(data: Dataset, found: answer.Answer) -> list[str]:
-    """What the numbers are about: GPU, problem, tiles, day, compilers."""
+    """What the numbers are about: GPU, problem, tiles, day, compilers. The bar of another Triton names its version."""
     rows = [bar.point.row for bar in found.bars if bar.point.row and not bar.is_library]
     days = sorted({str(row["time"])[:10] for row in rows})
-    compilers = {str(row["compiler"].get("front_end")).split(",")[0] for row in rows if row.get("compiler")}
+    installed = (row for row in rows if row.get("compiler") and "@" not in row["backend"])
+    compilers = sorted({str(row["compiler"].get("front_end")) for row in installed})
     return [
         data.gpu,
         described(found.problem),
@@ -61,7 +62,7 @@ def where(data: Dataset, found: answer.Answer) -> list[str]:
         f"{'recorded' if data.recorded else 'measured here'} {' to '.join(dict.fromkeys((days[0], days[-1])))}"
         if days
         else "",
-        *(name.replace("nvcc", "CUDA").replace("triton", "Triton") for name in sorted(compilers)),
+        *(name.replace("nvcc", "CUDA").replace("triton", "Triton") for name in compilers),
     ]
 
 
