@@ -44,8 +44,8 @@ CLAIMS = (
         "hint",
         "tl.range(warp_specialize=True) asks for a producer and consumers. On sm_90 the compiler obeys "
         "if the kernel makes its own descriptors and has four warps and one loop over keys. In the other "
-        "forms tried it ignores the request or fails. Where it obeys, it counts the rows of the second consumer wrong "
-        "if one value is both their first row and a descriptor's coordinate.",
+        "forms tried it ignores the request or fails. Where it obeys, it miscounts the second consumer's rows if one "
+        "value is both the tile's first row and a descriptor's coordinate.",
         (
             Proof(
                 "warp_specialize",
