@@ -36,6 +36,13 @@ _PARTS = {
 """Parts of a slug: a pattern, and how they are written. The layout may be missing."""
 
 
+def _require_int32(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}: got {value!r}, expected a positive integer")
+    if value >= 2**31:
+        raise ValueError(f"{name}: got {value}, expected less than 2^31: kernels take it as int32")
+
+
 @dataclass(frozen=True, order=True)
 class Problem:
     """One attention forward problem. Lengths are in tokens; `layout` is the storage order of q, k, v and o.
@@ -55,11 +62,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         for name in ("batch", "heads", "heads_kv", "seq_q", "seq_kv", "head_dim"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"problem.{name}: got {value!r}, expected a positive integer")
-            if value >= 2**31:
-                raise ValueError(f"problem.{name}: got {value}, expected less than 2^31: kernels take it as int32")
+            _require_int32(f"problem.{name}", getattr(self, name))
         if self.heads % self.heads_kv:
             raise ValueError(f"problem.heads: got {self.heads}, expected a multiple of heads_kv={self.heads_kv}")
         if self.dtype not in DTYPES:
@@ -178,9 +181,7 @@ class Tile:
 
     def __post_init__(self) -> None:
         for name in ("block_m", "block_n", "stages", "warps"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"tile.{name}: got {value!r}, expected a positive integer")
+            _require_int32(f"tile.{name}", getattr(self, name))
         object.__setattr__(self, "extra", tuple(sorted((str(k), int(v)) for k, v in self.extra)))
 
     @classmethod

@@ -103,6 +103,7 @@ HOSTILE = {
     "a problem of another dtype": ("timing", put("problem", "dtype", value="fp8"), "problem.dtype"),
     "a problem of more": ("timing", put("problem", "colour", value=1), "row.problem"),
     "a tile of text": ("timing", put("tile", "block_m", value="64"), "tile.block_m"),
+    "a tile beyond int32": ("timing", put("tile", "block_m", value=2**31), "tile.block_m"),
     "options of text": ("timing", put("tile", "extra", value={"maxnreg": "128"}), "row.tile.extra"),
     "options in a list": ("timing", put("tile", "extra", value=[1]), "row.tile"),
     "a day that is none": ("timing", put("time", value="2026-02-30T00:00:00Z"), "row.time"),
