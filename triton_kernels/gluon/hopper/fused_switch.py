@@ -129,6 +129,9 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
             wg.arrive(buffers.v_empty, step + j - 1)
             o = o * gl.convert_layout(rescale, gl.SliceLayout(1, output))[:, None]
         if MASKED:
+            # The same rows of Q by another name: from one name, ptxas 12.8 computes the descriptor for both loops where
+            # the first begins, so if that has no iteration the second reads the Q of the tile before.
+            q_rows = wg.matrix(buffers.q_smem, tile * GROUPS + GROUP)
             for j in range(gl.maximum(whole_tiles, 1), key_tiles):
                 s, o, p_regs = _issue(p, o, zero, q_rows, buffers, step + j, element, operand)
                 s = warpgroup_mma_wait(1, deps=[s])
