@@ -10,6 +10,7 @@
 #include <ptx/mbarrier.cuh>
 #include <ptx/stmatrix.cuh>
 #include <ptx/tma.cuh>
+#include <ptx/vote.cuh>
 #include <persistent_tiles.cuh>
 #include <tma_params.cuh>
 #include <warpgroup_tiles.cuh>
@@ -32,6 +33,21 @@ constexpr int Q_BUFFERS = 2 * Q_BYTES + 2 * STAGES * KV_BYTES + 1024 <= 227 * 10
 constexpr bool O_IN_V = Q_BUFFERS == 1;
 static_assert(!O_IN_V || (STAGES >= WARPGROUPS && BLOCK_N >= WARPGROUP_ROWS), "V has room for O");
 constexpr int O_SLAB_BYTES = (O_IN_V ? WARPGROUP_ROWS : BLOCK_M) * ROW_BYTES;
+
+// The order of the flagship's tiles. Tiles that share K and V are neighbours, and every wave of blocks reads as much
+// from memory as the next. With a causal mask tiles have different lengths: a head's longest comes first, and the
+// shortest third of each head waits until all heads have had the rest. Then the longest of these come first, one from
+// each head, so that ever shorter tiles fill the gaps at the end.
+DEVICE TilePlace shortest_third_last(const PersistentParams& params, int tile) {
+  if (tile >= params.tiles) return {0, 0, -1, 0};
+  const AttentionArgs& args = params.tma.args;
+  const int heads = args.batch * args.heads, q_tiles = params.tiles / heads;
+  const int kept = CAUSAL ? q_tiles / 3 : 0, others = q_tiles - kept;
+  const int rest = tile - heads * others;
+  const int batch_head = rest < 0 ? tile / others : rest % heads;
+  const int place = rest < 0 ? tile % others : others + rest / heads;  // within the head, the last q_tile first
+  return {batch_head / args.heads, batch_head % args.heads, q_tiles - 1 - place, 0};
+}
 
 // Addresses in shared memory.
 struct Pipeline {
@@ -88,7 +104,7 @@ struct Pipeline {
     Ring k_ring, v_ring;  // all buffers start empty: the first wait on each passes immediately
     RingOf<1> o_ring;
     for (TileNumbers numbers{ctaid_x()};;) {
-      const TilePlace place = TilePlace::head_by_head(params, numbers.tile);
+      const TilePlace place = shortest_third_last(params, numbers.tile);
       tiles.put(place);
       if (place.q_tile < 0) break;
       const BlockTile tile(args, place.batch, place.head, place.q_tile);
@@ -162,6 +178,15 @@ struct Pipeline {
     fence_proxy_async_shared();
     bar_warp_sync();  // the warp's rows of O are complete
     if (lane == 0) mbarrier_arrive(o_full + (q_buffer * WARPGROUPS + warpgroup) * 8);
+  }
+
+  // Instead of stage_o, executed by a consumer warp whose warpgroup has no query in this tile: its bulk store writes no
+  // row, since all of them lie past the end.
+  DEVICE void stage_nothing(int q_buffer) const {
+    const int warpgroup = shfl_idx(tid_x() / WARPGROUP, 0);
+    if (tid_x() % WARP_SIZE != 0) return;
+    if (O_IN_V) mbarrier_arrive(q_empty + q_buffer * 8);
+    mbarrier_arrive(o_full + (q_buffer * WARPGROUPS + warpgroup) * 8);
   }
 
   // Executed by one warp: for each tile, stores O as the warpgroups stage it, then releases the buffer that held it.

@@ -25,7 +25,7 @@ from reports.data.dataset import Dataset, Row
 EXPERIMENT, KERNEL = "hopper_grid", "flagship"
 SERIES = ("cuda", "gluon", "triton")
 L2_BYTES, WAVES = 32 << 20, 2
-"""Of head_by_head in cuda_kernels/persistent_tiles.cuh and triton_kernels/gluon_warpgroups.py."""
+"""Of head_by_head in triton_kernels/gluon_warpgroups.py, as in cuda_kernels/persistent_tiles.cuh."""
 SECTION_BYTES = 16 << 20
 """Of triton_kernels/hopper/wgmma.py, as of LongestFirst in cuda_kernels/tile_schedulers.cuh."""
 REGISTERS, SHARED_BYTES, RESERVED_BYTES, WARPS = 65_536, 233_472, 1024, 64
@@ -44,8 +44,7 @@ class Cell:
     row: Row
     multiprocessors: int
     resident: int = 1
-    stays: bool = True
-    """Whether a block takes tile after tile; else the next block takes its place."""
+    series: str = "cuda"
 
     @property
     def tflops(self) -> float:
@@ -74,10 +73,7 @@ class Cell:
             return [tiles] * (self.problem.batch * self.problem.heads * self._q_tiles)
         below = self.problem.seq_kv - self.problem.seq_q
         ends = [min(self.problem.seq_kv, below + (q + 1) * self.tile.block_m) for q in range(self._q_tiles)]
-        if self.stays:
-            order = head_by_head(self.problem, self.tile, self.blocks)
-        else:
-            order = longest_first(self.problem, self.tile)
+        order = ORDERS[self.series](self.problem, self.tile, self.blocks)
         return [math.ceil(ends[q] / self.tile.block_n) for _, q in order]
 
     @property
@@ -151,10 +147,9 @@ def found(data: Dataset, series: str) -> list[HeadDim]:
         points = (data.point(EXPERIMENT, problem, KERNEL, series, best=best) for best in (True, False))
         row = next((point.row for point in points if point.counts and point.row), None)
         if row and reading.clock_ghz(row):
-            stays = series != "triton"
-            together = 1 if stays else resident(data, row)
+            together = resident(data, row) if series == "triton" else 1  # a persistent block has all shared memory
             if together:
-                cell = Cell(problem, Tile.from_dict(row["tile"]), row, data.multiprocessors(row), together, stays)
+                cell = Cell(problem, Tile.from_dict(row["tile"]), row, data.multiprocessors(row), together, series)
                 cells.setdefault(problem.head_dim, []).append(cell)
     return [fitted(series, head_dim, of) for head_dim, of in sorted(cells.items()) if len(of) > 2]
 
@@ -216,23 +211,40 @@ def resident(data: Dataset, row: Row) -> int | None:
     return min(REGISTERS // registers, SHARED_BYTES // (code["smem_bytes"] + RESERVED_BYTES), WARPS // warps)
 
 
+def shortest_third_last(problem: Problem, tile: Tile, blocks: int) -> list[tuple[int, int]]:
+    """(head, tile of queries) of a causal problem: head after head, a head's longest first; the shortest third of each
+    head comes after all others, one tile from each head at a time."""
+    heads, tiles = _heads_and_tiles(problem, tile)
+    others = [(head, q) for head in range(heads) for q in reversed(range(tiles // 3, tiles))]
+    return others + [(head, q) for q in reversed(range(tiles // 3)) for head in range(heads)]
+
+
 def head_by_head(problem: Problem, tile: Tile, blocks: int) -> list[tuple[int, int]]:
-    """(head, tile of queries) of a causal problem: head after head, a head's longest first; the last heads, WAVES tiles
-    a block or what fits L2, are taken together."""
-    heads, tiles = problem.batch * problem.heads, math.ceil(problem.seq_q / tile.block_m)
+    """Head after head, a head's longest first; the last heads, WAVES tiles a block or what fits L2, are taken
+    together."""
+    heads, tiles = _heads_and_tiles(problem, tile)
     fitting = max(1, L2_BYTES // (problem.head_dim * 4) // problem.seq_kv)
     last = min(fitting, math.ceil(WAVES * min(blocks, heads * tiles) / tiles), heads)
     first = heads - last
     return [(head, q) for head in range(first) for q in reversed(range(tiles))] + _together(first, last, tiles)
 
 
-def longest_first(problem: Problem, tile: Tile) -> list[tuple[int, int]]:
-    """The same in sections of heads whose K and V fit SECTION_BYTES, each longest first."""
-    heads, tiles = problem.batch * problem.heads, math.ceil(problem.seq_q / tile.block_m)
+def longest_first(problem: Problem, tile: Tile, blocks: int) -> list[tuple[int, int]]:
+    """In sections of heads whose K and V fit SECTION_BYTES, each longest first."""
+    heads, tiles = _heads_and_tiles(problem, tile)
     section = max(1, SECTION_BYTES // (problem.head_dim * 4) // problem.seq_kv)
     sections = [_together(first, min(section, heads - first), tiles) for first in range(0, heads, section)]
     return [place for one in sections for place in one]
 
 
+def _heads_and_tiles(problem: Problem, tile: Tile) -> tuple[int, int]:
+    return problem.batch * problem.heads, math.ceil(problem.seq_q / tile.block_m)
+
+
 def _together(first: int, count: int, tiles: int) -> list[tuple[int, int]]:
     return [(first + place % count, tiles - 1 - place // count) for place in range(count * tiles)]
+
+
+ORDERS = {"cuda": shortest_third_last, "gluon": head_by_head, "triton": longest_first}
+"""By series: of shortest_third_last in cuda_kernels/persistent_pipeline.cuh, of head_by_head in
+triton_kernels/gluon_warpgroups.py and of triton_kernels/hopper/wgmma.py."""

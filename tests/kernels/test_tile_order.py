@@ -19,7 +19,7 @@ from tests.support.cpu_kernels import launch
 def test_tiles_are_dealt_out_as_the_kernels_do_it(heads: int, seq_q: int, seq_kv: int) -> None:
     tile, blocks = Tile(128, 80, 2, 8), 132
     tiles = heads * math.ceil(seq_q / tile.block_m)
-    persistent, grid = (torch.full((tiles, 2), -1, dtype=torch.int32) for _ in range(2))
+    third, heads_in_turn, grid = (torch.full((tiles, 2), -1, dtype=torch.int32) for _ in range(3))
     constants = {
         "HEAD_DIM": 256,
         "CAUSAL": 1,
@@ -30,11 +30,15 @@ def test_tiles_are_dealt_out_as_the_kernels_do_it(heads: int, seq_q: int, seq_kv
     }
     said = launch(
         "tile_order",
-        [(persistent, "scratch"), (grid, "out")],
+        [(third, "scratch"), (heads_in_turn, "scratch"), (grid, "out")],
         (heads, seq_q, seq_kv, blocks),
         **{f"ATTENTION_{name}": value for name, value in constants.items()},
     )
     assert said == ""
     problem = Problem(1, heads, heads, seq_q, seq_kv, 256, "bf16", True)
-    assert filling.head_by_head(problem, tile, blocks) == [tuple(pair) for pair in persistent.tolist()]
-    assert filling.longest_first(problem, tile) == [tuple(pair) for pair in grid.tolist()]
+    for order, dealt in (
+        (filling.shortest_third_last, third),
+        (filling.head_by_head, heads_in_turn),
+        (filling.longest_first, grid),
+    ):
+        assert order(problem, tile, blocks) == [tuple(pair) for pair in dealt.tolist()]

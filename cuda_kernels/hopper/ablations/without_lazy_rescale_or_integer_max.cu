@@ -59,6 +59,11 @@ KERNEL(THREADS, 1) without_lazy_rescale_or_integer_max(GRID_CONSTANT const Persi
   constexpr int TURN = 2 * WARPGROUP;  // a waiting and an arriving warpgroup
   const int my_turn = 1 + warpgroup, next_turn = 1 + (warpgroup + 1) % WARPGROUPS;
 
+  auto pass = [&](uint32_t full, uint32_t empty, Ring& ring) {  // releases a buffer unread
+    wait(full + ring.stage * 8, ring.phase);
+    if (lane == 0) mbarrier_arrive(empty + ring.stage * 8);
+    ring.advance();
+  };
   auto issue_qk = [&] {  // S = Q K^T
     const uint64_t k_operand = k_major(pipeline.k + k_ring.stage * KV_BYTES);
     register_fence(s_regs);
@@ -150,6 +155,18 @@ KERNEL(THREADS, 1) without_lazy_rescale_or_integer_max(GRID_CONSTANT const Persi
     const BlockTile tile(args, place.batch, place.head, place.q_tile);
     const int key_tiles = key_tiles_of(args, tile);
     const int common_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask in any warpgroup
+    // A warpgroup without a query hands on its turns and buffers.
+    if (warpgroup * WARPGROUP_ROWS >= args.seq_q - tile.q_start) {
+      wait(pipeline.q_full + q_ring.stage * 8, q_ring.phase);  // a phase that goes by would fool its next wait
+      for (int j = 0; j < key_tiles; ++j) {
+        if (j > 0 && j < common_tiles) bar_sync(my_turn, TURN), bar_arrive(next_turn, TURN);
+        pass(pipeline.k_full, pipeline.k_empty, k_ring);
+        pass(pipeline.v_full, pipeline.v_empty, v_ring);
+      }
+      pipeline.stage_nothing(q_ring.stage);
+      q_ring.advance();
+      continue;
+    }
     // The rows of this warpgroup; like the block, it works on at least one key tile.
     const int first_row = warpgroup * WARPGROUP_ROWS, last_row = first_row + WARPGROUP_ROWS - 1;
     own_tiles = tile.last_key(args, last_row) < 0 ? 1 : tile.last_key(args, last_row) / BLOCK_N + 1;
@@ -179,18 +196,12 @@ KERNEL(THREADS, 1) without_lazy_rescale_or_integer_max(GRID_CONSTANT const Persi
     if (EARLY_RESCALE) rescale_o();
     wait(pipeline.v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();
-    for (int skipped = own_tiles; skipped < key_tiles; ++skipped, k_ring.advance()) {
-      wait(pipeline.k_full + k_ring.stage * 8, k_ring.phase);
-      if (lane == 0) mbarrier_arrive(pipeline.k_empty + k_ring.stage * 8);
-    }
+    for (int skipped = own_tiles; skipped < key_tiles; ++skipped) pass(pipeline.k_full, pipeline.k_empty, k_ring);
     wgmma_wait_group<0>();
     register_fence(o_regs);
     if (lane == 0) mbarrier_arrive(pipeline.v_empty + v_ring.stage * 8);
     v_ring.advance();
-    for (int skipped = own_tiles; skipped < key_tiles; ++skipped, v_ring.advance()) {
-      wait(pipeline.v_full + v_ring.stage * 8, v_ring.phase);
-      if (lane == 0) mbarrier_arrive(pipeline.v_empty + v_ring.stage * 8);
-    }
+    for (int skipped = own_tiles; skipped < key_tiles; ++skipped) pass(pipeline.v_full, pipeline.v_empty, v_ring);
 
     // epilogue
     pipeline.stage_o(tile, args, q_ring.stage, v_ring, o_regs, row_max, row_sum);

@@ -63,6 +63,11 @@ KERNEL(THREADS, 1) without_own_diagonal(GRID_CONSTANT const PersistentParams par
   constexpr int TURN = 2 * WARPGROUP;  // a waiting and an arriving warpgroup
   const int my_turn = 1 + warpgroup, next_turn = 1 + (warpgroup + 1) % WARPGROUPS;
 
+  auto pass = [&](uint32_t full, uint32_t empty, Ring& ring) {  // releases a buffer unread
+    wait(full + ring.stage * 8, ring.phase);
+    if (lane == 0) mbarrier_arrive(empty + ring.stage * 8);
+    ring.advance();
+  };
   auto issue_qk = [&] {  // S = Q K^T
     const uint64_t k_operand = k_major(pipeline.k + k_ring.stage * KV_BYTES);
     register_fence(s_regs);
@@ -170,6 +175,18 @@ KERNEL(THREADS, 1) without_own_diagonal(GRID_CONSTANT const PersistentParams par
     const BlockTile tile(args, place.batch, place.head, place.q_tile);
     key_tiles = key_tiles_of(args, tile);
     const int common_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask in any warpgroup
+    // A warpgroup without a query hands on its turns and buffers.
+    if (warpgroup * WARPGROUP_ROWS >= args.seq_q - tile.q_start) {
+      wait(pipeline.q_full + q_ring.stage * 8, q_ring.phase);  // a phase that goes by would fool its next wait
+      for (int j = 0; j < key_tiles; ++j) {
+        if (j > 0) bar_sync(my_turn, TURN), bar_arrive(next_turn, TURN);
+        pass(pipeline.k_full, pipeline.k_empty, k_ring);
+        pass(pipeline.v_full, pipeline.v_empty, v_ring);
+      }
+      pipeline.stage_nothing(q_ring.stage);
+      q_ring.advance();
+      continue;
+    }
     whole_tiles = (tile.last_key(args, warpgroup * WARPGROUP_ROWS) + 1) / BLOCK_N;
     for (int d = 0; d < HEAD_DIM / 2; ++d) o_regs[d] = 0.f;
     for (int half = 0; half < 2; ++half) {

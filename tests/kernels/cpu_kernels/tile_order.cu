@@ -1,6 +1,7 @@
-// (head, tile of queries) in the order in which tiles are dealt out, by persistent blocks and by the launch of a grid:
-// two of (tiles x 2). values: heads, seq_q, seq_kv, blocks.
+// (head, tile of queries) in the orders in which tiles are dealt out, by persistent blocks and by the launch of a grid:
+// three of (tiles x 2). values: heads, seq_q, seq_kv, blocks.
 #include <arguments.cuh>
+#include <persistent_pipeline.cuh>
 #include <persistent_tiles.cuh>
 #include <tile_schedulers.cuh>
 
@@ -29,11 +30,13 @@ EXPORT int launch(const Arguments* arguments, void* stream) {
   args.seq_q = arguments->values[1], args.seq_kv = arguments->values[2];
   params.tiles = args.heads * ceil_div(args.seq_q, BLOCK_M);
   params.blocks = params.tiles < arguments->values[3] ? params.tiles : arguments->values[3];
-  auto* out = static_cast<int32_t*>(arguments->tensors[0]);
+  auto* third = static_cast<int32_t*>(arguments->tensors[0]);
+  auto* heads = static_cast<int32_t*>(arguments->tensors[1]);
   for (int tile = 0; tile < params.tiles; ++tile) {
-    const TilePlace place = TilePlace::head_by_head(params, tile);
-    out[tile * 2] = place.head, out[tile * 2 + 1] = place.q_tile;
+    const TilePlace one = shortest_third_last(params, tile), other = TilePlace::head_by_head(params, tile);
+    third[tile * 2] = one.head, third[tile * 2 + 1] = one.q_tile;
+    heads[tile * 2] = other.head, heads[tile * 2 + 1] = other.q_tile;
   }
-  const Asked asked{args, static_cast<int32_t*>(arguments->tensors[1])};
+  const Asked asked{args, static_cast<int32_t*>(arguments->tensors[2])};
   return launch_kernel<longest_first>({LongestFirst::blocks(args), 1, 1}, 32, 0, stream, asked);
 }

@@ -31,12 +31,13 @@ def timing(problem: Problem, clocks: float, **fields: Any) -> Row:
     return {**row, "source_sha256": HASHES[filling.KERNEL, "cuda"], **fields}
 
 
-def rows(rate: float, beyond: int, slower: float = 1.0, **fields: Any) -> list[Row]:
-    """As of a kernel that the two numbers describe; the last problem is slower than they say."""
+def rows(rate: float, beyond: int, slower: float = 1.0, series: str = "cuda", **fields: Any) -> list[Row]:
+    """As of a kernel that the two numbers describe, in a series' order of tiles; the last problem is slower than they
+    say."""
     made: list[Row] = [synthetic.ENVIRONMENT]
     for problem in PROBLEMS:
         tile = techniques.reference_tile(techniques.get(filling.KERNEL), problem.head_dim)
-        cell = filling.Cell(problem, tile, {}, BLOCKS)
+        cell = filling.Cell(problem, tile, {}, BLOCKS, series=series)
         clocks = cell.longest(beyond) / rate
         made.append(timing(problem, clocks * (slower if problem is PROBLEMS[-1] else 1), **fields))
     return made
@@ -105,7 +106,7 @@ def in_gluon(made: list[Row]) -> list[Row]:
     [(0.8, 3000, True), (0.8, 3250, True), (0.88, 12_000, False), (0.95, 3000, False)],
 )
 def test_what_parts_two_languages_is_told(rate: float, beyond: int, in_the_loop: bool) -> None:
-    data = dataset([*rows(0.9, 3000), *in_gluon(rows(rate, beyond))])
+    data = dataset([*rows(0.9, 3000), *in_gluon(rows(rate, beyond, series="gluon"))])
     ours, theirs = (filling.found(data, series) for series in ("cuda", "gluon"))
     assert theirs[0].beyond == beyond
     assert filling.is_in_the_loop(ours, theirs) is in_the_loop
@@ -143,7 +144,7 @@ def test_as_many_blocks_are_resident_as_registers_and_shared_memory_hold(
 def test_core_tritons_blocks_are_replaced_and_dealt_out_in_its_order() -> None:
     data = dataset([*rows(0.9, 3000), *in_triton(rows(0.7, 2000), 32, 0)])
     cells = [line.cell for one in filling.found(data, "triton") for line in one.cells]
-    assert {(cell.resident, cell.stays) for cell in cells} == {(5, False)}
+    assert {(cell.resident, cell.series) for cell in cells} == {(5, "triton")}
 
 
 def test_triton_is_left_out_where_nobody_read_its_machine_code() -> None:
@@ -164,6 +165,6 @@ def test_the_page_of_the_grid_says_it() -> None:
     )
     assert f"CUDA 90% , 3,000 clocks within 2% of {len(PROBLEMS)} of {len(PROBLEMS)} problems" in said
     assert "behind CUDA" not in said
-    both = page([*rows(0.9, 3000), *in_gluon(rows(0.8, 3000))])
+    both = page([*rows(0.9, 3000), *in_gluon(rows(0.8, 3000, series="gluon"))])
     assert "CUDA multiplies at 90% of the tensor cores’ peak, Gluon at 80%; the rest" in both
     assert "Gluon falls behind CUDA in the first number" in both
