@@ -60,7 +60,10 @@ NOT_OF_TUNE = ("order", "clock_ghz", "call_us", "compile_s")
 NOT_OF_A_PROOF = ("grade", "fault", "shows", "detector", "seen", "command")
 """Details that rows of proofs are kept without: claims say them, and a claim may be graded or worded anew."""
 ONLY_GATED = ("any_length", "correctness")
-"""Experiments that time nothing: their rows are kept without seconds to compile and milliseconds of a launch."""
+"""Experiments that time nothing: their rows are kept without seconds to compile, and of their machine code its
+hash, registers and spills are."""
+COUNTED = ("census", "main_loop")
+"""What is counted in machine code."""
 SLUG = re.compile(r"b\d+-h\d+\S*-d\d+-\S+")
 """How a problem is named."""
 WORTH = 72
@@ -81,7 +84,9 @@ def lean(row: Row) -> dict[str, Any]:
     - the log of a declined case: its reason says it all
     - clocks, host latency, compile time and order of a tile that `tune` tried (NOT_OF_TUNE)
     - what a proof looked for (NOT_OF_A_PROOF): its claim says it
-    - compile and launch times of experiments that are ONLY_GATED
+    - how long the gate's launch took
+    - compile times and what is COUNTED in machine code, of experiments that are ONLY_GATED: `inspect` and the ladders
+      read the same kernels
     """
     only_gated = row.get("experiment") in ONLY_GATED
     left_out = NOT_OF_TUNE if row["kind"] == "tune" else ("compile_s",) if only_gated else ()
@@ -92,19 +97,17 @@ def lean(row: Row) -> dict[str, Any]:
         found["call_us"] = {name: _rounded(value) for name, value in row["call_us"].items()}
     if details := row.get("details"):
         unread = {
-            *(("launch_ms",) if only_gated else ()),
+            "launch_ms",
             *(("log",) if row.get("status") == "unsupported" else ()),
             *(NOT_OF_A_PROOF if row.get("experiment") == "expressibility" else ()),
         }
-        found["details"] = {
-            name: _rounded(value) if name == "launch_ms" else value
-            for name, value in details.items()
-            if name not in unread
-        }
+        found["details"] = {name: value for name, value in details.items() if name not in unread}
     if numerics := row.get(NUMERICS):
         found[NUMERICS] = {name: {key: _rounded(value) for key, value in of.items()} for name, of in numerics.items()}
-    if census := (row.get("code") or {}).get("census"):
-        found["code"] = {**row["code"], "census": {name: count for name, count in census.items() if count}}
+    if code := row.get("code"):
+        found["code"] = {name: value for name, value in code.items() if not (only_gated and name in COUNTED)}
+        if census := found["code"].get("census"):
+            found["code"]["census"] = {name: count for name, count in census.items() if count}
     return found
 
 

@@ -16,8 +16,10 @@ from harness.rows.reading import Row
 from harness.rows.rename import REFERENCE, rename_rows
 
 REPLACEABLE = ("gate", "tune", "sanitizer", "code", "probe")
-"""Kinds of which only the newest source's row of a case is kept. Of timings all are: they say what a version of a
-kernel was worth, and how far replicates lie apart. Git keeps the others."""
+"""Kinds of which only the newest row of a case is kept. Of timings all of the newest source are: they say how far
+replicates lie apart. Git keeps the others, and `history` reads them there."""
+TIMED = ("kind", "technique", "backend", "problem", "mode", "arch", "assembler")
+"""What timings of a newer source must share with those that they replace: not the tile, which each source chooses."""
 _CITATION = re.compile(r"\b(?:gate|tried)\(\s*" + r",\s*".join([r'"([^"]+)"'] * 4))
 """What a note cites: technique, backend, problem, tile."""
 
@@ -34,10 +36,10 @@ def record(runs: Iterable[Path], root: Path, proofs: Proofs | None = None) -> li
     """Merges the runs into `root`/<gpu>/<experiment>.jsonl; the newest row per key wins. Returns the files written.
 
     Timings of the same source by several runs are each kept. Environment rows that no kept row refers to are dropped,
-    and so are gates of earlier sources, unless a note beside `root` cites them, and, with `proofs`, probes that are
-    none of them. The same rows give the same bytes, in whatever order the runs were recorded. Nothing is written when
-    one row is refused: raises results.NotRows for a row that schema.admit does not take, Refused when one has no
-    environment row or was not measured on a GPU.
+    and so are timings and gates that a newer source replaced, unless a note beside `root` cites the case, and, with
+    `proofs`, probes that are none of them. The same rows give the same bytes, in whatever order the runs were
+    recorded. Nothing is written when one row is refused: raises results.NotRows for a row that schema.admit does not
+    take, Refused when one has no environment row or was not measured on a GPU.
     """
     new: dict[Path, list[dict[str, Any]]] = {}
     for run in runs:
@@ -168,8 +170,8 @@ def citations(notes: Path) -> set[tuple[str, ...]]:
 
 def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]], proofs: Proofs | None = None) -> list[Row]:
     """The rows without those of a REPLACEABLE kind that a newer one of the same case replaced, whatever their sources,
-    unless the case is cited; without repeats of a program that the twin no longer is; and without probes that are none
-    of `proofs`."""
+    and without timings, those of `tune` too, of which a newer source's are there, unless the case is cited; without
+    repeats of a program that the twin no longer is; and without probes that are none of `proofs`."""
 
     def case(row: Row) -> str:
         planted = (row.get("details") or {}).get("planted", "")
@@ -181,7 +183,11 @@ def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]], proofs: Proo
         return (row.get("technique"), row["backend"], reading.slug(row), reading.tile_slug(row)) in cited
 
     newest: dict[str, str] = {}
+    timed: dict[str, tuple[str, str]] = {}
     for row in rows:
+        if _is_timed_source(row):
+            name = _timed(row)
+            timed[name] = max((row["time"], row["source_sha256"]), timed.get(name, ("", "")))
         if row["kind"] in REPLACEABLE and row["status"] != "interrupted":
             newest[case(row)] = max(row["time"], newest.get(case(row), ""))
 
@@ -189,11 +195,22 @@ def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]], proofs: Proo
         unclaimed = row["kind"] == "probe" and proofs is not None and (row["technique"], row["proof"]) not in proofs
         if unclaimed or _repeats_another(row):
             return False
+        if _is_timed_source(row) and timed[_timed(row)][1] != row["source_sha256"]:
+            return is_cited(row)
         if row["kind"] not in REPLACEABLE:
             return True
         return bool(row["time"] >= newest.get(case(row), "")) or is_cited(row)
 
     return [row for row in rows if stays(row)]
+
+
+def _is_timed_source(row: Row) -> bool:
+    """Whether the row timed a kernel that has a source here. One that was interrupted did not."""
+    return row["kind"] in ("timing", "tune") and row["status"] != "interrupted" and bool(row.get("source_sha256"))
+
+
+def _timed(row: Row) -> str:
+    return json.dumps([row.get(name) for name in TIMED], sort_keys=True)
 
 
 def _repeats_another(row: Row) -> bool:

@@ -306,9 +306,9 @@ _FIELDS: dict[str, Check] = {
             "registers": _COUNT,
             "spill_bytes": _COUNT,
             "smem_bytes": _COUNT,
-            "census": _table(_COUNT),
             "sass_sha256": _HASH,
-        }
+        },
+        census=_table(_COUNT),
     ),
     "sass_sha256": _HASH,
     "compile_s": _number(least=0),

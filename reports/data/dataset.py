@@ -315,12 +315,13 @@ class Dataset:
         return self.ratio(points[0], points[1])
 
     def codes(self, technique: str, backend: str, arch: str | None = None, head_dim: int | None = None) -> list[Row]:
-        """Rows with machine code of this checkout's twin at the reference tile: inspected binaries, then those that the
-        gate of the ladder read, then others; of each bf16 first and full before causal."""
+        """Rows that counted the instructions of this checkout's twin at the reference tile: inspected binaries, then
+        those that the gate of the ladder read, then others; of each bf16 first and full before causal."""
         found = [
             row
             for row in self.with_code(technique, backend)
-            if arch in (None, row.get("arch"))
+            if row["code"].get("census")
+            and arch in (None, row.get("arch"))
             and head_dim in (None, row["problem"]["head_dim"])
             and reading.is_reference_tile(row)
             and reading.is_current(row, self.hashes)

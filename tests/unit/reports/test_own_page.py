@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.catalog.sources import ROOT
+from harness.rows import reading
 from reports import build
 from reports.facts import resemblance
 from reports.pages import own
@@ -23,7 +24,9 @@ def gate(recorded: list[dict], technique: str, backend: str = "cuda") -> dict:
     return next(
         row
         for row in recorded
-        if (row["kind"], row.get("technique"), row["backend"]) == ("gate", technique, backend) and row.get("code")
+        if (row["kind"], row.get("technique"), row["backend"]) == ("gate", technique, backend)
+        and (row.get("code") or {}).get("census")
+        and reading.is_reference_tile(row)
     )
 
 

@@ -74,14 +74,14 @@ def test_what_is_judged(time: float, anchors: float, told: int, why: str) -> Non
 def test_what_is_judged_has_no_part_in_its_limits() -> None:
     """One problem whose replicates are wild: its pairs are called slower or faster, for the others' limits are narrow.
     Estimated with them, the limits would let most pass."""
-    rows = replicated.rows()
+    rows = replicated.rows(problems=8)
     wild = [row for row in rows if row["kind"] == "timing" and row["problem"]["seq_q"] == 512 and row.get("technique")]
     for number, row in enumerate(wild):
         row["samples_ms"] = [sample * (1 + 0.1 * (number % 2)) for sample in row["samples_ms"]]
     found = noise.replicates(noise.Timings(rows))
     trial = {(item.left_out, item.one_board, item.what): item for item in noise.trial(found)}
     one_board = trial["problem", True, "twins"]
-    assert one_board.false > 1 / 6 * 0.9
+    assert one_board.false > 1 / 8 * 0.9
     together = noise.judge(found.time, found.anchors, found.is_anchor, noise.noise(found, True))
     assert np.isin(together[found.one_board], (1, -1)).mean() < 0.05
 

@@ -99,6 +99,29 @@ def test_timings_of_one_source_are_replicates_and_stay(tmp_path: Path, root: Pat
     assert newest["environment"] == identity("e4")  # --resume and readers ask for one row per case
 
 
+def test_a_timing_of_an_earlier_source_goes_when_a_newer_one_was_timed(tmp_path: Path, root: Path) -> None:
+    """Whatever its tile was; one that nothing newer was timed for stays, and so does the peer in its group."""
+    of = environment("e1"), environment("e2")
+    old = [
+        timing(name, "e1", source_sha256=OLD, time="2026-01-01T00:00:00Z", tile=Tile(64, 32).to_dict())
+        for name in ("scalar", "wmma")
+    ]
+    tried = [row | {"kind": "tune", "experiment": "tune"} for row in old]
+    new = [
+        timing("scalar", "e2", source_sha256=NEW, time="2026-01-02T00:00:00Z"),
+        tried[0] | {"source_sha256": NEW, "time": "2026-01-02T00:00:00Z"},
+    ]
+    recorded(run_file(tmp_path, "1", *of, *old, *tried), root)
+    recorded(run_file(tmp_path, "2", *of, *new), root)
+    for name in ("ladder", "tune"):
+        rows = results.read(root / f"h200/{name}.jsonl")
+        found = {(row["technique"], row["source_sha256"]) for row in rows if row["kind"] != "environment"}
+        assert found == {("scalar", NEW), ("wmma", OLD)}, name
+    again = timing("scalar", "e2", source_sha256=NEW, time="2026-01-03T00:00:00Z", mode="sustained")
+    recorded(run_file(tmp_path, "3", *of, again), root)
+    assert sum(row["kind"] == "timing" for row in results.read(root / "h200/ladder.jsonl")) == 3
+
+
 def test_a_gate_of_an_earlier_source_stays_only_if_a_note_cites_it(tmp_path: Path, root: Path) -> None:
     cell = f'"{PROBLEM.slug}", "{Tile(64, 64).slug}"'
     notes = root.parent / "notes"
@@ -108,15 +131,13 @@ def test_a_gate_of_an_earlier_source_stays_only_if_a_note_cites_it(tmp_path: Pat
     for number, source in enumerate((OLD, NEW), 1):
         of = f"e-{source}"
         rows = [gate(name, of, source_sha256=source) for name in both]
-        rows += [timing(name, of, source_sha256=source) for name in both]
         recorded(run_file(tmp_path, f"{number}", environment(of), *rows), root)
     found = [
         (row["kind"], row["technique"], row["source_sha256"])
         for row in results.read(root / "h200/ladder.jsonl")
         if row["kind"] != "environment"
     ]
-    timings = {("timing", name, source) for name in both for source in (OLD, NEW)}
-    assert set(found) == timings | {
+    assert set(found) == {
         ("gate", "scalar", OLD),
         ("gate", "scalar", NEW),
         ("gate", "xor_swizzle", NEW),
@@ -126,7 +147,7 @@ def test_a_gate_of_an_earlier_source_stays_only_if_a_note_cites_it(tmp_path: Pat
 def test_a_repeat_of_a_program_that_the_twin_is_no_longer_goes() -> None:
     """ldmatrix_x4 re-exports cp_async_pipeline in Triton; wmma is a program of its own."""
     repeats = [
-        timing(name, "1", backend="triton", details={"same_program": program})
+        timing(name, "1", backend="triton", details={"same_program": program}, time="2026-01-01T00:00:00Z")
         for name, program in (
             ("ldmatrix_x4", "cp_async_pipeline"),
             ("ldmatrix_x4", "wmma"),
@@ -134,7 +155,7 @@ def test_a_repeat_of_a_program_that_the_twin_is_no_longer_goes() -> None:
             ("not_in_the_registry", "wmma"),
         )
     ]
-    kept = record.pruned([*repeats, timing("wmma", "1", backend="triton")], set())
+    kept = record.pruned([*repeats, timing("wmma", "1", backend="triton", time="2026-01-01T00:00:00Z")], set())
     assert [(row["technique"], row.get("details", {}).get("same_program")) for row in kept] == [
         ("ldmatrix_x4", "cp_async_pipeline"),
         ("not_in_the_registry", "wmma"),
