@@ -60,8 +60,8 @@ NOT_OF_TUNE = ("order", "clock_ghz", "call_us", "compile_s")
 NOT_OF_A_PROOF = ("grade", "fault", "shows", "detector", "seen", "command")
 """Details that rows of proofs are kept without: claims say them, and a claim may be graded or worded anew."""
 ONLY_GATED = ("any_length", "correctness")
-"""Experiments that time nothing: their rows are kept without seconds to compile, and of their machine code its
-hash, registers and spills are."""
+"""Experiments that time nothing: their rows are kept without seconds to compile and milliseconds of a launch, and of
+their machine code its hash, registers and spills are."""
 COUNTED = ("census", "main_loop")
 """What is counted in machine code."""
 SLUG = re.compile(r"b\d+-h\d+\S*-d\d+-\S+")
@@ -84,9 +84,8 @@ def lean(row: Row) -> dict[str, Any]:
     - the log of a declined case: its reason says it all
     - clocks, host latency, compile time and order of a tile that `tune` tried (NOT_OF_TUNE)
     - what a proof looked for (NOT_OF_A_PROOF): its claim says it
-    - how long the gate's launch took
-    - compile times and what is COUNTED in machine code, of experiments that are ONLY_GATED: `inspect` and the ladders
-      read the same kernels
+    - compile and launch times and what is COUNTED in machine code, of experiments that are ONLY_GATED: `inspect` and
+      the ladders read the same kernels
     """
     only_gated = row.get("experiment") in ONLY_GATED
     left_out = NOT_OF_TUNE if row["kind"] == "tune" else ("compile_s",) if only_gated else ()
@@ -97,11 +96,15 @@ def lean(row: Row) -> dict[str, Any]:
         found["call_us"] = {name: _rounded(value) for name, value in row["call_us"].items()}
     if details := row.get("details"):
         unread = {
-            "launch_ms",
+            *(("launch_ms",) if only_gated else ()),
             *(("log",) if row.get("status") == "unsupported" else ()),
             *(NOT_OF_A_PROOF if row.get("experiment") == "expressibility" else ()),
         }
-        found["details"] = {name: value for name, value in details.items() if name not in unread}
+        found["details"] = {
+            name: _rounded(value) if name == "launch_ms" else value
+            for name, value in details.items()
+            if name not in unread
+        }
     if numerics := row.get(NUMERICS):
         found[NUMERICS] = {name: {key: _rounded(value) for key, value in of.items()} for name, of in numerics.items()}
     if code := row.get("code"):

@@ -176,7 +176,7 @@ def test_errors_keep_four_digits_and_the_census_what_occurs() -> None:
     row = packing.lean(gate("scalar"))
     assert row["numerics"]["normal"] == {"max_abs": 0.001852, "rel_l2": None, "yardstick": 0.002054, "floor": 0.001953}
     assert row["code"]["census"] == {"HMMA": 128}
-    assert "launch_ms" not in row.get("details", {})
+    assert row["details"]["launch_ms"] == 0.08904, "`run --missing` orders the kernels by it"
 
 
 def test_a_tile_that_is_tried_keeps_its_time_alone_and_what_is_only_gated_none() -> None:
