@@ -35,7 +35,7 @@ TICKS_PER_MS = 31_250
 NUMERICS, BY_FIGURE = "numerics", "numerics_by_figure"
 ORDER, ORDER_SHORT = "order", "order_short"
 DIGITS = 4
-"""Significant digits of errors, host latencies and seconds to compile."""
+"""Significant digits of errors and host latencies."""
 OF_A_RUN = ("schema", "kind", "on", "experiment", "assembler", "arch", "mma", "mode", "status", "gate", "environment")
 DETAILS_OF_A_RUN = ("label", "outputs", "launch_hidden", "screened", "same_program", "final", "tool_version")
 OF_A_GROUP = ("group", "order", "clocks")
@@ -47,6 +47,7 @@ TOGETHER = (
     ("compiler",),
     ("sass_sha256",),
     ("code",),
+    ("reason",),
     ("time",),
     OF_A_GROUP,
 )
@@ -55,13 +56,13 @@ DETAILS = {OF_A_RUN: DETAILS_OF_A_RUN, OF_A_GROUP: ("again",)}
 """Which of a row's details go with these fields."""
 YARDSTICK = ("yardstick", "yardstick_rel_l2", "floor", "pytorch_max_abs", "pytorch_rel_l2", "lse_tolerance")
 """Numerics of a distribution that depend on the problem and not on the kernel."""
-NOT_OF_TUNE = ("order", "clock_ghz", "call_us", "compile_s")
+NOT_OF_TUNE = ("order", "clock_ghz", "call_us")
 """Fields that rows of kind tune are kept without."""
 NOT_OF_A_PROOF = ("grade", "fault", "shows", "detector", "seen", "command")
 """Details that rows of proofs are kept without: claims say them, and a claim may be graded or worded anew."""
 ONLY_GATED = ("any_length", "correctness")
-"""Experiments that time nothing: their rows are kept without seconds to compile and milliseconds of a launch, and of
-their machine code its hash, registers and spills are."""
+"""Experiments that time nothing: their rows are kept without milliseconds of a launch, and without what is COUNTED in
+machine code."""
 COUNTED = ("census", "main_loop")
 """What is counted in machine code."""
 SLUG = re.compile(r"b\d+-h\d+\S*-d\d+-\S+")
@@ -79,19 +80,18 @@ WIDEST = 8
 def lean(row: Row) -> dict[str, Any]:
     """The row without what nobody reads:
 
-    - digits beyond DIGITS of errors, host latencies and compile times
+    - digits beyond DIGITS of errors and host latencies
+    - how long it took to compile: it says more of the machine's other work than of the kernel
     - instructions that the machine code does not have
     - the log of a declined case: its reason says it all
-    - clocks, host latency, compile time and order of a tile that `tune` tried (NOT_OF_TUNE)
+    - clocks, host latency and order of a tile that `tune` tried (NOT_OF_TUNE)
     - what a proof looked for (NOT_OF_A_PROOF): its claim says it
-    - compile and launch times and what is COUNTED in machine code, of experiments that are ONLY_GATED: `inspect` and
-      the ladders read the same kernels
+    - launch times and what is COUNTED in machine code, of experiments that are ONLY_GATED: `inspect` and the ladders
+      count in the same kernels
     """
     only_gated = row.get("experiment") in ONLY_GATED
-    left_out = NOT_OF_TUNE if row["kind"] == "tune" else ("compile_s",) if only_gated else ()
+    left_out = {"compile_s", *(NOT_OF_TUNE if row["kind"] == "tune" else ())}
     found = {name: value for name, value in row.items() if name not in left_out}
-    if found.get("compile_s") is not None:
-        found["compile_s"] = _rounded(row["compile_s"])
     if "call_us" in found:
         found["call_us"] = {name: _rounded(value) for name, value in row["call_us"].items()}
     if details := row.get("details"):

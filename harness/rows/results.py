@@ -107,7 +107,7 @@ FIELDS = {
     "clocks": "{sm_mhz, power_w, throttle}",
     "code": "{registers, spill_bytes, smem_bytes, census, sass_sha256, main_loop, setmaxnreg, remarks}",
     "sass_sha256": "machine code of a row that has no `code` of its own (rows.renew)",
-    "compile_s": "seconds to build this specialization from nothing",
+    "compile_s": "seconds to build this specialization from nothing; recorded rows are kept without it",
     "call_us": "host latency of one call: {launcher, graph}, microseconds",
     "environment": "id of the run's environment row",
     "time": "UTC, ISO 8601",
