@@ -191,7 +191,6 @@ def launched(first: Case, *names: str) -> dict[str, list[Any]]:
 
     backend = first.backend
     cases = {name: case(backend, name) for name in names}
-    variants.prebuild(cases.values())
     loads = {name: variants.load(one) for name, one in cases.items()}
     build._torch_has_cuda = lambda: False  # the same library would be read twice
     jobs = os.cpu_count() if backend == "cuda" else 1  # nvcc is a process of its own, Triton's compiler is not
@@ -267,6 +266,7 @@ def test_what_a_binary_holds_is_read_once(tmp_path: Path, monkeypatch: pytest.Mo
 def test_what_is_launched_is_what_is_compiled_ahead_of_time(backend: str) -> None:
     for group in by_environment(backend):
         names = [one.technique or "" for one in group]
+        variants.prebuild(group)  # here, for it has processes of its own, which a child may not
         codes = children.call(launched, group[0], *names, environment=variants.environment_of(group[0]))
         assert list(codes) == names
         for name, (loaded, ahead) in codes.items():
