@@ -84,7 +84,7 @@ def lean(row: Row) -> dict[str, Any]:
     - how long it took to compile: it says more of the machine's other work than of the kernel
     - instructions that the machine code does not have
     - the log of a declined case: its reason says it all
-    - clocks, host latency and order of a tile that `tune` tried (NOT_OF_TUNE)
+    - clocks, host latency, order and the gate's launch time of a tile that `tune` tried (NOT_OF_TUNE)
     - what a proof looked for (NOT_OF_A_PROOF): its claim says it
     - launch times and what is COUNTED in machine code, of experiments that are ONLY_GATED: `inspect` and the ladders
       count in the same kernels
@@ -96,7 +96,7 @@ def lean(row: Row) -> dict[str, Any]:
         found["call_us"] = {name: _rounded(value) for name, value in row["call_us"].items()}
     if details := row.get("details"):
         unread = {
-            *(("launch_ms",) if only_gated else ()),
+            *(("launch_ms",) if only_gated or row["kind"] == "tune" else ()),
             *(("log",) if row.get("status") == "unsupported" else ()),
             *(NOT_OF_A_PROOF if row.get("experiment") == "expressibility" else ()),
         }

@@ -160,14 +160,23 @@ class Sanitized:
         return sum(row["status"] == "passed" for row in self.rows)
 
     @property
+    def launched(self) -> int:
+        return sum(row["status"] != "unsupported" for row in self.rows)
+
+    @property
     def program(self) -> str | None:
         """The technique whose program this twin is again: it ran once."""
         return (self.rows[0].get("details") or {}).get("same_program")
 
     @property
+    def declined(self) -> list[str]:
+        """Why the tool or the kernel cannot do some of the problems, each reason once."""
+        return list(dict.fromkeys(str(row.get("reason")) for row in self.rows if row["status"] == "unsupported"))
+
+    @property
     def reasons(self) -> list[str]:
-        """Of all that is not a pass, each once: status and reason, then what the tool found."""
-        failed = [row for row in self.rows if row["status"] != "passed"]
+        """Of all that failed, each once: status and reason, then what the tool found."""
+        failed = [row for row in self.rows if row["status"] not in ("passed", "unsupported")]
         reasons = [f"{row['status']}: {row.get('reason')}" for row in failed]
         return list(dict.fromkeys([*reasons, *(line for row in failed for line in findings(row))]))
 

@@ -16,6 +16,7 @@ from harness.inspection import sanitizer, tool_session
 from harness.inspection.sanitizer import Check
 from harness.machine import cuda_tools
 from harness.rows import record, results
+from harness.setup import doctor
 from tests.support.checkout import executable
 
 NAMES = [technique.name for technique in techniques.TECHNIQUES]
@@ -111,6 +112,42 @@ def test_a_kernel_passes_only_when_it_ran_and_the_tool_counted_nothing(
     assert answer["status"] == status
     assert status == "passed" or answer["reason"]
     assert answer["details"]["findings"] == found
+
+
+READ_BY_HOST = f"""<?xml version="1.0" encoding="utf-8"?>
+<ComputeSanitizerOutput>
+  <record><kind>Api</kind><level>Error</level><what><text>{sanitizer.READ_BY_HOST}</text></what></record>
+</ComputeSanitizerOutput>
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(doctor.nvcc() is None, reason="no nvcc here")
+@pytest.mark.parametrize(("technique", "stores"), [("tma_store", True), ("wgmma", False)])
+def test_stores_by_tma_are_read_in_the_machine_code(technique: str, stores: bool) -> None:
+    case, *_ = sanitizer.cases([technique], ["cuda"])
+    assert sanitizer.stores_by_tma(case, "sm_90a") is stores
+
+
+@pytest.mark.usefixtures("gpu_here")
+@pytest.mark.parametrize(
+    ("stores", "report", "status"),
+    [
+        (True, READ_BY_HOST, "unsupported"),
+        (False, READ_BY_HOST, "wrong"),
+        (True, OUT_OF_BOUNDS, "wrong"),  # something else is there
+    ],
+    ids=["stored by TMA", "stored otherwise", "another finding"],
+)
+def test_what_initcheck_cannot_see_is_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stores: bool, report: str, status: str
+) -> None:
+    monkeypatch.setattr(sanitizer, "stores_by_tma", lambda case, arch: stores)
+    body = f"open(report, 'w').write('''{report}''')\nsys.exit(86)\n"
+    (row,) = run_under(fake_tool(tmp_path, body), monkeypatch, tmp_path, check("initcheck"))
+    assert row["status"] == status
+    assert (row["reason"] == sanitizer.UNSEEN) == (status == "unsupported")
+    assert row["details"]["findings"], "what the tool said stays in the row"
 
 
 @pytest.mark.usefixtures("gpu_here")

@@ -631,7 +631,8 @@ def sanitizer(technique: str, tool: str, *findings: str) -> Row:
 def sanitized() -> list[Row]:
     bug = sanitizer("scalar", "synccheck") | {"experiment": "sanitizer_planted", "details": {"planted": "a_bug"}}
     race = sanitizer("scalar", "racecheck", "a hazard at <kernel>", "another")
-    return [sanitizer("scalar", "memcheck"), race, bug]
+    unseen = sanitizer("scalar", "initcheck") | {"status": "unsupported", "reason": "initcheck does not see it"}
+    return [sanitizer("scalar", "memcheck"), race, bug, unseen]
 
 
 def gates() -> list[Row]:
@@ -693,6 +694,7 @@ def test_the_page_about_correctness_tells_gates_and_sanitizers(pages: dict[str, 
     technique = pages["technique/scalar.html"]
     assert re.search(r"memcheck\s*clean", technique)
     assert "synccheck" not in technique  # nobody ran it
+    assert re.search(r"<summary>declined</summary><span[^>]*>initcheck does not see it", page)
 
 
 @pytest.mark.parametrize(
