@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -143,6 +144,9 @@ def build(
     show_failures(rows)
     passed = sum(row["status"] == "passed" for row in rows)
     console.print(f"{passed} of {len(rows)} compiled")
+    declined = Counter(row["reason"].partition("; got ")[0] for row in rows if row["status"] == "unsupported")
+    for reason, count in declined.most_common():
+        console.print(f"{count} declined: {reason}", markup=False)
     raise typer.Exit(tables.failed(rows))
 
 

@@ -16,8 +16,9 @@ from harness.rows.reading import Row
 from harness.rows.rename import REFERENCE, rename_rows
 
 REPLACEABLE = ("gate", "tune", "sanitizer", "code", "probe")
-"""Kinds of which only the newest row of a case is kept. Of timings all of the newest source are: they say how far
-replicates lie apart. Git keeps the others, and `history` reads them there."""
+"""Kinds of which only the newest row of a case is kept. Of timings, all rows of the newest source are: they say how far
+replicates lie apart. `tune` obeys both rules: a newer source's tiles replace all tiles that an earlier one tried. Git
+keeps the others, and `history` reads them there."""
 TIMED = ("kind", "technique", "backend", "problem", "mode", "arch", "assembler")
 """What timings of a newer source must share with those that they replace: not the tile, which each source chooses."""
 _CITATION = re.compile(r"\b(?:gate|tried)\(\s*" + r",\s*".join([r'"([^"]+)"'] * 4))

@@ -73,6 +73,15 @@ def test_list_names_every_technique_and_experiment() -> None:
     assert all(name in said for name in NAMES)
 
 
+def test_a_build_says_what_it_left_out_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    declined = [
+        {"status": "unsupported", "reason": f"full attention only; got tile 64x64, problem {n}"} for n in range(2)
+    ]
+    monkeypatch.setattr("harness.cli.inspecting.inspected", lambda cells: [{"status": "passed"}, *declined])
+    code, output = invoke("build", "scalar", "--backend", "cuda")
+    assert (code, output.splitlines()) == (0, ["1 of 3 compiled", "2 declined: full attention only"])
+
+
 def test_a_list_and_a_typo_import_nothing_heavy() -> None:
     """A typo waited for torch, which takes seconds."""
     script = """

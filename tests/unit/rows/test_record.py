@@ -100,7 +100,7 @@ def test_timings_of_one_source_are_replicates_and_stay(tmp_path: Path, root: Pat
 
 
 def test_a_timing_of_an_earlier_source_goes_when_a_newer_one_was_timed(tmp_path: Path, root: Path) -> None:
-    """Whatever its tile was; one that nothing newer was timed for stays, and so does the peer in its group."""
+    """Whatever its tile was; one that nothing newer was timed for stays."""
     of = environment("e1"), environment("e2")
     old = [
         timing(name, "e1", source_sha256=OLD, time="2026-01-01T00:00:00Z", tile=Tile(64, 32).to_dict())
