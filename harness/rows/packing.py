@@ -13,7 +13,8 @@ with * for the slug]].
 
 CUDA events count in ticks of 32 ns and give milliseconds as 32-bit floats. `samples_32ns` are `samples_ms` in ticks:
 the smallest, and by how much each exceeds it, in so many bytes each, lowest first, as base64; the reader gives back the
-same numbers. Files of earlier commits have a list of these differences instead.
+same numbers. Files of earlier commits have a list of these differences instead. `samples_us_1024` are the same of the
+traces by CUPTI, which torch.profiler gives in 1024ths of a microsecond.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from typing import Any
 Row = Mapping[str, Any]
 
 SHARED, FIELDS = "shared", "fields"
-SAMPLES, SAMPLES_TICKS = "samples_ms", "samples_32ns"
-TICKS_PER_MS = 31_250
+SAMPLES, SAMPLES_TICKS, SAMPLES_TRACED = "samples_ms", "samples_32ns", "samples_us_1024"
+TICKS_PER_MS = {SAMPLES_TICKS: 31_250, SAMPLES_TRACED: 1_024_000}
 NUMERICS, BY_FIGURE = "numerics", "numerics_by_figure"
 ORDER, ORDER_SHORT = "order", "order_short"
 DIGITS = 4
@@ -230,20 +231,24 @@ def _names_it_once(name: Any) -> bool:
 
 
 def _with_samples(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    if SAMPLES_TICKS not in fields:
-        return fields
-    value = fields[SAMPLES_TICKS]
+    for packed in TICKS_PER_MS:
+        if packed in fields:
+            fields = _instead(fields, packed, SAMPLES, _unfolded(packed, fields[packed]))
+    return fields
+
+
+def _unfolded(packed: str, value: Any) -> list[float]:
     kinds = [type(each) for each in value] if isinstance(value, list) else []
     if kinds == [int, int, str]:
-        smallest, differences = value[0], _integers(value[1], value[2])
+        smallest, differences = value[0], _integers(packed, value[1], value[2])
     elif len(kinds) > 1 and set(kinds) == {int}:
         smallest, *differences = value
     else:
-        raise ValueError(f"{SAMPLES_TICKS}: got {_shown(value)}, expected [smallest, bytes of each, base64]")
+        raise ValueError(f"{packed}: got {_shown(value)}, expected [smallest, bytes of each, base64]")
     ticks = [smallest + more for more in differences]
     if not (min(ticks) >= 0 and max(ticks) < 2**53):
-        raise ValueError(f"{SAMPLES_TICKS}: got {_shown(value)}, expected ticks of at least 0 and below 2**53")
-    return _instead(fields, SAMPLES_TICKS, SAMPLES, [_milliseconds(count) for count in ticks])
+        raise ValueError(f"{packed}: got {_shown(value)}, expected ticks of at least 0 and below 2**53")
+    return [_milliseconds(packed, count) for count in ticks]
 
 
 def _instead(fields: Mapping[str, Any], packed: str, name: str, value: Any) -> dict[str, Any]:
@@ -294,11 +299,12 @@ def _with_short_samples(row: Row) -> dict[str, Any]:
     samples = row.get(SAMPLES)
     if not samples:
         return dict(row)
-    ticks = [round(sample * TICKS_PER_MS) for sample in samples]
-    if [_milliseconds(count) for count in ticks] != samples:
-        return dict(row)
-    own = {name: value for name, value in row.items() if name != SAMPLES}
-    return own | {SAMPLES_TICKS: [min(ticks), *_bytes([count - min(ticks) for count in ticks])]}
+    for packed, per_ms in TICKS_PER_MS.items():
+        ticks = [round(sample * per_ms) for sample in samples]
+        if [_milliseconds(packed, count) for count in ticks] == samples:
+            own = {name: value for name, value in row.items() if name != SAMPLES}
+            return own | {packed: [min(ticks), *_bytes([count - min(ticks) for count in ticks])]}
+    return dict(row)
 
 
 def _bytes(integers: Sequence[int]) -> tuple[int, str]:
@@ -307,25 +313,26 @@ def _bytes(integers: Sequence[int]) -> tuple[int, str]:
     return width, base64.b64encode(b"".join(one.to_bytes(width, "little") for one in integers)).decode().rstrip("=")
 
 
-def _integers(width: int, text: str) -> list[int]:
+def _integers(packed: str, width: int, text: str) -> list[int]:
     """What _bytes made these of. Raises ValueError on anything else."""
     if not 1 <= width <= WIDEST or len(text) > LONGEST * width * 4 // 3:
         raise ValueError(
-            f"{SAMPLES_TICKS}: got {len(text)} characters for {width} bytes each, expected at most {LONGEST} samples "
-            f"of 1 to {WIDEST} bytes"
+            f"{packed}: got {len(text)} characters for {width} bytes each, expected at most {LONGEST} samples of 1 to "
+            f"{WIDEST} bytes"
         )
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except ValueError as error:
-        raise ValueError(f"{SAMPLES_TICKS}: got {_shown(text)}, expected base64 ({error})") from None
+        raise ValueError(f"{packed}: got {_shown(text)}, expected base64 ({error})") from None
     if not data or len(data) % width:
-        raise ValueError(f"{SAMPLES_TICKS}: got {len(data)} bytes, expected a multiple of {width}")
+        raise ValueError(f"{packed}: got {len(data)} bytes, expected a multiple of {width}")
     return [int.from_bytes(data[at : at + width], "little") for at in range(0, len(data), width)]
 
 
-def _milliseconds(ticks: int) -> float:
-    """Milliseconds as the 32-bit float that CUDA gives."""
-    return float(struct.unpack("f", struct.pack("f", ticks / TICKS_PER_MS))[0])
+def _milliseconds(packed: str, ticks: int) -> float:
+    """CUDA gives milliseconds as 32-bit floats, a trace as 64-bit ones."""
+    exact = ticks / TICKS_PER_MS[packed]
+    return float(struct.unpack("f", struct.pack("f", exact))[0]) if packed == SAMPLES_TICKS else exact
 
 
 def _canonical(part: Mapping[str, Any]) -> str:

@@ -53,7 +53,7 @@ ROWS = [
     gate("wmma", 0.0025),
     gate("scalar", seed=1),
     timing("scalar"),
-    timing("wmma", samples_ms=[1.1, 2.2]),  # no whole ticks
+    timing("wmma", samples_ms=[1.1234567, 2.2]),  # no whole ticks
     timing("padded_rows", samples_ms=[], details={}),
     timing("wmma", order=[f"sdpa_cudnn {SLUG}", f"wmma cuda {SLUG} 64x64-s1-w4", f"sdpa_cudnn {SLUG} again"]),
     timing("wmma", order=[f"wmma cuda {SLUG}", "wmma cuda b2-h16-n4096-d128-bf16-full"]),  # of two problems
@@ -99,13 +99,21 @@ def test_samples_are_kept_in_ticks_and_keep_their_value(tmp_path: Path) -> None:
     written = lines(tmp_path / "rows.jsonl")[-len(ROWS) :]
     short, exact, none, *_ = (line for line, row in zip(written, ROWS, strict=True) if row["kind"] == "timing")
     assert short["samples_32ns"] == [50580, 1, "AIU"]  # 0 and 133
-    assert exact["samples_ms"] == [1.1, 2.2]
+    assert exact["samples_ms"] == [1.1234567, 2.2]
     assert none["samples_ms"] == []
+
+
+def test_samples_of_a_trace_are_kept_in_its_ticks(tmp_path: Path) -> None:
+    row = timing("wmma", kind="referee", samples_ms=[2.76215234375, 2.7606474609375])
+    (line,) = packing.pack([row])
+    assert line["samples_us_1024"] == [2_826_903, 2, "BQYAAA"]  # 1541 and 0
+    record.write(tmp_path / "rows.jsonl", [row])
+    assert results.read(tmp_path / "rows.jsonl") == [row]
 
 
 @pytest.mark.parametrize("ticks", [[7, 7], [0, 255], [9, 265, 9], [1, 70_000, 2, 3], [5, 5 + (1 << 24)]])
 def test_samples_of_every_size_come_back(ticks: list[int]) -> None:
-    row = timing("wmma", samples_ms=[packing._milliseconds(one) for one in ticks])
+    row = timing("wmma", samples_ms=[packing._milliseconds(packing.SAMPLES_TICKS, one) for one in ticks])
     (line,) = packing.pack([row])
     assert packing.unpack(line, {})["samples_ms"] == row["samples_ms"]
     smallest, *_ = line["samples_32ns"]
@@ -125,6 +133,10 @@ HOSTILE: dict[str, tuple[Row, str]] = {
         )
     },
     "samples twice": ({"samples_ms": [1.0], "samples_32ns": [5, 1, "AA"]}, "samples_32ns: got it beside samples_ms"),
+    "samples of two clocks": (
+        {"samples_us_1024": [5, 1, "AA"], "samples_32ns": [5, 1, "AA"]},
+        "samples_us_1024: got it beside samples_ms",
+    ),
     "samples shared and said": ({"shared": "ticks", "samples_ms": [1.0]}, "samples_ms: got "),
     "a kind shared and said": ({"shared": "kind"}, "kind: got 'environment' and 'timing'"),
     "ids in a list": ({"shared": ["ticks"]}, "shared: got list"),
