@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,8 +152,6 @@ def fields(check: Check, arch: str, number: int, scratch: Path, deadline: float)
     except OutdatedPatch as error:
         return {"status": "crashed", "reason": str(error), "details": {"planted": check.planted}}
     details = {**answer.pop("details"), "tool_version": cuda_tools.version(tool)}
-    if _took_for_unwritten(answer, details) and not check.planted and stores_by_tma(check.case, arch):
-        answer = {"status": "unsupported", "reason": UNSEEN}
     if check.planted:
         details["planted"] = check.planted
         if answer["status"] == "wrong":  # the tool did what it is for
@@ -161,11 +159,6 @@ def fields(check: Check, arch: str, number: int, scratch: Path, deadline: float)
         elif answer["status"] == "passed":
             answer = {"status": "wrong", "reason": f"{check.tool} found nothing, but {check.planted} is planted"}
     return {**answer, "details": details}
-
-
-def _took_for_unwritten(answer: Mapping[str, Any], details: Mapping[str, Any]) -> bool:
-    """Whether the tool found nothing but reads by the host."""
-    return answer["status"] == "wrong" and set(details["findings"]) == {READ_BY_HOST}
 
 
 def stores_by_tma(case: Case, arch: str) -> bool:
@@ -222,7 +215,11 @@ def launch(
         details = {"found": len(found), "findings": found[:KEPT], "deadline_s": deadline, "log": said[-2000:]}
         return {"status": "timeout", "reason": f"{check.tool}: not done within {deadline:g} s", "details": details}
     outcome = json.loads(result.read_text()) if result.is_file() else None
-    answer = verdict(findings(report), exit_code, outcome, said)
+    found = findings(report)
+    answer = verdict(found, exit_code, outcome, said)
+    ran = outcome is not None and outcome["status"] == "passed"
+    if ran and set(found) == {READ_BY_HOST} and not check.planted and stores_by_tma(check.case, arch):
+        answer |= {"status": "unsupported", "reason": UNSEEN}
     answer["details"]["seconds"] = round(time.monotonic() - start, 1)
     return answer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -119,6 +120,11 @@ READ_BY_HOST = f"""<?xml version="1.0" encoding="utf-8"?>
   <record><kind>Api</kind><level>Error</level><what><text>{sanitizer.READ_BY_HOST}</text></what></record>
 </ComputeSanitizerOutput>
 """
+RECORD = READ_BY_HOST.splitlines()[2]
+AND_ANOTHER = OUT_OF_BOUNDS.replace(
+    "<ComputeSanitizerOutput>\n", f"<ComputeSanitizerOutput>\n{RECORD * sanitizer.KEPT}"
+)
+"""A finding in the kernel, after as many reads by the host as a row quotes."""
 
 
 @pytest.mark.slow
@@ -131,19 +137,22 @@ def test_stores_by_tma_are_read_in_the_machine_code(technique: str, stores: bool
 
 @pytest.mark.usefixtures("gpu_here")
 @pytest.mark.parametrize(
-    ("stores", "report", "status"),
+    ("stores", "report", "launch", "status"),
     [
-        (True, READ_BY_HOST, "unsupported"),
-        (False, READ_BY_HOST, "wrong"),
-        (True, OUT_OF_BOUNDS, "wrong"),  # something else is there
+        (True, READ_BY_HOST, "passed", "unsupported"),
+        (False, READ_BY_HOST, "passed", "wrong"),
+        (True, OUT_OF_BOUNDS, "passed", "wrong"),
+        (True, AND_ANOTHER, "passed", "wrong"),
+        (True, READ_BY_HOST, "crashed", "wrong"),
     ],
-    ids=["stored by TMA", "stored otherwise", "another finding"],
+    ids=["stored by TMA", "stored otherwise", "another finding", "another after those quoted", "it did not run"],
 )
 def test_what_initcheck_cannot_see_is_no_finding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stores: bool, report: str, status: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stores: bool, report: str, launch: str, status: str
 ) -> None:
     monkeypatch.setattr(sanitizer, "stores_by_tma", lambda case, arch: stores)
-    body = f"open(report, 'w').write('''{report}''')\nsys.exit(86)\n"
+    result = json.dumps({"status": launch, "reason": None})
+    body = f"open(report, 'w').write('''{report}''')\nopen(result, 'w').write('{result}')\nsys.exit(86)\n"
     (row,) = run_under(fake_tool(tmp_path, body), monkeypatch, tmp_path, check("initcheck"))
     assert row["status"] == status
     assert (row["reason"] == sanitizer.UNSEEN) == (status == "unsupported")
