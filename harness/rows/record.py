@@ -186,8 +186,7 @@ def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]], proofs: Proo
     newest: dict[str, str] = {}
     timed: dict[str, tuple[str, str]] = {}
     for row in rows:
-        if _is_timed_source(row):
-            name = _timed(row)
+        if name := _timed(row):
             timed[name] = max((row["time"], row["source_sha256"]), timed.get(name, ("", "")))
         if row["kind"] in REPLACEABLE and row["status"] != "interrupted":
             newest[case(row)] = max(row["time"], newest.get(case(row), ""))
@@ -196,7 +195,7 @@ def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]], proofs: Proo
         unclaimed = row["kind"] == "probe" and proofs is not None and (row["technique"], row["proof"]) not in proofs
         if unclaimed or _repeats_another(row):
             return False
-        if _is_timed_source(row) and timed[_timed(row)][1] != row["source_sha256"]:
+        if (name := _timed(row)) and timed[name][1] != row["source_sha256"]:
             return is_cited(row)
         if row["kind"] not in REPLACEABLE:
             return True
@@ -205,12 +204,11 @@ def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]], proofs: Proo
     return [row for row in rows if stays(row)]
 
 
-def _is_timed_source(row: Row) -> bool:
-    """Whether the row timed a kernel that has a source here. One that was interrupted did not."""
-    return row["kind"] in ("timing", "tune") and row["status"] != "interrupted" and bool(row.get("source_sha256"))
-
-
-def _timed(row: Row) -> str:
+def _timed(row: Row) -> str | None:
+    """What timings of a kernel's sources have alike; None for a row that timed none: another kind, a peer, an interrupted
+    one."""
+    if row["kind"] not in ("timing", "tune") or row["status"] == "interrupted" or not row.get("source_sha256"):
+        return None
     return json.dumps([row.get(name) for name in TIMED], sort_keys=True)
 
 
