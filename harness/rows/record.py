@@ -205,8 +205,7 @@ def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]], proofs: Proo
 
 
 def _timed(row: Row) -> str | None:
-    """What timings of a kernel's sources have alike; None for a row that timed none: another kind, a peer, an interrupted
-    one."""
+    """What timings have alike that replace each other; None for a row that timed no kernel with a source here."""
     if row["kind"] not in ("timing", "tune") or row["status"] == "interrupted" or not row.get("source_sha256"):
         return None
     return json.dumps([row.get(name) for name in TIMED], sort_keys=True)
