@@ -26,6 +26,7 @@ EXPERIMENT = Experiment(
     backends=SERIES,
     peers=("sdpa_cudnn", "sdpa_flash", "sdpa_math"),
     modes=(),
+    padded=True,
 )
 
 WITHOUT_GPU = Experiment(

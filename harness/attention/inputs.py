@@ -1,7 +1,8 @@
 """The same inputs for every backend: seeded values, in memory whose surroundings tell of reads and writes outside.
 
 Every tensor is a view into an arena: guard bands of NaN before and after it, so that a read beyond the end turns the
-result into NaN, and a write beyond the end is seen afterwards, bit by bit.
+result into NaN, and a write beyond the end is seen afterwards, bit by bit. A kernel that drops NaN is found out by
+large numbers in their place.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ on their device, whose generator is faster and another one."""
 LARGE_LOGIT_STD = 30.0
 NEGATIVE_SCORE = 120.0
 """By so much all scores of a distribution are lower: exp of them is 0 in fp32, that of a masked score of -50 is not."""
+LOWER = 3
+"""By so many times as much those of the first half of the keys: a running max that stays where the first tile put it
+lets exp overflow, and one that begins with -200 lets it be 0."""
 LIFTED = 8
 """Columns of q and k that carry them: as many as a 16-byte load has."""
 
@@ -79,20 +83,27 @@ def _constant_rows(name: str, shape: Shape, generator: torch.Generator) -> torch
 
 def _negative_scores(name: str, shape: Shape, generator: torch.Generator) -> torch.Tensor:
     """N(0, 1), and every score is lower by NEGATIVE_SCORE: LIFTED columns of q and k are constants of other signs.
+    The first half of the keys is lower by LOWER times as much.
 
-    A softmax does not see the shift. A running max that begins with 0 does, and a mask that is no infinity. V is
-    shifted.
+    A softmax does not see the shift. A running max that begins with 0 or never moves does, and a mask that is no
+    infinity. V is shifted.
     """
     values = _normal(name, shape, generator)
     if name == "v":
         return values.add_(0.5)
     height = math.sqrt(NEGATIVE_SCORE * math.sqrt(shape[-1]) / SCALE_FACTORS["negative_scores"] / LIFTED)
     values[..., -LIFTED:] = height if name == "q" else -height
+    if name == "k":
+        values[:, :, : shape[2] // 2, -LIFTED:] *= LOWER
     return values
 
 
 SCALE_FACTORS = {"negative_scores": 1.5}
 """By what the scale of a distribution differs from 1 / sqrt(head_dim), where it does: a kernel takes it as given."""
+
+BEYOND_FP16 = {"outliers": {"q": 2.0**20, "k": 2.0**-20, "v": 2.0**20}}
+"""Factors of a distribution's q, k and v in bf16. Scores stay what they are, and powers of two round nothing; but fp16
+holds none of the values, so that a kernel that computes bf16 in fp16 is found out."""
 
 DISTRIBUTIONS: dict[str, Callable[[str, Shape, torch.Generator], torch.Tensor]] = {
     "normal": _normal,
@@ -127,10 +138,14 @@ def sample(problem: Problem, distribution: str, seed: int, device: torch.device 
     if distribution not in DISTRIBUTIONS:
         raise ValueError(f"distribution: got {distribution!r}, expected one of {', '.join(DISTRIBUTIONS)}")
     draw, values = DISTRIBUTIONS[distribution], {}
+    factors = BEYOND_FP16.get(distribution, {}) if problem.dtype == "bf16" else {}
     for number, (name, shape) in enumerate(shapes(problem).items()):
         generator = torch.Generator("cpu" if torch.Size(shape).numel() <= CPU_LIMIT else device)
         generator.manual_seed(3 * seed + number)
-        values[name] = draw(name, shape, generator).to(DTYPES[problem.dtype]).to(device).contiguous()
+        drawn = draw(name, shape, generator)
+        if name in factors:
+            drawn = drawn * factors[name]
+        values[name] = drawn.to(DTYPES[problem.dtype]).to(device).contiguous()
     return Sample(distribution, seed, **values)
 
 
@@ -201,10 +216,12 @@ class Inputs:
         self.q, self.k, self.v = (self.arenas[name].tensor for name in ("q", "k", "v"))
         self.load(sample)
 
-    def load(self, sample: Sample) -> None:
-        """Copies other values in; addresses stay, so that a kernel cannot tell new inputs by their pointers."""
+    def load(self, sample: Sample, around: str = "nan") -> None:
+        """Copies other values in, with a pattern of POISON around them; addresses stay, so that a kernel cannot tell
+        new inputs by their pointers."""
         self.sample = sample
         for name, arena in self.arenas.items():
+            arena.poison(around)
             arena.tensor.copy_(getattr(sample, name))
 
     def changed(self) -> list[str]:

@@ -63,9 +63,9 @@ def gate(
     """Runs `launch(q, k, v, o, lse, *, scale, causal)` on every distribution and seed; stops at the first wrong one.
 
     All runs share their addresses, and at least two differ in their values, so that an answer kept from an earlier
-    call is found out. Every case runs on outputs poisoned in two ways and gives the same bits `repeats` times; after
-    the first case, slow launches are repeated for REPEAT_SECONDS only. `padded` lays NaN rows between sequences, for
-    kernels that take any stride; `peer` asks what judge_peer asks and no more, at the problem's own scale, since some
+    call is found out. Every case runs on outputs poisoned in two ways and gives the same bits `repeats` times, whether
+    NaN or large numbers lie around q, k and v; after the first case, slow launches are repeated for REPEAT_SECONDS
+    only. `padded` lays such rows between sequences, for kernels that take any stride; `peer` asks what judge_peer asks and no more, at the problem's own scale, since some
     libraries compile anew for another.
     `numerics` of the verdict: distribution (and seed, after the first one) -> figures. What `launch` raises passes
     through; raises reference.HarnessError when there is no finite answer to compare with.
@@ -231,13 +231,18 @@ def _check_repeats(
     seconds: float,
 ) -> Failure | None:
     """Runs until there were `launches`, or for `seconds`, at least once more: the same bits every time, whatever lay in
-    the outputs before."""
+    the outputs before, and with numbers in place of NaN around q, k and v."""
+    inputs.load(inputs.sample, around="finite")
     begin = time.perf_counter()
     for launch in range(2, max(2, launches) + 1):
         run("finite" if launch % 2 == 0 else "nan")
         for name, arena in outputs.arenas.items():
             if not same_bits(arena.tensor, first[name]):
-                failure = "not_repeatable", f"launch {launch} gives another {name} than launch 1"
+                failure = (
+                    "not_repeatable",
+                    f"launch {launch}, with numbers in place of NaN around q, k and v, gives another {name} than "
+                    "launch 1",
+                )
                 return _check_memory(inputs, outputs) or _check_written(outputs) or failure
         if time.perf_counter() - begin > seconds:
             break

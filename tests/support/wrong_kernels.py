@@ -31,6 +31,8 @@ class Tiled:
     lowest = masked = -math.inf
     right_on: tuple[str, ...] = ()
     """Distributions on which a wrong kernel's answer is right, or as right as a right kernel's may be."""
+    right_in: tuple[str, ...] = ()
+    """Number formats in which it is right."""
 
     def __call__(self, q, k, v, o, lse, *, scale, causal):
         group = q.shape[1] // k.shape[1]
@@ -235,6 +237,19 @@ class ValuesBeyondRaggedTail(ReadsBeyondRaggedTail):
         return super().attend(q, k, v, scale, causal=True)
 
 
+class NanBeyondRaggedTailDropped(ReadsBeyondRaggedTail):
+    """Loads whole tiles, and by maxima that drop NaN gives no weight to a key that is NaN: one with numbers gets some."""
+
+    def new_max(self, row_max, s):
+        return super().new_max(row_max, s.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf))
+
+    def p_of(self, exponent):
+        return super().p_of(exponent).nan_to_num(nan=0.0)
+
+    def product(self, p, v_tile):
+        return super().product(p, v_tile.nan_to_num(nan=0.0))
+
+
 class ScaleIgnored(Tiled):
     """Takes 1 / sqrt(head_dim) whatever it was given."""
 
@@ -257,6 +272,37 @@ class MaskOfMinusFifty(Tiled):
     problem = CAUSAL
     masked = -50.0 * LOG2_E
     right_on = BEFORE
+
+
+class RunningMaxFromMinus200(Tiled):
+    """Begins the running max with -200: a row of lower scores alone is lost."""
+
+    problem = CAUSAL  # its first rows see the lower half of the keys only
+    lowest = -200.0 * LOG2_E
+    right_on = BEFORE
+
+
+class MaxOfFirstTile(Tiled):
+    """Keeps the first tile's max as the running max, so that nothing is ever rescaled."""
+
+    right_on = BEFORE
+
+    def new_max(self, row_max, s):
+        first = super().new_max(row_max, s)
+        return torch.where(row_max == -math.inf, first, row_max)
+
+
+class ComputesInFp16(Tiled):
+    """Takes bf16 for fp16: what fp16 cannot hold is infinite or 0."""
+
+    right_on = ("normal", "shifted", "large_logits", "constant_rows", "negative_scores")
+    right_in = ("fp16",)
+
+    def load(self, matrix, start):
+        return super().load(matrix, start).half().to(matrix.dtype)
+
+    def attend(self, q, k, v, scale, causal):
+        return super().attend(q.half().to(q.dtype), k, v, scale, causal)
 
 
 class StridesOfKForV(Tiled):
@@ -421,4 +467,4 @@ def _with_strides(tensor, other):
     return tensor.as_strided(tensor.shape, other.stride())
 
 
-WRONG = (*Tiled.__subclasses__(), ValuesBeyondRaggedTail)
+WRONG = (*Tiled.__subclasses__(), ValuesBeyondRaggedTail, NanBeyondRaggedTailDropped)

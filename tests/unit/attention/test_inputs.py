@@ -55,9 +55,19 @@ def test_distributions_are_what_they_say():
     for head_dim in (64, 128, 256):
         problem = replace(problem, head_dim=head_dim)
         low = 1.5 * scores(inputs.sample(problem, "negative_scores", 0, "cpu"), problem)
-        assert low.mean() == pytest.approx(-inputs.NEGATIVE_SCORE, abs=0.1)
-        assert low.std() == pytest.approx(1.5, abs=0.15)
+        for half, height in zip(low.chunk(2, dim=-1), (inputs.LOWER, 1), strict=True):
+            assert half.mean() == pytest.approx(-height * inputs.NEGATIVE_SCORE, abs=0.1 * height)
+            assert half.std() == pytest.approx(1.5, abs=0.15)
         assert not low.max().float().exp(), "a running max that begins with 0 leaves nothing of a row"
+
+
+def test_bf16_has_values_that_fp16_cannot_hold_and_the_scores_of_fp16():
+    wide, narrow = (inputs.sample(replace(PROBLEM, dtype=dtype), "outliers", 0, "cpu") for dtype in ("bf16", "fp16"))
+    usual = {name: getattr(narrow, name).abs() > 0.1 for name in "qkv"}
+    assert wide.q.half()[usual["q"]].isinf().all()
+    assert wide.v.half()[usual["v"]].isinf().all()
+    assert wide.k.abs().max().half() < torch.finfo(torch.float16).tiny
+    assert torch.allclose(scores(wide, PROBLEM), scores(narrow, PROBLEM), atol=0.1, rtol=0.02)
 
 
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
@@ -137,6 +147,11 @@ def test_padding_puts_nan_between_sequences():
     assert k[0, 0].as_strided((pad, 64), (64, 1), k[0, 0].storage_offset() + 75 * 64).isnan().all()
     around(k[0, 0], 1).zero_()
     assert not tensors.arenas["k"].guards_intact()
+    tensors.load(tensors.sample, around="finite")
+    for tensor in (tensors.q, tensors.k, tensors.v):
+        assert around(tensor, 1).isfinite().all()
+        assert around(tensor[0, 0], 1).abs() > 100
+    assert tensors.unchanged()
 
 
 def test_changed_names_the_tensor_bit_by_bit():
