@@ -19,9 +19,9 @@ DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 GUARD_ROWS = 256
 """Rows of a guard band: more than the tallest tile, so that a tile that begins inside the tensor ends in the band."""
-PAD_ROWS = {"q": 16, "k": 32, "v": 48, "o": 64}
-"""Guard rows after every sequence of a padded arena: no two have the same batch and head strides, so that a kernel that
-takes one tensor's strides for another's is found out."""
+PAD = {"q": 16, "k": 32, "v": 48, "o": 64}
+"""Guard rows after every sequence and guard columns after every row of a padded arena: no two have the same strides, so
+that a kernel that takes one tensor's for another's is found out."""
 CPU_LIMIT = 2**24
 """Elements up to which values are drawn on the CPU, so that every device gets the same ones. Larger tensors are drawn
 on their device, whose generator is faster and another one."""
@@ -83,7 +83,7 @@ def _constant_rows(name: str, shape: Shape, generator: torch.Generator) -> torch
 
 def _negative_scores(name: str, shape: Shape, generator: torch.Generator) -> torch.Tensor:
     """N(0, 1), and every score is lower by NEGATIVE_SCORE: LIFTED columns of q and k are constants of other signs.
-    The first half of the keys is lower by LOWER times as much.
+    The first half of the keys is lower by LOWER times as much; in the last of several heads all keys are.
 
     A softmax does not see the shift. A running max that begins with 0 or never moves does, and a mask that is no
     infinity. V is shifted.
@@ -95,6 +95,8 @@ def _negative_scores(name: str, shape: Shape, generator: torch.Generator) -> tor
     values[..., -LIFTED:] = height if name == "q" else -height
     if name == "k":
         values[:, :, : shape[2] // 2, -LIFTED:] *= LOWER
+        if shape[0] * shape[1] > 1:
+            values[-1, -1, shape[2] // 2 :, -LIFTED:] *= LOWER
     return values
 
 
@@ -159,8 +161,8 @@ class Arena:
     """One tensor inside a larger allocation that is filled with a poison pattern.
 
     `tensor` has the logical shape (batch, heads, seq, ...) in storage order `layout`; bands of at least GUARD_ROWS rows
-    lie before and after it, and `pad_rows` rows after every sequence (which make batch and head strides larger than
-    contiguous). Address and strides stay multiples of 16 bytes for 16-bit elements.
+    lie before and after it, `pad` rows after every sequence and, where it has columns, `pad` of them after every row
+    (which make all strides larger than contiguous). Address and strides stay multiples of 16 elements.
     """
 
     def __init__(
@@ -169,11 +171,11 @@ class Arena:
         dtype: torch.dtype,
         device: torch.device | str,
         layout: str = "bhsd",
-        pad_rows: int = 0,
+        pad: int = 0,
         poison: str = "nan",
     ) -> None:
-        rows = shape[2] + pad_rows
-        stored = [shape[0], shape[1], rows, *shape[3:]]
+        rows = shape[2] + pad
+        stored = [shape[0], shape[1], rows, *(columns + pad for columns in shape[3:])]
         if layout == "bshd":
             stored[1], stored[2] = stored[2], stored[1]
         size = torch.Size(stored).numel()
@@ -186,7 +188,8 @@ class Arena:
 
     def _view(self, memory: torch.Tensor) -> torch.Tensor:
         block = memory[self._guard : memory.numel() - self._guard].view(self._stored)
-        return (block.transpose(1, 2) if self._layout == "bshd" else block)[:, :, : self._shape[2]]
+        logical = block.transpose(1, 2) if self._layout == "bshd" else block
+        return logical[tuple(slice(size) for size in self._shape)]
 
     def poison(self, pattern: str) -> None:
         """Fills tensor and guards with a pattern of POISON."""
@@ -210,7 +213,7 @@ class Inputs:
     def __init__(self, problem: Problem, sample: Sample, *, padded: bool = False) -> None:
         dtype, device = DTYPES[problem.dtype], sample.q.device
         self.arenas = {
-            name: Arena(shape, dtype, device, problem.layout, PAD_ROWS[name] * padded)
+            name: Arena(shape, dtype, device, problem.layout, PAD[name] * padded)
             for name, shape in shapes(problem).items()
         }
         self.q, self.k, self.v = (self.arenas[name].tensor for name in ("q", "k", "v"))
@@ -239,7 +242,7 @@ class Outputs:
     def __init__(self, problem: Problem, device: torch.device | str, poison: str = "nan", padded: bool = False) -> None:
         shape = shapes(problem)["q"]
         self.arenas = {
-            "o": Arena(shape, DTYPES[problem.dtype], device, problem.layout, PAD_ROWS["o"] * padded, poison),
+            "o": Arena(shape, DTYPES[problem.dtype], device, problem.layout, PAD["o"] * padded, poison),
             "lse": Arena(shape[:3], torch.float32, device, poison=poison),
         }
         self.o, self.lse = self.arenas["o"].tensor, self.arenas["lse"].tensor

@@ -65,8 +65,9 @@ def gate(
     All runs share their addresses, and at least two differ in their values, so that an answer kept from an earlier
     call is found out. Every case runs on outputs poisoned in two ways and gives the same bits `repeats` times, whether
     NaN or large numbers lie around q, k and v; after the first case, slow launches are repeated for REPEAT_SECONDS
-    only. `padded` lays such rows between sequences, for kernels that take any stride; `peer` asks what judge_peer asks and no more, at the problem's own scale, since some
-    libraries compile anew for another.
+    only. `padded` gives all tensors other strides, with such rows and columns between theirs, for kernels that take
+    any stride; `peer` asks what judge_peer asks and no more, at the problem's own scale, since some libraries compile
+    anew for another.
     `numerics` of the verdict: distribution (and seed, after the first one) -> figures. What `launch` raises passes
     through; raises reference.HarnessError when there is no finite answer to compare with.
     """

@@ -180,6 +180,8 @@ class Run:
         gate may be another one."""
         if gate.get("gate") != sources.gate_id():
             return False
+        if self.gate_options.padded and not (gate.get("details") or {}).get("padded"):
+            return False
         seen = {name.partition(",")[0] for name in gate["numerics"]}
         asked = self.gate_options.distributions
         return seen >= set(asked) and len(gate["numerics"]) >= len(asked) * len(self.gate_options.seeds)

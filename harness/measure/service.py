@@ -93,6 +93,8 @@ class Service:
             peer=case.is_peer,
         )
         details = {"label": variant.label, "launch_ms": min(launches_ms)}
+        if options.padded:
+            details["padded"] = True
         if completed and completed.without_lse:
             details["label"] = "no LSE"
             figures = {name: without_lse(of) for name, of in verdict.numerics.items()}

@@ -334,6 +334,7 @@ _COMMON: dict[str, Check] = {
     "launch_ms": _number(least=0),
     "neighbours": _COUNT,
     "log": _WORDS,
+    "padded": _truth,
     "planted": _NAME,
     "replicate": _COUNT,
     "same_program": _NAME,

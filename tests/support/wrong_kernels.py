@@ -238,7 +238,7 @@ class ValuesBeyondRaggedTail(ReadsBeyondRaggedTail):
 
 
 class NanBeyondRaggedTailDropped(ReadsBeyondRaggedTail):
-    """Loads whole tiles, and by maxima that drop NaN gives no weight to a key that is NaN: one with numbers gets some."""
+    """Loads whole tiles; maxima that drop NaN give no weight to a key that is NaN, but one of numbers gets some."""
 
     def new_max(self, row_max, s):
         return super().new_max(row_max, s.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf))
@@ -277,7 +277,6 @@ class MaskOfMinusFifty(Tiled):
 class RunningMaxFromMinus200(Tiled):
     """Begins the running max with -200: a row of lower scores alone is lost."""
 
-    problem = CAUSAL  # its first rows see the lower half of the keys only
     lowest = -200.0 * LOG2_E
     right_on = BEFORE
 
@@ -338,6 +337,31 @@ class BatchOfVForK(Tiled):
     def __call__(self, q, k, v, o, lse, *, scale, causal):
         k = k.as_strided(k.shape, (v.stride(0), *k.stride()[1:]))
         super().__call__(q, k, v, o, lse, scale=scale, causal=causal)
+
+
+class RowsOfQForO(Tiled):
+    """Goes from row to row of O as far as from row to row of Q."""
+
+    padded = True
+
+    def __call__(self, q, k, v, o, lse, *, scale, causal):
+        super().__call__(q, k, v, _with_rows(o, q.stride(2)), lse, scale=scale, causal=causal)
+
+
+class RowsOfKForV(Tiled):
+    padded = True
+
+    def __call__(self, q, k, v, o, lse, *, scale, causal):
+        super().__call__(q, k, _with_rows(v, k.stride(2)), o, lse, scale=scale, causal=causal)
+
+
+class RowsOfHeadDim(Tiled):
+    """Reads no row stride: rows of Q follow each other."""
+
+    padded = True
+
+    def __call__(self, q, k, v, o, lse, *, scale, causal):
+        super().__call__(_with_rows(q, q.shape[3]), k, v, o, lse, scale=scale, causal=causal)
 
 
 class FirstBatchOnly(Tiled):
@@ -465,6 +489,10 @@ class LseOfAnotherHead(Tiled):
 
 def _with_strides(tensor, other):
     return tensor.as_strided(tensor.shape, other.stride())
+
+
+def _with_rows(tensor, stride):
+    return tensor.as_strided(tensor.shape, (*tensor.stride()[:2], stride, 1))
 
 
 WRONG = (*Tiled.__subclasses__(), ValuesBeyondRaggedTail, NanBeyondRaggedTailDropped)

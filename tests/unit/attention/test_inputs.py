@@ -55,7 +55,9 @@ def test_distributions_are_what_they_say():
     for head_dim in (64, 128, 256):
         problem = replace(problem, head_dim=head_dim)
         low = 1.5 * scores(inputs.sample(problem, "negative_scores", 0, "cpu"), problem)
-        for half, height in zip(low.chunk(2, dim=-1), (inputs.LOWER, 1), strict=True):
+        assert low[-1, -1].mean() == pytest.approx(-inputs.LOWER * inputs.NEGATIVE_SCORE, abs=0.5)
+        others = low.flatten(0, 1)[:-1]
+        for half, height in zip(others.chunk(2, dim=-1), (inputs.LOWER, 1), strict=True):
             assert half.mean() == pytest.approx(-height * inputs.NEGATIVE_SCORE, abs=0.1 * height)
             assert half.std() == pytest.approx(1.5, abs=0.15)
         assert not low.max().float().exp(), "a running max that begins with 0 leaves nothing of a row"
@@ -79,7 +81,8 @@ def test_no_two_padded_arenas_have_the_same_strides(layout):
     )
     strides = [tensor.stride() for tensor in (tensors.q, tensors.k, tensors.v, outputs.o)]
     assert len(set(strides)) == 4
-    assert len({stride[0] for stride in strides}) == 4
+    for axis in range(3):
+        assert len({stride[axis] for stride in strides}) == 4
 
 
 def test_an_unknown_distribution_is_named():
@@ -142,9 +145,11 @@ def test_guard_bands_are_nan_for_256_rows_and_notice_a_write(dtype, layout):
 def test_padding_puts_nan_between_sequences():
     tensors = inputs.make(PROBLEM, "normal", 0, "cpu", padded=True)
     k = tensors.k
-    pad = inputs.PAD_ROWS["k"]
-    assert k.stride(1) == (75 + pad) * 64
-    assert k[0, 0].as_strided((pad, 64), (64, 1), k[0, 0].storage_offset() + 75 * 64).isnan().all()
+    pad = inputs.PAD["k"]
+    row = 64 + pad
+    assert k.stride()[1:] == ((75 + pad) * row, row, 1)
+    assert k[0, 0].as_strided((pad, row), (row, 1), k[0, 0].storage_offset() + 75 * row).isnan().all()
+    assert k[0, 0].as_strided((75, pad), (row, 1), k[0, 0].storage_offset() + 64).isnan().all()
     around(k[0, 0], 1).zero_()
     assert not tensors.arenas["k"].guards_intact()
     tensors.load(tensors.sample, around="finite")

@@ -598,6 +598,17 @@ def test_a_kernel_that_passed_an_earlier_gate_is_gated_again_and_not_timed(tmp_p
     assert rows[1]["gate"] != "0" * 12
 
 
+def test_a_kernel_that_passed_in_dense_arenas_is_gated_again_in_padded_ones(tmp_path: Path) -> None:
+    dense = run(tmp_path / "dense.jsonl", experiment("right"))
+    padded = run(tmp_path / "padded.jsonl", replace(experiment("right"), padded=True), standing=dense)
+    assert [row["kind"] for row in padded] == ["environment", "gate"]
+    assert "padded" not in dense[1]["details"]
+    assert padded[1]["details"]["padded"] is True
+    assert [row["kind"] for row in run(tmp_path / "again.jsonl", experiment("right"), standing=padded)] == [
+        "environment"
+    ]
+
+
 def test_what_was_measured_elsewhere_stands_where_it_cannot_run(gate_run: Path, tmp_path: Path) -> None:
     declined = next(row for row in results.read(gate_run) if row.get("technique") == "right")
     environment_row = results.read(gate_run)[0]
