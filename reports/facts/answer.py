@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from harness.catalog import sources
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
+from harness.rows.scorecard import RIVALS
 from reports.data.dataset import Dataset, Point, fastest
 from reports.data.names import LABELS
 from reports.facts import processes, roofs
@@ -98,6 +99,11 @@ class Answer:
     @property
     def library(self) -> Bar:
         return self.best(*(bar.backend for bar in self.bars if bar.is_library))
+
+    @property
+    def has_rivals(self) -> bool:
+        """Whether all of RIVALS were timed here: without them, nobody knows which library is the fastest."""
+        return all(self.bar("wgmma", rival).tflops for rival in RIVALS)
 
     @property
     def rows(self) -> list[dict[str, object]]:

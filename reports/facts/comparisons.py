@@ -53,6 +53,10 @@ class Lengths:
     def curve(self, series: str) -> Curve | None:
         return next((curve for curve in self.curves if curve.series == series), None)
 
+    def has(self, series: str, problem: Problem) -> bool:
+        curve = self.curve(series)
+        return curve is not None and any(at == problem for at, _ in curve.points)
+
 
 @dataclass(frozen=True)
 class Work:

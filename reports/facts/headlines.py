@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.rows.scorecard import RIVALS
 from reports.data.dataset import Dataset
 from reports.data.names import LABELS
 from reports.data.titles import title
@@ -31,7 +32,7 @@ def sentence(found: Answer) -> str:
     text = f"On {article(found.gpu)} {found.gpu} core Triton reaches {triton.tflops:.0f} TFLOPS"
     parts = []
     if found.over_library and library.tflops:
-        parts.append(f"{of(found.over_library.value)} the fastest library ({library.label})")
+        parts.append(f"{of(found.over_library.value)} {fastest_library(found.has_rivals)} ({library.label})")
     crossed = bool(found.over_cuda and cuda.tflops and cuda.panel != triton.panel)
     if found.over_cuda and cuda.tflops:
         older = ", which still uses the older mma.sync" if crossed and cuda.panel == "mma_sync" else ""
@@ -41,6 +42,11 @@ def sentence(found: Answer) -> str:
     if same := found.same_instructions:
         text += f"; held to mma.sync{' too' if crossed else ''}, Triton reaches {of(same.value)} CUDA"
     return text + "."
+
+
+def fastest_library(has_rivals: bool) -> str:
+    """`has_rivals`: whether all of RIVALS were timed there."""
+    return "the fastest library" if has_rivals else "the fastest library timed"
 
 
 def few_processes(found: Answer) -> str:
@@ -144,12 +150,13 @@ def problems_title(answers: Sequence[Answer]) -> str:
     same = [one.same_instructions.value for one in answers if one.same_instructions]
     cuda = [one.over_cuda.value for one in answers if one.over_cuda]
     free = [one.over_library.value for one in answers if one.over_library]
+    complete = all(one.has_rivals for one in answers if one.over_library)
     parts = []
     if same:
         parts.append(f"held to mma.sync it reaches {between(same)} of CUDA")
     if free:
         ours = f"{between(cuda)} of our best CUDA kernel and " if cuda else ""
-        parts.append(f"free to choose, {ours}{between(free)} of the fastest library")
+        parts.append(f"free to choose, {ours}{between(free)} of {fastest_library(complete)}")
     return f"Core Triton over masks and head dimensions: {'; '.join(parts)}" if parts else "Masks and head dimensions"
 
 
@@ -160,11 +167,13 @@ def lengths_title(data: Dataset, found: Lengths) -> str:
     if not curve or not all(shares):
         return "Speed against sequence length"
     first, last = (share.value for share in shares if share)
-    lengths = [curve.points[place][0].seq_q for place in (0, -1)]
+    problems = [curve.points[place][0] for place in (0, -1)]
+    lengths = [problem.seq_q for problem in problems]
+    library = fastest_library(all(found.has(rival, problem) for rival in RIVALS for problem in problems))
     moves = "keeps" if abs(last - first) < SAME else "gains" if last > first else "loses"
     if moves == "keeps":
-        return f"Core Triton keeps {first:.2f} of the fastest library from {lengths[0]} to {lengths[1]} tokens"
-    shares_told = f"{first:.2f} of the fastest library at {lengths[0]} tokens, {last:.2f} at {lengths[1]}"
+        return f"Core Triton keeps {first:.2f} of {library} from {lengths[0]} to {lengths[1]} tokens"
+    shares_told = f"{first:.2f} of {library} at {lengths[0]} tokens, {last:.2f} at {lengths[1]}"
     return f"Core Triton {moves} ground with length: {shares_told}"
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from harness.catalog import techniques
 from harness.rows.reading import slug, tflops
+from harness.rows.scorecard import RIVALS
 from reports.data.dataset import Dataset
 from reports.data.names import score_title
 from reports.draw import figures
-from reports.facts import answer, headlines, history, matrix, processes, steps
+from reports.facts import answer, comparisons as comparison_facts, headlines, history, matrix, processes, steps
 from reports.facts.expressibility import Said
 from reports.facts.processes import Spread
 from reports.facts.verdict import verdict
@@ -68,9 +69,36 @@ def test_the_sentence_holds_the_numbers(found: answer.Answer) -> None:
     assert found.over_cuda == found.different_instructions, "the best CUDA kernel multiplies by mma.sync"
     assert found.same_instructions
     assert found.over_library.value == pytest.approx(found.triton.tflops / found.library.tflops, rel=0.02)
-    assert f"{found.over_library.value:.2f} of the fastest library (cuDNN)" in text
+    assert f"{found.over_library.value:.2f} of the fastest library timed (cuDNN)" in text
     assert f"{found.over_cuda.value:.2f} times our best CUDA kernel, which still uses the older mma.sync" in text
     assert text.endswith(f"held to mma.sync too, Triton reaches {headlines.of(found.same_instructions.value)} CUDA.")
+
+
+def test_only_beside_all_rivals_a_library_is_called_the_fastest(found: answer.Answer) -> None:
+    assert not found.has_rivals
+    cudnn = found.bar("wgmma", "sdpa_cudnn")
+    timed = [replace(bar, point=cudnn.point, speed=cudnn.speed) if bar.backend in RIVALS else bar for bar in found.bars]
+    whole = replace(found, bars=timed)
+    assert whole.has_rivals
+    assert " of the fastest library (" in headlines.sentence(whole)
+    assert headlines.problems_title([whole, whole]).endswith(" of the fastest library")
+    assert headlines.problems_title([whole, found]).endswith(" of the fastest library timed")
+
+
+def test_over_lengths_too_a_library_is_called_the_fastest_beside_all_rivals(data: Dataset) -> None:
+    (lengths, *_) = comparison_facts.lengths(data)
+    assert "of the fastest library timed" in headlines.lengths_title(data, lengths)
+    cudnn = lengths.curve("sdpa_cudnn")
+    assert cudnn
+    others = [curve for curve in lengths.curves if curve.series not in RIVALS]
+    whole = replace(lengths, curves=[*others, *(replace(cudnn, series=rival) for rival in RIVALS)])
+    told = headlines.lengths_title(data, whole)
+    assert "of the fastest library" in told
+    assert "library timed" not in told
+    for place in (0, -1):
+        gap = replace(cudnn, series="fa3", points=[one for one in cudnn.points if one is not cudnn.points[place]])
+        partly = replace(whole, curves=[gap if curve.series == "fa3" else curve for curve in whole.curves])
+        assert "library timed" in headlines.lengths_title(data, partly)
 
 
 def test_the_sentence_turns_with_the_finding(found: answer.Answer) -> None:
