@@ -18,6 +18,8 @@ from reports.data.dataset import Dataset, Row
 
 EXPERIMENTS = ("correctness", "any_length")
 TOOLS = ("memcheck", "synccheck", "racecheck", "initcheck")
+LOADED_BY_TMA = ("tma", "hopper")
+"""Ladders whose kernels have K and V written to shared memory by TMA."""
 
 Cell = tuple[str, int, bool, str]
 """dtype, head_dim, causal, layout."""
@@ -234,7 +236,7 @@ def findings(row: Row) -> list[str]:
 
 def _sees_copies(row: Row) -> bool:
     """Racecheck watches loads and stores of threads, not what TMA writes to shared memory."""
-    return row["tool"] != "racecheck" or techniques.get(row["technique"]).ladder != "tma"
+    return row["tool"] != "racecheck" or techniques.get(row["technique"]).ladder not in LOADED_BY_TMA
 
 
 def _planted(row: Row) -> str | None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
+
+AGREEMENT = 0.02
+"""That of harness/measure/referee.py, which judged the rows."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,16 @@ class Refereed:
     @property
     def apart(self) -> float:
         return max((abs(row["details"]["difference"]) for row in self.agree), default=0.0)
+
+    @property
+    def experiments(self) -> list[tuple[str, int]]:
+        """Which timed them, and how many, the most first."""
+        return Counter(row["experiment"] for row in self.rows).most_common()
+
+    @property
+    def by_the_allowance(self) -> int:
+        """How many agree only because events may read what they read around an empty kernel."""
+        return sum(abs(row["details"]["cupti_ms"] / row["details"]["events_ms"] - 1) > AGREEMENT for row in self.agree)
 
 
 def refereed(datasets: Sequence[Dataset]) -> Refereed:

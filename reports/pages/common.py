@@ -112,6 +112,7 @@ def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "planted": correctness_facts.planted(datasets),
         "cpu_outputs": correctness_facts.cpu_outputs(datasets),
         "refereed": referee.refereed(datasets),
+        "agreement": referee.AGREEMENT,
         "group_holes": group_holes,
     }
 

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from harness.catalog.problem import Problem
+from harness.measure import referee as measured
 from harness.rows import noise
 from reports.data.dataset import Dataset
+from reports.facts import referee
 from reports.pages import common, guide, overview
 from tests.support.pages import rendered
 
@@ -30,11 +32,14 @@ def said_by(template: str, variables: dict[str, Any]) -> str:
 
 
 def test_agreement_and_what_was_found_stand_on_the_page_about_correctness() -> None:
-    agreeing = {"kind": "referee", "backend": "sdpa_cudnn", "details": {"difference": -0.013, "findings": []}}
+    medians = {"cupti_ms": 0.96, "events_ms": 1.0, "gap_ms": 0.03}
+    agreeing = {"kind": "referee", "backend": "sdpa_cudnn", "details": {**medians, "difference": -0.013}}
+    level = {**agreeing, "backend": "fa4", "details": {**medians, "cupti_ms": 0.99, "difference": 0.0}}
     caught = {"kind": "referee", "backend": "fa3", "status": "implausible", "reason": "the call waits for the GPU: x"}
-    said = said_by("correctness.html", common.correctness([dataset([agreeing, {**caught, "details": {}}])]))
-    assert "timed 2 headline cells once more. In 1 of them its median agrees within 2%" in said
-    assert "(at most 1.3% apart)" in said
+    said = said_by("correctness.html", common.correctness([dataset([agreeing, level, {**caught, "details": {}}])]))
+    assert "timed 3 cells once more (3 of hopper). In 2 of them its median agrees within 2%" in said
+    assert "(at most 1.3% apart; with that time included, 1 of them differs by more than 2%)" in said
+    assert referee.AGREEMENT == measured.AGREEMENT
     assert "the call waits for the GPU: x" in said
     assert "Are the times right?" not in said_by("correctness.html", common.correctness([]))
 

@@ -231,6 +231,7 @@ def test_racecheck_does_not_see_what_tma_writes() -> None:
         return correctness.Sanitized([{"technique": name, "tool": tool}], earlier=False).sees_all
 
     assert not seen("tma_loads", "racecheck")
+    assert not seen("flagship", "racecheck")
     assert seen("tma_loads", "memcheck")
     assert seen("scalar", "racecheck")
 
