@@ -16,6 +16,7 @@ KERNEL, KERNEL_EXPERIMENT = "flagship", "hopper_grid"
 """What the roofs are compared with, in full attention and its longest sequence."""
 HEAD_DIMS = (64, 128)
 UNIT_EXPONENTIALS = ROWS * KEYS
+EXPONENTIALS = ("exponentials", "exponentials_beside_n128")
 
 
 @dataclass(frozen=True)
@@ -91,16 +92,16 @@ class Found:
         found = [Limit("products alone", products, True)] if products else []
         if products:
             tensor = unit_flop(head_dim) / products
-            exponentials = [
-                self.line(name).rate("exponentials") for name in ("exponentials", "exponentials_beside_n128")
-            ]
-            if exponentials[0] and exponentials[1]:
-                alone, beside = (UNIT_EXPONENTIALS / rate for rate in exponentials if rate)
-                found.append(Limit("and exponentials", unit_flop(head_dim) / shared(tensor, alone, beside), False))
-            softmax = [self._softmax(head_dim, beside) for beside in (False, True)]
-            if softmax[0] and softmax[1]:
-                clocks = shared(tensor, softmax[0], softmax[1])
-                found.append(Limit("and the whole softmax", unit_flop(head_dim) / clocks, False))
+            for label, amount, work in (
+                ("and exponentials", UNIT_EXPONENTIALS, [self.line(name) for name in EXPONENTIALS]),
+                ("and the whole softmax", 1, self._softmax(head_dim)),
+            ):
+                rated = [(line, amount / rate) for line in work if (rate := line.rate(line.roof.work))]
+                alone = [clocks for line, clocks in rated if not line.flop]
+                beside = [(clocks, line.flop / products) for line, clocks in rated if line.flop]
+                if alone and beside:
+                    clocks = min(shared(tensor, min(alone), *one) for one in beside)
+                    found.append(Limit(label, unit_flop(head_dim) / clocks, False))
         for line in self.lines:
             if line.roof.kernel == "loop" and line.roof.head_dim == head_dim and line.flop:
                 found.append(Limit(_loop_label(line.roof), line.flop, True))
@@ -124,15 +125,9 @@ class Found:
         flop = reading.tflops(row) * 1e3 / (reading.clock_ghz(row) or 0) / self.data.multiprocessors(row)
         return Limit(f"{KERNEL}, {row['problem']['seq_q']} tokens", flop, True)
 
-    def _softmax(self, head_dim: int, beside: bool) -> float | None:
-        """Clocks of a unit, with as many warps as do it fastest."""
-        asked = [
-            line.rate("units")
-            for line in self.lines
-            if line.roof.kernel == "softmax" and line.roof.head_dim == head_dim and bool(line.flop) is beside
-        ]
-        rates = [rate for rate in asked if rate]
-        return 1 / max(rates) if rates else None
+    def _softmax(self, head_dim: int) -> list[Line]:
+        """The softmax of a unit, alone and beside products, by each number of warps."""
+        return [line for line in self.lines if line.roof.kernel == "softmax" and line.roof.head_dim == head_dim]
 
 
 def found(datasets: Sequence[Dataset]) -> Found:
@@ -149,10 +144,11 @@ def found(datasets: Sequence[Dataset]) -> Found:
     return next((one for one in tried if any(line.passed for line in one.lines)), tried[0] if tried else nobody)
 
 
-def shared(tensor: float, alone: float, beside: float) -> float:
-    """Clocks of a unit: its products take `tensor`, its other work takes `alone` by itself and `beside` under products.
-    What does not fit under the products follows them."""
-    return tensor + max(0.0, 1 - tensor / beside) * alone
+def shared(tensor: float, alone: float, beside: float, kept: float = 1.0) -> float:
+    """Clocks of a unit: its products take `tensor`, its other work takes `alone` by itself and `beside` under products,
+    which meanwhile keep the share `kept` of their rate. Where one ends before the other, the other goes on by itself."""
+    together = min(tensor / kept, beside)
+    return together + (tensor - kept * together) + (1 - together / beside) * alone
 
 
 def _loop_label(roof: Roof) -> str:

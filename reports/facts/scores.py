@@ -18,23 +18,23 @@ GRID = "flagship_over_fastest"
 
 def scored(data: Dataset, experiment: str | None = None) -> list[dict[str, Any]]:
     """The scorecard's entries, of one experiment or of all, each with the worst cell's value and the rungs that only an
-    earlier version keeps out. Cells of GRID have a `limit` too."""
+    earlier version keeps out. Cells of GRID have a `bare_loop` too."""
     return [
         {
             **entry,
             "worst_value": min((cell.get("value", math.inf) for cell in entry["cells"]), default=None),
             "earlier": earlier(data, entry["experiment"], entry["ours"]),
-            "cells": limited(data, entry) if entry["name"] == GRID else entry["cells"],
+            "cells": beside_bare_loop(data, entry) if entry["name"] == GRID else entry["cells"],
         }
         for entry in data.scores
         if experiment in (None, entry["experiment"])
     ]
 
 
-def limited(data: Dataset, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The cells of an entry, each with a `limit` in TFLOPS: what the loop without loads and exponentials reaches, or
-    products alone where that loop was not measured. It is at the kernel's own clock where that was read, else at the
-    roof's; None without a roof."""
+def beside_bare_loop(data: Dataset, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cells of an entry, each with a `bare_loop` in TFLOPS: what the loop without loads and exponentials reaches,
+    or products alone where that loop was not measured. It is at the kernel's own clock where that was read, else at the
+    roof's; None without a roof. No limit: a kernel that rescales O less often can be faster."""
     lines = {line.roof.name: line for line in roofs.found([data]).lines if line.flop}
     cells = []
     for cell in entry["cells"]:
@@ -45,7 +45,7 @@ def limited(data: Dataset, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
         row = next((point.row for point in points if point.row), {})
         names = (f"loop_d{problem.head_dim}_no_exponentials", "products_d128")
         line = next((lines[name] for name in names if name in lines), None)
-        cells.append({**cell, "limit": line and (at_clock_of(data, row, line.flop) or line.median("tflops"))})
+        cells.append({**cell, "bare_loop": line and (at_clock_of(data, row, line.flop) or line.median("tflops"))})
     return cells
 
 

@@ -81,6 +81,21 @@ def test_limits_follow_from_rates() -> None:
         "and the whole softmax",
     }
     assert facts.shared(100, alone=50, beside=80) == 100
+    # At half of their rate the products need 200 clocks under the other work, of which 80 are enough for that work.
+    assert facts.shared(100, alone=50, beside=80, kept=0.5) == 80 + 60
+    assert facts.shared(100, alone=50, beside=400, kept=0.5) == 200 + 0.5 * 50
+
+
+def test_products_that_the_softmax_slows_down_are_counted_at_that_rate() -> None:
+    slowed = [
+        {**row, "per_clock": {**row["per_clock"], "flop": [PEAK / 2] * 3}}
+        if row.get("roof", "").startswith("softmax_d128") and "flop" in row["per_clock"]
+        else row
+        for row in rows()
+    ]
+    (limit,) = [one for one in facts.found([dataset(slowed)]).limits(128) if one.label == "and the whole softmax"]
+    # All of the softmax by 1000 clocks, in which half of the products are done; the other 524 follow.
+    assert limit.flop == pytest.approx(unit_flop(128) / (1000 + 524))
 
 
 def test_the_flagship_stands_beside_the_roofs_at_its_own_clock() -> None:
@@ -97,7 +112,7 @@ def test_the_flagship_stands_beside_the_roofs_at_its_own_clock() -> None:
         assert not [one for one in other.limits(128) if one.label.startswith("flagship")]
 
 
-def test_a_cell_of_the_grid_has_its_limit() -> None:
+def test_a_cell_of_the_grid_has_the_bare_loop_beside_it() -> None:
     slugs = {seq: Problem.square(16_384 // seq, 16, seq, 128).slug for seq in (4096, 16_384)}
     unread = flagship(4096, 700)
     del unread["clock_ghz"]
@@ -108,11 +123,11 @@ def test_a_cell_of_the_grid_has_its_limit() -> None:
         "cells": [{"problem": slug} for slug in slugs.values()],
     }
     multiprocessors = synthetic.ENVIRONMENT["details"]["gpu"]["sm_count"]
-    assert [cell["limit"] for cell in scores.limited(data, entry)] == [
+    assert [cell["bare_loop"] for cell in scores.beside_bare_loop(data, entry)] == [
         710.0,  # the roof's own, of a clock that nobody read
         pytest.approx(0.75 * PEAK * 1.7 * multiprocessors / 1e3),
     ]
-    assert [cell["limit"] for cell in scores.limited(dataset(synthetic.rows()), entry)] == [None, None]
+    assert [cell["bare_loop"] for cell in scores.beside_bare_loop(dataset(synthetic.rows()), entry)] == [None, None]
 
 
 def test_the_page_shows_every_roof_and_draws_both_head_dims() -> None:
