@@ -91,17 +91,25 @@ def mma_sync() -> Roof:
 
 
 def vector(
-    kernel: str, work: str, operations: int, instructions: dict[str, int], asks: str, beside: int | None = None
+    kernel: str,
+    work: str,
+    operations: int,
+    instructions: dict[str, int],
+    asks: str,
+    beside: int | None = None,
+    groups: int = VECTOR_GROUPS,
 ) -> Roof:
-    """`operations` of one kind a step and lane; `beside`: columns of the products that run at the same time."""
+    """`operations` of one kind a step and lane, by `groups` warps of each scheduler; `beside`: columns of the products
+    that run at the same time."""
     constants = {"COLUMNS": beside or SATURATING_COLUMNS, "OPERATIONS": operations}
+    name, warps = (kernel, "") if groups == VECTOR_GROUPS else (f"{kernel}_{groups}", f", {_warps(groups)} a scheduler")
     return Roof(
-        kernel + (f"_beside_n{beside}" if beside else ""),
-        asks + (f" beside products of {beside} columns" if beside else " alone"),
+        name + (f"_beside_n{beside}" if beside else ""),
+        asks + (f" beside products of {beside} columns" if beside else " alone") + warps,
         kernel,
         None,
         1 if beside else 0,
-        VECTOR_GROUPS,
+        groups,
         _saturating_flop(beside) if beside else 0,
         work,
         operations * WARPGROUP,
@@ -114,7 +122,7 @@ def softmax(head_dim: int, groups: int, *, beside: bool = False) -> Roof:
     where = "beside products" if beside else "alone"
     return Roof(
         f"softmax_d{head_dim}_{groups}{'_beside' if beside else ''}",
-        f"softmax of a unit {where}, {groups} warps a scheduler, head_dim {head_dim}",
+        f"softmax of a unit {where}, {_warps(groups)} a scheduler, head_dim {head_dim}",
         "softmax",
         head_dim,
         1 if beside else 0,
@@ -139,12 +147,12 @@ def polynomials(beside: int | None = None) -> Roof:
     return vector("polynomials", "exponentials", 64, instructions, "exponentials on the FMA pipe", beside)
 
 
-def additions(beside: int | None = None) -> Roof:
-    return vector("additions", "instructions", 512, {"FADD": 512}, "fp32 additions (FADD)", beside)
+def additions(beside: int | None = None, groups: int = VECTOR_GROUPS) -> Roof:
+    return vector("additions", "instructions", 512, {"FADD": 512}, "fp32 additions (FADD)", beside, groups)
 
 
-def multiply_adds(beside: int | None = None) -> Roof:
-    return vector("multiply_adds", "instructions", 512, {"FFMA": 512}, "fp32 multiply-adds (FFMA)", beside)
+def multiply_adds(beside: int | None = None, groups: int = VECTOR_GROUPS) -> Roof:
+    return vector("multiply_adds", "instructions", 512, {"FFMA": 512}, "fp32 multiply-adds (FFMA)", beside, groups)
 
 
 def maxima(beside: int | None = None) -> Roof:
@@ -173,6 +181,10 @@ def loop(head_dim: int, groups: int, polynomial: int | None = 0) -> Roof:
 
 def matmul() -> Roof:
     return Roof(MATMUL, f"cuBLAS, torch.matmul of {MATMUL_SIZE} x {MATMUL_SIZE} x {MATMUL_SIZE}")
+
+
+def _warps(groups: int) -> str:
+    return f"{groups} warp{'s' if groups > 1 else ''}"
 
 
 def _saturating_flop(columns: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.catalog import experiments
-from harness.catalog.roofs import KEYS, PEAK, ROWS, Roof, unit_flop
+from harness.catalog.roofs import KEYS, PEAK, ROWS, SATURATING_COLUMNS, Roof, unit_flop
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
 
@@ -16,6 +16,8 @@ KERNEL, KERNEL_EXPERIMENT = "flagship", "hopper_grid"
 """What the roofs are compared with, in full attention and its longest sequence."""
 HEAD_DIMS = (64, 128)
 UNIT_EXPONENTIALS = ROWS * KEYS
+FMA_PIPE = {"additions": "additions", "multiply_adds": "multiply-adds"}
+"""Kernel -> what it computes, in words."""
 EXPONENTIALS = ("exponentials", "exponentials_beside_n128")
 
 
@@ -77,6 +79,17 @@ class Limit:
 
 
 @dataclass(frozen=True)
+class GivingWay:
+    """Work on the FMA pipe and products on the tensor cores at once: the shares that both keep of what they do alone."""
+
+    work: str
+    warps: int
+    """A scheduler, that do this work; one more multiplies."""
+    kept: float
+    left: float
+
+
+@dataclass(frozen=True)
 class Found:
     """The roofs of one GPU; `data` None where nobody measured them."""
 
@@ -108,6 +121,18 @@ class Found:
         if kernel := self._kernel(head_dim):
             found.append(kernel)
         return found
+
+    def giving_way(self) -> list[GivingWay]:
+        """What additions and multiply-adds leave of products of SATURATING_COLUMNS columns."""
+        found = []
+        for beside in self.lines:
+            roof = beside.roof
+            if roof.kernel not in FMA_PIPE or roof.constants["COLUMNS"] != SATURATING_COLUMNS:
+                continue
+            rate, alone = (line.rate(roof.work) for line in (beside, self.line(roof.name.partition("_beside")[0])))
+            if rate and alone and beside.share:
+                found.append(GivingWay(FMA_PIPE[roof.kernel], roof.vector_groups, rate / alone, beside.share))
+        return sorted(found, key=lambda one: one.warps)
 
     def _kernel(self, head_dim: int) -> Limit | None:
         """What KERNEL reaches at its own clock, where that was read."""

@@ -30,6 +30,7 @@ def page(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "where": found.data.provenance(rows) if found.data else "",
         "earlier": [line.roof.name for line in found.lines if line.passed and not line.is_current],
         "limits": limits,
+        "giving_way": found.giving_way(),
         "drawings": [Markup(drawing.limits(head_dim, one)) for head_dim, one in limits.items() if one],
         "peak": PEAK,
         "size": MATMUL_SIZE,

@@ -139,6 +139,9 @@ def test_the_page_shows_every_roof_and_draws_both_head_dims() -> None:
         == 2
     )
     assert "1000 clocks a unit" in text
+    kept = "keep 50% of their rate and leave the tensor cores 100%"
+    for warps in ("1 warp", "2 warps"):
+        assert f"With {warps} a scheduler additions {kept}, multiply-adds {kept}." in " ".join(text.split())
     assert ">1.710<" in text
     assert "recorded on NVIDIA H200" in text
     assert "not measured yet" not in text
