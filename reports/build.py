@@ -253,6 +253,7 @@ def _environment(recorded_on: str = "") -> Environment:
         "problem": lambda row: Problem.from_dict(row["problem"]),
         "tflops": reading.tflops,
         "clock_ghz": reading.clock_ghz,
+        "per_ghz": common.per_ghz,
         "median_ms": reading.median_ms,
         "reference": reading.is_reference_tile,
     }

@@ -80,7 +80,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class GivingWay:
-    """Work on the FMA pipe and products on the tensor cores at once: the shares that both keep of what they do alone."""
+    """Work on the FMA pipe and products on the tensor cores at once: what both keep of their rates."""
 
     work: str
     warps: int
@@ -171,7 +171,7 @@ def found(datasets: Sequence[Dataset]) -> Found:
 
 def shared(tensor: float, alone: float, beside: float, kept: float = 1.0) -> float:
     """Clocks of a unit: its products take `tensor`, its other work takes `alone` by itself and `beside` under products,
-    which meanwhile keep the share `kept` of their rate. Where one ends before the other, the other goes on by itself."""
+    which meanwhile keep the share `kept` of their rate. What is left of one when the other ends goes on by itself."""
     together = min(tensor / kept, beside)
     return together + (tensor - kept * together) + (1 - together / beside) * alone
 

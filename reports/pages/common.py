@@ -27,6 +27,8 @@ from reports.facts.scores import earlier, scored
 from reports.pages import comparisons, downloads, filling
 
 SHOWN_LENGTH = 4096
+COOL = {"hopper_sustained": GRID}
+"""Experiment that times kernels under load alone -> the one that timed the same kernels cool."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,7 @@ def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
 def experiment(data: Dataset, name: str) -> dict[str, Any]:
     rows = [row for row in data.newest if row.get("experiment") == name]
     ours = [row for row in rows if row.get("technique") and reading.is_current(row, data.hashes)]
+    timed = [*rows, *data.timings(COOL[name])] if name in COOL else rows
     return {
         "where": data.provenance(ours),
         "scored": scored(data, name),
@@ -130,7 +133,8 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "filled": filling.section(data) if name == GRID else None,
         "moved": neighbours.moved(rows),
         "beside": versions.beside(data, name),
-        "loaded": loaded(row for row in rows if not row.get("technique") or reading.is_current(row, data.hashes)),
+        "loaded": loaded(row for row in timed if not row.get("technique") or reading.is_current(row, data.hashes)),
+        "cool": COOL.get(name),
         "groups": grouped(rows, reading.slug),
         "total": len(rows),
         "holes": group_holes(data.holes(name)),
@@ -149,6 +153,12 @@ def loaded(rows: Iterable[Row]) -> list[tuple[Row, Row]]:
             kernel = (reading.slug(row), row["backend"], row.get("technique") or "", tile_slug(row))
             found.setdefault(kernel, {})[row["mode"]] = row
     return [(modes["burst"], modes["sustained"]) for _, modes in sorted(found.items()) if len(modes) == 2]
+
+
+def per_ghz(row: Row) -> float | None:
+    """TFLOPS for each GHz of the clock in the kernel; None where that was not read."""
+    ghz = reading.clock_ghz(row)
+    return reading.tflops(row) / ghz if ghz else None
 
 
 def shown_problems(data: Dataset, experiment: str) -> list[Problem]:

@@ -77,7 +77,7 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
         cells += [(problem, mode, backend, point) for point in points]
     shown = [point.row for *_, point in cells if point.row]
     caption = data.provenance(shown) + (f". {LINKED}" if is_linked else "")
-    tables = code_tables(datasets, which)
+    tables = code_tables(datasets, which, parent)
     inspected = {backend for table in tables for backend in table["columns"]}
     judged = verdict(data, experiment, which) if data.rows else None
     finding = headlines.technique_title(
@@ -161,8 +161,9 @@ def side_by_side(profiled: Sequence[tuple[Row, str]]) -> list[dict[str, Any]]:
     return list(tables.values())
 
 
-def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str, Any]]:
-    """One table per architecture and head_dim: {arch, head_dim, where, columns: backend -> row, census: names}."""
+def code_tables(datasets: Sequence[Dataset], which: Technique, parent: Technique | None) -> list[dict[str, Any]]:
+    """One table per architecture and head_dim: {arch, head_dim, where, columns: backend -> row, before: backend -> the
+    parent's row, has_lock: whether a named barrier guards some of a softmax, census: names}."""
     tables: dict[tuple[str, int], dict[str, Any]] = {}
     for dataset in datasets:
         for backend in SERIES:
@@ -175,9 +176,22 @@ def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str,
     for table in tables.values():
         counts = [row["code"].get("census") or {} for row in table["columns"].values()]
         names = {name for count in counts for name in count if count[name]}
+        loops = [row["code"].get("main_loop") or {} for row in table["columns"].values()]
+        table["has_lock"] = any(any((loop.get("in_lock") or {}).values()) for loop in loops)
+        firsts = {
+            name: _first_code(datasets, parent, name, table["arch"], table["head_dim"]) for name in table["columns"]
+        }
+        table["before"] = {name: row for name, row in firsts.items() if row}
         table["census"] = sorted(names, key=lambda n: (CENSUS_FIRST.index(n) if n in CENSUS_FIRST else 99, n))
     order = LADDERS[which.ladder].archs
     return sorted(tables.values(), key=lambda t: order.index(t["arch"]) if t["arch"] in order else 9)
+
+
+def _first_code(
+    datasets: Sequence[Dataset], which: Technique | None, backend: str, arch: str, head_dim: int
+) -> Row | None:
+    rows = (row for data in datasets for row in data.codes(which.name, backend, arch, head_dim)) if which else ()
+    return next(iter(rows), None)
 
 
 def same_code(datasets: Sequence[Dataset], which: Technique) -> list[bool]:

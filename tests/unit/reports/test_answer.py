@@ -13,7 +13,8 @@ from harness.rows.scorecard import RIVALS
 from reports.data.dataset import Dataset
 from reports.data.names import score_title
 from reports.draw import figures
-from reports.facts import answer, comparisons as comparison_facts, headlines, history, matrix, processes, steps
+from reports.facts import answer, headlines, history, matrix, processes, steps
+from reports.facts import comparisons as comparison_facts
 from reports.facts.expressibility import Said
 from reports.facts.processes import Spread
 from reports.facts.verdict import verdict

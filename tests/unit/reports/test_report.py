@@ -28,11 +28,13 @@ from reports.data.dataset import Dataset, Point
 from reports.data.loading import load
 from reports.draw import banks, figures, readme, reuse, style
 from reports.facts import agreement, correctness, counters, holes, resources, tuning
-from reports.pages import downloads, prose
+from reports.facts.comparisons import GRID
+from reports.pages import common, downloads, prose
 from reports.pages.common import loaded
 from reports.pages.technique import LINKED, same_code, side_by_side
 from tests.support import cpu_run
 from tests.support import synthetic_rows as synthetic
+from tests.support.pages import rendered
 
 pytestmark = pytest.mark.slow
 
@@ -600,6 +602,22 @@ def test_an_experiment_shows_what_load_does_to_each_kernel() -> None:
     timed = next(sustained for _, sustained in pairs if sustained["backend"] == "cuda")
     slower = timed | {"time": "2031-01-01T00:00:00Z", "samples_ms": [9.0]}
     assert slower in [sustained for _, sustained in loaded([*rows, slower])]
+
+
+def test_kernels_timed_under_load_alone_stand_beside_the_same_that_were_timed_cool() -> None:
+    problem, tile = synthetic.PROBLEMS[0], techniques.reference_tile(techniques.get("flagship"), 128)
+    rows = [synthetic.ENVIRONMENT]
+    for mode, experiment, ghz, watts in (("burst", GRID, 1.6, 264), ("sustained", "hopper_sustained", 1.25, 686)):
+        row = synthetic.make("timing", "flagship", "cuda", problem, tile, experiment=experiment, mode=mode)
+        row |= {"group": mode, "clocks": {"sm_mhz": 1980.0, "power_w": float(watts)}, "clock_ghz": [ghz]}
+        rows.append(row | {"samples_ms": [problem.flops / 800e9 * 1.6 / ghz] * 3})
+    page = rendered("experiment.html", common.experiment(dataset(rows), "hopper_sustained"))
+    table = page.partition("<h2>Cool and under load</h2>")[2].partition("</table>")[0]
+    cells = re.findall(r'<td class="n">([^<]*)</td>', table)
+    assert cells == ["800 [800, 800]", "1980", "1.600", "500", "264", "625 [625, 625]", "1980", "1.250", "500", "686"]
+    assert "The burst timings are those of <code>hopper_grid</code>." in table
+    alone = rendered("experiment.html", common.experiment(dataset([*rows[:1], rows[2]]), "hopper_sustained"))
+    assert "Cool and under load" not in alone
 
 
 @pytest.mark.parametrize("same", [True, False])
