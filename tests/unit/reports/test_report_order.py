@@ -39,9 +39,9 @@ def lines(name: str, *rows: Row) -> dict[str, list[str]]:
 def test_the_parents_order_stands_beside_the_rungs_own() -> None:
     ours, theirs = code("pinned_maxima", "68 max, wait 0", None), code("wide_tile", "35 max, wait 0", None)
     found = lines("pinned_maxima", ours, theirs)
-    before = next(name for name in found if name.startswith("the same of its parent"))
+    before = next(name for name in found if name.startswith("order of the parent’s"))
     assert (found["order of the main loop"], found[before]) == (["68 max, wait 0"], ["35 max, wait 0"])
-    assert not [name for name in lines("pinned_maxima", ours) if name.startswith("the same of its parent")]
+    assert not [name for name in lines("pinned_maxima", ours) if name.startswith("order of the parent’s")]
 
 
 def test_what_a_lock_guards_is_told_where_it_guards_some_of_a_softmax() -> None:
