@@ -104,7 +104,8 @@ def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None) -> dict[str,
     """One entry per promise and GPU that ran its experiment, and GAP_EXPLAINED: {name, experiment, ours, gpu, quoted,
     status, reason, value, interval, worst_cell, cells}.
 
-    `value` is the geometric mean over the experiment's problems of ours / theirs, None while the entry is incomplete.
+    `value` is the geometric mean over the experiment's problems of ours / theirs, None while the entry is incomplete;
+    of GAP_EXPLAINED it is the share at ledger.HEADLINE, and a cell's `boards` are board -> share there.
     `quoted` says what theirs is where it was not measured with ours, else it is None. A cell is {problem, value,
     interval, ours, theirs (TFLOPS), ours_is, theirs_is, run} or {problem, reason}. `interval` is what
     intervals.Interval.to_dict makes, over every process that timed both; None where theirs is quoted. Where it has
@@ -134,37 +135,55 @@ def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None) -> dict[str,
 
 
 def _gap_explained(gpu: str, rows: Iterable[Row], hashes: Hashes) -> dict[str, Any]:
-    """How much of the gap between core Triton and the flagship has a cause; its one cell is ledger.HEADLINE."""
-    problem = ledger.HEADLINE.slug
-    found = next((one for one in ledger.ledgers(rows, hashes) if one.problem == ledger.HEADLINE), None)
-    explained = found and found.explained
-    cell: dict[str, Any] = {"problem": problem}
-    reason = None
-    if found is None:
+    """How much of the gap between core Triton and the flagship has a cause, on each problem of the experiment as long
+    as ledger.HEADLINE; the value is HEADLINE's."""
+    found = {one.problem: one for one in ledger.ledgers(rows, hashes)}
+    asked = [
+        problem
+        for problem in experiments.load(ledger.EXPERIMENT).problems
+        if problem.seq_q == ledger.HEADLINE.seq_q and (problem in found or problem == ledger.HEADLINE)
+    ]
+    cells = [_explained_cell(problem, found.get(problem)) for problem in asked]
+    (headline,) = [cell for cell in cells if cell["problem"] == ledger.HEADLINE.slug]
+    holes = [cell for cell in cells if "reason" in cell]
+    reason = "; ".join(f"{cell['problem']}: {cell['reason']}" for cell in holes) or None
+    if not found:
         reason = f"{ledger.EXPERIMENT} was not run on this GPU: `twinkernels run {ledger.EXPERIMENT}`"
-    elif explained is None:
-        reason = (
-            "; ".join(f"{name}: {why}" for name, why in found.refused.items()) or "the two ends have no common group"
-        )
-    if found and explained:
-        ours, theirs = found.rows[ledger.FLAGSHIP], found.rows[ledger.TRITON]
-        cell |= {"value": explained[0], "interval": explained[1].to_dict()}
-        cell |= {"ours": tflops(ours), "theirs": tflops(theirs), "ours_is": _name(ours), "theirs_is": _name(theirs)}
-        cell["run"] = ours.get("environment")
-    else:
-        cell["reason"] = reason
+    value = headline.get("value")
     return {
         "name": GAP_EXPLAINED,
         "experiment": ledger.EXPERIMENT,
         "ours": "cuda",
         "gpu": gpu,
         "quoted": None,
-        "status": "complete" if explained else "incomplete",
-        "reason": reason and f"{problem}: {reason}" if found else reason,
-        "value": explained[0] if explained else None,
-        "interval": explained[1].to_dict() if explained else None,
-        "worst_cell": problem if explained else None,
-        "cells": [cell],
+        "status": "incomplete" if holes else "complete",
+        "reason": reason,
+        "value": None if holes else value,
+        "interval": headline.get("interval"),
+        "worst_cell": None if holes else min(cells, key=lambda cell: float(cell["value"]))["problem"],
+        "cells": cells,
+    }
+
+
+def _explained_cell(problem: Problem, found: ledger.Ledger | None) -> dict[str, Any]:
+    """A problem's share, of all boards and board by board; or why it has none."""
+    explained = found.explained if found else None
+    if found is None or explained is None:
+        refused = found.refused if found else {}
+        why = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
+        return {"problem": problem.slug, "reason": why or "the two ends have no common group"}
+    ours, theirs = found.rows[ledger.FLAGSHIP], found.rows[ledger.TRITON]
+    own = {board: found.on(board).explained for board in found.boards}
+    return {
+        "problem": problem.slug,
+        "value": explained[0],
+        "interval": explained[1].to_dict(),
+        "boards": {board: share[0] for board, share in own.items() if share},
+        "ours": found.tflops(ledger.FLAGSHIP),
+        "theirs": found.tflops(ledger.TRITON),
+        "ours_is": _name(ours),
+        "theirs_is": _name(theirs),
+        "run": ours.get("environment"),
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.catalog import experiments
-from harness.catalog.problem import Tile
+from harness.catalog.problem import Problem, Tile
 from harness.rows import reading, scorecard
 from tests.support import ledger_rows, synthetic_articles
 from tests.support import synthetic_rows as synthetic
@@ -318,16 +318,26 @@ def test_the_sustained_ratio_is_of_sustained_rows(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_is_explained_of_the_gap_is_an_entry_with_its_interval() -> None:
+    """Of all problems as long as the headline's; its value is the headline's, though another may be worse."""
+    problems = (ledger_rows.PROBLEM, ledger_rows.CAUSAL, Problem.square(1, 16, 16_384, 128))
+    rows = ledger_rows.rows(problems, beyond={"without_own_diagonal": 0.1})
     (entry,) = [
         one
-        for one in scorecard.scorecard(ledger_rows.rows(), hashes=ledger_rows.hashes())["entries"]
+        for one in scorecard.scorecard(rows, hashes=ledger_rows.hashes())["entries"]
         if one["name"] == scorecard.GAP_EXPLAINED
     ]
     assert entry["status"] == "complete"
     assert 0.9 < entry["value"] <= 1
     assert entry["interval"]["low"] < entry["value"] <= entry["interval"]["high"]
-    (cell,) = entry["cells"]
-    assert cell["ours"] > cell["theirs"] == pytest.approx(ledger_rows.TRITON_TFLOPS, rel=0.01)
+    full, causal = entry["cells"]
+    assert (full["problem"], causal["problem"]) == (ledger_rows.PROBLEM.slug, ledger_rows.CAUSAL.slug)
+    assert full["ours"] > full["theirs"] == pytest.approx(ledger_rows.TRITON_TFLOPS, rel=0.01)
+    assert full["value"] == entry["value"]
+    assert causal["value"] < 0.9
+    assert entry["worst_cell"] == causal["problem"]
+    for cell in entry["cells"]:
+        assert set(cell["boards"]) == {"board0", "board1", "board2"}
+        assert all(share == pytest.approx(cell["value"], abs=0.02) for share in cell["boards"].values())
 
 
 @pytest.mark.parametrize(
