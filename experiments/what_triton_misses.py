@@ -1,9 +1,10 @@
 """Where does the gap between the best Triton kernel and the fastest kernel come from?
 
 The price of a technique is measured in two ways: what the flagship loses without it, and what the ladder gains when it
-is added. All these kernels run at the flagship's tile. They are timed interleaved with the best kernels of core Triton
-and of Gluon and with a CUDA kernel that does only what core Triton can express. The option --ptxas
-shared adds Triton's PTX as nvcc's ptxas assembles it.
+is added. All these kernels run at the flagship's tile. They are timed interleaved with the best kernels of core Triton,
+of Gluon and of TLX, with a CUDA kernel that does only what core Triton can express, and with the flagship at smaller
+tiles. The kernel of TLX is launched from a cubin, which `twinkernels build` makes. The option --ptxas shared adds
+Triton's PTX as nvcc's ptxas assembles it.
 """
 
 import sys
@@ -24,18 +25,12 @@ EXPERIMENT = Experiment(
     name="what_triton_misses",
     problems=PROBLEMS,
     techniques=("flagship",),
-    backends=("cuda", "triton", "gluon"),
+    backends=("cuda", "triton", "gluon", ledger.TLX),
     peers=("sdpa_cudnn",),
     tiles=("best",),
     at_its_tile=ledger.kernels(),
     cells=tuple(
-        (problem, name, tile)
-        for problem in PROBLEMS
-        for name, tile in (
-            (ledger.VOCABULARY, ledger.TRITONS),
-            (ledger.VOCABULARY, ledger.SQUARE),
-            (ledger.FLAGSHIP, ledger.SQUARE),
-        )
+        (problem, name, tile) for problem in PROBLEMS for name, tile in ledger.at_their_tiles(problem.head_dim)
     ),
     one_group=True,
 )

@@ -19,6 +19,8 @@ TRITONS = Tile(64, 128, 1, 4)
 """What `tune` chose for core Triton nearly everywhere; the vocabulary's."""
 SQUARE = Tile(128, 128, 2, 8)
 """Two consumer warpgroups, and powers of two."""
+NARROW = Tile(128, 80, 3, 8)
+"""Two consumer warpgroups, and the keys and stages that the flagship's tile has at head_dim 128."""
 FIRST_RUNG = "wgmma"
 """The ladder's first rung here, at the flagship's tile."""
 
@@ -31,19 +33,24 @@ CAUSES = {
 }
 
 
+def at(name: str, tile: Tile) -> str:
+    """What a kernel is called at a tile that is not the ledger's."""
+    return f"{name} at {tile.slug}"
+
+
 @dataclass(frozen=True)
 class Term:
     """One step of the way. `leave_out`: the ablation, which the flagship is compared with. `step`: two kernels of which
     the first is compared with the second; "triton" is the best core Triton kernel, "triton, shared" the same by nvcc's
-    ptxas. Both are given where both can be measured.
+    ptxas. Both are given where both can be measured. A step from another tile (`at`) to the flagship leaves out too.
 
     `cause` is a key of CAUSES; `odd` is the cause at tiles that core Triton cannot express, where it is another one.
     `proofs` are names of harness/expressibility that bear out the cause, `order` a kernel (backend, technique) whose
     machine code does: its main loop's order is shown. `ttgir`: operations of core Triton's best program at the tile
     TRITONS, in the order of its TTGIR. `expected` was written before anything was measured: percent, by
     cell of 4096 tokens (d<head_dim>-<mask>); none where the term was made of others afterwards. `part_of`: a
-    term that contains this one, which therefore is not added. `needed`: why nothing is left out though the flagship has
-    it, and `serialized` an ablation that ptxas shows it by.
+    term that contains this one, which therefore is not added. `head_dim`: the only one that has the term. `needed`: why
+    nothing is left out though the flagship has it, and `serialized` an ablation that ptxas shows it by.
     """
 
     name: str
@@ -61,6 +68,7 @@ class Term:
     odd: str = ""
     needed: str = ""
     serialized: str = ""
+    head_dim: int | None = None
 
     def cause_at(self, tile: Tile) -> str:
         powers_of_two = not any(size & size - 1 for size in (tile.block_m, tile.block_n, tile.warps))
@@ -71,7 +79,7 @@ def _expected(d128_full: float, d128_causal: float, d64_full: float, d64_causal:
     return {"d128-full": d128_full, "d128-causal": d128_causal, "d64-full": d64_full, "d64-causal": d64_causal}
 
 
-TRITON, SHARED, GLUON = "triton", "triton, shared", "gluon"
+TRITON, SHARED, GLUON, TLX = "triton", "triton, shared", "gluon", "tlx@3.8.0"
 
 TERMS = (
     Term(
@@ -116,6 +124,41 @@ TERMS = (
         odd="language",
     ),
     Term(
+        "own_tile",
+        "The flagship's tile, not 128 queries by 128 keys",
+        "language",
+        "The flagship itself at two tiles. Its own has 192 queries, of three warpgroups; at head_dim 128 it also has "
+        "fewer keys, so that the registers of a third warpgroup suffice.",
+        "Allow tiles and warp counts that are not powers of two.",
+        step=(FLAGSHIP, at(FLAGSHIP, SQUARE)),
+        proofs=("warps_12", "tile_176 arange", "tile_176 descriptor"),
+        part_of="one_block",
+    ),
+    Term(
+        "third_warpgroup",
+        "Three warpgroups instead of two",
+        "language",
+        "The flagship with as many keys and stages, and 128 queries of two warpgroups instead of 192 of three.",
+        "Allow 12 warps.",
+        step=(FLAGSHIP, at(FLAGSHIP, NARROW)),
+        proofs=("warps_12",),
+        part_of="own_tile",
+        head_dim=128,
+    ),
+    Term(
+        "fewer_keys",
+        "80 keys a step instead of 128",
+        "compiler",
+        "The flagship with two warpgroups, at two widths. By itself this can be a loss: it makes room for the third "
+        "warpgroup. Core Triton can compose such a width of several tensors, by instructions that its compiler "
+        "chooses.",
+        "Allow tiles whose sizes are not powers of two.",
+        step=(at(FLAGSHIP, NARROW), at(FLAGSHIP, SQUARE)),
+        proofs=("tile_176 arange", "tile_176 composed"),
+        part_of="own_tile",
+        head_dim=128,
+    ),
+    Term(
         "producer_consumer",
         "A producer warp, and the registers it frees",
         "compiler",
@@ -137,6 +180,18 @@ TERMS = (
             "warp_specialize rows",
         ),
         expected=_expected(3, 3, -5, -3),
+    ),
+    Term(
+        "register_split",
+        "The registers alone",
+        "compiler",
+        "The flagship at 128 queries by 128 keys, over the same with equally many registers for every warp. Only at "
+        "head_dim 64 do those suffice.",
+        "Give the registers of warps that only load to those that multiply, also with eight warps.",
+        step=(at(FLAGSHIP, SQUARE), at("without_register_split", SQUARE)),
+        proofs=("warp_specialize setmaxnreg", "warp_specialize 8 warps"),
+        part_of="producer_consumer",
+        head_dim=64,
     ),
     Term(
         "overlap",
@@ -328,10 +383,46 @@ GLUON_TERMS = (
 """The way from the best Gluon kernel to the flagship, with one price each: what Gluon's flagship lacks is left out of
 CUDA's."""
 
+TLX_TERMS = (
+    Term(
+        "tlx_schedule",
+        "The same schedule, written in CUDA",
+        "compiler",
+        "The flagship without the techniques that the TLX kernel lacks: the same roles, turns and order of products, "
+        "in CUDA. The TLX kernel has four producer warps instead of one, because the plugin demands as many as the "
+        "first task has. Its tile is the one that is best for Gluon.",
+        "Choose the layout of what a task writes to shared memory for that task's own number of warps, so that a "
+        "producer can be one warp.",
+        step=("without_lazy_rescale_or_integer_max", TLX),
+        proofs=("flagship in TLX, in flight", "flagship in TLX, turns", "flagship in TLX, stores"),
+        order=(TLX, FLAGSHIP),
+    ),
+    Term(
+        "tlx_votes",
+        "Lazy rescaling and three-input maxima",
+        "effort",
+        "TLX can express both, lazy rescaling only for all warps of a task at once. Its flagship uses neither.",
+        "Offer a condition per warp: a vote instead of a reduction over the task.",
+        leave_out="without_lazy_rescale_or_integer_max",
+        proofs=("condition of a block, with TLX", "maxima of integers, with TLX"),
+    ),
+)
+"""The way from the TLX kernel, in the same manner. Nothing was predicted of it; its techniques one at a time are
+GLUON_TERMS'."""
+
+WAYS = {TRITON: TERMS, GLUON: GLUON_TERMS, TLX: TLX_TERMS}
+"""Where a way to the flagship starts -> its terms."""
+
+
+def at_their_tiles(head_dim: int) -> tuple[tuple[str, Tile], ...]:
+    """CUDA kernels at tiles that are not the flagship's best."""
+    smaller = {64: ("without_register_split", SQUARE), 128: (FLAGSHIP, NARROW)}
+    return (VOCABULARY, TRITONS), (VOCABULARY, SQUARE), (FLAGSHIP, SQUARE), smaller[head_dim]
+
 
 def kernels() -> tuple[str, ...]:
     """The CUDA kernels that the terms name, ablations before rungs; not the vocabulary, which has tiles of its own."""
     ablations = [one.name for one in ABLATIONS if one.name != VOCABULARY and not one.serialized]
-    ends = [end for term in TERMS for end in term.step or ()]
+    ends = [end for term in TERMS if not term.part_of for end in term.step or ()]
     rungs = [end for end in ends if end not in (TRITON, SHARED, VOCABULARY)]
     return tuple(dict.fromkeys([*ablations, *rungs]))

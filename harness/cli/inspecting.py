@@ -239,7 +239,9 @@ def counted_by_ncu(
     from harness.inspection import hardware_counters
 
     require_gpu()
-    twins = chosen_backends(backends, techniques.SERIES, of=names, default=techniques.LANGUAGES)
+    twins = chosen_backends(
+        backends, techniques.SERIES, of=names, default=techniques.LANGUAGES, further=techniques.ON_REQUEST
+    )
     path = one_off_file("ncu")
     cases = hardware_counters.cases(names, twins, chosen_problems(slugs, ()))
     cases = list(dict.fromkeys(replace(case, tile=tile or case.tile) for case in cases))

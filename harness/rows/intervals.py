@@ -148,14 +148,15 @@ class Intervals:
 
     def estimate(self, weights: Iterable[tuple[Row, float]], board: str | None = None) -> Estimate | None:
         """The sum of weight times logarithm of TFLOPS over programs of one problem, from the groups that hold all of
-        them, of all boards or of one. Weights add up to 0. None where no group has them all."""
+        them, of all boards or of one; with weight 0 a program only has to be there. None where no group has them
+        all."""
         wanted = list(weights)
         boards: dict[str | None, dict[Any, list[list[tuple[Row, float]]]]] = defaultdict(lambda: defaultdict(list))
         for found in self._together([row for row, _ in wanted]):
-            members = [(row, weight) for row, (_, weight) in zip(found, wanted, strict=True)]
+            members = [(row, weight) for row, (_, weight) in zip(found, wanted, strict=True) if weight]
             where = self._timings.board(found[0])
             if board is None or where == board:
-                boards[where][process(members[0][0])].append(members)
+                boards[where][process(found[0])].append(members)
         processes = sum(len(found) for found in boards.values())
         if not processes:
             return None
@@ -173,6 +174,10 @@ class Intervals:
             for board, found in boards.items()
         }
         return Estimate(value, _resampled(list(sampled.values()), chance), processes, len(boards), sampled)
+
+    def met(self, rows: Sequence[Row], board: str | None = None) -> bool:
+        """Whether one group, of any board or of this one, timed the programs of all these rows."""
+        return any(board in (None, self._timings.board(together[0])) for together in self._together(rows))
 
     def boards(self, rows: Sequence[Row]) -> list[str]:
         """The boards on which one group timed the programs of all these rows."""

@@ -1,21 +1,22 @@
 """The ledger of a gap, from rows: each term's size, their sum and what is left of the gap.
 
 All sizes are logarithms of TFLOPS over TFLOPS, so that they add up; `percent` makes a gain of one. A term is the mean
-of its two prices (catalog.ledger), the remainder the gap less all terms, from the samples of the same processes.
+of its two prices (catalog.ledger), the remainder the gap less all terms. All are from the groups that timed every
+kernel of the sum, so that terms and remainder are the gap exactly.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from harness.catalog import techniques
 from harness.catalog.ablations import ABLATIONS
-from harness.catalog.ledger import FLAGSHIP, GLUON, GLUON_TERMS, SHARED, TERMS, TRITON, VOCABULARY, Term
+from harness.catalog.ledger import FLAGSHIP, SHARED, TERMS, TRITON, VOCABULARY, WAYS, Term, at
 from harness.catalog.problem import ANCHOR, Problem, Tile
 from harness.rows import intervals, noise, reading
 from harness.rows.intervals import Estimate, Interval
@@ -23,7 +24,12 @@ from harness.rows.reading import Hashes, Row
 
 EXPERIMENT = "what_triton_misses"
 HEADLINE = Problem.square(4, 16, 4096, 128)
-"""The problem of the scorecard's `gap_explained`."""
+GOAL = 0.9
+"""The share of the gap that is to have a cause there: the scorecard's `gap_explained`."""
+FASTEST = (*WAYS, SHARED, VOCABULARY)
+"""Of these the fastest tile counts."""
+ELSEWHERE = {end for term in TERMS for end in term.step or () if " at " in end}
+"""Kernels at tiles that are not the ledger's."""
 Weights = dict[str, float]
 """Kernel of `Ledger.rows` -> how often the logarithm of its TFLOPS counts."""
 
@@ -68,7 +74,7 @@ class Pair:
 @dataclass(frozen=True)
 class Ledger:
     """A problem's ledger, on all boards or on one: the `way` from `start` to the flagship. `rows` are the newest row of
-    each kernel at the flagship's tile, and of TRITON, SHARED, VOCABULARY and GLUON the fastest."""
+    each kernel at the flagship's tile or at another that a term names, and of FASTEST the fastest."""
 
     problem: Problem
     tile: Tile
@@ -107,13 +113,9 @@ class Ledger:
         return dict(sorted(found.items(), key=lambda one: -abs(one[1].value)))
 
     def tflops(self, name: str) -> float | None:
-        """TFLOPS of `start` or the flagship: the mean over the processes that timed both, so that their ratio is the
-        gap."""
-        if not {self.start, FLAGSHIP} <= set(self.rows):
-            return None
-        other = FLAGSHIP if name == self.start else self.start
-        speed = self.known.estimate([(self.rows[name], 1.0), (self.rows[other], 0.0)], self.board)
-        return self.problem.tflops(math.exp(-speed.value)) if speed else None
+        """TFLOPS of a kernel: the mean over the processes of the gap, so that the ratio of its two ends is the gap."""
+        speed = self._estimate({name: 1.0})
+        return self.problem.tflops(math.exp(-speed.value)) if speed and self.gap else None
 
     @property
     def explained(self) -> tuple[float, Interval] | None:
@@ -153,15 +155,14 @@ class Ledger:
                 found.append(Pair(ablation.lacks, size, beyond))
         return found
 
-    @property
-    def from_gluon(self) -> Ledger | None:
-        """The way from the best Gluon kernel, where there is one."""
-        return replace(self, way=GLUON_TERMS, start=GLUON) if GLUON in self.rows else None
+    def from_(self, start: str) -> Ledger:
+        """The way from another language's kernel, a key of WAYS."""
+        return replace(self, way=WAYS[start], start=start)
 
     @property
     def boards(self) -> list[str]:
         """The boards of the processes that timed the gap."""
-        return self.known.boards([self.rows[name] for name in (FLAGSHIP, self.start)]) if self.gap else []
+        return self.known.boards([self.rows[name] for name in self._whole]) if self.gap else []
 
     def on(self, board: str) -> Ledger:
         """The same from the processes of one board."""
@@ -169,18 +170,41 @@ class Ledger:
 
     @cached_property
     def _added(self) -> dict[str, Weights]:
-        """What each term adds, by its name, as weights in one group: nvcc's assembler is the compiler's term there."""
+        """What each term adds, by its name, as weights in one group: nvcc's assembler is the compiler's term there. A
+        price that no group timed with the gap and all prices before it is not in the sum."""
         found: dict[str, Weights] = {}
+        whole = self._ends
         for term in self.way:
             if not self._applies(term) or term.part_of:
                 continue
-            prices = [weights for weights in self._prices(term) if weights and self._estimate(weights)]
+            prices = []
+            for weights in filter(None, self._prices(term)):
+                if self._met(whole | set(weights)):
+                    whole |= set(weights)
+                    prices.append(weights)
             if prices:
-                found[term.name] = _sum([_times(weights, 1 / len(prices)) for weights in prices])
+                found[term.name] = _mean(prices)
         return found
+
+    @cached_property
+    def _ends(self) -> set[str]:
+        """The two kernels of the gap, where a group timed both."""
+        ends = {FLAGSHIP, self.start}
+        return ends if self._met(ends) else set()
+
+    @cached_property
+    def _whole(self) -> set[str]:
+        """The kernels of the sum. Whatever is estimated comes from the groups that timed all of them."""
+        return self._ends.union(*self._added.values())
+
+    def _met(self, names: set[str]) -> bool:
+        """Whether one group timed all these kernels, on the ledger's board if it is of one."""
+        return names <= set(self.rows) and self.known.met([self.rows[name] for name in names], self.board)
 
     def _applies(self, term: Term) -> bool:
         """Whether the flagship has it on this problem: else the registry declines the ablation."""
+        if term.head_dim not in (None, self.problem.head_dim):
+            return False
         if not term.leave_out:
             return True
         return techniques.unsupported(techniques.get(term.leave_out), "cuda", self.problem, self.tile) is None
@@ -188,10 +212,11 @@ class Ledger:
     def _prices(self, term: Term) -> tuple[Weights | None, Weights | None]:
         """(without, added) of a term; None for what it does not have, or what is not in one group."""
         alone = {FLAGSHIP: 1.0, term.leave_out: -1.0} if term.leave_out else None
-        if term.step is None or SHARED in (term.step[0], FLAGSHIP):
+        if term.step is None or term.step[0] == SHARED:
             return alone, None
         to, start = (TRITON if end == SHARED else end for end in term.step)
-        return alone, _sum([{to: 1.0}, {start: -1.0}])
+        step = {to: 1.0, start: -1.0}
+        return (step, None) if to == FLAGSHIP else (alone, step)
 
     def _priced(self, term: Term) -> Priced:
         without, with_it = self._prices(term)
@@ -203,29 +228,36 @@ class Ledger:
             elif added and assembler:
                 added = added.minus(assembler)
         size, apart = alone or added, None
-        if alone and added:
-            size = self._estimate(self._added[term.name])
+        if without and with_it and alone and added:
+            size = self._estimate(_mean([without, with_it]))
             apart = self._estimate(_sum([without, _times(with_it, -1)]))
-        named = (name for weights in (without, with_it) for name in weights or ())
-        missing = dict.fromkeys(name for name in named if name not in self.rows)
+        return Priced(term, term.cause_at(self.tile), size, alone, added, apart, self._why(term))
+
+    def _why(self, term: Term) -> str:
+        """Which of its kernels have no number, or none beside the others; empty where all have."""
+        told: list[str] = []
+        for weights in filter(None, self._prices(term)):
+            missing = [name for name in weights if name not in self.rows]
+            told += [f"{name}: {self.refused.get(name, 'not measured yet')}" for name in missing]
+            if not missing and not self._met(self._whole | set(weights)):
+                told.append(f"{' and '.join(weights)}: no group timed them with the other terms")
         if term.step and SHARED in term.step and SHARED not in self.rows:
-            missing[SHARED] = None
-        why = "; ".join(f"{name}: {self.refused.get(name, 'not measured')}" for name in missing)
-        return Priced(term, term.cause_at(self.tile), size, alone, added, apart, why)
+            told.append(f"{SHARED}: {self.refused.get(SHARED, 'not measured yet')}")
+        return "; ".join(dict.fromkeys(told))
 
     @cached_property
     def _assembler(self) -> Estimate | None:
         """Triton by nvcc's ptxas over Triton as it is, each over the anchor of its own group."""
-        shared = self._estimate({SHARED: 1, f"{ANCHOR}, shared": -1})
-        bundled = self._estimate({TRITON: 1, ANCHOR: -1})
+        shared = self._estimate({SHARED: 1, f"{ANCHOR}, shared": -1}, beside=())
+        bundled = self._estimate({TRITON: 1, ANCHOR: -1}, beside=())
         return shared.minus(bundled) if shared and bundled else None
 
-    def _estimate(self, weights: Weights) -> Estimate | None:
+    def _estimate(self, weights: Weights, beside: Collection[str] | None = None) -> Estimate | None:
+        """From the groups that timed the kernels `beside` too, by default those of the sum."""
         counted = {name: weight for name, weight in weights.items() if abs(weight) > 1e-9}
-        if not set(counted) <= set(self.rows):
+        counted = dict.fromkeys(self._whole if beside is None else beside, 0.0) | counted
+        if not counted or not set(counted) <= set(self.rows):
             return None
-        if not counted:  # all cancel: nothing is left
-            return self.gap and self.gap.times(0)
         return self.known.estimate([(self.rows[name], weight) for name, weight in counted.items()], self.board)
 
 
@@ -245,11 +277,11 @@ def ledgers(rows: Iterable[Row], hashes: Hashes) -> list[Ledger]:
 
 def _ledger(slug: str, rows: list[Row], hashes: Hashes, known: intervals.Intervals) -> Ledger | None:
     ordered = sorted(rows, key=lambda row: row["time"])
-    names = {one.name for one in ABLATIONS} - {VOCABULARY}
-    at = [Tile.from_dict(row["tile"]) for row in ordered if row.get("technique") in names and row.get("tile")]
-    if not at:
+    names = {one.name for one in ABLATIONS if one.lacks and not one.serialized}
+    tiles = [Tile.from_dict(row["tile"]) for row in ordered if row.get("technique") in names and row.get("tile")]
+    if not tiles:
         return None
-    tile = at[-1]
+    tile = tiles[-1]
     found: dict[str, Row] = {}
     refused: dict[str, str] = {}
     for row in ordered:
@@ -257,8 +289,7 @@ def _ledger(slug: str, rows: list[Row], hashes: Hashes, known: intervals.Interva
         if row["kind"] not in ("gate", "timing") or row.get("mode") == "sustained" or name is None:
             continue
         if row["kind"] == "timing" and reading.counts(row, hashes):
-            is_chosen = name in (TRITON, SHARED, VOCABULARY, GLUON) and name in found
-            if not is_chosen or reading.tflops(row) > reading.tflops(found[name]):
+            if name not in FASTEST or name not in found or reading.tflops(row) > reading.tflops(found[name]):
                 found[name] = row
         elif row["status"] not in ("passed", "unsupported"):  # what the registry declines is no part of this way
             refused[name] = f"{row['status']}, {row.get('reason')}"
@@ -272,11 +303,14 @@ def _kernel(row: Row, tile: Tile) -> str | None:
     """The name in `Ledger.rows` under which a row counts, if it does."""
     backend, technique = row["backend"], row.get("technique")
     shared = "" if reading.is_as_shipped(row) and not row["experiment"].endswith(reading.SHARED_PTXAS) else ", shared"
-    if backend in (ANCHOR, "triton", "gluon"):
+    if backend in (ANCHOR, *WAYS):
         return f"{backend}{shared}"
-    if backend != "cuda" or shared:
+    if backend != "cuda" or shared or technique is None:
         return None
-    return technique if technique == VOCABULARY or Tile.from_dict(row["tile"]) == tile else None
+    own = Tile.from_dict(row["tile"])
+    if technique == VOCABULARY or own == tile:
+        return technique
+    return next((name for name in ELSEWHERE if name == at(technique, own)), None)
 
 
 def _place(one: tuple[str, Any]) -> tuple[int, int, bool]:
@@ -291,6 +325,10 @@ def _is_certain(estimate: Estimate) -> bool:
 
 def _times(weights: Weights | None, factor: float) -> Weights:
     return {name: factor * weight for name, weight in (weights or {}).items()}
+
+
+def _mean(several: Collection[Weights]) -> Weights:
+    return _sum([_times(weights, 1 / len(several)) for weights in several])
 
 
 def _sum(several: Iterable[Weights | None]) -> Weights:

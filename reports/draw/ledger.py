@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from harness.catalog.ledger import FLAGSHIP, GLUON, TRITON
+from harness.catalog.ledger import FLAGSHIP, GLUON, TLX, TRITON
 from harness.rows.intervals import Estimate
 from harness.rows.ledger import Ledger, percent
 from reports.draw.style import BAD, COLORS, GRID, INK, LIBRARY, MUTED, PAPER, TICK, TILE, canvas, to_svg, write
@@ -26,7 +26,7 @@ IN_SHORT = {"assembler": "ptxas", "effort": "today"}
 """Causes as a narrow drawing names them, where that is not their key."""
 STEP, SHORT = 50, 0.15
 """TFLOPS between the lines of the axis; a fifth of it on a way that is shorter than this."""
-STARTS = {TRITON: "Best core Triton", GLUON: "Best Gluon"}
+STARTS = {TRITON: "Best core Triton", GLUON: "Best Gluon", TLX: "TLX"}
 
 
 def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
@@ -63,7 +63,7 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
         return y + (30 if narrow else row / 2)
 
     label(f"{STARTS[one.start]}: {start:.0f} TFLOPS", 0, bold=True)
-    axes.plot([0, 0], [middle(0) - 8, middle(0) + 8], color=COLORS[one.start], lw=3)
+    axes.plot([0, 0], [middle(0) - 8, middle(0) + 8], color=COLORS[one.start.partition("@")[0]], lw=3)
     y = float(row)
     for line, (begin, end) in zip(added, places, strict=False):
         label(line.term.title, y)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.catalog import ledger as catalog
 from harness.catalog import tiles
-from harness.catalog.ledger import CAUSES, FLAGSHIP, GLUON, TRITON, Term
+from harness.catalog.ledger import CAUSES, FLAGSHIP, GLUON, TLX, TRITON, WAYS, Term
 from harness.catalog.problem import Problem
 from harness.expressibility.cells import CLAIMS
 from harness.rows import ledger, reading
@@ -29,8 +29,11 @@ SOURCES = {
     "unexplained": "unexplained",
 }
 """Cause -> where that part of the gap is from, on the first page."""
-STARTS = {TRITON: "the best core Triton kernel", GLUON: "the best Gluon kernel"}
+STARTS = {TRITON: "the best core Triton kernel", GLUON: "the best Gluon kernel", TLX: "the TLX kernel"}
 """Of a way to the flagship."""
+SAME_PROGRAM = ("compiler", "gluon_schedule", "tlx_schedule")
+"""Terms of one program in two languages."""
+LANGUAGES = {TRITON: "core Triton", GLUON: "Gluon", TLX: "TLX"}
 
 
 @dataclass(frozen=True)
@@ -97,13 +100,18 @@ def command(one: Ledger, term: Term) -> str:
         return f"twinkernels run {EXPERIMENT} --backend triton --ptxas shared"
     ends = [FLAGSHIP, term.leave_out] if term.leave_out else []
     ends += [TRITON if end == catalog.SHARED else end for end in step]
-    languages = sorted({end if end in (TRITON, GLUON) else "cuda" for end in ends})
+    languages = sorted({end if end in WAYS else "cuda" for end in ends})
     backends = "".join(f" --backend {language}" for language in languages)
-    used = {tile_slug(one.rows[end]) if end in one.rows else one.tile.slug for end in ends}
-    if len(used) > 1:
+    used = {_tile(one, end) for end in ends}
+    if len(used) > 1 or any(end in WAYS and end not in one.rows for end in ends):
         return f"twinkernels run {EXPERIMENT}{backends}"
-    names = dict.fromkeys(FLAGSHIP if end in (TRITON, GLUON) else end for end in ends)
+    names = dict.fromkeys(FLAGSHIP if end in WAYS else end.partition(" at ")[0] for end in ends)
     return f"twinkernels bench {' '.join(names)}{backends} --problem {one.problem.slug} --tile {used.pop()}"
+
+
+def _tile(one: Ledger, name: str) -> str:
+    """The tile at which a kernel stands in the ledger, measured or not."""
+    return tile_slug(one.rows[name]) if name in one.rows else name.partition(" at ")[2] or one.tile.slug
 
 
 def gain(estimate: Estimate | None) -> str:
@@ -125,11 +133,13 @@ def sentence(one: Ledger) -> str:
     """What the page opens with, of one problem."""
     where = f"At head_dim {one.problem.head_dim}, {one.problem.mask}, {one.problem.seq_q} tokens"
     if one.gap is None:
+        if one.start != TRITON:
+            return f"{where} the way from {STARTS[one.start]} is not measured yet."
         return f"{where} the two kernels have not been timed in one group yet."
     told = f"{where} the flagship is {percent(one.gap.value):.1f}% faster than {STARTS[one.start]}"
     if one.explained is None:
         return f"{told}."
-    if one.start == GLUON:
+    if one.start != TRITON:
         return f"{told}. Its two terms meet at one kernel, so there is no remainder."
     share, interval = one.explained
     ends = f" ({100 * interval.low:.0f} to {100 * interval.high:.0f})" if interval.low and interval.high else ""
@@ -145,6 +155,25 @@ def ends(one: Ledger) -> list[str]:
     return told
 
 
+def goal(one: Ledger) -> str:
+    """What is asked of the share that has a cause, on the problem that the goal names; empty on others."""
+    if one.problem != ledger.HEADLINE or one.explained is None:
+        return ""
+    verdict = "reached" if one.explained[0] >= ledger.GOAL else "missed"
+    return (
+        f"The goal, a cause for {100 * ledger.GOAL:.0f}% of the gap, is about this problem alone and is {verdict}. "
+        "The other problems are shown as they were found."
+    )
+
+
+def other_tile(one: Ledger, term: Term) -> str:
+    """That a term's two kernels differ in their tile too, where the term is about something else; else empty."""
+    to, start = (TRITON if end == catalog.SHARED else end for end in term.step or ("", ""))
+    if term.name not in SAME_PROGRAM or not {to, start} <= set(one.rows) or _tile(one, to) == _tile(one, start):
+        return ""
+    return f"not at one tile: {_tile(one, to)} over {_tile(one, start)}"
+
+
 def short(one: Ledger) -> str:
     """The gap and its causes in one sentence, for the first page; empty where a number is missing."""
     if one.gap is None or not one.causes:
@@ -155,7 +184,7 @@ def short(one: Ledger) -> str:
 
 def by_cause(one: Ledger) -> str:
     """What each cause adds up to, in a sentence; empty where no term has a size."""
-    if one.gap is None or not one.causes or one.start == GLUON:
+    if one.gap is None or not one.causes or one.start != TRITON:
         return ""
     parts = [f"{CAUSES[cause]} {gain(size)}" for cause, size in one.causes.items()]
     return f"By cause: {'; '.join(parts)}."
@@ -191,9 +220,16 @@ def order(data: Dataset, one: Ledger, term: Term) -> Order | None:
     return None
 
 
-def refusal(codes: Iterable[Row], term: Term) -> str:
-    """What ptxas says of the kernel that lacks a term, as the newest row of its code tells; empty where none does."""
-    rows = [row for row in codes if row.get("technique") == term.serialized and (row.get("code") or {}).get("remarks")]
+def refusal(codes: Iterable[Row], term: Term, hashes: reading.Hashes) -> str:
+    """What ptxas says of the kernel that lacks a term, as the newest row of its code tells; empty where none of this
+    checkout's source does."""
+    rows = [
+        row
+        for row in codes
+        if row.get("technique") == term.serialized
+        and (row.get("code") or {}).get("remarks")
+        and reading.is_current(row, hashes)
+    ]
     if not rows:
         return ""
     row = max(rows, key=lambda row: str(row["time"]))
@@ -217,17 +253,24 @@ class Counted:
 
 
 def counted(data: Dataset, one: Ledger) -> list[Counted]:
-    """The flagship and its ablations at the ledger's tile, of those that ncu looked at."""
+    """The ledger's kernels, each at its own tile, of those that ncu looked at: the ends of ways first."""
     rows = {
-        row["technique"]: row
+        (row["technique"], row["backend"], tile_slug(row)): row
         for row in sorted(data.newest, key=lambda row: row["time"])
         if row["kind"] == "counters"
         and row["status"] == "passed"
-        and (row["backend"], row["tile"], row["problem"]) == ("cuda", one.tile.to_dict(), one.problem.to_dict())
+        and row.get("technique")
+        and row["problem"] == one.problem.to_dict()
         and reading.is_current(row, data.hashes)
     }
-    names = [name for name in (FLAGSHIP, *catalog.kernels()) if name in rows]
-    return [_counted(name, rows[name]) for name in names]
+    found = []
+    for name in dict.fromkeys((*WAYS, catalog.VOCABULARY, FLAGSHIP, *catalog.kernels(), *sorted(one.rows))):
+        end = one.rows.get(name)
+        if end and end.get("technique") and not name.endswith(", shared"):
+            kernel = end["technique"], end["backend"], tile_slug(end)
+            if kernel in rows:
+                found.append(_counted(" ".join(kernel), rows[kernel]))
+    return found
 
 
 def _counted(name: str, row: Row) -> Counted:

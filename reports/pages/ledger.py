@@ -7,9 +7,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.catalog.ledger import GLUON_TERMS, TERMS
+from harness.catalog.ledger import GLUON, TERMS, TLX, WAYS
 from harness.catalog.problem import Problem
 from harness.rows.ledger import Ledger
+from harness.rows.reading import Hashes
 from reports.data import machines
 from reports.data.dataset import Dataset, Row
 from reports.data.questions import question
@@ -20,15 +21,16 @@ from reports.facts.ledger import Line
 PATH = "gap.html"
 
 
-def page(datasets: Sequence[Dataset], codes: Sequence[Row] = ()) -> dict[str, Any]:
-    """`datasets`: in the order in which they are asked for rows. `codes`: rows of machine code."""
+def page(datasets: Sequence[Dataset], codes: Sequence[Row] = (), hashes: Hashes | None = None) -> dict[str, Any]:
+    """`datasets`: in the order in which they are asked for rows. `codes`: rows of machine code, which count where they
+    are of `hashes`."""
     data, found = ledger.found(datasets)
-    terms = (*TERMS, *GLUON_TERMS) if any(one.from_gluon for one in found) or not found else TERMS
+    terms = [term for way in WAYS.values() for term in way]
     rows = [row for one in found for row in one.rows.values()]
     sections = [section(one) for one in found]
     told: dict[str, list[tuple[Problem, Line]]] = {term.name: [] for term in terms}
     for one in sections:
-        for line in (*one["lines"], *(one["gluon"]["lines"] if one["gluon"] else ())):
+        for line in (line for each in (one, *one["others"]) for line in each["lines"]):
             told[line.term.name].append((one["ledger"].problem, line))
     return {
         "question": question(ledger.EXPERIMENT),
@@ -38,7 +40,9 @@ def page(datasets: Sequence[Dataset], codes: Sequence[Row] = ()) -> dict[str, An
         "told": told,
         "counted": {one.problem: ledger.counted(data, one) for one in found} if data else {},
         "terms": terms,
-        "refusals": {term.name: ledger.refusal(codes, term) for term in terms if term.serialized},
+        "language_of": {term.name: ledger.LANGUAGES[start] for start, way in WAYS.items() for term in way},
+        "own_terms": TERMS,
+        "refusals": {term.name: ledger.refusal(codes, term, hashes or {}) for term in terms if term.serialized},
         "evidence": {term.name: ledger.evidence(term) for term in terms},
         "orders": {term.name: ledger.order(data, found[0], term) for term in terms} if data and found else {},
         "gain": ledger.gain,
@@ -53,7 +57,8 @@ def section(one: Ledger) -> dict[str, Any]:
         **way(one),
         "boards": ledger.boards(one),
         "missing": [f"{name}: {why}" for name, why in one.refused.items()],
-        "gluon": way(one.from_gluon) if one.from_gluon else None,
+        "goal": ledger.goal(one),
+        "others": [way(one.from_(start)) for start in (GLUON, TLX)],
     }
 
 
@@ -69,5 +74,6 @@ def way(one: Ledger) -> dict[str, Any]:
         "by_cause": ledger.by_cause(one),
         "ends": ledger.ends(one),
         "lines": lines,
+        "tiles": {line.term.name: ledger.other_tile(one, line.term) for line in lines},
         "drawings": [Markup(drawing.waterfall(one, lines, width, told)) for width in drawn],
     }

@@ -14,6 +14,7 @@ from harness.catalog.ablations import ABLATIONS
 from harness.catalog.cases import of_experiment
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import get, unsupported
+from harness.catalog.tiles import best_tile
 from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]
@@ -38,27 +39,40 @@ WORTH = {
     "head_by_head": 0.01,
     "moved_descriptors": 0.004,
     "gluon_schedule": 0.03,
+    "tlx_schedule": 0.05,
+    "own_tile": 0.03,
+    "third_warpgroup": 0.05,
+    "fewer_keys": -0.02,
+    "register_split": 0.06,
 }
 """Logarithms of what each term multiplies the TFLOPS by."""
-STEPS = {term.step[0]: (term.name, term.step[1]) for term in ledger.TERMS if term.step}
+SUM = {term.name for term in ledger.TERMS if not term.part_of}
+STEPS = {term.step[0]: (term.name, term.step[1]) for term in ledger.TERMS if term.step and term.name in SUM}
+SLOWER = {
+    ledger.at(ledger.FLAGSHIP, ledger.SQUARE): ("own_tile", ledger.FLAGSHIP),
+    ledger.at(ledger.FLAGSHIP, ledger.NARROW): ("third_warpgroup", ledger.FLAGSHIP),
+    ledger.at("without_register_split", ledger.SQUARE): ("register_split", ledger.at(ledger.FLAGSHIP, ledger.SQUARE)),
+    ledger.GLUON: ("gluon_schedule", "without_lazy_rescale_or_integer_max"),
+    ledger.TLX: ("tlx_schedule", "without_lazy_rescale_or_integer_max"),
+}
+"""Kernel -> the term that it lacks, and the kernel that has it."""
 TRITON_TFLOPS = 500.0
-LACKS_AS_GLUON = "without_lazy_rescale_or_integer_max"
 
 
 def hashes() -> dict[tuple[str, str], str]:
-    names = {*ledger.kernels(), ledger.FLAGSHIP, ledger.VOCABULARY}
-    return {(name, backend): synthetic.sha(name, backend) for name in names for backend in ("cuda", "triton", "gluon")}
+    names = {*ledger.kernels(), ledger.FLAGSHIP, ledger.VOCABULARY, "without_register_split"}
+    return {(name, backend): synthetic.sha(name, backend) for name in names for backend in ("cuda", *ledger.WAYS)}
 
 
 def speed(name: str, has: Mapping[str, float], beyond: Mapping[str, float]) -> float:
     """Logarithm of a kernel's TFLOPS. `beyond`: what an ablation of two loses more than each."""
     if name == ledger.TRITON:
         return math.log(TRITON_TFLOPS)
-    if name == ledger.GLUON:
-        return speed(LACKS_AS_GLUON, has, beyond) - has["gluon_schedule"]
+    if name in SLOWER:
+        term, faster = SLOWER[name]
+        return speed(faster, has, beyond) - has[term]
     if name == ledger.FLAGSHIP:
-        apart = ("moved_descriptors", "gluon_schedule")
-        return speed(ledger.TRITON, has, beyond) + sum(worth for term, worth in has.items() if term not in apart)
+        return speed(ledger.TRITON, has, beyond) + sum(worth for term, worth in has.items() if term in SUM)
     for ablation in ABLATIONS:
         if ablation.name == name and ablation.lacks:
             lost = sum(has[term] for term in ablation.lacks) + beyond.get(name, 0.0)
@@ -84,18 +98,19 @@ def rows(
         found.append(synthetic.environment(origin, f"board{board}"))
         for problem in problems:
             here = [case for case in cases if case.problem == problem and case.technique not in without]
-            applying = {
-                term.name: 0.0 if term.leave_out and _declined(term.leave_out, problem) else has[term.name]
-                for term in ledger.TERMS
-            } | {"gluon_schedule": has["gluon_schedule"]}
+            declined = {term.name for term in ledger.TERMS if term.leave_out and _declined(term.leave_out, problem)}
+            applying = {name: 0.0 if name in declined else worth for name, worth in has.items()}
+            best = best_tile(ledger.FLAGSHIP, "cuda", problem, "h200")
             for case in here:
-                name = case.backend if case.backend in (ledger.TRITON, ledger.GLUON) else case.technique
+                name = case.backend if case.backend in ledger.WAYS else case.technique
                 if name and case.tile is None:
                     continue
+                if name and case.tile and case.backend == "cuda" and case.tile != best and name != ledger.VOCABULARY:
+                    name = ledger.at(name, case.tile)
                 if name and case.tile and unsupported(get(case.technique or ""), case.backend, problem, case.tile):
                     continue
                 tflops = math.exp(speed(name, applying, beyond or {})) if name else 480.0
-                if name == ledger.TRITON and case.tile == ledger.SQUARE:
+                if name in (ledger.TRITON, ledger.VOCABULARY) and case.tile == ledger.SQUARE:
                     tflops *= 0.9
                 ms = problem.flops / tflops / 1e9 * math.exp(chance.gauss(0, noise))
                 found.append(_row(problem, case.technique, case.backend, case.tile, origin, ms))

@@ -9,22 +9,26 @@ import pytest
 from harness.catalog import experiments, ledger, techniques
 from harness.catalog.ablations import ABLATIONS
 from harness.catalog.cases import of_experiment
-from harness.catalog.ledger import GLUON_TERMS, TERMS, Term
+from harness.catalog.ledger import TERMS, WAYS, Term
 from harness.catalog.problem import Tile
+from harness.catalog.tiles import best_tile
 from harness.expressibility.cells import CLAIMS
 
-PROOFS = {proof.name: claim for claim in CLAIMS if claim.dialect in ("triton", "gluon") for proof in claim.proofs}
-ALL = (*TERMS, *GLUON_TERMS)
+PROOFS = {proof.name: claim for claim in CLAIMS if claim.dialect != "cuda" for proof in claim.proofs}
+ALL = [term for way in WAYS.values() for term in way]
+AFTERWARDS = ("gluon_votes", "tlx_schedule", "tlx_votes", "own_tile", "third_warpgroup", "fewer_keys", "register_split")
+"""Terms that were made when something was measured."""
 NAMES = [term.name for term in ALL]
 
 
 @pytest.mark.parametrize("term", ALL, ids=NAMES)
 def test_a_term_is_measured_and_was_predicted(term: Term) -> None:
     assert term.leave_out or term.step
-    made_afterwards = term.name == "gluon_votes"
-    assert set(term.expected) == (set() if made_afterwards else {"d128-full", "d128-causal", "d64-full", "d64-causal"})
-    known = {one.name for one in techniques.kernels()} | {ledger.TRITON, ledger.SHARED, ledger.GLUON}
-    assert {term.leave_out, *(term.step or ())} - {""} <= known
+    assert set(term.expected) == (
+        set() if term.name in AFTERWARDS else {"d128-full", "d128-causal", "d64-full", "d64-causal"}
+    )
+    known = {one.name for one in techniques.kernels()} | {*WAYS, ledger.SHARED}
+    assert {end.partition(" at ")[0] for end in (term.leave_out, *(term.step or ())) if end} <= known
     assert term.part_of in {"", *NAMES}
     if term.leave_out:
         assert next(one for one in ABLATIONS if one.name == term.leave_out).lacks in (
@@ -37,7 +41,8 @@ def test_a_term_is_measured_and_was_predicted(term: Term) -> None:
 def test_a_cause_is_borne_out(term: Term) -> None:
     """The language cannot express it where the matrix says inexpressible or hatch, of the odd tiles too."""
     assert {term.cause, term.odd or term.cause} <= set(ledger.CAUSES)
-    assert {PROOFS[name].dialect for name in term.proofs} <= {"gluon" if term in GLUON_TERMS else "triton"}
+    (dialect,) = [start.partition("@")[0] for start, way in WAYS.items() if term in way]
+    assert {PROOFS[name].dialect for name in term.proofs} <= {dialect}
     if not term.part_of and term.cause != "unexplained":
         assert term.proofs or term.order
     grades = {PROOFS[name].grade for name in term.proofs}
@@ -59,7 +64,7 @@ def test_the_steps_are_one_way_from_triton_to_the_top_of_the_ladder() -> None:
     """Each starts where an earlier one ended; no kernel is reached twice."""
     reached = {ledger.TRITON}
     for term in TERMS:
-        if term.step:
+        if term.step and not term.part_of:
             to, start = term.step
             assert start in reached
             assert to not in reached
@@ -81,13 +86,28 @@ def test_the_experiment_times_all_that_the_terms_name_at_the_flagships_tile() ->
         (flagship,) = [
             case
             for case in here
-            if (case.technique, case.backend) == ("flagship", "cuda") and case.tile != ledger.SQUARE
+            if (case.technique, case.backend) == ("flagship", "cuda")
+            and case.tile not in (ledger.SQUARE, ledger.NARROW)
         ] or [case for case in here if (case.technique, case.backend) == ("flagship", "cuda")]
         timed = {case.technique for case in here if case.backend == "cuda" and case.tile == flagship.tile}
         assert timed >= {*ledger.kernels(), "flagship"}
         assert ("flagship", "triton") in {(case.technique, case.backend) for case in here}
+        assert {("flagship", language) for language in WAYS} <= {(case.technique, case.backend) for case in here}
         tiles = {case.tile for case in here if case.technique == ledger.VOCABULARY}
         assert tiles == {ledger.TRITONS, ledger.SQUARE}
+        own = {ledger.at(case.technique, case.tile) for case in here if case.technique and case.tile}
+        for term in TERMS:
+            if term.head_dim in (None, problem.head_dim):
+                assert {end for end in term.step or () if " at " in end} <= own
+
+
+def test_the_narrow_tile_has_the_width_and_the_stages_of_the_flagships() -> None:
+    for problem in experiments.load("what_triton_misses").problems:
+        best = best_tile("flagship", "cuda", problem, "h200")
+        assert best
+        if problem.head_dim == 128:
+            assert (best.block_n, best.stages) == (ledger.NARROW.block_n, ledger.NARROW.stages)
+            assert techniques.unsupported(techniques.get("flagship"), "cuda", problem, ledger.NARROW) is None
 
 
 def test_a_run_of_triton_alone_is_of_triton_alone() -> None:

@@ -9,7 +9,8 @@ from functools import cache
 import pytest
 from markupsafe import escape
 
-from harness.catalog.ledger import CAUSES, TERMS, TRITON, VOCABULARY
+from harness.catalog.ledger import CAUSES, GLUON, SQUARE, TERMS, TLX, TRITON, VOCABULARY, WAYS
+from harness.catalog.problem import Problem, Tile
 from harness.rows.ledger import Ledger
 from reports.data.dataset import Dataset, tile_slug
 from reports.draw import ledger as drawing
@@ -54,9 +55,9 @@ def test_every_term_is_in_the_table_and_in_the_drawing() -> None:
     text = whole()
     (wide,) = re.findall(r'<svg[^>]*head_dim 128, full[^>]*core Triton[^>]*class="w".*?</svg>', text, re.DOTALL)
     for term in TERMS:
-        if term.name not in ("own_diagonal", "moved_descriptors"):
-            assert term.title in wide
-        if term.name != "own_diagonal":
+        applies = term.name not in ("own_diagonal", "register_split")
+        assert (term.title in wide) is (applies and not term.part_of)
+        if applies:
             assert f'<a href="#{term.name}">' in text
     assert "own_diagonal" not in {line.term.name for line in facts.lines(ledgers()[0])}
     for cause in (
@@ -114,7 +115,7 @@ def test_what_is_missing_is_named_and_the_rest_stands() -> None:
 
 
 def test_without_triton_there_is_no_drawing_and_the_page_says_so() -> None:
-    rows = [row for row in made.rows() if row.get("backend") not in ("triton", "gluon")]
+    rows = [row for row in made.rows() if row.get("backend") not in WAYS]
     text = html(dataset(rows))
     assert "the two kernels have not been timed in one group yet" in text
     assert "<svg role" not in text
@@ -125,10 +126,13 @@ def test_the_assemblers_words_stand_where_nothing_can_be_left_out() -> None:
     (case,) = [row for row in ROWS if row.get("technique") == "without_turns"][:1]
     words = "serialized due to insufficient register resources"
     code = {"remarks": [words], "spill_bytes": 160}
+    hashes = {(term.serialized, "cuda"): "a source"}
     row = {**case, "kind": "code", "technique": term.serialized, "code": code, "compiler": {"ptxas": "13.0.88"}}
-    told = facts.refusal([row, {**row, "time": "2025-01-01T00:00:00Z", "code": {"remarks": ["earlier"]}}], term)
+    row["source_sha256"] = "a source"
+    told = facts.refusal([row, {**row, "time": "2025-01-01T00:00:00Z", "code": {"remarks": ["earlier"]}}], term, hashes)
     assert f"ptxas 13.0.88 says: “{words}”. It spills 160 bytes" in told
-    assert facts.refusal([{**row, "code": {}}, {**row, "technique": "without_turns"}], term) == ""
+    assert facts.refusal([{**row, "code": {}}, {**row, "technique": "without_turns"}], term, hashes) == ""
+    assert facts.refusal([{**row, "source_sha256": "earlier"}], term, hashes) == ""
     assert f"ablations/{term.serialized}.cu" in whole()
 
 
@@ -145,23 +149,28 @@ def test_every_cause_has_a_colour_of_its_own_and_every_proof_a_place() -> None:
         assert [name for name, *_ in facts.evidence(term)] == list(term.proofs)
 
 
-def test_the_way_from_gluon_has_a_table_and_a_drawing_of_its_own() -> None:
+@pytest.mark.parametrize(
+    ("start", "kernel", "series"), [(GLUON, "the best Gluon kernel", "Gluon"), (TLX, "the TLX kernel", "TLX")]
+)
+def test_the_way_from_another_language_has_a_table_and_a_drawing_of_its_own(
+    start: str, kernel: str, series: str
+) -> None:
     text = whole()
-    assert len(re.findall("<h3>.* faster than the best Gluon kernel</h3>", text)) == 2, "one on each problem"
-    (wide,) = re.findall(r'<svg[^>]*full[^>]*best Gluon kernel[^>]*class="w".*?</svg>', text, re.DOTALL)
-    assert "Best Gluon: " in wide
+    assert len(re.findall(f"<h3>.* faster than {kernel}</h3>", text)) == 2, "one on each problem"
+    (wide,) = re.findall(rf'<svg[^>]*full[^>]*{kernel}[^>]*class="w".*?</svg>', text, re.DOTALL)
+    assert f"{drawing.STARTS[start]}: " in wide
     assert "The same schedule, written in CUDA" in wide
-    assert 'href="expressibility.html#integer_max-gluon"' in text
-    assert "<h3>Lazy rescaling and three-input maxima, from Gluon</h3>" in text
-    without = html(dataset([row for row in ROWS if row.get("backend") != "gluon"]))
-    assert "the best Gluon kernel</h3>" not in without
-    assert "The same schedule, written in CUDA" not in without
+    assert f'href="expressibility.html#integer_max-{series.lower()}"' in text
+    assert f"<h3>Lazy rescaling and three-input maxima, from {series}</h3>" in text
+    without = html(dataset([row for row in ROWS if row.get("backend") != start]))
+    assert f"faster than {kernel}" not in without
+    assert without.count(f"the way from {kernel} is not measured yet</h3>") == 2
 
 
 def test_a_command_times_a_term_again() -> None:
     one, _ = ledgers()
-    assert one.from_gluon
-    commands = {line.term.name: line.command for way in (one, one.from_gluon) for line in facts.lines(way)}
+    ways = (one, one.from_(GLUON), one.from_(TLX))
+    commands = {line.term.name: line.command for way in ways for line in facts.lines(way)}
     assert commands["turns"] == (
         "twinkernels bench flagship without_turns pingpong overlapped_softmax --backend cuda "
         "--problem b4-h16-n4096-d128-bf16-full --tile 192x80-s3-w12"
@@ -169,24 +178,63 @@ def test_a_command_times_a_term_again() -> None:
     assert commands["assembler"] == "twinkernels run what_triton_misses --backend triton --ptxas shared"
     # CUDA's tile of 80 keys is none of Gluon's: `bench` has one tile for both.
     assert commands["gluon_schedule"] == "twinkernels run what_triton_misses --backend cuda --backend gluon"
+    assert commands["tlx_schedule"] == "twinkernels run what_triton_misses --backend cuda --backend tlx@3.8.0"
+    assert commands["own_tile"] == commands["fewer_keys"] == "twinkernels run what_triton_misses --backend cuda"
+
+
+def test_what_is_not_measured_yet_is_timed_at_the_tiles_that_it_will_have() -> None:
+    rows = made.rows((Problem.square(4, 32, 4096, 64),), without=("without_register_split",))
+    _, (one,) = facts.found([dataset([row for row in rows if row.get("backend") != TLX])])
+    (split,) = [line for line in facts.lines(one) if line.term.name == "register_split"]
+    assert split.command == (
+        "twinkernels bench flagship without_register_split --backend cuda "
+        "--problem b4-h32-n4096-d64-bf16-full --tile 128x128-s2-w8"
+    )
+    schedule = facts.lines(one.from_(TLX))[-1]
+    assert schedule.term.name == "tlx_schedule"
+    assert schedule.command == "twinkernels run what_triton_misses --backend cuda --backend tlx@3.8.0"
+
+
+def test_the_page_says_which_problem_the_goal_is_about() -> None:
+    text = whole()
+    assert text.count("The goal, a cause for 90% of the gap, is about this problem alone and is reached.") == 1
+    full, causal = ledgers()
+    assert facts.goal(full)
+    assert not facts.goal(causal)
+    _, (missed,) = facts.found([dataset(made.rows(beyond={"without_overlap": 0.3}))])
+    assert "is missed" in facts.goal(missed)
+
+
+def test_one_program_at_two_tiles_is_told() -> None:
+    one, _ = ledgers()
+    compiler, one_block = (next(term for term in TERMS if term.name == name) for name in ("compiler", "one_block"))
+    assert facts.other_tile(one, compiler) == facts.other_tile(one, one_block) == ""
+    other = replace(one, rows={**one.rows, TRITON: {**one.rows[TRITON], "tile": Tile(64, 64, 2, 4).to_dict()}})
+    assert facts.other_tile(other, compiler) == "not at one tile: 64x128-s1-w4 over 64x64-s2-w4"
+    assert "not at one tile: 192x80-s3-w12 over 128x128-s2-w8" in whole(), "of Gluon"
+
+
+def test_a_term_has_its_size_at_every_length() -> None:
+    text = html(dataset(made.rows((made.PROBLEM, Problem.square(1, 16, 16_384, 128)))))
+    assert re.search(r"head_dim 128, full, 4096 tokens: [^·]* · head_dim 128, full, 16384 tokens: ", text)
 
 
 def test_a_term_between_two_tiles_takes_the_experiment() -> None:
     one, _ = ledgers()
     compiler, one_block = (next(term for term in TERMS if term.name == name) for name in ("compiler", "one_block"))
     triton, cuda = one.rows[TRITON], one.rows[VOCABULARY]
-    assert triton["tile"] != cuda["tile"]
-    assert facts.command(one, compiler) == "twinkernels run what_triton_misses --backend cuda --backend triton"
-    same = replace(one, rows={**one.rows, VOCABULARY: {**cuda, "tile": triton["tile"]}})
-    assert facts.command(same, one_block) == "twinkernels run what_triton_misses --backend cuda"
-    assert facts.command(same, compiler) == (
+    apart = replace(one, rows={**one.rows, VOCABULARY: {**cuda, "tile": SQUARE.to_dict()}})
+    assert facts.command(apart, compiler) == "twinkernels run what_triton_misses --backend cuda --backend triton"
+    assert triton["tile"] == cuda["tile"]
+    assert facts.command(one, one_block) == "twinkernels run what_triton_misses --backend cuda"
+    assert facts.command(one, compiler) == (
         "twinkernels bench triton_vocabulary flagship --backend cuda --backend triton "
         f"--problem b4-h16-n4096-d128-bf16-full --tile {tile_slug(triton)}"
     )
 
 
-def test_what_ncu_counted_stands_behind_the_terms() -> None:
-    case = next(row for row in ROWS if row.get("technique") == "without_overlap")
+def counters(row: made.Row, **rest: object) -> made.Row:
+    """What ncu counted of the kernel that a row timed."""
     metrics = {
         "smsp__issue_active.avg.pct_of_peak_sustained_active": 41.25,
         "sm__inst_executed_pipe_tensor_op_gmma.avg.pct_of_peak_sustained_active": 63.5,
@@ -194,16 +242,40 @@ def test_what_ncu_counted_stands_behind_the_terms() -> None:
         "smsp__average_warps_issue_stalled_gmma_per_issue_active.ratio": 2.5,
         "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio": 0.5,
     }
-    row = {**case, "kind": "counters", "experiment": "ncu", "details": {"metrics": metrics}}
+    return {**row, "kind": "counters", "experiment": "ncu", "details": {"metrics": metrics}, **rest}
+
+
+def test_what_ncu_counted_stands_behind_the_terms() -> None:
+    case = next(row for row in ROWS if row.get("technique") == "without_overlap")
+    row = counters(case)
     data = dataset([*ROWS, row, {**row, "technique": "without_turns", "source_sha256": "earlier"}])
     _, (one, _) = facts.found([data])
     (counted,) = facts.counted(data, one)
-    assert (counted.kernel, counted.issue, counted.tensor, counted.passes) == ("without_overlap", 41.25, 63.5, 1234567)
+    assert counted.kernel == "without_overlap cuda 192x80-s3-w12"
+    assert (counted.issue, counted.tensor, counted.passes) == (41.25, 63.5, 1234567)
     assert counted.stalls == [("gmma", 2.5), ("wait", 0.5)]
     text = html(data)
     assert "gmma 2.50, wait 0.50" in text
     assert "1,234,567" in text
     assert "What ncu counted" not in whole()
+
+
+def test_every_end_of_a_term_is_counted_at_its_own_tile() -> None:
+    """Triton's, Gluon's, TLX's and the vocabulary's are others than the flagship's."""
+    one, _ = ledgers()
+    ends = [one.rows[name] for name in (TRITON, GLUON, TLX, VOCABULARY, "flagship", "wgmma")]
+    elsewhere = counters(one.rows[VOCABULARY], tile=SQUARE.to_dict())
+    data = dataset([*ROWS, *map(counters, ends), elsewhere])
+    counted = facts.counted(data, one)
+    assert [each.kernel for each in counted] == [
+        "flagship triton 64x128-s1-w4",
+        "flagship gluon 128x128-s2-w8",
+        "flagship tlx@3.8.0 128x128-s2-w8",
+        "triton_vocabulary cuda 64x128-s1-w4",
+        "flagship cuda 192x80-s3-w12",
+        "wgmma cuda 192x80-s3-w12",
+    ]
+    assert all(each.issue and each.tensor and each.passes and each.stalls for each in counted)
 
 
 @pytest.mark.parametrize(
