@@ -46,11 +46,12 @@ class Term:
 
     `cause` is a key of CAUSES; `odd` is the cause at tiles that core Triton cannot express, where it is another one.
     `proofs` are names of harness/expressibility that bear out the cause, `order` a kernel (backend, technique) whose
-    machine code does: its main loop's order is shown. `ttgir`: operations of core Triton's best program at the tile
-    TRITONS, in the order of its TTGIR. `expected` was written before anything was measured: percent, by
-    cell of 4096 tokens (d<head_dim>-<mask>); none where the term was made of others afterwards. `part_of`: a
-    term that contains this one, which therefore is not added. `head_dim`: the only one that has the term. `needed`: why
-    nothing is left out though the flagship has it, and `serialized` an ablation that ptxas shows it by.
+    machine code does: its main loop's order is shown. `ttgir`: operations of the language's best program, in the order
+    of its TTGIR; core Triton's is at the tile TRITONS, Gluon's at SQUARE. `ptx`: what core Triton's PTX shows.
+    `expected` was written before anything was measured: percent, by cell of 4096 tokens (d<head_dim>-<mask>); none
+    where the term was made of others afterwards. `part_of`: a term that contains this one, which therefore is not
+    added. `head_dim`: the only one that has the term. `needed`: why nothing is left out though the flagship has it, and
+    `serialized` an ablation that ptxas shows it by.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Term:
     proofs: tuple[str, ...] = ()
     order: tuple[str, str] | None = None
     ttgir: tuple[str, ...] = ()
+    ptx: str = ""
     expected: dict[str, float] = field(default_factory=dict, hash=False)
     part_of: str = ""
     odd: str = ""
@@ -120,6 +122,10 @@ TERMS = (
         "Allow tiles and warp counts that are not powers of two, and give each buffer an mbarrier.",
         step=(FIRST_RUNG, VOCABULARY),
         proofs=("warp_specialize mbarriers", "warps_12", "tile_176 arange", "tile_176 descriptor"),
+        ttgir=(
+            *("ttng.warp_group_dot", "ttng.warp_group_dot_wait"),
+            *("ttng.init_barrier", "ttng.async_tma_copy_global_to_local"),
+        ),
         expected=_expected(-3, -5, 5, 2),
         odd="language",
     ),
@@ -178,6 +184,10 @@ TERMS = (
             "warp_specialize causal",
             "warp_specialize one loop",
             "warp_specialize rows",
+        ),
+        ttgir=(
+            *("ttng.async_tma_copy_global_to_local", "ttng.wait_barrier"),
+            *("ttng.warp_group_dot", "ttng.warp_group_dot_wait"),
         ),
         expected=_expected(3, 3, -5, -3),
     ),
@@ -250,6 +260,7 @@ TERMS = (
         leave_out="without_persistent",
         step=("persistent", "pinned_maxima"),
         proofs=("tiles from a counter", "tiles_flat loads", "tiles_flat flatten"),
+        ttgir=("scf.yield", "ttng.async_tma_copy_local_to_global", "ttng.async_tma_store_wait", "tt.return"),
         expected=_expected(4, 5, 3, 4),
     ),
     Term(
@@ -325,10 +336,12 @@ TERMS = (
     Term(
         "moved_descriptors",
         "Descriptors advanced by one addition",
-        "compiler",
+        "effort",
         "The kernel builds the descriptors of its operands once per tile and adds a constant for each product. Every "
-        "CUDA kernel here does this, so it is not a term of its own.",
-        "Add to a descriptor instead of building it again.",
+        "CUDA kernel here does this, so it is not a term of its own, and core Triton's compiler does no worse.",
+        "Nothing: it does so today.",
+        ptx="No descriptor is computed in the main loop where the tile has one stage. With two stages, all but the "
+        "first of a buffer are sums of that one and a constant.",
         leave_out="without_moved_descriptors",
         expected=_expected(1, 1, 1, 1),
         part_of="compiler",
@@ -346,6 +359,7 @@ GLUON_TERMS = (
         "Place softmax instructions where products are in flight.",
         step=("without_lazy_rescale_or_integer_max", GLUON),
         order=("gluon", FLAGSHIP),
+        ttgir=("ttng.warp_group_dot", "ttng.warp_group_dot_wait", "math.exp2", "ttng.warp_group_dot_wait"),
         expected=_expected(2, 3, 15, 8),
     ),
     Term(

@@ -1,14 +1,16 @@
 """The flagship less one technique at a time: each file is whole and differs from the flagship by little, passes the
 numerics gate on the CPU, and its machine code has lost what it says and nothing else.
 
-`make test` runs and compiles each at one problem; `make test-full` at both head_dims and masks, and at every tile that
-the flagship has there.
+`make test` compiles and runs each once, and reads the machine code of each at every problem and tile at which it is
+timed: a recorded row tells it, of this source and by this compiler; what no row tells is compiled. `make test-full`
+compiles at every tile that `tune` chose for the flagship, and runs at both head_dims and masks.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+from dataclasses import replace
 from functools import cache
 from itertools import groupby, product
 from typing import Any
@@ -17,9 +19,9 @@ import pytest
 
 from harness import variants
 from harness.attention import numerics
-from harness.catalog import ledger, sources, techniques
+from harness.catalog import experiments, ledger, sources, techniques, tiles
 from harness.catalog.ablations import ABLATIONS
-from harness.catalog.cases import Case
+from harness.catalog.cases import Case, of_experiment
 from harness.catalog.entries import Ablation
 from harness.catalog.problem import Problem, Tile
 from harness.inspection.survey import MEASURED, Cell
@@ -27,33 +29,50 @@ from tests.support import proven
 
 pytestmark = pytest.mark.spread
 
+EXPERIMENT = experiments.load("what_triton_misses")
+TIMED = {(case.technique, case.problem, case.tile) for case in of_experiment(EXPERIMENT, "h200")}
+PROBLEMS = {(one.head_dim, one.causal): one for one in EXPERIMENT.problems if one.seq_q == 4096}
 SQUARE = ledger.SQUARE
-TILES = {64: (Tile(192, 128, 3, 12), SQUARE), 128: (SQUARE, Tile(192, 80, 3, 12))}
+CHOSEN = {
+    (choice.tile, choice.cell.split("-")[0])
+    for path in sorted(tiles.FOLDER.glob("*.toml"))
+    for choice in tiles.read(path)
+    if (choice.technique, choice.backend) == (ledger.FLAGSHIP, "cuda")
+}
+"""Tiles of the flagship, each with a head_dim for which it was chosen: d128."""
 OWN_TILES = (ledger.TRITONS, SQUARE)
 """Of the vocabulary."""
 SERIALIZED = [one.name for one in ABLATIONS if one.serialized]
 LESS = [one for one in ABLATIONS if one.name != ledger.VOCABULARY]
 
 
-def cell(name: str, head_dim: int, causal: bool, tile: Tile) -> Cell:
-    return Case("inspect", name, "cuda", Problem.square(4, 16, 4096, head_dim, causal=causal), tile), MEASURED
+def cell(name: str, problem: Problem, tile: Tile) -> Cell:
+    return Case("inspect", name, "cuda", problem, tile), MEASURED
+
+
+def tiles_of(one: Ablation, head_dim: int) -> list[Tile]:
+    if one not in LESS:
+        return [*OWN_TILES]
+    return sorted({SQUARE} | {tile for tile, chosen_for in CHOSEN if chosen_for == f"d{head_dim}"})
 
 
 def cells() -> list[Any]:
     """At every tile; what `make test` leaves out is marked."""
     found = []
-    for one, head_dim, causal in product(ABLATIONS, (128, 64), (True, False)):
-        for tile in TILES[head_dim] if one in LESS else OWN_TILES:
-            case, arch = cell(one.name, head_dim, causal, tile)
-            if techniques.unsupported(one, "cuda", case.problem, tile) is None:
-                quick = (head_dim, causal, tile) == (128, True, SQUARE)
-                name = f"{one.name}-d{head_dim}-{'causal' if causal else 'full'}-{tile.slug}"
-                found.append(pytest.param((case, arch), id=name, marks=() if quick else pytest.mark.full))
+    for one, problem in product(ABLATIONS, EXPERIMENT.problems):
+        for tile in tiles_of(one, problem.head_dim):
+            is_timed = (one.name, problem, tile) in TIMED
+            if techniques.unsupported(one, "cuda", problem, tile) or not (is_timed or problem in PROBLEMS.values()):
+                continue
+            quick = is_timed or (problem, tile) == (PROBLEMS[128, True], SQUARE)
+            name = f"{one.name}-{problem.slug}-{tile.slug}"
+            marks = () if quick else pytest.mark.full
+            found.append(pytest.param(cell(one.name, problem, tile), id=name, marks=marks))
     return found
 
 
 def main_loop(name: str) -> dict[str, Any]:
-    return proven.machine_code(cell(name, 128, True, SQUARE))["main_loop"]
+    return proven.machine_code(cell(name, PROBLEMS[128, True], SQUARE))["main_loop"]
 
 
 def test_every_file_of_the_folder_is_in_the_registry() -> None:
@@ -90,6 +109,22 @@ def test_it_compiles_without_serialization_or_local_memory(one: Cell) -> None:
     assert code["spill_bytes"] == 0
 
 
+def test_make_test_sees_every_ablation_at_every_tile_at_which_it_is_timed() -> None:
+    seen = {
+        (one.values[0][0].technique, one.values[0][0].problem, one.values[0][0].tile)
+        for one in cells()
+        if not one.marks
+    }
+    names = {one.name for one in ABLATIONS}
+    timed = {
+        (name, problem, tile)
+        for name, problem, tile in TIMED
+        if name in names and tile and not techniques.unsupported(techniques.get(name), "cuda", problem, tile)
+    }
+    assert timed <= seen
+    assert {name for name, *_ in timed} == names
+
+
 def test_a_softmax_without_overlap_stands_alone() -> None:
     for name in ("without_overlap", "without_turns_or_overlap", ledger.VOCABULARY):
         assert set(main_loop(name)["under_products"].values()) == {0}
@@ -109,22 +144,46 @@ def test_maxima_of_floats_are_counted_once() -> None:
         assert main_loop(name)["all"]["maxima"] < both
 
 
-@pytest.mark.parametrize("term", [pytest.param(one, id=one.name) for one in ledger.TERMS if one.ttgir])
-def test_core_tritons_program_has_the_operations_in_the_order_that_a_term_says(term: ledger.Term) -> None:
+@pytest.mark.parametrize(
+    ("language", "term"),
+    [pytest.param(language, one, id=one.name) for language, way in ledger.WAYS.items() for one in way if one.ttgir],
+)
+def test_a_languages_program_has_the_operations_in_the_order_that_a_term_says(language: str, term: ledger.Term) -> None:
     """Of the main loop, and what follows it: with no other of these operations between, repeats apart."""
-    kinds = r"ttng\.\w+|math\.exp2|scf\.yield|tt\.store"
-    order = re.findall(kinds, main_loop_of_triton())
+    kinds = r"ttng\.\w+|math\.exp2|scf\.yield|tt\.store|tt\.return"
+    text = compiled(language, ledger.TRITONS if language == ledger.TRITON else SQUARE)["ttgir"]
+    order = re.findall(kinds, text[text.index("scf.for") :])
     asked = set(term.ttgir)
     found = [name for name, _ in groupby(name for name in order if name in asked)]
     assert any(tuple(found[start : start + len(term.ttgir)]) == term.ttgir for start in range(len(found))), found
 
 
+@pytest.mark.parametrize("stages", [1, 2])
+def test_core_tritons_compiler_does_not_build_descriptors_anew(stages: int) -> None:
+    """In its main loop those of Q, K and V are sums of a descriptor and a constant, or not computed at all."""
+    ptx = compiled(ledger.TRITON, replace(ledger.TRITONS, stages=stages))["ptx"]
+    label = re.findall(r"^(\$L__BB\d+_\d+):", ptx[: ptx.index("wgmma.mma_async")], re.MULTILINE)[-1]
+    loop = re.search(rf"^{re.escape(label)}:.*?bra\S*\s+{re.escape(label)};", ptx, re.DOTALL | re.MULTILINE)
+    assert loop
+    products = re.findall(r"wgmma\.mma_async[^;]*;", loop[0])
+    used = {name for product in products for name in re.findall(r"%rd\d+", product)}
+    made = {
+        name: how for how, name in re.findall(r"^\s*([a-z0-9.]+)\s+(%rd\d+),", loop[0], re.MULTILINE) if name in used
+    }
+    assert used
+    if stages == 1:
+        assert made == {}
+    else:
+        built = [how for how in made.values() if how != "add.s64"]
+        assert 0 < len(built) <= 2 < len(made), "one for each of K and V"
+
+
 @cache
-def main_loop_of_triton() -> str:
-    """TTGIR from the last loop on."""
-    case = Case("test", ledger.FLAGSHIP, "triton", Problem.square(4, 16, 4096, 128), ledger.TRITONS)
-    text = variants.compile_triton(case, MEASURED).asm["ttgir"]
-    return text[text.rindex("scf.for") :]
+def compiled(language: str, tile: Tile) -> dict[str, str]:
+    """What a language's compiler makes of the flagship, by stage."""
+    case = Case("test", ledger.FLAGSHIP, language, PROBLEMS[128, False], tile)
+    made: dict[str, str] = variants.compile_triton(case, MEASURED).asm
+    return made
 
 
 RUN = {64: Tile(192, 128, 2, 12), 128: SQUARE}

@@ -29,6 +29,7 @@ GPU = sources.ROOT / "reports" / "recorded" / "h200"
 COMPILERS = sources.ROOT / "reports" / "recorded" / results.COMPILERS
 RECORDED = [
     *sorted({GPU / f"{ladder.experiment}.jsonl" for ladder in techniques.LADDERS.values()}),
+    GPU / "what_triton_misses.jsonl",
     COMPILERS / "inspect.jsonl",
 ]
 CLAIMS = COMPILERS / "expressibility.jsonl"

@@ -43,8 +43,10 @@ def test_a_cause_is_borne_out(term: Term) -> None:
     assert {term.cause, term.odd or term.cause} <= set(ledger.CAUSES)
     (dialect,) = [start.partition("@")[0] for start, way in WAYS.items() if term in way]
     assert {PROOFS[name].dialect for name in term.proofs} <= {dialect}
-    if not term.part_of and term.cause != "unexplained":
-        assert term.proofs or term.order
+    if term.cause != "unexplained":
+        assert term.proofs or term.order or term.ptx
+    if term.cause == "compiler" and not term.part_of:
+        assert term.ttgir or (dialect == "tlx" and term.proofs), "its lines of TTGIR; CI has no Triton with TLX"
     grades = {PROOFS[name].grade for name in term.proofs}
     beyond = grades & {"inexpressible", "hatch"}
     assert bool(beyond) is ("language" in (term.cause, term.odd))
