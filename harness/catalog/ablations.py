@@ -59,6 +59,19 @@ ABLATIONS = (
     _without("turns", "pinned_maxima", idea="neither turns nor maxima held before the wait"),
     _without("lazy_rescale", "integer_max", idea="O is multiplied in every step, by maxima of floats"),
     _without(
+        "lazy_rescale",
+        "early_rescale",
+        idea="O is multiplied in every step, behind the wait for the P V of before",
+        limits=(LAZY,),
+    ),
+    _without("persistent", "tma_store", idea="a block for each tile of queries, and lanes store O"),
+    _without(
+        "persistent",
+        "own_diagonal",
+        idea="a block for each tile of queries, of which every warpgroup works on all tiles of keys",
+        limits=(DIAGONAL,),
+    ),
+    _without(
         "producer_consumer",
         idea="all warps keep as many registers",
         name="without_register_split",
