@@ -217,9 +217,12 @@ def test_ncu_counts_at_the_tile_that_was_asked_for(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("harness.cli.inspecting.require_gpu", lambda: None)
     monkeypatch.setattr("harness.inspection.hardware_counters.run", lambda cases, path: asked.extend(cases) or [{}])
     names = ("flagship", "without_turns")
-    invoke("inspect", *names, "--ncu", "--backend", "cuda", "--tile", "128x128-s2-w8")
-    assert {case.technique for case in asked} == set(names)
-    assert {case.tile.slug for case in asked} == {"128x128-s2-w8"}
+    slug = "b4-h16-n4096-d128-bf16-full"
+    backends = ("--backend", "cuda", "--backend", "gluon", "--backend", "tlx@3.8.0")
+    invoke("inspect", *names, "--ncu", *backends, "--tile", "128x128-s2-w8", "--problem", slug)
+    languages = [("flagship", "cuda"), ("flagship", "gluon"), ("flagship", "tlx@3.8.0"), ("without_turns", "cuda")]
+    assert [(case.technique, case.backend) for case in asked] == languages
+    assert {(case.tile.slug, case.problem.slug) for case in asked} == {("128x128-s2-w8", slug)}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from markupsafe import escape
 
 from harness.catalog.ledger import CAUSES, GLUON, SQUARE, TERMS, TLX, TRITON, VOCABULARY, WAYS
 from harness.catalog.problem import Problem, Tile
+from harness.inspection import hardware_counters
 from harness.rows.ledger import Ledger
 from reports.data.dataset import Dataset, tile_slug
 from reports.draw import ledger as drawing
@@ -243,6 +244,11 @@ def counters(row: made.Row, **rest: object) -> made.Row:
         "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio": 0.5,
     }
     return {**row, "kind": "counters", "experiment": "ncu", "details": {"metrics": metrics}, **rest}
+
+
+def test_ncu_is_asked_for_all_that_the_page_shows() -> None:
+    shown = set(counters(ROWS[-1])["details"]["metrics"])
+    assert shown <= {*hardware_counters.METRICS, *hardware_counters.FROM_SECTIONS}
 
 
 def test_what_ncu_counted_stands_behind_the_terms() -> None:
