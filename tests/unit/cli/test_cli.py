@@ -553,7 +553,7 @@ def test_a_second_report_does_only_what_changed(tmp_path: Path, monkeypatch: pyt
         done.append(f"gate of {case.technique} {case.backend}")
         numerics = {name: {"max_abs": 0.0} for name in self.gate_options.distributions}
         passed = {"status": "passed", "gate": sources.gate_id(), "numerics": numerics}
-        return {**passed, "mma": None, "details": {"launch_ms": 1.0}}
+        return {**passed, "mma": None, "details": {"launch_ms": 1.0, "padded": self.gate_options.padded}}
 
     def build(site: Path, **_: object) -> None:
         site.mkdir(exist_ok=True)
