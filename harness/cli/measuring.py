@@ -155,7 +155,7 @@ def check(
     if report:
         own_page.write(rows, cases, path)
     gates = [row for row in rows if row["kind"] == "gate"]
-    conclude(gates, tables.gates, as_json=as_json, checked=True)
+    conclude(gates, tables.gates, as_json=as_json, checked=shard is None)
 
 
 def sanitize(
@@ -197,9 +197,8 @@ def sanitize(
         work = Work(command(["sanitize", *(names or ())], options), problems, tuple(cases), "sanitizer", fields=fields)
         rows = [row for row in spreading.spread(work, path, gpus, cluster) if row["kind"] == "sanitizer"]
         conclude(rows, tables.gates, as_json=as_json, path=path, checked=True)
-    conclude(
-        sanitizer.run(checks, experiment, path, jobs=jobs)[1:], tables.gates, as_json=as_json, path=path, checked=True
-    )
+    rows = sanitizer.run(checks, experiment, path, jobs=jobs)[1:]
+    conclude(rows, tables.gates, as_json=as_json, path=path, checked=shard is None)
 
 
 def bench(
@@ -398,7 +397,9 @@ def tune(
     from harness.measure import tune as tuning
     from harness.measure.fleet import Work
 
-    problems = part(chosen_problems(problem, load_experiment("ladder").problems), shard, together=tiles.cell)
+    # A table needs all problems of its cells; rows alone are selected from afterwards, by whoever has them all.
+    together = tiles.cell if rows_file is None else lambda one: one
+    problems = part(chosen_problems(problem, load_experiment("ladder").problems), shard, together)
     twins = chosen_backends(backends, techniques.SERIES, of=chosen(names))
     if cluster is None:
         require_gpu()

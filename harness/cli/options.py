@@ -147,9 +147,9 @@ def chosen_backends(
 
 
 def chosen_problems(slugs: list[str] | None, default: Sequence[Problem]) -> tuple[Problem, ...]:
-    """The problems that slugs name, else the default. Bad usage for what is no slug."""
+    """The problems that slugs name, each once, else the default. Bad usage for what is no slug."""
     with bad_usage():
-        return tuple(Problem.parse(slug) for slug in slugs or []) or tuple(default)
+        return tuple(dict.fromkeys(Problem.parse(slug) for slug in slugs or [])) or tuple(default)
 
 
 def chosen_tile(slug: str | None) -> Tile | None:

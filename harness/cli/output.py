@@ -74,8 +74,9 @@ def conclude(
     path: Path | None = None,
     checked: bool = False,
 ) -> NoReturn:
-    """Prints the rows of a finished run and exits. `path` is the run's file where it can be recorded. Of `checked` rows
-    at least one must be of something that ran: where all was declined, nothing was checked, and the exit code is 2."""
+    """Prints the rows of a finished run and exits. `path` is the run's file where it can be recorded. `checked`: at
+    least one row must be of something that ran; where all was declined, nothing was checked, and the exit code is 2. A
+    shard is not asked for that: its only problem may be one that all decline."""
     if as_json:
         print(json.dumps(rows, indent=1))
     elif as_csv:

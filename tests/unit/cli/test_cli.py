@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from harness.cli import options, output, reporting
 from harness.inspection import survey
 from harness.machine.terminal import Plain
 from harness.measure import effort
+from harness.measure.fleet import Work
 from harness.rows import record, results, tables
 from harness.setup import bootstrap
 from harness.variants import PEERS, Case, Unsupported
@@ -1031,10 +1033,10 @@ def test_on_all_gpus_the_ordinary_command_runs_for_each_problem(
     monkeypatch.setattr("harness.machine.environment.describe", lambda: {"gpu": None})
     monkeypatch.setattr("harness.cli.spreading.spread", lambda work, *rest: asked.append((work, rest)) or [])
     monkeypatch.setattr("harness.measure.tune.select", lambda path, problems: "table.toml")
-    problem = "b4-h16-n4096-d128-bf16-full"
+    lengths = [word for length in (4096, 8192) for word in ("--problem", f"b4-h16-n{length}-d128-bf16-full")]
     for arguments, words, kind in (
         (("run", "ladder", "--replicates", "3", "--mode", "burst"), ("run", "ladder", "--mode", "burst"), "gate"),
-        (("tune", "scalar", "--problem", problem), ("tune", "scalar", "--problem", problem), "tune"),
+        (("tune", "scalar", *lengths), ("tune", "scalar", *lengths), "tune"),
         (("check", "scalar"), ("check", "scalar", "--on", "gpu"), "gate"),
         (("sanitize", "scalar", "--tool", "memcheck"), ("sanitize", "scalar", "--tool", "memcheck"), "sanitizer"),
     ):
@@ -1048,6 +1050,41 @@ def test_on_all_gpus_the_ordinary_command_runs_for_each_problem(
     assert "--gpus: got 'many', expected all or a number" in invoke("run", "ladder", "--gpus", "many")[1]
     code, said = invoke("run", "correctness", "--on", "cpu", "--cluster", "auto")
     assert (code, "--on cpu: got it with --gpus, --cluster" in " ".join(said.split())) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["run ladder", "tune scalar", "check scalar", "sanitize scalar"])
+def test_each_gpu_gets_one_problem_and_may_decline_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    """What is handed out is the command that a shard of one problem is: no exit code 2, which is bad usage."""
+    asked: list[Work] = []
+    done: list[set[Problem]] = []
+
+    def rows(cases: Iterable[Case]) -> list[dict]:
+        done.append({case.problem for case in cases})
+        return [{"kind": "environment", "id": "x"}]
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("harness.cli.output.RUNS", tmp_path)
+    monkeypatch.setattr("harness.machine.environment.describe", lambda: {"gpu": None})
+    monkeypatch.setattr("harness.cli.spreading.spread", lambda work, *rest: asked.append(work) or [])
+    monkeypatch.setattr("harness.measure.tune.select", lambda path, problems: "table.toml")
+    monkeypatch.setattr(
+        "harness.measure.runner.run", lambda experiment, selected=None, **_: rows(selected or of_experiment(experiment))
+    )
+    monkeypatch.setattr("harness.measure.tune.tune", lambda names, twins, problems, *_, **__: done.append({*problems}))
+    monkeypatch.setattr("harness.inspection.sanitizer.run", lambda checks, *_, **__: rows(c.case for c in checks))
+    same_cell = [f"b4-h16-n{length}-d128-bf16-full" for length in (4096, 8192, 4096)]
+    chosen = [word for slug in same_cell for word in ("--problem", slug)] if command[0] in "tc" else []
+    invoke(*command.split(), *chosen, "--gpus", "2")
+    (work,) = asked
+    assert not chosen or len(work.problems) == 2
+    for number, problem in enumerate(work.problems, 1):
+        arguments = (*work.arguments[2:], "--shard", f"{number}/{len(work.problems)}")
+        code, said = invoke(*arguments, "--rows", str(tmp_path / "rows.jsonl"))
+        assert code == 0, said
+        assert done.pop() <= {problem}
+        assert done == []
 
 
 def test_a_run_continues_the_file_that_it_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
