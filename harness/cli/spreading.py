@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -56,13 +57,15 @@ def wanted(gpus: str | None, cluster: str | None) -> bool:
 
 
 def spread(work: Work, path: Path, gpus: str | None, cluster: str | None, earlier: Iterable[Row] = ()) -> list[Row]:
-    """The rows of the command, run everywhere. Ends the command where the GPUs or Ray are missing."""
+    """The rows of the command, run everywhere. Ends the command where the GPUs or Ray are missing. On one host a row
+    says how long it took: nodes of a cluster need not be alike."""
     from harness.measure import fleet, ray_hands
 
+    since = time.monotonic() if cluster is None else None
     count = None if gpus in (None, "all") else int(str(gpus))
     try:
         with ray_hands.hands(count, cluster) as (hands, new_hand):
-            return fleet.run(work, path, hands, new_hand=new_hand, earlier=earlier)
+            return fleet.run(work, path, hands, new_hand=new_hand, earlier=earlier, since=since)
     except ray_hands.Refused as refusal:
         missing(str(refusal))
 

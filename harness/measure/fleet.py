@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from harness.catalog.cases import Case, source_sha256
 from harness.catalog.problem import Problem
+from harness.catalog.sources import CACHE
 from harness.machine import environment
 from harness.machine.progress import Interrupts, Progress
 from harness.rows import making, results, schema
@@ -94,6 +95,12 @@ class Work:
     fields: Mapping[str, Any] | None = None
     """What a row about a lost problem has beside its case: the tool of a sanitizer row."""
 
+    @property
+    def command(self) -> str:
+        """What a user types behind `twinkernels`, without --gpus: run ladder --replicates 3."""
+        replicates = [f"--replicates {self.replicates}"] if self.replicates > 1 else []
+        return environment.scrub(" ".join([*self.arguments[2:], *replicates]))
+
 
 def run(
     work: Work,
@@ -102,19 +109,26 @@ def run(
     *,
     new_hand: Callable[[], Hand],
     earlier: Iterable[Row] = (),
+    since: float | None = None,
 ) -> list[Row]:
     """Hands the problems out, the slowest first, and returns the rows, which are appended to `path` as they come.
 
     `new_hand` takes the place of one that was lost. `earlier` are rows of `path`: what they say is not done
-    again. Raises SystemExit after Ctrl-C (130) or SIGTERM (143), when the cases in progress are finished; after a
-    second one at once. Every row that a command wrote until then is in `path`.
+    again. `since`: when the command began, by time.monotonic(); the last row, of kind fleet, says how long it took if
+    nothing had been done earlier. Raises SystemExit after Ctrl-C (130) or SIGTERM (143), when the cases in progress are
+    finished; after a second one at once. Every row that a command wrote until then is in `path`.
     """
     with results.Writer(path) as writer, Interrupts() as interrupts, Progress() as progress:
-        this = _Run(work, writer, list(hands), new_hand, list(earlier), progress, interrupts)
+        known = list(earlier)
+        if known:
+            since = None
+        this = _Run(work, writer, list(hands), new_hand, known, progress, interrupts)
         try:
             this.loop()
         finally:
             this.end()
+        if since is not None and not interrupts.requested:
+            this.sum_up(since)
     if interrupts.requested:
         raise SystemExit(interrupts.exit_code)
     return this.rows
@@ -135,6 +149,7 @@ class _Run:
         self.progress, self.interrupts = progress, interrupts
         self.rows = earlier
         self.hands = hands
+        self.gpus, self.lost, self.builds = len(hands), 0, _builds()
         self.running: dict[int, tuple[Hand, Job, float]] = {}
         self.queue = [Job(number, problem) for number, problem in enumerate(work.problems, 1)]
         self.queue.sort(key=self._weight, reverse=True)
@@ -234,6 +249,7 @@ class _Run:
     def again(self, job: Job, how: str) -> None:
         if self.interrupts.requested:
             return
+        self.lost += 1
         if job.placed < PLACEMENTS:
             self.progress.say(f"{job.label} is begun once more: {how}")
             self.queue.insert(0, job)
@@ -244,17 +260,37 @@ class _Run:
         """A row for each case of the problem that has none yet, so that every hole has its reason."""
         self.done += 1 + self.work.replicates - job.replicate
         self.progress.step("problems", self.done, self.total, f"{job.label}  given up: {how}")
-        if self.environment is None:
-            row = self.writer.write(making.environment(environment.describe(), self.work.on))
-            self.rows.append(row)
-            self.environment = row["id"]
+        here = self.here()
         known = {_cell(row) for row in self.rows if row["kind"] == self.work.kind}
         for case in self.work.cases:
-            about = making.about(case, on=self.work.on, source_sha256=source_sha256(case), environment=self.environment)
+            about = making.about(case, on=self.work.on, source_sha256=source_sha256(case), environment=here)
             if case.problem == job.problem and _cell(about) not in known:
                 reason = environment.scrub(f"begun {job.placed} times: {how}")
                 fields = {"kind": self.work.kind, "status": "crashed", "reason": reason}
                 self.rows.append(self.writer.write({**about, **(self.work.fields or {}), **fields}))
+
+    def sum_up(self, since: float) -> None:
+        """Writes how long the work took on how many GPUs."""
+        seconds = time.monotonic() - since
+        details = {
+            "problems": len(self.work.problems),
+            "seconds": round(seconds, 1),
+            "built": _builds() - self.builds,
+            "lost": self.lost,
+        }
+        about = {"kind": "fleet", "on": self.work.on, "experiment": "fleet", "command": self.work.command}
+        row = {**about, "gpus": self.gpus, "environment": self.here(), "status": "passed", "details": details}
+        self.rows.append(self.writer.write(row))
+        gpus = f"{self.gpus} GPU{'s' * (self.gpus != 1)}"
+        self.progress.say(f"{len(self.work.problems)} problems on {gpus}: {seconds:.0f} s")
+
+    def here(self) -> str:
+        """Id of this process's environment row, which is written when it is first asked for."""
+        if self.environment is None:
+            row = self.writer.write(making.environment(environment.describe(), self.work.on))
+            self.rows.append(row)
+            self.environment = row["id"]
+        return self.environment
 
     def end(self) -> None:
         for hand in self.hands:
@@ -266,6 +302,11 @@ class _Run:
         named = {row["environment"] for row in rows}
         environments = {row["id"]: row for row in self.rows if row["kind"] == "environment" and row["id"] in named}
         return [*environments.values(), *rows]
+
+
+def _builds() -> int:
+    """How many kernels are kept, compiled, on this host."""
+    return sum(1 for language in ("cuda", "triton") for entry in (CACHE / language).glob("*") if entry.is_dir())
 
 
 def _cell(row: Mapping[str, Any]) -> str:

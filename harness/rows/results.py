@@ -46,6 +46,7 @@ KINDS = {
     "sanitizer": "what compute-sanitizer found",
     "probe": "what a proof of expressibility showed",
     "roof": "what a multiprocessor does in a clock",
+    "fleet": "how long a command took on so many GPUs of a host",
 }
 STATUSES = (
     "passed",
@@ -65,7 +66,7 @@ STATUSES = (
 )
 KEY = (
     *("kind", "experiment", "assembler", "technique", "backend", "kernel", "problem", "tile", "mode", "tool"),
-    *("proof", "gpu", "roof", "on", "arch", "source_sha256"),
+    *("proof", "gpu", "roof", "command", "gpus", "on", "arch", "source_sha256"),
 )
 FIELDS = {
     "schema": "version of this format",
@@ -96,6 +97,9 @@ FIELDS = {
     "proof": "of a probe: which proof of the claim",
     "gpu": "of outputs that a CPU computed: the GPU that they are compared with",
     "roof": "of a roof: its name in experiments/hopper_roofs.py",
+    "command": "of a fleet: what ran, without --gpus",
+    "gpus": "of a fleet: how many GPUs shared the problems; details are {problems, seconds, built: kernels that were "
+    "compiled meanwhile, lost: problems that were begun once more}",
     "per_clock": "of a roof: {what: rates}, of one multiprocessor and clock, the median multiprocessor of each launch; "
     "what: flop (of tensor cores), exponentials, instructions (of fp32, lane by lane), units (of a softmax)",
     "tflops": "of a roof with products: those of the whole GPU, launch by launch",

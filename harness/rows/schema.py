@@ -26,7 +26,7 @@ Check = Callable[[str, Any], None]
 
 TOOLS = (
     *("bench", "inspect", "memory", "ncu", "outputs", "sanitizer", "sanitizer_planted", "structured_heads", "tune"),
-    "expressibility",
+    *("expressibility", "fleet"),
 )
 """Experiments that rows may name without a file in experiments/."""
 EARLIEST = "2024-01-01T00:00:00Z"
@@ -51,12 +51,12 @@ def check(row: Row) -> None:
         _need(row, "id", "details", "time")
         _ENVIRONMENT("row.details", row["details"])
         return
-    _need(row, "on", "experiment", "backend", "environment", "time")
-    if row["kind"] not in ("probe", "roof"):
+    _need(row, "on", "experiment", "environment", "time", *(_OF_FLEET if row["kind"] == "fleet" else ["backend"]))
+    if row["kind"] not in ("probe", "roof", "fleet"):
         _need(row, "problem")
-    if row["backend"] in (*techniques.SERIES, *techniques.ON_REQUEST):
+    if row.get("backend") in (*techniques.SERIES, *techniques.ON_REQUEST):
         _need(row, "roof" if row["kind"] == "roof" else "technique", "source_sha256")
-    if row["backend"] == own.BACKEND:
+    if row.get("backend") == own.BACKEND:
         _need(row, "kernel", "source_sha256")
     if row.get("technique") and row["kind"] in ("gate", "timing", "tune", "code", "referee"):
         _need(row, "tile")
@@ -87,7 +87,7 @@ def admit(row: Row) -> None:
     if row["experiment"] not in _experiments():
         known = ", ".join(sorted(_experiments()))
         raise ValueError(f"row.experiment: got {row['experiment']!r}, expected one of {known}")
-    if row["backend"] == own.BACKEND:
+    if row.get("backend") == own.BACKEND:
         raise ValueError(
             f"row.backend: got own ({row.get('kernel')}), expected kernels of this checkout; `twinkernels compare` "
             "takes the run's file as it is, and a kernel to record becomes a rung first"
@@ -297,6 +297,8 @@ _FIELDS: dict[str, Check] = {
     "tool": _NAME,
     "roof": _NAME,
     "proof": _LINE,
+    "command": _LINE,
+    "gpus": _number(least=1, whole=True),
     "gpu": _text(r"[a-z0-9]+(-[a-z0-9]+)*", "the folder of a GPU, such as h200"),
     "group": _LINE,
     "order": _list(_LINE),
@@ -318,6 +320,7 @@ _FIELDS: dict[str, Check] = {
     "id": _LINE,
 }
 
+_OF_FLEET = ("command", "gpus", "details")
 _PASSED = {"timing": "samples_ms", "referee": "samples_ms", "code": "code", "gate": "numerics", "fp8": "numerics"}
 """What a row of a kind has when it passed."""
 
@@ -346,6 +349,10 @@ _DETAILS: dict[str, Check] = {
     "memory": _object(sites=_list(_object()), totals=_object(), **_COMMON),
     "outputs": _object(differing=_ANY_NUMBER, **_COMMON),
     "sanitizer": _object(findings=_list(_WORDS), found=_COUNT, **_COMMON),
+    "fleet": _object(
+        {"problems": _COUNT, "seconds": _number(above=0), "built": _COUNT, "lost": _COUNT},
+        **_COMMON,
+    ),
     "probe": _object(lines=_list(_WORDS), control_lines=_list(_WORDS), seen=_truth, **_COMMON),
 }
 """The details that pages and tables read, by kind."""

@@ -10,7 +10,7 @@ from harness.catalog import planted
 from reports.data import links
 from reports.data.dataset import Dataset
 from reports.facts import fp8 as eight_bits
-from reports.facts import neighbours
+from reports.facts import fleet, neighbours
 from reports.pages import listing
 
 BUG = "ring_wrong_phase_at_empty"
@@ -28,7 +28,10 @@ def reading() -> dict[str, Any]:
 
 def gpus(datasets: Sequence[Dataset]) -> dict[str, Any]:
     """The variables of guide_gpus.html."""
-    return {"moved": [one for data in datasets for one in neighbours.moved(data.newest)]}
+    return {
+        "moved": [one for data in datasets for one in neighbours.moved(data.newest)],
+        "shared": [one for data in datasets for one in fleet.shared(data)],
+    }
 
 
 def fp8(datasets: Sequence[Dataset]) -> dict[str, Any]:

@@ -67,6 +67,18 @@ GATE: Row = {name: value for name, value in TIMING.items() if name not in ("samp
     "numerics": {"normal": {"max_abs": 1e-3, "rel_l2": None}},
     "details": {"label": "", "launch_ms": 0.1},
 }
+FLEET: Row = {
+    "schema": results.SCHEMA,
+    "kind": "fleet",
+    "on": "gpu",
+    "experiment": "fleet",
+    "command": "run ladder",
+    "gpus": 2,
+    "status": "passed",
+    "details": {"problems": 16, "seconds": 126.4, "built": 0, "lost": 0},
+    "environment": ENVIRONMENT["id"],
+    "time": "2026-01-01T00:00:01Z",
+}
 
 
 def write(path: Path, rows: Iterable[Row]) -> Path:

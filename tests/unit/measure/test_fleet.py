@@ -6,7 +6,9 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +17,7 @@ import pytest
 
 from harness.catalog.cases import Case
 from harness.catalog.problem import Problem, Tile
+from harness.cli import spreading
 from harness.measure import fleet, ray_hands
 from harness.measure.fleet import Answer, Lost, Work
 from harness.rows import making, results, schema
@@ -168,6 +171,35 @@ def test_ctrl_c_lets_the_cases_in_progress_end_and_loses_no_row(tmp_path: Path) 
     assert ended.value.code == 130
     assert hand.stopped == [False, True]
     assert [row["kind"] for row in results.read(tmp_path / "run.jsonl")] == ["environment", "gate"]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_the_last_row_says_how_long_it_took_on_how_many_gpus(tmp_path: Path, lost: int) -> None:
+    hands = [Pretended(f"GPU {number}", [], [Answer((), -9, "Killed")] * lost) for number in range(2)]
+    work, path = Work(WORK.arguments, PROBLEMS, CASES, replicates=2), tmp_path / "run.jsonl"
+    rows = fleet.run(work, path, hands, new_hand=nobody, since=time.monotonic() - 100)
+    environment, row = rows[-2:]
+    assert (row["kind"], row["environment"], row["gpus"]) == ("fleet", environment["id"], 2)
+    assert row["command"] == "run ladder --replicates 2"
+    assert 100 <= row["details"].pop("seconds") < 200
+    assert row["details"] == {"problems": 4, "built": 0, "lost": 2 * lost}
+    schema.admit({**results.read(path)[-1], "time": "2026-01-31T23:59:59Z"})
+
+
+def test_a_run_that_went_on_says_nothing_of_its_time(tmp_path: Path) -> None:
+    earlier = [json.loads(line) for line in lines(CASES[0], 1)]
+    rows = fleet.run(WORK, tmp_path / "run.jsonl", [Pretended("GPU 0", [])], new_hand=nobody, earlier=earlier, since=0)
+    assert "fleet" not in {row["kind"] for row in rows}
+
+
+@pytest.mark.parametrize(("cluster", "told"), [(None, True), ("auto", False)])
+def test_every_command_on_the_gpus_of_one_host_is_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str | None, told: bool
+) -> None:
+    hands = nullcontext(([Pretended("GPU 0", [])], nobody))
+    monkeypatch.setattr(ray_hands, "hands", lambda count, address: hands)
+    rows = spreading.spread(WORK, tmp_path / "run.jsonl", "1", cluster)
+    assert (rows[-1]["kind"] == "fleet") is told
 
 
 def test_where_ray_is_missing_the_way_without_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

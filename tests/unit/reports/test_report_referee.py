@@ -58,6 +58,22 @@ def test_the_guide_says_whether_neighbours_move_a_ratio(busy: float, verdict: st
     assert "No rows of this experiment are recorded yet" in said_by("guide_gpus.html", guide.gpus([]))
 
 
+def test_the_guide_says_how_much_faster_several_gpus_are() -> None:
+    def took(gpus: int, seconds: float, **details: int) -> dict:
+        told = {"problems": 16, "seconds": seconds, "built": 0, "lost": 0, **details}
+        return {"kind": "fleet", "experiment": "fleet", "command": "run ladder", "gpus": gpus, "details": told}
+
+    def said(*rows: dict) -> str:
+        return said_by("guide_gpus.html", guide.gpus([dataset(list(rows))]))
+
+    pair = "<code>twinkernels run ladder</code>, 16 problems: 243 s on one GPU, 126 s on 2: 1.9 times as fast."
+    assert pair in said(took(1, 243.0), took(2, 126.4))
+    for other in ({"command": "run ladder --missing"}, {"details": {**took(2, 1.0, built=3)["details"]}}):
+        assert "No such pair of runs is recorded yet" in said(took(1, 243.0), {**took(2, 126.4), **other})
+    assert "No such pair" in said(took(1, 243.0), took(2, 126.4, lost=1))
+    assert "No such pair" in said(took(1, 243.0), took(2, 126.4, problems=15))
+
+
 def test_the_false_verdicts_stand_beside_the_regressions(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [noise.Trial("boards", False, "twins", 1328, 0.0218, 0.012, 0.05, 0.989)]
     monkeypatch.setattr(noise, "trial", lambda _: found)

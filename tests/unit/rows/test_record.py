@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from harness.catalog.problem import Problem, Tile
-from harness.rows import record, results
+from harness.rows import record, results, schema
 from tests.support import synthetic_rows as synthetic
-from tests.support.row_file import write
+from tests.support.row_file import FLEET, write
 
 PROBLEM = Problem.square(4, 16, 4096, 128)
 OLD, NEW = "0" * 64, "1" * 64
@@ -66,6 +66,20 @@ def test_a_run_goes_to_the_folder_of_its_gpu_and_the_file_of_its_experiment(tmp_
     )
     assert recorded(run, root) == [root / "h200/ladder.jsonl", root / "h200/sequence_length.jsonl"]
     assert [row["kind"] for row in results.read(root / "h200/ladder.jsonl")] == ["environment", "timing"]
+
+
+def test_how_long_a_command_took_is_kept_for_each_number_of_gpus(tmp_path: Path, root: Path) -> None:
+    def took(gpus: int, seconds: float) -> list[Row]:
+        about = {**FLEET, "gpus": gpus, "environment": identity("e1")}
+        del about["time"]
+        return [environment("e1"), {**about, "details": {**FLEET["details"], "seconds": seconds}}]
+
+    for name, gpus, seconds in (("1", 1, 250.0), ("2", 2, 126.4), ("3", 1, 243.0)):
+        run = run_file(tmp_path, name, timing("scalar", "e1"), *took(gpus, seconds))
+        assert recorded(run, root) == [root / "h200/fleet.jsonl", root / "h200/ladder.jsonl"]
+    _, *rows = results.read(root / "h200/fleet.jsonl", schema.admit)
+    assert [(row["gpus"], row["details"]["seconds"]) for row in rows] == [(1, 243.0), (2, 126.4)]
+    assert "fleet,,,,,2 passed" in (root / "h200/fleet.summary.csv").read_text()
 
 
 def gate(technique: str, of: str, **fields: Any) -> Row:

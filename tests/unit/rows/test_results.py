@@ -106,7 +106,7 @@ def test_the_newest_row_of_each_measurement_counts() -> None:
     "field",
     [
         *("kind", "experiment", "assembler", "technique", "backend", "kernel", "problem", "tile", "mode", "tool"),
-        *("proof", "gpu", "roof", "on", "arch", "source_sha256"),
+        *("proof", "gpu", "roof", "command", "gpus", "on", "arch", "source_sha256"),
     ],
 )
 def test_what_was_measured_where_and_how_tells_measurements_apart(field: str) -> None:

@@ -14,12 +14,12 @@ import pytest
 
 from harness.rows import compare, record, results, schema
 from tests.conftest import CHECKOUT
-from tests.support.row_file import ENVIRONMENT, GATE, TIMING, write
+from tests.support.row_file import ENVIRONMENT, FLEET, GATE, TIMING, write
 
 Row = dict[str, Any]
 
 ROOT = CHECKOUT / "reports/recorded"
-ROWS = {"environment": ENVIRONMENT, "timing": TIMING, "gate": GATE}
+ROWS = {"environment": ENVIRONMENT, "timing": TIMING, "gate": GATE, "fleet": FLEET}
 
 
 def put(*path: str | int, value: Any) -> Callable[[Row], None]:
@@ -147,6 +147,10 @@ HOSTILE = {
     "a repetition that is text": ("timing", put("details", "again", value="yes"), "row.details.again"),
     "a repetition of nothing": ("timing", put("details", "again", value={}), "row.details.again.of"),
     "a replicate that is text": ("timing", put("details", "replicate", value="1"), "row.details.replicate"),
+    "a command on half a GPU": ("fleet", put("gpus", value=0.5), "row.gpus"),
+    "a command of two lines": ("fleet", put("command", value="run\nladder"), "row.command"),
+    "a command that nobody gave": ("fleet", drop("command"), "row.command"),
+    "a command of no time": ("fleet", put("details", "seconds", value=0), "row.details.seconds"),
     "a diagnosis in one piece": ("gate", put("details", "diagnosis", value="race"), "row.details.diagnosis"),
 }
 

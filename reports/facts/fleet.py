@@ -1,0 +1,47 @@
+"""How much faster several GPUs of a host did what one did, from rows of kind fleet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reports.data.dataset import Dataset, Row
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A command that one GPU did in `alone` seconds and `gpus` GPUs of the same host in `together`."""
+
+    command: str
+    problems: int
+    alone: float
+    gpus: int
+    together: float
+
+    @property
+    def times(self) -> float:
+        return self.alone / self.together
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"{self.problems} problems: {self.alone:.0f} s on one GPU, {self.together:.0f} s on {self.gpus}: "
+            f"{self.times:.1f} times as fast"
+        )
+
+
+def shared(data: Dataset) -> list[Shared]:
+    """Of each command and number of GPUs that the newest rows tell of: all kernels were built before, nothing was lost,
+    and both runs were of one commit on one host, as its first board tells."""
+    found: dict[tuple[object, ...], dict[int, Row]] = {}
+    for row in data.newest:
+        if row["kind"] == "fleet" and not row["details"]["built"] and not row["details"]["lost"]:
+            machine = data.environments[row["environment"]]["details"]
+            where = (machine["gpu"] or {}).get("uuid_sha256"), (machine.get("git") or {}).get("sha")
+            found.setdefault((row["command"], row["details"]["problems"], *where), {})[row["gpus"]] = row
+    return [
+        Shared(row["command"], row["details"]["problems"], alone["details"]["seconds"], gpus, row["details"]["seconds"])
+        for by_count in found.values()
+        if (alone := by_count.get(1))
+        for gpus, row in sorted(by_count.items())
+        if gpus > 1
+    ]
