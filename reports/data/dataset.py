@@ -117,8 +117,8 @@ class Dataset:
 
     @cached_property
     def newest(self) -> list[dict[str, Any]]:
-        """The newest row per key, without environments."""
-        return [row for row in results.newest(self.rows) if row["kind"] != "environment"]
+        """The newest row per key of those about a kernel."""
+        return [row for row in results.newest(self.rows) if row["kind"] not in ("environment", "fleet")]
 
     @cached_property
     def _by_rung(self) -> dict[tuple[Any, ...], list[Row]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harness.rows import results
 from reports.data.dataset import Dataset, Row
 
 
@@ -33,7 +34,7 @@ def shared(data: Dataset) -> list[Shared]:
     """Of each command and number of GPUs that the newest rows tell of: all kernels were built before, nothing was lost,
     and both runs were of one commit on one host, as its first board tells."""
     found: dict[tuple[object, ...], dict[int, Row]] = {}
-    for row in data.newest:
+    for row in results.newest(data.rows):
         if row["kind"] == "fleet" and not row["details"]["built"] and not row["details"]["lost"]:
             machine = data.environments[row["environment"]]["details"]
             where = (machine["gpu"] or {}).get("uuid_sha256"), (machine.get("git") or {}).get("sha")

@@ -9,8 +9,8 @@ from typing import Any
 from harness.catalog import planted
 from reports.data import links
 from reports.data.dataset import Dataset
-from reports.facts import fp8 as eight_bits
 from reports.facts import fleet, neighbours
+from reports.facts import fp8 as eight_bits
 from reports.pages import listing
 
 BUG = "ring_wrong_phase_at_empty"

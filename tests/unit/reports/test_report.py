@@ -35,6 +35,7 @@ from reports.pages.technique import LINKED, same_code, side_by_side
 from tests.support import cpu_run
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import rendered
+from tests.support.row_file import FLEET
 
 pytestmark = pytest.mark.slow
 
@@ -56,8 +57,14 @@ def write(folder: Path, rows: list[Row]) -> None:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("recorded")
-    write(root / "h200", [*synthetic.rows(), *gates(), *sanitized()])
+    write(root / "h200", [*synthetic.rows(), *gates(), *sanitized(), *shared()])
     return root
+
+
+def shared() -> list[Row]:
+    """A command on one GPU and on two."""
+    about = {**FLEET, "environment": synthetic.ENVIRONMENT["id"]}
+    return [about, {**about, "gpus": 1, "details": {**FLEET["details"], "seconds": 243.0}}]
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +153,10 @@ def test_the_site_has_a_page_for_each_ladder_technique_and_experiment(pages: dic
     expected |= {f"experiment/{name}.html" for name in (*experiments, "hopper_roofs", "memory-a-cpu-here")}
     published = {f"experiment/{name}.html" for name in catalog.about_articles()}
     assert set(pages) - published == expected
+
+
+def test_the_guide_compares_one_gpu_with_two(pages: dict[str, str]) -> None:
+    assert "16 problems: 243 s on one GPU, 126 s on 2: 1.9 times as fast." in pages["guide/gpus.html"]
 
 
 def test_links_resolve_and_nothing_is_fetched(site: Path, pages: dict[str, str]) -> None:
