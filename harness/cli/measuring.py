@@ -278,7 +278,11 @@ def run(
     ] = None,
     replicates: Annotated[
         int,
-        typer.Option(min=1, help="Processes that time the fastest of each series, on several boards if there are."),
+        typer.Option(
+            min=1,
+            help="Processes that time the fastest of each series, on several boards if there are. With --missing those "
+            "of recorded rows count.",
+        ),
     ] = 1,
     resume: Annotated[bool, typer.Option(help="Continue the newest run of this experiment and shard.")] = False,
     only_missing: Annotated[

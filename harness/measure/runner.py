@@ -18,6 +18,7 @@ from harness.measure import groups, neighbours
 from harness.measure.session import Session
 from harness.measure.worker import Deadlines, Failed, GateOptions
 from harness.rows import results
+from harness.rows.intervals import process
 from harness.rows.reading import is_final, median_ms
 
 AGAIN_LIMIT = 0.005
@@ -56,9 +57,10 @@ def run(
 
     `modes`: of timing; by default the experiment's on a GPU and none on a CPU. `selected` replaces the experiment's
     cases. `resume` skips what `path` already holds, unless it was interrupted; `standing` are rows of other files that
-    are as good. `how`: Run, the default, or tune.Tuning. `replicates`: in so many processes the final groups of burst
-    mode are timed, on another board each where there are several; the second process also times them by CUPTI, where
-    there is a GPU or `referee` says so. `gate` are fields of GateOptions that the experiment does not name, `timing`
+    are as good. `how`: Run, the default, or tune.Tuning. `replicates`: in so many processes the final groups are timed,
+    on another board each where there are several, those of burst mode unless all modes are others; processes of
+    `standing` count. The second one also times by CUPTI what is timed in burst mode, where there is a GPU or `referee`
+    says so. `gate` are fields of GateOptions that the experiment does not name, `timing`
     options of timing.time_group. Raises SystemExit after Ctrl-C (130) or SIGTERM (143): the first finishes the case in
     progress, the second marks it interrupted, and so does the first where the caller is not `patient`.
     """
@@ -82,6 +84,7 @@ def run(
         if modes is None:
             modes = experiment.modes if on == "gpu" else ()
         burst = "burst" in modes
+        further = next(iter(sorted(modes)), None)  # burst where it is among them
         by_cupti = burst and (on == "gpu" if referee is None else referee)
         this = (how or Run)(session, todo, modes, options, timing or {}, experiment.one_group)
         try:
@@ -92,8 +95,8 @@ def run(
                 this.time_all(mode)
             if by_cupti:
                 this.look_at_own()
-            for number in range(2, replicates + 1) if burst else ():
-                this.time_replicate(number, referee=by_cupti and number == 2)
+            for number in range(2, replicates + 1) if further else ():
+                this.time_replicate(number, further, referee=by_cupti and number == 2)
             for number in range(2, 2 + 2 * experiment.neighbours) if burst else ():
                 this.time_beside_neighbours(number, at_work=number % 2 == 0)
             this.repeat_same_programs()
@@ -271,24 +274,24 @@ class Run:
             if others or len({timed[case]["group"] for case in group}) > 1:
                 self.time_group(sorted(group, key=lambda case: case != anchor), needed, mode, final=True)
 
-    def time_replicate(self, number: int, *, referee: bool) -> None:
+    def time_replicate(self, number: int, mode: str, *, referee: bool) -> None:
         """Times the final groups of every problem in one more process, on another board where there are several. Its
         rows have an environment row of their own."""
-        todo = self.replicated(number)
+        todo = self.replicated(number, mode)
         if not todo or self.session.interrupts.requested:
             return
         boards = environment.boards() if self.on == "gpu" else [{}]
         board = boards[(number - 1) % len(boards)]
         with self.session.process(number, board):
             for needed, group in todo:
-                self.time_group(group, {**needed, **board}, "burst", final=True, replicate=number)
+                self.time_group(group, {**needed, **board}, mode, final=True, replicate=number)
                 if referee and not self.session.interrupts.requested:
                     self.ask_referee(group, {**needed, **board}, number)
 
     def time_beside_neighbours(self, number: int, *, at_work: bool) -> None:
         """Times the final groups once more on the first board, with all others at work or idle; the rows say how many
         worked."""
-        todo = self.replicated(number)
+        todo = self.replicated(number, "burst")
         if not todo or self.session.interrupts.requested:
             return
         board, *others = environment.boards()
@@ -296,26 +299,34 @@ class Run:
             for needed, group in todo:
                 self.time_group(group, {**needed, **board}, "burst", final=True, replicate=number, beside=count)
 
-    def replicated(self, number: int) -> list[tuple[dict[str, str], list[Case]]]:
-        """The final groups that process `number` has not timed yet, with the variables that each needs.
+    def replicated(self, number: int, mode: str) -> list[tuple[dict[str, str], list[Case]]]:
+        """The final groups that process `number` is still to time, with the variables that each needs.
 
         Where a problem needed no final group its fastest, which were in one group anyway, are timed again; in an
         experiment of one group all of it.
         """
-        timed = self.timed_in_burst()
+        timed = self.timed_in(mode)
         todo: list[tuple[dict[str, str], list[Case]]] = []
         for here in by_problem(timed):
             milliseconds = {case: rank(timed[case]) for case in here}
             anchor, variables = anchor_of(here), self.variables(here)
             again = groups.environments(here, variables) if self.one_group else None
             for needed, group in again or groups.finals(here, variables, milliseconds):
-                if not all(self.session.has_replicate(case, "burst", number) for case in group):
+                if not self.has_process(group, mode, number):
                     todo.append((needed, sorted(group, key=[anchor].__contains__, reverse=True)))
         return todo
 
-    def timed_in_burst(self) -> dict[Case, Row]:
-        """What was timed in burst mode and passed."""
-        return {case: row for (case, mode), row in self.timed.items() if mode == "burst" and row["status"] == "passed"}
+    def has_process(self, group: Iterable[Case], mode: str, number: int) -> bool:
+        """Whether an earlier run of this file timed the group in its process of this number, or as many processes did
+        of rows that stand, the first one of this run among them."""
+        if all(self.session.has_replicate(case, mode, number) for case in group):
+            return True
+        met = [self.session.processes(case, mode) | {process(self.timed[case, mode])} for case in group]
+        return len(set.intersection(*met)) >= number
+
+    def timed_in(self, mode: str) -> dict[Case, Row]:
+        """What was timed in this mode and passed."""
+        return {case: row for (case, of), row in self.timed.items() if of == mode and row["status"] == "passed"}
 
     def variables(self, cases: Iterable[Case]) -> dict[Case, Mapping[str, str] | None]:
         """Case -> the environment variables that its process must have; None where any process will do."""
@@ -324,7 +335,7 @@ class Run:
     def look_at_own(self) -> None:
         """Has CUPTI look what a user's kernels do beside their work: a stranger's call may keep some of it out of the
         timed interval, or of every call but the first."""
-        for mine in by_problem(case for case in self.timed_in_burst() if case.kernel):
+        for mine in by_problem(case for case in self.timed_in("burst") if case.kernel):
             for needed, group in groups.environments(mine, self.variables(mine)):
                 if not self.session.interrupts.requested:
                     self.ask_referee(group, needed, 0)

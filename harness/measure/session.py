@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from harness.machine import environment
 from harness.machine.progress import Interrupts, Progress
 from harness.measure.worker import Deadlines, Worker
 from harness.rows import making, results
+from harness.rows.intervals import process
 from harness.rows.reading import median_ms
 
 
@@ -51,6 +53,10 @@ class Session:
         elsewhere = sorted(standing, key=lambda row: row["time"])
         self._standing = {results.key(row): dict(row) for row in elsewhere if row["kind"] != "environment"}
         self._environments = {row["id"]: row for row in elsewhere if row["kind"] == "environment"}
+        self._processes = defaultdict[str, set[object]](set)
+        for row in elsewhere:
+            if row["kind"] == "timing":
+                self._processes[_cell(row)].add(process(row))
         self._groups = len({row["group"] for row in earlier if "group" in row})
         self.source_sha256 = cache(loader.source_sha256)
 
@@ -102,6 +108,10 @@ class Session:
     def has_replicate(self, case: Case, mode: str, number: int) -> bool:
         """Whether an earlier run of this file timed the case in its process of this number."""
         return (_cell({**self.identity(case), "mode": mode}), number) in self._replicates
+
+    def processes(self, case: Case, mode: str) -> set[object]:
+        """The processes that timed the case in rows that stand."""
+        return self._processes[_cell({**self.identity(case), "mode": mode})]
 
     def new_group(self) -> str:
         """A name for an interleaved group, unique among all runs."""

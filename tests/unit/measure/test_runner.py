@@ -257,6 +257,34 @@ def test_replicates_are_timed_in_processes_of_their_own(tmp_path: Path) -> None:
     assert not [row for row in run(path, what, modes=("burst",), replicates=3, resume=True) if row["kind"] == "timing"]
 
 
+def test_an_experiment_of_sustained_mode_alone_has_replicates_too(tmp_path: Path) -> None:
+    what = experiment("right", peers=("sdpa_flash",), modes=("sustained",))
+    rows = run(tmp_path / "run.jsonl", what, modes=what.modes, replicates=2)
+    timings = [(row.get("technique"), row["mode"], row["details"].get("replicate")) for row in rows if "mode" in row]
+    assert timings == [(name, "sustained", replicate) for replicate in (None, 2) for name in (None, "right")]
+    both = run(tmp_path / "both.jsonl", what, modes=("sustained", "burst"), replicates=2)
+    assert {row["mode"] for row in both if row.get("details", {}).get("replicate")} == {"burst"}
+
+
+def test_recorded_processes_of_these_kernels_are_not_timed_again(tmp_path: Path) -> None:
+    """`run --missing --replicates N` comes to N processes, whoever timed them; a kernel that is new needs all."""
+
+    def further(name: str, names: tuple[str, ...], standing: list[dict], replicates: int) -> list[int]:
+        what = experiment(*names, peers=("sdpa_flash",))
+        rows = run(tmp_path / name, what, modes=("burst",), standing=standing, replicates=replicates)
+        standing += rows
+        return [row["details"]["replicate"] for row in rows if row.get("details", {}).get("replicate")]
+
+    one_run: list[dict] = []
+    assert further("first.jsonl", ("right",), one_run, 2) == [2, 2]
+    assert further("nothing.jsonl", ("right",), one_run, 2) == []
+    assert further("third.jsonl", ("right",), one_run, 3) == [3, 3]
+    several = [*run(tmp_path / "one.jsonl", experiment("right", peers=("sdpa_flash",)), modes=("burst",))]
+    several += run(tmp_path / "two.jsonl", experiment("right", peers=("sdpa_flash",)), modes=("burst",))
+    assert further("both.jsonl", ("right",), several, 2) == []
+    assert further("new.jsonl", ("right_too",), several, 2) == [2, 2]
+
+
 def test_an_experiment_of_one_group_times_all_of_it_in_every_process(tmp_path: Path) -> None:
     what = experiment("right", "right_too", peers=("sdpa_flash",), one_group=True)
     rows = run(tmp_path / "run.jsonl", what, modes=("burst",), replicates=2)
