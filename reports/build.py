@@ -22,7 +22,7 @@ from harness.catalog import experiments as catalog
 from harness.catalog import sources, tiles
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
-from harness.rows import reading, results
+from harness.rows import intervals, reading, results
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Row
 from reports.data.loading import load, of_compilers
@@ -237,6 +237,7 @@ def _environment(recorded_on: str = "") -> Environment:
         "title_of": title,
         "question_of": question,
         "score_of": score_title,
+        "interval_of": intervals.described,
         "roofs": roofs.PATH,
         "published": [one for one in map(catalog.article, catalog.about_articles()) if one.l2_hit_rates],
         "l2_orders": resources.L2_ORDERS,

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
@@ -133,6 +133,7 @@ def drawn() -> Path:
 def scorecard(as_json: AsJson = False) -> None:
     """The promised ratios, from recorded rows and from fresh ones."""
     from harness.rows import results, schema
+    from harness.rows.intervals import described
     from harness.rows.scorecard import GAP_EXPLAINED
     from harness.rows.scorecard import scorecard as compute
 
@@ -149,20 +150,9 @@ def scorecard(as_json: AsJson = False) -> None:
     for entry in card["entries"]:
         value = f"{entry['value']:.3f}" if entry["value"] else f"incomplete: {entry['reason']}"
         name = f"{entry['name']} (theirs quoted)" if entry["quoted"] else entry["name"]
-        interval = between(entry["interval"], of_ratio=entry["name"] != GAP_EXPLAINED)
+        interval = described(entry["interval"], of_ratio=entry["name"] != GAP_EXPLAINED)
         table.add_row(name, entry["gpu"], value, interval, entry["worst_cell"] or "")
     console.print(table)
-
-
-def between(interval: dict[str, Any] | None, of_ratio: bool = True) -> str:
-    """An interval of the scorecard in words: what it is, or why there is none. A ratio of 1 is no change, a share of 1
-    is all."""
-    if interval is None:
-        return ""
-    if interval["low"] is None:
-        return f"none: {interval['reason']}"
-    no_change = "no change: " if of_ratio and interval["low"] <= 1 <= interval["high"] else ""
-    return f"{no_change}{interval['low']:.3f} to {interval['high']:.3f} ({interval['processes']} processes)"
 
 
 def compare(

@@ -196,12 +196,16 @@ def process(row: Row) -> tuple[Any, Any]:
     return row.get("environment"), str(row.get("group")).rpartition("-")[0]
 
 
-def described(value: float, interval: Interval) -> str:
-    """A gain in words: 1.07 (1.05 to 1.09); "no change" where its interval holds 1."""
-    if interval.low is None or interval.high is None:
-        return f"{value:.3f} ({interval.rests_on})"
-    between = f"({interval.low:.3f} to {interval.high:.3f}, {interval.rests_on})"
-    return f"{NO_CHANGE} {between}" if interval.is_no_change else f"{value:.3f} {between}"
+def described(interval: Mapping[str, Any] | None, *, of_ratio: bool = True) -> str:
+    """An interval of the scorecard in words: 0.985 to 1.003 (3 processes), or in how few processes it was timed. A
+    ratio whose interval holds 1 is no change; a share of 1 is all."""
+    if interval is None:
+        return ""
+    processes = f"{interval['processes']} process{'es' * (interval['processes'] != 1)}"
+    if interval["low"] is None:
+        return f"none: {processes}"
+    no_change = f"{NO_CHANGE}: " if of_ratio and interval["low"] <= 1 <= interval["high"] else ""
+    return f"{no_change}{interval['low']:.3f} to {interval['high']:.3f} ({processes})"
 
 
 def _resampled_ms(row: Row, chance: np.random.Generator, draws: int) -> Array:

@@ -16,7 +16,7 @@ from harness.catalog import techniques, tiles
 from harness.catalog.entries import Technique
 from harness.catalog.problem import ANCHOR, Problem, Tile
 from harness.rows import reading, results, scorecard
-from harness.rows.intervals import Intervals
+from harness.rows.intervals import Interval, Intervals
 from harness.rows.noise import Timings
 from harness.rows.reading import Hashes, tile_slug
 
@@ -53,10 +53,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Ratio:
-    """TFLOPS over TFLOPS. `linked`: over the anchor of two groups, because the two were not in one group."""
+    """TFLOPS over TFLOPS. `linked`: over the anchor of two groups, because the two were not in one group. `pair`: the
+    two rows."""
 
     value: float
     linked: bool
+    pair: tuple[Row, Row] | None = None
 
 
 def quartiles(row: Row) -> tuple[float, float, float]:
@@ -286,9 +288,15 @@ class Dataset:
             return None
         direct = reading.ratio(ours.row, theirs.row)
         if direct is not None:
-            return Ratio(direct, linked=False)
+            return Ratio(direct, linked=False, pair=(ours.row, theirs.row))
         linked = self.linked(ours.row, theirs.row)
         return None if linked is None else Ratio(linked, linked=True)
+
+    def mean_interval(self, ratios: Iterable[Ratio]) -> Interval | None:
+        """The interval of the geometric mean of ratios; None where one of them went over anchors."""
+        pairs = [ratio.pair for ratio in ratios]
+        met = [pair for pair in pairs if pair]
+        return self.intervals.mean(met) if met and len(met) == len(pairs) else None
 
     def over_anchor(self, row: Row) -> float | None:
         """TFLOPS over the TFLOPS of the anchor of the row's own group, None where the group has no anchor."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.rows.intervals import Interval
 from harness.rows.scorecard import RIVALS
 from reports.data.dataset import Dataset
 from reports.data.names import LABELS
@@ -18,7 +19,7 @@ from reports.facts.processes import Spread
 from reports.facts.steps import Chain
 
 SAME = 0.015
-"""Two speeds that differ by less are called equal."""
+"""Two speeds that differ by less are called equal, where too few processes timed both for an interval."""
 NEAR = 0.02
 """A speed that differs by no more was predicted."""
 
@@ -87,6 +88,9 @@ def matrix_title(found: Sequence[Line]) -> str:
 
 
 def _stands(ratio: Spread) -> str:
+    """By the interval where there is one, else by SAME."""
+    if ratio.has_interval:
+        return "trails" if ratio.high < 1 else "leads" if ratio.low > 1 else "draws level"
     return "trails" if ratio.value < 1 - SAME else "leads" if ratio.value > 1 + SAME else "draws level"
 
 
@@ -107,14 +111,18 @@ def steps_title(chains: Sequence[Chain]) -> str:
     return text
 
 
-def technique_title(name: str, gains: Sequence[float], tokens: int | None, *, crippled: bool) -> str:
+def technique_title(
+    name: str, gains: Sequence[float], tokens: int | None, *, crippled: bool, interval: Interval | None = None
+) -> str:
     """What a technique buys in CUDA over its parent, over the problems that have both. `tokens`: their length, where
-    others were timed too. `crippled`: the parent is slow on purpose."""
+    others were timed too. `crippled`: the parent is slow on purpose. `interval`: of the mean of the gains, which says
+    whether there is a change where it has ends."""
     if not gains:
         return "What it buys"
     low, high = min(gains), max(gains)
     where = f"in CUDA at {tokens} tokens" if tokens else "in CUDA"
-    if max(high - 1, 1 - low) <= SAME:
+    has_ends = interval and interval.low is not None
+    if interval.is_no_change if interval and has_ends else max(high - 1, 1 - low) <= SAME:
         return f"{title(name)}: no change {where}"
     if high < 1 - SAME:
         return f"{title(name)}: a loss {where}, {between(gains)} of the speed before it"

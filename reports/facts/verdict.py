@@ -17,13 +17,15 @@ from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES
 from harness.expressibility.cells import CLAIMS
 from harness.rows import reading
+from harness.rows.intervals import Interval
 from reports.data.dataset import Dataset, Point, Ratio
 from reports.data.names import LABELS
 from reports.data.titles import title
 from reports.facts import steps
 
 NOTHING = 0.02
-"""A gain below 2% in either direction is given as little or nothing: another tile or compiler moves as much."""
+"""A gain below 2% in either direction is given as little or nothing where it has no interval: another tile or compiler
+moves as much."""
 ANOTHER = 0.1
 """A gain at the best tiles is given beside the one at the reference tile where they are this far apart, or where one
 buys what the other costs."""
@@ -31,13 +33,22 @@ buys what the other costs."""
 
 @dataclass(frozen=True)
 class Gain:
-    """Geometric mean of a ratio over the problems where both sides count. `linked`: some went over the anchor."""
+    """Geometric mean of a ratio over the problems where both sides count. `linked`: some went over the anchor.
+    `interval`: of the mean, with ends where enough processes timed every pair."""
 
     value: float
     cells: int
     low: float
     high: float
     linked: bool
+    interval: Interval | None = None
+
+    @property
+    def is_no_change(self) -> bool:
+        """By the interval where it has ends, else by NOTHING."""
+        if self.interval and self.interval.low is not None:
+            return self.interval.is_no_change
+        return abs(self.value - 1) <= NOTHING
 
     @property
     def mixed(self) -> bool:
@@ -50,7 +61,7 @@ class Gain:
         value = f"{'about ' if self.linked else ''}{self.value:.2f}×"
         if self.mixed:
             return f"gives {value} the speed on average, from {self.low:.2f}× to {self.high:.2f}×"
-        if abs(self.value - 1) <= NOTHING:
+        if self.is_no_change or value == "1.00×":
             return f"changes {'nothing' if value == '1.00×' else 'little'} ({value})"
         return f"gives {value} the speed" + (", a loss" if self.value < 1 else "")
 
@@ -111,7 +122,7 @@ def verdict(data: Dataset, experiment: str, technique: Technique) -> Verdict:
     in_series = sources.series(SERIES, technique.path)
     languages = {backend: _language(data, experiment, problems, technique, backend) for backend in in_series}
     versus, best_versus = _both(
-        lambda problem, best: data.versus(experiment, problem, technique, "triton", "cuda", best=best), problems
+        data, lambda problem, best: data.versus(experiment, problem, technique, "triton", "cuda", best=best), problems
     )
     crippled = _over_a_crippled_parent(data, experiment, problems, technique)
     result = Verdict(technique, techniques.parent(technique), languages, versus, best_versus, crippled)
@@ -142,7 +153,7 @@ def sentence(result: Verdict) -> str:
     best, problems = result.best_versus, result.versus.cells
     means = f" Ratios are means over {problems} problems." if problems > 1 else ""
     tuned = f"{best.value:.2f}×" if best and _apart(result.versus, best) else ""
-    if abs(result.versus.value - 1) < NOTHING:
+    if result.versus.is_no_change:
         at_best = f"; with each at its best tile Triton runs at {tuned} the speed of CUDA" if tuned else ""
         return f"{text} At the same tile both{then} run equally fast{at_best}.{means}"
     at_best = f", or {tuned} with each at its best tile" if tuned else ""
@@ -164,7 +175,7 @@ def lacking(technique: Technique, backend: str) -> str:
 def _language(data: Dataset, experiment: str, problems: list[Problem], technique: Technique, backend: str) -> Language:
     points = [data.point(experiment, problem, technique.name, backend) for problem in problems]
     gain, best_gain = _both(
-        lambda problem, best: data.gain(experiment, problem, technique, backend, best=best), problems
+        data, lambda problem, best: data.gain(experiment, problem, technique, backend, best=best), problems
     )
     tile_alone = steps.is_parents_program(technique, backend) and not _same_tiles(technique)
     again = next((point.program for point in points if point.program), None) or _repeated(technique, backend)
@@ -205,21 +216,22 @@ def _holes(
 
 
 def _both(
-    ratio: Callable[[Problem, bool], Ratio | None], problems: Iterable[Problem]
+    data: Dataset, ratio: Callable[[Problem, bool], Ratio | None], problems: Iterable[Problem]
 ) -> tuple[Gain | None, Gain | None]:
     """The gain at the reference tile, and at the best ones where it is known on as many problems."""
-    reference, best = (_gain(ratio(problem, best) for problem in problems) for best in (False, True))
+    reference, best = (_gain(data, (ratio(problem, best) for problem in problems)) for best in (False, True))
     comparable = best and (reference is None or best.cells >= reference.cells)
     return reference, best if comparable else None
 
 
-def _gain(ratios: Iterable[Ratio | None]) -> Gain | None:
+def _gain(data: Dataset, ratios: Iterable[Ratio | None]) -> Gain | None:
     known = [ratio for ratio in ratios if ratio]
     numbers = [ratio.value for ratio in known]
     if not numbers:
         return None
     mean = statistics.geometric_mean(numbers)
-    return Gain(mean, len(numbers), min(numbers), max(numbers), any(ratio.linked for ratio in known))
+    linked = any(ratio.linked for ratio in known)
+    return Gain(mean, len(numbers), min(numbers), max(numbers), linked, data.mean_interval(known))
 
 
 def _apart(gain: Gain, best: Gain) -> bool:
@@ -290,12 +302,13 @@ def _over_a_crippled_parent(
     if parent is None or before is None:
         return None
     lost, won = (
-        _gain(data.gain(experiment, problem, one, "cuda") for problem in problems) for one in (parent, technique)
+        _gain(data, (data.gain(experiment, problem, one, "cuda") for problem in problems))
+        for one in (parent, technique)
     )
     if not lost or not won or not steps.gives_back(lost.value, won.value):
         return None
     pairs = [[data.point(experiment, problem, one.name, "cuda") for one in (technique, before)] for problem in problems]
-    together = _gain(data.ratio(*pair) for pair in pairs)
+    together = _gain(data, (data.ratio(*pair) for pair in pairs))
     return (lost, together) if together else None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from harness.catalog import planted
 from reports.data import links
 from reports.data.dataset import Dataset
-from reports.facts import fleet, neighbours
+from reports.facts import fleet, headlines, neighbours, verdict
 from reports.facts import fp8 as eight_bits
 from reports.pages import listing
 
@@ -23,7 +23,8 @@ PRINTED = Path(__file__).resolve().parent.parent / "templates" / "guide_cpu_prin
 
 def reading() -> dict[str, Any]:
     """The variables of guide_reading.html."""
-    return {"reading": links.READING, "sections": links.SECTIONS, "ptx_isa": links.PTX_ISA}
+    thresholds = {"same": headlines.SAME, "nothing": verdict.NOTHING}
+    return {"reading": links.READING, "sections": links.SECTIONS, "ptx_isa": links.PTX_ISA, **thresholds}
 
 
 def gpus(datasets: Sequence[Dataset]) -> dict[str, Any]:

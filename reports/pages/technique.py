@@ -85,6 +85,7 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
         [gain.value for gain in gains["cuda"]],
         SHOWN_LENGTH if len(problems) < len(data.problems(experiment)) else None,
         crippled=bool(judged and judged.crippled),
+        interval=data.mean_interval(gains["cuda"]),
     )
     return {
         "technique": which,

@@ -23,7 +23,7 @@ from harness.attention.inputs import DISTRIBUTIONS
 from harness.catalog import sources, techniques, tiles
 from harness.catalog.cases import of_experiment
 from harness.catalog.problem import Problem
-from harness.cli import options, output, reporting
+from harness.cli import options, output
 from harness.inspection import survey
 from harness.machine.terminal import Plain
 from harness.measure import effort
@@ -369,12 +369,6 @@ def test_a_shard_of_tune_has_all_lengths_of_a_head_dim_and_mask() -> None:
     cells = [{tiles.cell(problem) for problem in shard} for shard in shards]
     assert [len(shard) for shard in shards] == [6, 6]
     assert not cells[0] & cells[1]
-
-
-def test_a_share_of_one_is_not_called_no_change() -> None:
-    interval = {"low": 0.93, "high": 1.0, "processes": 3}
-    assert reporting.between(interval) == "no change: 0.930 to 1.000 (3 processes)"
-    assert reporting.between(interval, of_ratio=False) == "0.930 to 1.000 (3 processes)"
 
 
 def test_resume_finds_the_newest_run_of_its_own_shard_and_assembler(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from harness.catalog import techniques
+from harness.rows.intervals import Interval
 from harness.rows.reading import slug, tflops
 from harness.rows.scorecard import RIVALS
 from reports.data.dataset import Dataset
@@ -301,6 +302,17 @@ def test_the_largest_step_is_told_with_its_numbers(data: Dataset) -> None:
 )
 def test_a_title_says_of_which_length_it_is(gains: tuple[float, ...], tokens: int | None, told: str) -> None:
     assert headlines.technique_title("flagship", gains, tokens, crippled=False).endswith(told)
+
+
+def test_where_enough_processes_timed_it_the_interval_says_whether_there_is_a_change() -> None:
+    def told(*ends: float) -> str:
+        interval = Interval(*ends, 3, 1) if ends else Interval(None, None, 2, 1)
+        return headlines.technique_title("flagship", (1.0, 1.01), None, crippled=False, interval=interval)
+
+    assert [" no change" in text for text in (told(), told(0.99, 1.02), told(1.002, 1.008))] == [True, True, False]
+    assert headlines._stands(Spread(0.99, 0.985, 0.995, 3, linked=False)) == "trails"
+    assert headlines._stands(Spread(0.97, 0.93, 1.01, 3, linked=False)) == "draws level"
+    assert headlines._stands(Spread(0.97, 0.97, 0.97, 2, linked=False)) == "trails"
 
 
 NAMES = [("H200", "an"), ("A100", "an"), ("B200", "a"), ("RTX 5090", "an"), ("GH200", "a")]

@@ -155,6 +155,17 @@ def test_the_site_has_a_page_for_each_ladder_technique_and_experiment(pages: dic
     assert set(pages) - published == expected
 
 
+def test_the_scorecard_says_of_each_ratio_how_certain_it_is(pages: dict[str, str]) -> None:
+    text = " ".join(pages["data.html"].split())
+    assert "<th>95% interval</th>" in text
+    entry, cell = (
+        '<td class="small" data-label="95% interval">none: 1 process</td>',
+        '<span class="small">none: 1 process',
+    )
+    assert entry in text
+    assert cell in text
+
+
 def test_the_guide_compares_one_gpu_with_two(pages: dict[str, str]) -> None:
     assert "16 problems: 243 s on one GPU, 126 s on 2: 1.9 times as fast." in pages["guide/gpus.html"]
 

@@ -12,6 +12,7 @@ from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import TECHNIQUES, Technique
 from harness.expressibility.cells import CLAIMS
 from harness.inspection import hardware_counters
+from harness.rows.intervals import Interval
 from reports.data.dataset import Dataset
 from reports.data.questions import question
 from reports.facts import correctness, counters, resources
@@ -74,6 +75,21 @@ def test_what_is_mixed(low: float, high: float, mixed: bool) -> None:
 def test_a_gain_of_two_runs_is_told_as_about() -> None:
     assert Gain(1.1, 1, 1.1, 1.1, linked=True).phrase == "gives about 1.10× the speed"
     assert Gain(1.1, 1, 1.1, 1.1, linked=False).phrase == "gives 1.10× the speed"
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "told"),
+    [
+        (1.015, None, "changes little (1.01×)"),
+        (1.015, Interval(None, None, 2, 1), "changes little (1.01×)"),
+        (1.015, Interval(1.012, 1.018, 3, 2), "gives 1.01× the speed"),
+        (0.97, Interval(0.93, 1.01, 3, 1), "changes little (0.97×)"),
+        (0.97, None, "gives 0.97× the speed, a loss"),
+        (1.002, Interval(1.001, 1.003, 3, 1), "changes nothing (1.00×)"),
+    ],
+)
+def test_an_interval_decides_before_a_threshold(value: float, interval: Interval | None, told: str) -> None:
+    assert Gain(value, 1, value, value, linked=False, interval=interval).phrase == told
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -94,10 +95,18 @@ def test_a_gain_that_may_be_none_is_no_change() -> None:
     flash, cudnn = pair(rows, None, "sdpa_flash")[1], pair(rows)[1]  # equal but for the noise
     peers = known.of(flash, cudnn)
     assert peers.is_no_change
-    assert intervals.described(1.004, peers).startswith("no change (")
+    assert intervals.described(peers.to_dict()).startswith("no change: ")
     gain = known.of(pair(rows, "register_softmax")[0], pair(rows)[0])
     assert not gain.is_no_change
-    assert intervals.described(11.3, gain).startswith("11.300 (")
+    assert re.fullmatch(r"1\d\.\d{3} to 1\d\.\d{3} \(4 processes\)", intervals.described(gain.to_dict()))
+
+
+def test_an_interval_in_words() -> None:
+    share = {"low": 0.93, "high": 1.0, "processes": 3}
+    assert intervals.described(share) == "no change: 0.930 to 1.000 (3 processes)"
+    assert intervals.described(share, of_ratio=False) == "0.930 to 1.000 (3 processes)"
+    assert intervals.described({"low": None, "high": None, "processes": 1}) == "none: 1 process"
+    assert intervals.described(None) == ""
 
 
 def test_programs_that_never_met_have_none() -> None:
