@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ def run(
         if modes is None:
             modes = experiment.modes if on == "gpu" else ()
         burst = "burst" in modes
-        further = next(iter(sorted(modes)), None)  # burst where it is among them
+        further = sorted(modes)[:1]  # burst where it is among them
         by_cupti = burst and (on == "gpu" if referee is None else referee)
         this = (how or Run)(session, todo, modes, options, timing or {}, experiment.one_group)
         try:
@@ -95,8 +95,8 @@ def run(
                 this.time_all(mode)
             if by_cupti:
                 this.look_at_own()
-            for number in range(2, replicates + 1) if further else ():
-                this.time_replicate(number, further, referee=by_cupti and number == 2)
+            for number, mode in product(range(2, replicates + 1), further):
+                this.time_replicate(number, mode, referee=by_cupti and number == 2)
             for number in range(2, 2 + 2 * experiment.neighbours) if burst else ():
                 this.time_beside_neighbours(number, at_work=number % 2 == 0)
             this.repeat_same_programs()

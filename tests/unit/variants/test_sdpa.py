@@ -85,22 +85,55 @@ def test_without_gradients_to_come_a_leaf_is_taken(truth: None) -> None:
         assert not sdpa.scaled_dot_product(q, k, v)[0].requires_grad
 
 
+def sdpa_of_torch(q: Any, k: Any, v: Any, o: Any, lse: Any, *, scale: float, causal: bool) -> None:
+    with attention.sdpa_kernel(attention.SDPBackend.FLASH_ATTENTION):
+        o.copy_(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale))
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """The mask of each call that reached our kernel, on a GPU that has one."""
+    if torch.cuda.get_device_capability()[0] != 9:
+        pytest.skip("no Hopper GPU")
+    seen: list[bool] = []
+    kernel = sdpa.attend
+
+    def attend(*arguments: Any, causal: bool, **options: Any) -> Any:
+        seen.append(causal)
+        return kernel(*arguments, causal=causal, **options)
+
+    monkeypatch.setattr(sdpa, "attend", attend)
+    return seen
+
+
+def require_right(causal: bool) -> None:
+    problem = Problem.square(2, 4, 512, 128, causal=causal)
+    verdict = numerics.gate(sdpa_of_torch, problem, distributions=("normal",), device="cuda", peer=True)
+    assert verdict.passed, verdict.reason
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("causal", [False, True])
+def test_on_a_gpu_the_operator_of_any_torch_is_taken_and_given_back(calls: list[bool], causal: bool) -> None:
+    """What the registry of a newer torch does with the handle, without it."""
+    handle = sdpa.Handle()
+    try:
+        require_right(causal)
+    finally:
+        handle.remove()
+    assert set(calls) == {causal}
+    calls.clear()
+    require_right(causal)
+    assert calls == []
+
+
 @pytest.mark.gpu
 @has_registry
 @pytest.mark.parametrize("causal", [False, True])
-def test_on_a_gpu_sdpa_runs_it(causal: bool) -> None:
-    if torch.cuda.get_device_capability()[0] != 9:
-        pytest.skip("no Hopper GPU")
-    problem = Problem.square(2, 4, 512, 128, causal=causal)
+def test_on_a_gpu_sdpa_runs_it(calls: list[bool], causal: bool) -> None:
     attention.activate_flash_attention_impl(register_flash_attention())
     try:
-
-        def launch(q: Any, k: Any, v: Any, o: Any, lse: Any, *, scale: float, causal: bool) -> None:
-            with attention.sdpa_kernel(attention.SDPBackend.FLASH_ATTENTION):
-                found = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
-            o.copy_(found)
-
-        verdict = numerics.gate(launch, problem, distributions=("normal",), device="cuda", peer=True)
-        assert verdict.passed, verdict.reason
+        require_right(causal)
     finally:
         attention.restore_flash_attention_impl()
+    assert set(calls) == {causal}
