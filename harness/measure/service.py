@@ -368,7 +368,7 @@ def serve(descriptor: int, loader: str, on: str) -> None:
     os.set_inheritable(descriptor, False)  # a compiler that survives us must not keep the connection open
     die_with_parent()
     faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1, all_threads=False)
+    faulthandler.register(signal.SIGUSR1)  # of all threads: the system chooses which one gets a signal
     connection = Connection(descriptor)
     service = Service(connection, importlib.import_module(loader), on)
     connection.send(("done", None))

@@ -192,7 +192,8 @@ class Worker:
             with self._log.open("rb") as log:
                 log.seek(begin)
                 before, said = said, log.read().decode(errors="replace")
-        frames = re.findall(r'^  File "(.+)", line (\d+) in (.+)$', said, re.MULTILINE)
+        _, _, of_main = said.rpartition("hread 0x")  # "Thread 0x..." or "Current thread 0x...": the oldest comes last
+        frames = re.findall(r'^  File "(.+)", line (\d+) in (.+)$', of_main, re.MULTILINE)
         return places((file, int(line), function) for file, line, function in frames)
 
     def _exit(self) -> str:

@@ -1,6 +1,8 @@
 """Kernels as a user may bring them: `attend` as README has it, and what can be wrong with one."""
 
 import ctypes
+import signal
+import threading
 import time
 
 import torch
@@ -56,7 +58,19 @@ def crashing(q, k, v, *, causal, scale):
 
 
 def hanging(q, k, v, *, causal, scale):
+    """A signal to the process goes to its other thread, as it may where threads are many."""
+    threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     time.sleep(3600)
+
+
+def on_another_stream(q, k, v, *, causal, scale):
+    here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+    aside.wait_stream(here)
+    with torch.cuda.stream(aside):
+        o = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    here.wait_stream(aside)
+    return o
 
 
 def raising(q, k, v, *, causal, scale):

@@ -15,6 +15,7 @@ from harness.catalog.problem import Problem
 from harness.catalog.sources import ROOT
 from harness.rows import results
 from tests.support import own_kernels
+from tests.support.readme import my_kernel
 
 SMALL = "b1-h2k1-n64-d64-fp16-causal"
 
@@ -93,11 +94,8 @@ def test_without_a_gpu_it_says_what_there_is(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.slow
 def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
-    """On a CPU what can run there: the check; the times are asked for below it, where there is a GPU."""
-    readme = (ROOT / "README.md").read_text()
-    (example,) = re.findall(r"```python\n(# my_kernel\.py\n.*?)```", readme, re.DOTALL)
-    file = tmp_path / "my_kernel.py"
-    file.write_text(example)
+    """On a CPU what can run there: the check. Below it is the whole, which asks for times too."""
+    example, file = my_kernel(), tmp_path / "my_kernel.py"
     calls = example.partition("if __name__")[2].splitlines()
     assert "bench" in calls[-1]
     small = f"check(attend, {SMALL.replace('h2k1', 'h2')!r})"
@@ -105,6 +103,18 @@ def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
     done = script(file)
     assert done.returncode == 0, done.stderr
     assert re.search(r"b1-h2-n64-d64-fp16-causal +passed +[01]\.", done.stdout), done.stdout
+
+
+@pytest.mark.gpu
+def test_the_example_of_the_readme_runs_unchanged_on_a_gpu(tmp_path: Path) -> None:
+    file = tmp_path / "my_kernel.py"
+    file.write_text(my_kernel())
+    done = script(file)
+    assert done.returncode == 0, done.stderr
+    checked, timed = done.stdout.partition("backend")[::2]
+    assert re.search(r"n4096-d128-bf16-full +passed +[01]\.", checked), done.stdout
+    for name in (r"my_kernel\.py:attend +own", "lazy_rescale +cuda", "lazy_rescale +triton", "sdpa_cudnn"):
+        assert re.search(rf"{name} +\d+\.\d+", timed), done.stdout
 
 
 @pytest.mark.slow
