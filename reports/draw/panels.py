@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from harness.catalog.problem import Problem
 from reports.data.names import LABELS, SHORT
 from reports.data.titles import title
-from reports.draw.figures import NAMES
+from reports.draw.figures import NAMES, drawn_as
 from reports.draw.reuse import once
 from reports.draw.style import (
     COLORS,
@@ -162,7 +162,7 @@ def roofline(work: Sequence[Work], bytes_per_s: float, peak: float, instructions
         ha="right",
     )
     for one in work:
-        filled = one.backend != "triton"
+        filled = drawn_as(one.timing) != "triton"
         _mark(
             axes, math.log10(one.flop_per_byte), math.log10(one.tflops), one.backend, COLORS[one.backend], filled=filled
         )
@@ -209,14 +209,14 @@ def conflict_bars(found: Sequence[Conflicts], width: int) -> str:
 
 @once
 def stall_bars(found: Sequence[Stalls], width: int) -> str:
-    """Warps that wait for each issued instruction, a bar a reason, kernel by kernel."""
+    """Cycles that warps waited for each issued instruction, a bar a reason, kernel by kernel."""
     row, left = 22, 150
     lines = sum(1 + len(one.reasons) for one in found)
     figure, axes = canvas(width, row * lines, left, 60, 0, 0)
     axes.set(xlim=(0, max(value for one in found for _, value in one.reasons)), ylim=(row * lines, 0))
     y = row * 0.5
     for one in found:
-        heading = f"{name_of(one.backend)}: {title(one.technique)}"
+        heading = f"{name_of(drawn_as(one.row))}: {title(one.technique)}"
         write(axes, heading, (0, y), (-left, 0), size=TICK, weight="bold", color=COLORS[one.backend])
         for reason, value in one.reasons:
             y += row
@@ -225,10 +225,10 @@ def stall_bars(found: Sequence[Stalls], width: int) -> str:
             write(axes, f"{value:.2f}", (value, y), (6, 0), size=TICK, weight="bold")
         y += row
     told = [
-        f"{name_of(one.backend)}: {', '.join(f'{reason} {value:.2f}' for reason, value in one.reasons)}"
+        f"{name_of(drawn_as(one.row))}: {', '.join(f'{reason} {value:.2f}' for reason, value in one.reasons)}"
         for one in found
     ]
-    alt = f"Warps that wait for each issued instruction: {'; '.join(told)}"
+    alt = f"Cycles that warps waited for each issued instruction: {'; '.join(told)}"
     return to_svg(figure, f"stalls {width}", alt=alt, css="w" if width == WIDE else "n")
 
 

@@ -14,7 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 
-from reports.data.dataset import Point, quartiles
 from reports.data.names import LABELS
 
 INK, MUTED, GRID, PAPER = "#1a1d21", "#565e69", "#e3e6ea", "#ffffff"
@@ -35,6 +34,8 @@ THEME = {
     **{color: name for name, color in COLORS.items() if name != "triton_native"},
 }
 """Colour -> the variable of the page's style that it follows, in light and in dark."""
+GREY: dict[str, Any] = {"facecolor": TILE, "edgecolor": MUTED, "lw": 1}
+"""Of what the tile alone buys."""
 MARKERS = {"cuda": "o", "triton": "s", "triton_native": "s", "gluon": "^", "tlx": "D"}
 PEAK = "tensor peak"
 
@@ -77,13 +78,6 @@ def new_grid(rows: int, columns: int, width: float, height: float, **options: An
     return figure, list(grid.flat)
 
 
-def whisker(axes: Axes, point: Point, row: float, color: str) -> None:
-    """From the first to the third quartile of a point's samples."""
-    if point.row:
-        low, _, high = quartiles(point.row)
-        axes.plot([low, high], [row, row], color=color, lw=5, alpha=0.35, solid_capstyle="butt", zorder=2)
-
-
 def vertical_lines(axes: Axes, lines: dict[str, float], right: float) -> int:
     """Peers and the peak as vertical lines, their names above, each in the lowest row where it collides with none.
 
@@ -121,7 +115,7 @@ LETTER = 0.031
 
 
 def end_labels_below(axes: Axes, ends: dict[str, tuple[float, str]], rungs: int, right: float) -> None:
-    """The languages' names under the last rung, where their lines end: {backend: (value, what to add)}."""
+    """The languages' names under the last rung, below their best: {backend: (value, what to add)}."""
     order = sorted(ends, key=lambda backend: ends[backend])
     for place, backend in enumerate(order):
         value, more = ends[backend]
@@ -144,9 +138,9 @@ def end_labels_below(axes: Axes, ends: dict[str, tuple[float, str]], rungs: int,
 
 
 def end_label_beside(axes: Axes, backend: str, value: float, row: int) -> None:
-    """A series' name at a rung that is not the last: below the point, to its left."""
+    """A series' name at its best: below the point, to its left."""
     axes.annotate(
-        LABELS[backend],
+        f"{LABELS[backend]} {value:.0f}",
         (value, row),
         xytext=(-12, -9),
         textcoords="offset points",

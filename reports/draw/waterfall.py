@@ -7,7 +7,6 @@ loss. A stub: the compiler made the parent's program.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 
@@ -17,6 +16,7 @@ from reports.draw.reuse import once
 from reports.draw.style import (
     BAD,
     COLORS,
+    GREY,
     GRID,
     HEAD,
     INK,
@@ -34,8 +34,6 @@ from reports.facts.answer import Bar
 from reports.facts.steps import SINGLE, Chain, Step
 
 WIDE, NARROW = 1296, 358
-GREY: dict[str, Any] = {"facecolor": TILE, "edgecolor": MUTED, "lw": 1}
-"""Of what the tile alone buys."""
 HEADS = {"cuda": "CUDA, mma.sync", "triton": "core Triton, mma.sync"}
 
 

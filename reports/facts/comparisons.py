@@ -19,9 +19,10 @@ SERIES = {
     "cuda": ((LENGTHS, "cuda"),),
     "triton_native": ((GRID, "triton"), (LENGTHS, "triton_native")),
     "triton": ((LENGTHS, "triton"),),
+    "gluon": ((GRID, "gluon"),),
 }
 """Curve -> the experiments and backends of its kernels: CUDA with wgmma and with mma.sync, core Triton free to choose
-and compiled to mma.sync."""
+and compiled to mma.sync, Gluon."""
 LIBRARIES = ("sdpa_flash", "sdpa_cudnn", "flex", "fa3", "fa4")
 DRAM = (counters.DRAM_READ, counters.DRAM_WRITTEN)
 
@@ -143,7 +144,8 @@ class Conflicts:
 
 @dataclass(frozen=True)
 class Stalls:
-    """Why the warps of a kernel did not issue, by ncu: (reason, warps for each issued instruction), the most first."""
+    """Why the warps of a kernel did not issue, by ncu: (reason, cycles that they waited for each issued instruction),
+    the most first."""
 
     technique: str
     backend: str

@@ -88,7 +88,8 @@ NCU = {
 
 
 def stalls(row: Row) -> list[tuple[str, float]]:
-    """The largest reasons why a warp did not issue, in warps for each issued instruction; empty where none is known."""
+    """The largest reasons why a warp did not issue, in cycles that warps waited for each issued instruction; empty
+    where none is known."""
     found = {
         hit[1].replace("_", " "): value
         for name, value in row["details"]["metrics"].items()

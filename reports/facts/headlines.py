@@ -112,24 +112,35 @@ def steps_title(chains: Sequence[Chain]) -> str:
 
 
 def technique_title(
-    name: str, gains: Sequence[float], tokens: int | None, *, crippled: bool, interval: Interval | None = None
+    name: str,
+    gains: Sequence[float],
+    tokens: int | None,
+    *,
+    crippled: bool,
+    interval: Interval | None = None,
+    alone: Sequence[float] | None = None,
 ) -> str:
     """What a technique buys in CUDA over its parent, over the problems that have both. `tokens`: their length, where
     others were timed too. `crippled`: the parent is slow on purpose. `interval`: of the mean of the gains, which says
-    whether there is a change where it has ends."""
+    whether there is a change where it has ends. `alone`: the gains at one tile, as far as they are known, where the
+    technique has another tile than its parent."""
     if not gains:
         return "What it buys"
     low, high = min(gains), max(gains)
     where = f"in CUDA at {tokens} tokens" if tokens else "in CUDA"
     has_ends = interval and interval.low is not None
+    what, apart = title(name), ""
+    if alone is not None:
+        what += ", with another tile"
+        apart = f"; the technique alone, at one tile: {between(alone)}" if alone else ""
     if interval.is_no_change if interval and has_ends else max(high - 1, 1 - low) <= SAME:
-        return f"{title(name)}: no change {where}"
+        return f"{what}: no change {where}{apart}"
     if high < 1 - SAME:
-        return f"{title(name)}: a loss {where}, {between(gains)} of the speed before it"
+        return f"{what}: a loss {where}, {between(gains)} of the speed before it{apart}"
     if low > 1 + SAME:
         over = " as a parent that is slow on purpose" if crippled else ""
-        return f"{title(name)}: {between(gains)} times as fast {where}{over}"
-    return f"{title(name)}: {between(gains)} times the speed {where}, depending on head dimension and mask"
+        return f"{what}: {between(gains)} times as fast {where}{over}{apart}"
+    return f"{what}: {between(gains)} times the speed {where}, depending on head dimension and mask{apart}"
 
 
 def impossible(found: Sequence[Line]) -> list[tuple[Line, Spread]]:

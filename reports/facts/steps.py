@@ -33,7 +33,8 @@ class Step:
     both, same (program and tile are the parent's), dropped (the compiler ignored the hint, so that only the tile
     changed), none (no number).
 
-    `between`: the parent at this step's tile, where a row holds it; it tells tile and technique apart.
+    `between`: the parent at this step's tile, where a row holds it; it tells tile and technique apart. `alone`: the
+    step over that, or over the parent where the tile is the parent's.
     """
 
     technique: Technique
@@ -45,6 +46,7 @@ class Step:
     point: Point
     parent: Point | None
     note: str = ""
+    alone: Ratio | None = None
 
     @property
     def gain(self) -> float:
@@ -72,7 +74,8 @@ def point_of(data: Dataset, problem: Problem, technique: Technique, backend: str
     counting = [point for point in found if point.counts]
     if not counting and policy == "best":
         return point_of(data, problem, technique, backend, "reference")
-    return counting[0] if counting else next(iter(found), Point("hole", reason="not measured"))
+    told = (point for point in found if point.row)  # an earlier version
+    return counting[0] if counting else next(told, next(iter(found), Point("hole", reason="not measured")))
 
 
 def main_chain(data: Dataset, problem: Problem) -> list[Technique]:
@@ -129,13 +132,14 @@ def gives_back(lost: float, won: float) -> bool:
 
 
 def one_step(data: Dataset, problem: Problem, technique: Technique, backend: str, policy: str) -> Step:
-    """A technique in one language, from its parent under the same policy."""
+    """A technique in one language, from its parent under the same policy. Where one of the two multiplies by wgmma and
+    the other does not, the technique comes first: no ratio is told across instructions."""
     point = point_of(data, problem, technique, backend, policy)
     above = techniques.parent(technique)
     before = point_of(data, problem, above, backend, policy) if above else None
     if not point.counts or not point.row:
         return Step(technique, "none", _value(before), None, None, None, point, before)
-    if before is None or not before.counts or not before.row:
+    if before is None or not before.counts or not before.row or _is_by_wgmma_alone(point.row, before.row):
         return Step(technique, "first", None, point.tflops, None, None, point, None)
     moved = tile_slug(point.row) != tile_slug(before.row)
     ratio = data.ratio(point, before)
@@ -144,7 +148,8 @@ def one_step(data: Dataset, problem: Problem, technique: Technique, backend: str
         kind = "tile" if moved else "same"
     if dropped := hint_dropped(data, technique, backend, problem, point):
         kind = "dropped" if moved else "same"
-    between = _at_tile(data, problem, above, backend, point.row) if above and kind == "both" else None
+    at_tile = _at_tile(data, problem, above, backend, point.row) if above and kind == "both" else None
+    alone = ratio if kind == "technique" else data.ratio(point, at_tile) if at_tile else None
     note = ""
     if dropped:
         note = "hint dropped" + (": only the tile" if moved else "")
@@ -152,7 +157,8 @@ def one_step(data: Dataset, problem: Problem, technique: Technique, backend: str
         note = f"the kernel before it spills {spilled / 1000:.1f} kB"
     elif ratio and ratio.value < 0.95 and (spilled := spill_bytes(data, point)) > 64:
         note = f"spills {spilled} bytes"
-    return Step(technique, kind, before.tflops, point.tflops, between, ratio, point, before, note)
+    between = _value(at_tile)
+    return Step(technique, kind, before.tflops, point.tflops, between, ratio, point, before, note, alone)
 
 
 def spill_bytes(data: Dataset, point: Point) -> int:
@@ -192,10 +198,15 @@ def is_parents_program(technique: Technique, backend: str) -> bool:
     return bool(parent and program and program in (parent.name, sources.same_program(parent.path, backend)))
 
 
-def _at_tile(data: Dataset, problem: Problem, parent: Technique, backend: str, row: Row) -> float | None:
+def _is_by_wgmma_alone(row: Row, before: Row) -> bool:
+    """Whether one of the two multiplies by wgmma and the other does not."""
+    return (row.get("mma") == "wgmma") != (before.get("mma") == "wgmma")
+
+
+def _at_tile(data: Dataset, problem: Problem, parent: Technique, backend: str, row: Row) -> Point | None:
     tile = Tile.from_dict(row["tile"])
-    points = [data.point(name, problem, parent.name, backend, tile=tile) for name in answer.experiments(data)]
-    return next((point.tflops for point in points if point.counts), None)
+    points = (data.point(name, problem, parent.name, backend, tile=tile) for name in answer.experiments(data))
+    return next((point for point in points if point.counts), None)
 
 
 def _value(point: Point | None) -> float | None:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from reports.data.dataset import Dataset, Row
 from reports.data.titles import title
 from reports.draw import panels
+from reports.draw.figures import drawn_as
 from reports.facts import comparisons, headlines
 from reports.facts import filling as facts
 from reports.facts.answer import INSTRUCTION, Answer
@@ -197,13 +198,14 @@ def _stalls(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Sectio
     return Section(
         "stalls",
         headlines.stalls_title(waits),
-        "How many warps of the best kernel of each language wait while one instruction is issued, and for what. Only "
-        "the largest reasons are shown.",
+        "For each instruction that the best kernel of a language issues: for how many cycles its warps wait, added up "
+        "over warps, and for what. Only the largest reasons are shown.",
         [Markup(panels.stall_bars(waits, width)) for width in (panels.WIDE, panels.NARROW)],
         "grid",
-        "By ncu’s sampled warp states. " + _caption(data, [one.row for one in waits]),
+        "By ncu’s hardware counters: warps that wait, added up over cycles, over the instructions issued. "
+        + _caption(data, [one.row for one in waits]),
         [
-            {"technique": one.technique, "language": one.backend, "reason": reason, "warps_per_issue": value}
+            {"technique": one.technique, "language": one.backend, "reason": reason, "cycles_per_issue": value}
             for one in waits
             for reason, value in one.reasons
         ],
@@ -221,7 +223,7 @@ def _tiles(data: Dataset, found: Answer) -> Section | None:
         if len(tiles) > 1:
             speeds = {size: speed for size, (speed, _) in tiles.items()}
             best = max(speeds, key=lambda size: speeds[size])
-            heading = f"{panels.name_of(row['backend'])}: {title(row['technique'])}"
+            heading = f"{panels.name_of(drawn_as(row))}: {title(row['technique'])}"
             drawings.append(Markup(panels.tile_map(speeds, heading, best)))
             rows += [timed for _, timed in tiles.values()]
             table += [

@@ -28,6 +28,7 @@ from reports.facts import (
     layouts,
     matrix,
     resources,
+    steps,
     timelines,
     tuning,
 )
@@ -62,12 +63,12 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
     place = TECHNIQUES.index(which)
     experiment = techniques.experiment_of(which)
     problems = shown_problems(data, experiment)
-    svg = figures.step(data, experiment, problems, which)
-    gains = {
-        backend: [gain for problem in problems if (gain := data.gain(experiment, problem, which, backend))]
+    svg = figures.step(data, problems, which)
+    taken = {
+        backend: [steps.one_step(data, problem, which, backend, "reference") for problem in problems]
         for backend in SERIES
     }
-    is_linked = any(gain.linked for gain in chain.from_iterable(gains.values()))
+    is_linked = any(step.ratio and step.ratio.linked for step in chain.from_iterable(taken.values()))
     cells = []
     for problem, mode, backend in product(problems, data.modes(experiment), SERIES):
         reference, best = (
@@ -82,10 +83,13 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
     judged = verdict(data, experiment, which) if data.rows else None
     finding = headlines.technique_title(
         which.name,
-        [gain.value for gain in gains["cuda"]],
+        [step.ratio.value for step in taken["cuda"] if step.ratio],
         SHOWN_LENGTH if len(problems) < len(data.problems(experiment)) else None,
         crippled=bool(judged and judged.crippled),
-        interval=data.mean_interval(gains["cuda"]),
+        interval=data.mean_interval([step.ratio for step in taken["cuda"] if step.ratio]),
+        alone=[step.alone.value for step in taken["cuda"] if step.alone]
+        if any(step.kind == "both" for step in taken["cuda"])
+        else None,
     )
     return {
         "technique": which,

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
 
 from harness.catalog import techniques
+from harness.catalog.problem import Problem
 from harness.rows.intervals import Interval
 from harness.rows.reading import slug, tflops
 from harness.rows.scorecard import RIVALS
 from reports.data.dataset import Dataset
 from reports.data.names import score_title
-from reports.draw import figures
-from reports.facts import answer, headlines, history, matrix, processes, steps
-from reports.facts import comparisons as comparison_facts
+from reports.draw import figures, panels
+from reports.facts import answer, comparisons, headlines, history, matrix, processes, steps
 from reports.facts.expressibility import Said
 from reports.facts.processes import Spread
 from reports.facts.verdict import verdict
-from reports.pages import comparisons
+from reports.pages import comparisons as pages
 from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]
@@ -88,7 +90,7 @@ def test_only_beside_all_rivals_a_library_is_called_the_fastest(found: answer.An
 
 
 def test_over_lengths_too_a_library_is_called_the_fastest_beside_all_rivals(data: Dataset) -> None:
-    (lengths, *_) = comparison_facts.lengths(data)
+    (lengths, *_) = comparisons.lengths(data)
     assert "of the fastest library timed" in headlines.lengths_title(data, lengths)
     cudnn = lengths.curve("sdpa_cudnn")
     assert cudnn
@@ -171,17 +173,32 @@ def test_the_choice_of_a_tile_is_told_kernel_by_kernel() -> None:
 
 
 def test_stalls_stand_on_the_first_page_once_they_are_counted(data: Dataset, found: answer.Answer) -> None:
-    timed = found.bar("mma_sync", "cuda").point.row
-    assert timed
-    assert "stalls" not in {section.id for section in comparisons.sections(data, [data], found)}
+    """Of the kernels of the bars, at the tiles that they have there: Triton's is not the reference tile."""
+    assert "stalls" not in {section.id for section in pages.sections(data, [data], found)}
     stalled = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
     metrics = {stalled.format("long_scoreboard"): 0.5, stalled.format("math_pipe_throttle"): 1.25}
-    counted = {**timed, "kind": "counters", "experiment": "ncu", "mode": None, "details": {"metrics": metrics}}
-    with_them = dataset([*synthetic.rows(), counted])
-    (stalls,) = (one for one in comparisons.sections(with_them, [with_them], found) if one.id == "stalls")
+    counted = []
+    for panel, language in (("mma_sync", "cuda"), ("mma_sync", "triton"), ("wgmma", "triton")):
+        timed = found.bar(panel, language).point.row
+        assert timed
+        counted.append(
+            {**timed, "kind": "counters", "experiment": "ncu", "mode": None, "details": {"metrics": metrics}}
+        )
+    elsewhere = {**counted[0], "tile": counted[1]["tile"]}
+    assert elsewhere["tile"] != counted[0]["tile"]
+    with_them = dataset([*synthetic.rows(), *counted, elsewhere])
+    (stalls,) = (one for one in pages.sections(with_them, [with_them], found) if one.id == "stalls")
     assert stalls.title.endswith("warps wait most for: math pipe throttle")
-    assert [line["reason"] for line in stalls.table] == ["math pipe throttle", "long scoreboard"]
-    assert "long scoreboard 0.50" in str(stalls.drawings[0])
+    assert [line["reason"] for line in stalls.table] == 3 * ["math pipe throttle", "long scoreboard"]
+    for words in (
+        "long scoreboard 0.50",
+        "CUDA: Asynchronous copies",
+        "core Triton: Asynchronous",
+        "Triton, mma.sync: A",
+    ):
+        assert words in str(stalls.drawings[0])
+    assert "sampled" not in stalls.caption  # these are counters, not samples
+    assert [row["tile"] for row in stalls.rows] == [row["tile"] for row in counted]
 
 
 def test_no_ratio_across_instructions_in_the_matrix(data: Dataset) -> None:
@@ -271,14 +288,111 @@ def test_a_dropped_hint_is_never_a_gain() -> None:
     assert "Triton’s compiler ignores the hint" in told
     assert "gives" not in told
     assert matrix.cost(dataset(made), problem, technique.name).dropped
-    drawn = figures.step(dataset(made), "ladder", [problem], technique)
+    drawn = figures.step(dataset(made), [problem], technique)
     assert drawn
-    assert figures.DROPPED in drawn
+    assert all(word in drawn for word in figures.DROPPED.split())
     assert "×)" not in drawn
     made[-1]["code"]["census"]["USETMAXREG"] = 2
-    assert "×)" in str(figures.step(dataset(made), "ladder", [problem], technique))
+    assert "×)" in str(figures.step(dataset(made), [problem], technique))
     assert not matrix.cost(dataset(made), problem, technique.name).dropped
     assert "hint" not in steps.one_step(dataset(made), problem, technique, "triton", "reference").note
+
+
+@pytest.mark.parametrize(
+    ("mma", "label", "is_open"), [("wgmma", "core Triton", 0), ("mma_sync", "Triton, mma.sync", 1)]
+)
+def test_core_triton_is_held_to_mma_sync_where_its_row_says_so(mma: str, label: str, is_open: int) -> None:
+    """The series `triton` of the hopper ladder multiplies by wgmma, that of the others does not."""
+    problem, technique = synthetic.PROBLEMS[0], techniques.get("wgmma")
+    tile = techniques.reference_tile(technique, 128)
+    row = synthetic.make("timing", "wgmma", "triton", problem, tile, experiment="hopper", mode="burst", group="a")
+    drawn = figures.step(
+        dataset([synthetic.ENVIRONMENT, row | {"mma": mma, "samples_ms": [0.5] * 20}]), [problem], technique
+    )
+    assert drawn
+    assert f">{label}</text>" in drawn
+    assert drawn.count("fill: var(--paper); stroke: var(--triton)") == is_open
+
+
+def test_no_step_is_told_across_instructions() -> None:
+    problem = synthetic.PROBLEMS[0]
+    made: list[Row] = [synthetic.ENVIRONMENT]
+    for name, experiment, ms in (("mbarrier_ring", "ladder", 2.0), ("wgmma", "hopper", 1.0)):
+        tile = techniques.reference_tile(techniques.get(name), 128)
+        row = synthetic.make("timing", name, "cuda", problem, tile, experiment=experiment, mode="burst", group="a")
+        made.append(row | {"samples_ms": [ms] * 20})
+    step = steps.one_step(dataset(made), problem, techniques.get("wgmma"), "cuda", "reference")
+    assert (step.kind, step.before, step.ratio) == ("first", None, None)
+
+
+def test_a_techniques_figure_tells_the_tile_from_the_technique(data: Dataset) -> None:
+    """What the parent does at the step's tile is the tile's; a kernel at its best tile alone has a place too."""
+    problem, which = synthetic.PROBLEMS[0], techniques.get("warp_specialized")
+    parent, tile = techniques.get("mbarrier_ring"), techniques.reference_tile(which, 128)
+    assert tile != techniques.reference_tile(parent, 128)
+    made: list[Row] = [synthetic.ENVIRONMENT]
+    for name, where, ms in (
+        (parent.name, techniques.reference_tile(parent, 128), 2.0),
+        (parent.name, tile, 1.6),
+        (which.name, tile, 1.25 * 1.6),
+    ):
+        row = synthetic.make("timing", name, "cuda", problem, where, mode="burst", group="a")
+        made.append(row | {"samples_ms": [ms] * 20})
+    step = steps.one_step(dataset(made), problem, which, "cuda", "reference")
+    assert step.alone
+    assert (step.kind, step.alone.value) == ("both", pytest.approx(1 / 1.25))
+    drawn = figures.step(dataset(made), [problem], which)
+    assert "(tile1.25×,technique0.80×)" in letters(drawn)
+    assert "grey: the tile" in str(drawn)
+    lacking = dataset([row for row in made if row.get("tile") != tile.to_dict() or row["technique"] == which.name])
+    assert "(withitstile1.00×)" in letters(figures.step(lacking, [problem], which))
+    native = [
+        row for row in synthetic.rows() if row.get("technique") != "cp_async_pipeline" or row["backend"] == "cuda"
+    ]
+    best = synthetic.CHOSEN["cp_async_pipeline", "triton", "d128-full"]
+    row = synthetic.make("timing", "cp_async_pipeline", "triton", problem, best, mode="burst", group="a")
+    alone = dataset([*native, row | {"samples_ms": [problem.flops / 333e9] * 20}])
+    assert "besttile333" in letters(figures.step(alone, [problem], techniques.get("cp_async_pipeline")))
+    assert "besttile333" not in letters(figures.step(data, [problem], techniques.get("cp_async_pipeline")))
+
+
+def letters(drawn: str | None) -> str:
+    """The text of a drawing, its lines joined, without spaces."""
+    return "".join(re.findall(r"<text[^>]*>([^<]*)</text>", str(drawn))).replace(" ", "")
+
+
+def test_a_ladder_joins_a_rung_to_its_parent_alone_and_names_the_best(data: Dataset) -> None:
+    problem = synthetic.PROBLEMS[0]
+
+    def lines(*names: str) -> int:
+        drawn = figures.ladder(data, "ladder", problem, [techniques.get(name) for name in names])
+        return len(re.findall(r"<path[^>]*stroke: var\(--cuda\); stroke-width: 2[;\"]", drawn))
+
+    assert lines("register_softmax", "direct_rescale", "xor_swizzle") == 2
+    assert lines("direct_rescale", "register_softmax", "xor_swizzle") == 0  # none builds on the one above it
+    turned = [techniques.get(name) for name in ("cp_async_pipeline", "scalar")]
+    drawn = figures.ladder(data, "ladder", problem, turned)
+    best = median_of("cp_async_pipeline", "cuda")
+    assert f"CUDA {best:.0f}" in drawn  # not that of the last rung
+    assert "Scalar FMA" in drawn
+    assert "cp_async_pipeline" not in re.sub(r"<svg[^>]*>", "", drawn)
+
+
+def test_every_language_of_the_grid_has_a_curve_over_length() -> None:
+    problems = [Problem.square(16_384 // seq, 16, seq, 128) for seq in (512, 16_384)]
+    made: list[Row] = [synthetic.ENVIRONMENT]
+    for problem, (backend, speed) in product(problems, (("cuda", 700), ("gluon", 650), ("triton", 550))):
+        tile = techniques.reference_tile(techniques.get("flagship"), 128)
+        row = synthetic.make("timing", "flagship", backend, problem, tile, experiment="hopper_grid", mode="burst")
+        made.append(row | {"samples_ms": [problem.flops / speed / 1e9] * 20})
+        row = synthetic.make("timing", None, "sdpa_cudnn", problem, None, experiment="sequence_length", mode="burst")
+        made.append(row | {"samples_ms": [problem.flops / 600e9] * 20})
+    hashes = synthetic.hashes() | {("flagship", "gluon"): synthetic.sha("flagship", "gluon")}
+    (found,) = comparisons.lengths(Dataset("NVIDIA H200", True, made, hashes))
+    assert [(curve.series, len(curve.points)) for curve in found.curves if curve.series in comparisons.SERIES] == [
+        *(("wgmma", 2), ("triton_native", 2), ("gluon", 2))
+    ]
+    assert "Gluon 650" in panels.length_panel(found, panels.WIDE)
 
 
 def test_the_largest_step_is_told_with_its_numbers(data: Dataset) -> None:
@@ -313,6 +427,15 @@ def test_where_enough_processes_timed_it_the_interval_says_whether_there_is_a_ch
     assert headlines._stands(Spread(0.99, 0.985, 0.995, 3, linked=False)) == "trails"
     assert headlines._stands(Spread(0.97, 0.93, 1.01, 3, linked=False)) == "draws level"
     assert headlines._stands(Spread(0.97, 0.97, 0.97, 2, linked=False)) == "trails"
+
+
+def test_a_title_tells_the_technique_from_its_tile() -> None:
+    def told(alone: list[float]) -> str:
+        return headlines.technique_title("warp_specialized", [0.89, 1.22], None, crippled=False, alone=alone)
+
+    assert told([]).startswith("Producer warp, with another tile: 0.89 to 1.22 times the speed in CUDA")
+    assert told([]).endswith("mask")
+    assert told([0.93, 0.96]).endswith("; the technique alone, at one tile: 0.93 to 0.96")
 
 
 NAMES = [("H200", "an"), ("A100", "an"), ("B200", "a"), ("RTX 5090", "an"), ("GH200", "a")]
