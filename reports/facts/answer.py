@@ -15,6 +15,8 @@ from reports.facts import processes, roofs
 from reports.facts.processes import Speed, Spread
 
 LADDER = "ladder"
+COSTS = "what_triton_costs"
+"""The experiment that times the matrix's techniques of one class of instructions in one group."""
 PANELS = {"mma_sync": ("cuda", "triton", "gluon"), "wgmma": ("cuda", "triton", "gluon", "tlx")}
 """Class of tensor-core instructions -> the languages that keep a place in its panel."""
 INSTRUCTION = {"mma_sync": "mma.sync", "wgmma": "wgmma"}
@@ -112,8 +114,8 @@ class Answer:
 
 
 def experiments(data: Dataset) -> list[str]:
-    """Those that time the ladders: one, and those of the hopper ladder."""
-    return [name for name in data.experiments if name == LADDER or name.startswith("hopper")]
+    """Those that time the ladders: one, those of the hopper ladder, and COSTS."""
+    return [name for name in data.experiments if name in (LADDER, COSTS) or name.startswith("hopper")]
 
 
 def headline(data: Dataset) -> Problem | None:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.catalog import techniques
+from harness.catalog.entries import Technique
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
 from reports.data.dataset import Dataset, Point
-from reports.facts import processes, steps
+from reports.facts import answer, processes, steps
 from reports.facts.expressibility import Said
 from reports.facts.processes import Spread
 
@@ -109,7 +110,7 @@ def cost(data: Dataset, problem: Problem, name: str) -> Cost:
     found: dict[str, Spread | None] = {}
     points: dict[str, list[Point]] = {}
     for policy in steps.POLICIES:
-        points[policy] = [steps.point_of(data, problem, known, backend, policy) for backend in ("triton", "cuda")]
+        points[policy] = _together(data, problem, [(known, "triton"), (known, "cuda")], policy)
         classes = {(point.row or {}).get("mma") for point in points[policy]}
         found[policy] = processes.over(data, *points[policy]) if len(classes) == 1 else None
     spills = steps.spill_bytes(data, points["reference"][0])
@@ -123,8 +124,17 @@ def gain(data: Dataset, problem: Problem, name: str) -> Spread | None:
     parent = known and techniques.parent(known)
     if known is None or parent is None:
         return None
-    pair = [steps.point_of(data, problem, technique, "cuda", "reference") for technique in (known, parent)]
-    return processes.over(data, *pair)
+    return processes.over(data, *_together(data, problem, [(known, "cuda"), (parent, "cuda")], "reference"))
+
+
+def _together(data: Dataset, problem: Problem, kernels: Sequence[tuple[Technique, str]], policy: str) -> list[Point]:
+    """Of the experiment that interleaves all kernels of the matrix, where it has these; else of those that time the
+    ladders, whose rows may never have met."""
+    for experiments in ([answer.COSTS], None):
+        found = [steps.point_of(data, problem, *kernel, policy, experiments) for kernel in kernels]
+        if all(point.counts for point in found):
+            break
+    return found
 
 
 def _line(data: Dataset, problem: Problem, asked: Asked, said: Mapping[tuple[str, str], Said]) -> Line:

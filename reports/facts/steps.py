@@ -66,14 +66,21 @@ class Chain:
     columns: dict[str, list[Step]]
 
 
-def point_of(data: Dataset, problem: Problem, technique: Technique, backend: str, policy: str) -> Point:
-    """The kernel in the experiment that has it; under "best" at the committed tile, which may be the reference's."""
-    found = [
-        data.point(name, problem, technique.name, backend, best=policy == "best") for name in answer.experiments(data)
-    ]
+def point_of(
+    data: Dataset,
+    problem: Problem,
+    technique: Technique,
+    backend: str,
+    policy: str,
+    experiments: Sequence[str] | None = None,
+) -> Point:
+    """The kernel in the first of `experiments` that has it, by default of all that time the ladders; under "best" at
+    the committed tile, which may be the reference's."""
+    names = answer.experiments(data) if experiments is None else experiments
+    found = [data.point(name, problem, technique.name, backend, best=policy == "best") for name in names]
     counting = [point for point in found if point.counts]
     if not counting and policy == "best":
-        return point_of(data, problem, technique, backend, "reference")
+        return point_of(data, problem, technique, backend, "reference", experiments)
     told = (point for point in found if point.row)  # an earlier version
     return counting[0] if counting else next(told, next(iter(found), Point("hole", reason="not measured")))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from experiments import what_triton_costs
 from harness.catalog import techniques
 from harness.catalog.problem import Problem
 from harness.rows.intervals import Interval
@@ -213,6 +214,40 @@ def test_no_ratio_across_instructions_in_the_matrix(data: Dataset) -> None:
         for row in synthetic.rows()
     ]
     assert matrix.cost(dataset(other), synthetic.PROBLEMS[0], "cp_async_pipeline").same is None
+
+
+def test_a_cost_is_of_the_experiment_that_times_all_of_them_together(data: Dataset) -> None:
+    """Each of its processes counts; without it the rows of the ladder do, although they may never have met."""
+    problem, name = synthetic.PROBLEMS[0], "cp_async_pipeline"
+    tile = techniques.reference_tile(techniques.get(name), 128)
+    before = matrix.cost(data, problem, name).same
+    assert before
+    assert not before.has_interval
+    made: list[Row] = []
+    for place in range(3):
+        run = synthetic.environment(f"{place}" * 12, board=f"{place}")
+        made.append(run)
+        for backend, speed in (("cuda", 400.0), ("triton", 200.0 + place)):
+            row = synthetic.make("timing", name, backend, problem, tile, experiment=answer.COSTS, mode="burst")
+            row |= {"group": "a-1", "environment": run["id"], "samples_ms": [problem.flops / speed / 1e9] * 20}
+            made.append(row | {"compiler": {"front_end": "a newer one"}})  # than the ladder's rows are of
+    cost = matrix.cost(dataset([*synthetic.rows(), *made]), problem, name).same
+    assert cost
+    assert (cost.processes, cost.has_interval) == (3, True)
+    assert cost.value == pytest.approx(0.5, rel=0.01)
+    alone = [row for row in made if row["kind"] == "environment" or row["backend"] == "cuda"]
+    assert matrix.cost(dataset([*synthetic.rows(), *alone]), problem, name).same == before
+
+
+def test_the_experiment_of_costs_has_every_technique_of_the_matrix() -> None:
+    asked = {name for line in (*matrix.FIRST, *matrix.REST) for name in line.timed[:1]}
+    assert asked == set(what_triton_costs.MATRIX)
+    (problem,) = what_triton_costs.EXPERIMENT.problems
+    assert problem == synthetic.PROBLEMS[0]
+    for name in ("wide_tile", "cluster_multicast"):  # whose price is what they buy in CUDA
+        parent = techniques.parent(techniques.get(name))
+        assert parent
+        assert parent.name in what_triton_costs.EXPERIMENT.techniques
 
 
 def test_what_is_not_probed_says_so_and_what_is_has_its_grade(data: Dataset, found: answer.Answer) -> None:
