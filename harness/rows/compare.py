@@ -83,7 +83,8 @@ def compare(
         passed = {case: rows for case, rows in passed.items() if rows[-1].get("technique") in techniques}
         if not passed:
             raise Refused(f"--technique: got {', '.join(techniques)}, of which BASE times no case")
-    judge = _Judge(base, new, records, gpus[0][0])
+    sides = noise.Timings(base), noise.Timings(new)
+    judge = _Judge(*sides, _Noise(records, gpus[0][0]), (_runs(sides[0].rows), _runs(sides[1].rows)))
     several = len({rows[-1]["experiment"] for rows in before.values()}) > 1
     return [
         verdict
@@ -91,6 +92,20 @@ def compare(
         for verdict in [judge.verdict(_name(rows[-1], several), rows, after.get(case, []))]
         if not only_changed or verdict.new_program is not False
     ]
+
+
+def judge(
+    cases: Iterable[tuple[str, Sequence[Row], Sequence[Row]]], rows: Sequence[Row], records: Iterable[Row], gpu: str
+) -> list[Verdict]:
+    """One verdict for each (name, base, new): timings of one case in two runs, the oldest first, among the `rows` of
+    one GPU. `records` are the recorded rows that the noise is taken from, NEW's run aside."""
+    timings, known = noise.Timings(rows), _Noise(records, gpu)
+    runs = _runs(timings.rows)
+    found = []
+    for name, base, new in cases:
+        mine = _runs(new)
+        found.append(_Judge(timings, timings, known, (runs - mine, mine)).verdict(name, base, new))
+    return found
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> int:
@@ -147,13 +162,48 @@ def tally(verdicts: Iterable[Verdict]) -> dict[str, int]:
     return {kind: kinds.count(kind) for kind in (SLOWER, MISSING, FASTER, AMBIGUOUS, SAME) if kind in kinds}
 
 
-class _Judge:
-    """Holds both sides' groups, and the noise once a case asks for it."""
+class _Noise:
+    """By how much timings of one GPU move, from its recorded rows, which are read once a case asks for it."""
 
-    def __init__(self, base: Sequence[Row], new: Sequence[Row], records: Iterable[Row], gpu: str) -> None:
-        self._before, self._after = noise.Timings(base), noise.Timings(new)
+    def __init__(self, records: Iterable[Row], gpu: str) -> None:
         self._records, self._gpu = records, gpu
-        self._found: dict[str, dict[bool, noise.Noise]] = {}
+        self._pairs: dict[str, tuple[noise.Replicates, noise.Array, noise.Array]] = {}
+        self._found: dict[tuple[str, frozenset[str], frozenset[str]], dict[bool, noise.Noise]] = {}
+
+    def limits(self, mode: str, base: frozenset[str], new: frozenset[str]) -> dict[bool, noise.Noise]:
+        """In a mode of timing, without the pairs that are being judged: between the runs `base` and `new`."""
+        asked = mode, base, new
+        if asked not in self._found:
+            pairs, runs, places = self._in_mode(mode)
+            left, right = (np.isin(runs, list(only))[places] for only in (base - new, new - base))
+            judged = (left & right[:, ::-1]).any(axis=1)
+            self._found[asked] = noise.limits(pairs.where(~judged))
+        return self._found[asked]
+
+    def _in_mode(self, mode: str) -> tuple[noise.Replicates, noise.Array, noise.Array]:
+        """The pairs, the environments that they are of, and for each pair the places of its two."""
+        if mode not in self._pairs:
+            self._records = records = list(self._records)
+            here = {row["id"] for row in records if row["kind"] == "environment" and gpu_name(row) == self._gpu}
+            timings = noise.Timings(row for row in records if row.get("environment", row.get("id")) in here)
+            pairs = noise.replicates(timings, mode)
+            runs, places = np.unique(pairs.environments, return_inverse=True)
+            self._pairs[mode] = pairs, runs, places.reshape(-1, 2)
+        return self._pairs[mode]
+
+
+class _Judge:
+    """Holds both sides' groups, the noise, and the runs of each side, which have no part in it."""
+
+    def __init__(
+        self,
+        before: noise.Timings,
+        after: noise.Timings,
+        known: _Noise,
+        runs: tuple[frozenset[str], frozenset[str]],
+    ) -> None:
+        self._before, self._after = before, after
+        self._known, self._runs = known, runs
 
     def verdict(self, case: str, base: Sequence[Row], new: Sequence[Row]) -> Verdict:
         base_ms = _median_ms(base)
@@ -189,7 +239,7 @@ class _Judge:
         """The verdict, the limit of what decided, and what else a reader should know."""
         if time == 0 and not ratio:
             return SAME, None, ""
-        limit = self._limits(mode)[one_board]
+        limit = self._known.limits(mode, *self._runs)[one_board]
         if limit.time is None or limit.both is None or limit.anchors is None:
             known = f"{limit.pairs} pairs of replicates in {mode} mode among the recorded rows of this GPU"
             return AMBIGUOUS, None, f"{known}, expected at least {noise.FEWEST}: its noise is not known"
@@ -206,19 +256,10 @@ class _Judge:
             return decision, limit.both, f"{which} moved by more than chance"
         return decision, limit.both, ""
 
-    def _limits(self, mode: str) -> dict[bool, noise.Noise]:
-        """Noise of the records of this GPU in a mode of timing, without the pairs that are being judged."""
-        if mode not in self._found:
-            records = list(self._records)
-            here = {row["id"] for row in records if row["kind"] == "environment" and gpu_name(row) == self._gpu}
-            timings = noise.Timings(row for row in records if row.get("environment", row.get("id")) in here)
-            pairs = noise.replicates(timings, mode)
-            base, new = ({row.get("environment") for row in side.rows} for side in (self._before, self._after))
-            left, right = (list(only) for only in (base - new, new - base))
-            first, second = pairs.environments.T
-            judged = (np.isin(first, left) & np.isin(second, right)) | (np.isin(first, right) & np.isin(second, left))
-            self._found[mode] = noise.limits(pairs.where(~judged))
-        return self._found[mode]
+
+def _runs(rows: Iterable[Row]) -> frozenset[str]:
+    """The environments that timed the rows."""
+    return frozenset(str(row.get("environment")) for row in rows)
 
 
 def _cases(rows: Iterable[Row]) -> dict[str, list[Row]]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.catalog import articles, experiments, techniques
 from harness.catalog.problem import Problem
-from harness.rows import intervals, ledger, noise, results
+from harness.rows import intervals, ledger, noise, reading, results
 from harness.rows.reading import (
     Hashes,
     Row,
@@ -107,7 +107,7 @@ def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None) -> dict[str,
     `value` is the geometric mean over the experiment's problems of ours / theirs, None while the entry is incomplete;
     of GAP_EXPLAINED it is the share at ledger.HEADLINE, and a cell's `boards` are board -> share there.
     `quoted` says what theirs is where it was not measured with ours, else it is None. A cell is {problem, value,
-    interval, ours, theirs (TFLOPS), ours_is, theirs_is, run} or {problem, reason}. `interval` is what
+    interval, ours, theirs (TFLOPS), ours_is, theirs_is, case, run} or {problem, reason}. `interval` is what
     intervals.Interval.to_dict makes, over every process that timed both; None where theirs is quoted. Where it has
     ends, `value` is the mean over the same processes; `ours` and `theirs` are always of one `run`.
     """
@@ -183,6 +183,7 @@ def _explained_cell(problem: Problem, found: ledger.Ledger | None) -> dict[str, 
         "theirs": found.tflops(ledger.TRITON),
         "ours_is": _name(ours),
         "theirs_is": _name(theirs),
+        "case": reading.cell(ours),
         "run": ours.get("environment"),
     }
 
@@ -265,6 +266,7 @@ def _cell(
         "theirs": tflops(theirs),
         "ours_is": _name(ours),
         "theirs_is": _name(theirs),
+        "case": reading.cell(ours),
         "run": ours.get("environment"),
     }
     return cell, (ours, theirs)
@@ -299,6 +301,7 @@ def _quoted_cell(
         "interval": None,
         "ours_is": _name(ours),
         "theirs_is": quoted,
+        "case": reading.cell(ours),
         "run": ours.get("environment"),
     }
 

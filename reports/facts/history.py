@@ -1,15 +1,23 @@
-"""How a headline cell moved over recorded runs: its speed over the anchor of its own group, run by run."""
+"""How headline cells moved over recorded runs: the speed over the anchor of its own group, run by run, and what
+`compare` says of the last two runs."""
 
 from __future__ import annotations
 
 import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES
-from harness.rows import reading
+from harness.rows import compare, intervals, reading, scorecard
 from harness.rows.reading import tile_slug
-from reports.data.dataset import Dataset, Point, Row
+from reports.data.dataset import Dataset, Row, grouped
+from reports.data.names import score_title
 from reports.facts import answer, steps
+
+Cell = tuple[str, str]
+"""A case as rows.reading.cell names it, and its mode of timing."""
 
 
 @dataclass(frozen=True)
@@ -24,60 +32,106 @@ class Moment:
 
 @dataclass(frozen=True)
 class Line:
-    """One technique in one series at the headline problem and one tile, oldest run first. `noise`: by how much, in
-    logarithms, two boards may differ although nothing changed; None where that is not known."""
+    """One kernel on one problem at one tile, oldest run first. `verdict`: of its last two runs; None where there is one
+    alone."""
 
     technique: str
     backend: str
+    problem: Problem
     tile: str
     moments: list[Moment]
-    noise: float | None
+    verdict: compare.Verdict | None
 
     @property
-    def change(self) -> float:
+    def change(self) -> float | None:
         """The newest run over the one before it."""
-        return self.moments[-1].value / self.moments[-2].value
+        return self.moments[-1].value / self.moments[-2].value if self.verdict else None
 
     @property
     def edited(self) -> bool:
         """Whether the newest run and the one before it measured two versions of the kernel."""
-        return self.moments[-1].source != self.moments[-2].source
-
-    @property
-    def verdict(self) -> str:
-        """SAME, FASTER or SLOWER, by more than boards differ; nothing where that is not known."""
-        if self.noise is None:
-            return ""
-        if abs(math.log(self.change)) <= self.noise:
-            return "SAME"
-        return "FASTER" if self.change > 1 else "SLOWER"
+        return bool(self.verdict) and self.moments[-1].source != self.moments[-2].source
 
 
-def lines(data: Dataset, noise: float | None) -> list[Line]:
-    """The kernels of the headline problem at their reference tile that two runs or more have timed. `noise`: as in
-    Line."""
+@dataclass(frozen=True)
+class Section:
+    """Cells that stand together."""
+
+    title: str
+    lines: list[Line]
+
+
+def sections(data: Dataset) -> list[Section]:
+    """The kernels of the first page's bars, those of each entry of the scorecard, and the kernels of the headline
+    problem at their reference tiles, which two runs or more have timed. Entries of the same cells are one section."""
+    timed = _timings(data)
+    asked = {"The bars of the first page": _of_bars(data)}
+    entries: dict[tuple[Cell, ...], list[str]] = {}
+    modes = {promise.name: promise.mode for promise in scorecard.PROMISES}
+    for entry in data.scores:
+        mode = modes.get(entry["name"], scorecard.MODE)
+        cells = tuple((cell["case"], mode) for cell in entry["cells"] if "case" in cell)
+        entries.setdefault(cells, []).append(score_title(entry["name"]))
+    asked |= {"; ".join(titles): list(cells) for cells, titles in entries.items()}
+    asked["The first page’s problem, at reference tiles"] = _of_ladder(data, timed)
+    lines = _lines(data, {cell: timed[cell] for cells in asked.values() for cell in cells if cell in timed})
+    found = [Section(title, [lines[cell] for cell in cells if cell in lines]) for title, cells in asked.items()]
+    return [section for section in found if section.lines]
+
+
+def _timings(data: Dataset) -> dict[Cell, list[Row]]:
+    """Every timing that passed, of any version and experiment, the oldest first."""
+    rows = (
+        row
+        for row in data.rows
+        if row["kind"] == "timing" and row["status"] == "passed" and row.get("samples_ms") and row.get("technique")
+    )
+    shipped = sorted(filter(reading.is_as_shipped, rows), key=lambda row: str(row["time"]))
+    return grouped(shipped, lambda row: (reading.cell(row), row["mode"]))
+
+
+def _of_bars(data: Dataset) -> list[Cell]:
+    found = answer.answer(data)
+    rows = [bar.point.row for bar in found.bars if bar.tflops and not bar.is_library] if found else []
+    return [(reading.cell(row), row["mode"]) for row in rows if row]
+
+
+def _of_ladder(data: Dataset, timed: Mapping[Cell, Sequence[Row]]) -> list[Cell]:
     problem = answer.headline(data)
     if problem is None:
         return []
-    found = []
-    for technique in steps.timed(data):
-        for backend in SERIES:
-            point = data.point(answer.LADDER, problem, technique.name, backend)
-            moments = _moments(data, point)
-            if point.kind == "measured" and len(moments) > 1 and point.row:
-                found.append(Line(technique.name, backend, tile_slug(point.row), moments, noise))
-    return found
+    points = [
+        data.point(answer.LADDER, problem, technique.name, backend)
+        for technique in steps.timed(data)
+        for backend in SERIES
+    ]
+    rows = [point.row for point in points if point.kind == "measured" and point.row]
+    cells = [(reading.cell(row), row["mode"]) for row in rows]
+    return [cell for cell in cells if len(_runs(data, timed.get(cell, ()))) > 1]
 
 
-def _moments(data: Dataset, point: Point) -> list[Moment]:
-    runs: dict[str, Row] = {}
-    for row in sorted(data.replicas(point.row) if point.row else [], key=lambda row: str(row["time"])):
-        if row["status"] == "passed" and row.get("samples_ms"):
-            runs[str(row.get("environment"))] = row
-    found = []
-    for row in runs.values():
-        value = data.over_anchor(row)
-        if value is not None:
-            current = reading.is_current(row, data.hashes)
-            found.append(Moment(str(row["time"]), value, str(row["source_sha256"]), current))
-    return found
+def _lines(data: Dataset, cells: Mapping[Cell, Sequence[Row]]) -> dict[Cell, Line]:
+    runs = {cell: found for cell, rows in cells.items() if (found := _runs(data, rows))}
+    pairs = [(cell, found[-2], found[-1]) for cell, found in runs.items() if len(found) > 1]
+    records = data.rows if data.recorded else ()
+    verdicts = compare.judge(((name, base, new) for (name, _), base, new in pairs), data.rows, records, data.gpu)
+    judged = dict(zip((cell for cell, *_ in pairs), verdicts, strict=True))
+    return {cell: _line(data, found, judged.get(cell)) for cell, found in runs.items()}
+
+
+def _line(data: Dataset, runs: Sequence[Sequence[Row]], verdict: compare.Verdict | None) -> Line:
+    newest = runs[-1][-1]
+    moments = []
+    for rows in runs:
+        values = [math.log(value) for row in rows if (value := data.over_anchor(row))]
+        source, is_current = str(rows[-1]["source_sha256"]), reading.is_current(rows[-1], data.hashes)
+        moments.append(Moment(str(rows[-1]["time"]), math.exp(statistics.fmean(values)), source, is_current))
+    problem = Problem.from_dict(newest["problem"])
+    return Line(newest["technique"], newest["backend"], problem, tile_slug(newest), moments, verdict)
+
+
+def _runs(data: Dataset, rows: Iterable[Row]) -> list[list[Row]]:
+    """The timings of one cell that have an anchor, run by run; a run may have several processes, of one program."""
+    anchored = [row for row in rows if data.over_anchor(row)]
+    found = grouped(anchored, lambda row: intervals.process(row)[1]).values()
+    return [[row for row in run if row["source_sha256"] == run[-1]["source_sha256"]] for run in found]

@@ -60,7 +60,14 @@ def regressions(data: Dataset) -> dict[str, Any]:
     and what verdicts are worth."""
     pairs = noise.replicates(noise.Timings(data.rows if data.recorded else ()))
     between_boards = noise.limits(pairs)[False].ratio
-    return {"lines": history.lines(data, between_boards), "noise": between_boards, "trials": noise.trial(pairs)}
+    found = history.sections(data)
+    each = {id(one): one for section in found for one in section.lines}.values()  # one may be in several sections
+    return {
+        "sections": found,
+        "unedited": [one for one in each if one.verdict and not one.edited],
+        "noise": between_boards,
+        "trials": noise.trial(pairs),
+    }
 
 
 def data_page(data: Dataset, others: Sequence[Dataset]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pytest
 from experiments import what_triton_costs
 from harness.catalog import techniques
 from harness.catalog.problem import Problem
+from harness.rows import compare
 from harness.rows.intervals import Interval
 from harness.rows.reading import slug, tflops
 from harness.rows.scorecard import RIVALS
@@ -23,6 +24,7 @@ from reports.facts.expressibility import Said
 from reports.facts.processes import Spread
 from reports.facts.verdict import verdict
 from reports.pages import comparisons as pages
+from tests.support import replicated_rows as replicated
 from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]
@@ -481,35 +483,57 @@ def test_the_article_before_a_gpus_name(gpu: str, which: str) -> None:
     assert headlines.article(gpu) == which
 
 
-def test_a_run_of_an_edited_kernel_is_told_from_one_of_the_same(data: Dataset) -> None:
-    problem = synthetic.PROBLEMS[0]
-    point = data.point("ladder", problem, "xor_swizzle", "cuda")
-    mine = [row for row in synthetic.rows() if row["kind"] == "timing" and row["group"] == (point.row or {})["group"]]
+def later_run(day: int, factor: float, version: str = "current") -> list[Row]:
+    """All that one process of the replicated rows timed, once more: the victim is slower, and perhaps another version.
+    Only two groups of equal samples are one measurement."""
+    run = f"day{day}"
+    made: list[Row] = [{**synthetic.environment(run, "board3"), "time": f"2030-02-0{day}T00:00:00Z"}]
+    for row in replicated.of_process(replicated.rows(), "board3", 1):
+        if row["kind"] == "timing":
+            slower = factor if row.get("technique") == VICTIM else 1 + day / 1e6
+            again = {"environment": run, "group": f"{run}-{slug(row)}", "time": f"2030-02-0{day}T00:00:00Z"}
+            again |= {"samples_ms": [ms * slower for ms in row["samples_ms"]]}
+            if row.get("technique"):
+                again["source_sha256"] = synthetic.sha(row["technique"], "cuda", version)
+            made.append({**row, **again})
+    return made
 
-    def later(run: str, factor: float, version: str) -> list[Row]:
-        made = [{**synthetic.ENVIRONMENT, "id": run, "time": f"2030-02-0{run[0]}T00:00:00Z"}]
-        for row in mine:
-            ours = row.get("technique") == "xor_swizzle"
-            again = {**row, "environment": run, "time": f"2030-02-0{run[0]}T00:00:00Z"}
-            if ours:
-                again |= {"samples_ms": [ms * factor for ms in row["samples_ms"]]}
-                again |= {"source_sha256": synthetic.sha("xor_swizzle", "cuda", version)}
-            made.append(again)
-        return made
 
-    def line(*more: list[Row], noise: float | None = 0.01) -> history.Line:
-        found = history.lines(dataset([*synthetic.rows(), *(row for rows in more for row in rows)]), noise)
-        return next(one for one in found if (one.technique, one.backend) == ("xor_swizzle", "cuda"))
+VICTIM = "cp_async_pipeline"
 
-    same = line(later("1" * 12, 1.002, "current"))
-    assert (same.verdict, same.edited, len(same.moments)) == ("SAME", False, 2)
-    slower = line(later("1" * 12, 1.1, "current"))
-    assert (slower.verdict, slower.edited) == ("SLOWER", False)
-    assert line(later("1" * 12, 1.1, "current"), noise=0.2).verdict == "SAME"
-    assert line(later("1" * 12, 1.1, "current"), noise=None).verdict == ""
-    edited = line(later("1" * 12, 1.1, "older"), later("2" * 12, 1.0, "current"))
-    assert (edited.verdict, edited.edited) == ("FASTER", True)
-    assert [moment.current for moment in edited.moments] == [True, False, True]
+
+def test_a_headline_cell_has_its_runs_and_the_verdict_of_compare() -> None:
+    def line(*more: list[Row]) -> history.Line:
+        found = history.sections(dataset([*replicated.rows(), *(row for rows in more for row in rows)]))
+        assert found[0].title == "The bars of the first page"
+        return next(one for one in found[0].lines if (one.technique, one.backend) == (VICTIM, "cuda"))
+
+    runs = replicated.BOARDS * replicated.PROCESSES
+    for factor, told in ((1.001, compare.SAME), (1.1, compare.SLOWER), (0.9, compare.FASTER)):
+        new = later_run(1, factor)
+        one = line(new)
+        assert one.verdict
+        assert (one.verdict.verdict, one.edited, len(one.moments)) == (told, False, runs + 1)
+        base = replicated.of_process(replicated.rows(), "board3", 1)
+        judged = compare.compare(base, new, replicated.rows(), techniques=[VICTIM])
+        assert told in {each.verdict for each in judged if one.problem.slug in each.case}
+    edited = line(later_run(1, 1.1, "older"), later_run(2, 1.0))
+    assert edited.verdict
+    assert (edited.verdict.verdict, edited.edited) == (compare.FASTER, True)
+    assert [moment.current for moment in edited.moments[-3:]] == [True, False, True]
+    assert edited.change == pytest.approx(1.1, rel=0.01)
+
+
+def test_a_headline_cell_of_one_run_is_there_without_a_verdict() -> None:
+    one_run = dataset([row for row in synthetic.rows() if row.get("experiment") != "sequence_length"])
+    found = history.sections(one_run)
+    assert {one.backend for one in found[0].lines} == {"cuda", "triton", "triton_native"}
+    for one in found[0].lines:
+        assert (one.verdict, one.change, one.edited, len(one.moments)) == (None, None, False, 1)
+    assert [section.title for section in found] == [
+        *("The bars of the first page", "CUDA over FlashAttention-2; CUDA over cuDNN", "Triton over CUDA"),
+        "Triton native over FlexAttention",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ def test_numbers_are_medians_of_the_samples() -> None:
 def test_the_best_tile_stands_for_a_rung_where_there_is_one() -> None:
     cell = entries(synthetic.rows())["triton_over_cuda"]["cells"][0]
     assert cell["ours_is"] == "triton cp_async_pipeline 128x64-s3-w8 (another tile)"
+    assert cell["case"] == f"triton cp_async_pipeline {cell['problem']} 128x64-s3-w8"
     assert cell["theirs_is"].endswith("(reference tile)")
 
 
