@@ -15,6 +15,7 @@ from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES, TECHNIQUES
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
+from reports.data.titles import title
 
 EXPERIMENTS = ("correctness", "any_length")
 TOOLS = ("memcheck", "synccheck", "racecheck", "initcheck")
@@ -98,6 +99,51 @@ def matrices(datasets: Sequence[Dataset]) -> list[Matrix]:
             if rows:
                 found.append(_matrix(data, experiment, backend, _current_or_earlier(rows, data)))
     return found
+
+
+@dataclass(frozen=True)
+class Block:
+    """One language's part of a picture of an experiment's errors. `errors`: technique -> cell -> the largest error over
+    the yardstick; infinite where the gate failed, None where it was not asked or the kernel declines."""
+
+    backend: str
+    cells: list[Cell]
+    titles: list[str]
+    errors: list[list[float | None]]
+
+
+def blocks(found: Sequence[Matrix]) -> list[Block]:
+    """Of the matrices of one experiment: each language over every technique that one of them has."""
+    names = {technique.name for matrix in found for technique, *_ in matrix.lines}
+    rows = [technique.name for technique in TECHNIQUES if technique.name in names]
+    cells = sorted({cell for matrix in found for cell in matrix.cells}, key=_place)
+    made = []
+    for matrix in found:
+        judged = {technique.name: by_cell for technique, by_cell, _ in matrix.lines}
+        errors = [[_error(judged.get(name, {}).get(cell)) for cell in cells] for name in rows]
+        made.append(Block(matrix.backend, cells, [title(name) for name in rows], errors))
+    return made
+
+
+def worst(found: Sequence[Block]) -> tuple[float, str, str]:
+    """The largest error of a picture, its technique's title and its language."""
+    return max(
+        (error, name, block.backend)
+        for block in found
+        for name, errors in zip(block.titles, block.errors, strict=True)
+        for error in errors
+        if error is not None
+    )
+
+
+def _error(judged: Judged | None) -> float | None:
+    if judged is None or not (judged.passed or judged.failed):
+        return None
+    return math.inf if judged.failed else judged.worst
+
+
+def _place(cell: Cell) -> tuple[Any, ...]:
+    return cell[0] != "fp16", cell
 
 
 def failed_elsewhere(datasets: Sequence[Dataset]) -> list[Row]:
@@ -269,7 +315,7 @@ def _matrix(data: Dataset, experiment: str, backend: str, rows: Sequence[Row]) -
         experiment,
         data.provenance(rows),
         backend,
-        sorted({cell for cells in judged.values() for cell in cells}, key=lambda cell: (cell[0] != "fp16", cell)),
+        sorted({cell for cells in judged.values() for cell in cells}, key=_place),
         [
             (technique, judged[technique.name], whole[technique.name])
             for technique in TECHNIQUES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from markupsafe import Markup
@@ -18,9 +19,9 @@ from reports.data import machines
 from reports.data.dataset import Dataset, Point, Row, grouped, quartiles
 from reports.data.names import cell_title
 from reports.data.questions import question
-from reports.draw import banks, figures
+from reports.draw import banks, errors, figures
 from reports.facts import correctness as correctness_facts
-from reports.facts import counters, neighbours, referee, resources, versions
+from reports.facts import counters, headlines, neighbours, referee, resources, versions
 from reports.facts.comparisons import GRID, LENGTHS
 from reports.facts.holes import group_holes, unmeasured
 from reports.facts.scores import earlier, scored
@@ -102,6 +103,7 @@ def ladder_table(data: Dataset, experiment: str, problem: Problem, rungs: Sequen
 
 def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
     return {
+        "pictures": error_pictures(datasets),
         "matrices": correctness_facts.matrices(datasets),
         "elsewhere": correctness_facts.failed_elsewhere(datasets),
         "sanitized": (sanitized := correctness_facts.sanitizer_table(datasets)),
@@ -117,6 +119,22 @@ def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "agreement": referee.AGREEMENT,
         "group_holes": group_holes,
     }
+
+
+def error_pictures(datasets: Sequence[Dataset]) -> list[tuple[str, str, Figure]]:
+    """One for each dataset and experiment that has gates: its finding, the experiment, and the errors of every twin."""
+    made = []
+    for data in datasets:
+        for name, found in groupby(correctness_facts.matrices([data]), key=lambda matrix: matrix.experiment):
+            matrices = list(found)
+            blocks = correctness_facts.blocks(matrices)
+            told = headlines.errors_title(blocks)
+            drawings = Markup().join(
+                Markup(errors.heatmap(blocks, width, told)) for width in (errors.WIDE, errors.NARROW)
+            )
+            rows = [row for row in data.newest if (row["kind"], row.get("experiment")) == ("gate", name)]
+            made.append((told, name, Figure(drawings, data.provenance(rows), told, "")))
+    return made
 
 
 def experiment(data: Dataset, name: str) -> dict[str, Any]:

@@ -26,8 +26,8 @@ from harness.rows.reading import slug
 from reports import build
 from reports.data.dataset import Dataset, Point
 from reports.data.loading import load
-from reports.draw import banks, figures, readme, reuse, style
-from reports.facts import agreement, correctness, counters, holes, resources, tuning
+from reports.draw import banks, errors, figures, readme, reuse, style
+from reports.facts import agreement, correctness, counters, headlines, holes, resources, tuning
 from reports.facts.comparisons import GRID
 from reports.pages import common, downloads, prose
 from reports.pages.common import loaded
@@ -710,6 +710,30 @@ def test_the_gate_by_technique_and_cell() -> None:
     assert (matrix.gated, matrix.earlier) == (0, True)
 
 
+def test_errors_are_a_picture_that_shows_what_failed() -> None:
+    """Technique by cell, one block a language; what was not asked or is declined has no place in it."""
+    native = gate("scalar", Problem.square(2, 4, 512, 128, dtype="bf16")) | {"backend": "triton"}
+    native |= {"numerics": {"normal": {"max_abs": 0.0072, "yardstick": 0.004}}}
+    native["source_sha256"] = synthetic.sha("scalar", "triton")
+    right = [row for row in gates() if row["status"] != "wrong"]
+    cuda, triton = blocks = correctness.blocks(correctness.matrices([dataset([*right, native])]))
+    assert [block.backend for block in blocks] == ["cuda", "triton"]
+    assert cuda.titles == triton.titles == ["Scalar FMA", "XOR swizzle", "Fewer instructions"]
+    assert cuda.cells == triton.cells == [("fp16", 64, False, "bhsd"), ("bf16", 128, False, "bhsd")]
+    assert cuda.errors == [[pytest.approx(1.5), None], [pytest.approx(1.5), None], [None, None]]
+    assert triton.errors == [[None, pytest.approx(1.8)], [None, None], [None, None]]
+    told = headlines.errors_title(blocks)
+    assert told == "No kernel errs by more than 1.80 times a careful 16-bit computation: “Scalar FMA” in Triton"
+    for width in (errors.WIDE, errors.NARROW):
+        drawn = errors.heatmap(blocks, width, told)
+        assert "var(--bad)" not in drawn
+        assert "Scalar FMA" in drawn
+    assert "Fewer instructions" not in drawn  # on a phone each language has its own techniques
+    failed = correctness.blocks(correctness.matrices([dataset([*gates(), native])]))
+    assert headlines.errors_title(failed) == "1 kernel failed a check"
+    assert "fill: var(--bad)" in errors.heatmap(failed, errors.WIDE, "")
+
+
 def test_verdicts_of_an_earlier_gate_are_counted_as_such(pages: dict[str, str]) -> None:
     now = [row | {"gate": sources.gate_id()} for row in gates()]
     for rows, earlier in ((gates(), 4), (now, 0), ([*now[:3], *gates()[3:]], 1)):
@@ -724,6 +748,7 @@ def test_the_page_about_correctness_tells_gates_and_sanitizers(pages: dict[str, 
         "2 of 2",
         "1 of 2",
         "1.50",
+        "1 kernel failed a check",
         "declined",
         "not finite on outliers &lt;b&gt;",
         "3 findings",
