@@ -24,6 +24,8 @@ Row = Mapping[str, Any]
 Kind = Literal["measured", "same_program", "earlier", "hole"]
 Chosen = Mapping[tuple[str, str, str], Tile]
 """(technique, backend, cell of the tile table) -> the committed best tile."""
+Tried = Mapping[tuple[str, str, str], int]
+"""The same -> of how many tiles it is the best."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ class Dataset:
     rows: Sequence[Row]
     hashes: Hashes
     chosen: Chosen = field(default_factory=dict)
+    tried: Tried = field(default_factory=dict)
     environments: dict[str, Row] = field(init=False)
 
     def __post_init__(self) -> None:

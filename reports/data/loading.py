@@ -9,7 +9,7 @@ from typing import Any
 from harness.catalog import tiles
 from harness.rows import reading, results, schema
 from harness.rows.reading import Hashes
-from reports.data.dataset import Chosen, Dataset, Row
+from reports.data.dataset import Dataset, Row
 
 
 def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes, tables: Path = tiles.FOLDER) -> list[Dataset]:
@@ -41,7 +41,9 @@ def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes, tables: Path = t
     datasets = []
     for (gpu, is_recorded), found in rows.items():
         name = _gpu_of(found, gpu)
-        datasets.append(Dataset(name, is_recorded, found, hashes, _chosen(tables, name)))
+        table = {(one.technique, one.backend, one.cell): one for one in _selections(tables, name)}
+        chosen, tried = ({key: getattr(one, what) for key, one in table.items()} for what in ("tile", "tried"))
+        datasets.append(Dataset(name, is_recorded, found, hashes, chosen, tried))
 
     def richness(data: Dataset) -> tuple[int, bool]:
         return sum(reading.counts(row, hashes) for row in data.timings()), not data.recorded
@@ -63,9 +65,9 @@ def of_compilers(recorded: Path, fresh: Iterable[Path], kind: str = "probe") -> 
     return [row for path in files for row in results.read(path, schema.check) if row["kind"] == kind]
 
 
-def _chosen(tables: Path, gpu: str) -> Chosen:
+def _selections(tables: Path, gpu: str) -> list[tiles.Selection]:
     table = tables / f"{results.gpu_slug(gpu)}.toml"
-    return {(one.technique, one.backend, one.cell): one.tile for one in tiles.read(table)} if table.is_file() else {}
+    return tiles.read(table) if table.is_file() else []
 
 
 def _gpu_of(rows: Iterable[Row], unknown: str = "unknown") -> str:

@@ -131,6 +131,12 @@ def not_yet(axes: Axes, left: float, wide: float, y: float, thick: float) -> Non
 
 
 def _note(bar: Bar, found: Answer, narrow: bool) -> str:
+    text = _of_bar(bar, found, narrow)
+    unlike = found.unlike(bar)
+    return f"{text}, tiles {unlike[0]}/{unlike[1]}" if unlike and text and not narrow else text
+
+
+def _of_bar(bar: Bar, found: Answer, narrow: bool) -> str:
     if (bar.panel, bar.backend) == ("mma_sync", "triton") and found.same_instructions:
         return f"{found.same_instructions.value:.2f}× CUDA"
     if bar.backend == "gluon" and (ratio := found.gluon_over_cuda[bar.panel]):

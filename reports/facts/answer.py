@@ -11,7 +11,7 @@ from harness.catalog.techniques import TECHNIQUES
 from harness.rows.scorecard import RIVALS
 from reports.data.dataset import Dataset, Point, fastest
 from reports.data.names import LABELS
-from reports.facts import processes, roofs
+from reports.facts import processes, roofs, tuning
 from reports.facts.processes import Speed, Spread
 
 LADDER = "ladder"
@@ -39,6 +39,8 @@ class Bar:
     point: Point
     speed: Speed | None
     """Over the processes that timed it."""
+    tried: int = 1
+    """Tiles of which this is the best."""
 
     @property
     def is_library(self) -> bool:
@@ -85,6 +87,12 @@ class Answer:
 
     def bar(self, panel: str, backend: str) -> Bar:
         return next(bar for bar in self.bars if (bar.panel, bar.backend) == (panel, backend))
+
+    def unlike(self, bar: Bar) -> tuple[int, int] | None:
+        """Tiles tried for the bar's kernel and for CUDA's in its panel, where one of them was tuned much more."""
+        cuda = self.bar(bar.panel, "cuda")
+        measured = bar.tflops and cuda.tflops and not bar.is_library
+        return (bar.tried, cuda.tried) if measured and tuning.are_unlike(bar.tried, cuda.tried) else None
 
     def best(self, *backends: str) -> Bar:
         """The fastest of these, in any panel."""
@@ -188,7 +196,10 @@ def _points(data: Dataset, problem: Problem, language: str, mma: str) -> Iterato
 
 
 def _bar(data: Dataset, panel: str, backend: str, point: Point) -> Bar:
-    return Bar(panel, backend, point, processes.speed(data, point))
+    row = point.row or {}
+    name = row.get("technique")
+    tried = tuning.tried(data, name, row["backend"], Problem.from_dict(row["problem"])) if name else 1
+    return Bar(panel, backend, point, processes.speed(data, point), tried)
 
 
 def _versions(data: Dataset, experiment: str, library: str) -> Iterable[str]:

@@ -62,6 +62,16 @@ def few_processes(found: Answer) -> str:
     return f"Timed in fewer: {'; '.join(told)}." if told else ""
 
 
+def unlike_tuning(found: Answer) -> str:
+    """Of which bars many more tiles were tried than of CUDA's beside it, or many fewer; empty where of none."""
+    told = [
+        f"{bar.label} {unlike[0]}, CUDA {unlike[1]} with {INSTRUCTION[bar.panel]}"
+        for bar in found.bars
+        if (unlike := found.unlike(bar))
+    ]
+    return f"Tiles tried, where unlike: {'; '.join(told)}." if told else ""
+
+
 def bars_title(found: Answer) -> str:
     """Who passes whom, and by which instruction."""
     same, free = found.same_instructions, found.over_cuda

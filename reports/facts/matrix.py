@@ -10,7 +10,7 @@ from harness.catalog.entries import Technique
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
 from reports.data.dataset import Dataset, Point
-from reports.facts import answer, processes, steps
+from reports.facts import answer, processes, steps, tuning
 from reports.facts.expressibility import Said
 from reports.facts.processes import Spread
 
@@ -66,6 +66,8 @@ class Cost:
     """Bytes a thread that Triton's kernel spills at that tile."""
     dropped: bool
     """Triton's source asks for the technique, and its machine code shows that the compiler did not do it."""
+    tried: tuple[int, int] | None = None
+    """Tiles that were tried in Triton and in CUDA for `best`, where they are unlike."""
 
     @property
     def known(self) -> bool:
@@ -115,7 +117,9 @@ def cost(data: Dataset, problem: Problem, name: str) -> Cost:
         found[policy] = processes.over(data, *points[policy]) if len(classes) == 1 else None
     spills = steps.spill_bytes(data, points["reference"][0])
     dropped = steps.hint_dropped(data, known, "triton", problem, points["reference"][0])
-    return Cost(name, found["reference"], found["best"], spills, dropped)
+    tried = tuning.tried(data, name, "triton", problem), tuning.tried(data, name, "cuda", problem)
+    unlike = tried if found["best"] and tuning.are_unlike(*tried) else None
+    return Cost(name, found["reference"], found["best"], spills, dropped, unlike)
 
 
 def gain(data: Dataset, problem: Problem, name: str) -> Spread | None:

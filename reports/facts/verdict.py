@@ -92,6 +92,13 @@ class Language:
     wrong: int
     """Problems on which the gate found the earlier version wrong that `point` is of."""
 
+    @property
+    def spills_before(self) -> str:
+        """That the gain is one over a parent that spills, in a few words; empty where it is not."""
+        if not self.gain or self.gain.value <= 1.5 or self.parent_spills < steps.SPILLS:
+            return ""
+        return f"a parent that spills {self.parent_spills / 1000:.1f} kB a thread"
+
 
 @dataclass
 class Verdict:
@@ -105,6 +112,13 @@ class Verdict:
     crippled: tuple[Gain, Gain] | None = None
     """Where the parent was slow on purpose, in CUDA: what it had lost, and what both steps together give."""
     sentence: str = ""
+
+    def caveat(self, backend: str) -> str:
+        """What a language's gain is over, where that is a crippled parent; else empty."""
+        if backend == "cuda" and self.crippled:
+            return f"over a parent that is slow on purpose; both steps {self.crippled[1].value:.2f}×"
+        language = self.languages.get(backend)
+        return f"over {language.spills_before}" if language and language.spills_before else ""
 
     @property
     def holes(self) -> list[tuple[str, list[str]]]:
@@ -260,8 +274,8 @@ def _clause(language: Language) -> str:
     text = language.gain.phrase
     if language.best_gain and _apart(language.gain, language.best_gain):
         text += f" ({language.best_gain.value:.2f}× with each at its best tile)"
-    if language.gain.value > 1.5 and language.parent_spills >= steps.SPILLS:
-        text += f", over a parent that spills {language.parent_spills / 1000:.1f} kB a thread"
+    if language.spills_before:
+        text += f", over {language.spills_before}"
     if language.tile_alone and language.lacking:
         return f"{_runs(language)} the parent’s kernel, and the other tile alone {text}"
     return f"in {name} {'the tile alone' if language.tile_alone else 'it'} {text}"

@@ -15,11 +15,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from harness.catalog import sources
 from harness.catalog.problem import Problem, Tile
 
 FOLDER = Path(__file__).parent
+Of = TypeVar("Of")
 
 
 @dataclass(frozen=True, order=True)
@@ -56,9 +58,9 @@ def compared_with(backend: str) -> str:
     return "gluon" if series == "tlx" else series
 
 
-def pick(by_cell: Mapping[tuple[str, str, str], Tile], technique: str, backend: str, problem: Problem) -> Tile | None:
-    """The tile for the problem's class of length, else the one for all lengths, else None. Other Tritons are compared
-    at the installed one's tile, TLX at Gluon's. `by_cell`: (technique, backend, cell) -> tile."""
+def pick(by_cell: Mapping[tuple[str, str, str], Of], technique: str, backend: str, problem: Problem) -> Of | None:
+    """What is said of the problem's class of length, else of all lengths, else None. Other Tritons are compared at the
+    installed one's tile, TLX at Gluon's. `by_cell`: (technique, backend, cell) -> a tile, or what else one knows."""
     series = compared_with(backend)
     names = ((technique, series, name) for name in (cell_of_length(problem), cell(problem)))
     return next((by_cell[name] for name in names if name in by_cell), None)

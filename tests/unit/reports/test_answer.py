@@ -18,7 +18,7 @@ from harness.rows.reading import slug, tflops
 from harness.rows.scorecard import RIVALS
 from reports.data.dataset import Dataset
 from reports.data.names import score_title
-from reports.draw import figures, panels
+from reports.draw import bars, figures, panels
 from reports.facts import answer, comparisons, headlines, history, matrix, processes, steps
 from reports.facts.expressibility import Said
 from reports.facts.processes import Spread
@@ -250,6 +250,23 @@ def test_the_experiment_of_costs_has_every_technique_of_the_matrix() -> None:
         parent = techniques.parent(techniques.get(name))
         assert parent
         assert parent.name in what_triton_costs.EXPERIMENT.techniques
+
+
+@pytest.mark.parametrize(("ours", "theirs", "unlike"), [(12, 6, True), (6, 12, True), (11, 6, False), (6, 6, False)])
+def test_unlike_tuning_is_told_beside_a_ratio(ours: int, theirs: int, unlike: bool) -> None:
+    """Where one side had twice as many tiles or more; a kernel that nobody tuned has one."""
+    name, cell = "cp_async_pipeline", "d128-full"
+    tried = {(name, "triton", cell): ours, (name, "cuda", cell): theirs}
+    tuned = Dataset("NVIDIA H200", True, synthetic.rows(), synthetic.hashes(), synthetic.CHOSEN, tried)
+    cost = matrix.cost(tuned, synthetic.PROBLEMS[0], name)
+    assert cost.tried == ((ours, theirs) if unlike else None)
+    found = answer.answer(tuned)
+    assert found
+    told = headlines.unlike_tuning(found)
+    assert told == (f"Tiles tried, where unlike: core Triton {ours}, CUDA {theirs} with mma.sync." if unlike else "")
+    assert (f"CUDA, tiles {ours}/{theirs}" in bars.bars(found)) == unlike
+    alone = Dataset("NVIDIA H200", True, synthetic.rows(), synthetic.hashes(), synthetic.CHOSEN, {})
+    assert matrix.cost(alone, synthetic.PROBLEMS[0], name).tried is None
 
 
 def test_what_is_not_probed_says_so_and_what_is_has_its_grade(data: Dataset, found: answer.Answer) -> None:

@@ -598,6 +598,7 @@ def test_the_table_of_the_gpu_says_which_tile_is_the_best(tmp_path: Path, record
     tiles.update(tmp_path / "h200.toml", selections)
     (data,) = load(recorded, (), synthetic.hashes(), tmp_path)
     assert data.chosen == synthetic.CHOSEN
+    assert data.tried == dict.fromkeys(synthetic.CHOSEN, 6)
     (without,) = load(recorded, (), synthetic.hashes(), tmp_path / "none")
     assert without.chosen == {}
 

@@ -19,9 +19,9 @@ from reports.facts import correctness, counters, resources
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
 from reports.facts.verdict import Gain, Verdict, lacking, sentence, verdict
-from reports.pages import listing
+from reports.pages import listing, overview
 from tests.support import synthetic_rows as synthetic
-from tests.support.pages import dataset
+from tests.support.pages import dataset, rendered
 
 Row = dict[str, Any]
 FULL, CAUSAL = synthetic.PROBLEMS[:2]
@@ -340,4 +340,18 @@ def test_a_step_that_gives_back_what_its_parent_lost_is_told_as_such() -> None:
     assert (lost.value, together.value) == (pytest.approx(0.2), pytest.approx(1.05))
     assert "at 0.20× the speed of “Scores stay in registers” in CUDA" in told.sentence
     assert "both steps together give 1.05× the speed of that kernel." in told.sentence
-    assert verdict(dataset(synthetic.rows()), "ladder", techniques.get("xor_swizzle")).crippled is None
+    assert told.caveat("cuda") == "over a parent that is slow on purpose; both steps 1.05×"
+    assert told.caveat("triton") == ""
+    whole = verdict(dataset(synthetic.rows()), "ladder", techniques.get("xor_swizzle"))
+    assert (whole.crippled, whole.caveat("cuda")) == (None, "")
+    listed = rendered("techniques.html", overview.techniques_page(dataset(rows), {}))
+    assert listed.count("slow on purpose") == 1
+
+
+@pytest.mark.parametrize(("spilled", "caveat"), [(4488, "over a parent that spills 4.5 kB a thread"), (100, "")])
+def test_a_gain_over_a_parent_that_spills_says_so(spilled: int, caveat: str) -> None:
+    parent = techniques.get("direct_rescale")
+    rows = [*synthetic.rows(), code(parent.name, techniques.reference_tile(parent, 128), spilled)]
+    told = verdict(dataset(rows), "ladder", techniques.get("xor_swizzle"))
+    assert told.caveat("cuda") == caveat
+    assert ("spills" in told.sentence) == bool(caveat)
