@@ -123,9 +123,9 @@ class Session:
         key = results.key({**self.identity(case), "kind": kind, "mode": mode})
         return self._earlier.get(key) or self._standing.get(key)
 
-    def stands(self, case: Case, kind: str) -> bool:
+    def stands(self, case: Case, kind: str, mode: str | None = None) -> bool:
         """Whether a row of another file, which this run builds on, is about the case."""
-        return results.key({**self.identity(case), "kind": kind, "mode": None}) in self._standing
+        return results.key({**self.identity(case), "kind": kind, "mode": mode}) in self._standing
 
     def identity(self, case: Case) -> dict[str, Any]:
         """The fields by which rows of this run about the case are told from others."""

@@ -28,6 +28,7 @@ from harness.machine import environment
 from harness.measure import runner, service, worker
 from harness.measure.worker import Deadlines, Worker
 from harness.rows import noise, results, tables
+from harness.rows.reading import is_final
 from harness.variants import Case
 from tests.conftest import CHECKOUT
 
@@ -647,3 +648,23 @@ def test_what_was_measured_elsewhere_stands_where_it_cannot_run(gate_run: Path, 
     assert [row["status"] for row in rows if row.get("backend") == "fa3"] == ["unsupported"]
     rows = run(tmp_path / "with.jsonl", what, standing=[environment_row, elsewhere])
     assert [row for row in rows if row.get("backend") == "fa3"] == []
+
+
+def test_what_was_timed_elsewhere_stands_where_it_cannot_be_loaded(tmp_path: Path) -> None:
+    """A cubin that was not carried to this machine, say. Its group is timed without it, and though it was the fastest,
+    the final group takes another."""
+    before = run(tmp_path / "before.jsonl", experiment("right", peers=("sdpa_flash",)), modes=("burst",))
+    names = {"technique": "declines", "source_sha256": "hash of declines"}
+    gate, timing = (row | names for row in before if row.get("technique") == "right")
+    timing["samples_ms"] = [1e-3]
+
+    def timed(name: str, *elsewhere: dict) -> list[tuple[str, bool]]:
+        what = experiment("declines", "right", "right_too", peers=("sdpa_flash",))
+        rows = run(tmp_path / name, what, modes=("burst",), standing=[*before, *elsewhere])
+        timings = [row for row in rows if row["kind"] == "timing" and row.get("technique")]
+        assert {row["status"] for row in timings if row["technique"] != "declines"} == {"passed"}
+        return sorted(("declines" if row["status"] == "unsupported" else "right", is_final(row)) for row in timings)
+
+    others = [("right", False), ("right", False), ("right", True)]
+    assert timed("with.jsonl", gate, timing) == others
+    assert timed("gate_alone.jsonl", gate) == [("declines", False), *others], "its row says what lacks"
