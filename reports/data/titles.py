@@ -16,6 +16,7 @@ THEMES: dict[str, dict[str, str]] = {
         "mma_choice": "Choice of mma.sync or wgmma",
         "wgmma_width": "Width of a wgmma",
         "two_cta_mma": "One product of two blocks",
+        "block_scaled_mma": "8-bit floats with scales",
     },
     "Shared memory": {
         "xor_swizzle": "XOR swizzle",
@@ -26,6 +27,7 @@ THEMES: dict[str, dict[str, str]] = {
         "tma_swizzle": "TMA, 128-byte swizzle",
         "tma_store": "Output by TMA",
         "unswizzled_rows": "Unswizzled rows",
+        "tma_reduce": "TMA store that adds",
     },
     "Softmax": {
         "register_softmax": "Scores stay in registers",
@@ -50,12 +52,16 @@ THEMES: dict[str, dict[str, str]] = {
         "clusters": "Clusters",
         "blocks_per_sm": "Blocks per SM",
         "l2_policy": "L2 eviction policy",
+        "gathered_rows": "Rows named by indices",
+        "semaphores": "Atomics, semaphores",
     },
     "Who works when": {
         "l2_grid_order": "Grid order for L2",
         "longest_first": "Longest rows first",
         "warp_specialized": "Producer warp",
         "warp_specialized_sm120": "Producer warp on sm_120",
+        "warp_specialized_sm100": "Producer warp on sm_100",
+        "device_print": "Print",
         "role_branch": "Code of some warps alone",
         "named_barriers": "Named barriers",
         "three_consumers": "Three warpgroups that multiply",

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from harness.expressibility.cells import (
+    beyond,
     copies,
     cuda,
     hopper,
@@ -35,6 +36,7 @@ _OWN = (
     *roles.CLAIMS,
     *hopper.CLAIMS,
     *ladders.CLAIMS,
+    *beyond.CLAIMS,
 )
 _IN_TLX = (*tlx.OWN, *tlx.inherited(_OWN))
 _AGAIN = tuple(
@@ -57,9 +59,15 @@ EXTRA = {
     "role_branch": "code that only some warps run",
     "named_barriers": "named barriers: barriers of some warps of a block",
     "warp_specialized_sm120": "roles for warps on sm_120",
+    "warp_specialized_sm100": "roles for warps on sm_100",
     "two_cta_mma": "one product computed by two blocks together, on sm_100",
     "blocks_per_sm": "a minimum number of blocks per SM, which bounds the registers of a thread",
     "clusters": "an attention loop in a cluster of two blocks",
     "l2_policy": "which lines L2 keeps: an eviction policy",
+    "semaphores": "atomic operations with an order and a scope, and a wait for a flag",
+    "device_print": "print from a kernel",
+    "tma_reduce": "a TMA store that adds to what is in global memory",
+    "gathered_rows": "one TMA load of rows that indices name, from sm_100 on",
+    "block_scaled_mma": "a product of 8-bit floats with a scale for each block of them, from sm_100 on",
 }
 """Technique without a rung -> its idea."""

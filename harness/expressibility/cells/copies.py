@@ -8,6 +8,8 @@ LOOP = (r"scf\.for", r"^    [}]")
 COPY_BEFORE_PRODUCT = Detector(
     "ttgir", r"async_copy_global_to_local.*\.dot\b", within=LOOP, order=r"\w+\.dot\b|async_copy_global_to_local"
 )
+LEFT_IN_FLIGHT = Detector("ptx", r"cp\.async\.wait_group\s+[1-9]")
+"""A wait for copies, but not for all of them."""
 MULTICAST = Detector("ptx", r"cp\.async\.bulk\.tensor\S*multicast\S*")
 TWO_BLOCKS = Detector("ptx", r"tcgen05\.mma\.cta_group::2\S*")
 
@@ -48,6 +50,13 @@ BY_ASM = Proof(
     Probe("multicast_asm", "plain"),
     MULTICAST,
 )
+POLICY_IN_GLUON = Proof(
+    "l2_gluon pointer",
+    "evict_last becomes an L2 policy of the load (createpolicy).",
+    Probe("l2_gluon", "pointer"),
+    Probe("l2_gluon", "plain"),
+    Detector("ptx", r"createpolicy\S*"),
+)
 
 CLAIMS = (
     Claim(
@@ -74,6 +83,14 @@ CLAIMS = (
                     seen=False,
                 )
                 for form in ("plain", "rotated", "branched")
+            ),
+            Proof(
+                "cp_async_order waits",
+                "In the plain loop, no wait leaves a copy in flight (cp.async.wait_group 0).",
+                Probe("cp_async_order", "plain"),
+                Probe("waits_gluon", "one"),
+                LEFT_IN_FLIGHT,
+                seen=False,
             ),
         ),
         word="num_stages",
@@ -326,17 +343,37 @@ CLAIMS = (
         "l2_policy",
         "gluon",
         "direct",
-        "gl.load takes an eviction policy.",
+        "gl.load takes an eviction policy. A TMA load takes none.",
         (
+            POLICY_IN_GLUON,
             Proof(
-                "l2_gluon pointer",
-                "evict_last becomes an L2 policy of the load (createpolicy).",
-                Probe("l2_gluon", "pointer"),
-                Probe("l2_gluon", "plain"),
-                Detector("ptx", r"createpolicy\S*"),
+                "cache_policy_gluon refused",
+                "Gluon has no CachePolicy.",
+                Probe("cache_policy_gluon", "policy"),
+                Probe("cache_policy_gluon", "plain"),
+                Detector("words", r"has no attribute 'CachePolicy'"),
             ),
         ),
+        versions=("3.6.0", "3.7.1", "3.8.0"),
         word="eviction_policy",
+    ),
+    Claim(
+        "l2_policy",
+        "gluon",
+        "direct",
+        "gl.load takes an eviction policy, and a TMA load takes a cache policy.",
+        (
+            POLICY_IN_GLUON,
+            Proof(
+                "cache_policy_gluon",
+                "The TMA load has an L2 policy (cache_hint).",
+                Probe("cache_policy_gluon", "policy"),
+                Probe("cache_policy_gluon", "plain"),
+                Detector("ptx", r"cp\.async\.bulk\.tensor\S*cache_hint"),
+            ),
+        ),
+        versions=("3.9.0",),
+        word="eviction_policy|cache_policy",
     ),
     Claim(
         "blocks_per_sm",
@@ -461,7 +498,8 @@ CLAIMS = (
         "cp_async_pipeline",
         "gluon",
         "direct",
-        "Copies, groups and waits are calls, and stay where the source puts them.",
+        "Copies, groups and waits are calls, and stay where the source puts them. A wait takes the number of groups "
+        "that may stay in flight.",
         (
             Proof(
                 "cp_async_order in Gluon",
@@ -469,6 +507,13 @@ CLAIMS = (
                 Twin("cp_async_pipeline", "gluon", arch="sm_80"),
                 Probe("cp_async_order", "plain"),
                 COPY_BEFORE_PRODUCT,
+            ),
+            Proof(
+                "waits_gluon",
+                "A wait leaves the copy of V in flight (cp.async.wait_group 1).",
+                Probe("waits_gluon", "one"),
+                Probe("waits_gluon", "all"),
+                LEFT_IN_FLIGHT,
             ),
         ),
         word=r"wait_group\(0\)",

@@ -79,6 +79,14 @@ _hook = Proof(
     Probe("swizzle_hook", "plain"),
     UNSWIZZLED,
 )
+_hook_ldmatrix = Proof(
+    "swizzle_hook ldmatrix",
+    "ldmatrix still reads the tile (LDSM).",
+    Probe("swizzle_hook", "hook"),
+    Probe("words", "plain"),
+    Detector("sass", r"\bLDSM\S*"),
+    obtained=False,
+)
 _override = Proof(
     "swizzle_ir_override",
     "The option ir_override, given an edited TTGIR, removes the swizzle too.",
@@ -104,7 +112,7 @@ CLAIMS = (
         "hint",
         "A tile whose rows have 16 bytes is not swizzled. Wider rows are, and the source cannot turn that off: only "
         "a hook on the compiler's stages or an edited IR can.",
-        (*_narrow[-2:], replace(_hook, obtained=False), replace(_override, obtained=False)),
+        (*_narrow[-2:], replace(_hook, obtained=False), _hook_ldmatrix, replace(_override, obtained=False)),
         word="COLUMNS",
     ),
     Claim(

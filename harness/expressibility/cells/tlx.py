@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from harness.expressibility.cells.copies import MULTICAST
+from harness.expressibility.cells.copies import LEFT_IN_FLIGHT, MULTICAST
 from harness.expressibility.cells.hopper import (
     COUNTER,
     IN_FLIGHT_IN_A_ROLE,
@@ -27,6 +27,10 @@ def _layout(form: str) -> Probe:
 
 def _product(form: str) -> Probe:
     return Probe("tlx_products", form, dialect="tlx")
+
+
+def _waits(form: str) -> Probe:
+    return Probe("tlx_waits", form, dialect="tlx")
 
 
 def _claim(technique: str, grade: str, says: str, word: str, *proofs: Proof, fault: str | None = None) -> Claim:
@@ -236,6 +240,28 @@ OWN = (
             _product("free"),
             ONE_BY_ONE,
             obtained=False,
+        ),
+    ),
+    _claim(
+        "cp_async_pipeline",
+        "direct",
+        "Copies, groups and waits are calls. Which groups a wait is for follows from their tokens, which it takes too: "
+        "the number that it takes is ignored.",
+        "async_load_wait_group",
+        Proof(
+            "tlx_waits token",
+            "A wait for the token of K leaves the copy of V in flight (cp.async.wait_group 1).",
+            _waits("1 token"),
+            _waits("0"),
+            LEFT_IN_FLIGHT,
+        ),
+        Proof(
+            "tlx_waits number",
+            "A wait that takes the number 1 and no token leaves no copy in flight.",
+            _waits("1"),
+            _waits("0 token"),
+            LEFT_IN_FLIGHT,
+            seen=False,
         ),
     ),
     _claim(

@@ -1,0 +1,4 @@
+// Print from a kernel.
+#include <cstdio>
+
+extern "C" __global__ void say(const float* x) { printf("x %f\n", x[threadIdx.x]); }
