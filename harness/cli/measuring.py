@@ -162,6 +162,9 @@ def sanitize(
     names: Names = None,
     backends: Backends = None,
     tool: Annotated[list[str] | None, typer.Option(help="memcheck, synccheck, racecheck, initcheck; all four.")] = None,
+    tile: Annotated[
+        str | None, typer.Option(help="A slug such as 256x64-s3-w8; each technique's reference tile by default.")
+    ] = None,
     planted: Annotated[bool, typer.Option("--planted", help="Do the tools find bugs planted into kernels?")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes at once; as many as cores by default.")] = None,
     shard: Shard = None,
@@ -177,9 +180,11 @@ def sanitize(
     require_known("--tool", tool or (), sanitizer.OPTIONS)
     known = (*techniques.SERIES, techniques.HATCH)
     twins = chosen_backends(backends, known, of=chosen(names), default=techniques.LANGUAGES)
+    at = chosen_tile(tile)
     spreads = spreading.wanted(gpus, cluster)
     if planted:
         refuse("--planted", "its bugs are few", {"--shard": shard, "--gpus": gpus, "--cluster": cluster})
+        refuse("--planted", "a bug is planted at its kernel's reference tile", {"--tile": tile})
     if cluster is None:
         require_gpu()
     tools = tool or list(sanitizer.OPTIONS)
@@ -187,12 +192,12 @@ def sanitize(
     if planted:
         experiment, checks = "sanitizer_planted", sanitizer.planted(tools)
     else:
-        cases = [case for case in sanitizer.cases(chosen(names), twins) if case.problem in problems]
+        cases = [case for case in sanitizer.cases(chosen(names), twins, at) if case.problem in problems]
         experiment, checks = "sanitizer", [sanitizer.Check(case, name) for name in tools for case in cases]
     path = rows_file or one_off_file(run_name(experiment, shard))
     if spreads:
         refuse_to_spread({"--shard": shard, "--rows": rows_file})
-        options = {"--backend": backends, "--tool": tool, "--jobs": jobs}
+        options = {"--backend": backends, "--tool": tool, "--tile": tile, "--jobs": jobs}
         fields = {"tool": tools[0]}
         work = Work(command(["sanitize", *(names or ())], options), problems, tuple(cases), "sanitizer", fields=fields)
         rows = [row for row in spreading.spread(work, path, gpus, cluster) if row["kind"] == "sanitizer"]

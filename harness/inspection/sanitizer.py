@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -25,7 +25,7 @@ from harness import variants
 from harness.catalog import planted as bugs
 from harness.catalog import techniques
 from harness.catalog.cases import Case, at_reference_tiles
-from harness.catalog.problem import Problem
+from harness.catalog.problem import Problem, Tile
 from harness.catalog.sources import ROOT
 from harness.inspection import single_launch, tool_session
 from harness.machine import cuda_tools, processes
@@ -87,13 +87,13 @@ class Check:
     planted: str | None = None
 
 
-def cases(names: Iterable[str], backends: Sequence[str]) -> list[Case]:
-    """Every technique at its reference tiles, on PROBLEMS, and where it is general on RAGGED."""
+def cases(names: Iterable[str], backends: Sequence[str], tile: Tile | None = None) -> list[Case]:
+    """Every technique at its reference tiles, or at `tile`, on PROBLEMS, and where it is general on RAGGED."""
     found = []
     for technique in map(techniques.get, names):
         problems = (*PROBLEMS, *(RAGGED if technique.general else ()))
         found += at_reference_tiles("sanitizer", [technique.name], backends, problems)
-    return found
+    return [replace(case, tile=tile) for case in found] if tile else found
 
 
 def planted(tools: Iterable[str]) -> list[Check]:

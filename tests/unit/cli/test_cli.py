@@ -869,6 +869,8 @@ def test_a_hostile_run_stops_the_scorecard_with_its_line(
         (("run", "ladder", "--rows", "/proc/none/x.jsonl"), "--rows: got '/proc/none'"),
         (("run", "ladder", "--rows", "reports/recorded/h200/x.jsonl"), "which `record` alone writes"),
         (("sanitize", "--jobs", "0"), "'--jobs': Input should be greater"),
+        (("sanitize", "--tile", "256"), "got '256'"),
+        (("sanitize", "--planted", "--tile", "64x64-s1-w4"), "--tile: got it with --planted"),
         (("check", "scalar", "--scheduler-seed", "-1"), "'--seed': Input should be greater"),
         (("check", "SCALAR"), "did you mean scalar"),
         (("history", ""), "CELL: got no word"),
@@ -1032,7 +1034,11 @@ def test_on_all_gpus_the_ordinary_command_runs_for_each_problem(
         (("run", "ladder", "--replicates", "3", "--mode", "burst"), ("run", "ladder", "--mode", "burst"), "gate"),
         (("tune", "scalar", *lengths), ("tune", "scalar", *lengths), "tune"),
         (("check", "scalar"), ("check", "scalar", "--on", "gpu"), "gate"),
-        (("sanitize", "scalar", "--tool", "memcheck"), ("sanitize", "scalar", "--tool", "memcheck"), "sanitizer"),
+        (
+            ("sanitize", "scalar", "--tool", "memcheck", "--tile", "32x64-s1-w4"),
+            ("sanitize", "scalar", "--tool", "memcheck", "--tile", "32x64-s1-w4"),
+            "sanitizer",
+        ),
     ):
         code, said = invoke(*arguments, "--gpus", "2")
         assert code in (0, 2), said  # no row came back: of a check nothing was checked
@@ -1040,6 +1046,7 @@ def test_on_all_gpus_the_ordinary_command_runs_for_each_problem(
         assert (work.arguments, work.kind) == (("-m", "harness", *words), kind)
         assert (gpus, cluster) == ("2", None)
         assert {case.problem for case in work.cases} <= set(work.problems)
+        assert "--tile" not in words or {case.tile and case.tile.slug for case in work.cases} == {"32x64-s1-w4"}
         assert "leave one of them out" in " ".join(invoke(*arguments, "--gpus", "2", "--shard", "1/1")[1].split())
     assert "--gpus: got 'many', expected all or a number" in invoke("run", "ladder", "--gpus", "many")[1]
     code, said = invoke("run", "correctness", "--on", "cpu", "--cluster", "auto")

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from harness import variants
 from harness.catalog import techniques
+from harness.catalog.problem import Tile
 from harness.inspection import sanitizer, tool_session
 from harness.inspection.sanitizer import Check
 from harness.machine import cuda_tools
@@ -57,6 +59,14 @@ def fake_tool(folder: Path, body: str) -> Path:
 def run_under(tool: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *checks: Check, **options: Any) -> list[Any]:
     monkeypatch.setattr(cuda_tools, "find", lambda name: tool)
     return sanitizer.run(checks, "sanitizer", tmp_path / "run.jsonl", jobs=2, **options)[1:]
+
+
+def test_kernels_are_launched_at_their_reference_tiles_or_at_one_that_is_named() -> None:
+    asked = ["lean_mbarrier_ring", "general_shapes"], ["triton", "cuda"]
+    reference, named = sanitizer.cases(*asked), sanitizer.cases(*asked, Tile(256, 64, 3, 8))
+    assert {case.tile and case.tile.slug for case in named} == {"256x64-s3-w8"}
+    assert [replace(case, tile=None) for case in named] == [replace(case, tile=None) for case in reference]
+    assert len({case.tile for case in reference}) > 1
 
 
 def test_a_finding_is_one_line_with_the_places_in_the_source(tmp_path: Path) -> None:
