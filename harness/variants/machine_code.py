@@ -63,7 +63,8 @@ CENSUS = {
     "STL": "stores to local memory: registers are spilled",
     "instructions": "all instructions but NOP and those that are never executed (predicate @!PT)",
 }
-"""What is counted. 8- and 16-bit accesses (LDG.16, STS.8, ...) are added where a kernel has them."""
+"""What is counted. 8- and 16-bit accesses (LDG.16, STS.8, ...), and tcgen05.mma on 16-bit operands (UTCHMMA), are added
+where a kernel has them."""
 
 CACHE = sources.CACHE / "disassembled"
 RESERVED_SHARED_MEMORY = 1024
@@ -168,6 +169,8 @@ def _names(opcode: str) -> list[str]:
         names += [name for name in (f"WARPGROUP.{modifiers[0]}",) if name in CENSUS]
     elif base.startswith("UCGABAR"):
         names.append("UCGABAR")
+    elif base == "UTCHMMA":
+        names.append(base)
     elif base in CENSUS:
         names += [name for name in (base, *(f"{base}.{word}" for word in modifiers)) if name in CENSUS]
     return names

@@ -44,6 +44,8 @@ SASS = """
         ("HMMA.16816.F32.BF16", ["HMMA"]),
         ("HFMA2.MMA", []),  # moves a constant; no matrix product
         ("HGMMA.64x64x16.F32.BF16", ["HGMMA"]),
+        ("UTCHMMA", ["UTCHMMA"]),
+        ("UTCHMMA.2CTA", ["UTCHMMA"]),
         ("LDSM.16.M88.4", ["LDSM", "LDSM.x4"]),
         ("LDSM.16.MT88.2", ["LDSM.T"]),
         ("LDGSTS.E.BYPASS.128", ["LDGSTS"]),
