@@ -110,6 +110,13 @@ def test_what_rivals_can_say_has_rows() -> None:
     assert [each[1].name for each in OF_BOTH_RIVALS if not proven.claim(each)] == []
 
 
+def test_without_its_swizzle_the_hooked_kernel_is_another_program() -> None:
+    """It still reads the tile by ldmatrix, which a proof shows; but not from the same addresses."""
+    asked = [(Probe("swizzle_hook", form), INSTALLED) for form in ("plain", "hook", "ir_override")]
+    sass = {job[0].form: texts["sass"] for job, texts in programs.compiled(asked) if isinstance(job[0], Probe)}
+    assert sass["hook"] != sass["plain"] != sass["ir_override"]
+
+
 @pytest.mark.skipif(INSTALLED not in ("3.6.0", "3.7.1"), reason="mended in Triton 3.8")
 def test_the_transposed_view_of_an_unswizzled_box_is_the_box_itself() -> None:
     """Line by line: so one of the two programs reads what it does not say."""
@@ -136,6 +143,17 @@ def test_a_file_that_runs_alone_goes_through_every_form_that_a_proof_is_about() 
     controls = {proof.control for proof in proofs if isinstance(proof.control, Probe)}
     for file in {probe.file for probe in subjects | controls}:
         assert '__name__ == "__main__"' in (sources.ROOT / file).read_text(), f"{file} cannot run alone"
+
+
+def test_every_form_of_a_probe_is_in_a_proof() -> None:
+    proofs = [proof for claim in (*CLAIMS, *OF_RIVALS) for proof in claim.proofs]
+    used = {each for proof in proofs for each in (proof.subject, proof.control) if isinstance(each, Probe)}
+    probes = {probe.file: probe for probe in used}
+    folder = sources.ROOT / "triton_kernels" / "probes"
+    assert {f"triton_kernels/probes/{path.name}" for path in folder.glob("[a-z]*.py")} - set(probes) == set()
+    known = {file: said for file, probe in probes.items() if isinstance(said := forms(probe), tuple)}
+    unused = {(file, form) for file, said in known.items() for form in said} - {(each.file, each.form) for each in used}
+    assert unused == set(), "forms without a proof: add one, or remove them"
 
 
 def alone() -> list[str]:

@@ -33,14 +33,20 @@ ADD = gl.constexpr(
 
 
 @gluon.jit
-def by_tma(x_ptr, y_desc, ROWS: gl.constexpr, REDUCE: gl.constexpr):
+def tile_of(x_ptr, y_desc, ROWS: gl.constexpr):
     row, column = gl.arange(0, 64, gl.SliceLayout(1, ROWS)), gl.arange(0, 64, gl.SliceLayout(0, ROWS))
     x = gl.load(x_ptr + row[:, None] * 64 + column[None, :])
-    smem = gl.allocate_shared_memory(gl.float16, [64, 64], y_desc.layout, x)
-    if REDUCE:
-        tma.async_atomic_add(y_desc, [0, 0], smem)
-    else:
-        store_async(y_desc, [0, 0], smem)
+    return gl.allocate_shared_memory(gl.float16, [64, 64], y_desc.layout, x)
+
+
+@gluon.jit
+def reduce(x_ptr, y_desc, ROWS: gl.constexpr):
+    tma.async_atomic_add(y_desc, [0, 0], tile_of(x_ptr, y_desc, ROWS))
+
+
+@gluon.jit
+def store(x_ptr, y_desc, ROWS: gl.constexpr):
+    store_async(y_desc, [0, 0], tile_of(x_ptr, y_desc, ROWS))
 
 
 @gluon.jit
@@ -57,15 +63,16 @@ def build(form):
         source = GluonASTSource(by_asm, {"x_ptr": "*i32", "y_ptr": "*i32"})
     else:
         box = f"tensordesc<fp16[64,64],{gl.NVMMASharedLayout(128, 16, 2)!r}>"
-        signature = {"x_ptr": "*fp16", "y_desc": box, "ROWS": "constexpr", "REDUCE": "constexpr"}
-        constants = {"ROWS": gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0]), "REDUCE": form == "reduce"}
-        source = GluonASTSource(by_tma, signature, constants)
+        signature = {"x_ptr": "*fp16", "y_desc": box, "ROWS": "constexpr"}
+        rows = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
+        source = GluonASTSource(reduce if form == "reduce" else store, signature, {"ROWS": rows})
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
 
 
 if __name__ == "__main__":
     for form in FORMS:
         try:
-            print(form, *re.findall(r"cp\.(?:reduce\.)?async\.bulk\.(?:tensor|global)\S*", build(form).asm["ptx"]), flush=True)
+            found = re.findall(r"cp\.(?:reduce\.)?async\.bulk\.(?:tensor|global)\S*", build(form).asm["ptx"])
+            print(form, *found, flush=True)
         except Exception as error:
             print(form, error, flush=True)

@@ -33,7 +33,7 @@ def build(form):
 if __name__ == "__main__":
     for form in FORMS:
         try:
-            ptx = build(form).asm["ptx"]
-            print(form, *sorted(set(re.findall(r"(?:wg|tcgen05\.|\b)mma\.\S*(?:block_scale\S*|sync\S*)", ptx))), flush=True)
+            found = re.findall(r"(?:wg|tcgen05\.|\b)mma\.\S*(?:block_scale|sync)\S*", build(form).asm["ptx"])
+            print(form, *sorted(set(found)), flush=True)
         except Exception as error:
             print(form, str(error)[:300], flush=True)

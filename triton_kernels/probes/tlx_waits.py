@@ -31,7 +31,8 @@ def read(k_ptr, v_ptr, o_ptr, LEFT: tl.constexpr, TOKEN: tl.constexpr):
 def build(form):
     pointers = dict.fromkeys(("k_ptr", "v_ptr", "o_ptr"), "*fp16")
     attrs = {(i,): [["tt.divisibility", 16]] for i in range(3)}
-    source = ASTSource(read, {**pointers, "LEFT": "constexpr", "TOKEN": "constexpr"}, {"LEFT": int(form[0]), "TOKEN": "token" in form}, attrs)
+    signature = {**pointers, "LEFT": "constexpr", "TOKEN": "constexpr"}
+    source = ASTSource(read, signature, {"LEFT": int(form[0]), "TOKEN": "token" in form}, attrs)
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
 
 

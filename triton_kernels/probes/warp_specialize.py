@@ -7,7 +7,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-FORMS = ("90", "90 off", "90 8 warps", "90 8 warps off", "90 host", "90 host off", "90 causal", "90 causal off",
+FORMS = ("90", "90 off", "90 8 warps", "90 host", "90 host off", "90 causal", "90 causal off",
          "90 causal in one loop", "90 causal in one loop off", "90 causal in one loop, rows apart",
          "90 64 rows", "90 maxnreg", "90 3 stages", "100 host", "100 host off", "120 host", "120 host off")  # fmt: skip
 

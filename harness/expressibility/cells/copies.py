@@ -43,6 +43,14 @@ BY_EACH = (
     ),
 )
 """With two blocks, core Triton issues no load for both."""
+OF_TWO_BLOCKS = Proof(
+    "clusters of two blocks",
+    "num_ctas=2 asks for clusters of two blocks (.reqnctapercluster 2).",
+    Probe("clusters", "90 two"),
+    Probe("clusters", "90 one"),
+    Detector("ptx", r"\.reqnctapercluster 2"),
+    obtained=False,
+)
 BY_ASM = Proof(
     "multicast_asm",
     "Inline PTX declares a tile in shared memory and loads it into both blocks.",
@@ -101,7 +109,7 @@ CLAIMS = (
         "hatch",
         "num_ctas=2 asks for clusters, but no load goes to both blocks. Inline PTX can issue such a load, "
         "but only into shared memory that it declares: it cannot name the compiler's buffers.",
-        (BY_ASM, *BY_EACH),
+        (BY_ASM, OF_TWO_BLOCKS, *BY_EACH),
         versions=("3.6.0",),
         word="inline_asm",
     ),
@@ -121,6 +129,7 @@ CLAIMS = (
                 MULTICAST,
             ),
             BY_ASM,
+            OF_TWO_BLOCKS,
             *BY_EACH,
         ),
         versions=("3.7.1", "3.8.0", "3.9.0"),
@@ -194,6 +203,14 @@ CLAIMS = (
                 Twin("cluster_multicast", "gluon", head_dim=128, tile="128x128-s2-w8"),
                 Twin("pinned_maxima", "gluon", head_dim=128, tile="128x128-s2-w8"),
                 ARRIVAL_ELSEWHERE,
+            ),
+            Proof(
+                "pair_barrier_gluon other block",
+                "An arrival at a barrier of both blocks reaches the other block (shared::cluster).",
+                Probe("pair_barrier_gluon", "both"),
+                Probe("pair_barrier_gluon", "own"),
+                ARRIVAL_ELSEWHERE,
+                obtained=False,
             ),
         ),
         versions=("3.8.0", "3.9.0"),

@@ -15,6 +15,22 @@ ELEMENTWISE = Proof(
     BRANCH,
     seen=False,
 )
+IEEE = Proof(
+    "scalar ieee",
+    'Neither has it for tl.dot of fp32 with input_precision="ieee".',
+    Probe("mma_choice", "ieee"),
+    Probe("mma_choice", "native"),
+    PRODUCTS,
+    seen=False,
+)
+SELECTED = Proof(
+    "elementwise_condition selection",
+    "The PTX selects between the two results (selp).",
+    Probe("elementwise_condition", "elementwise"),
+    Probe("elementwise_condition", "plain"),
+    Detector("ptx", r"\bselp\S*"),
+    obtained=False,
+)
 ORDER = Detector("ptx", r"%nctaid\.x")
 MULTIPLICATIONS = Detector("sass", r"\bFMUL\b")
 ONE_CONDITION = "One condition decides for the whole thread block, not for each warp."
@@ -53,6 +69,7 @@ def _words(dialect: str) -> tuple[Claim, ...]:
                     seen=False,
                     obtained=True,
                 ),
+                *((IEEE,) if dialect == "triton" else ()),
             ),
             word=rf"{language}\.sum",
         ),
@@ -88,7 +105,7 @@ def _words(dialect: str) -> tuple[Claim, ...]:
                         Probe(probe, "plain"),
                         BRANCH,
                     ),
-                    *((ELEMENTWISE,) if dialect == "triton" else ()),
+                    *((ELEMENTWISE, SELECTED) if dialect == "triton" else ()),
                 ),
                 word=rf"if {language}\.max",
             )

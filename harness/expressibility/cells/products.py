@@ -73,6 +73,13 @@ CLAIMS = (
                 Detector("words", r"arange's range must be a power of 2"),
             ),
             Proof(
+                "tile_176 zeros",
+                "tl.zeros refuses 176 elements.",
+                Probe("tile_176", "zeros"),
+                Probe("tile_176", "composed"),
+                Detector("words", r"CompilationError: at [^^]*tl\.zeros\(\(176,\)"),
+            ),
+            Proof(
                 "tile_176 descriptor",
                 "A tensor descriptor refuses a box of 176 rows.",
                 Probe("tile_176", "descriptor"),

@@ -101,6 +101,13 @@ CLAIMS = (
                 seen=False,
             ),
             Proof(
+                "warp_specialize 3 stages",
+                "With three stages it compiles too: K and V have three buffers each.",
+                Probe("warp_specialize", "90 3 stages"),
+                Probe("warp_specialize", "90"),
+                Detector("ttgir", r"memdesc<3x64x128", least=2),
+            ),
+            Proof(
                 "warp_specialize 64 rows",
                 "With 64 rows both consumers compute the same rows: the IR has Q K^T of all 64 rows twice.",
                 Probe("warp_specialize", "90 64 rows"),
@@ -318,6 +325,14 @@ CLAIMS = (
                 Probe("role_branch", "branch"),
                 Probe("role_branch", "masked"),
                 Detector("ptx", r"@%p\d+ bra\b"),
+            ),
+            Proof(
+                "role_branch without asm",
+                "Without inline PTX the source has the index of its block alone, and no branch.",
+                Probe("role_branch", "program"),
+                Probe("role_branch", "branch"),
+                Detector("ptx", r"@%p\d+ bra\b"),
+                seen=False,
             ),
             Proof(
                 "warpgroups_hook roles",

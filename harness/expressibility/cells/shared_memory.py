@@ -63,6 +63,13 @@ _one_phase = Proof(
     Probe("swizzle_gluon", "swizzled"),
     UNSWIZZLED,
 )
+_one_phase_copied = Proof(
+    "swizzle_gluon plain cp_async",
+    "cp.async copies such a tile too (LDGSTS).",
+    Probe("swizzle_gluon", "plain cp_async"),
+    Probe("swizzle_gluon", "plain"),
+    Detector("sass", r"LDGSTS\S*"),
+)
 _box_renamed = Proof(
     "box_gluon reinterpreted",
     "Reinterpreted under a layout for pointers, the box's transposed view is read without ldmatrix.trans.",
@@ -206,6 +213,22 @@ CLAIMS = (
                 )
             ),
             Proof(
+                "buffers_per_tensor num_stages of a loop",
+                "With num_stages=2 of the loop instead of the launch, K and V get one buffer each.",
+                Probe("buffers_per_tensor", "num_stages of a loop"),
+                Probe("buffers_per_tensor", "plain"),
+                Detector("ttgir", r"local_alloc : \(\) -> !ttg.memdesc<1x64x64xf16[^>]*>", least=2),
+                obtained=False,
+            ),
+            Proof(
+                "buffers_per_tensor one stage",
+                "With num_stages=1, cp.async copies neither.",
+                Probe("buffers_per_tensor", "one stage"),
+                Probe("buffers_per_tensor", "plain"),
+                Detector("ttgir", r"async_copy_global_to_local"),
+                seen=False,
+            ),
+            Proof(
                 "load_latency buffers",
                 "With the attribute, V has one buffer, beside the two of K.",
                 Probe("load_latency", "attribute"),
@@ -231,6 +254,13 @@ CLAIMS = (
         "The compiler gives two tiles the same bytes if one is no longer read when the other is written. "
         "The source can neither ask for it nor forbid it.",
         (
+            Proof(
+                "reuse one",
+                "One product needs 16384 bytes.",
+                Probe("reuse", "one"),
+                Probe("reuse", "together"),
+                Detector("facts", r"shared 16384"),
+            ),
             Proof(
                 "reuse in core Triton",
                 "Two products, one after the other, use 16384 bytes: as much as one product needs.",
@@ -288,6 +318,7 @@ CLAIMS = (
         "under another layout, the same bytes are read correctly.",
         (
             _one_phase,
+            _one_phase_copied,
             Proof(
                 "box_gluon transposed",
                 "ldmatrix.trans reads the transposed view of an unswizzled box, as it reads the box itself.",
@@ -309,6 +340,7 @@ CLAIMS = (
         "A layout with one phase, which means no swizzle, is an argument, and so is an unswizzled TMA box.",
         (
             _one_phase,
+            _one_phase_copied,
             Proof(
                 "box_gluon transposed rightly",
                 "The transposed view of an unswizzled box is read without ldmatrix.trans, unlike the box itself.",

@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.catalog import sources, techniques
+import pytest
+
+from harness.catalog import sources
 from harness.expressibility import matrix, survey, verdicts
 from harness.expressibility.cells import CLAIMS, OF_RIVALS
 from harness.expressibility.cells.rivals import ASKED
-from harness.expressibility.claims import DIALECTS, RIVALS
+from harness.expressibility.claims import RIVALS
 from harness.expressibility.verdicts import Verdict
 from harness.rows import record, results
 
@@ -25,15 +27,37 @@ def rows(version: str, verdict: Verdict = PROVEN) -> list[dict[str, Any]]:
     return [{**row, "time": "2026-01-01T00:00:00Z", "environment": MACHINE} for row in made]
 
 
+def name(cell: matrix.Cell) -> tuple[str, str]:
+    return cell.technique, cell.dialect
+
+
+def cell_of(found: list[dict[str, Any]]) -> matrix.Cell:
+    return {name(cell): cell for cell in matrix.cells(found)}[TMA_STORE.cell]
+
+
 def mark(found: list[dict[str, Any]], version: str) -> matrix.Mark:
-    cells = {(cell.technique, cell.dialect): cell for cell in matrix.cells(found)}
-    return cells[TMA_STORE.cell].marks[version]
+    return cell_of(found).marks[version]
 
 
-def test_there_is_a_cell_for_every_rung_and_dialect() -> None:
-    cells = {(cell.technique, cell.dialect) for cell in matrix.cells([])}
-    assert {(rung.name, dialect) for rung in techniques.TECHNIQUES for dialect in DIALECTS} <= cells
-    assert {claim.cell for claim in CLAIMS} <= cells
+def test_every_cell_has_a_claim_in_every_version_of_its_column() -> None:
+    cells = [*matrix.cells([]), *matrix.rivals([])]
+    empty = [(*name(cell), version) for cell in cells for version, mark in cell.marks.items() if mark.claim is None]
+    assert empty == [], "add a Claim to harness/expressibility/cells"
+    assert {claim.cell for claim in (*CLAIMS, *OF_RIVALS)} == set(map(name, cells)), "a claim about no row of the table"
+
+
+def test_a_rung_without_a_claim_is_an_empty_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix, "CLAIMS", [claim for claim in CLAIMS if claim.cell != TMA_STORE.cell])
+    assert {each.state for each in cell_of([]).marks.values()} == {matrix.NO_CLAIM}
+
+
+def test_the_recorded_rows_prove_every_cell() -> None:
+    """After an edit of a kernel or a probe: `expressibility --missing --install`, then `record`."""
+    recorded = results.read(sources.ROOT / "reports" / "recorded" / results.COMPILERS / "expressibility.jsonl")
+    for cells in (matrix.cells(recorded), matrix.rivals(recorded)):
+        marks = [(*name(cell), version, mark.state) for cell in cells for version, mark in cell.marks.items()]
+        assert [mark for mark in marks if mark[-1] != verdicts.PROVEN] == []
+        assert matrix.proven(cells) == (len(cells), len(cells))
 
 
 def test_rivals_have_a_table_of_their_own() -> None:

@@ -317,6 +317,7 @@ def test_a_re_export_says_who_decides_as_the_matrix_grades_it(technique: Techniq
     """Core Triton "leaves" a hint and what is automatic to the compiler, and "cannot express" a hatch or less. What it
     expresses in full has neither phrase, nor have two kernels whose missing pieces are several."""
     grades = {claim.grade for claim in CLAIMS if claim.cell == (technique.name, "triton")}
+    assert grades, f"{technique.name}: no claim about core Triton, expected one in harness/expressibility/cells"
     text = sources.kernel_file("triton", technique.path).read_text()
     said = [verb for verb in ("cannot express", "leaves") if f"Core Triton {verb} " in " ".join(text.split())]
     if grades == {"direct"} or technique.name in ("flagship", "wide_tile"):
