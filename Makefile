@@ -16,8 +16,8 @@ test-fast: lint  ## lint, types and the quick unit tests: a minute
 test: lint  ## lint and what needs no GPU and no recorded row proves: CI runs this
 	@$(RUN) -m pytest $(PARALLEL) -m "not gpu and not full" tests/unit tests/kernels
 
-test-full: lint  ## everything anew: what rows prove, the full products, and the GPU tests where there is a GPU
-	@$(RUN) -m pytest $(PARALLEL) -m "not gpu" tests/unit tests/kernels
+test-full: lint  ## everything anew: what rows prove, in every Triton, the full products, and the GPU tests where there is a GPU
+	@$(RUN) -m pytest $(PARALLEL) --install -m "not gpu" tests/unit tests/kernels
 	@$(RUN) -m pytest --benchmark-quiet -m gpu tests/unit tests/kernels
 	@$(RUN) -m pytest --benchmark-quiet tests/regression
 

@@ -37,6 +37,7 @@ def why_no_gpu() -> str | None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--install", action="store_true", help="Download the Tritons and rivals that proofs need.")
     parser.addoption("--shard", metavar="I/N", help="Every Nth test from the Ith: N processes or machines share a run.")
 
 

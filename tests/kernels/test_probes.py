@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 import pytest
@@ -38,12 +38,21 @@ def known(request: pytest.FixtureRequest) -> Known:
     """The texts of every program that the chosen tests need. The forms of a probe are compiled together."""
     here = [item for item in request.session.items if item.path == Path(__file__) and hasattr(item, "callspec")]
     chosen: list[Todo] = [item.callspec.params["each"] for item in here if "each" in item.callspec.params]
+    if request.config.getoption("--install"):
+        install(chosen)
     return dict(programs.compiled(job for each in chosen if can_run(each) for job in jobs(each)))
 
 
 def jobs(each: Todo) -> tuple[programs.Job, programs.Job]:
     _, proof, version = each
     return programs.at(proof.subject, version), programs.at(proof.control, version)
+
+
+def install(asked: Iterable[Todo]) -> None:
+    """The compilers that these proofs need. Raises RuntimeError with pip's words."""
+    for version, dialect in sorted(set().union(*map(needed, asked))):
+        if not environments.is_here(version, dialect):
+            environments.install(version, dialect)
 
 
 def texts(each: Todo, known: Known) -> tuple[programs.Texts, programs.Texts]:
@@ -67,6 +76,18 @@ def check(each: Todo, known: Known) -> None:
     assert verdicts.judge(each[1], control, subject).state != verdicts.PROVEN, "the programs may be exchanged"
 
 
+def test_what_is_not_here_is_installed_before_all_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make test-full` says --install: no proof is left out for want of its compiler."""
+    assert "--install" in (sources.ROOT / "Makefile").read_text().partition("test-full:")[2].partition("\n\n")[0]
+    here = {(INSTALLED, "triton")}
+    monkeypatch.setattr(environments, "is_here", lambda version, dialect="triton": (version, dialect) in here)
+    monkeypatch.setattr(environments, "install", lambda version, dialect: here.add((version, dialect)))
+    every = [*todo(*RELEASES), *OF_BOTH_RIVALS]
+    assert not all(map(can_run, every))
+    install(every)
+    assert all(map(can_run, every))
+
+
 HERE = (INSTALLED, "")
 FEW = ("named_barrier", "options", "swizzle_box", "wgmma_shape")
 """Probes of every run, whatever rows prove: one of each kind of text."""
@@ -83,6 +104,24 @@ def unproven(each: Todo) -> bool:
 )
 def test_a_claim_is_proven_here_and_not_by_its_control(each: Todo, known: Known) -> None:
     check(each, known)
+
+
+@pytest.mark.parametrize(
+    ("proof", "control"),
+    [
+        ("options minctasm", Probe("options", "plain")),
+        ("num_consumer_groups", Probe("options", "plain")),
+        ("swizzle_box ldmatrix", Probe("swizzle_box", "8 mma_sync")),
+    ],
+    ids=str,
+)
+def test_a_proof_of_absence_fails_by_a_control_without_the_thing(proof: str, control: Probe) -> None:
+    (named,) = {each for claim in CLAIMS for each in claim.proofs if each.name == proof}
+    assert not named.seen
+    job, other = ((program, INSTALLED) for program in (named.subject, control))
+    compiled = dict(programs.compiled([job, other]))
+    verdict = verdicts.judge(named, compiled[job], compiled[other])
+    assert (verdict.state, verdict.reason.partition(":")[0]) == (verdicts.BROKEN, "control")
 
 
 OTHERS = tuple(version for version in RELEASES if version != INSTALLED)

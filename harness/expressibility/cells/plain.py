@@ -2,7 +2,7 @@
 
 from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
 
-PRODUCTS = Detector("sass", r"\bH?G?MMA\S*|\bHMMA\S*")
+PRODUCTS = Detector("sass", r"\bHG?MMA\S*")
 SIXTEEN_BYTES = Detector("sass", r"\bLDG\.E\.128")
 LDMATRIX = Detector("sass", r"\bLDSM\S*")
 LDMATRIX_X4 = Detector("ptx", r"ldmatrix\S*\.x4\S*")
