@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 import pytest
@@ -67,3 +68,64 @@ def test_missing_leaves_out_what_needs_a_triton_that_is_not_here(
     asked = compiled_by(monkeypatch, [], only_missing=True, name="cluster_multicast")
     assert {version for claim, _, version in asked if claim.dialect != "cuda"} == {"3.9.0"}
     assert "needs triton 3.6.0; add --install" in capsys.readouterr().out
+
+
+def told_of(monkeypatch: pytest.MonkeyPatch, **options: Any) -> int | None:
+    """The exit code of the command."""
+    command = importlib.import_module("harness.cli.expressibility")
+    with pytest.raises(typer.Exit) as end:
+        command.expressibility(**options)
+    return end.value.exit_code
+
+
+def test_what_changed_between_two_tritons_is_read_from_rows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    claims = [claim for claim in CLAIMS if claim.technique in ("two_cta_mma", "l2_grid_order")]
+    rows = [survey.row(each, Verdict(verdicts.PROVEN)) for each in survey.todo(claims, ("3.6.0", "3.7.1"))]
+    monkeypatch.setattr(importlib.import_module("harness.cli.expressibility"), "known_rows", lambda: rows)
+    assert told_of(monkeypatch, diff=("3.6.0", "3.7.1")) == 0
+    table = [line for line in capsys.readouterr().out.splitlines() if "two_cta_mma" in line or "l2_grid_order" in line]
+    assert len(table) == 1, "what is the same in both is not told"
+    assert re.search(r"two_cta_mma\W+triton\W+hint \(proven\)\W+hint dropped \(proven\)", table[0])
+    assert told_of(monkeypatch, diff=("3.8.0", "3.9.0")) == 0
+    assert "two_cta_mma" not in capsys.readouterr().out, "not run in either"
+    with pytest.raises(typer.BadParameter, match=r"--diff: got '3\.5\.0'"):
+        importlib.import_module("harness.cli.expressibility").expressibility(diff=("3.5.0", "3.6.0"))
+
+
+@pytest.mark.parametrize(("newest", "held_against"), [("3.10.0", "3.9.0"), ("3.8.0", "3.8.0")])
+def test_every_claim_is_tried_in_the_newest_triton_and_what_fails_is_the_news(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], newest: str, held_against: str
+) -> None:
+    """The package index and the compilers are fakes: one proof of the newest version fails, or none."""
+    failing: set[str] = set()
+    asked: list[Todo] = []
+
+    def judged(todo: list[Todo], install: bool) -> list[tuple[Todo, Verdict]]:
+        asked[:] = todo
+        return [(each, Verdict(verdicts.REFUTED if each[1].name in failing else verdicts.PROVEN)) for each in todo]
+
+    monkeypatch.setattr(importlib.import_module("harness.cli.expressibility"), "judged", judged)
+    monkeypatch.setattr(tritons, "newest", lambda: newest)
+    assert told_of(monkeypatch, newest=True) == 0
+    assert {version for _, _, version in asked} == {newest}
+    assert {claim for claim, _, _ in asked} >= {claim for claim in CLAIMS if claim.cell == ("tma_store", "gluon")}
+    assert all(held_against in claim.holds_for for claim, _, _ in asked)
+    said = capsys.readouterr().out
+    assert f"triton {newest}, held against what is claimed of {held_against}" in said
+    assert f"{len(asked)} of {len(asked)} proofs hold" in said
+    failing.add("TMA store in Gluon")
+    assert told_of(monkeypatch, newest=True) == 3
+    said = capsys.readouterr().out
+    assert "\nTMA store in Gluon: " in said
+    assert f"{len(asked) - 1} of {len(asked)} proofs hold" in said
+
+
+def test_without_an_index_there_is_no_news(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def no_network() -> str:
+        raise RuntimeError("pip index versions triton: no route to host")
+
+    monkeypatch.setattr(tritons, "newest", no_network)
+    assert told_of(monkeypatch, newest=True) == 2
+    assert "no route to host" in capsys.readouterr().err
