@@ -174,6 +174,8 @@ class Claim:
     proofs: tuple[Proof, ...]
     fault: str | None = None
     versions: tuple[str, ...] = ()
+    gates: str = ""
+    """The experiment whose gates on a GPU tell more: whether the result is right, which no compiler says."""
     word: str = ""
     """What the source says to get it (a regular expression): in every subject that gets it. Empty for automatic."""
 

@@ -64,10 +64,17 @@ class Shown:
         return f"twinkernels expressibility {shlex.quote(self.proof.name)}{version}"
 
     @property
+    def needs(self) -> str:
+        """What the subject needs beside a Triton, to compile; empty where it runs alone."""
+        subject = self.proof.subject
+        tool = "" if self.version else "nvcc"
+        return " and ".join(filter(None, ("this repository" if isinstance(subject, Twin) or tool else "", tool)))
+
+    @property
     def alone(self) -> str | None:
         """What shows it without this project; None where the subject is a kernel of the ladders or needs nvcc."""
         subject = self.proof.subject
-        if not self.version or isinstance(subject, Twin):
+        if self.needs:
             return None
         file = verdicts.file_of(subject)
         if self.rival:

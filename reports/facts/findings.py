@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.catalog import techniques
 from harness.catalog.problem import Problem
 from harness.expressibility import verdicts
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
-from reports.facts import matrix
+from reports.facts import correctness, matrix, processes
 from reports.facts.answer import Answer
 from reports.facts.expressibility import Known, Said
 from reports.facts.processes import Spread
@@ -18,6 +19,30 @@ BEYOND = ("hatch", "inexpressible")
 """Grades of what core Triton's own language does not do."""
 OVERLAP, HEAD_DIM = "overlapped_softmax", 128
 """The technique whose source puts every exponential after a product is issued and before its result is needed."""
+
+
+@dataclass(frozen=True)
+class Hatch:
+    """A kernel of core Triton past its language that was timed: its speed over that of the twin in the language, from
+    `low` to `high` over `problems`, and tool -> the first thing that compute-sanitizer's tools found in it."""
+
+    experiment: str
+    technique: str
+    low: float
+    high: float
+    problems: int
+    findings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Gated:
+    """What an experiment's gates say of a cell: at which tiles the result is right, at which wrong, and the first
+    reason."""
+
+    experiment: str
+    right: tuple[str, ...]
+    wrong: tuple[str, ...]
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -34,6 +59,7 @@ class Findings:
     problem: Problem | None
     speeds: Mapping[str, float | None]
     kept: Mapping[str, tuple[int, int] | None]
+    hatch: Hatch | None = None
 
     @property
     def beyond(self) -> int:
@@ -62,7 +88,49 @@ def findings(
         problem,
         {language: found.bar("wgmma", language).tflops if found else None for language in ("triton", "gluon", "tlx")},
         _kept([*inspected, *data.newest], hashes),
+        timed_hatch(data),
     )
+
+
+def timed_hatch(data: Dataset) -> Hatch | None:
+    """None where none was timed."""
+    for experiment, name in dict.fromkeys(
+        (row["experiment"], row["technique"]) for row in data.timings() if row["backend"] == techniques.HATCH
+    ):
+        pairs = (
+            [data.point(experiment, problem, name, backend) for backend in (techniques.HATCH, "triton")]
+            for problem in data.problems(experiment)
+        )
+        speeds = [over.value for ours, theirs in pairs if (over := processes.over(data, ours, theirs))]
+        if speeds:
+            tools = correctness.sanitized([data], techniques.get(name))
+            reasons = {tool: one.reasons for (backend, tool), one in tools.items() if backend == techniques.HATCH}
+            found = {tool: some[-1] for tool, some in reasons.items() if some}
+            return Hatch(experiment, name, min(speeds), max(speeds), len(speeds), found)
+    return None
+
+
+def gated(known: Known, data: Dataset) -> dict[tuple[str, str], Gated]:
+    """(technique, language) -> what gates say of it, for claims that name an experiment of gates."""
+    found: dict[tuple[str, str], Gated] = {}
+    for name, said in known.items():
+        claim = said.cell.newest.claim if said.cell else None
+        if claim is None or not claim.gates:
+            continue
+        rows = [
+            row
+            for row in data.newest
+            if (row["kind"], row.get("experiment"), row["backend"]) == ("gate", claim.gates, claim.dialect)
+            and reading.is_current(row, data.hashes)
+        ]
+        tiles = {
+            status: tuple(sorted({reading.tile_slug(row) for row in rows if row["status"] == status}))
+            for status in ("passed", "wrong")
+        }
+        reason = next((str(row["reason"]) for row in rows if row["status"] == "wrong"), "")
+        if rows:
+            found[name] = Gated(claim.gates, tiles["passed"], tiles["wrong"], reason)
+    return found
 
 
 def _kept(rows: Iterable[Row], hashes: reading.Hashes) -> dict[str, tuple[int, int] | None]:

@@ -113,5 +113,6 @@ def expressibility(
         "found": found,
         "costs": {name: matrix.cost(data, found.problem, name).same for name in every} if found.problem else {},
         "changes": findings.changes(known),
+        "gated": findings.gated(known, data),
         "versions": VERSIONS,
     }

@@ -115,6 +115,7 @@ CLAIMS = (
                 Detector("ttgir", r"warp_group_dot .*tensor<64x64xf32", least=2),
             ),
         ),
+        gates="warp_specialize_stages",
         word="warp_specialize=",
     ),
     Claim(

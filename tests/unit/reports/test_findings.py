@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from harness.catalog import sources
+from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
 from harness.expressibility import matrix as proofs
+from harness.expressibility import verdicts
 from harness.expressibility.cells import CLAIMS
 from harness.expressibility.claims import VERSIONS
 from harness.rows import results
 from reports import build
-from reports.data.dataset import Row
+from reports.data.dataset import Dataset, Row
 from reports.facts import expressibility, findings
 from reports.facts.expressibility import Known, Said
 from reports.pages import overview
+from tests.support import synthetic_rows as synthetic
 from tests.support.pages import EMPTY, rendered
 
 HASHES = {(findings.OVERLAP, backend): backend for backend in ("cuda", "gluon", "triton")}
@@ -55,9 +57,10 @@ def test_grades_add_up_and_what_is_beyond_core_triton_is_named() -> None:
     assert list(found.gains["hatch"]) == ["padded_rows", "pingpong"]
     assert found.written == {"gluon": 3, "tlx": 0}
     page = page_of(given, found)
-    assert "Of 4 techniques its source writes 0, its compiler does 0 unasked, and 1 are hints" in page
+    told = "its source writes 0, its compiler does 0 unasked, and 1 are hints"
+    assert f'Of <a href="#matrix">4 techniques</a> {told}' in page
     assert 'Impossible: <a href="#three_warpgroups-triton">Three consumer warpgroups</a>.' in page
-    assert "Of these 3, Gluon writes 3 and TLX 0.</li>" in page
+    assert 'Of <a href="#matrix">these 3</a>, Gluon writes 3 and TLX 0.</li>' in page
     assert "What the source only proposes" not in page, "no machine code was read"
 
 
@@ -73,6 +76,70 @@ def test_the_order_that_ptxas_left_is_read_from_rows_of_this_checkout() -> None:
     assert without.kept["gluon"] is None
     page = page_of({}, replace(without, techniques=1))
     assert "CUDA keeps P V in flight" in page
+
+
+def test_the_hatch_that_was_timed_is_told_with_what_the_tools_found_in_it() -> None:
+    tile, problem = techniques.reference_tile(techniques.get("softmax_lock"), 128), Problem.square(4, 16, 4096, 128)
+
+    def timed(backend: str, tflops: float) -> Row:
+        of = {"experiment": "hatches", "mode": "burst", "group": "g1", "samples_ms": [problem.flops / tflops / 1e9] * 5}
+        return {**synthetic.make("timing", "softmax_lock", backend, problem, tile, **of), "source_sha256": backend}
+
+    race = {**timed("hatch", 1), "kind": "sanitizer", "tool": "racecheck", "status": "wrong", "reason": "a race"}
+    race["details"] = {"found": 1, "findings": ["a race at x.py:7"]}
+    hashes = {("softmax_lock", backend): backend for backend in ("hatch", "triton")}
+    rows = [synthetic.ENVIRONMENT, timed("hatch", 400), timed("triton", 500), race]
+    found = findings.findings(known(padded_rows="hatch"), Dataset("NVIDIA H200", True, rows, hashes), None, [], {})
+    assert found.hatch
+    assert (found.hatch.problems, found.hatch.findings) == (1, {"racecheck": "a race at x.py:7"})
+    page = page_of(known(padded_rows="hatch"), found)
+    assert 'it runs at <a href="experiment/hatches.html">0.80 times</a> the speed of core Triton’s own kernel.' in page
+    assert "racecheck says of it: “a race at x.py:7”" in page
+    assert findings.timed_hatch(EMPTY) is None
+
+
+def test_a_cell_says_what_the_gates_of_a_gpu_say() -> None:
+    """A compiler does not tell that a result is wrong."""
+    claim = next(each for each in CLAIMS if each.cell == ("warp_specialized", "triton"))
+    mark = proofs.Mark(verdicts.PROVEN, claim, ())
+    cell = proofs.Cell("warp_specialized", "roles", "triton", dict.fromkeys(VERSIONS["triton"], mark))
+    given = {("warp_specialized", "triton"): Said("warp_specialized", "hint", version="3.9.0", cell=cell)}
+
+    def gate(stages: int, status: str, **rest: Any) -> Row:
+        tile, problem = Tile(128, 64, stages, 8), Problem.square(1, 16, 1024, 64)
+        row = synthetic.make("gate", "producer_consumer", "triton", problem, tile, experiment=claim.gates)
+        return {**row, "status": status, "source_sha256": "f" * 64, **rest}
+
+    rows = [synthetic.ENVIRONMENT, gate(2, "passed"), gate(3, "wrong", reason="elements of O are NaN")]
+    data = Dataset("NVIDIA H200", True, rows, {("producer_consumer", "triton"): "f" * 64})
+    page = rendered(
+        "expressibility.html",
+        overview.expressibility([], given, [], findings.findings(given, data, None, [], {}), data),
+    )
+    told = 'it is right at 128x64-s2-w8 and gives a <span class="fault">wrong result</span> at 128x64-s3-w8 '
+    assert f"{told}(elements of O are NaN)." in " ".join(page.split())
+    assert findings.gated(given, EMPTY) == {}
+
+
+def test_an_experiment_whose_gates_a_cell_names_has_rows_with_a_wrong_result() -> None:
+    for name in {claim.gates for claim in CLAIMS if claim.gates}:
+        rows = results.read(build.ROOT / "recorded" / "h200" / f"{name}.jsonl")
+        assert {row["status"] for row in rows if row["kind"] == "gate"} >= {"passed", "wrong"}
+
+
+def test_a_proof_says_how_it_is_seen_without_this_project_or_what_it_needs() -> None:
+    def needs(name: str, version: str) -> tuple[str, bool]:
+        proof = next(proof for claim in CLAIMS for proof in claim.proofs if proof.name == name)
+        shown = proofs.Shown(proof, version, verdicts.PROVEN, "", (), (), None)
+        return shown.needs, shown.alone is not None
+
+    assert needs("epilogue descriptor", "3.9.0") == ("", True)
+    assert needs("tiles from a counter", "3.9.0") == ("this repository", False)
+    assert needs("wgmma in CUDA", "") == needs("l2_policy in CUDA", "") == ("this repository and nvcc", False)
+    recorded = results.read(build.ROOT / "recorded" / "compilers" / "expressibility.jsonl")
+    page = page_of(expressibility.said(recorded), findings.findings({}, EMPTY, None, [], {}))
+    assert "<dt>without this project</dt><dd>it needs this repository and nvcc</dd>" in page
+    assert "<dt>without this project</dt><dd>it needs this repository</dd>" in page
 
 
 def test_a_site_has_the_files_of_its_proofs_with_what_they_need_beside_them() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from harness.catalog.problem import Problem, Tile
+from harness.catalog.techniques import get, reference_tile
 from reports.data.dataset import Dataset
 from reports.facts import answer, findings
 from reports.facts.versions import beside, compiled
@@ -98,10 +99,18 @@ def test_the_matrix_shows_what_each_triton_makes_of_one_kernel() -> None:
     later = {"time": "2030-02-01T00:00:00Z"}
     given = [code_row("gluon@3.9.0"), code_row("gluon@3.6.0", **later), code_row("gluon@3.6.0"), code_row("gluon")]
     given += [code_row("tlx@3.8.0", source_sha256="0" * 64), code_row("gluon@3.8.0", status="compile_error")]
-    found = compiled(given, HASHES)
+    of_page = {
+        "arch": "sm_90a",
+        "problem": PROBLEMS[0].to_dict(),
+        "tile": reference_tile(get("flagship"), 128).to_dict(),
+    }
+    given += [code_row("cuda", **of_page), code_row("cuda", **of_page | later | {"problem": PROBLEMS[1].to_dict()})]
+    given.append(code_row("cuda", **of_page | later | {"tile": TILE.to_dict()}))
+    found = compiled(given, HASHES | {("flagship", "cuda"): "f" * 64})
     assert [(row["backend"], row["time"] == synthetic.TIME) for row in found] == [
         ("gluon@3.6.0", False),
         ("gluon@3.9.0", True),
+        ("cuda", True),
     ]
     text = " ".join(rendered("expressibility.html", overview.expressibility([], {}, found, NOTHING, EMPTY)).split())
     assert '<span class="gluon">Gluon 3.9.0</span></td><td class="mono">128x128-s2-w8</td>' in text
