@@ -146,7 +146,8 @@ def _jobs(
 
     def expressibility() -> dict[str, Any]:
         found = findings.findings(known, main, first.get("answer"), inspected, hashes)
-        return overview.expressibility(compiled, known, versions.compiled(inspected, hashes), found, main)
+        by_version = versions.compiled([*inspected, *main.newest], hashes)
+        return overview.expressibility(compiled, known, by_version, found, main)
 
     def of_experiment(data: Dataset, name: str) -> Job:
         path = experiment_path(data, name, main)

@@ -63,12 +63,13 @@ COMPILED = "flagship"
 
 def compiled(rows: Iterable[Row], hashes: reading.Hashes) -> list[Row]:
     """Rows with the machine code of COMPILED by each Triton, of this checkout's sources, in the order of the versions;
-    behind them CUDA's, at its reference tile. They are of compilers alone, made on a machine without a GPU."""
+    behind them CUDA's, at its reference tile. Those of Tritons are of compilers alone, made to a cubin on a machine
+    without a GPU; of CUDA's kernel, what a gate read on a GPU is as good."""
     found = {
         row["backend"]: row
         for row in sorted(rows, key=lambda row: row["time"])
         if row.get("technique") == COMPILED
-        and (row["backend"] in AS_CUBINS or _beside_them(row))
+        and ((row["kind"] == "code" and row["backend"] in AS_CUBINS) or _beside_them(row))
         and row["status"] == "passed"
         and reading.is_current(row, hashes)
     }
@@ -80,7 +81,7 @@ def _beside_them(row: Row) -> bool:
     if (row["backend"], row.get("arch")) != ("cuda", "sm_90a"):
         return False
     of_page = (row["problem"]["head_dim"], row["problem"]["causal"]) == (128, False)
-    return of_page and "main_loop" in row["code"] and reading.is_reference_tile(row)
+    return of_page and "main_loop" in (row.get("code") or {}) and reading.is_reference_tile(row)
 
 
 def beside(data: Dataset, experiment: str) -> list[Beside]:
