@@ -32,6 +32,7 @@ from reports.data.titles import title
 from reports.facts import findings, resources, versions
 from reports.facts.expressibility import Known, said
 from reports.facts.roofs import EXPERIMENT as ROOFS
+from reports.facts.verdict import plain
 from reports.pages import article as article_pages
 from reports.pages import common, downloads, guide, index, ledger, listing, overview, own, roofs
 from reports.pages import technique as technique_page
@@ -258,6 +259,7 @@ def _environment(recorded_on: str = "") -> Environment:
         "per_ghz": common.per_ghz,
         "median_ms": reading.median_ms,
         "reference": reading.is_reference_tile,
+        "plain": plain,
     }
     return environment
 

@@ -25,7 +25,7 @@ FIRST_RUNG = "wgmma"
 """The ladder's first rung here, at the flagship's tile."""
 
 CAUSES = {
-    "language": "the language cannot express it",
+    "language": "only by an escape hatch",
     "compiler": "the compiler decides otherwise",
     "assembler": "ptxas",
     "effort": "could be written today",
@@ -268,7 +268,7 @@ TERMS = (
         "Each warpgroup stops at its own diagonal",
         "language",
         "With a causal mask each warpgroup stops at the last tile of keys that any of its 64 rows can see. Core "
-        "Triton cannot express a loop that only some warps run.",
+        "Triton has no words for a loop that only some warps run.",
         "Allow loops whose bounds differ between the warpgroups of a block.",
         leave_out="without_own_diagonal",
         step=("own_diagonal", "persistent"),

@@ -7,7 +7,7 @@ from harness.catalog.problem import Problem
 LABELS = {
     "cuda": "CUDA",
     "triton": "Triton",
-    "triton_native": "Triton native",
+    "triton_native": "Triton with wgmma",
     "gluon": "Gluon",
     "tlx": "TLX",
     "hatch": "Triton, a hatch",
@@ -20,6 +20,7 @@ LABELS = {
     "fa4": "flash-attn 4",
 }
 SCORED = {
+    "triton_native": "Core Triton",
     "cudnn": "cuDNN",
     "flex": "FlexAttention",
     "fa2": "FlashAttention-2",
@@ -45,7 +46,7 @@ def label(backend: str) -> str:
 
 
 def score_title(name: str) -> str:
-    """An entry of the scorecard for people: triton_native_over_flex -> Triton native over FlexAttention."""
+    """An entry of the scorecard for people: triton_native_over_flex -> Core Triton over FlexAttention."""
     if name in SHARES:
         return SHARES[name]
     ours, _, theirs = name.partition("_over_")

@@ -10,19 +10,20 @@ from matplotlib.axes import Axes
 from harness.catalog.ledger import FLAGSHIP, GLUON, TLX, TRITON
 from harness.rows.intervals import Estimate
 from harness.rows.ledger import Ledger, percent
-from reports.draw.style import BAD, COLORS, GRID, INK, LIBRARY, MUTED, PAPER, TICK, TILE, canvas, to_svg, write
+from reports.draw.style import AUTO, COLORS, GRID, INK, LIBRARY, MUTED, PAPER, TICK, TILE, canvas, to_svg, write
 from reports.facts.ledger import Line, minus
 
 WIDE, NARROW = 900, 358
 CAUSE_COLORS = {
-    "language": BAD,
+    "language": INK,
     "compiler": COLORS["triton"],
-    "assembler": INK,
+    "assembler": AUTO,
     "effort": LIBRARY,
     "unexplained": TILE,
 }
-"""The cause stands in words beside each bar too. No hue of a language but Triton's, whose compiler decides."""
-IN_SHORT = {"assembler": "ptxas", "effort": "today"}
+"""The cause stands in words beside each bar too. No hue of a language but Triton's, whose compiler decides, and no red,
+which means impossible."""
+IN_SHORT = {"language": "hatch", "assembler": "ptxas", "effort": "today"}
 """Causes as a narrow drawing names them, where that is not their key."""
 STEP, SHORT = 50, 0.15
 """TFLOPS between the lines of the axis; a fifth of it on a way that is shorter than this."""

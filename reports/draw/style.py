@@ -17,7 +17,7 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from reports.data.names import LABELS
 
 INK, MUTED, GRID, PAPER = "#1a1d21", "#565e69", "#e3e6ea", "#ffffff"
-LIBRARY, TILE, PANEL, BAD, RULE = "#5b6470", "#d5dae0", "#f5f6f8", "#b3122f", "#c9ced5"
+LIBRARY, TILE, PANEL, BAD, RULE, AUTO = "#5b6470", "#d5dae0", "#f5f6f8", "#b3122f", "#c9ced5", "#8b939e"
 COLORS = {"cuda": "#b84a00", "triton": "#1556c0", "triton_native": "#1556c0", "gluon": "#00796b", "tlx": "#6a1560"}
 """One hue a language. Core Triton compiled to mma.sync is an open mark and a dashed line, free to choose a filled and a
 solid one."""
@@ -31,6 +31,7 @@ THEME = {
     PANEL: "panel",
     BAD: "bad",
     RULE: "rule",
+    AUTO: "auto",
     **{color: name for name, color in COLORS.items() if name != "triton_native"},
 }
 """Colour -> the variable of the page's style that it follows, in light and in dark."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.catalog import sources, techniques
@@ -18,10 +18,11 @@ from harness.catalog.techniques import SERIES
 from harness.expressibility.cells import CLAIMS
 from harness.rows import reading
 from harness.rows.intervals import Interval
+from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Point, Ratio
 from reports.data.names import LABELS
 from reports.data.titles import title
-from reports.facts import steps
+from reports.facts import answer, processes, steps
 
 NOTHING = 0.02
 """A gain below 2% in either direction is given as little or nothing where it has no interval: another tile or compiler
@@ -29,6 +30,8 @@ moves as much."""
 ANOTHER = 0.1
 """A gain at the best tiles is given beside the one at the reference tile where they are this far apart, or where one
 buys what the other costs."""
+DECLINED, NO_PROGRAM = "unsupported: ", "it runs the program of"
+"""How the reasons of holes that are no failure begin."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,26 @@ class Gain:
 
 
 @dataclass(frozen=True)
+class Hole:
+    """Why a twin has no number at its reference tile."""
+
+    where: str
+    """Head dimensions and masks; empty where it is so on all problems."""
+    reason: str
+    is_declined: bool
+    """The kernel does not support that, which is no failure."""
+    at_best: str
+    """What the twin reaches there at its best tile, with the tile and the problem; empty where nothing was timed."""
+
+    def told(self, languages: Iterable[str]) -> str:
+        """The hole in a sentence or two; `languages` are those that have it."""
+        tile = " at the reference tile" if self.at_best else ""
+        where = f" ({self.where})" if self.where else ""
+        best = f" At its best tile it reaches {self.at_best}." if self.at_best else ""
+        return f"No number in {' and '.join(languages)}{tile}{where}: {self.reason}.{best}"
+
+
+@dataclass(frozen=True)
 class Language:
     """One twin of a technique."""
 
@@ -84,7 +107,7 @@ class Language:
     """What the re-exporting file says that the language cannot express or leaves to its compiler."""
     grade: str | None
     """What the language is claimed to say of the technique."""
-    holes: list[str]
+    holes: list[Hole]
     dropped: bool
     """Its source asks for the technique, and the machine code shows that the compiler did not do it."""
     parent_spills: int
@@ -121,13 +144,13 @@ class Verdict:
         return f"over {language.spills_before}" if language and language.spills_before else ""
 
     @property
-    def holes(self) -> list[tuple[str, list[str]]]:
-        """Each hole once, with the languages that have it."""
-        found: dict[str, list[str]] = {}
+    def holes(self) -> list[tuple[Hole, str]]:
+        """Each hole once, and as a sentence about the languages that have it."""
+        found: dict[Hole, list[str]] = {}
         for language in self.languages.values():
             for hole in language.holes:
                 found.setdefault(hole, []).append(LABELS[language.backend])
-        return list(found.items())
+        return [(hole, hole.told(languages)) for hole, languages in found.items()]
 
 
 def verdict(data: Dataset, experiment: str, technique: Technique) -> Verdict:
@@ -203,7 +226,7 @@ def _language(data: Dataset, experiment: str, problems: list[Problem], technique
         tile_alone,
         lacking(technique, backend),
         _grade(technique, backend),
-        _holes(data, experiment, dict(zip(problems, points, strict=True)), program, backend),
+        _holes(data, experiment, dict(zip(problems, points, strict=True)), technique, program, backend),
         dropped=bool(problems) and steps.hint_dropped(data, technique, backend, problems[0], points[0]),
         parent_spills=_parent_spills(data, experiment, problems, technique, backend),
         wrong=len({reading.slug(row) for row in data.wrong(points[0])}) if points else 0,
@@ -211,22 +234,60 @@ def _language(data: Dataset, experiment: str, problems: list[Problem], technique
 
 
 def _holes(
-    data: Dataset, experiment: str, points: Mapping[Problem, Point], program: str | None, backend: str
-) -> list[str]:
+    data: Dataset,
+    experiment: str,
+    points: Mapping[Problem, Point],
+    technique: Technique,
+    program: str | None,
+    backend: str,
+) -> list[Hole]:
     """Each reason why there is no number once, with where it is so, unless it is so everywhere."""
-    cells: dict[str, list[str]] = {}
+    cells: dict[str, list[Problem]] = {}
     for problem, point in points.items():
         if point.kind == "hole" and point.reason != "not measured":
             reason = point.reason
             if program and data.point(experiment, problem, program, backend).reason == reason:
-                reason = f"no number: it runs the program of {program}, which has none"
-            if reason.startswith("unsupported"):
-                reason = reason.partition("; got ")[0]  # the tile and the problem are what the cells differ in
-            cells.setdefault(reason, []).append(f"d={problem.head_dim} {problem.mask}")
+                reason = f"{NO_PROGRAM} “{title(program)}”, which has none"
+            cells.setdefault(plain(reason), []).append(problem)
     return [
-        reason if len(where) == len(points) > 1 else f"{', '.join(dict.fromkeys(where))}: {reason}"
+        Hole(
+            "" if len(where) == len(points) > 1 else _cells(where),
+            reason.removeprefix(DECLINED),
+            reason.startswith((DECLINED, NO_PROGRAM)),
+            _at_best(data, experiment, where, technique, backend),
+        )
         for reason, where in cells.items()
     ]
+
+
+def _cells(problems: Sequence[Problem]) -> str:
+    """d=64, d=128 causal: the first with both masks."""
+    masks: dict[int, list[str]] = {}
+    for problem in problems:
+        masks.setdefault(problem.head_dim, []).append(problem.mask)
+    return ", ".join(
+        f"d={head_dim}" if len(set(found)) > 1 else f"d={head_dim} {found[0]}" for head_dim, found in masks.items()
+    )
+
+
+def plain(reason: str) -> str:
+    """A hole's reason in words: without Python's traceback, and without the tile and the problem that cells differ
+    in."""
+    if found := re.search(r"out of resource: (.+?), Required: (\d+), Hardware limit: (\d+)", reason):
+        what, needed, there = found[1], int(found[2]), int(found[3])
+        return f"{DECLINED}the kernel needs {needed:,} bytes of {what} for a block, and the GPU has {there:,}"
+    if reason.startswith("not converged"):
+        return reason.replace("not converged: ", "repeated timings did not settle, at ")
+    return reason.partition("; got ")[0] if reason.startswith(DECLINED) else reason
+
+
+def _at_best(data: Dataset, experiment: str, problems: Sequence[Problem], technique: Technique, backend: str) -> str:
+    """Of the first page's problem, where it is among them."""
+    for problem in sorted(problems, key=lambda one: one != answer.headline(data)):
+        point = data.point(experiment, problem, technique.name, backend, best=True)
+        if point.row and (speed := processes.speed(data, point)):
+            return f"{speed.mean:.0f} TFLOPS (d={problem.head_dim} {problem.mask}, tile {tile_slug(point.row)})"
+    return ""
 
 
 def _both(
@@ -261,7 +322,8 @@ def _clause(language: Language) -> str:
         return f"{_runs(language)} the kernel of “{title(language.program)}”"
     if language.gain is None:
         if language.holes:
-            return f"in {name} the step has no number, for the reason{'s' * (len(language.holes) > 1)} below"
+            reasons = f"reason{'s' * (len(language.holes) > 1)}"
+            return f"in {name} the step has no number at the reference tile, for the {reasons} below"
         if language.point.counts:
             return f"in {name} the kernel before it has no timing to compare with"
         if language.point.kind != "earlier":

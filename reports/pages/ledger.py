@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.catalog.ledger import GLUON, TERMS, TLX, WAYS
+from harness.catalog.ledger import GLUON, SHARED, TERMS, TLX, WAYS
 from harness.catalog.problem import Problem
 from harness.rows.ledger import Ledger
 from harness.rows.reading import Hashes
@@ -46,9 +46,17 @@ def page(datasets: Sequence[Dataset], codes: Sequence[Row] = (), hashes: Hashes 
         "evidence": {term.name: ledger.evidence(term) for term in terms},
         "orders": {term.name: ledger.order(data, found[0], term) for term in terms} if data and found else {},
         "gain": ledger.gain,
+        "note": note,
+        "unassembled": [one.problem for one in found if SHARED not in one.rows and SHARED not in one.refused],
         "minus": ledger.minus,
         "machines": machines.machines(data.environments_of(rows)) if data else [],
     }
+
+
+def note(line: Line) -> str:
+    """Why a term lacks a price. That nvcc's ptxas assembled nothing yet the page says once."""
+    told = [part for part in line.priced.why.split("; ") if not part.startswith(f"{SHARED}: not measured")]
+    return "; ".join(told).replace(SHARED, "Triton by nvcc’s ptxas")
 
 
 def section(one: Ledger) -> dict[str, Any]:

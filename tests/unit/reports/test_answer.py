@@ -557,7 +557,7 @@ def test_a_headline_cell_of_one_run_is_there_without_a_verdict() -> None:
     ("name", "title"),
     [
         ("cuda_over_fa2", "CUDA over FlashAttention-2"),
-        ("triton_native_over_flex", "Triton native over FlexAttention"),
+        ("triton_native_over_flex", "Core Triton over FlexAttention"),
         ("seed_5090_over_article", "CUDA (5090 article) over the article’s own code"),
     ],
 )

@@ -14,7 +14,9 @@ from harness.catalog.problem import Problem, Tile
 from harness.inspection import hardware_counters
 from harness.rows.ledger import Ledger
 from reports.data.dataset import Dataset, tile_slug
+from reports.data.names import cell_title
 from reports.draw import ledger as drawing
+from reports.draw.style import BAD
 from reports.facts import ledger as facts
 from reports.pages import ledger as pages
 from tests.support import ledger_rows as made
@@ -62,7 +64,7 @@ def test_every_term_is_in_the_table_and_in_the_drawing() -> None:
             assert f'<a href="#{term.name}">' in text
     assert "own_diagonal" not in {line.term.name for line in facts.lines(ledgers()[0])}
     for cause in (
-        "the language cannot express it",
+        "only by an escape hatch",
         "the compiler decides otherwise",
         "ptxas",
         "could be written today",
@@ -70,6 +72,15 @@ def test_every_term_is_in_the_table_and_in_the_drawing() -> None:
         assert cause in wide
     assert "Flagship: " in wide
     assert "Nothing is measured yet" not in text
+
+
+def test_that_nvccs_ptxas_was_not_timed_is_told_once() -> None:
+    rows = [row for row in ROWS if row.get("assembler") != "shared"]
+    text = html(dataset(rows))
+    assert text.count("not measured") == text.count("Triton’s PTX is not measured by nvcc’s ptxas yet, so") == 1
+    assert "not measured" not in whole()
+    one = [row for row in ROWS if row in rows or row["problem"] == made.PROBLEM.to_dict()]
+    assert f"ptxas yet at {cell_title(made.CAUSAL)}, so" in html(dataset(one))
 
 
 def test_terms_come_in_the_order_of_their_size() -> None:
@@ -146,6 +157,7 @@ def test_each_board_is_told() -> None:
 def test_every_cause_has_a_colour_of_its_own_and_every_proof_a_place() -> None:
     assert set(drawing.CAUSE_COLORS) == set(CAUSES)
     assert len(set(drawing.CAUSE_COLORS.values())) == len(CAUSES)
+    assert BAD not in drawing.CAUSE_COLORS.values(), "red means impossible"
     for term in TERMS:
         assert [name for name, *_ in facts.evidence(term)] == list(term.proofs)
 

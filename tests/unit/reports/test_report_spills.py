@@ -38,7 +38,8 @@ def explained(spill: Spill, note: str) -> bool:
     spill is there."""
     for item in explanations(note):
         heads = re.findall(
-            r"((?:CUDA|Gluon|Triton native|Triton)(?: and (?:Triton native|Triton))?), head_dim ([\d, and]+)", item
+            r"((?:CUDA|Gluon|Triton with wgmma|Triton)(?: and (?:Triton with wgmma|Triton))?), head_dim ([\d, and]+)",
+            item,
         )
         about = any(
             LABELS[spill.backend] in languages.split(" and ") and str(spill.head_dim) in re.findall(r"\d+", dims)
@@ -64,7 +65,7 @@ def test_an_item_explains_what_it_opens_with() -> None:
         return Spill(backend, arch, head_dim, False, "64x64-s1-w4", reference, 8, 8)
 
     note = "### Spills\n\n- CUDA, head_dim 64 and 128: two\n  values.\n"
-    note += "- Triton and Triton native, head_dim 128: at other tiles.\n"
+    note += "- Triton and Triton with wgmma, head_dim 128: at other tiles.\n"
     assert explanations(note)[0] == "CUDA, head_dim 64 and 128: two values."
     assert explained(spill("cuda", 64), note)
     assert not explained(spill("cuda", 256), note)

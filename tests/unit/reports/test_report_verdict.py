@@ -18,7 +18,7 @@ from reports.data.questions import question
 from reports.facts import correctness, counters, resources
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
-from reports.facts.verdict import Gain, Verdict, lacking, sentence, verdict
+from reports.facts.verdict import Gain, Verdict, _cells, lacking, sentence, verdict
 from reports.pages import listing, overview
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import dataset, rendered
@@ -126,13 +126,42 @@ def test_a_hole_of_a_program_is_told_once_and_named_where_it_runs_again() -> Non
     data = dataset(rows)
     first, again = (verdict(data, "ladder", techniques.get(name)).languages["triton"] for name in names)
     assert again.program == "direct_rescale"
-    assert [hole.partition(" TFLOPS")[0] for hole in first.holes] == [
-        "d=128 causal: not converged: 242",
-        "d=64 causal: not converged: 208",
+    assert [hole.told(["Triton"]).partition(" TFLOPS")[0] for hole in first.holes] == [
+        "No number in Triton (d=128 causal): repeated timings did not settle, at 242",
+        "No number in Triton (d=64 causal): repeated timings did not settle, at 208",
     ]
-    assert again.holes == [
-        "d=128 causal, d=64 causal: no number: it runs the program of direct_rescale, which has none"
+    assert [hole.told(["Triton"]) for hole in again.holes] == [
+        "No number in Triton (d=128 causal, d=64 causal): it runs the program of “New maximum first”, which has none."
     ]
+
+
+def test_a_hole_at_the_reference_tile_names_the_number_at_the_best_tile() -> None:
+    rows = synthetic.rows()
+    reference = techniques.reference_tile(techniques.get("cp_async_pipeline"), 128).to_dict()
+    refusal = "OutOfResources: out of resource: shared memory, Required: 262560, Hardware limit: 232448. Reducing."
+    refused = ("timing", "cp_async_pipeline", "triton", FULL.to_dict(), reference)
+    for row in rows:
+        if tuple(map(row.get, ("kind", "technique", "backend", "problem", "tile"))) == refused:
+            row |= {"status": "unsupported", "reason": f"{refusal}: launch at `function[grid(q)]` [file.py:3]"}
+    data = Dataset("NVIDIA H200", True, rows, synthetic.hashes(), synthetic.CHOSEN)
+    found = verdict(data, "ladder", techniques.get("cp_async_pipeline"))
+    (hole,) = found.languages["triton"].holes
+    best = data.point("ladder", FULL, "cp_async_pipeline", "triton", best=True)
+    tile = synthetic.CHOSEN["cp_async_pipeline", "triton", "d128-full"].slug
+    assert hole.is_declined
+    assert found.holes[:1] == [
+        (
+            hole,
+            "No number in Triton at the reference tile (d=128 full): the kernel needs 262,560 bytes of shared memory "
+            f"for a block, and the GPU has 232,448. At its best tile it reaches {best.tflops:.0f} TFLOPS "
+            f"(d=128 full, tile {tile}).",
+        )
+    ]
+
+
+def test_where_a_hole_is_names_a_mask_only_where_it_is_alone() -> None:
+    full, causal = (Problem.square(1, 1, 64, 128, causal=causal) for causal in (False, True))
+    assert _cells([full, causal, Problem.square(1, 1, 64, 64, causal=True)]) == "d=128, d=64 causal"
 
 
 def test_the_same_program_at_the_tile_of_the_rung_is_a_measurement_of_the_rung() -> None:
