@@ -36,6 +36,7 @@ from reports.facts.verdict import plain
 from reports.pages import article as article_pages
 from reports.pages import common, downloads, guide, index, ledger, listing, overview, own, roofs
 from reports.pages import technique as technique_page
+from reports.pages.anchors import anchored
 
 ROOT = Path(__file__).resolve().parent
 MENU = {
@@ -100,17 +101,18 @@ def build(
         (experiment_path(data, name, main), name, data) for data, name in [*_experiments(main, datasets), (main, ROOFS)]
     ]
     shutil.rmtree(output, ignore_errors=True)
+    downloaded = [*downloads.files(main, first), *chain.from_iterable(map(downloads.experiments, timed))]
     for done, job in enumerate(jobs, 1):
         progress(done, len(jobs), job.path)
         target = output / job.path
         target.parent.mkdir(parents=True, exist_ok=True)
         variables = {"page": job.path, "up": "../" * job.path.count("/"), **job.variables()}
-        target.write_text(environment.get_template(job.template).render(variables))
+        downloaded += chain.from_iterable(one.files() for one in variables.get("files", ()))
+        target.write_text(anchored(environment.get_template(job.template).render(variables)))
     for path in sorted(overview.programs(known)):
         (output / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(sources.ROOT / path, output / path)
-    files = [*downloads.files(main, first), *chain.from_iterable(map(downloads.experiments, timed))]
-    for path, text in files:
+    for path, text in downloaded:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
         (output / path).write_text(text)
     return output / "index.html"
@@ -186,7 +188,7 @@ def own_page(rows: Sequence[Row], target: Path, recorded: Path = ROOT / "recorde
     """Writes the page about kernels of the user's from the rows of one run of check or bench."""
     names = [reading.gpu_name(row) for row in rows if row["kind"] == "environment"]
     ladder = own.recorded_rows(recorded, results.gpu_slug(names[0]) if names else "")
-    target.write_text(_environment().get_template("own.html").render(own.page(rows, ladder)))
+    target.write_text(anchored(_environment().get_template("own.html").render(own.page(rows, ladder))))
 
 
 def section(page: str) -> str:

@@ -22,8 +22,10 @@ Cell = tuple[str, str]
 
 @dataclass(frozen=True)
 class Moment:
-    """One run: the time, the value over the anchor, the hash of the kernel's source, and whether it is today's."""
+    """One run: its rows, the time, the value over the anchor, the hash of the kernel's source, and whether it is
+    today's."""
 
+    rows: Sequence[Row]
     time: str
     value: float
     source: str
@@ -125,7 +127,7 @@ def _line(data: Dataset, runs: Sequence[Sequence[Row]], verdict: compare.Verdict
     for rows in runs:
         values = [math.log(value) for row in rows if (value := data.over_anchor(row))]
         source, is_current = str(rows[-1]["source_sha256"]), reading.is_current(rows[-1], data.hashes)
-        moments.append(Moment(str(rows[-1]["time"]), math.exp(statistics.fmean(values)), source, is_current))
+        moments.append(Moment(rows, str(rows[-1]["time"]), math.exp(statistics.fmean(values)), source, is_current))
     problem = Problem.from_dict(newest["problem"])
     return Line(newest["technique"], newest["backend"], problem, tile_slug(newest), moments, verdict)
 

@@ -22,7 +22,7 @@ __all__ = ["EXPERIMENT"]
 
 PROOFS = {proof.name: (claim, proof) for claim in CLAIMS if claim.dialect != "cuda" for proof in claim.proofs}
 SOURCES = {
-    "language": "what only an escape hatch expresses",
+    "language": "what needs a hatch",
     "compiler": "choices of Triton’s compiler",
     "assembler": "ptxas",
     "effort": "what Triton could write today",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from harness.catalog import articles
@@ -57,6 +57,12 @@ class ShapeLine:
 def steps(data: Dataset, article: Article) -> list[Line]:
     """The article's ladder, step by step."""
     return [_line(data, article, step) for step in article.steps]
+
+
+def largest(lines: Iterable[Line]) -> Line | None:
+    """The step with the article's largest gain, of those that were measured here."""
+    printed = [line for line in lines if line.printed_gain and line.here["cuda"].as_printed]
+    return max(printed, key=lambda line: line.printed_gain or 0, default=None)
 
 
 def _line(data: Dataset, article: Article, step: Step) -> Line:

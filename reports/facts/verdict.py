@@ -152,6 +152,11 @@ class Verdict:
                 found.setdefault(hole, []).append(LABELS[language.backend])
         return [(hole, hole.told(languages)) for hole, languages in found.items()]
 
+    def declines(self, backend: str) -> bool:
+        """Whether the twin supports none of the problems at its reference tile."""
+        holes = self.languages[backend].holes if backend in self.languages else []
+        return any(hole.is_declined and not hole.where for hole in holes)
+
 
 def verdict(data: Dataset, experiment: str, technique: Technique) -> Verdict:
     """Of a technique, over the problems of an experiment."""

@@ -13,7 +13,7 @@ from reports.data.dataset import Dataset
 from reports.draw import heads
 from reports.draw.gains import gains_figure
 from reports.facts import headlines, resources
-from reports.facts.published import LANGUAGES, PEERS, shape_line, steps
+from reports.facts.published import LANGUAGES, PEERS, Line, largest, shape_line, steps
 from reports.pages import common, downloads
 from reports.pages.common import Figure
 
@@ -35,15 +35,25 @@ def page(datasets: Sequence[Dataset], data: Dataset, name: str) -> dict[str, Any
         "peers": PEERS,
         "lines": lines,
         "ends": [shape_line(data, article, shape) for shape in article.shapes],
-        "gains": svg
-        and Figure(
-            Markup(svg), caption, f"What each step of {article.title} buys, there and here", downloads.stem(data, name)
-        ),
+        "finding": (found := finding(lines)),
+        "gains": svg and Figure(Markup(svg), caption, found, downloads.stem(data, name)),
         "own_code_gpu": articles.OWN_CODE_GPU,
         "hit_rates": (rates := resources.hit_rates(datasets) if article.l2_hit_rates else []),
         "counted_here": any(one.problem == article.problem for one in rates),
         "heads": structured_heads(datasets) if name == HEADS else None,
     }
+
+
+def finding(lines: Sequence[Line]) -> str:
+    """What the figure of the steps shows: the article's largest, or the largest here where it prints no gain."""
+    if (line := largest(lines)) and (here := line.here["cuda"].as_printed):
+        there = f"“{line.step.name}” gains most in the article, {line.printed_gain:.2f}×"
+        return f"{there}; here it gains {here.value:.2f}× in CUDA"
+    gains = [(gain.value, line.step.name) for line in lines if (gain := line.here["cuda"].gain)]
+    if not gains:
+        return "The steps"
+    value, name = max(gains)
+    return f"“{name}” gains most here, {value:.2f}× in CUDA"
 
 
 def structured_heads(datasets: Sequence[Dataset]) -> dict[str, Any]:

@@ -146,6 +146,7 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "scored": scored(data, name),
         "current": lambda row: reading.is_current(row, data.hashes),
         "name": name,
+        "stem": downloads.stem_of(data, name),
         "question": question(name),
         "shown": comparisons.lengths(data) if name == LENGTHS else None,
         "filled": filling.section(data) if name == GRID else None,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -11,6 +12,20 @@ import pandas as pd
 from harness.rows import reading, results
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Row, grouped
+
+
+@dataclass(frozen=True)
+class Download:
+    """What a page's figures show, line by line, and the rows behind it: `name`.csv and .jsonl. A page has its own as
+    "files"."""
+
+    name: str
+    lines: Sequence[Mapping[str, Any]]
+    rows: Sequence[Row | None]
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """(path in the site, text)"""
+        yield from _both(self.name, self.lines, self.rows)
 
 
 def files(data: Dataset, first: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -59,8 +74,7 @@ def stem(data: Dataset, experiment: str) -> str:
 
 def experiments(data: Dataset) -> Iterator[tuple[str, str]]:
     """(path in the site, text) for each experiment: the timings of this checkout's kernels and of libraries."""
-    timed = [row for row in data.newest if row["kind"] == "timing" and reading.counts(row, data.hashes)]
-    for name, rows in grouped(timed, lambda row: str(row["experiment"])).items():
+    for name, rows in grouped(_timed(data), lambda row: str(row["experiment"])).items():
         lines = [
             {
                 **_about(row),
@@ -74,13 +88,22 @@ def experiments(data: Dataset) -> Iterator[tuple[str, str]]:
         yield from _both(stem(data, name), lines, rows)
 
 
+def stem_of(data: Dataset, experiment: str) -> str:
+    """The stem of the files that `experiments` writes of this one, empty where it writes none."""
+    return stem(data, experiment) if any(row["experiment"] == experiment for row in _timed(data)) else ""
+
+
+def _timed(data: Dataset) -> list[Row]:
+    return [row for row in data.newest if row["kind"] == "timing" and reading.counts(row, data.hashes)]
+
+
 def table(lines: Iterable[Mapping[str, Any]]) -> str:
     """CSV, four digits to a number; empty where there are no lines."""
     found = pd.DataFrame(lines)
     return "" if found.empty else found.to_csv(index=False, float_format="%.4g", lineterminator="\n")
 
 
-def _both(name: str, lines: list[dict[str, Any]], rows: Iterable[Row | None]) -> Iterator[tuple[str, str]]:
+def _both(name: str, lines: Iterable[Mapping[str, Any]], rows: Iterable[Row | None]) -> Iterator[tuple[str, str]]:
     yield f"data/{name}.csv", table(lines)
     known = {json.dumps(row, sort_keys=True): None for row in rows if row}
     yield f"data/{name}.jsonl", "".join(f"{line}\n" for line in known)

@@ -9,7 +9,8 @@ from markupsafe import Markup
 
 from harness.catalog.ledger import GLUON, SHARED, TERMS, TLX, WAYS
 from harness.catalog.problem import Problem
-from harness.rows.ledger import Ledger
+from harness.rows.intervals import Estimate
+from harness.rows.ledger import Ledger, percent
 from harness.rows.reading import Hashes
 from reports.data import machines
 from reports.data.dataset import Dataset, Row
@@ -17,8 +18,10 @@ from reports.data.questions import question
 from reports.draw import ledger as drawing
 from reports.facts import ledger
 from reports.facts.ledger import Line
+from reports.pages import downloads
 
-PATH = "gap.html"
+PATH, NAME = "gap.html", "gap"
+"""Of the page and of its files."""
 
 
 def page(datasets: Sequence[Dataset], codes: Sequence[Row] = (), hashes: Hashes | None = None) -> dict[str, Any]:
@@ -45,12 +48,40 @@ def page(datasets: Sequence[Dataset], codes: Sequence[Row] = (), hashes: Hashes 
         "refusals": {term.name: ledger.refusal(codes, term, hashes or {}) for term in terms if term.serialized},
         "evidence": {term.name: ledger.evidence(term) for term in terms},
         "orders": {term.name: ledger.order(data, found[0], term) for term in terms} if data and found else {},
+        "files": [download(sections)] if sections else [],
+        "stem": downloads.stem_of(data, ledger.EXPERIMENT) if data else "",
         "gain": ledger.gain,
         "note": note,
         "unassembled": [one.problem for one in found if SHARED not in one.rows and SHARED not in one.refused],
         "minus": ledger.minus,
         "machines": machines.machines(data.environments_of(rows)) if data else [],
     }
+
+
+def download(sections: Sequence[dict[str, Any]]) -> downloads.Download:
+    """The terms of every way, with the rows of the experiment's kernels."""
+    ways = [one for section in sections for one in (section, *section["others"])]
+    lines = [
+        {
+            "problem": one["ledger"].problem.slug,
+            "from": one["ledger"].start,
+            "term": line.term.name,
+            "cause": line.cause,
+            "left_out": _percent(line.priced.alone),
+            "added": _percent(line.priced.added),
+            "size": _percent(line.priced.size),
+            "share_of_gap": line.share,
+            "expected": line.expected,
+            "note": line.priced.why,
+        }
+        for one in ways
+        for line in one["lines"]
+    ]
+    return downloads.Download(NAME, lines, [row for one in ways for row in one["ledger"].rows.values()])
+
+
+def _percent(estimate: Estimate | None) -> float | None:
+    return percent(estimate.value) if estimate else None
 
 
 def note(line: Line) -> str:

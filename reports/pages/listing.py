@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from pathlib import Path
 
 from markupsafe import Markup
 from pygments import highlight as pygmentize
@@ -15,6 +16,14 @@ from harness.catalog.entries import Technique
 from reports.draw.reuse import once
 
 LEXERS = {".cu": "cuda", ".py": "python"}
+SHOWN = 20
+"""Lines of an excerpt."""
+INSIDE = 3
+"""A line of a function tells as much as this many declarations beside it."""
+REWRITTEN = 0.4
+"""From this share of new lines of code on a file is another one, and an excerpt only a part of the change."""
+FIRST_PHASE = "// S = Q K^T"
+"""The heading where a main loop's work begins."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,19 @@ class Diff:
     html: Markup
     added: int
     removed: int
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Lines `first` to `last` of a CUDA file: the part that differs most from the parent's, which `changed` lines of it
+    do; 0 of the first technique, which has no parent. `is_rewritten`: much of the file differs."""
+
+    path: str
+    first: int
+    last: int
+    html: Markup
+    changed: int
+    is_rewritten: bool
 
 
 def listing(technique: Technique, language: str) -> Listing | None:
@@ -72,6 +94,54 @@ def diff(parent: Technique, technique: Technique, language: str) -> Diff | None:
     )
 
 
+def excerpt(parent: Technique | None, technique: Technique) -> Excerpt | None:
+    """About twenty lines of the CUDA kernel: those around the most new ones, of the first technique its main loop. None
+    where the kernel is the parent's."""
+    program = _program(technique, "cuda")
+    path = sources.kernel_file("cuda", program.path)
+    lines = path.read_text().splitlines()
+    if parent is None:
+        first = next((place for place, line in enumerate(lines) if line.strip() == FIRST_PHASE), 0)
+        return _excerpt(path, lines, first, [], is_rewritten=False)
+    before = sources.kernel_file("cuda", _program(parent, "cuda").path)
+    if before == path:
+        return None
+    weights = _new(before.read_text().splitlines(), lines)
+    sums = [sum(weights[first : first + SHOWN]) for first in range(max(1, len(lines) - SHOWN + 1))]
+    best = sums.index(max(sums))
+    even = next((place for place in range(best, len(sums)) if sums[place] != sums[best]), len(sums)) - best
+    is_rewritten = sum(map(bool, weights)) > REWRITTEN * sum(map(_is_code, lines))
+    return _excerpt(path, lines, best + even // 2, weights, is_rewritten=is_rewritten)
+
+
+def _excerpt(path: Path, lines: list[str], first: int, weights: list[int], *, is_rewritten: bool) -> Excerpt:
+    filled = [place for place in range(first, min(first + SHOWN, len(lines))) if lines[place].strip()]
+    first, end = filled[0], filled[-1] + 1  # no empty line at either end
+    new = tuple(place for place, weight in enumerate(weights[first:end], 1) if weight)
+    return Excerpt(
+        path.relative_to(sources.ROOT).as_posix(),
+        first + 1,
+        end,
+        highlighted("\n".join(lines[first:end]), LEXERS[path.suffix], new),
+        len(new),
+        is_rewritten,
+    )
+
+
+def _new(old: list[str], new: list[str]) -> list[int]:
+    """What each line of a file tells of its difference from another: 0 for a line that both have, and for a comment."""
+    weights = [0] * len(new)
+    for what, _, _, start, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        for place in range(start, end):
+            if what != "equal" and _is_code(new[place]):
+                weights[place] = INSIDE if new[place].startswith(" ") else 1
+    return weights
+
+
+def _is_code(line: str) -> bool:
+    return bool(line.strip()) and not line.strip().startswith(("//", "#include"))
+
+
 def _program(technique: Technique, language: str) -> Technique:
     """The technique whose file holds the program of this twin: its own, or the one at the end of its re-exports."""
     while name := sources.same_program(technique.path, language):
@@ -86,11 +156,12 @@ def style() -> str:
     return f"{light}\n@media (prefers-color-scheme: dark) {{ @media screen {{\n{dark}\n}} }}"
 
 
-def highlighted(text: str, lexer: str) -> Markup:
-    """`text` in the language that pygments calls `lexer`, for a <pre class="code">."""
-    return Markup(_html(text, lexer))
+def highlighted(text: str, lexer: str, marked: tuple[int, ...] = ()) -> Markup:
+    """`text` in the language that pygments calls `lexer`, for a <pre class="code">. `marked`: lines, from 1 on."""
+    return Markup(_html(text, lexer, marked))
 
 
 @once
-def _html(text: str, lexer: str) -> str:
-    return pygmentize(text, get_lexer_by_name(lexer, stripnl=False), HtmlFormatter(nowrap=True))
+def _html(text: str, lexer: str, marked: tuple[int, ...]) -> str:
+    formatter = HtmlFormatter(nowrap=True, hl_lines=marked)
+    return pygmentize(text, get_lexer_by_name(lexer, stripnl=False), formatter)

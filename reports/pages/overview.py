@@ -16,9 +16,10 @@ from reports.data.dataset import Dataset, Row
 from reports.data.titles import THEMES, theme
 from reports.facts import answer, findings, history, matrix
 from reports.facts.expressibility import LONG, Known
-from reports.facts.published import steps
+from reports.facts.published import largest, steps
 from reports.facts.scores import scored
 from reports.facts.verdict import verdict
+from reports.pages import downloads
 
 
 def techniques_page(data: Dataset, known: Known) -> dict[str, Any]:
@@ -47,11 +48,7 @@ def published(data: Dataset) -> dict[str, Any]:
     found = []
     for name in experiments.about_articles():
         article = experiments.article(name)
-        lines = steps(data, article)
-        printed = [line for line in lines if line.printed_gain and line.here["cuda"].as_printed]
-        found.append(
-            {"article": article, "largest": max(printed, key=lambda line: line.printed_gain or 0, default=None)}
-        )
+        found.append({"article": article, "largest": largest(steps(data, article))})
     return {"found": found}
 
 
@@ -62,11 +59,28 @@ def regressions(data: Dataset) -> dict[str, Any]:
     between_boards = noise.limits(pairs)[False].ratio
     found = history.sections(data)
     each = {id(one): one for section in found for one in section.lines}.values()  # one may be in several sections
+    table = [
+        {
+            "technique": line.technique,
+            "language": line.backend,
+            "problem": line.problem.slug,
+            "tile": line.tile,
+            "mode": moment.rows[-1]["mode"],
+            "time": moment.time,
+            "over_cudnn": moment.value,
+            "source_sha256": moment.source,
+            "verdict": line.verdict.verdict if line.verdict and moment is line.moments[-1] else "",
+        }
+        for line in each
+        for moment in line.moments
+    ]
+    rows = [row for line in each for moment in line.moments for row in moment.rows]
     return {
         "sections": found,
         "unedited": [one for one in each if one.verdict and not one.edited],
         "noise": between_boards,
         "trials": noise.trial(pairs),
+        "files": [downloads.Download("regressions", table, rows)] if table else [],
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -13,8 +13,11 @@ from reports.data.dataset import Dataset
 from reports.data.questions import question
 from reports.draw import roofs as drawing
 from reports.facts import roofs
+from reports.pages import downloads
 
 PATH = f"experiment/{roofs.EXPERIMENT}.html"
+NAME = "roofs"
+"""Of the page's files."""
 
 
 def page(datasets: Sequence[Dataset]) -> dict[str, Any]:
@@ -32,7 +35,29 @@ def page(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "limits": limits,
         "giving_way": found.giving_way(),
         "drawings": [Markup(drawing.limits(head_dim, one)) for head_dim, one in limits.items() if one],
+        "files": [download(found, limits)] if rows else [],
         "peak": PEAK,
         "size": MATMUL_SIZE,
         "machines": machines.machines(found.data.environments_of(rows)) if found.data else [],
     }
+
+
+def download(found: roofs.Found, limits: Mapping[int, Sequence[roofs.Limit]]) -> downloads.Download:
+    """The bars of every head dimension, then every roof, with the roofs' rows."""
+    bars = [
+        {"head_dim": head_dim, "what": one.label, "flop_per_clock": one.flop, "is_measured": one.measured}
+        for head_dim, several in limits.items()
+        for one in several
+    ]
+    lines = [
+        {
+            "head_dim": line.roof.head_dim,
+            "what": line.roof.name,
+            "flop_per_clock": line.flop,
+            "is_measured": line.passed,
+            "clock_ghz": line.median("clock_ghz"),
+            "tflops": line.median("tflops"),
+        }
+        for line in found.lines
+    ]
+    return downloads.Download(NAME, [*bars, *lines], [line.row for line in found.lines])

@@ -17,7 +17,7 @@ from harness.rows import reading, results
 from harness.rows.reading import tile_slug
 from reports.data import links, machines
 from reports.data.dataset import Dataset, Row
-from reports.data.titles import theme
+from reports.data.titles import theme, title
 from reports.draw import banks, figures
 from reports.facts import (
     agreement,
@@ -81,16 +81,20 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
     tables = code_tables(datasets, which, parent)
     inspected = {backend for table in tables for backend in table["columns"]}
     judged = verdict(data, experiment, which) if data.rows else None
-    finding = headlines.technique_title(
-        which.name,
-        [step.ratio.value for step in taken["cuda"] if step.ratio],
-        SHOWN_LENGTH if len(problems) < len(data.problems(experiment)) else None,
-        crippled=bool(judged and judged.crippled),
-        interval=data.mean_interval([step.ratio for step in taken["cuda"] if step.ratio]),
-        alone=[step.alone.value for step in taken["cuda"] if step.alone]
-        if any(step.kind == "both" for step in taken["cuda"])
-        else None,
-    )
+    gains = [step.ratio for step in taken["cuda"] if step.ratio]
+    if gains:
+        finding = headlines.technique_title(
+            which.name,
+            [gain.value for gain in gains],
+            SHOWN_LENGTH if len(problems) < len(data.problems(experiment)) else None,
+            crippled=bool(judged and judged.crippled),
+            interval=data.mean_interval(gains),
+            alone=[step.alone.value for step in taken["cuda"] if step.alone]
+            if any(step.kind == "both" for step in taken["cuda"])
+            else None,
+        )
+    else:
+        finding = speeds(which, [data.point(experiment, problem, which.name, "cuda").tflops for problem in problems])
     return {
         "technique": which,
         "theme": theme(which.name),
@@ -110,11 +114,16 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
         "told_in": [one for one in map(experiments.article, experiments.about_articles()) if _tells(one, which)],
         "children": [other for other in TECHNIQUES if techniques.parent(other) == which],
         "listings": {language: listing.listing(which, language) for language in written},
+        "excerpt": listing.excerpt(parent, which),
         "diffs": {language: parent and listing.diff(parent, which, language) for language in written},
         "code": {dim: [table for table in tables if table["head_dim"] == dim] for dim in _dims(tables)},
         "library_orders": resources.LIBRARY_ORDERS,
         "same_code": same_code(datasets, which),
-        "uninspected": [backend for backend in written if backend not in inspected],
+        "uninspected": {
+            backend: "it does not run at the reference tile" if judged and judged.declines(backend) else "not inspected"
+            for backend in written
+            if backend not in inspected
+        },
         "counters": counters_of(datasets, which, parent),
         "hit_rates": resources.hit_rates(datasets) if which.name in resources.L2_ORDERS else [],
         "spills": spills(datasets, which),
@@ -130,6 +139,21 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
         "note": prose.render(which.name, data) if data.rows else None,
         "machines": machines.machines(data.environments_of(shown)),
     }
+
+
+def speeds(which: Technique, tflops: Iterable[float | None]) -> str:
+    """The title of a step without a gain: what CUDA reaches, and why there is no gain where the registry knows."""
+    known = [value for value in tflops if value]
+    if not known:
+        return "What it buys"
+    low, high = f"{min(known):.0f}", f"{max(known):.0f}"
+    text = f"{title(which.name)}: {low if low == high else f'{low} to {high}'} TFLOPS in CUDA"
+    parent = techniques.parent(which)
+    if parent is None:
+        return f"{text}, where the ladder starts"
+    if parent.mma != which.mma:
+        return f"{text}, by another instruction than the kernel before it"
+    return text
 
 
 def _tells(article: Article, which: Technique) -> bool:

@@ -24,8 +24,10 @@ from reports.facts.expressibility import Said
 from reports.facts.processes import Spread
 from reports.facts.verdict import verdict
 from reports.pages import comparisons as pages
+from reports.pages import overview
 from tests.support import replicated_rows as replicated
 from tests.support import synthetic_rows as synthetic
+from tests.support.pages import rendered
 
 Row = dict[str, Any]
 
@@ -549,8 +551,25 @@ def test_a_headline_cell_of_one_run_is_there_without_a_verdict() -> None:
         assert (one.verdict, one.change, one.edited, len(one.moments)) == (None, None, False, 1)
     assert [section.title for section in found] == [
         *("The bars of the first page", "CUDA over FlashAttention-2; CUDA over cuDNN", "Triton over CUDA"),
-        "Triton native over FlexAttention",
+        "Core Triton over FlexAttention",
     ]
+
+
+def test_the_sparklines_have_their_numbers_as_files(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [[{"mode": "interleaved", "run": day} for _ in range(2)] for day in (1, 2)]
+    runs[1][0]["process"] = "the other"
+    moments = [history.Moment(rows, "2030-01-01", 0.9, "a", current=True) for rows in runs]
+    problem = synthetic.PROBLEMS[0]
+    line = history.Line("scalar", "cuda", problem, "64x64", moments, compare.Verdict("a case", compare.SAME))
+    sections = [history.Section(title, [line]) for title in ("One", "Another with the same cell")]
+    monkeypatch.setattr(history, "sections", lambda *_: sections)
+    page = overview.regressions(data)
+    (download,) = page["files"]
+    (_, csv), (_, jsonl) = download.files()
+    assert [one.rpartition(",")[2] for one in csv.splitlines()] == ["verdict", "", "SAME"]
+    assert all(f"scalar,cuda,{problem.slug},64x64,interleaved," in one for one in csv.splitlines()[1:])
+    assert len(jsonl.splitlines()) == 3  # equal rows are one line
+    assert f'href="data/{download.name}.csv"' in rendered("regressions.html", page)
 
 
 @pytest.mark.parametrize(

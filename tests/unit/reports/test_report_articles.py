@@ -41,6 +41,9 @@ def test_a_page_shows_every_step_and_shape_and_what_cannot_be_compared(name: str
     assert f"measured by its author on an {article.card}." in text
     assert "ot recorded yet" not in text
     assert text.count("<svg") == text.count("<figcaption>") == 1
+    assert re.search(
+        r'<h2 id="steps">“.*” gains most (in the article, .*×; here it gains .*|here, .*)× in CUDA</h2>', text
+    )
 
 
 @pytest.mark.parametrize("name", experiments.about_articles())

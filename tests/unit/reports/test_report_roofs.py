@@ -148,6 +148,16 @@ def test_the_page_shows_every_roof_and_draws_both_head_dims() -> None:
     assert "earlier version" not in text
 
 
+def test_the_numbers_of_a_drawing_stand_below_it_as_files() -> None:
+    data = dataset([*rows(), flagship(4096, 600)])
+    (download,) = pages.page([data])["files"]
+    text = html(data)
+    assert text.count("<figure") == text.count(f'href="../data/{download.name}.csv"') > 0
+    csv, recorded = (text for _, text in download.files())
+    assert "and the whole softmax" in csv
+    assert len(recorded.splitlines()) == len([row for row in rows() if row["kind"] != "environment"])
+
+
 def test_a_kernel_that_was_edited_since_is_told() -> None:
     made = [{**row, "source_sha256": "0" * 64} if row.get("roof") == "loop_d64" else row for row in rows()]
     text = html(dataset(made))
