@@ -59,6 +59,23 @@ def screenshot(site: Path, page: str, size: tuple[int, int], output: Path, scrat
     run([f"--screenshot={output}", f"--window-size={max(width, 500)},{height}", runner.as_uri()], scratch)
 
 
+def evaluate(page: str, script: str, scratch: Path) -> str:
+    """What `script`, an expression, gives as text after the page's own script, which is in `page`, has run."""
+    runner = scratch / "evaluate.html"
+    runner.write_text(f"{page}<pre id='result'></pre><script>result.textContent = {script}</script>")
+    found = re.search(r'<pre id="result">(.*?)</pre>', run(["--dump-dom", runner.as_uri()], scratch), flags=re.DOTALL)
+    if not found:
+        raise ValueError("the browser evaluated nothing")
+    return html.unescape(found[1])
+
+
+def printed_pages(page: Path, scratch: Path) -> int:
+    """On how many sheets a page is printed."""
+    output = scratch / "printed.pdf"
+    run(["--no-pdf-header-footer", f"--print-to-pdf={output}", page.as_uri()], scratch)
+    return len(re.findall(rb"/Type\s*/Page\b", output.read_bytes()))
+
+
 def run(arguments: Sequence[str], scratch: Path) -> str:
     """What the browser prints. Each run has a profile of its own."""
     program = find()

@@ -186,6 +186,28 @@ def test_links_resolve_and_nothing_is_fetched(site: Path, pages: dict[str, str])
         assert not re.search(r"url\((?!#)|@import", text), name
 
 
+def test_every_heading_of_a_section_links_to_itself(pages: dict[str, str]) -> None:
+    """That the links resolve is tested with all others."""
+    for name, text in pages.items():
+        assert text.count("<h2") <= text.count('<a class="anchor"'), name
+
+
+def test_every_file_of_data_is_linked(site: Path, pages: dict[str, str]) -> None:
+    links = {
+        ((site / name).parent / link).resolve() for name, text in pages.items() for link in Page(text).links if link
+    }
+    files = [path.resolve() for path in (site / "data").iterdir()]
+    assert {path.suffix for path in files} == {".csv", ".jsonl"}
+    assert [path.name for path in files if path not in links] == []
+
+
+@pytest.mark.parametrize(
+    "page", ["techniques.html", "expressibility.html", "published.html", "data.html", "evidence/correctness.html"]
+)
+def test_long_tables_can_be_sorted(pages: dict[str, str], page: str) -> None:
+    assert '<table class="sort' in pages[page]
+
+
 def test_a_technique_page_marks_gains_of_two_runs(pages: dict[str, str]) -> None:
     assert LINKED in pages["technique/register_softmax.html"]
     assert "(~1.7" in pages["technique/register_softmax.html"]
@@ -262,6 +284,9 @@ def test_technique_page_has_sources_diff_code_and_numerics(pages: dict[str, str]
     for words in ("cuda_kernels/ampere/cp_async_pipeline.cu", "triton_kernels/ampere/cp_async_pipeline.py"):
         assert words in text
     assert 'class="gi"' in text  # an added line of a diff
+    assert '<pre class="code excerpt">' in text
+    assert "lines with a bar are new" in text
+    assert "TFLOPS in CUDA, where the ladder starts</h2>" in pages["technique/scalar.html"]
     for arch in techniques.LADDERS["ampere"].archs:
         assert text.index(f"{arch}, head_dim 128") < text.index(f"{arch}, head_dim 64")
     for words in (*synthetic.DISTRIBUTIONS, "registers", "LDSM.T", "580.159.04", "Prediction"):
