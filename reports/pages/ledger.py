@@ -22,6 +22,8 @@ from reports.pages import downloads
 
 PATH, NAME = "gap.html", "gap"
 """Of the page and of its files."""
+WAITS = ": not measured yet"
+"""How a reason ends that a run takes away."""
 
 
 def page(datasets: Sequence[Dataset], codes: Sequence[Row] = (), hashes: Hashes | None = None) -> dict[str, Any]:
@@ -52,6 +54,7 @@ def page(datasets: Sequence[Dataset], codes: Sequence[Row] = (), hashes: Hashes 
         "stem": downloads.stem_of(data, ledger.EXPERIMENT) if data else "",
         "gain": ledger.gain,
         "note": note,
+        "waiting": waiting(sections),
         "unassembled": [one.problem for one in found if SHARED not in one.rows and SHARED not in one.refused],
         "minus": ledger.minus,
         "machines": machines.machines(data.environments_of(rows)) if data else [],
@@ -85,9 +88,17 @@ def _percent(estimate: Estimate | None) -> float | None:
 
 
 def note(line: Line) -> str:
-    """Why a term lacks a price. That nvcc's ptxas assembled nothing yet the page says once."""
-    told = [part for part in line.priced.why.split("; ") if not part.startswith(f"{SHARED}: not measured")]
+    """Why a term lacks a price. What only waits for a run the page says once."""
+    told = [part for part in line.priced.why.split("; ") if not part.endswith(WAITS)]
     return "; ".join(told).replace(SHARED, "Triton by nvcc’s ptxas")
+
+
+def waiting(sections: Sequence[dict[str, Any]]) -> list[str]:
+    """Kernels that a term lacks and that no run has timed, on whatever problem, less Triton's by nvcc's ptxas."""
+    ways = [way for one in sections for way in (one, *one["others"]) if way["ledger"].gap]
+    parts = (part for way in ways for line in way["lines"] for part in line.priced.why.split("; "))
+    names = [part.removesuffix(WAITS) for part in parts if part.endswith(WAITS)]
+    return [name for name in dict.fromkeys(names) if name != SHARED]
 
 
 def section(one: Ledger) -> dict[str, Any]:

@@ -87,6 +87,11 @@ def test_that_nvccs_ptxas_was_not_timed_is_told_once() -> None:
     assert f"not measured yet at {cell_title(made.CAUSAL)}, so" in html(dataset(one))
 
 
+def test_kernels_that_wait_for_a_run_are_told_once() -> None:
+    text = html(dataset(made.rows((made.PROBLEM, made.CAUSAL), without=("without_turns",))))
+    assert text.count("not measured") == text.count("not measured yet: <code>without_turns</code>. ") == 1
+
+
 def test_the_numbers_of_a_drawing_stand_below_it_as_files() -> None:
     (download,) = pages.page([dataset(ROWS)])["files"]
     assert whole().count("<figure") == whole().count(f'href="data/{download.name}.csv"') > 1
