@@ -136,8 +136,6 @@ def technique_title(
     others were timed too. `crippled`: the parent is slow on purpose. `interval`: of the mean of the gains, which says
     whether there is a change where it has ends. `alone`: the gains at one tile, as far as they are known, where the
     technique has another tile than its parent."""
-    if not gains:
-        return "What it buys"
     low, high = min(gains), max(gains)
     where = f"in CUDA at {tokens} tokens" if tokens else "in CUDA"
     has_ends = interval and interval.low is not None

@@ -100,7 +100,7 @@ def test_the_first_screen_is_page_one_of_a_print(site: Path, tmp_path: Path) -> 
     alone, higher, next_one = tmp_path / "alone.html", tmp_path / "higher.html", tmp_path / "next.html"
     end = f"{section}</main></body></html>"
     alone.write_text(first + end)
-    higher.write_text(f"{first}<p style='height:120px'>more</p>{end}")
+    higher.write_text(f"{first}<p style='height:80px'>more</p>{end}")
     next_one.write_text(f"{first}{section}<section>x</section></main></body></html>")
     assert [browser.printed_pages(page, tmp_path) for page in (alone, higher, next_one)] == [1, 2, 2]
 

@@ -41,6 +41,8 @@ def test_agreement_and_what_was_found_stand_on_the_page_about_correctness() -> N
     assert "(at most 1.3% apart; with that time included, 1 of them differs by more than 2%)" in said
     assert referee.AGREEMENT == measured.AGREEMENT
     assert "the call waits for the GPU: x" in said
+    said = said_by("correctness.html", common.correctness([dataset([agreeing, level])]))
+    assert "timed 2 cells once more (2 of hopper). In all of them its median agrees" in said
     assert "Are the times right?" not in said_by("correctness.html", common.correctness([]))
 
 
