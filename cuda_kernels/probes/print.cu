@@ -1,4 +1,3 @@
 // Print from a kernel.
-#include <cstdio>
 
 extern "C" __global__ void say(const float* x) { printf("x %f\n", x[threadIdx.x]); }
