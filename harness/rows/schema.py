@@ -67,6 +67,8 @@ def check(row: Row) -> None:
     _DETAILS.get(row["kind"], _ANY_DETAILS)("row.details", row.get("details", {}))
     if row["status"] == "passed" and row["kind"] in _DETAILS:
         _need(row, "details")
+        if row["kind"] == "counters" and not row["details"].get("metrics"):
+            raise ValueError("row.details.metrics: got nothing, expected it in a row that passed")
 
 
 def admit(row: Row) -> None:
@@ -345,7 +347,7 @@ _COMMON: dict[str, Check] = {
 }
 _ANY_DETAILS = _object(**_COMMON)
 _DETAILS: dict[str, Check] = {
-    "counters": _object({"metrics": _table(_maybe(_ANY_NUMBER))}, totals=_table(_ANY_NUMBER), **_COMMON),
+    "counters": _object(metrics=_table(_maybe(_ANY_NUMBER)), totals=_table(_ANY_NUMBER), **_COMMON),
     "memory": _object(sites=_list(_object()), totals=_object(), **_COMMON),
     "outputs": _object(differing=_ANY_NUMBER, **_COMMON),
     "sanitizer": _object(findings=_list(_WORDS), found=_COUNT, **_COMMON),

@@ -134,7 +134,7 @@ HOSTILE = {
     "a roof that is a number": ("timing", put("roof", value=1), "row.roof"),
     "a count that is a list": (
         "timing",
-        lambda row: row.update(kind="counters", details={"metrics": {}, "totals": {"bank_conflicts": [1]}}),
+        lambda row: row.update(kind="counters", details={"metrics": {"cycles": 1}, "totals": {"bank_conflicts": [1]}}),
         "row.details.totals.bank_conflicts",
     ),
     "no environment": ("timing", drop("environment"), "row.environment"),
@@ -260,6 +260,14 @@ def test_a_compiler_without_an_assembler_is_recorded(tmp_path: Path) -> None:
     """The environment knows which; it was a traceback."""
     run = file_of(tmp_path, ENVIRONMENT, TIMING | {"compiler": {"front_end": "nvcc 13.0"}})
     assert record.record([run], tmp_path / "recorded") == [tmp_path / "recorded/h200/ladder.jsonl"]
+
+
+def test_counters_that_were_declined_have_no_metrics_and_those_that_passed_do() -> None:
+    counted = {name: value for name, value in GATE.items() if name not in ("gate", "numerics")}
+    counted |= {"kind": "counters", "details": {}}
+    schema.check({**counted, "status": "unsupported", "reason": "the tile is not for this kernel"})
+    with pytest.raises(ValueError, match=r"row\.details\.metrics: got nothing"):
+        schema.check(counted)
 
 
 def test_an_hour_ahead_is_another_clock_and_a_week_is_not() -> None:
