@@ -160,7 +160,7 @@ def test_rows_tell_what_happened(gated: dict[str, dict]) -> None:
     assert "test" not in gated["segfaults"]["details"]["log"].split("Fatal")[0]
     details = gated["load_hangs"]["details"]
     assert (details["stage"], details["deadline_s"]) == ("load", 2)
-    stack = r'still compiling\nStack .*:\n  File "./tests/support/fake_kernels.py", line \d+ in load'
+    stack = r'still compiling\nCurrent thread .*:\n  File "./tests/support/fake_kernels.py", line \d+ in load'
     assert re.match(stack, details["log"])
     assert gated["sleeps"]["details"]["stage"] == "launch"
     assert "a_module_that_does_not_exist" in gated["import_fails"]["reason"]

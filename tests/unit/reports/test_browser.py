@@ -39,9 +39,6 @@ KEPT = (
 """Pages of which pictures are kept."""
 UNANSWERED = re.compile(r"recorded yet|measured yet|computed yet|(?<!“)not (?:probed|measured|checked|inspected)")
 WAITING = {
-    ("techniques.html", "not probed"): 2,
-    ("expressibility.html", "not probed"): 4,
-    ("technique/flagship.html", "not probed"): 1,
     ("technique/flagship.html", "not measured"): 4,
     ("gap.html", "not measured"): 10,
     ("evidence/correctness.html", "not checked"): 7,
