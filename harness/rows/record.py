@@ -58,10 +58,11 @@ def record(runs: Iterable[Path], root: Path, proofs: Proofs | None = None) -> li
 
 
 def _placed(run: Path, root: Path) -> dict[Path, list[dict[str, Any]]]:
-    """The rows of a run by the file that each belongs in, environments before them."""
+    """The rows of a run by the file that each belongs in, environments before them. An interrupted case says nothing
+    about its kernel, so its row has no place."""
     rows = results.read(run, schema.admit)
     described = {row["id"]: row for row in rows if row["kind"] == "environment"}
-    measured = [row for row in rows if row["kind"] != "environment"]
+    measured = [row for row in rows if row["kind"] != "environment" and row["status"] != "interrupted"]
     if not measured:
         raise Refused(f"{run.name}: got no measured row, expected a finished run")
     by_file: dict[Path, list[dict[str, Any]]] = {}
@@ -188,7 +189,7 @@ def pruned(rows: Sequence[Row], cited: Collection[tuple[str, ...]], proofs: Proo
     for row in rows:
         if name := _timed(row):
             timed[name] = max((row["time"], row["source_sha256"]), timed.get(name, ("", "")))
-        if row["kind"] in REPLACEABLE and row["status"] != "interrupted":
+        if row["kind"] in REPLACEABLE:
             newest[case(row)] = max(row["time"], newest.get(case(row), ""))
 
     def stays(row: Row) -> bool:

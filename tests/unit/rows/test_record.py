@@ -237,13 +237,14 @@ def test_a_peer_is_kept_in_every_group_that_counts(tmp_path: Path, root: Path) -
     assert sorted(row["group"] for row in rows if row.get("backend") == "sdpa_cudnn") == ["g2", "g3"]
 
 
-def test_an_interrupted_row_replaces_nothing(tmp_path: Path, root: Path) -> None:
-    recorded(run_file(tmp_path, "1", environment("e1"), timing("scalar", "e1", 1.0)), root)
+def test_an_interrupted_row_is_not_recorded(tmp_path: Path, root: Path) -> None:
     stopped = {"status": "interrupted", "reason": "Ctrl-C", "samples_ms": []}
     rows = (timing("scalar", "e2", **stopped), timing("xor_swizzle", "e2", **stopped))
-    recorded(run_file(tmp_path, "2", environment("e2"), *rows), root)
+    recorded(run_file(tmp_path, "1", environment("e2"), timing("scalar", "e2", 1.0), *rows), root)
     found = {row["technique"]: row["status"] for row in results.read(root / "h200/ladder.jsonl") if "status" in row}
-    assert found == {"scalar": "passed", "xor_swizzle": "interrupted"}
+    assert found == {"scalar": "passed"}
+    with pytest.raises(record.Refused, match="no measured row"):
+        recorded(run_file(tmp_path, "2", environment("e2"), *rows), root)
 
 
 @pytest.mark.parametrize(
