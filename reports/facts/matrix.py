@@ -73,6 +73,11 @@ class Cost:
     def known(self) -> bool:
         return bool(self.same or self.best)
 
+    @property
+    def linked(self) -> bool:
+        """Whether a ratio goes over the anchors of two groups."""
+        return any(spread is not None and spread.linked for spread in (self.same, self.best))
+
 
 @dataclass(frozen=True)
 class Line:
