@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 from harness.catalog import experiments, own, techniques
@@ -62,13 +62,12 @@ def check(row: Row) -> None:
         _need(row, "tile")
     if row.get("samples_ms"):
         _need(row, "mode", *(["group"] if row["kind"] == "timing" else []))
-    if row["status"] == "passed" and row["kind"] in _PASSED and not row.get(_PASSED[row["kind"]]):
-        raise ValueError(f"row.{_PASSED[row['kind']]}: got nothing, expected it in a row that passed")
     _DETAILS.get(row["kind"], _ANY_DETAILS)("row.details", row.get("details", {}))
     if row["status"] == "passed" and row["kind"] in _DETAILS:
         _need(row, "details")
-        if row["kind"] == "counters" and not row["details"].get("metrics"):
-            raise ValueError("row.details.metrics: got nothing, expected it in a row that passed")
+    measured = _PASSED.get(row["kind"])
+    if row["status"] == "passed" and measured and not _at(row, measured):
+        raise ValueError(f"row.{measured}: got nothing, expected it in a row that passed")
 
 
 def admit(row: Row) -> None:
@@ -110,6 +109,11 @@ def _need(row: Row, *names: str) -> None:
     for name in names:
         if name not in row:
             raise ValueError(f"row.{name}: got nothing, expected it in a row of kind {row['kind']}")
+
+
+def _at(row: Row, path: str) -> Any:
+    """What stands at a path such as details.metrics; nothing where a step is missing."""
+    return reduce(lambda part, name: part.get(name) or {}, path.split("."), row)
 
 
 def _wrong(name: str, got: Any, expected: str) -> ValueError:
@@ -323,7 +327,14 @@ _FIELDS: dict[str, Check] = {
 }
 
 _OF_FLEET = ("command", "gpus", "details")
-_PASSED = {"timing": "samples_ms", "referee": "samples_ms", "code": "code", "gate": "numerics", "fp8": "numerics"}
+_PASSED = {
+    "timing": "samples_ms",
+    "referee": "samples_ms",
+    "code": "code",
+    "gate": "numerics",
+    "fp8": "numerics",
+    "counters": "details.metrics",
+}
 """What a row of a kind has when it passed."""
 
 _COMMON: dict[str, Check] = {
