@@ -55,6 +55,23 @@ PATHS = {
 STALLED = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
 """ncu's metrics of why warps do not issue, each with its reason."""
 MOST_STALLS = 4
+WAITED_FOR = {
+    "barrier": "a barrier",
+    "branch resolve": "a branch",
+    "dispatch stall": "the dispatcher",
+    "gmma": "wgmma",
+    "lg throttle": "global memory’s queue",
+    "long scoreboard": "L2 or DRAM",
+    "math pipe throttle": "a busy pipe",
+    "membar": "a memory fence",
+    "mio throttle": "shared memory’s queue",
+    "no instruction": "the next instruction",
+    "not selected": "another warp’s turn",
+    "short scoreboard": "shared memory, exp2",
+    "sleeping": "the end of a sleep",
+    "wait": "an instruction’s delay",
+}
+"""ncu's reasons why a warp did not issue, in plain words."""
 CONFLICT_LINE = "of these, bank conflicts"
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
 LOAD_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum"

@@ -199,13 +199,14 @@ def _stalls(data: Dataset, datasets: Sequence[Dataset], found: Answer) -> Sectio
         "stalls",
         headlines.stalls_title(waits),
         "For each instruction that the best kernel of a language issues: for how many cycles its warps wait, added up "
-        "over warps, and for what. Only the largest reasons are shown.",
+        "over warps, and for what. Only the largest reasons are shown. An instruction’s delay is the fixed time until "
+        "its result can be used; another warp’s turn: two were ready, and one can issue.",
         [Markup(panels.stall_bars(waits, width)) for width in (panels.WIDE, panels.NARROW)],
         "grid",
         "By ncu’s hardware counters: warps that wait, added up over cycles, over the instructions issued. "
         + _caption(data, [one.row for one in waits]),
         [
-            {"technique": one.technique, "language": one.backend, "reason": reason, "cycles_per_issue": value}
+            {"technique": one.technique, "language": one.backend, "ncu": reason, "cycles_per_issue": value}
             for one in waits
             for reason, value in one.reasons
         ],

@@ -12,6 +12,7 @@ import pytest
 from experiments import what_triton_costs
 from harness.catalog import techniques
 from harness.catalog.problem import Problem
+from harness.inspection import hardware_counters
 from harness.rows import compare
 from harness.rows.intervals import Interval
 from harness.rows.reading import slug, tflops
@@ -20,6 +21,7 @@ from reports.data.dataset import Dataset
 from reports.data.names import score_title
 from reports.draw import bars, figures, panels
 from reports.facts import answer, comparisons, headlines, history, matrix, processes, steps
+from reports.facts.counters import WAITED_FOR
 from reports.facts.expressibility import Said
 from reports.facts.processes import Spread
 from reports.facts.verdict import verdict
@@ -193,15 +195,16 @@ def test_stalls_stand_on_the_first_page_once_they_are_counted(data: Dataset, fou
     assert elsewhere["tile"] != counted[0]["tile"]
     with_them = dataset([*synthetic.rows(), *counted, elsewhere])
     (stalls,) = (one for one in pages.sections(with_them, [with_them], found) if one.id == "stalls")
-    assert stalls.title.endswith("warps wait most for: math pipe throttle")
-    assert [line["reason"] for line in stalls.table] == 3 * ["math pipe throttle", "long scoreboard"]
+    assert stalls.title.endswith("warps wait most for a busy pipe")
+    assert [line["ncu"] for line in stalls.table] == 3 * ["math pipe throttle", "long scoreboard"]
     for words in (
-        "long scoreboard 0.50",
+        "L2 or DRAM 0.50",
         "CUDA: Asynchronous copies",
         "core Triton: Asynchronous",
         "Triton, mma.sync: A",
     ):
         assert words in str(stalls.drawings[0])
+    assert {reason.replace("_", " ") for reason in hardware_counters.STALLS} == set(WAITED_FOR)
     assert "sampled" not in stalls.caption  # these are counters, not samples
     assert [row["tile"] for row in stalls.rows] == [row["tile"] for row in counted]
 
