@@ -35,6 +35,8 @@ NOT_KERNELS = (
     "<",
 )
 """Where files lie that hold no kernel: the harness, the standard library, installed packages."""
+PACKAGES = {"site-packages", "dist-packages"}
+"""Folders of packages, also of the Python that a virtual environment was made from."""
 INNERMOST = 4
 """Functions that a reason names of those that call each other; the log has all."""
 LOG_TAIL = 4000
@@ -207,6 +209,6 @@ def places(frames: Iterable[tuple[str, int, str]]) -> str:
     told = [
         f"{function} at `{linecache.getline(file, line).strip()}` [{Path(file).name}:{line}]"
         for file, line, function in frames
-        if not file.startswith(NOT_KERNELS)
+        if not file.startswith(NOT_KERNELS) and not PACKAGES & set(Path(file).parts)
     ]
     return ": " + ", called by ".join(told[:INNERMOST]) if told else ""

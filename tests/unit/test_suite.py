@@ -1,10 +1,15 @@
-"""With several processes, the tests of one file stay in one of them."""
+"""With several processes, the tests of one file stay in one of them; a failed test shows what a command said, and one
+that a signal stopped ends the tests."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
+import typer
+
+from tests.support import commands
 
 
 def test_the_tests_of_a_file_stay_in_one_process(request: pytest.FixtureRequest) -> None:
@@ -15,3 +20,36 @@ def test_the_tests_of_a_file_stay_in_one_process(request: pytest.FixtureRequest)
     if not request.config.getvalue("loadgroup"):
         pytest.skip("runs without --dist loadgroup: `make test` sets it")
     assert request.node.nodeid.endswith("@tests/unit/test_suite.py")
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
+    """What stands in for the command line."""
+    app = typer.Typer()
+    monkeypatch.setattr("harness.cli.app", app)
+    return app
+
+
+def test_a_command_that_a_signal_stopped_ends_the_tests(command: typer.Typer, tmp_path: Path) -> None:
+    """A run answers SIGTERM itself: pytest would call the test failed and go on."""
+
+    @command.command()
+    def bench() -> None:
+        typer.echo("so far")
+        raise SystemExit(143)
+
+    with pytest.raises(pytest.exit.Exception, match=r"(?s)a signal stopped .*exit code 143.*so far"):
+        commands.run(tmp_path)
+
+
+def test_a_failed_test_shows_what_a_command_said(command: typer.Typer, tmp_path: Path) -> None:
+    @command.command()
+    def bench() -> None:
+        typer.echo("a table")
+        typer.echo("a case", err=True)
+        (tmp_path / "run.log").write_text("a compiler's words")
+        raise ArithmeticError("a bug")
+
+    told = commands.run(tmp_path).told
+    for words in ("exit code 1", "a table", "a case", "a compiler's words", "ArithmeticError: a bug"):
+        assert words in told

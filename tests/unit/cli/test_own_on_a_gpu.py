@@ -1,86 +1,107 @@
-"""A kernel of the user's, by the lines that README has: on a GPU, from the command to its table, page and exit code."""
+"""A kernel of the user's, by the lines that README has: on a GPU, from the command to its table, page and exit code.
+
+Most of a command's time goes into starting processes and building, so that each of them is given several kernels.
+"""
 
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from harness import cli
 from harness.catalog.sources import ROOT
 from harness.measure import runner
 from harness.measure.worker import Deadlines
-from harness.rows import results, schema
-from tests.support import own_kernels, own_triton
+from tests.support import commands, own_kernels, own_triton
+from tests.support.places import place
 from tests.support.readme import my_kernel
 
 pytestmark = pytest.mark.gpu
 
+KERNELS = ("my_kernel.py:attend", "my_kernel.cu")
+"""README's function, and a file by the twin contract."""
+TILE = ("--tile", "128x64-s1-w8")
 PROBLEM = ("--problem", "b4-h16-n2048-d128-bf16-causal")
+PEER = {"backend": "sdpa_cudnn"}
 TIMED = {"passed", "not_converged"}
-BESIDE = ("lazy_rescale", "--backend", "cuda", "--peer", "sdpa_cudnn")
+LAUNCH = 10
+"""Seconds that a launch has here: the first one of a library loads it."""
+WRONG = {
+    "crashing": ("gate", "crashed", None, "the process ended (stage launch): SIGSEGV"),
+    "endless": (
+        *("gate", "timeout", None),
+        f"no sign of life for {LAUNCH} s (stage launch): endless at {place(own_triton.__file__, 'wait_for_ever[')}",
+    ),
+    "on_another_stream": ("referee", "implausible", "other_stream", "work on another stream"),
+}
+"""Kind of the row, status, check, and how the reason begins."""
 
 
-@pytest.fixture(params=["my_kernel.py:attend", "my_kernel.cu"])
-def kernel(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """README's function, and a file by the twin contract."""
-    (tmp_path / "my_kernel.py").write_text(my_kernel())
-    shutil.copy(ROOT / "cuda_kernels" / "ampere" / "xor_swizzle.cu", tmp_path / "my_kernel.cu")
-    return f"{tmp_path}/{request.param}"
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """KERNELS as files: what is built of one is built once, since a build goes by the path too."""
+    folder = tmp_path_factory.mktemp("mine")
+    (folder / "my_kernel.py").write_text(my_kernel())
+    shutil.copy(ROOT / "cuda_kernels" / "ampere" / "xor_swizzle.cu", folder / "my_kernel.cu")
+    return [f"{folder}/{name}" for name in KERNELS]
 
 
-def ran(monkeypatch: pytest.MonkeyPatch, folder: Path, *arguments: str) -> tuple[int, str, list[dict]]:
-    """Exit code, what was printed, and the rows."""
-    monkeypatch.setattr("harness.cli.output.RUNS", folder / "runs")
-    done = CliRunner(env={"COLUMNS": "400"}).invoke(cli.app, arguments)
-    (file,) = (folder / "runs").rglob("*.jsonl")
-    return done.exit_code, done.output, results.read(file, schema.check)
+@pytest.fixture(scope="module")
+def checked(paths: list[str], tmp_path_factory: pytest.TempPathFactory) -> commands.Ran:
+    return commands.run(tmp_path_factory.mktemp("check"), "check", *paths, *TILE, *PROBLEM)
 
 
-def test_a_kernel_is_checked(kernel: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    code, said, rows = ran(monkeypatch, tmp_path, "check", kernel, *PROBLEM)
-    assert code == 0, said
-    (gate,) = (row for row in rows if row["kind"] == "gate")
-    assert (gate["kernel"], gate["status"], gate["on"]) == (Path(kernel).name, "passed", "gpu")
+@pytest.fixture(scope="module")
+def timed(paths: list[str], tmp_path_factory: pytest.TempPathFactory) -> commands.Ran:
+    beside = ("lazy_rescale", "--backend", "cuda", "--peer", "sdpa_cudnn")
+    return commands.run(tmp_path_factory.mktemp("bench"), "bench", *paths, *beside, *TILE, *PROBLEM, "--report")
 
 
-def test_a_kernel_is_timed_beside_what_is_named_and_has_a_page(
-    kernel: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    tile = ("--tile", "128x64-s1-w8") if kernel.endswith(".cu") else ()
-    code, said, rows = ran(monkeypatch, tmp_path, "bench", kernel, *BESIDE, *tile, *PROBLEM, "--report")
-    assert code == 0, said
-    timings = [row for row in rows if row["kind"] == "timing"]
-    assert {row["backend"] for row in timings} == {"own", "cuda", "sdpa_cudnn"}
-    assert {row["status"] for row in timings} <= TIMED
-    (mine,) = (row for row in timings if row["backend"] == "own")
-    assert mine["group"] in {row["group"] for row in timings if row["backend"] == "sdpa_cudnn"}
-    (page,) = tmp_path.rglob("*.html")
-    assert f"{Path(kernel).name} beside the ladder" in page.read_text()
-    assert "is its page" in said
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> commands.Ran:
+    files = {name: (own_triton if name == "endless" else own_kernels).__file__ for name in WRONG}
+    kernels = [f"{file}:{name}" for name, file in files.items()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "Deadlines", lambda: Deadlines(launch=LAUNCH))
+        return commands.run(tmp_path_factory.mktemp("wrong"), "bench", *kernels, "--peer", "sdpa_cudnn", *PROBLEM)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "status", "check"),
-    [
-        ("crashing", "gate", "crashed", None),
-        ("endless", "gate", "timeout", None),
-        ("on_another_stream", "referee", "implausible", "other_stream"),
-    ],
-)
-def test_what_is_wrong_with_a_kernel_is_a_row_and_exit_code_1(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, kind: str, status: str, check: str | None
-) -> None:
-    monkeypatch.setattr(runner, "Deadlines", lambda: Deadlines(launch=10))
-    file = (own_triton if name == "endless" else own_kernels).__file__
-    code, said, rows = ran(monkeypatch, tmp_path, "bench", f"{file}:{name}", "--peer", "sdpa_cudnn", *PROBLEM)
-    assert code == 1, said
-    (row,) = (row for row in rows if row["kind"] == kind and row.get("kernel"))
-    assert (row["status"], row.get("check")) == (status, check), row
-    assert f"{status}: {row['kernel']} own" in said
-    assert kind == "gate" or "work on another stream" in row["reason"]
-    others = {row["status"] for row in rows if row["kind"] == "timing" and row["backend"] == "sdpa_cudnn"}
-    assert others, "it costs the others nothing"
-    assert others <= TIMED
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_kernel_is_checked(checked: commands.Ran, kernel: str) -> None:
+    assert checked.code == 0, checked.told
+    assert [row["status"] for row in checked.of("gate", kernel=kernel, on="gpu")] == ["passed"], checked.told
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_kernel_is_timed_beside_what_is_named(timed: commands.Ran, kernel: str) -> None:
+    assert timed.code == 0, timed.told
+    assert {row["backend"] for row in timed.of("timing")} == {"own", "cuda", "sdpa_cudnn"}, timed.told
+    assert {row["status"] for row in timed.of("timing")} <= TIMED, timed.told
+    groups, of_peer = ({row["group"] for row in timed.of("timing", **of)} for of in ({"kernel": kernel}, PEER))
+    assert groups, timed.told
+    assert groups <= of_peer, timed.told
+    assert f" {kernel} " in timed.said, timed.told
+
+
+def test_timed_kernels_have_a_page(timed: commands.Ran) -> None:
+    pages = list(timed.folder.rglob("*.html"))
+    assert len(pages) == 1, timed.told
+    assert f"{', '.join(KERNELS)} beside the ladder" in pages[0].read_text()
+    assert f"{pages[0]} is its page" in timed.said, timed.told
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_with_a_kernel_is_a_row_and_exit_code_1(wrong: commands.Ran, name: str) -> None:
+    kind, status, check, reason = WRONG[name]
+    assert wrong.code == 1, wrong.told
+    rows = [row for row in wrong.of(kind) if str(row.get("kernel")).endswith(f":{name}")]
+    assert [(row["status"], row.get("check")) for row in rows] == [(status, check)], wrong.told
+    assert rows[0]["reason"].startswith(reason), wrong.told
+    assert f"{status}: {rows[0]['kernel']} own" in wrong.said, wrong.told
+
+
+def test_what_is_wrong_with_a_kernel_costs_the_others_nothing(wrong: commands.Ran) -> None:
+    others = {row["status"] for row in wrong.of("timing", **PEER)}
+    assert others, wrong.told
+    assert others <= TIMED, wrong.told
+    assert wrong.of("timing", kernel="own_kernels.py:on_another_stream"), wrong.told
