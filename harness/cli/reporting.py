@@ -134,7 +134,7 @@ def scorecard(as_json: AsJson = False) -> None:
     """The promised ratios, from recorded rows and from fresh ones."""
     from harness.rows import results, schema
     from harness.rows.intervals import described
-    from harness.rows.scorecard import GAP_EXPLAINED
+    from harness.rows.scorecard import GAP_EXPLAINED, told_of_earlier_gate
     from harness.rows.scorecard import scorecard as compute
 
     recorded = [row for _, path in results.iter_recorded(RECORDED) for row in results.read(path)]
@@ -153,6 +153,8 @@ def scorecard(as_json: AsJson = False) -> None:
         interval = described(entry["interval"], of_ratio=entry["name"] != GAP_EXPLAINED)
         table.add_row(name, entry["gpu"], value, interval, entry["worst_cell"] or "")
     console.print(table)
+    if told := told_of_earlier_gate(card["entries"]):
+        console.print(f"{told}; `twinkernels run NAME --missing` checks them again.")
 
 
 def compare(

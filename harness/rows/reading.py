@@ -103,6 +103,36 @@ def counts(row: Row, hashes: Hashes) -> bool:
     return row["status"] == "passed" and bool(row.get("samples_ms")) and is_current(row, hashes)
 
 
+def of_earlier_gate(gate: Row) -> bool:
+    """Whether a gate row is of a gate whose inputs or limits were others than this checkout's."""
+    return gate.get("gate") != sources.gate_id()
+
+
+def last_checked(gates: Iterable[Row]) -> tuple[int, int]:
+    """Of how many kernels a verdict among these gate rows is of an earlier gate, and how many have a verdict. A kernel
+    that declined has none."""
+    kernels: dict[tuple[str, str], bool] = {}
+    for row in gates:
+        if row.get("technique") and row["status"] != "unsupported":
+            name = row["technique"], row["backend"]
+            kernels[name] = kernels.get(name, False) or of_earlier_gate(row)
+    return sum(kernels.values()), len(kernels)
+
+
+def told_of_earlier_gate(count: int, total: int, what: str = "kernel") -> str:
+    """3 of the 40 kernels here were last checked by an earlier version of the checks: without an end; empty where none
+    was. `what`: kernel, or ratio of kernels."""
+    if not count:
+        return ""
+    if count == total:
+        who = {1: f"The only {what} here", 2: f"Both {what}s here"}.get(total, f"All {total} {what}s here")
+    else:
+        who = f"{count} of the {total} {what}s here"
+    was = "was" if count == 1 else "were"
+    verb = was if what == "kernel" else f"{'is' if count == 1 else 'are'} of kernels that were"
+    return f"{who} {verb} last checked, in whole or in part, by an earlier version of the checks"
+
+
 def is_unsettled(row: Row, hashes: Hashes) -> bool:
     """Whether this checkout's kernel was timed, but its median did not converge."""
     return row["status"] == "not_converged" and bool(row.get("samples_ms")) and is_current(row, hashes)

@@ -11,7 +11,7 @@ import json
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,6 +50,8 @@ GAP_EXPLAINED = "gap_explained"
 """The entry that is no ratio: the share of a gap that has a cause (rows.ledger)."""
 FASTEST = "fastest"
 """In place of a backend: the fastest of RIVALS, which must all be in the group."""
+ENDS = (ledger.FLAGSHIP, ledger.TRITON)
+"""The kernels between which GAP_EXPLAINED is."""
 RIVALS = ("sdpa_cudnn", "fa3", "fa4")
 
 
@@ -102,7 +104,7 @@ PROMISES = (
 
 def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None) -> dict[str, Any]:
     """One entry per promise and GPU that ran its experiment, and GAP_EXPLAINED: {name, experiment, ours, gpu, quoted,
-    status, reason, value, interval, worst_cell, cells}.
+    status, reason, value, interval, worst_cell, verdicts, earlier_gate, cells}.
 
     `value` is the geometric mean over the experiment's problems of ours / theirs, None while the entry is incomplete;
     of GAP_EXPLAINED it is the share at ledger.HEADLINE, and a cell's `boards` are board -> share there.
@@ -110,6 +112,7 @@ def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None) -> dict[str,
     interval, ours, theirs (TFLOPS), ours_is, theirs_is, case, run} or {problem, reason}. `interval` is what
     intervals.Interval.to_dict makes, over every process that timed both; None where theirs is quoted. Where it has
     ends, `value` is the mean over the same processes; `ours` and `theirs` are always of one `run`.
+    `verdicts` counts the gates of the kernels compared, `earlier_gate` those of them that had other inputs or limits.
     """
     hashes = checkout_hashes() if hashes is None else hashes
     all_rows = list(rows)
@@ -121,20 +124,46 @@ def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None) -> dict[str,
             gpu = gpus.get(row.get("environment"), "unknown GPU")
             timing[gpu, row["experiment"], row.get("mode") or MODE].append(row)
     known = intervals.Intervals(noise.Timings(all_rows))
+    gates = Gates(all_rows, gpus)
     entries = []
     for gpu in sorted({gpu for gpu, *_ in timing}):
         for promise in PROMISES:
             place = (gpu, promise.experiment, promise.mode)
             runs = promise.ladder and majors.get(gpu) in techniques.LADDERS[promise.ladder].capabilities
             if (runs or place in timing) and (promise.theirs != ARTICLE or gpu == articles.OWN_CODE_GPU):
-                entries.append(_entry(promise, gpu, timing.get(place, []), hashes, known))
+                entries.append(_entry(promise, gpu, timing.get(place, []), hashes, known, gates))
         if majors.get(gpu) in techniques.LADDERS["hopper"].capabilities:
             own = [row for row in all_rows if gpus.get(row.get("environment") or row.get("id")) == gpu]
-            entries.append(_gap_explained(gpu, own, hashes))
+            entries.append(_gap_explained(gpu, own, hashes, gates))
     return {"schema": SCHEMA, "mode": MODE, "entries": entries}
 
 
-def _gap_explained(gpu: str, rows: Iterable[Row], hashes: Hashes) -> dict[str, Any]:
+class Gates:
+    """The newest verdict on each kernel, problem and tile in an experiment on a GPU."""
+
+    def __init__(self, rows: Iterable[Row], gpus: Mapping[Any, str]) -> None:
+        self.gpus = gpus
+        gates = (row for row in rows if row["kind"] == "gate" and row["status"] != "unsupported")
+        ours = (row for row in gates if row.get("technique") and is_as_shipped(row))
+        self.newest = {self.place(row): row for row in sorted(ours, key=lambda row: str(row["time"]))}
+
+    def place(self, row: Row) -> tuple[Any, ...]:
+        """What a gate and a timing of one kernel have in common."""
+        return self.gpus.get(row.get("environment")), row["experiment"], row.get("source_sha256"), reading.cell(row)
+
+    def of(self, timings: Iterable[Row]) -> dict[str, int]:
+        """How many of these kernels have a verdict, and how many of the verdicts are of an earlier gate."""
+        found = {place: self.newest[place] for place in map(self.place, timings) if place in self.newest}
+        return {"verdicts": len(found), "earlier_gate": sum(map(reading.of_earlier_gate, found.values()))}
+
+
+def told_of_earlier_gate(entries: Iterable[Mapping[str, Any]]) -> str:
+    """How many of the ratios are of kernels that an earlier gate checked; empty where none is."""
+    counts = [entry["earlier_gate"] for entry in entries]
+    return reading.told_of_earlier_gate(sum(count > 0 for count in counts), len(counts), "ratio")
+
+
+def _gap_explained(gpu: str, rows: Iterable[Row], hashes: Hashes, gates: Gates) -> dict[str, Any]:
     """How much of the gap between core Triton and the flagship has a cause, on each problem of the experiment as long
     as ledger.HEADLINE; the value is HEADLINE's."""
     found = {one.problem: one for one in ledger.ledgers(rows, hashes)}
@@ -150,6 +179,7 @@ def _gap_explained(gpu: str, rows: Iterable[Row], hashes: Hashes) -> dict[str, A
     if not found:
         reason = f"{ledger.EXPERIMENT} was not run on this GPU: `twinkernels run {ledger.EXPERIMENT}`"
     value = headline.get("value")
+    ends = [found[p].rows[name] for p in asked if p in found for name in ENDS if name in found[p].rows]
     return {
         "name": GAP_EXPLAINED,
         "experiment": ledger.EXPERIMENT,
@@ -161,6 +191,7 @@ def _gap_explained(gpu: str, rows: Iterable[Row], hashes: Hashes) -> dict[str, A
         "value": None if holes else value,
         "interval": headline.get("interval"),
         "worst_cell": None if holes else min(cells, key=lambda cell: float(cell["value"]))["problem"],
+        **gates.of(ends),
         "cells": cells,
     }
 
@@ -194,12 +225,17 @@ def _major(environment: Row) -> int | None:
     return capability[0] if capability else None
 
 
-def _entry(promise: Promise, gpu: str, rows: list[Row], hashes: Hashes, known: intervals.Intervals) -> dict[str, Any]:
+def _entry(
+    promise: Promise, gpu: str, rows: list[Row], hashes: Hashes, known: intervals.Intervals, gates: Gates
+) -> dict[str, Any]:
     quoted = interval = None
+    compared: list[Row] = []
     if promise.theirs == ARTICLE:
         article = experiments.article(promise.experiment)
         quoted = f"quoted: {article.own_code_is}, measured separately on an {articles.OWN_CODE_GPU}"
-        cells = [_quoted_cell(promise, shape, quoted, rows, hashes) for shape in article.shapes if shape.own_code]
+        found = [_quoted_cell(promise, shape, quoted, rows, hashes) for shape in article.shapes if shape.own_code]
+        cells = [cell for cell, _ in found]
+        compared += [ours for _, ours in found if ours]
     else:
         asked = [promise.problem] if promise.problem else experiments.load(promise.experiment).problems
         cells, pairs = [], []
@@ -212,6 +248,7 @@ def _entry(promise: Promise, gpu: str, rows: list[Row], hashes: Hashes, known: i
             cells.append(cell)
             if pair:
                 pairs.append(pair)
+                compared += pair
                 met = known.ratio(*pair)
                 cell["interval"] = met.interval.to_dict()
                 if met.draws is not None:
@@ -234,6 +271,7 @@ def _entry(promise: Promise, gpu: str, rows: list[Row], hashes: Hashes, known: i
         "value": statistics.geometric_mean(cell["value"] for cell in cells) if complete else None,
         "interval": interval,
         "worst_cell": min(cells, key=lambda cell: cell["value"])["problem"] if complete else None,
+        **gates.of(compared),
         "cells": cells,
     }
 
@@ -286,14 +324,14 @@ def _fastest_cell(
 
 def _quoted_cell(
     promise: Promise, shape: articles.Shape, quoted: str, rows: list[Row], hashes: Hashes
-) -> dict[str, Any]:
-    """Our best, from the newest final group where there is one, over a number that has no samples."""
+) -> tuple[dict[str, Any], Row | None]:
+    """Our best, from the newest final group where there is one, over a number that has no samples; and its row."""
     newest = results.newest(row for row in rows if slug(row) == shape.problem.slug)
     finals = _finals(promise.ours, newest, hashes)
     ours, why = (finals[0], None) if finals else _best(promise.ours, newest, hashes)
     if ours is None or shape.own_code is None:
-        return {"problem": shape.problem.slug, "reason": why}
-    return {
+        return {"problem": shape.problem.slug, "reason": why}, None
+    cell = {
         "problem": shape.problem.slug,
         "value": tflops(ours) / shape.own_code,
         "ours": tflops(ours),
@@ -304,6 +342,7 @@ def _quoted_cell(
         "case": reading.cell(ours),
         "run": ours.get("environment"),
     }
+    return cell, ours
 
 
 def _final(promise: Promise, here: list[Row], newest: Iterable[Row], hashes: Hashes) -> tuple[Row, Row] | None:

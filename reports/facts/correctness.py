@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -45,7 +45,7 @@ class Judged:
         if row["status"] == "unsupported":
             self.declined += 1
             return
-        self.earlier_gate += row.get("gate") != sources.gate_id()
+        self.earlier_gate += reading.of_earlier_gate(row)
         if row["status"] == "passed":
             self.passed += 1
         else:
@@ -110,6 +110,22 @@ class Block:
     cells: list[Cell]
     titles: list[str]
     errors: list[list[float | None]]
+
+
+def told_of_earlier_gate(
+    data: Dataset, names: Collection[str] | None = None, asked: Collection[str] | None = None
+) -> str:
+    """How many of the checkout's kernels of these techniques an earlier gate was the last to check in the experiments
+    asked for; of all where none are named. Empty where it was none."""
+    gates = (
+        row
+        for row in data.newest
+        if row["kind"] == "gate"
+        and (names is None or row.get("technique") in names)
+        and (asked is None or row.get("experiment") in asked)
+        and reading.is_current(row, data.hashes)
+    )
+    return reading.told_of_earlier_gate(*reading.last_checked(gates))
 
 
 def blocks(found: Sequence[Matrix]) -> list[Block]:

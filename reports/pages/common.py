@@ -69,6 +69,7 @@ def ladder(data: Dataset, datasets: Sequence[Dataset], which: Ladder) -> dict[st
         "hit_rates": resources.hit_rates(datasets),
         "has_l2_orders": set(resources.L2_ORDERS) <= set(names),
         "assembled": resources.assembled(data, which.experiment, rungs),
+        "earlier_gate": correctness_facts.told_of_earlier_gate(data, names, [which.experiment]),
     }
 
 
@@ -161,6 +162,7 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "earlier": [(backend, rung) for backend in SERIES for rung in earlier(data, name, backend)],
         "pairs": data.pairs(name),
         "machines": machines.machines(data.environments_of(rows)),
+        "earlier_gate": correctness_facts.told_of_earlier_gate(data, asked=[name]),
     }
 
 

@@ -12,9 +12,10 @@ from harness.expressibility.cells.rivals import ASKED
 from harness.expressibility.claims import RIVALS, VERSIONS
 from harness.expressibility.verdicts import files_of
 from harness.rows import noise
+from harness.rows.scorecard import told_of_earlier_gate
 from reports.data.dataset import Dataset, Row
 from reports.data.titles import THEMES, theme
-from reports.facts import answer, findings, history, matrix
+from reports.facts import answer, correctness, findings, history, matrix
 from reports.facts.expressibility import LONG, Known
 from reports.facts.published import largest, steps
 from reports.facts.scores import scored
@@ -49,7 +50,8 @@ def published(data: Dataset) -> dict[str, Any]:
     for name in experiments.about_articles():
         article = experiments.article(name)
         found.append({"article": article, "largest": largest(steps(data, article))})
-    return {"found": found}
+    told = correctness.told_of_earlier_gate(data, asked=experiments.about_articles())
+    return {"found": found, "earlier_gate": told}
 
 
 def regressions(data: Dataset) -> dict[str, Any]:
@@ -89,6 +91,7 @@ def data_page(data: Dataset, others: Sequence[Dataset]) -> dict[str, Any]:
     return {
         "data": data,
         "scorecard": scored(data),
+        "earlier_gate": told_of_earlier_gate(data.scores),
         "holes": len(data.holes()),
         "holed": {row.get("experiment") for row in data.holes()},
         "others": others,

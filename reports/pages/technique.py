@@ -129,6 +129,7 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
         "spills": spills(datasets, which),
         "sanitized": correctness.sanitized(datasets, which),
         "tools": correctness.TOOLS,
+        "earlier_gate": correctness.told_of_earlier_gate(data, [which.name]),
         "numerics": [table for dataset in datasets if (table := numerics_table(dataset, which))],
         "tuned": tuning.tuned(data, experiment, which),
         "tuned_earlier": tuning.tried_earlier(data, which),

@@ -33,6 +33,7 @@ from harness.setup import bootstrap
 from harness.variants import PEERS, Case, Unsupported
 from tests.conftest import CHECKOUT
 from tests.support import replicated_rows as replicated
+from tests.support import synthetic_rows as synthetic
 from tests.support.row_file import write
 
 NAMES = [technique.name for technique in techniques.TECHNIQUES]
@@ -840,6 +841,27 @@ def test_a_folder_that_takes_no_output_is_told_before_any_work(monkeypatch: pyte
     assert code == 2
     assert "--save-outputs: got" in said
     assert "Not a directory" in said
+
+
+def test_the_scorecard_says_once_how_many_ratios_an_earlier_gate_checked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("harness.rows.reading.checkout_hashes", synthetic.hashes)
+    monkeypatch.setattr("harness.rows.scorecard.checkout_hashes", synthetic.hashes)
+    monkeypatch.setattr("harness.cli.reporting.RUNS", tmp_path)
+    monkeypatch.setattr("harness.cli.reporting.RECORDED", tmp_path)
+    rows = [row for row in synthetic.rows() if row.get("experiment", "ladder") == "ladder"]
+    now = [row | {"gate": sources.gate_id()} if row["kind"] == "gate" else row for row in rows]
+    for name, some, told in (("now", now, 0), ("earlier", rows, 4)):
+        (tmp_path / "h200").mkdir(exist_ok=True)
+        (tmp_path / "h200" / "ladder.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+        _, said = invoke("scorecard")
+        assert said.count("of kernels that were last checked") == (told > 0), name
+        assert not told or "run NAME --missing" in " ".join(said.split())
+        _, card = invoke("scorecard", "--json")
+        found = [entry for entry in json.loads(card)["entries"] if entry["verdicts"]]
+        assert sum(entry["earlier_gate"] > 0 for entry in found) == told
+        assert len(found) == 4
 
 
 def test_a_hostile_run_stops_the_scorecard_with_its_line(

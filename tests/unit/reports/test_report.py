@@ -32,7 +32,7 @@ from reports.facts.comparisons import GRID
 from reports.pages import common, downloads, prose
 from reports.pages.common import loaded
 from reports.pages.technique import LINKED, same_code, side_by_side
-from tests.support import cpu_run
+from tests.support import cpu_run, synthetic_articles
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import rendered
 from tests.support.row_file import FLEET
@@ -766,6 +766,39 @@ def test_verdicts_of_an_earlier_gate_are_counted_as_such(pages: dict[str, str]) 
         (matrix,) = correctness.matrices([dataset([synthetic.ENVIRONMENT, *rows])])
         assert (matrix.earlier_gate, matrix.verdicts) == (earlier, 4)
     assert "All 4 verdicts were made with other inputs or limits" in pages["evidence/correctness.html"]
+
+
+def test_pages_say_that_an_earlier_gate_was_the_last_to_check_a_kernel(tmp_path: Path) -> None:
+    """And nothing where no verdict is of an earlier gate."""
+    now = {"gate": sources.gate_id()}
+    article = synthetic_articles.rows("seed_5090")[1:]
+    judged = [row | {"kind": "gate"} for row in article if row.get("technique")]
+    rows = [row | now if row["kind"] == "gate" else row for row in [*synthetic.rows(), *article, *judged]]
+
+    def said(name: str, rows: list[Row]) -> dict[str, str]:
+        write(tmp_path / name / "h200", rows)
+        shown = ("ladder/ampere", "technique/cp_async_pipeline", "technique/scalar", "published", "data")
+        only = [f"{page}.html" for page in (*shown, "experiment/seed_5090", "experiment/sequence_length")]
+        given = {"recorded": tmp_path / name, "runs": [], "hashes": synthetic.hashes(), "only": only}
+        site = build.build(tmp_path / f"site {name}", **given, progress=lambda *_: None).parent
+        pages = {page: (site / page).read_text() for page in only}
+        found = {page: re.findall(r'<p class="small earlier-gate">(.*)</p>', text) for page, text in pages.items()}
+        return {page: "".join(told) for page, told in found.items() if told}
+
+    assert said("now", rows) == {}
+    kernel = ("gate", "cp_async_pipeline", "cuda")
+    of_kernel = [row for row in rows if (row["kind"], row.get("technique"), row.get("backend")) == kernel]
+    planted = {row["experiment"]: row for row in of_kernel}.values()
+    assert {row["experiment"] for row in planted} == {"ladder", "seed_5090"}
+    earlier = [row | {"gate": "0" * 12} if any(row is one for one in planted) else row for row in rows]
+    words = "last checked, in whole or in part, by an earlier version of the checks; see <a href="
+    told = said("earlier", earlier)
+    ratios = told.pop("data.html")
+    assert re.match(rf"[34] of the \d+ ratios here are of kernels that were {words}", ratios)
+    assert ratios.endswith('<a href="evidence/correctness.html">Is it right?</a>')
+    pages = ("ladder/ampere", "technique/cp_async_pipeline", "published", "experiment/seed_5090")
+    assert set(told) == {f"{page}.html" for page in pages}
+    assert all(re.match(rf"1 of the \d+ kernels here was {words}", one) for one in told.values())
 
 
 def test_the_page_about_correctness_tells_gates_and_sanitizers(pages: dict[str, str]) -> None:

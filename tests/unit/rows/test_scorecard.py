@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import experiments
+from harness.catalog import experiments, sources
 from harness.catalog.problem import Problem, Tile
 from harness.rows import reading, scorecard
 from tests.support import ledger_rows, synthetic_articles
 from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]
+NOW = {"gate": sources.gate_id()}
 
 
 def entries(rows: list[Row]) -> dict[str, Any]:
@@ -367,3 +368,40 @@ def test_the_final_of_a_run_of_slow_techniques_is_passed_over(which: Callable[..
         rows.append({**row, "samples_ms": [ms * slower for ms in row["samples_ms"]], **final})
     after = entries(rows)["triton_over_cuda"]["cells"][0]
     assert (after["value"] != before["value"]) is counts
+
+
+def test_an_entry_counts_the_verdicts_of_its_kernels_and_those_of_an_earlier_gate() -> None:
+    rows = [row | NOW if row["kind"] == "gate" else row for row in synthetic.rows()]
+    card = entries(rows)
+    assert {entry["earlier_gate"] for entry in card.values()} == {0}
+    assert card["cuda_over_fa2"]["verdicts"] == 4
+    assert not scorecard.told_of_earlier_gate(card.values())
+
+    cell = card["cuda_over_fa2"]["cells"][0]
+    (gate,) = [row for row in rows if row["kind"] == "gate" and reading.cell(row) == cell["case"]]
+    later = gate | {"time": "2031-01-01T00:00:00Z"}
+    elsewhere = [gate | {"experiment": "tune"}, gate | {"environment": "another"}, gate | {"source_sha256": "0" * 64}]
+    without = [{name: value for name, value in row.items() if name != "gate"} for row in (*elsewhere, gate)]
+    assert {entry["earlier_gate"] for entry in entries([*rows, *without[:3]]).values()} == {0}
+    others = [row for row in rows if row is not gate]
+    planted = entries([*others, *without])
+    counts = {name: entry["earlier_gate"] for name, entry in planted.items()}
+    assert counts == {"cuda_over_fa2": 1, "cuda_over_cudnn": 1, "triton_over_cuda": 1, "triton_native_over_flex": 0}
+    assert scorecard.told_of_earlier_gate(planted.values()).startswith("3 of the 4 ratios here are of kernels")
+    assert {entry["earlier_gate"] for entry in entries([*others, *without, later]).values()} == {0}
+
+
+def test_a_quoted_ratio_and_the_gap_count_verdicts_too() -> None:
+    rows = synthetic_articles.rows("seed_5090")
+    (entry,) = [one for one in entries(rows).values() if one["quoted"]]
+    assert (entry["verdicts"], entry["earlier_gate"]) == (0, 0)
+    gates = [{**row, "kind": "gate"} for row in rows if row.get("technique")]
+    (entry,) = [one for one in entries([*rows, *gates]).values() if one["quoted"]]
+    assert entry["verdicts"] == entry["earlier_gate"] == len(entry["cells"])
+
+    rows = ledger_rows.rows()
+    gates = [{**row, "kind": "gate", **NOW} for row in rows if row.get("technique")]
+    gates = [row | {"gate": "0" * 12} if row["backend"] == "triton" else row for row in gates]
+    card = scorecard.scorecard([*rows, *gates], hashes=ledger_rows.hashes())["entries"]
+    (entry,) = [one for one in card if one["name"] == scorecard.GAP_EXPLAINED]
+    assert (entry["verdicts"], entry["earlier_gate"]) == (2 * len(entry["cells"]), len(entry["cells"]))
