@@ -1,6 +1,6 @@
 """What runs in a worker's process: kernels are loaded, judged and timed at the runner's request.
 
-`python -m harness.measure.service DESCRIPTOR LOADER ON` is such a process; harness.measure.worker holds the other end.
+`python -m harness.measure.service DESCRIPTOR LOADER ON DEADLINES` is such a process; harness.measure.worker holds the other end.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import faulthandler
 import importlib
 import itertools
+import json
 import math
 import os
 import signal
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.machine.environment import scrub
 from harness.machine.processes import die_with_parent
-from harness.measure.worker import LOG_TAIL, GateOptions, Stage, places
+from harness.measure.worker import LOG_TAIL, UNHEARD, Deadlines, GateOptions, Stage, places
 from harness.rows import files
 
 if TYPE_CHECKING:
@@ -41,11 +42,37 @@ class Loader(Protocol):
     def source_sha256(self, case: Case) -> str | None: ...
 
 
+class Watch:
+    """Has faulthandler tell the log where all threads are, UNHEARD seconds after a deadline: where no thread heard the
+    runner's signal, since a driver may hold signals back. It cannot do so at once, as it reads the frames of threads
+    that may be running."""
+
+    STEP = 1.0
+    """Seconds: each beginning starts a thread, which is too dear for many short launches."""
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
+        self._begun: tuple[Stage, float] | None = None
+
+    def begin(self, stage: Stage) -> None:
+        """The deadline of this stage begins anew."""
+        now = time.monotonic()
+        if self._begun is None or stage != self._begun[0] or now > self._begun[1] + self.STEP:
+            self._begun = stage, now
+            faulthandler.dump_traceback_later(getattr(self._deadlines, stage) + self.STEP + UNHEARD)
+
+    def end(self) -> None:
+        """The process waits for its next task."""
+        self._begun = None
+        faulthandler.cancel_dump_traceback_later()
+
+
 class Service:
     """What the runner may ask for, run in the process."""
 
-    def __init__(self, connection: Connection, loader: Loader, on: str) -> None:
+    def __init__(self, connection: Connection, loader: Loader, on: str, watch: Watch | None = None) -> None:
         self._connection = connection
+        self._watch = watch
         self._loader = loader
         self._on = on
         self._device = "cuda" if on == "gpu" else "cpu"
@@ -55,6 +82,8 @@ class Service:
     def now(self, stage: Stage, label: str | None) -> None:
         """Tells the runner which case is at which stage: its deadline begins anew."""
         self.stage = stage
+        if self._watch:
+            self._watch.begin(stage)
         self._connection.send(("now", stage, label))
 
     def launching(self, _step: str, label: str) -> None:
@@ -363,16 +392,20 @@ def _kernel_clock() -> Any:
         return None
 
 
-def serve(descriptor: int, loader: str, on: str) -> None:
+def serve(descriptor: int, loader: str, on: str, deadlines: Deadlines) -> None:
     """Answers requests until the runner hangs up."""
     os.set_inheritable(descriptor, False)  # a compiler that survives us must not keep the connection open
     die_with_parent()
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # of all threads: the system chooses which one gets a signal
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})  # whoever started this may have blocked it
+    watch = Watch(deadlines)
+    watch.begin("start")
     connection = Connection(descriptor)
-    service = Service(connection, importlib.import_module(loader), on)
+    service = Service(connection, importlib.import_module(loader), on, watch)
     connection.send(("done", None))
     while True:
+        watch.end()
         try:
             method, arguments = connection.recv()
         except EOFError:
@@ -388,4 +421,4 @@ def serve(descriptor: int, loader: str, on: str) -> None:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), sys.argv[2], sys.argv[3])
+    serve(int(sys.argv[1]), sys.argv[2], sys.argv[3], Deadlines(**json.loads(sys.argv[4])))

@@ -7,6 +7,7 @@ to load, launch or check. Each stage has a deadline of its own: a process that e
 from __future__ import annotations
 
 import contextlib
+import json
 import linecache
 import os
 import re
@@ -17,7 +18,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +30,8 @@ HARMLESS = ("unsupported", "compile_error", "import_error")
 """Failures after which the process is as good as before: nothing of the kernel ever ran in it."""
 TELLING = 20.0
 """Seconds that a process has at most to say where it is before it is killed: a busy machine takes its time."""
+UNHEARD = 10.0
+"""Seconds after which a process that did not hear the signal says it all the same."""
 NOT_KERNELS = (
     f"{ROOT / 'harness'}{os.sep}",
     *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
@@ -100,7 +103,15 @@ class Worker:
         with log.open("ab") as output, theirs:
             begin = log.stat().st_size
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "harness.measure.service", str(theirs.fileno()), loader, on],
+                [
+                    sys.executable,
+                    "-m",
+                    "harness.measure.service",
+                    str(theirs.fileno()),
+                    loader,
+                    on,
+                    json.dumps(asdict(deadlines)),
+                ],
                 env={**os.environ, **environment, "PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -64,11 +64,17 @@ def hanging(q, k, v, *, causal, scale):
     time.sleep(3600)
 
 
+def deaf(q, k, v, *, causal, scale):
+    """No thread hears the signal, as where a driver holds it back."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    time.sleep(7200)
+
+
 def on_another_stream(q, k, v, *, causal, scale):
     here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
     aside.wait_stream(here)
     with torch.cuda.stream(aside):
-        o = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        o = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
     here.wait_stream(aside)
     return o
 

@@ -79,6 +79,14 @@ def test_a_launch_that_does_not_end_is_told_with_its_kernel_and_line(gated: dict
     assert row["reason"] in [f"{told}{line}, called by {LAUNCH}" for line in loop]
 
 
+@pytest.mark.slow
+def test_a_process_that_hears_no_signal_is_told_by_its_line(tmp_path: Path) -> None:
+    rows = run(tmp_path / "run.jsonl", own.parse(f"{FILE}:deaf"), deadlines=Deadlines(launch=3))
+    (row,) = (row for row in rows if row["kind"] == "gate")
+    where = place(own_kernels.__file__, "time.sleep(7200)")
+    assert row["reason"] == f"no sign of life for 3 s (stage launch): deaf at {where}"
+
+
 def test_no_line_of_an_installed_package_is_told_as_the_kernels() -> None:
     """Those of a virtual environment may lie in the Python that it was made from."""
     frames = [(f"/opt/base/lib/python3/{name}-packages/triton/jit.py", 1, "run") for name in ("site", "dist")]
