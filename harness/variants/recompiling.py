@@ -265,7 +265,7 @@ def _compile(root: str, kernel: str, programs: Sequence[Program]) -> dict[Progra
 
 def _identify(root: str, kernel: str, programs: Sequence[Program]) -> dict[Program, str | Unknown]:
     """Runs in a process of its own; all programs are of one kernel file."""
-    from triton.runtime.jit import JITFunction
+    from triton.runtime.jit import JITCallable
 
     _import_from(root)
     found: dict[Program, str | Unknown] = {}
@@ -278,7 +278,7 @@ def _identify(root: str, kernel: str, programs: Sequence[Program]) -> dict[Progr
         for name, module in list(sys.modules.items()):
             if name.partition(".")[0] in PACKAGES:
                 for function in vars(module).values():
-                    if isinstance(function, JITFunction):
+                    if isinstance(function, JITCallable):  # a constexpr function too
                         function.starting_line_number = 0
         found[program] = hashlib.sha256(
             f"{specialized.function.cache_key} {_arguments(specialized)}".encode()
