@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -70,19 +71,39 @@ def test_names_tell_programs_apart_and_nothing_else(tmp_path: Path) -> None:
     assert names[0][one] != names[0][causal]
 
 
-def test_a_constexpr_function_may_move_too(tmp_path: Path) -> None:
-    """Triton puts the line of each function into the key of its cache. Layouts come from constexpr functions."""
+def gluon(kernel: str) -> Program:
+    return replace(program(), technique=kernel, backend="gluon", tile=Tile(64, 64))
+
+
+def test_a_constexpr_function_may_move_and_comments_may_change(tmp_path: Path) -> None:
+    """Triton puts the line of each function into the key of its cache, and its text with comments. Layouts come from
+    constexpr functions."""
     kernel = "triton_kernels/gluon/ampere/cp_async_pipeline.py"
-    one = replace(program(), technique="cp_async_pipeline", backend="gluon", tile=Tile(64, 64))
+    one = gluon("cp_async_pipeline")
     places = [
         tree(tmp_path / "as it is", kernel),
         tree(tmp_path / "moved", kernel, "@gluon.constexpr_function\n", "\n\n@gluon.constexpr_function\n"),
+        tree(tmp_path / "comment", kernel, "# S = Q K^T", "# the scores"),
+        tree(tmp_path / "docstring", kernel, "Adds keys begin <= j < end to O", "Adds some keys"),
         tree(tmp_path / "changed", kernel, "max_phase=8", "max_phase=4"),
     ]
-    as_it_is, moved, changed = (each[one] for each in names_in(places, kernel, [one]))
+    as_it_is, moved, comment, docstring, changed = (each[one] for each in names_in(places, kernel, [one]))
     assert isinstance(as_it_is, str)
-    assert as_it_is == moved
+    assert as_it_is == moved == comment == docstring
     assert as_it_is != changed
+
+
+def test_a_name_is_the_same_whatever_was_named_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton's own depends on it where a kernel calls a function that reads a constant, as `load_rows` does."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})  # one process for all
+    kernels = [f"triton_kernels/gluon/hopper/{name}.py" for name in ("exp_lock", "pingpong")]
+    jobs: list[processes.Job] = [
+        (recompiling._identify, (str(CHECKOUT), kernel, [gluon(Path(kernel).stem)])) for kernel in kernels
+    ]
+    first = [answer for _, answer in processes.answers(jobs, {})]
+    again = [answer for _, answer in processes.answers(jobs[::-1], {})]
+    assert first == again[::-1]
+    assert all(isinstance(name, str) for answer in first for name in answer.values()), first
 
 
 def test_a_program_without_a_name_leaves_the_others_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
