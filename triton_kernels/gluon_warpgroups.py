@@ -1,6 +1,6 @@
 """What the Gluon kernels with warpgroups share: descriptors, rings of buffers with barriers, and the order of tiles.
 
-Triton renames functions between versions: those that 3.6 and later versions name differently have one name here.
+Kernels take load_async, store_async and block_barrier from here too; gluon_names has what each Triton calls them.
 """
 
 from __future__ import annotations
@@ -10,15 +10,11 @@ from typing import Any
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from triton_kernels import specialization
-
-load_async = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
-store_async = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
-block_barrier = getattr(gl, "barrier", None) or gl.thread_barrier
-"""A barrier of all threads of a partition, or of the block if it has no partitions."""
+from triton_kernels.gluon_names import block_barrier, load_async, store_async  # noqa: F401
 
 ROWS = gl.constexpr(64)
 """Query rows of a warpgroup: the 64 of one wgmma."""

@@ -1,6 +1,7 @@
 """What runs in a worker's process: kernels are loaded, judged and timed at the runner's request.
 
-`python -m harness.measure.service DESCRIPTOR LOADER ON DEADLINES` is such a process; harness.measure.worker holds the other end.
+`python -m harness.measure.service DESCRIPTOR LOADER ON DEADLINES` is such a process; harness.measure.worker holds the
+other end.
 """
 
 from __future__ import annotations

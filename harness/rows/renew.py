@@ -155,11 +155,10 @@ class _Asked:
 
 def _asked(due: Iterable[Row], rows: Iterable[Row], hashes: Hashes, outcome: Renewal) -> list[_Asked]:
     """The rows that can be compared; `outcome` counts the others. `rows` hold the environments."""
-    environments = _environments(rows)
+    compilers = _Compilers(rows)
     found = []
     for row in due:
-        environment = environments.get(row.get("environment", ""), {})
-        compiler = _compiler(row, environment)
+        compiler = compilers.of(row)
         if compiler is None or not row.get("tile"):
             outcome.unknown["the row names no compiler or no tile"] += 1
             continue
@@ -172,7 +171,7 @@ def _asked(due: Iterable[Row], rows: Iterable[Row], hashes: Hashes, outcome: Ren
             source_sha256=hashes[row["technique"], row["backend"]],
             compiler=compiler,
         )
-        commit = (environment.get("git") or {}).get("sha")
+        commit = (compilers.environment(row).get("git") or {}).get("sha")
         found.append(_Asked(row, replace(here, source_sha256=measured_source(row), commit=commit), here))
     return found
 
@@ -195,11 +194,11 @@ def machine_code(row: Mapping[str, Any]) -> str | None:
 def take_machine_code(rows: Sequence[Row]) -> dict[str, str]:
     """Gives every row without a hash of its machine code that of a row of the same program, source and compiler.
     Returns what is known of all: _name -> hash."""
-    environments = _environments(rows)
+    compilers = _Compilers(rows)
     known: dict[str, set[str]] = {}
     asked: list[tuple[Row, str]] = []
     for row in rows:
-        compiler = _compiler(row, environments.get(row.get("environment", ""), {}))
+        compiler = compilers.of(row)
         if not row.get("source_sha256") or not row.get("tile") or compiler is None:
             continue
         if found := machine_code(row):
@@ -212,10 +211,6 @@ def take_machine_code(rows: Sequence[Row]) -> dict[str, str]:
         if name in agreed:
             row["sass_sha256"] = agreed[name]
     return agreed
-
-
-def _environments(rows: Iterable[Row]) -> dict[str, Any]:
-    return {row["id"]: row["details"] for row in rows if row["kind"] == "environment"}
 
 
 def _name(row: Mapping[str, Any], source: str, compiler: tuple[str, str]) -> str:
@@ -236,13 +231,40 @@ def program(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return *what, problem.dtype, problem.head_dim, problem.causal, *strides
 
 
-def _compiler(row: Mapping[str, Any], environment: Mapping[str, Any]) -> tuple[str, str] | None:
-    """(front end, ptxas) of the row, or what its environment had: a sanitizer's rows do not say."""
-    if "ptxas" in (said := row.get("compiler") or {}):
-        return said["front_end"], said["ptxas"]
-    tools, software = environment.get("toolchain") or {}, environment.get("software") or {}
-    if row.get("backend") == "cuda":
-        front_end, ptxas = tools.get("nvcc") and f"nvcc {tools['nvcc']}", tools.get("ptxas")
-    else:
-        front_end, ptxas = software.get("triton") and f"triton {software['triton']}", tools.get("triton_ptxas")
-    return (front_end, ptxas) if front_end and ptxas else None
+class _Compilers:
+    """What compiled each of these rows, of which a referee's and a sanitizer's do not say it. `rows` hold the
+    environments."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._environments: dict[str, dict[str, Any]] = {}
+        self._of_backend: dict[str, set[tuple[str, str]]] = {}
+        for row in rows:
+            if row["kind"] == "environment":
+                self._environments[row["id"]] = row["details"]
+            elif said := _said(row):
+                self._of_backend.setdefault(row.get("backend", ""), set()).add(said)
+
+    def environment(self, row: Row) -> dict[str, Any]:
+        return self._environments.get(row.get("environment", ""), {})
+
+    def of(self, row: Row) -> tuple[str, str] | None:
+        """(front end, ptxas) of the row, or what its environment had. The environment knows the installed Triton alone:
+        of another one, what all rows of its backend say that say it."""
+        if said := _said(row):
+            return said
+        environment, backend = self.environment(row), row.get("backend", "")
+        tools, software = environment.get("toolchain") or {}, environment.get("software") or {}
+        if backend in techniques.AS_CUBINS:
+            found = self._of_backend.get(backend, set())
+            return min(found) if len(found) == 1 else None
+        if backend == "cuda":
+            front_end, ptxas = tools.get("nvcc") and f"nvcc {tools['nvcc']}", tools.get("ptxas")
+        else:
+            front_end, ptxas = software.get("triton") and f"triton {software['triton']}", tools.get("triton_ptxas")
+        return (front_end, ptxas) if front_end and ptxas else None
+
+
+def _said(row: Row) -> tuple[str, str] | None:
+    """(front end, ptxas) as the row itself says it."""
+    said = row.get("compiler") or {}
+    return (said["front_end"], said["ptxas"]) if "ptxas" in said else None

@@ -8,6 +8,7 @@ $TWINKERNELS_CACHE. Where Triton is given the same as before, nothing is compile
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import io
@@ -102,10 +103,11 @@ def _unknown(words: str) -> Unknown:
 
 def identify_all(programs: Sequence[Program]) -> Iterator[tuple[Program, str | Unknown]]:
     """Each Triton and Gluon program with a hash of all that its compiler is given, or why there is none. Triton's own
-    cache names programs so; lines may move, which it minds. Nothing is compiled: of two programs of one name and one
-    compiler the machine code is the same. What nvcc is given is every header whole: of CUDA programs this says nothing.
+    cache names programs so; lines may move and comments may change, which it minds. Nothing is compiled: of two
+    programs of one name and one compiler the machine code is the same. What nvcc is given is every header whole: of
+    CUDA programs this says nothing.
     """
-    kept = _Kept(KEPT, "given")
+    kept = _Kept(KEPT, "given, without comments")
     jobs: dict[tuple[Path, str], list[Program]] = defaultdict(list)
     for program in programs:
         tells_nothing = program.backend == "cuda" or program.backend in AS_CUBINS
@@ -265,25 +267,47 @@ def _compile(root: str, kernel: str, programs: Sequence[Program]) -> dict[Progra
 
 def _identify(root: str, kernel: str, programs: Sequence[Program]) -> dict[Program, str | Unknown]:
     """Runs in a process of its own; all programs are of one kernel file."""
-    from triton.runtime.jit import JITFunction
-
     _import_from(root)
     found: dict[Program, str | Unknown] = {}
+    stripped = False
     for program in programs:
         try:
             specialized = _specialized(kernel, program)
         except Exception as error:  # a tile that the language has not
             found[program] = Unknown(f"{type(error).__name__}: {error}".splitlines()[0])
             continue
-        for name, module in list(sys.modules.items()):
-            if name.partition(".")[0] in PACKAGES:
-                for function in vars(module).values():
-                    if isinstance(function, JITFunction):
-                        function.starting_line_number = 0
+        if not stripped:
+            _strip_functions()
+            stripped = True
         found[program] = hashlib.sha256(
             f"{specialized.function.cache_key} {_arguments(specialized)}".encode()
         ).hexdigest()
     return found
+
+
+def _strip_functions() -> None:
+    """Leaves of the functions of the kernel packages what their names shall depend on: no lines, comments and
+    docstrings, nor which functions this process named before. Triton adds to a function's name the constants of those
+    that it calls, but only of those that have a name already."""
+    from triton.runtime.jit import JITCallable
+
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in PACKAGES:
+            for function in vars(module).values():
+                if isinstance(function, JITCallable):
+                    function.starting_line_number = 0
+                    function.used_global_vals = {}
+                    function._unsafe_update_src(_without_words(function.src))
+
+
+def _without_words(source: str) -> str:
+    """The source of one function without comments and docstring."""
+    tree = ast.parse(source)
+    function = tree.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    if ast.get_docstring(function) is not None:
+        function.body = function.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
 
 
 def _import_from(root: str) -> None:

@@ -59,6 +59,7 @@ FILES = (
     Row("harness/setup/lint.py", ()),
     Row("harness/setup/script.py", ("harness.setup.bootstrap", "harness.catalog.techniques")),
     Row("harness/setup/bootstrap.py", ("cuda_kernels.toolchain",)),
+    Row("triton_kernels/gluon_names.py", ("triton",)),
     Row("triton_kernels/probes/*", ("triton", "utlx_plugin")),
     Row("triton_kernels/tlx/*", ("triton", "utlx_plugin", "triton_kernels.specialization")),
 )
@@ -70,7 +71,7 @@ ROOMS = {
         "triton_kernels/*",
         (
             *("torch", "triton", "triton_kernels.specialization"),
-            *("triton_kernels.gluon_warpgroups", "triton_kernels.gluon_pipeline"),
+            *("triton_kernels.gluon_names", "triton_kernels.gluon_warpgroups", "triton_kernels.gluon_pipeline"),
         ),
     ),
     "harness.catalog": Row("harness/catalog/*", ("harness.catalog", "cuda_kernels.includes")),
@@ -279,6 +280,53 @@ def test_experiments_are_imported_by_name_in_one_place() -> None:
 def test_a_one_line_twin_may_import_its_sibling() -> None:
     twin = '"""The same program."""\nfrom triton_kernels.ampere.scalar import twin\n'
     assert violations("triton_kernels/ampere/x.py", twin) == []
+
+
+def picked_names(source: str) -> list[str]:
+    """Where the source asks a module of Triton, or what is in one, for a name by getattr or hasattr."""
+    tree = ast.parse(source)
+    of_triton = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and below(str(node.module), ("triton",)):
+            of_triton |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names = [alias for alias in node.names if below(alias.name, ("triton",))]
+            of_triton |= {alias.asname or "triton" for alias in names}
+    found = []
+    for node in ast.walk(tree):
+        asks = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr")
+        if asks and node.args:
+            place = node.args[0]
+            while isinstance(place, ast.Attribute):
+                place = place.value
+            if isinstance(place, ast.Name) and place.id in of_triton:
+                found.append(f"line {node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+def test_one_file_alone_picks_names_that_versions_of_triton_changed() -> None:
+    """Probes do too: a reader runs them with Triton alone."""
+    files = [file for file in python_files() if fnmatch(file, "triton_kernels/*")]
+    assert {
+        file
+        for file in files
+        if not fnmatch(file, "triton_kernels/probes/*") and picked_names((CHECKOUT / file).read_text())
+    } == {"triton_kernels/gluon_names.py"}
+
+
+@pytest.mark.parametrize(
+    ("source", "picks"),
+    [
+        ("from triton.experimental.gluon import language as gl\nbarrier = getattr(gl, 'barrier', None)", True),
+        ("from triton.experimental.gluon.language.nvidia.hopper import tma\nf = getattr(tma, 'async_load')", True),
+        ("import triton.language as tl\nnew = hasattr(tl.tensor, 'gather')", True),
+        ("import triton\n\ndef f():\n    return hasattr(triton.language, 'gather')", True),
+        ("import torch\nnew = hasattr(torch, 'compile')", False),
+        ("from triton.experimental.gluon import language as gl\nbarrier = gl.barrier", False),
+    ],
+)
+def test_a_picked_name_is_found(source: str, picks: bool) -> None:
+    assert bool(picked_names(source)) is picks
 
 
 STANDARD_HEADERS = {"cstdint", "cstddef", "type_traits", "limits", "utility"}

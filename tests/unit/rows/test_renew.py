@@ -122,6 +122,25 @@ def test_where_no_row_tells_the_commit_is_compiled() -> None:
     assert (unsaid["source_sha256"], unsaid["sass_sha256"], found.renewed) == ("new", "abc", 1)
 
 
+def test_what_another_triton_made_is_told_by_other_rows_of_its_backend() -> None:
+    """Its environment has the installed Triton alone."""
+    of_triton = {**TRITON, "front_end": "triton 3.9.0", "ptxas": "13.4.59"}
+    hashes = {("scalar", "gluon@3.9.0"): "new"}
+
+    def rows(**other: str) -> list[Row]:
+        judged = row("referee", backend="gluon@3.9.0", compiler=None)
+        timed = row(backend="gluon@3.9.0", compiler=of_triton, sass_sha256="abc")
+        return [ENVIRONMENT, judged, timed, {**timed, "time": "3", "compiler": {**of_triton, **other}}]
+
+    compiler = Compiler(new="abc")
+    assert renew.renew(found := rows(), hashes, compiler).renewed == 3
+    assert {program.compiler for program in compiler.asked} == {("triton 3.9.0", "13.4.59")}
+    assert found[1]["sass_sha256"] == "abc"
+    assert renew.renew(rows(ptxas="13.4.60"), hashes, Compiler(new="abc")).unknown == {
+        "the row names no compiler or no tile": 1
+    }
+
+
 def test_what_a_row_of_this_checkout_tells_is_not_compiled() -> None:
     measured = gate("abc")
     found, compiler = outcome(measured, gate("abc", source_sha256="new", time="3"))

@@ -11,10 +11,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 
+from triton_kernels.gluon_names import cp_async as load_async
 from triton_kernels.specialization import Twin, options
-
-load_async = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
-"""Copies from global to shared memory by cp.async. Triton 3.6 has the longer name, later versions the shorter one."""
 
 LOWEST = gl.constexpr(-3.0e38)
 """Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""

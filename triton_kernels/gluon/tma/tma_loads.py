@@ -23,6 +23,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from triton_kernels import gluon_warpgroups as wg
 from triton_kernels import specialization
+from triton_kernels.gluon_names import REINTERPRET_RENAMED as RENAMED
 from triton_kernels.specialization import options, plain_grid
 
 LOWEST = gl.constexpr(-3.0e38)
@@ -33,7 +34,6 @@ LN_2 = gl.constexpr(0.6931471805599453)
 BOX = gl.NVMMASharedLayout(swizzle_byte_width=0, element_bitwidth=16, rank=4)
 ROWS = gl.constexpr(gl.SwizzledSharedLayout(8, 1, 1, [1, 0]))
 """The same bytes under another layout: row after row."""
-RENAMED = gl.constexpr(hasattr(gl.shared_memory_descriptor, "reinterpret"))  # in 3.9
 
 
 @gluon.jit
