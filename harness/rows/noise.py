@@ -40,7 +40,7 @@ from harness.rows.reading import Row, median_ms, page
 Array = Any
 """A numpy array."""
 
-LEVEL = 0.995
+LEVEL = 0.994
 """Share of replicate pairs that a limit lets pass: where recorded rows keep what is promised, in each kind of pairs."""
 FEWEST = math.ceil(1 / (1 - LEVEL))
 """Pairs below which there is no such quantile."""
