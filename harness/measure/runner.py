@@ -173,10 +173,14 @@ class Run:
     def skips(self, case: Case) -> bool:
         """Whether an earlier run has gated this case."""
         earlier = self.session.earlier(case, "gate")
-        if earlier is None or (earlier["status"] == "passed" and not self.covers(earlier)):
+        if earlier is None or self.is_outdated(earlier):
             return False
         self.gated[case] = earlier
         return True
+
+    def is_outdated(self, gate: Row) -> bool:
+        """Whether this run's gates must look again."""
+        return gate["status"] == "passed" and not self.covers(gate)
 
     def covers(self, gate: Row) -> bool:
         """Whether a passed gate saw all that this run's gates see: an experiment may have been told more since, and the
@@ -494,7 +498,8 @@ class Run:
             for row in rows:
                 if row is None or "kind" not in row:  # interrupted before, or the unwritten gate of a tuned cell
                     continue
-                if self.session.earlier(case, row["kind"], row.get("mode")):
+                earlier = self.session.earlier(case, row["kind"], row.get("mode"))
+                if earlier and not (row["kind"] == "gate" and self.is_outdated(earlier)):
                     continue
                 measured = {name: value for name, value in row.items() if name not in results.KEY or name == "mode"}
                 del measured["schema"], measured["time"]

@@ -627,6 +627,15 @@ def test_a_kernel_that_passed_an_earlier_gate_is_gated_again_and_not_timed(tmp_p
     assert rows[1]["gate"] != "0" * 12
 
 
+def test_a_program_that_is_gated_again_is_so_under_all_its_names(tmp_path: Path) -> None:
+    what = experiment("right", "right_again")
+    before = run(tmp_path / "before.jsonl", what)
+    outdated = [row | {"gate": "0" * 12} if row["kind"] == "gate" else row for row in before]
+    rows = run(tmp_path / "after.jsonl", what, standing=outdated)
+    assert [row["technique"] for row in rows[1:]] == ["right", "right_again"]
+    assert {row["gate"] for row in rows[1:]} == {row["gate"] for row in before[1:]}
+
+
 def test_a_kernel_that_passed_in_dense_arenas_is_gated_again_in_padded_ones(tmp_path: Path) -> None:
     dense = run(tmp_path / "dense.jsonl", experiment("right"))
     padded = run(tmp_path / "padded.jsonl", replace(experiment("right"), padded=True), standing=dense)

@@ -38,11 +38,7 @@ KEPT = (
 )
 """Pages of which pictures are kept."""
 UNANSWERED = re.compile(r"recorded yet|measured yet|computed yet|(?<!“)not (?:probed|measured|checked|inspected)")
-WAITING = {
-    ("technique/flagship.html", "not measured"): 4,
-    ("gap.html", "not measured"): 6,
-    ("evidence/correctness.html", "not checked"): 7,
-}
+WAITING = {("evidence/correctness.html", "not checked"): 4}
 """Page and words -> how often they may stand there. What they wait for is a run on a GPU or a probe; an entry that is
 answered goes."""
 SCREENSHOTS = build.ROOT.parent / "build" / "screenshots"
