@@ -2,10 +2,11 @@
 
     python child.py REQUEST ANSWER
 
-REQUEST is a JSON file: {"file", "forms"} for a probe, {"module", "problem", "tile", "arch"} for a kernel of the
-ladders. `build(form)` of a probe gives Triton's compiled kernel; a rival's gives {"ptx", "cubin"}. ANSWER gets one JSON
-line a form, as soon as it is there: an MLIR assertion ends the process. Before each form, a line with its name goes
-to stderr, which tells what the compiler said of which form. Standard library and Triton only.
+REQUEST is a JSON file: {"file", "forms"} for a probe, {"root", "twins", "forms"} for kernels of the ladders, where
+"twins" has {"module", "problem", "tile", "arch"} for each form. `build(form)` of a probe gives Triton's compiled
+kernel; a rival's gives {"ptx", "cubin"}. ANSWER gets one JSON line a form, as soon as it is there: an MLIR assertion
+ends the process. Before each form, a line with its name goes to stderr, which tells what the compiler said of which
+form. Standard library and Triton only.
 """
 
 import json
@@ -42,16 +43,16 @@ def programs(request):
             yield form, lambda form=form: probe["build"](form)
     else:
         sys.path.insert(0, request["root"])  # before another checkout that this Python has installed
-        yield "", lambda: twin(request)
+        for form in request["forms"]:
+            yield form, lambda form=form: twin(**request["twins"][form])
 
 
-def twin(request):
+def twin(module, problem, tile, arch):
     from importlib import import_module
 
-    problem, tile = SimpleNamespace(**request["problem"]), SimpleNamespace(**request["tile"])
-    tile.extra = tuple(tile.extra.items())
-    module = import_module(request["module"])
-    return getattr(module, "twin", module).specialize(problem, None, tile, request["arch"]).compile()
+    tile = SimpleNamespace(**{**tile, "extra": tuple(tile["extra"].items())})
+    kernel = import_module(module)
+    return getattr(kernel, "twin", kernel).specialize(SimpleNamespace(**problem), None, tile, arch).compile()
 
 
 def texts(build):

@@ -14,10 +14,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
 
 from harness import variants
 from harness.catalog import sources, techniques
@@ -30,6 +31,8 @@ from harness.variants import Case, assembly, tritons
 KEPT = sources.ROOT / "build" / "expressibility"
 SECONDS = 240
 """Time limit for all forms of one file together."""
+TOGETHER = 8
+"""Kernels of the ladders that share a process at most."""
 LONGEST_WORDS = 20_000
 """Characters kept of what a compiler says: an error of MLIR prints the whole module."""
 
@@ -48,7 +51,8 @@ def at(program: Program, version: str) -> Job:
 def compiled(jobs: Iterable[Job], keep: Path = KEPT) -> Iterator[tuple[Job, Texts]]:
     """Each program with its texts (of claims.TEXTS), in order of completion. One that does not compile has `words` and
     `source` alone. Raises tritons.MissingTriton before anything is compiled."""
-    batches: dict[tuple[str, str, str], list[Job]] = defaultdict(list)
+    batches: dict[tuple[Any, ...], list[Job]] = defaultdict(list)
+    twins: Counter[tuple[Any, ...]] = Counter()
     for program, version in dict.fromkeys(jobs):
         kept = keep / f"{_key(program, version)}.json"
         if kept.is_file():
@@ -57,9 +61,17 @@ def compiled(jobs: Iterable[Job], keep: Path = KEPT) -> Iterator[tuple[Job, Text
         dialect = getattr(program, "dialect", None) or "triton"
         if version:
             environments.variables(version, dialect)
-        # The forms of one probe share a process; everything else has one of its own.
-        name = program.file if isinstance(program, Probe) else program.label
-        batches[name, version, dialect].append((program, version))
+        # The forms of one probe share a process, and a few kernels of the ladders, which import torch, one that needs
+        # the same variables; everything else has one of its own. A hatch changes the compiler that it is in.
+        if isinstance(program, Probe):
+            name: tuple[Any, ...] = (program.file,)
+        elif isinstance(program, Twin) and version and program.backend != techniques.HATCH:
+            name = tuple(sorted(_variables(program, version).items()))
+            twins[name] += 1
+            name = (name, (twins[name] - 1) // TOGETHER)
+        else:
+            name = (program.label,)
+        batches[*name, version, dialect].append((program, version))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for done in as_completed([pool.submit(_compile, batch) for batch in batches.values()]):
             for (program, version), texts in done.result():
@@ -74,12 +86,11 @@ def _key(program: Program, version: str) -> str:
 
 def _compile(batch: list[Job]) -> list[tuple[Job, Texts]]:
     program, version = batch[0]
-    source = {"source": (sources.ROOT / verdicts.file_of(program)).read_text()}
     if not version:
-        return [((program, version), {**source, **_cuda(program)})]
-    forms = [each.form for each, _ in batch if isinstance(each, Probe)]
-    texts = _run(_request(program, forms), _variables(program, version), forms or [""])
-    return [(job, {**source, **texts[job[0].form if isinstance(job[0], Probe) else ""]}) for job in batch]
+        return [((program, version), {"source": _source(program), **_cuda(program)})]
+    forms = {each: each.form if isinstance(each, Probe) else each.label for each, _ in batch}
+    texts = _run(_request(forms), _variables(program, version), list(forms.values()))
+    return [((each, version), {"source": _source(each), **texts[form]}) for each, form in forms.items()]
 
 
 def _variables(program: Program, version: str) -> dict[str, str]:
@@ -102,16 +113,25 @@ def case_of(program: Twin) -> Case:
     return Case("expressibility", technique.name, program.backend, problem, tile)
 
 
-def _request(program: Program, forms: list[str]) -> dict[str, object]:
-    if isinstance(program, Probe):
-        return {"file": str(sources.ROOT / program.file), "forms": forms}
-    assert isinstance(program, Twin)
+def _source(program: Program) -> str:
+    return (sources.ROOT / verdicts.file_of(program)).read_text()
+
+
+def _request(forms: dict[Program, str]) -> dict[str, object]:
+    """What child.py is asked for: forms of one probe, or kernels of the ladders by their labels."""
+    first = next(iter(forms))
+    if isinstance(first, Probe):
+        return {"file": str(sources.ROOT / first.file)}
+    twins = {form: _described(program) for program, form in forms.items() if isinstance(program, Twin)}
+    return {"root": str(sources.ROOT), "twins": twins}
+
+
+def _described(program: Twin) -> dict[str, object]:
     case = case_of(program)
     assert case.tile is not None
     path = sources.kernel_file(program.backend, techniques.get(program.technique).path)
     module = ".".join(path.relative_to(sources.ROOT).with_suffix("").parts)
-    described = {"problem": case.problem.to_dict(), "tile": case.tile.to_dict(), "arch": program.arch}
-    return {"root": str(sources.ROOT), "module": module, **described}
+    return {"module": module, "problem": case.problem.to_dict(), "tile": case.tile.to_dict(), "arch": program.arch}
 
 
 def _run(request: dict[str, object], environment: dict[str, str], forms: list[str]) -> dict[str, Texts]:
