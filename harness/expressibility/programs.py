@@ -1,4 +1,4 @@
-"""Compiles the programs of claims, each file in a process of its own with the Triton in question; keeps their texts.
+"""Compiles the programs of claims, in processes that have the Triton in question; keeps their texts.
 
 Nothing is launched: no GPU is needed. What was compiled is kept in build/expressibility by the hash of the program.
 """
@@ -14,11 +14,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
 
 from harness import variants
 from harness.catalog import sources, techniques
@@ -30,7 +29,7 @@ from harness.variants import Case, assembly, tritons
 
 KEPT = sources.ROOT / "build" / "expressibility"
 SECONDS = 240
-"""Time limit for all forms of one file together."""
+"""Time limit for all that shares a process."""
 TOGETHER = 8
 """Kernels of the ladders that share a process at most."""
 LONGEST_WORDS = 20_000
@@ -51,8 +50,7 @@ def at(program: Program, version: str) -> Job:
 def compiled(jobs: Iterable[Job], keep: Path = KEPT) -> Iterator[tuple[Job, Texts]]:
     """Each program with its texts (of claims.TEXTS), in order of completion. One that does not compile has `words` and
     `source` alone. Raises tritons.MissingTriton before anything is compiled."""
-    batches: dict[tuple[Any, ...], list[Job]] = defaultdict(list)
-    twins: Counter[tuple[Any, ...]] = Counter()
+    batches: dict[tuple[object, str, str], list[Job]] = defaultdict(list)
     for program, version in dict.fromkeys(jobs):
         kept = keep / f"{_key(program, version)}.json"
         if kept.is_file():
@@ -61,22 +59,30 @@ def compiled(jobs: Iterable[Job], keep: Path = KEPT) -> Iterator[tuple[Job, Text
         dialect = getattr(program, "dialect", None) or "triton"
         if version:
             environments.variables(version, dialect)
-        # The forms of one probe share a process, and a few kernels of the ladders, which import torch, one that needs
-        # the same variables; everything else has one of its own. A hatch changes the compiler that it is in.
-        if isinstance(program, Probe):
-            name: tuple[Any, ...] = (program.file,)
-        elif isinstance(program, Twin) and version and program.backend != techniques.HATCH:
-            name = tuple(sorted(_variables(program, version).items()))
-            twins[name] += 1
-            name = (name, (twins[name] - 1) // TOGETHER)
-        else:
-            name = (program.label,)
-        batches[*name, version, dialect].append((program, version))
+        batches[_company(program, version), version, dialect].append((program, version))
+    parts = (part for batch in batches.values() for part in _parts(batch))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for done in as_completed([pool.submit(_compile, batch) for batch in batches.values()]):
+        for done in as_completed([pool.submit(_compile, part) for part in parts]):
             for (program, version), texts in done.result():
                 sources.put(keep / f"{_key(program, version)}.json", json.dumps(texts).encode())
                 yield (program, version), texts
+
+
+def _company(program: Program, version: str) -> object:
+    """What programs that may share a process have in common: forms of one probe their file, kernels of the ladders,
+    each of which would import torch for itself, the variables that they need. Everything else is alone, a hatch too: it
+    changes the compiler that it is in."""
+    if isinstance(program, Probe):
+        return program.file
+    if isinstance(program, Twin) and version and program.backend != techniques.HATCH:
+        return tuple(sorted(_variables(program, version).items()))
+    return program.label
+
+
+def _parts(batch: list[Job]) -> list[list[Job]]:
+    """A batch of kernels of the ladders by TOGETHER, the forms of a probe whole."""
+    at_once = len(batch) if isinstance(batch[0][0], Probe) else TOGETHER
+    return [batch[begin : begin + at_once] for begin in range(0, len(batch), at_once)]
 
 
 def _key(program: Program, version: str) -> str:

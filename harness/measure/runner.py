@@ -19,7 +19,7 @@ from harness.measure.session import Session
 from harness.measure.worker import Deadlines, Failed, GateOptions
 from harness.rows import results
 from harness.rows.intervals import process
-from harness.rows.reading import is_final, median_ms
+from harness.rows.reading import is_final, median_ms, of_earlier_gate
 
 AGAIN_LIMIT = 0.005
 """Relative difference up to which two timings of one kernel in one group agree; a run's own `limit` takes its place.
@@ -185,7 +185,7 @@ class Run:
     def covers(self, gate: Row) -> bool:
         """Whether a passed gate saw all that this run's gates see: an experiment may have been told more since, and the
         gate may be another one."""
-        if gate.get("gate") != sources.gate_id():
+        if of_earlier_gate(gate):
             return False
         if self.gate_options.padded and not (gate.get("details") or {}).get("padded"):
             return False

@@ -30,7 +30,7 @@ from reports.draw.style import (
 )
 from reports.facts.answer import Answer
 from reports.facts.comparisons import SERIES, Conflicts, Lengths, Stalls, Work
-from reports.facts.counters import WAITED_FOR
+from reports.facts.counters import waited_for
 
 SMALL, WIDE, NARROW = 300, 632, 358
 """Widths in pixels: of a small one, beside another on a screen, on a phone."""
@@ -221,13 +221,12 @@ def stall_bars(found: Sequence[Stalls], width: int) -> str:
         write(axes, heading, (0, y), (-left, 0), size=TICK, weight="bold", color=COLORS[one.backend])
         for reason, value in one.reasons:
             y += row
-            write(axes, WAITED_FOR.get(reason, reason), (0, y), (-8, 0), ha="right", size=TICK)
+            write(axes, waited_for(reason), (0, y), (-8, 0), ha="right", size=TICK)
             axes.barh(y, value, 12, color=COLORS[one.backend], lw=0)
             write(axes, f"{value:.2f}", (value, y), (6, 0), size=TICK, weight="bold")
         y += row
     told = [
-        f"{name_of(drawn_as(one.row))}: "
-        + ", ".join(f"{WAITED_FOR.get(reason, reason)} {value:.2f}" for reason, value in one.reasons)
+        f"{name_of(drawn_as(one.row))}: {', '.join(f'{waited_for(name)} {value:.2f}' for name, value in one.reasons)}"
         for one in found
     ]
     alt = f"Cycles that warps waited for each issued instruction: {'; '.join(told)}"

@@ -104,6 +104,11 @@ NCU = {
 """ncu's metrics that pages name, and what they are called there. Others are shown under their own names."""
 
 
+def waited_for(reason: str) -> str:
+    """What a warp waits for, in plain words; ncu's own where there are none."""
+    return WAITED_FOR.get(reason, reason)
+
+
 def stalls(row: Row) -> list[tuple[str, float]]:
     """The largest reasons why a warp did not issue, in cycles that warps waited for each issued instruction; empty
     where none is known."""

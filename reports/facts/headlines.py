@@ -15,7 +15,7 @@ from reports.facts import comparisons
 from reports.facts.answer import INSTRUCTION, Answer
 from reports.facts.comparisons import Conflicts, Lengths, Stalls, Work
 from reports.facts.correctness import Block, worst
-from reports.facts.counters import WAITED_FOR
+from reports.facts.counters import waited_for
 from reports.facts.filling import HeadDim
 from reports.facts.matrix import LANGUAGES, Line, counts
 from reports.facts.processes import Spread
@@ -230,7 +230,7 @@ def stalls_title(found: Sequence[Stalls]) -> str:
     """What warps of the fastest kernel that was counted wait for most."""
     fastest = max(found, key=lambda one: one.tflops)
     reason, _ = fastest.reasons[0]
-    return f"In “{title(fastest.technique)}” warps wait most for {WAITED_FOR.get(reason, reason)}"
+    return f"In “{title(fastest.technique)}” warps wait most for {waited_for(reason)}"
 
 
 def conflicts_title(found: Sequence[Conflicts]) -> str:
