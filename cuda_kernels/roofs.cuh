@@ -21,14 +21,15 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-// What a warpgroup did: its steps, and the multiprocessor cycles and nanoseconds that they took.
+// What a warp did: its steps, and when the first began and the last ended, by the multiprocessor's clock and in
+// nanoseconds. Warps of a block do not end together, so a rate of the block needs the first start and the last end.
 struct RoofSample {
-  uint64_t steps, clocks, nanoseconds;
+  uint64_t steps, start_clock, end_clock, start_nanosecond, end_nanosecond;
 };
 
 // Filled through ctypes by harness/variants/roofs.py: same fields in the same order.
 struct RoofArgs {
-  RoofSample* samples;  // (blocks, warpgroups)
+  RoofSample* samples;  // (blocks, warps)
   float* results;       // (blocks, threads): computed values, stored so that no compiler drops the work
   int32_t steps;        // per warpgroup that multiplies; per other warpgroup if none does
   float seed;           // 0.5 to 1; not known at compile time
@@ -36,7 +37,7 @@ struct RoofArgs {
 
 constexpr int PRODUCT_GROUPS = ROOF_PRODUCT_GROUPS;
 constexpr int VECTOR_GROUPS = ROOF_VECTOR_GROUPS;
-constexpr int WARPGROUP = 128;
+constexpr int WARP = 32, WARPGROUP = 128;
 constexpr int WARPGROUPS = PRODUCT_GROUPS + VECTOR_GROUPS;
 constexpr int THREADS = WARPGROUPS * WARPGROUP;
 static_assert(WARPGROUPS > 0);
@@ -67,7 +68,7 @@ constexpr uint64_t mn_major_rows(int rows) { return rows * ROW_BYTES / 16; }
 // Two bf16 values with magnitudes from 0.5 to 1 and any sign.
 DEVICE uint32_t operand_bits(uint32_t number) { return 0x3f003f00u | (number * 2654435761u & 0x807f807fu); }
 
-// A block's shared memory, and the progress of one of its warpgroups.
+// A block's shared memory, and the progress of one of its warps.
 struct Roof {
   const RoofArgs& args;
   uint32_t smem = shared_base();
@@ -88,19 +89,21 @@ struct Roof {
   // At the start of a step of products; all four warps get the same answer.
   DEVICE bool takes_product() { return step++ < args.steps; }
   // Polls the barrier at the start of a vector step; goes_on() uses the answer at the step's end, so nothing waits.
-  DEVICE void begin_vector() {
+  // `parity`: always 0.
+  DEVICE void begin_vector(uint32_t parity = 0) {
     ++step;
-    if (PRODUCT_GROUPS) is_finished = mbarrier_test_wait_parity(smem + RoofMemory::finished, 0);
+    if (PRODUCT_GROUPS) is_finished = mbarrier_test_wait_parity(smem + RoofMemory::finished, parity);
   }
   DEVICE bool goes_on() const { return PRODUCT_GROUPS ? !vote_any(is_finished) : step < args.steps; }
   DEVICE void finish(int steps, float result) {
-    const uint64_t clocks = sm_clock64() - clock, nanoseconds = globaltimer() - nanosecond;
+    const uint64_t end_clock = sm_clock64(), end_nanosecond = globaltimer();
     if (PRODUCT_GROUPS && tid_x() == 0) mbarrier_arrive(smem + RoofMemory::finished);
     st_global(args.results + ctaid_x() * THREADS + tid_x(), result);
-    if (tid_x() % WARPGROUP) return;
-    RoofSample& sample = args.samples[ctaid_x() * WARPGROUPS + warpgroup];
+    if (tid_x() % WARP) return;
+    RoofSample& sample = args.samples[(ctaid_x() * THREADS + tid_x()) / WARP];
     st_global(&sample.steps, static_cast<uint64_t>(steps));
-    st_global(&sample.clocks, clocks), st_global(&sample.nanoseconds, nanoseconds);
+    st_global(&sample.start_clock, clock), st_global(&sample.end_clock, end_clock);
+    st_global(&sample.start_nanosecond, nanosecond), st_global(&sample.end_nanosecond, end_nanosecond);
   }
 };
 

@@ -2,9 +2,10 @@
 
 Small kernels whose data is in registers and shared memory from the start measure the limits: products alone, by wgmma
 and by mma.sync; exponentials alone; both at once; fp32 additions, multiply-adds, maxima and polynomial exponentials
-beside products; the softmax of 64 queries by 128 keys, alone and beside products; and the main loop of attention
-without loads, with all of its exponentials, with none, and with a part of them on the FMA pipe. cuBLAS multiplies in
-the same run. Rates are per clock of the multiprocessor, which the kernels read themselves.
+beside products, and additions whose warp waits now and then; the softmax of 64 queries by 128 keys, alone and beside
+products; and the main loop of attention without loads, with all of its exponentials, with none, and with a part of them
+on the FMA pipe. cuBLAS multiplies in the same run. Rates are per clock of the multiprocessor, which the kernels read
+themselves.
 """
 
 import sys
@@ -28,6 +29,7 @@ EXPERIMENT = Experiment(
         *(roofs.exponentials(beside) for beside in (None, 64, 128)),
         *(roofs.polynomials(beside) for beside in (None, 64, 128)),
         *(roofs.additions(beside, groups) for groups in (2, 1) for beside in (None, 64, 128)),
+        *(roofs.waiting_additions(beside) for beside in (None, 64, 128)),
         *(roofs.multiply_adds(beside, groups) for groups in (2, 1) for beside in (None, 64, 128)),
         *(roofs.maxima(beside) for beside in (None, 128)),
         *(roofs.softmax(head_dim, groups) for head_dim in (64, 128) for groups in (1, 2, 3)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from harness.catalog.sources import ROOT, sha256_of
@@ -15,7 +16,16 @@ PEAK = 4096
 MATMUL = "matmul"
 """The roof that is no kernel of ours: cuBLAS by torch.matmul, of MATMUL_SIZE cubed in bf16."""
 MATMUL_SIZE = 8192
-WARPGROUP = 128
+WARP, WARPGROUP = 32, 128
+WARPS = WARPGROUP // WARP
+"""Of a warpgroup, one on each scheduler."""
+THROUGHPUT = {
+    **dict.fromkeys(("FADD", "FMUL", "FFMA"), ("fp32", 128)),
+    "FMNMX": ("maxima", 64),
+    "MUFU.EX2": ("special functions", 16),
+}
+"""SASS instruction -> its unit and how many lanes of it a multiprocessor of compute capability 9.0 does in a clock, of
+all instructions of that unit together (CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions")."""
 SATURATING = {"HGMMA": 32, "MUFU.EX2": 0}
 """The loop of a warpgroup that keeps the tensor cores busy beside others (cuda_kernels/roofs.cuh: saturate)."""
 SATURATING_COLUMNS = 128
@@ -55,6 +65,17 @@ class Roof:
     def source_sha256(self) -> str:
         """The hash of the kernel's file and what it includes. Raises FileNotFoundError for a roof without a kernel."""
         return sha256_of(ROOT / "cuda_kernels" / FOLDER / f"{self.kernel}.cu", ROOT)
+
+    def most(self, what: str) -> float:
+        """How much of `what`, "flop" or `work`, the hardware can do in a clock of one multiprocessor at most: the peak
+        of the tensor cores, or what the busiest unit leaves by the instructions that `loops` claims first."""
+        if what == "flop":
+            return PEAK
+        lanes: Counter[tuple[str, int]] = Counter()
+        for instruction, count in self.loops[0].items():
+            if instruction in THROUGHPUT:
+                lanes[THROUGHPUT[instruction]] += count * WARPGROUP
+        return self.amount / max(number / throughput for (_, throughput), number in lanes.items())
 
 
 def unit_flop(head_dim: int) -> int:
@@ -149,6 +170,13 @@ def polynomials(beside: int | None = None) -> Roof:
 
 def additions(beside: int | None = None, groups: int = VECTOR_GROUPS) -> Roof:
     return vector("additions", "instructions", 512, {"FADD": 512}, "fp32 additions (FADD)", beside, groups)
+
+
+def waiting_additions(beside: int | None = None, groups: int = 1) -> Roof:
+    """The warp waits after every step, which leaves its scheduler's slots to others."""
+    operations = 512
+    words = f"fp32 additions (FADD), a wait for shared memory after every {operations},"
+    return vector("waiting_additions", "instructions", operations, {"FADD": operations}, words, beside, groups)
 
 
 def multiply_adds(beside: int | None = None, groups: int = VECTOR_GROUPS) -> Roof:

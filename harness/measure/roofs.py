@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.catalog import architectures
 from harness.catalog.problem import Experiment
-from harness.catalog.roofs import MATMUL, MATMUL_SIZE, Roof
+from harness.catalog.roofs import MATMUL, MATMUL_SIZE, WARPS, Roof
 from harness.machine import environment, processes
 from harness.machine.progress import Interrupts, Progress
 from harness.rows import making, results
@@ -142,22 +142,35 @@ def not_launched(answer: Any) -> Row | None:
 
 def rates(roof: Roof, samples: Sequence[Sequence[Sequence[int]]]) -> dict[str, float]:
     """What one launch tells: {what: per clock of the median multiprocessor, clock_ghz, tflops}. `samples`: of every
-    multiprocessor, of every warpgroup, (steps, clocks, nanoseconds)."""
-    multiplying, others = slice(roof.product_groups), slice(roof.product_groups, None)
-    groups = {"flop": (multiplying, roof.flop), roof.work: (others, roof.amount)}
+    multiprocessor, of every warp, (steps, start clock, end clock, start nanosecond, end nanosecond).
+
+    The work of all warps of a kind is divided by the time from the first one's start to the last one's end: a warp
+    that the scheduler prefers ends early and would tell more than its share."""
+    multiplying = slice(roof.product_groups * WARPS)
+    others = slice(multiplying.stop, None)
+    kinds = {"flop": (multiplying, roof.flop), roof.work: (others, roof.amount)}
     found = {
-        what: statistics.median(sum(steps * amount / clocks for steps, clocks, _ in block[which]) for block in samples)
-        for what, (which, amount) in groups.items()
+        what: statistics.median(_work(block[which], amount) / _spent(block[which])[0] for block in samples)
+        for what, (which, amount) in kinds.items()
         if amount
     }
-    found["clock_ghz"] = statistics.median(block[0][1] / block[0][2] for block in samples)
+    spent = [_spent(block) for block in samples]
+    found["clock_ghz"] = statistics.median(clocks / nanoseconds for clocks, nanoseconds in spent)
     if roof.flop:
-        per_nanosecond = [
-            sum(steps * roof.flop / nanoseconds for steps, _, nanoseconds in block[: roof.product_groups])
-            for block in samples
-        ]
-        found["tflops"] = sum(per_nanosecond) / 1e3
+        blocks = [block[multiplying] for block in samples]
+        found["tflops"] = sum(_work(block, roof.flop) / _spent(block)[1] for block in blocks) / 1e3
     return found
+
+
+def _work(warps: Sequence[Sequence[int]], amount: int) -> float:
+    """What these warps of a block did; `amount` is a warpgroup's in a step."""
+    return sum(steps for steps, *_ in warps) * amount / WARPS
+
+
+def _spent(warps: Sequence[Sequence[int]]) -> tuple[int, int]:
+    """Clocks and nanoseconds from the first start of these warps to their last end."""
+    _, clock, end_clock, nanosecond, end_nanosecond = zip(*warps, strict=True)
+    return max(end_clock) - min(clock), max(end_nanosecond) - min(nanosecond)
 
 
 def _build(roof: Roof) -> Any:
@@ -176,8 +189,7 @@ def _launch(roof: Roof, library: Path | None, multiprocessors: int, device: str 
 
     from harness.variants import roofs
 
-    groups = roof.product_groups + roof.vector_groups
-    samples = torch.zeros(multiprocessors, groups, 3, dtype=torch.int64, device=device)
+    samples = torch.zeros(roofs.samples_shape(roof, multiprocessors), dtype=torch.int64, device=device)
     scratch = torch.zeros(multiprocessors, roofs.threads(roof), device=device)
     steps = [CALIBRATION]
     told: list[dict[str, float]] = []
@@ -185,7 +197,7 @@ def _launch(roof: Roof, library: Path | None, multiprocessors: int, device: str 
         if device == "cuda":
             torch.cuda.synchronize()
         launch = samples.tolist()
-        clocks, nanoseconds = (max(group[which] for block in launch for group in block) for which in (1, 2))
+        clocks, nanoseconds = map(max, zip(*(_spent(block) for block in launch), strict=True))
         if len(steps) > 1:
             told.append(rates(roof, launch))
         if len(steps) <= LAUNCHES + 1:  # of the first two one calibrates, one warms up

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.catalog.roofs import FOLDER, WARPGROUP, Roof
+from harness.catalog.roofs import FOLDER, WARP, WARPGROUP, Roof
 from harness.variants import instruction_order, machine_code
 from harness.variants.cuda import cuda_compiler, shared_memory_bytes
 from harness.variants.errors import CompileError, LaunchError
@@ -79,7 +79,7 @@ def unheld(roof: Roof, sass: str) -> list[str]:
 def launches(library: Path, roof: Roof, samples: int, results: int, steps: Sequence[int]) -> Iterator[int]:
     """Launches the roof on the default stream once for each of `steps`, when it is asked for the next.
 
-    `samples` and `results` are addresses on the device: (multiprocessors, warpgroups, 3) int64 and (multiprocessors,
+    `samples` and `results` are addresses on the device: (multiprocessors, warps, 5) int64 and (multiprocessors,
     threads) float32. Raises LaunchError.
     """
     handle = ctypes.CDLL(str(library))
@@ -88,6 +88,11 @@ def launches(library: Path, roof: Roof, samples: int, results: int, steps: Seque
         if code := handle.launch(ctypes.byref(RoofArgs(samples, results, number, SEED)), None):
             raise LaunchError(f"{roof.name}: CUDA error {code}", code)
         yield number
+
+
+def samples_shape(roof: Roof, multiprocessors: int) -> tuple[int, int, int]:
+    """Of what a launch writes: every multiprocessor, every warp, the fields of RoofSample in cuda_kernels/roofs.cuh."""
+    return multiprocessors, threads(roof) // WARP, 5
 
 
 def threads(roof: Roof) -> int:

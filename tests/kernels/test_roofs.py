@@ -70,8 +70,7 @@ def test_a_roof_runs_on_a_cpu_without_a_finding(name: str) -> None:
     """No race, no missing fence, no deadlock, every output written once, and nothing but numbers."""
     roof, blocks, steps = KERNELS[name], 2, 2
     library = cpu_library(roof)
-    groups = roof.product_groups + roof.vector_groups
-    samples = torch.zeros(blocks, groups, 3, dtype=torch.int64)
+    samples = torch.zeros(variants.samples_shape(roof, blocks), dtype=torch.int64)
     results = torch.full((blocks, variants.threads(roof)), math.nan)
     for label, tensor in {"samples": samples, "results": results}.items():
         watch(library, label, tensor, "out")
@@ -80,9 +79,9 @@ def test_a_roof_runs_on_a_cpu_without_a_finding(name: str) -> None:
     assert library.diagnosis() == ""
     assert results.isfinite().all()
     taken = samples[..., 0]
-    assert (taken[:, : roof.product_groups or None] == steps).all()
+    assert (taken[:, : roof.product_groups * roofs.WARPS or None] == steps).all()
     assert (taken > 0).all()
-    clocks, nanoseconds = samples[..., 1], samples[..., 2]
+    clocks, nanoseconds = samples[..., 2] - samples[..., 1], samples[..., 4] - samples[..., 3]
     assert (nanoseconds > 0).all()
     assert (clocks - nanoseconds).abs().max() < 1e6, "a multiprocessor of the CPU runtime has 1 GHz"
 

@@ -8,21 +8,27 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.catalog import experiments, roofs
+from harness.catalog import experiments, roofs, sources
 from harness.machine import processes
 from harness.machine.progress import Interrupts, Progress
 from harness.measure import roofs as measure
 from harness.rows import results, tables
 
 EXPERIMENT = experiments.load("hopper_roofs")
+RECORDED = sources.ROOT / "reports" / "recorded"
 H200 = {"name": "NVIDIA H200", "capability": [9, 0], "sm_count": 132}
 
 
+def sample(steps: int, clocks: int, start: int = 0) -> tuple[int, ...]:
+    """Of a warp: 1.5 clocks are a nanosecond, and the clocks of multiprocessors count from anywhere."""
+    return (steps, 7000 + start, 7000 + start + clocks, 9000 + start * 2 // 3, 9000 + (start + clocks) * 2 // 3)
+
+
 def test_rates_are_those_of_the_median_multiprocessor() -> None:
-    """One warpgroup multiplies, two compute; the clock has 1.5 GHz."""
+    """One warpgroup multiplies, two compute, of four warps each; the clock has 1.5 GHz."""
     roof = roofs.exponentials(beside=128)
     flop, amount = 32 * 2 * 64 * 128 * 16, 256 * 128
-    blocks = [[(10, 15_000 * slow, 10_000 * slow), (3, 7500, 5000), (3, 7500, 5000)] for slow in (1, 2, 2)]
+    blocks = [[*[sample(10, 15_000 * slow)] * 4, *[sample(3, 7500)] * 8] for slow in (1, 2, 2)]
     assert (roof.flop, roof.amount) == (flop, amount)
     assert measure.rates(roof, blocks) == pytest.approx(
         {
@@ -32,8 +38,39 @@ def test_rates_are_those_of_the_median_multiprocessor() -> None:
             "tflops": (1 + 0.5 + 0.5) * 10 * flop / 10_000 / 1e3,
         }
     )
-    alone = measure.rates(roofs.exponentials(), [[(3, 7500, 5000)] * 2])
+    alone = measure.rates(roofs.exponentials(), [[sample(3, 7500)] * 8])
     assert set(alone) == {"exponentials", "clock_ghz"}
+
+
+def test_warps_that_end_apart_tell_no_more_than_they_did_together() -> None:
+    """Half of the warps start late, half end early: each alone was faster than the multiprocessor is."""
+    roof = roofs.exponentials()
+    early, late = sample(100, 90_000), sample(100, 90_000, start=30_000)
+    found = measure.rates(roof, [[*[early] * 4, *[late] * 4]])
+    assert found["exponentials"] == pytest.approx(8 * 100 * roof.amount / 4 / 120_000)
+    assert found["clock_ghz"] == pytest.approx(1.5)
+    multiplying = measure.rates(roofs.products(64), [[*[early] * 4, *[late] * 4]])
+    assert multiplying["flop"] == pytest.approx(2 * 100 * roofs.unit_flop(64) / 120_000)
+    assert multiplying["tflops"] == pytest.approx(2 * 100 * roofs.unit_flop(64) / 80_000 / 1e3)
+
+
+def test_most_is_what_the_busiest_unit_can_do() -> None:
+    assert roofs.exponentials(beside=128).most("exponentials") == 16
+    assert roofs.exponentials(beside=128).most("flop") == roofs.PEAK
+    assert roofs.polynomials().most("exponentials") == pytest.approx(128 / 6)  # six instructions of one unit each
+    assert (roofs.additions().most("instructions"), roofs.maxima().most("instructions")) == (128, 64)
+    assert roofs.softmax(64, 3).most("units") == 16 / (66 * 128)
+
+
+def test_no_recorded_rate_exceeds_what_the_hardware_can_do() -> None:
+    """Of the kernels as they are; a thousandth is for the clock's own steps."""
+    by_name = {roof.name: roof for roof in EXPERIMENT.roofs}
+    for row in results.read(RECORDED / "h200" / "hopper_roofs.jsonl"):
+        roof = by_name.get(row.get("roof", ""))
+        if roof is None or not roof.kernel or row["source_sha256"] != roof.source_sha256:
+            continue
+        for what, values in row.get("per_clock", {}).items():
+            assert max(values) <= roof.most(what) * 1.001, (roof.name, what)
 
 
 def test_a_unit_of_attention_is_counted_as_the_harness_counts_it() -> None:
