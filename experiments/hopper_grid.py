@@ -1,7 +1,8 @@
 """Is there a faster attention forward on this GPU?
 
 The flagship in CUDA, Triton and Gluon runs against cuDNN, FlashAttention-3 and flash-attn 4, at every point of the grid
-on which these are usually compared: batch * seq = 16384, heads * head_dim = 2048, from 512 tokens to 16384.
+on which these are usually compared: batch * seq = 16384, heads * head_dim = 2048, from 512 tokens to 16384. At
+head_dim 256 another Triton kernel of the ladder can be faster than the flagship's Triton twin, so it runs there too.
 """
 
 import sys
@@ -10,15 +11,23 @@ if __name__ == "__main__":
     sys.path[0] += "/.."  # import from this checkout
 
 from harness.catalog.ladders.hopper import TECHNIQUES
-from harness.catalog.problem import Experiment, Problem
+from harness.catalog.problem import Experiment, Problem, Tile
+
+PROBLEMS = Problem.comparison_grid((512, 1024, 2048, 4096, 8192, 16_384))
 
 EXPERIMENT = Experiment(
     name="hopper_grid",
-    problems=Problem.comparison_grid((512, 1024, 2048, 4096, 8192, 16_384)),
+    problems=PROBLEMS,
     techniques=tuple(technique.name for technique in TECHNIQUES if technique.name == "flagship"),
     backends=("cuda", "triton", "gluon"),
     peers=("sdpa_cudnn", "fa3", "fa4"),
     tiles=("reference", "best"),
+    cells=tuple(
+        (problem, "producer_consumer", Tile(128, 64, 1, 8))
+        for problem in PROBLEMS
+        if problem.head_dim == 256 and (problem.causal or problem.seq_q >= 2048)
+    ),
+    cells_in=("triton",),
 )
 
 if __name__ == "__main__":

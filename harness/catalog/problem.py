@@ -234,12 +234,13 @@ class Experiment:
     `name` is the stem of the file, which opens with the question. `backends` are timed for every technique, `peers`
     once per problem. `tiles` is "reference" (the registry's) and/or "best" (the committed table's). `modes` are timing
     modes: "burst" and/or "sustained". `distributions` are the inputs of the gate.
-    `cells` are (problem, technique, tile) beside that grid: on one of `problems`, at a tile of their own. `padded`: at
-    the gate rows of NaN lie behind every sequence, for techniques that take any stride. `assembler` is "shared" where
-    nvcc's ptxas assembles Triton's programs too. `roofs` are limits of the hardware, measured by kernels of their own.
-    `at_its_tile` are CUDA kernels at the best tile of the first technique, whatever their own is. With `one_group` all
-    that is timed of a problem is interleaved with each other, in replicates too. `neighbours`: so many further
-    processes time the problems with all other GPUs of the host at work, and as many with them idle.
+    `cells` are (problem, technique, tile) beside that grid: on one of `problems`, at a tile of their own, in those of
+    `backends` that `cells_in` names, or in all where it names none. `padded`: at the gate rows of NaN lie behind every
+    sequence, for techniques that take any stride. `assembler` is "shared" where nvcc's ptxas assembles Triton's
+    programs too. `roofs` are limits of the hardware, measured by kernels of their own. `at_its_tile` are CUDA kernels
+    at the best tile of the first technique, whatever their own is. With `one_group` all that is timed of a problem is
+    interleaved with each other, in replicates too. `neighbours`: so many further processes time the problems with all
+    other GPUs of the host at work, and as many with them idle.
     """
 
     name: str
@@ -254,6 +255,7 @@ class Experiment:
     )
     seeds: tuple[int, ...] = (0,)
     cells: tuple[tuple[Problem, str, Tile], ...] = ()
+    cells_in: tuple[str, ...] = ()
     padded: bool = False
     assembler: str | None = None
     roofs: tuple[Roof, ...] = ()

@@ -290,6 +290,20 @@ def test_the_flagship_stands_against_the_fastest_rival_and_no_other_rung_for_it(
     assert cell["value"] == pytest.approx(500 / 600)
 
 
+def test_triton_stands_with_its_best_rung_and_cuda_with_the_flagship(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = grid_rows()
+    causal = [row for row in rows if row.get("backend") == "triton" and row["problem"]["causal"]]
+    beside = [
+        row | {"technique": "wgmma", "samples_ms": [sample / 1.1 for sample in row["samples_ms"]]} for row in causal
+    ]
+    card = grid_entries([*rows, *beside], monkeypatch)
+    ratios = {cell["problem"].endswith("causal"): cell for cell in card["triton_over_flagship"]["cells"]}
+    assert ratios[True]["value"] == pytest.approx(550 / 714)
+    assert ratios[True]["ours_is"].startswith("triton wgmma")
+    assert ratios[False]["value"] == pytest.approx(500 / 714)
+    assert {cell["theirs_is"].split()[1] for cell in card["triton_over_flagship"]["cells"]} == {"flagship"}
+
+
 def test_nobody_is_fastest_without_all_rivals_beside_the_same_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     without = {name: speed for name, speed in RIVALS.items() if name != "fa4"}
     entry = grid_entries(grid_rows(rivals=without), monkeypatch)["flagship_over_fastest"]

@@ -1,0 +1,33 @@
+"""Cases of experiments: what a grid has beside its techniques."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.catalog import experiments
+from harness.catalog.cases import of_experiment
+from harness.catalog.problem import Tile
+
+
+def test_the_grid_has_the_triton_kernel_that_can_be_faster_than_the_flagships_twin() -> None:
+    cases = of_experiment(experiments.load("hopper_grid"), "h200")
+    further = [case for case in cases if case.technique not in (None, "flagship")]
+    assert {(case.technique, case.backend, case.tile) for case in further} == {
+        ("producer_consumer", "triton", Tile(128, 64, 1, 8))
+    }
+    causal = [case.problem.seq_q for case in further if case.problem.causal]
+    assert causal == [512, 1024, 2048, 4096, 8192, 16_384]
+    assert {case.problem.head_dim for case in further} == {256}
+
+
+def test_cells_are_in_the_languages_that_an_experiment_names_for_them() -> None:
+    grid = experiments.load("hopper_grid")
+    problem = grid.problems[0]
+    tile = Tile(128, 128, 2, 8)
+
+    def backends(*named: str) -> set[str]:
+        cells = replace(grid, problems=(problem,), cells=((problem, "wgmma", tile),), cells_in=named)
+        return {case.backend for case in of_experiment(cells) if case.technique == "wgmma"}
+
+    assert backends() == {"cuda", "triton", "gluon"}
+    assert backends("gluon", "cuda") == {"cuda", "gluon"}
