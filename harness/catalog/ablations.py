@@ -2,7 +2,8 @@
 standard library only.
 
 They have no Triton twin and are in no ladder. Together with the ladder's steps from below they say what each technique
-is worth (experiments/what_triton_misses.py).
+is worth (experiments/what_triton_misses.py). The counter is a part of one, persistent blocks, and has an experiment of
+its own (experiments/static_order.py).
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ ABLATIONS = (
     _without("integer_max", idea="maxima of floats, two at a time"),
     _without("tma_store", idea="lanes store O from their registers"),
     _without("head_by_head", idea="tiles are dealt out longest first"),
+    _without("counter", idea="the number of a block says which tiles it takes"),
     _without("moved_descriptors", idea="operands are described anew for every wgmma"),
     _without("turns", "overlap", idea="neither turns nor a softmax under the warpgroup's own product"),
     _without("turns", "pinned_maxima", idea="neither turns nor maxima held before the wait"),

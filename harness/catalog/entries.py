@@ -78,7 +78,7 @@ class Ablation(Technique):
     """A CUDA kernel less something of its parent: no rung, without a twin and in no ladder."""
 
     lacks: tuple[str, ...] = ()
-    """Terms of the ledger (catalog.ledger) that it does without."""
+    """Terms of the ledger (catalog.ledger) that it does without, or a part of one that has no price there."""
     serialized: bool = False
     """At the flagship's tiles ptxas cannot keep its products in flight: it proves a need, and prices nothing."""
 

@@ -436,7 +436,8 @@ def at_their_tiles(head_dim: int) -> tuple[tuple[str, Tile], ...]:
 
 def kernels() -> tuple[str, ...]:
     """The CUDA kernels that the terms name, ablations before rungs; not the vocabulary, which has tiles of its own."""
-    ablations = [one.name for one in ABLATIONS if one.name != VOCABULARY and not one.serialized]
+    names = {term.name for term in TERMS}
+    ablations = [one.name for one in ABLATIONS if one.lacks and names.issuperset(one.lacks) and not one.serialized]
     ends = [end for term in TERMS if not term.part_of for end in term.step or ()]
     rungs = [end for end in ends if end not in (TRITON, SHARED, VOCABULARY)]
     return tuple(dict.fromkeys([*ablations, *rungs]))

@@ -30,7 +30,10 @@ from tests.support import proven
 pytestmark = pytest.mark.spread
 
 EXPERIMENT = experiments.load("what_triton_misses")
-TIMED = {(case.technique, case.problem, case.tile) for case in of_experiment(EXPERIMENT, "h200")}
+STATIC = experiments.load("static_order")
+TIMED = {
+    (case.technique, case.problem, case.tile) for each in (EXPERIMENT, STATIC) for case in of_experiment(each, "h200")
+}
 PROBLEMS = {(one.head_dim, one.causal): one for one in EXPERIMENT.problems if one.seq_q == 4096}
 SQUARE = ledger.SQUARE
 CHOSEN = {
@@ -91,7 +94,7 @@ def test_it_is_the_flagship_but_for_what_it_lacks(one: Ablation) -> None:
     changed = [line for line in difflib.ndiff(*body) if line[0] in "+-"]
     assert 2 < len(changed) <= 60, "\n".join(changed)
     assert one.lacks
-    assert set(one.lacks) <= {term.name for term in ledger.TERMS}
+    assert set(one.lacks) <= {term.name for term in ledger.TERMS} | {"counter"}
 
 
 @pytest.mark.parametrize("one", cells())
@@ -123,6 +126,12 @@ def test_make_test_sees_every_ablation_at_every_tile_at_which_it_is_timed() -> N
     }
     assert timed <= seen
     assert {name for name, *_ in timed} == names
+
+
+def test_a_static_order_keeps_no_counter() -> None:
+    case = Case("test", "without_counter", "cuda", problem_of(128, False), SQUARE)
+    assert variants.load(case, on="cpu").workspace_bytes == 0
+    assert variants.load(replace(case, technique=ledger.FLAGSHIP), on="cpu").workspace_bytes > 0
 
 
 def test_a_softmax_without_overlap_stands_alone() -> None:
