@@ -256,8 +256,23 @@ def sanitized(datasets: Sequence[Dataset], technique: Technique) -> dict[tuple[s
     return {name: Sanitized(rows[True] or rows[False], not rows[True]) for name, rows in found.items()}
 
 
-def sanitizer_table(datasets: Sequence[Dataset]) -> list[tuple[Technique, dict[tuple[str, str], Sanitized]]]:
-    return [(technique, tools) for technique in TECHNIQUES if (tools := sanitized(datasets, technique))]
+def sanitizer_table(datasets: Sequence[Dataset]) -> list[tuple[Technique, dict[tuple[str, str], Sanitized | None]]]:
+    """Every technique, with what each tool that ran says of its twin: None where it did not run on this twin, nothing
+    where there is no twin of that language. Empty where no tool ran at all."""
+    found = [(technique, sanitized(datasets, technique)) for technique in TECHNIQUES]
+    ran = {name for _, tools in found for name in tools}
+    return [
+        (
+            technique,
+            {
+                (backend, tool): tools.get((backend, tool))
+                for backend, tool in sorted(ran)
+                if sources.has_series(backend, technique.path)
+            },
+        )
+        for technique, tools in found
+        if ran
+    ]
 
 
 @dataclass(frozen=True)

@@ -823,6 +823,14 @@ def test_the_page_about_correctness_tells_gates_and_sanitizers(pages: dict[str, 
     assert re.search(r"<summary>declined</summary><span[^>]*>initcheck does not see it", page)
 
 
+def test_a_kernel_that_no_sanitizer_saw_has_a_line_that_says_so(pages: dict[str, str]) -> None:
+    table = pages["evidence/correctness.html"].partition(">compute-sanitizer<")[2].partition("</table>")[0]
+    lines = {name: line for line in table.split("<tr>") for name in re.findall(r"technique/(\w+)\.html", line)}
+    assert set(lines) == {technique.name for technique in TECHNIQUES}
+    assert lines["persistent"].count("not checked") == 3  # memcheck, racecheck, initcheck ran on another kernel
+    assert "not checked" not in lines["scalar"]
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [({}, True), ({"status": "passed"}, False), ({"experiment": "correctness"}, False), ({"technique": None}, False)],
