@@ -134,7 +134,8 @@ def build(
     if gpu:
         require_known("--gpu", [gpu], sorted(table.stem for table in tiles.FOLDER.glob("*.toml")))
     if experiment:
-        cases = [case for case in of_experiment(replace(wanted, backends=twins), gpu) if case.technique in asked]
+        all_cases = of_experiment(replace(wanted, backends=twins), gpu)
+        cases = [case for case in all_cases if case.technique and (not names or case.technique in asked)]
         ladders = {case: techniques.LADDERS[techniques.get(str(case.technique)).ladder] for case in cases if case.tile}
         cells = [(case, place) for case in ladders for place in archs or ladders[case].archs]
     else:

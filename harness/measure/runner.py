@@ -132,6 +132,7 @@ class Run:
         self.modes, self.one_group = modes, one_group
         self.todo = dict.fromkeys(todo)
         self.gate_options, self.timing_options = gate_options, timing_options
+        self.compiled: set[Case] = set()
         self.gated: dict[Case, Row] = {}
         self.timed: dict[tuple[Case, str], Row] = {}
         self.moved: set[tuple[Problem, str]] = set()  # problems and modes of which this run has timed a group
@@ -146,19 +147,24 @@ class Run:
                 self.decline(case, reason)
             elif self.same_program(case) is None and not self.skips(case):
                 fresh.append(case)
-        progress = self.session.progress
-        if self.on == "gpu":
-            self.loader.prebuild(
-                self.may_be_loaded(fresh),
-                lambda done, total, label: progress.step("compile", done, total, label),
-                seconds=self.session.deadlines.load,
-                stop=lambda: self.session.interrupts.requested,
-            )
+        self.compile(self.may_be_loaded(fresh))
         for number, case in enumerate(fresh, 1):
             if self.session.interrupts.requested:
                 return
             self.settle(case, self.gate(case))
-            progress.step("gate", number, len(fresh))
+            self.session.progress.step("gate", number, len(fresh))
+
+    def compile(self, cases: Iterable[Case]) -> None:
+        """Compiles for the GPU, in parallel, what this run has not compiled yet: a worker would do it one by one."""
+        todo = [case for case in cases if case not in self.compiled]
+        self.compiled.update(todo)
+        if todo and self.on == "gpu":
+            self.loader.prebuild(
+                todo,
+                lambda done, total, label: self.session.progress.step("compile", done, total, label),
+                seconds=self.session.deadlines.load,
+                stop=lambda: self.session.interrupts.requested,
+            )
 
     def may_be_loaded(self, fresh: Sequence[Case]) -> list[Case]:
         """The cases to compile: of every problem on which something is left to do. What passed elsewhere is among them,
@@ -284,6 +290,7 @@ class Run:
         todo = self.replicated(number, mode)
         if not todo or self.session.interrupts.requested:
             return
+        self.compile(case for _, group in todo for case in group)
         boards = environment.boards() if self.on == "gpu" else [{}]
         board = boards[(number - 1) % len(boards)]
         with self.session.process(number, board):
@@ -298,6 +305,7 @@ class Run:
         todo = self.replicated(number, "burst")
         if not todo or self.session.interrupts.requested:
             return
+        self.compile(case for _, group in todo for case in group)
         board, *others = environment.boards()
         with neighbours.at_work(others if at_work else []) as count, self.session.process(number, board):
             for needed, group in todo:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -83,6 +83,24 @@ def test_a_build_says_what_it_left_out_and_why(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("harness.cli.inspecting.inspected", lambda cells: [{"status": "passed"}, *declined])
     code, output = invoke("build", "scalar", "--backend", "cuda")
     assert (code, output.splitlines()) == (0, ["1 of 3 compiled", "2 declined: full attention only"])
+
+
+def test_a_build_of_an_experiment_has_its_ablations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that the experiment runs, which half of the time are no rungs."""
+    asked: list[str | None] = []
+
+    def note(cells: Sequence[tuple[Case, str]]) -> list[dict]:
+        asked.extend(case.technique for case, _ in cells)
+        return [{"status": "passed"}]
+
+    monkeypatch.setattr("harness.cli.inspecting.inspected", note)
+    options = ("--experiment", "what_triton_misses", "--gpu", "h200", "--arch", "sm_90a")
+    assert invoke("build", *options)[0] == 0
+    assert {"flagship", "without_turns", "triton_vocabulary"} <= set(asked)
+    assert None not in asked
+    asked.clear()
+    assert invoke("build", "without_turns", *options)[0] == 0
+    assert set(asked) == {"without_turns"}
 
 
 def test_a_list_and_a_typo_import_nothing_heavy() -> None:

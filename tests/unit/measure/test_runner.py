@@ -286,6 +286,31 @@ def test_recorded_processes_of_these_kernels_are_not_timed_again(tmp_path: Path)
     assert further("new.jsonl", ("right_too",), several, 2) == [2, 2]
 
 
+def test_what_another_process_loads_is_compiled_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows come without binaries: where recorded ones leave only further processes to do, each of those built its
+    kernels one by one."""
+    what = experiment("right", "right_too", peers=("sdpa_flash",), one_group=True)
+    standing = run(tmp_path / "one.jsonl", what, modes=("burst",))
+    compiled: list[set[str | None]] = []
+    monkeypatch.setattr(runner.Run, "compile", lambda _, cases: compiled.append({case.technique for case in cases}))
+    run(tmp_path / "two.jsonl", what, modes=("burst",), standing=standing, replicates=2)
+    assert compiled == [set(), {None, "right", "right_too"}]
+
+
+def test_a_kernel_is_compiled_once_in_a_run() -> None:
+    asked: list[list[str]] = []
+    loader = SimpleNamespace(prebuild=lambda cases, *_, **__: asked.append([case.technique for case in cases]))
+    progress = SimpleNamespace(step=lambda *_: None)
+    session = SimpleNamespace(loader=loader, on="gpu", deadlines=DEADLINES, progress=progress)
+    this = runner.Run(session, [], (), None, {})
+    right, right_too = of_experiment(experiment("right", "right_too"))
+    for cases in ([right], [right, right_too], [right_too], []):
+        this.compile(cases)
+    assert asked == [["right"], ["right_too"]]
+
+
 def test_an_experiment_of_one_group_times_all_of_it_in_every_process(tmp_path: Path) -> None:
     what = experiment("right", "right_too", peers=("sdpa_flash",), one_group=True)
     rows = run(tmp_path / "run.jsonl", what, modes=("burst",), replicates=2)
