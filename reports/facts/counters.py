@@ -82,9 +82,10 @@ HIT_RATE = "lts__t_sector_hit_rate.pct"
 ACTIVE = "sm__warps_active.avg.pct_of_peak_sustained_active"
 OCCUPANCY = "sm__maximum_warps_per_active_cycle_pct"
 DRAM_READ, DRAM_WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
+DURATION, SM_HERTZ = "gpu__time_duration.sum", "sm__cycles_elapsed.avg.per_second"
 WAVES = "launch__waves_per_multiprocessor"
 NCU = {
-    "gpu__time_duration.sum": "time under ncu, ns",
+    DURATION: "time under ncu, ns",
     CONFLICTS: "bank conflicts",
     LOAD_CONFLICTS: "bank conflicts of loads",
     STORE_CONFLICTS: "bank conflicts of stores",

@@ -10,6 +10,7 @@ from harness.catalog import ledger as catalog
 from harness.catalog import tiles
 from harness.catalog.ledger import CAUSES, FLAGSHIP, GLUON, TLX, TRITON, WAYS, Term
 from harness.catalog.problem import Problem
+from harness.catalog.roofs import PEAK
 from harness.expressibility.cells import CLAIMS
 from harness.rows import ledger, reading
 from harness.rows.intervals import Estimate
@@ -242,8 +243,9 @@ def refusal(codes: Iterable[Row], term: Term, hashes: reading.Hashes) -> str:
 
 @dataclass(frozen=True)
 class Counted:
-    """What ncu counted of a kernel, in percent of what a multiprocessor can do; `stalls` are the largest reasons why a
-    warp did not issue, in warps for each issued instruction; `passes` of shared memory."""
+    """What ncu counted of a kernel: `issue` in percent of the issue slots; `tensor` the problem's FLOP in percent of
+    what all tensor cores can do in the kernel's time at its clock, both under ncu; `stalls` are the largest reasons why
+    a warp did not issue, in warps for each issued instruction; `passes` of shared memory."""
 
     kernel: str
     issue: float | None
@@ -269,16 +271,18 @@ def counted(data: Dataset, one: Ledger) -> list[Counted]:
         if end and end.get("technique") and not name.endswith(", shared"):
             kernel = end["technique"], end["backend"], tile_slug(end)
             if kernel in rows:
-                found.append(_counted(" ".join(kernel), rows[kernel]))
+                found.append(_counted(" ".join(kernel), rows[kernel], one.problem, data.multiprocessors(rows[kernel])))
     return found
 
 
-def _counted(name: str, row: Row) -> Counted:
+def _counted(name: str, row: Row, problem: Problem, multiprocessors: int) -> Counted:
     metrics = row["details"]["metrics"]
+    nanoseconds, hertz = metrics.get(counters.DURATION), metrics.get(counters.SM_HERTZ)
+    most = PEAK * multiprocessors * hertz * nanoseconds / 1e9 if nanoseconds and hertz else None
     return Counted(
         name,
         metrics.get("smsp__issue_active.avg.pct_of_peak_sustained_active"),
-        metrics.get("sm__inst_executed_pipe_tensor_op_gmma.avg.pct_of_peak_sustained_active"),
+        100 * problem.flops / most if most else None,
         metrics.get("memory_l1_wavefronts_shared"),
         counters.stalls(row),
     )

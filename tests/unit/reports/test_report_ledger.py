@@ -265,10 +265,11 @@ def test_a_term_between_two_tiles_takes_the_experiment() -> None:
 
 
 def counters(row: made.Row, **rest: object) -> made.Row:
-    """What ncu counted of the kernel that a row timed."""
+    """What ncu counted of the kernel that a row timed: 400 TFLOPS at 1.6 GHz."""
     metrics = {
+        "gpu__time_duration.sum": Problem.from_dict(row["problem"]).flops / 400e12 * 1e9,
+        "sm__cycles_elapsed.avg.per_second": 1.6e9,
         "smsp__issue_active.avg.pct_of_peak_sustained_active": 41.25,
-        "sm__inst_executed_pipe_tensor_op_gmma.avg.pct_of_peak_sustained_active": 63.5,
         "memory_l1_wavefronts_shared": 1234567,
         "smsp__average_warps_issue_stalled_gmma_per_issue_active.ratio": 2.5,
         "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio": 0.5,
@@ -288,7 +289,11 @@ def test_what_ncu_counted_stands_behind_the_terms() -> None:
     _, (one, _) = facts.found([data])
     (counted,) = facts.counted(data, one)
     assert counted.kernel == "without_overlap cuda 192x80-s3-w12"
-    assert (counted.issue, counted.tensor, counted.passes) == (41.25, 63.5, 1234567)
+    peak = 4096 * data.multiprocessors(row) * 1.6e9
+    assert counted.tensor == pytest.approx(100 * 400e12 / peak)
+    assert (counted.issue, counted.passes) == (41.25, 1234567)
+    unread = {**row, "details": {"metrics": {"gpu__time_duration.sum": 1e6}}}
+    assert facts.counted(dataset([*ROWS, unread]), one)[0].tensor is None
     assert counted.stalls == [("gmma", 2.5), ("wait", 0.5)]
     text = html(data)
     assert "gmma 2.50, wait 0.50" in text
