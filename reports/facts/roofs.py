@@ -16,7 +16,11 @@ KERNEL, KERNEL_EXPERIMENT = "flagship", "hopper_grid"
 """What the roofs are compared with, in full attention and its longest sequence."""
 HEAD_DIMS = (64, 128)
 UNIT_EXPONENTIALS = ROWS * KEYS
-FMA_PIPE = {"additions": "additions", "multiply_adds": "multiply-adds"}
+FMA_PIPE = {
+    "additions": "additions",
+    "multiply_adds": "multiply-adds",
+    "waiting_additions": "additions whose warp waits for shared memory after every 512",
+}
 """Kernel -> what it computes, in words."""
 EXPONENTIALS = ("exponentials", "exponentials_beside_n128")
 
@@ -80,13 +84,15 @@ class Limit:
 
 @dataclass(frozen=True)
 class GivingWay:
-    """Work on the FMA pipe and products on the tensor cores at once: what both keep of their rates."""
+    """Work on the FMA pipe and products on the tensor cores at once: what both keep of their rates. `cost`: tensor
+    clocks of a scheduler that each instruction of a warp takes."""
 
     work: str
     warps: int
     """A scheduler, that do this work; one more multiplies."""
     kept: float
     left: float
+    cost: float
 
 
 @dataclass(frozen=True)
@@ -131,8 +137,36 @@ class Found:
                 continue
             rate, alone = (line.rate(roof.work) for line in (beside, self.line(roof.name.partition("_beside")[0])))
             if rate and alone and beside.share:
-                found.append(GivingWay(FMA_PIPE[roof.kernel], roof.vector_groups, rate / alone, beside.share))
+                issued = rate / roof.most(roof.work)
+                cost = (1 - beside.share) / issued
+                found.append(GivingWay(FMA_PIPE[roof.kernel], roof.vector_groups, rate / alone, beside.share, cost))
         return sorted(found, key=lambda one: one.warps)
+
+    def waiting_leaves_more(self) -> bool:
+        """Whether additions leave the tensor cores more where their warp waits now and then, of as many warps."""
+        left = {(one.work, one.warps): one.left for one in self.giving_way()}
+        waiting = [(share, warps) for (work, warps), share in left.items() if work == FMA_PIPE["waiting_additions"]]
+        return any(share > left.get((FMA_PIPE["additions"], warps), 1.0) for share, warps in waiting)
+
+    def polynomials(self) -> list[str]:
+        """What the loop gains or loses where a polynomial computes some of its exponentials, a sentence for each head
+        dimension that was measured."""
+        told = []
+        for head_dim in HEAD_DIMS:
+            loops = {line.roof.constants["POLYNOMIAL"]: line for line in self.lines if _is_loop(line.roof, head_dim)}
+            shares = {number: line.share for number, line in loops.items() if line.share}
+            if 0 not in shares or len(shares) < 2:
+                continue
+            none = shares.pop(0)
+            best = max(shares, key=lambda number: shares[number])
+            faster = shares[best] > none
+            others = [number for number in sorted(shares) if (shares[number] > none) is not faster]
+            beside = f", with {_listed(others)} of eight slower" if faster and others else ""
+            told.append(
+                f"At head_dim {head_dim} it is {'faster' if faster else 'slower'} with {best} of eight by polynomial "
+                f"than with none: {100 * shares[best]:.1f}% of the peak against {100 * none:.1f}%{beside}."
+            )
+        return told
 
     def _kernel(self, head_dim: int) -> Limit | None:
         """What KERNEL reaches at its own clock, where that was read."""
@@ -174,6 +208,16 @@ def shared(tensor: float, alone: float, beside: float, kept: float = 1.0) -> flo
     which meanwhile keep the share `kept` of their rate. What is left of one when the other ends goes on by itself."""
     together = min(tensor / kept, beside)
     return together + (tensor - kept * together) + (1 - together / beside) * alone
+
+
+def _is_loop(roof: Roof, head_dim: int) -> bool:
+    """Whether it is the bare loop, with all of its exponentials."""
+    return roof.kernel == "loop" and roof.head_dim == head_dim and bool(roof.constants["EXPONENTIALS"])
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """2 or 4."""
+    return " or ".join(map(str, numbers))
 
 
 def _loop_label(roof: Roof) -> str:

@@ -140,12 +140,56 @@ def test_the_page_shows_every_roof_and_draws_both_head_dims() -> None:
     )
     assert "1000 clocks a unit" in text
     kept = "keep 50% of their rate and leave the tensor cores 100%"
-    for warps in ("1 warp", "2 warps"):
-        assert f"With {warps} a scheduler additions {kept}, multiply-adds {kept}." in " ".join(text.split())
+    waiting = f" additions whose warp waits for shared memory after every 512 {kept},"
+    for warps, further in (("1 warp", waiting), ("2 warps", "")):
+        told = f"With {warps} a scheduler additions {kept},{further} multiply-adds {kept}."
+        assert told in " ".join(text.split())
     assert ">1.710<" in text
     assert "recorded on NVIDIA H200" in text
     assert "not measured yet" not in text
     assert "earlier version" not in text
+
+
+def test_an_instruction_that_waits_less_leaves_less_and_costs_the_same() -> None:
+    """Of 128 lanes a clock 8 are additions; the products keep nine tenths."""
+    made = [
+        {**row, "per_clock": {**row["per_clock"], "flop": [PEAK * 0.9] * 3, "instructions": [8.0] * 3}}
+        if row.get("roof", "").startswith(("additions", "waiting_additions")) and "flop" in row["per_clock"]
+        else row
+        for row in rows()
+    ]
+    found = {(one.work.split()[0], one.warps): one for one in facts.found([dataset(made)]).giving_way()}
+    assert found["additions", 1].cost == pytest.approx(0.1 / (8 / 128))
+    assert found["multiply-adds", 2].cost == 0
+    text = " ".join(html(dataset(made)).split())
+    assert "additions whose warp waits for shared memory after every 512 keep 50% of their rate" in text
+    assert "Each such instruction takes 0.00 to 1.60 of a clock of its scheduler’s tensor core." in text
+    assert "leaves more" not in text
+    less = [
+        {**row, "per_clock": {**row["per_clock"], "flop": [PEAK * 0.8] * 3}}
+        if row.get("roof") == "additions_1_beside_n128"
+        else row
+        for row in made
+    ]
+    assert "leaves more to the tensor cores than one that never waits" in html(dataset(less))
+
+
+def test_the_page_says_where_a_polynomial_pays() -> None:
+    speed = {"loop_d128_polynomial_1": 0.8, "loop_d128_polynomial_2": 0.7, "loop_d64_polynomial_1": 0.74}
+    speed |= {"loop_d64_polynomial_2": 0.6, "loop_d64_polynomial_4": 0.5}
+    made = [
+        {**row, "per_clock": {"flop": [PEAK * speed[row["roof"]]] * 3}} if row.get("roof") in speed else row
+        for row in rows()
+        if row.get("roof") != "loop_d128_polynomial_4"
+    ]
+    text = html(dataset(made))
+    assert (
+        "At head_dim 64 it is slower with 1 of eight by polynomial than with none: 74.0% of the peak against 75.0%. "
+        "At head_dim 128 it is faster with 1 of eight by polynomial than with none: 80.0% of the peak against 75.0%, "
+        "with 2 of eight slower."
+    ) in text
+    without = [row for row in made if "polynomial" not in row.get("roof", "")]
+    assert "by polynomial than" not in html(dataset(without))
 
 
 def test_the_numbers_of_a_drawing_stand_below_it_as_files() -> None:
