@@ -35,6 +35,12 @@ def test_the_page_shows_the_newest_row() -> None:
     assert "Not computed yet" in html()
 
 
+def test_the_page_says_why_no_library_was_timed() -> None:
+    text = html()
+    assert "built without its 8-bit kernels" in text
+    assert "<code>nvidia-cudnn-frontend</code>, which is no dependency" in text
+
+
 def test_a_sentence_says_where_a_choice_helps_and_where_it_hurts() -> None:
     told = fp8.sentences(row(outliers={"tensor": 0.06}, normal={"sums": 0.03, "p": 1e-15}))
     assert told[0].startswith("Inputs of 8 bits alone change O by 1% to 6% of its norm.")
