@@ -255,7 +255,8 @@ class Ledger:
     def _estimate(self, weights: Weights, beside: Collection[str] | None = None) -> Estimate | None:
         """From the groups that timed the kernels `beside` too, by default those of the sum."""
         counted = {name: weight for name, weight in weights.items() if abs(weight) > 1e-9}
-        counted = dict.fromkeys(self._whole if beside is None else beside, 0.0) | counted
+        others = self._whole if beside is None else beside
+        counted |= {name: 0.0 for name in others if name not in counted}  # last: their set has an order of its own
         if not counted or not set(counted) <= set(self.rows):
             return None
         return self.known.estimate([(self.rows[name], weight) for name, weight in counted.items()], self.board)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,6 +47,17 @@ def test_terms_and_remainder_are_the_whole_gap(found: Ledger) -> None:
     added = [term.size.value for term in found.terms if term.size and not term.term.part_of]
     assert sum(added) + found.remainder.value == pytest.approx(found.gap.value, abs=1e-12)
     assert found.remainder.interval.is_no_change
+
+
+def test_the_same_rows_give_the_same_intervals_in_every_process(found: Ledger) -> None:
+    """The names of the kernels are a set, whose order is another in each process."""
+    assert found.remainder
+    names = sorted(found._whole)
+    for order in (names, names[::-1]):
+        again = replace(found)
+        again.__dict__["_whole"] = order
+        assert again.remainder
+        assert again.remainder.interval == found.remainder.interval
 
 
 def test_terms_and_remainder_are_the_gap_though_some_kernels_were_timed_more_often() -> None:
