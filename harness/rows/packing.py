@@ -134,9 +134,9 @@ def pack(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
 
 def unpack(line: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The row of a line; `shared` are the fields of each id. What rows share is one object: replace it, never change
-    it in place. Raises ValueError naming the field for an id that is not known, for what `pack` does not write, and
-    where a field is said twice and not alike."""
+    """The row of a line; `shared` are the `whole` fields of each id. What rows share is one object: replace it, never
+    change it in place. Raises ValueError naming the field for an id that is not known, for what `pack` does not write,
+    and where a field is said twice and not alike."""
     names = line.get(SHARED, "")
     if not isinstance(names, str):
         raise ValueError(f"{SHARED}: got {type(names).__name__}, expected ids of lines with {FIELDS}")
@@ -144,11 +144,12 @@ def unpack(line: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> 
     for name in names.split():
         if name not in shared:
             raise ValueError(f"{SHARED}: got {name!r}, expected one of the {len(shared)} lines with {FIELDS} above it")
-        row = _united(row, _whole(shared[name]))
-    return _united(row, _whole({name: value for name, value in line.items() if name != SHARED}))
+        row = _united(row, shared[name])
+    return _united(row, whole({name: value for name, value in line.items() if name != SHARED}))
 
 
-def _whole(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+def whole(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields as a row has them. Raises ValueError naming the field for what `pack` does not write."""
     return _with_samples(_with_order(_by_distribution(fields)))
 
 

@@ -68,6 +68,7 @@ KEY = (
     *("kind", "experiment", "assembler", "technique", "backend", "kernel", "problem", "tile", "mode", "tool"),
     *("proof", "gpu", "roof", "command", "gpus", "on", "arch", "source_sha256"),
 )
+_sorted_json = json.JSONEncoder(sort_keys=True).encode  # json.dumps makes an encoder for each call
 FIELDS = {
     "schema": "version of this format",
     "kind": "what the row is: " + "; ".join(f"{name}: {what}" for name, what in KINDS.items()),
@@ -125,7 +126,7 @@ def utc_now() -> str:
 
 def key(row: Mapping[str, Any]) -> str:
     """What makes two rows the same measurement; the newest row per key wins."""
-    return json.dumps([row.get(name) for name in KEY], sort_keys=True)
+    return _sorted_json([row.get(name) for name in KEY])
 
 
 def check(row: Mapping[str, Any]) -> None:
@@ -194,7 +195,7 @@ def read(
     never change it in place."""
     _require_file(path)
     rows = []
-    shared: dict[str, dict[str, Any]] = {}
+    shared: dict[str, Mapping[str, Any]] = {}
     lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -212,7 +213,11 @@ def read(
             ) from None
         if isinstance(row, dict) and isinstance(row.get(packing.FIELDS), dict):
             name = row.get("id")
-            if not isinstance(name, str) or shared.setdefault(name, row[packing.FIELDS]) != row[packing.FIELDS]:
+            try:
+                fields = packing.whole(row[packing.FIELDS])
+            except ValueError as error:
+                raise NotRows(f"{path}:{number}: {error}; restore the file from git") from None
+            if not isinstance(name, str) or shared.setdefault(name, fields) != fields:
                 raise NotRows(f"{path}:{number}: got fields that rows share with id {name!r}, expected one of each id")
             continue
         try:
@@ -267,24 +272,27 @@ def newest(rows: Iterable[Mapping[str, Any]], *, replicates: bool = False) -> li
     """
     latest: dict[str, dict[str, Any]] = {}
     without_environment: dict[str, dict[str, Any]] = {}
+    keys: dict[str, str] = {}
     for row in rows:
+        own = key(row)
         if row["kind"] == "environment":
             name = f"environment {row['id']}"
         else:
-            name = key(row) if row.get("technique") else f"{key(row)} {row.get('group')}"
+            name = own if row.get("technique") else f"{own} {row.get('group')}"
             if replicate := (row.get("details") or {}).get("replicate"):
                 name += f" replicate {replicate}"
             if replicates and row["kind"] == "timing":
+                keys[name] = own
                 if name not in without_environment or row["time"] >= without_environment[name]["time"]:
                     without_environment[name] = dict(row)
                 if row["status"] != "passed":
                     continue
                 name += f" in {row.get('environment')}"
+        keys[name] = own
         if name not in latest or row["time"] >= latest[name]["time"]:
             latest[name] = dict(row)
     latest |= {name: row for name, row in without_environment.items() if row["status"] != "passed"}
     groups = {row.get("group") for row in latest.values() if row.get("technique")} - {None}
-    keys = {name: key(row) for name, row in latest.items()}
     freshest = {keys[name]: name for name, row in sorted(latest.items(), key=lambda item: item[1]["time"])}
     return [
         row

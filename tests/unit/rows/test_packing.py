@@ -208,6 +208,14 @@ def test_rows_appended_to_a_packed_file_are_read(tmp_path: Path) -> None:
     assert results.read(path)[-1] == ROWS[-1]
 
 
+def test_what_rows_share_is_unfolded_once(tmp_path: Path) -> None:
+    path, order = tmp_path / "rows.jsonl", [f"sdpa_cudnn {SLUG}", f"wmma cuda {SLUG} 64x64-s1-w4"]
+    record.write(path, [timing("wmma", order=order, samples_ms=[number / 31_250]) for number in (1, 2)])
+    first, second = results.read(path)
+    assert first["order"] == order
+    assert first["order"] is second["order"]
+
+
 def test_ids_of_one_beginning_get_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "ID_LENGTH", 1)
     packed = list(packing.pack([row for number in range(40) for row in [timing("scalar", group=f"{number}")] * 2]))
