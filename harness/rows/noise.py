@@ -65,6 +65,7 @@ class Timings:
         self.rows = [
             row for row in rows if row["kind"] == "timing" and row["status"] == "passed" and row.get("samples_ms")
         ]
+        self._programs = {id(row): self._program(row) for row in self.rows}
         self._peers: dict[Any, dict[str, float]] = defaultdict(dict)
         for row in self.rows:
             if not row.get("technique"):
@@ -77,6 +78,10 @@ class Timings:
 
     def program(self, row: Row) -> str:
         """A key that replicates share."""
+        known = self._programs.get(id(row))  # no other row has it: `rows` keep theirs alive
+        return self._program(row) if known is None else known
+
+    def _program(self, row: Row) -> str:
         details = self._details(row)
         software, gpu = details.get("software") or {}, details.get("gpu") or {}
         libraries = (*LIBRARIES, OWN_LIBRARY.get(row["backend"].partition("@")[0]))
@@ -213,20 +218,28 @@ class Sorted:
         anchored = ~np.isnan(pairs.anchors)
         ratio = pairs.time - pairs.anchors
         self._ascending = {
-            "time": _ascending(pairs.time, every),
-            "ratio": _ascending(ratio, anchored),
-            "both": _ascending(_smaller(pairs.time, ratio), anchored),
-            "anchors": _ascending(pairs.anchors, anchored),
-            "anchor": _ascending(pairs.time, every if one_board else pairs.is_anchor),
+            "time": self._sorted(pairs.time, every),
+            "ratio": self._sorted(ratio, anchored),
+            "both": self._sorted(_smaller(pairs.time, ratio), anchored),
+            "anchors": self._sorted(pairs.anchors, anchored),
+            "anchor": self._sorted(pairs.time, every if one_board else pairs.is_anchor),
         }
+
+    def _sorted(self, values: Array, counting: Array) -> tuple[Array, Array, Array]:
+        """The places of the pairs that count, the smallest absolute value first, these values, and their programs."""
+        places = np.flatnonzero(counting)
+        sizes = np.abs(values[places])
+        order = np.argsort(sizes)
+        return places[order], sizes[order], self.pairs.program[places[order]]
 
     def noise(self, part: Array) -> Noise:
         """The limits of the pairs where `part` is true."""
         program = self.pairs.program
         limits = {}
-        for name, (order, sizes) in self._ascending.items():
-            kept = part[order]
-            limits[name] = _limit(sizes[kept], program[order[kept]])
+        for name, (order, sizes, programs) in self._ascending.items():
+            kept = np.flatnonzero(part[order])
+            place = _place(programs[kept])
+            limits[name] = None if place is None else float(sizes[kept[place]])
         return Noise(self.one_board, int(part.sum()), int(np.count_nonzero(np.bincount(program[part]))), **limits)
 
 
@@ -315,20 +328,20 @@ def _held_out(kind: Sorted, left_out: str) -> tuple[Array, Array] | None:
     pair are too few for limits."""
     here = kind.pairs
     left = here.problem[:, None] if left_out == "problem" else np.sort(here.boards, axis=1)
-    sides = left if left_out == "problem" else here.boards
+    sides = np.ascontiguousarray(left.T)
     plain: Array = np.zeros((2, len(here)), int)
     planted: Array = np.zeros((2, len(here)), int)
     names, which = np.unique(left, axis=0, return_inverse=True)
     for place, name in enumerate(names):
-        judged = which.reshape(-1) == place
-        limit = kind.noise(~np.isin(sides, name).any(axis=1))
+        judged = np.flatnonzero(which.reshape(-1) == place)
+        limit = kind.noise(~np.logical_or.reduce([side == one for side in sides for one in name]))
         if limit.time is None or limit.both is None:
             return None
-        part = here.where(judged)
+        is_anchor = here.is_anchor[judged]
         for way, sign in enumerate((1, -1)):
-            time, anchors = sign * part.time, sign * part.anchors
-            plain[way, judged] = judge(time, anchors, part.is_anchor, limit)
-            planted[way, judged] = judge(time + math.log1p(PLANTED[kind.one_board]), anchors, part.is_anchor, limit)
+            time, anchors = sign * here.time[judged], sign * here.anchors[judged]
+            plain[way, judged] = judge(time, anchors, is_anchor, limit)
+            planted[way, judged] = judge(time + math.log1p(PLANTED[kind.one_board]), anchors, is_anchor, limit)
     return plain.reshape(-1), planted.reshape(-1)
 
 
@@ -351,18 +364,10 @@ def _direction(value: Array, limit: Any) -> Array:
     return (value > limit).astype(int) - (value < -limit).astype(int)
 
 
-def _ascending(values: Array, counting: Array) -> tuple[Array, Array]:
-    """The places of those that count, the smallest absolute value first, and these values."""
-    places = np.flatnonzero(counting)
-    sizes = np.abs(values[places])
-    order = np.argsort(sizes)
-    return places[order], sizes[order]
-
-
-def _limit(sizes: Array, program: Array) -> float | None:
-    """The LEVEL quantile of ascending `sizes`; the pairs of one program weigh as much as those of another."""
-    if len(sizes) < FEWEST:
+def _place(program: Array) -> int | None:
+    """Where in an ascending array, of values of these programs, its LEVEL quantile stands; the pairs of one program
+    weigh as much as those of another."""
+    if len(program) < FEWEST:
         return None
-    weight = np.cumsum(1 / np.bincount(program)[program])
-    place = min(int(np.searchsorted(weight, LEVEL * weight[-1])), len(sizes) - 1)
-    return float(sizes[place])
+    weight = np.cumsum((1 / np.maximum(np.bincount(program), 1))[program])
+    return min(int(np.searchsorted(weight, LEVEL * weight[-1])), len(program) - 1)

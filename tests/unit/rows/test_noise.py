@@ -24,6 +24,14 @@ def test_replicates_are_pairs_of_one_program_in_two_groups() -> None:
     assert not np.isnan(found.anchors).any()
 
 
+def test_a_row_is_asked_for_its_program_once() -> None:
+    """Intervals and replicates ask for it a hundred thousand times."""
+    timings = noise.Timings(replicated.rows(problems=1))
+    for row in timings.rows:
+        assert timings.program(row) is timings.program(row)
+        assert timings.program(dict(row)) == timings.program(row)
+
+
 def test_another_source_compiler_or_library_is_another_program() -> None:
     rows = replicated.rows(problems=1)
     timings = noise.Timings(rows)
