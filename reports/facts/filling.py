@@ -92,8 +92,9 @@ class Cell:
     def longest(self, beyond: float) -> float:
         """Clocks of the block that ends last, a tile taking `beyond` more than its products."""
         free = [0.0] * self.blocks
+        clocks = {steps: (steps * self.step_clocks + beyond) * self.resident for steps in set(self.steps)}
         for steps in self.steps:
-            heapq.heapreplace(free, free[0] + (steps * self.step_clocks + beyond) * self.resident)
+            heapq.heapreplace(free, free[0] + clocks[steps])
         return max(free)
 
     def mean(self, beyond: float) -> float:
