@@ -8,11 +8,13 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -29,12 +31,12 @@ from reports.data.loading import load, of_compilers
 from reports.data.names import cell_title, label, score_title
 from reports.data.questions import question
 from reports.data.titles import title
-from reports.facts import findings, resources, versions
+from reports.facts import answer, findings, resources, versions
 from reports.facts.expressibility import Known, said
 from reports.facts.roofs import EXPERIMENT as ROOFS
 from reports.facts.verdict import plain
 from reports.pages import article as article_pages
-from reports.pages import common, downloads, guide, index, ledger, listing, overview, own, roofs
+from reports.pages import common, guide, index, ledger, listing, overview, own, roofs
 from reports.pages import technique as technique_page
 from reports.pages.anchors import anchored
 
@@ -64,6 +66,7 @@ LIBRARIES = ("jinja2", "markdown-it-py", "markupsafe", "matplotlib", "numpy", "p
 SUMMARY = "What can Triton not express of FlashAttention, and what does it cost? Every optimization twice, measured."
 
 Progress = Callable[[int, int, str], None]
+Helped = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
 
 def build(
@@ -74,48 +77,85 @@ def build(
     hashes: reading.Hashes | None = None,
     tables: Path = tiles.FOLDER,
     progress: Progress | None = None,
-    only: Iterable[str] | None = None,
+    only: Iterable[str] = (),
+    helped: Helped | None = None,
 ) -> Path:
-    """Writes the site and returns the path of its index.html. The old site is replaced.
+    """Writes the site and returns the path of its index.html. The old site is replaced when the new one is drawn.
 
     `runs`: files of fresh rows, by default those of experiments and reports in reports/runs.
-    `progress(done, total, page)` follows each page.
+    `progress(done, total, page)` follows each page that this process draws.
     `only`: the paths of the pages to make, all by default.
-    `hashes`: of this checkout's kernels. `tables`: the folder of the tiles chosen for each GPU. Raises ValueError that
-    names file and line when a row cannot be read.
+    `hashes`: of this checkout's kernels. `tables`: the folder of the tiles chosen for each GPU.
+    `helped(share)`: while its block runs other processes do `share()`, which can be pickled; when it is left they have
+    ended. By default there are none. Raises ValueError that names file and line when a row cannot be read.
     """
     runs = results.fresh_runs(ROOT / "runs") if runs is None else list(runs)
-    progress = progress or _print_progress
     hashes = reading.checkout_hashes() if hashes is None else hashes
-    datasets = load(recorded, runs, hashes, tables)
-    compiled, inspected = of_compilers(recorded, runs), of_compilers(recorded, runs, "code")
-    known = said(compiled)
-    timed = [data for data in datasets if any(data.timings())]
-    main = timed[0] if timed else Dataset("", False, (), hashes)
-    first = index.page(main, datasets, known)
-    jobs = _jobs(main, datasets, timed[1:], known, first, compiled, inspected, hashes)
-    if only:
-        jobs = [job for job in jobs if job.path in set(only)]
-    environment = _environment(main.provenance())
-    environment.globals["experiments"] = [
-        (experiment_path(data, name, main), name, data) for data, name in [*_experiments(main, datasets), (main, ROOFS)]
-    ]
-    shutil.rmtree(output, ignore_errors=True)
-    downloaded = [*downloads.files(main, first), *chain.from_iterable(map(downloads.experiments, timed))]
-    for done, job in enumerate(jobs, 1):
-        progress(done, len(jobs), job.path)
-        target = output / job.path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        variables = {"page": job.path, "up": "../" * job.path.count("/"), **job.variables()}
-        downloaded += chain.from_iterable(one.files() for one in variables.get("files", ()))
-        target.write_text(anchored(environment.get_template(job.template).render(variables)))
-    for path in sorted(overview.programs(known)):
-        (output / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(sources.ROOT / path, output / path)
-    for path, text in downloaded:
-        (output / path).parent.mkdir(parents=True, exist_ok=True)
-        (output / path).write_text(text)
+    given = (recorded, runs, hashes, tables, list(only))
+    sources.CACHE.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="site-", dir=sources.CACHE) as folder:
+        drawn = Path(folder, "drawn")
+        with helped(partial(_draw, drawn, given)) if helped else nullcontext():
+            site = Site(*given)
+            site.draw(drawn, progress or _print_progress)
+        site.finish(drawn)
+        shutil.rmtree(output, ignore_errors=True)
+        shutil.copytree(drawn, output, dirs_exist_ok=True)
     return output / "index.html"
+
+
+def _draw(folder: Path, given: tuple[Any, ...]) -> None:
+    Site(*given).draw(folder, lambda *_: None)
+
+
+class Site:
+    """The pages of a site, and the rows that they are made from. For the arguments see `build`."""
+
+    def __init__(
+        self, recorded: Path, runs: Sequence[Path], hashes: reading.Hashes, tables: Path, only: Collection[str]
+    ) -> None:
+        datasets = load(recorded, runs, hashes, tables)
+        compiled, inspected = of_compilers(recorded, runs), of_compilers(recorded, runs, "code")
+        self._known = said(compiled)
+        timed = [data for data in datasets if any(data.timings())]
+        main = timed[0] if timed else Dataset("", False, (), hashes)
+        jobs = _jobs(main, datasets, timed[1:], self._known, compiled, inspected, hashes)
+        self._jobs = [job for job in jobs if not only or job.path in only]
+        self._environment = _environment(main.provenance())
+        self._environment.globals["experiments"] = [
+            (experiment_path(data, name, main), name, data)
+            for data, name in [*_experiments(main, datasets), (main, ROOFS)]
+        ]
+
+    def draw(self, folder: Path, progress: Progress) -> None:
+        """Writes, below `folder`, each page that no other process has begun. A page is empty until it is done."""
+        for done, job in enumerate(self._jobs, 1):
+            target = folder / job.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                target.touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            progress(done, len(self._jobs), job.path)
+            self._write(job, folder)
+
+    def finish(self, folder: Path) -> None:
+        """Writes the pages that a process began and left undone, and the programs that pages link to."""
+        for job in self._jobs:
+            if not (folder / job.path).stat().st_size:
+                self._write(job, folder)
+        for path in sorted(overview.programs(self._known)):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(sources.ROOT / path, folder / path)
+
+    def _write(self, job: Job, folder: Path) -> None:
+        """The page, after the files beside it."""
+        variables = {"page": job.path, "up": "../" * job.path.count("/"), **job.variables()}
+        text = anchored(self._environment.get_template(job.template).render(variables))
+        for path, content in chain.from_iterable(one.files() for one in variables.get("files", ())):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(content)
+        (folder / job.path).write_text(text)
 
 
 class Job(NamedTuple):
@@ -138,17 +178,16 @@ def _jobs(
     datasets: Sequence[Dataset],
     others: Sequence[Dataset],
     known: Known,
-    first: dict[str, Any],
     compiled: Sequence[Row],
     inspected: Sequence[Row],
     hashes: reading.Hashes,
 ) -> list[Job]:
     """Every page, in the order in which they are made. `main`: the dataset of the headline, `others`: further ones with
-    timings; `first`: the variables of the first page; `compiled` and `inspected`: rows of compilers alone."""
+    timings; `compiled` and `inspected`: rows of compilers alone."""
     asked = sorted(datasets, key=lambda data: (data.recorded, data is not main))
 
     def expressibility() -> dict[str, Any]:
-        found = findings.findings(known, main, first.get("answer"), inspected, hashes)
+        found = findings.findings(known, main, answer.answer(main), inspected, hashes)
         by_version = versions.compiled([*inspected, *main.newest], hashes)
         return overview.expressibility(compiled, known, by_version, found, main)
 
@@ -159,7 +198,7 @@ def _jobs(
         return Job(path, "experiment.html", partial(common.experiment, data, name))
 
     return [
-        Job("index.html", "index.html", lambda: first),
+        Job("index.html", "index.html", partial(index.page, main, datasets, known)),
         Job("techniques.html", "techniques.html", partial(overview.techniques_page, main, known)),
         Job("expressibility.html", "expressibility.html", expressibility),
         Job("published.html", "published.html", partial(overview.published, main)),

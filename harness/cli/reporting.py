@@ -15,6 +15,7 @@ from rich.table import Column, Table
 from harness.catalog import techniques
 from harness.catalog.problem import Experiment
 from harness.catalog.sources import ROOT
+from harness.cli.helping import helped
 from harness.cli.inspecting import inspected
 from harness.cli.measuring import ON_A_CPU, correctness
 from harness.cli.options import (
@@ -125,7 +126,7 @@ def drawn() -> Path:
         return index
     with Progress() as progress:
         progress.say("drawing the site from the rows that there are")
-        site.build(SITE, progress=partial(progress.count, "pages"))
+        site.build(SITE, progress=partial(progress.count, "pages"), helped=helped)
     stamp.write_text(inputs + site.pages(SITE))
     return index
 

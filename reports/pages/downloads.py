@@ -12,6 +12,8 @@ import pandas as pd
 from harness.rows import reading, results
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Row, grouped
+from reports.facts.answer import Answer
+from reports.pages.comparisons import Section
 
 
 @dataclass(frozen=True)
@@ -25,18 +27,17 @@ class Download:
 
     def files(self) -> Iterator[tuple[str, str]]:
         """(path in the site, text)"""
-        yield from _both(self.name, self.lines, self.rows)
+        yield f"data/{self.name}.csv", table(self.lines)
+        known = {json.dumps(row, sort_keys=True): None for row in self.rows if row}
+        yield f"data/{self.name}.jsonl", "".join(f"{line}\n" for line in known)
 
 
-def files(data: Dataset, first: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(path in the site, text) for each figure of the first page; `first` are that page's variables."""
-    found = first.get("answer")
-    if not found:
-        return
+def first_page(found: Answer, waterfalls: Iterable[Mapping[str, Any]], more: Iterable[Section]) -> Iterator[Download]:
+    """Of each figure of the first page: the bars of its answer, `waterfalls` and sections."""
     bars = [
         {"panel": bar.panel, "kernel": bar.label, "tflops": bar.tflops, **_about(bar.point.row)} for bar in found.bars
     ]
-    yield from _both("answer", bars, [bar.point.row for bar in found.bars])
+    yield Download("answer", bars, [bar.point.row for bar in found.bars])
     steps = [
         {
             "tiles": drawn["policy"],
@@ -50,21 +51,21 @@ def files(data: Dataset, first: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             "note": step.note,
             **_about(step.point.row),
         }
-        for drawn in first["steps"]
+        for drawn in waterfalls
         for chain in drawn["chains"]
         for language, column in chain.columns.items()
         for step in column
     ]
     points = [
         step.point.row
-        for drawn in first["steps"]
+        for drawn in waterfalls
         for chain in drawn["chains"]
         for column in chain.columns.values()
         for step in column
     ]
-    yield from _both("steps", steps, points)
-    for figure in first["more"]:
-        yield from _both(figure.id, figure.table, figure.rows)
+    yield Download("steps", steps, points)
+    for figure in more:
+        yield Download(figure.id, figure.table, figure.rows)
 
 
 def stem(data: Dataset, experiment: str) -> str:
@@ -72,8 +73,8 @@ def stem(data: Dataset, experiment: str) -> str:
     return f"{experiment}-{results.gpu_slug(data.gpu)}{'' if data.recorded else '-here'}"
 
 
-def experiments(data: Dataset) -> Iterator[tuple[str, str]]:
-    """(path in the site, text) for each experiment: the timings of this checkout's kernels and of libraries."""
+def experiments(data: Dataset) -> Iterator[Download]:
+    """One for each experiment: the timings of this checkout's kernels and of libraries."""
     for name, rows in grouped(_timed(data), lambda row: str(row["experiment"])).items():
         lines = [
             {
@@ -85,7 +86,7 @@ def experiments(data: Dataset) -> Iterator[tuple[str, str]]:
             }
             for row in rows
         ]
-        yield from _both(stem(data, name), lines, rows)
+        yield Download(stem(data, name), lines, rows)
 
 
 def stem_of(data: Dataset, experiment: str) -> str:
@@ -101,12 +102,6 @@ def table(lines: Iterable[Mapping[str, Any]]) -> str:
     """CSV, four digits to a number; empty where there are no lines."""
     found = pd.DataFrame(lines)
     return "" if found.empty else found.to_csv(index=False, float_format="%.4g", lineterminator="\n")
-
-
-def _both(name: str, lines: Iterable[Mapping[str, Any]], rows: Iterable[Row | None]) -> Iterator[tuple[str, str]]:
-    yield f"data/{name}.csv", table(lines)
-    known = {json.dumps(row, sort_keys=True): None for row in rows if row}
-    yield f"data/{name}.jsonl", "".join(f"{line}\n" for line in known)
 
 
 def _about(row: Row | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from reports.data.dataset import Dataset
 from reports.draw import bars, waterfall
 from reports.facts import answer, headlines, ledger, matrix, processes, steps
 from reports.facts.expressibility import FAULTS, LONG, Known
-from reports.pages import comparisons
+from reports.pages import comparisons, downloads
 
 COLUMNS = ("cuda", "triton")
 
@@ -25,6 +25,7 @@ def page(data: Dataset, datasets: Sequence[Dataset], known: Known) -> dict[str, 
         return {"answer": None, "of_all": TECHNIQUES, "more": [], "steps": []}
     first, rest = matrix.lines(data, found.problem, known)
     lines = [*first, *rest]
+    drawn, more = waterfalls(data, found), comparisons.sections(data, datasets, found)
     return {
         "answer": found,
         "sentence": headlines.sentence(found),
@@ -45,8 +46,9 @@ def page(data: Dataset, datasets: Sequence[Dataset], known: Known) -> dict[str, 
         "unlike": headlines.unlike_tuning(found),
         "gap": next((ledger.short(one) for one in ledger.found([data])[1] if one.problem == found.problem), ""),
         "where": where(data, found),
-        "steps": waterfalls(data, found),
-        "more": comparisons.sections(data, datasets, found),
+        "steps": drawn,
+        "more": more,
+        "files": list(downloads.first_page(found, drawn, more)),
     }
 
 

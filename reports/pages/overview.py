@@ -96,6 +96,7 @@ def data_page(data: Dataset, others: Sequence[Dataset]) -> dict[str, Any]:
         "holed": {row.get("experiment") for row in data.holes()},
         "others": others,
         "ladders": LADDERS,
+        "files": [one for timed in (data, *others) for one in downloads.experiments(timed)],
     }
 
 

@@ -6,8 +6,11 @@ import csv
 import json
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html.parser import HTMLParser
 from itertools import combinations
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +108,55 @@ def test_after_an_edit_the_site_is_that_of_a_full_build(
     monkeypatch.setattr(reuse, "FOLDER", tmp_path / "drawn anew")
     assert after == built("full", edited)
     assert {page for page in shown if before[page] != after[page]} == set(shown)
+
+
+def test_processes_that_share_the_drawing_draw_the_site_of_one(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an edit, from rows that a first site was drawn of; also what a process began that then died is drawn."""
+    edited = {**synthetic.hashes(), ("xor_swizzle", "cuda"): "edited"}
+    ladders, others = [f"ladder/{name}.html" for name in LADDERS], ["gap.html", "regressions.html", "data.html"]
+    child = next(f"technique/{one.name}.html" for one in TECHNIQUES if "xor_swizzle" in one.builds_on[:1])
+    shown = ["index.html", "technique/xor_swizzle.html", child, *ladders, *others]
+    drawn: list[str] = []
+
+    @contextmanager
+    def helped(share: Any) -> Iterator[None]:
+        folder: Path = share.args[0]
+        (folder / "ladder").mkdir(parents=True)
+        (folder / ladders[0]).touch()  # of a process that died
+        process = get_context("spawn").Process(target=share)
+        process.start()
+        while not all((folder / page).is_file() for page in shown[:2]):
+            time.sleep(0.01)
+        yield
+        process.join()
+        assert process.exitcode == 0
+
+    def built(name: str, **options: Any) -> dict[str, bytes]:
+        given = {"recorded": recorded, "runs": [], "hashes": edited, "only": shown, **options}
+        site = build.build(tmp_path / name, **given, progress=lambda *step: drawn.append(step[2])).parent
+        return {path.relative_to(site).as_posix(): path.read_bytes() for path in site.rglob("*") if path.is_file()}
+
+    monkeypatch.setattr(reuse, "FOLDER", tmp_path / "drawn")
+    before = built("site", hashes=synthetic.hashes())
+    drawn.clear()
+    together = built("site", helped=helped)
+    assert set(drawn) < set(shown[2:]), "the other process drew the first pages"
+    monkeypatch.setattr(reuse, "FOLDER", tmp_path / "drawn anew")
+    assert together == built("whole")
+    assert before.keys() == together.keys()
+    changed = {page for page in shown if before[page] != together[page]}
+    assert changed >= {"index.html", "technique/xor_swizzle.html", child, "ladder/ampere.html"}
+
+
+def test_rows_that_cannot_be_read_leave_the_old_site(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.html").write_text("the old one")
+    (tmp_path / "bad.jsonl").write_text("no row\n\n")
+    with pytest.raises(ValueError, match=r"bad\.jsonl:1"):
+        build.build(tmp_path / "site", recorded=tmp_path, runs=[tmp_path / "bad.jsonl"], hashes={})
+    assert (tmp_path / "site" / "index.html").read_text() == "the old one"
 
 
 @pytest.fixture
