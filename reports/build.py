@@ -99,8 +99,11 @@ def build(
             site = Site(*given)
             site.draw(drawn, progress or _print_progress)
         site.finish(drawn)
-        shutil.rmtree(output, ignore_errors=True)
-        shutil.copytree(drawn, output, dirs_exist_ok=True)
+        place = output.resolve()  # of a link, what it leads to
+        if place.exists():
+            shutil.rmtree(place)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(drawn, place)
     return output / "index.html"
 
 
@@ -115,7 +118,7 @@ class Site:
         self, recorded: Path, runs: Sequence[Path], hashes: reading.Hashes, tables: Path, only: Collection[str]
     ) -> None:
         datasets = load(recorded, runs, hashes, tables)
-        compiled, inspected = of_compilers(recorded, runs), of_compilers(recorded, runs, "code")
+        compiled, inspected = of_compilers(recorded, runs)
         self._known = said(compiled)
         timed = [data for data in datasets if any(data.timings())]
         main = timed[0] if timed else Dataset("", False, (), hashes)

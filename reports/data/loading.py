@@ -59,10 +59,11 @@ def recorded_hashes(recorded: Path) -> dict[tuple[str, str], str]:
     return {(row["technique"], row["backend"]): row["source_sha256"] for row in timed if row.get("technique")}
 
 
-def of_compilers(recorded: Path, fresh: Iterable[Path], kind: str = "probe") -> list[Row]:
-    """Rows of kind probe or code about compilers alone: those that are recorded, and those of fresh runs."""
+def of_compilers(recorded: Path, fresh: Iterable[Path]) -> tuple[list[Row], list[Row]]:
+    """Rows of kind probe, and of kind code, about compilers alone: those that are recorded, and those of fresh runs."""
     files = [*sorted((recorded / results.COMPILERS).glob("*.jsonl")), *fresh]
-    return [row for path in files for row in results.read(path, schema.check) if row["kind"] == kind]
+    rows: list[Row] = [row for path in files for row in results.read(path, schema.check)]
+    return [row for row in rows if row["kind"] == "probe"], [row for row in rows if row["kind"] == "code"]
 
 
 def _selections(tables: Path, gpu: str) -> list[tiles.Selection]:

@@ -56,7 +56,7 @@ def write_all(output: Path, *, recorded: Path = ROOT / "recorded") -> list[Path]
     found = answer.answer(data) if data else None
     if data is None or found is None:
         return []
-    first, rest = matrix.lines(data, found.problem, said(of_compilers(recorded, ())))
+    first, rest = matrix.lines(data, found.problem, said(of_compilers(recorded, ())[0]))
     output.mkdir(parents=True, exist_ok=True)
     path = output / "answer.svg"
     path.write_text(picture(found, [*first, *rest]))

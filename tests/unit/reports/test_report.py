@@ -159,6 +159,17 @@ def test_rows_that_cannot_be_read_leave_the_old_site(tmp_path: Path) -> None:
     assert (tmp_path / "site" / "index.html").read_text() == "the old one"
 
 
+def test_a_link_to_a_site_elsewhere_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "old.html").touch()
+    (tmp_path / "site").symlink_to(tmp_path / "elsewhere")
+    given = {"recorded": tmp_path, "runs": (), "hashes": {}, "only": ["guide/reading.html"]}
+    build.build(tmp_path / "site", **given, progress=lambda *_: None)
+    assert (tmp_path / "site").is_symlink()
+    assert (tmp_path / "elsewhere" / "guide" / "reading.html").is_file()
+    assert not (tmp_path / "elsewhere" / "old.html").exists()
+
+
 @pytest.fixture
 def data() -> Dataset:
     return dataset(synthetic.rows())
