@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
@@ -154,8 +155,29 @@ def scorecard(as_json: AsJson = False) -> None:
         interval = described(entry["interval"], of_ratio=entry["name"] != GAP_EXPLAINED)
         table.add_row(name, entry["gpu"], value, interval, entry["worst_cell"] or "")
     console.print(table)
+    for entry in card["entries"]:
+        if entry["name"] == GAP_EXPLAINED and not entry["reason"]:
+            console.print(f"{GAP_EXPLAINED} on {entry['gpu']}, problem by problem; the goal is {entry['goal']}:")
+            console.print(shares(entry))
     if told := told_of_earlier_gate(card["entries"]):
         console.print(f"{told}; `twinkernels run NAME --missing` checks them again.")
+
+
+def shares(entry: Mapping[str, Any]) -> Table:
+    """How much of the gap has a cause on each problem, over all boards and on each, and where that misses the goal."""
+    from harness.rows.intervals import described
+    from harness.rows.scorecard import ALL_BOARDS
+
+    columns = ("problem", "value", "95% interval", "boards")
+    table = Table(*(Column(name, overflow="fold") for name in columns), box=box.SIMPLE_HEAD)
+    for cell in entry["cells"]:
+        value, *boards = (
+            f"{share:.3f}{' missed' if where in cell['missed'] else ''}"
+            for where, share in {ALL_BOARDS: cell["value"], **cell["boards"]}.items()
+        )
+        each = "\n".join(f"{board} {share}" for board, share in zip(cell["boards"], boards, strict=True))
+        table.add_row(cell["problem"], value, described(cell["interval"], of_ratio=False), each)
+    return table
 
 
 def compare(

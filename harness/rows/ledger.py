@@ -142,6 +142,12 @@ class Ledger:
         )
 
     @cached_property
+    def shares(self) -> dict[str, float]:
+        """Board -> the share of the gap that has a cause there."""
+        explained = {board: self.on(board).explained for board in self.boards}
+        return {board: share[0] for board, share in explained.items() if share}
+
+    @cached_property
     def pairs(self) -> list[Pair]:
         found = []
         for ablation in ABLATIONS:

@@ -36,7 +36,7 @@ from harness.rows.reading import (
     tile_slug,
 )
 
-SCHEMA = 1
+SCHEMA = 2
 """The format's version in what `scorecard` returns."""
 MODE = "burst"
 """The mode of timing where a promise names no other."""
@@ -48,6 +48,8 @@ AMONG_THE_BEST = 0.95
 """Of the speed of the fastest kernel with the same instructions. Runs and boards move a kernel's speed by less."""
 GAP_EXPLAINED = "gap_explained"
 """The entry that is no ratio: the share of a gap that has a cause (rows.ledger)."""
+ALL_BOARDS = "all boards"
+"""In a cell's `missed`, beside the names of boards."""
 FASTEST = "fastest"
 """In place of a backend: the fastest of RIVALS, which must all be in the group."""
 ENDS = (ledger.FLAGSHIP, ledger.TRITON)
@@ -107,7 +109,9 @@ def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None) -> dict[str,
     status, reason, value, interval, worst_cell, verdicts, earlier_gate, cells}.
 
     `value` is the geometric mean over the experiment's problems of ours / theirs, None while the entry is incomplete;
-    of GAP_EXPLAINED it is the share at ledger.HEADLINE, and a cell's `boards` are board -> share there.
+    of GAP_EXPLAINED it is the share at ledger.HEADLINE, and a cell's `boards` are board -> share there. From SCHEMA 2
+    on that entry has a cell for every length, a `goal`, and in each cell `missed`: where the share is below the goal,
+    "all boards" or the name of one.
     `quoted` says what theirs is where it was not measured with ours, else it is None. A cell is {problem, value,
     interval, ours, theirs (TFLOPS), ours_is, theirs_is, case, run} or {problem, reason}. `interval` is what
     intervals.Interval.to_dict makes, over every process that timed both; None where theirs is quoted. Where it has
@@ -164,14 +168,11 @@ def told_of_earlier_gate(entries: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _gap_explained(gpu: str, rows: Iterable[Row], hashes: Hashes, gates: Gates) -> dict[str, Any]:
-    """How much of the gap between core Triton and the flagship has a cause, on each problem of the experiment as long
-    as ledger.HEADLINE; the value is HEADLINE's."""
+    """How much of the gap between core Triton and the flagship has a cause, on each problem of the experiment that was
+    measured; the value is HEADLINE's."""
     found = {one.problem: one for one in ledger.ledgers(rows, hashes)}
-    asked = [
-        problem
-        for problem in experiments.load(ledger.EXPERIMENT).problems
-        if problem.seq_q == ledger.HEADLINE.seq_q and (problem in found or problem == ledger.HEADLINE)
-    ]
+    problems = experiments.load(ledger.EXPERIMENT).problems
+    asked = [problem for problem in problems if problem in found or problem == ledger.HEADLINE]
     cells = [_explained_cell(problem, found.get(problem)) for problem in asked]
     (headline,) = [cell for cell in cells if cell["problem"] == ledger.HEADLINE.slug]
     holes = [cell for cell in cells if "reason" in cell]
@@ -191,6 +192,7 @@ def _gap_explained(gpu: str, rows: Iterable[Row], hashes: Hashes, gates: Gates) 
         "value": None if holes else value,
         "interval": headline.get("interval"),
         "worst_cell": None if holes else min(cells, key=lambda cell: float(cell["value"]))["problem"],
+        "goal": ledger.GOAL,
         **gates.of(ends),
         "cells": cells,
     }
@@ -204,12 +206,13 @@ def _explained_cell(problem: Problem, found: ledger.Ledger | None) -> dict[str, 
         why = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
         return {"problem": problem.slug, "reason": why or "the two ends have no common group"}
     ours, theirs = found.rows[ledger.FLAGSHIP], found.rows[ledger.TRITON]
-    own = {board: found.on(board).explained for board in found.boards}
+    shares = {ALL_BOARDS: explained[0], **found.shares}
     return {
         "problem": problem.slug,
         "value": explained[0],
         "interval": explained[1].to_dict(),
-        "boards": {board: share[0] for board, share in own.items() if share},
+        "boards": found.shares,
+        "missed": [where for where, share in shares.items() if share < ledger.GOAL],
         "ours": found.tflops(ledger.FLAGSHIP),
         "theirs": found.tflops(ledger.TRITON),
         "ours_is": _name(ours),

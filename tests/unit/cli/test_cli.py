@@ -32,6 +32,7 @@ from harness.rows import record, results, tables
 from harness.setup import bootstrap
 from harness.variants import PEERS, Case, Unsupported
 from tests.conftest import CHECKOUT
+from tests.support import ledger_rows
 from tests.support import replicated_rows as replicated
 from tests.support import synthetic_rows as synthetic
 from tests.support.row_file import write
@@ -880,6 +881,22 @@ def test_the_scorecard_says_once_how_many_ratios_an_earlier_gate_checked(
         found = [entry for entry in json.loads(card)["entries"] if entry["verdicts"]]
         assert sum(entry["earlier_gate"] > 0 for entry in found) == told
         assert len(found) == 4
+
+
+def test_the_scorecard_names_the_boards_on_which_the_goal_of_the_gap_is_missed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("harness.rows.scorecard.checkout_hashes", ledger_rows.hashes)
+    monkeypatch.setattr("harness.cli.reporting.RUNS", tmp_path)
+    monkeypatch.setattr("harness.cli.reporting.RECORDED", tmp_path)
+    problems = (ledger_rows.PROBLEM, ledger_rows.CAUSAL)
+    write(tmp_path / "h200" / "rows.jsonl", ledger_rows.rows(problems, beyond={"without_own_diagonal": 0.1}))
+    _, said = invoke("scorecard")
+    full, causal = said.partition("problem by problem; the goal is 0.9:")[2].split(ledger_rows.CAUSAL.slug)
+    assert ledger_rows.PROBLEM.slug in full
+    assert "missed" not in full
+    assert re.match(r"\s+0\.[78]\d\d missed", causal)
+    assert all(re.search(rf"{board} 0\.[78]\d\d missed", causal) for board in ("board0", "board1", "board2"))
 
 
 def test_a_hostile_run_stops_the_scorecard_with_its_line(

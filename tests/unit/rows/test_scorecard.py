@@ -334,7 +334,8 @@ def test_the_sustained_ratio_is_of_sustained_rows(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_is_explained_of_the_gap_is_an_entry_with_its_interval() -> None:
-    """Of all problems as long as the headline's; its value is the headline's, though another may be worse."""
+    """Of all problems that were measured; its value is the headline's, though another may be worse, and misses the
+    goal."""
     problems = (ledger_rows.PROBLEM, ledger_rows.CAUSAL, Problem.square(1, 16, 16_384, 128))
     rows = ledger_rows.rows(problems, beyond={"without_own_diagonal": 0.1})
     (entry,) = [
@@ -345,12 +346,15 @@ def test_what_is_explained_of_the_gap_is_an_entry_with_its_interval() -> None:
     assert entry["status"] == "complete"
     assert 0.9 < entry["value"] <= 1
     assert entry["interval"]["low"] < entry["value"] <= entry["interval"]["high"]
-    full, causal = entry["cells"]
-    assert (full["problem"], causal["problem"]) == (ledger_rows.PROBLEM.slug, ledger_rows.CAUSAL.slug)
+    full, causal, longer = entry["cells"]
+    assert [cell["problem"] for cell in (full, causal, longer)] == [problem.slug for problem in problems]
     assert full["ours"] > full["theirs"] == pytest.approx(ledger_rows.TRITON_TFLOPS, rel=0.01)
     assert full["value"] == entry["value"]
     assert causal["value"] < 0.9
     assert entry["worst_cell"] == causal["problem"]
+    assert entry["goal"] == 0.9
+    assert causal["missed"] == ["all boards", "board0", "board1", "board2"]
+    assert full["missed"] == longer["missed"] == []
     for cell in entry["cells"]:
         assert set(cell["boards"]) == {"board0", "board1", "board2"}
         assert all(share == pytest.approx(cell["value"], abs=0.02) for share in cell["boards"].values())
