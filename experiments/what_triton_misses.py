@@ -1,4 +1,4 @@
-"""Where does the gap between the best Triton kernel and the fastest kernel come from?
+"""Where does the gap between the best Triton kernel and our fastest CUDA kernel come from?
 
 The price of a technique is measured in two ways: what the flagship loses without it, and what the ladder gains when it
 is added. All these kernels run at the flagship's tile. They are timed interleaved with the best kernels of core Triton,
