@@ -272,7 +272,7 @@ TERMS = (
         "Allow loops whose bounds differ between the warpgroups of a block.",
         leave_out="without_own_diagonal",
         step=("own_diagonal", "persistent"),
-        proofs=("role_branch",),
+        proofs=("role_branch without asm", "role_branch"),
         expected=_expected(0, 2.5, 0, 5),
     ),
     Term(

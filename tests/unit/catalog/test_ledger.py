@@ -57,6 +57,12 @@ def test_a_cause_is_borne_out(term: Term) -> None:
         assert term.order
 
 
+def test_who_makes_roles_is_told_by_what_is_there_and_what_is_absent() -> None:
+    """Inline PTX can branch by warp: that core Triton has no word for it, the program without shows."""
+    (term,) = [term for term in TERMS if term.name == "own_diagonal"]
+    assert set(term.proofs) == {"role_branch", "role_branch without asm"}
+
+
 def test_a_tile_that_core_triton_cannot_say_has_another_cause() -> None:
     (term,) = [term for term in TERMS if term.odd]
     assert term.cause_at(Tile(128, 128, 2, 8)) == term.cause != term.odd
