@@ -38,6 +38,11 @@ def at(name: str, tile: Tile) -> str:
     return f"{name} at {tile.slug}"
 
 
+def shape(tile: Tile) -> tuple[int, int]:
+    """How many queries and keys a tile has."""
+    return tile.block_m, tile.block_n
+
+
 @dataclass(frozen=True)
 class Term:
     """One step of the way. `leave_out`: the ablation, which the flagship is compared with. `step`: two kernels of which
@@ -51,7 +56,8 @@ class Term:
     `expected` was written before anything was measured: percent, by cell of 4096 tokens (d<head_dim>-<mask>); none
     where the term was made of others afterwards. `part_of`: a term that contains this one, which therefore is not
     added. `head_dim`: the only one that has the term. `needed`: why nothing is left out though the flagship has it, and
-    `serialized` an ablation that ptxas shows it by.
+    `serialized` an ablation that ptxas shows it by. `twins`: kernels of a language that have the term's technique, as
+    (backend, kernel with it, kernel before it), beside the ladder's, which rows.twins finds itself.
     """
 
     name: str
@@ -71,6 +77,7 @@ class Term:
     needed: str = ""
     serialized: str = ""
     head_dim: int | None = None
+    twins: tuple[tuple[str, str, str], ...] = ()
 
     def cause_at(self, tile: Tile) -> str:
         powers_of_two = not any(size & size - 1 for size in (tile.block_m, tile.block_n, tile.warps))
@@ -284,6 +291,7 @@ TERMS = (
         "Offer a condition per warp: a vote instead of a reduction over the block.",
         leave_out="without_lazy_rescale",
         step=("lazy_rescale_wgmma", "persistent"),
+        twins=(("triton_native", "lazy_rescale", "lean_mbarrier_ring"),),
         proofs=("condition of a block",),
         expected=_expected(1.5, 1.5, 0, 0),
     ),
