@@ -50,14 +50,20 @@ class Term:
     ptxas. Both are given where both can be measured. A step from another tile (`at`) to the flagship leaves out too.
 
     `cause` is a key of CAUSES; `odd` is the cause at tiles that core Triton cannot express, where it is another one.
-    `proofs` are names of harness/expressibility that bear out the cause, `order` a kernel (backend, technique) whose
-    machine code does: its main loop's order is shown. `ttgir`: operations of the language's best program, in the order
-    of its TTGIR; core Triton's is at the tile TRITONS, Gluon's at SQUARE. `ptx`: what core Triton's PTX shows.
+    `proofs` are names of harness/expressibility that bear out the cause, `orders` kernels (backend, technique) whose
+    machine code does: the order of their main loops is shown. `ttgir`: operations of the language's best program, in
+    the order of its TTGIR; core Triton's is at the tile TRITONS, Gluon's at SQUARE. `ptx`: what core Triton's PTX
+    shows.
     `expected` was written before anything was measured: percent, by cell of 4096 tokens (d<head_dim>-<mask>); none
     where the term was made of others afterwards. `part_of`: a term that contains this one, which therefore is not
     added. `head_dim`: the only one that has the term. `needed`: why nothing is left out though the flagship has it, and
-    `serialized` an ablation that ptxas shows it by. `twins`: kernels of a language that have the term's technique, as
-    (backend, kernel with it, kernel before it), beside the ladder's, which rows.twins finds itself.
+    `serialized` an ablation that ptxas shows it by. `could` is what follows where the term is a gain, `otherwise` what
+    follows where it is a loss; without it `could` holds for both.
+
+    "effort" is the cause only where no kernel of the language loses by the technique (rows.twins, which finds the
+    ladder's kernels itself). `twins`: further ones, as (backend, kernel with the technique, kernel before it).
+    `less`: a term whose price is taken out of this one's step. `tile_of`: the kernel whose best tile the term is about;
+    where that has the shape of the flagship's, the term is not there.
     """
 
     name: str
@@ -68,7 +74,7 @@ class Term:
     leave_out: str = ""
     step: tuple[str, str] | None = None
     proofs: tuple[str, ...] = ()
-    order: tuple[str, str] | None = None
+    orders: tuple[tuple[str, str], ...] = ()
     ttgir: tuple[str, ...] = ()
     ptx: str = ""
     expected: dict[str, float] = field(default_factory=dict, hash=False)
@@ -77,7 +83,10 @@ class Term:
     needed: str = ""
     serialized: str = ""
     head_dim: int | None = None
+    otherwise: str = ""
     twins: tuple[tuple[str, str, str], ...] = ()
+    less: str = ""
+    tile_of: str = ""
 
     def cause_at(self, tile: Tile) -> str:
         powers_of_two = not any(size & size - 1 for size in (tile.block_m, tile.block_n, tile.warps))
@@ -96,9 +105,10 @@ TERMS = (
         "nvcc's assembler",
         "assembler",
         "Triton's own PTX, assembled by the ptxas of the CUDA toolkit instead of the one that Triton ships.",
-        "Ship a newer ptxas. Until then TRITON_PTXAS_PATH selects one.",
+        "Ship a newer ptxas; until then TRITON_PTXAS_PATH selects one.",
+        otherwise="Nothing: the one that Triton ships does better.",
         step=(SHARED, TRITON),
-        order=("triton", FLAGSHIP),
+        orders=((TRITON, FLAGSHIP), (SHARED, FLAGSHIP)),
         expected=_expected(0, 0, 0.5, 0.5),
     ),
     Term(
@@ -112,7 +122,7 @@ TERMS = (
         "stage.",
         step=(VOCABULARY, SHARED),
         proofs=("overlap_plain plain",),
-        order=("triton", FLAGSHIP),
+        orders=((TRITON, FLAGSHIP),),
         ttgir=(
             *("ttng.init_barrier", "ttng.async_tma_copy_global_to_local", "ttng.wait_barrier", "ttng.inval_barrier"),
             "ttng.warp_group_dot",
@@ -253,7 +263,7 @@ TERMS = (
         "Make the release of a buffer depend on the last value computed from it.",
         leave_out="without_pinned_maxima",
         step=("pinned_maxima", "pingpong"),
-        order=("cuda", "pingpong"),
+        orders=(("cuda", "pingpong"),),
         expected=_expected(5, 5, 1.5, 1),
     ),
     Term(
@@ -285,14 +295,21 @@ TERMS = (
     Term(
         "lazy_rescale",
         "Lazy rescaling",
-        "effort",
-        "O is rescaled only when a row maximum has outgrown the one in use. Core Triton can write this with one "
-        "decision for the whole block, instead of one per warp.",
-        "Offer a condition per warp: a vote instead of a reduction over the block.",
+        "compiler",
+        "O is rescaled only when a row maximum has outgrown the one in use; each warp decides for its own rows. Core "
+        "Triton can state a condition for each element, but its compiler computes both results and selects one. A "
+        "condition that stays a branch is one for the whole block, a reduction through shared memory in every step. "
+        "Every core Triton kernel with that branch is slower than the one without it. In one, the softmax no longer "
+        "overlaps with a product; in another, values spill.",
+        "Make a branch of a condition that all lanes of a warp agree on: a vote instead of a reduction over the block.",
         leave_out="without_lazy_rescale",
         step=("lazy_rescale_wgmma", "persistent"),
         twins=(("triton_native", "lazy_rescale", "lean_mbarrier_ring"),),
-        proofs=("condition of a block",),
+        proofs=("condition of a block", "elementwise_condition", "elementwise_condition selection"),
+        orders=(
+            *((TRITON, "persistent"), (TRITON, "lazy_rescale_wgmma")),
+            *(("triton_native", "lean_mbarrier_ring"), ("triton_native", "lazy_rescale")),
+        ),
         expected=_expected(1.5, 1.5, 0, 0),
     ),
     Term(
@@ -310,12 +327,15 @@ TERMS = (
     Term(
         "integer_max",
         "Three-input integer maxima",
-        "effort",
-        "Core Triton gets the same instruction through a bitcast of the scores. Its fastest kernel does not use it.",
-        "Nothing. A program can use it once the rest is in place.",
+        "unexplained",
+        "Core Triton gets the same instruction through a bitcast of the scores, but the kernel that uses it is not the "
+        "faster one: at one tile ptxas serializes its products, at another its speed does not change. Whether the best "
+        "core Triton kernel would gain by it is an open question.",
+        "",
         leave_out="without_integer_max",
         step=("integer_max", "persistent"),
         proofs=("maxima of integers",),
+        orders=((TRITON, "persistent"), (TRITON, "integer_max")),
         expected=_expected(2.5, 2.5, 4, 4),
     ),
     Term(
@@ -359,32 +379,24 @@ TERMS = (
 
 GLUON_TERMS = (
     Term(
-        "gluon_schedule",
-        "The same schedule, written in CUDA",
-        "compiler",
-        "The flagship without the techniques that the Gluon kernel lacks: the same roles, turns and order of "
-        "products, in CUDA.",
-        "Place softmax instructions where products are in flight.",
-        step=("without_lazy_rescale_or_integer_max", GLUON),
-        order=("gluon", FLAGSHIP),
-        ttgir=("ttng.warp_group_dot", "ttng.warp_group_dot_wait", "math.exp2", "ttng.warp_group_dot_wait"),
-        expected=_expected(2, 3, 15, 8),
-    ),
-    Term(
         "gluon_votes",
         "Lazy rescaling and three-input maxima",
-        "effort",
-        "Gluon can express both, lazy rescaling only for all warps of a partition at once. Its flagship uses neither.",
+        "unexplained",
+        "Gluon can express both, lazy rescaling only for all warps of a partition at once. Its flagship uses neither, "
+        "because the kernels that use one of them are slower. In machine code the vote adds barriers and shuffles to "
+        "every step, and the integers add arithmetic: without a vote of a warp, Gluon compares scores that are "
+        "relative to the maximum so far. Whether this is all that they lose by is not known.",
         "Offer a condition per warp: a vote instead of a reduction over the partition.",
         leave_out="without_lazy_rescale_or_integer_max",
         proofs=("condition of a block in Gluon", "maxima of integers in Gluon"),
+        orders=((GLUON, "persistent"), (GLUON, "lazy_rescale_wgmma"), (GLUON, "integer_max")),
     ),
     Term(
         "gluon_integer_max",
         "Three-input integer maxima alone",
-        "effort",
+        "unexplained",
         "A bitcast turns scores into integers, as in core Triton.",
-        "Nothing. A program can use it today.",
+        "",
         leave_out="without_integer_max",
         proofs=("maxima of integers in Gluon",),
         expected=_expected(2.5, 2.5, 4, 4),
@@ -393,7 +405,7 @@ GLUON_TERMS = (
     Term(
         "gluon_lazy_rescale",
         "Lazy rescaling alone",
-        "effort",
+        "unexplained",
         "In Gluon a condition holds for all warps of a partition at once.",
         "Offer a condition per warp: a vote instead of a reduction over the partition.",
         leave_out="without_lazy_rescale",
@@ -401,32 +413,76 @@ GLUON_TERMS = (
         expected=_expected(1.5, 1.5, 0, 0),
         part_of="gluon_votes",
     ),
+    Term(
+        "gluon_tile",
+        "The flagship's tile, not Gluon's best",
+        "unexplained",
+        "The flagship itself at two tiles: its own, and 128 queries by 128 keys. The term is there where that is the "
+        "shape of Gluon's best tile. Gluon can express three warpgroups, but no tensor of 80 keys. What its own kernel "
+        "gains or loses by the flagship's shape stands below, where that was timed. Where it loses, nobody knows why.",
+        "",
+        step=(FLAGSHIP, at(FLAGSHIP, SQUARE)),
+        tile_of=GLUON,
+    ),
+    Term(
+        "gluon_schedule",
+        "The same schedule, written in CUDA",
+        "unexplained",
+        "The flagship without the techniques that the Gluon kernel lacks: the same roles, turns and order of "
+        "products, in CUDA. Where the two kernels differ in the shape of their tile, what the flagship gains by its "
+        "own is taken out. This term is all that the others leave. Gluon puts a barrier of the warpgroup before each "
+        "hand-over of a buffer, where each warp hands over for itself in CUDA. With a causal mask the two also deal "
+        "out their tiles in different orders, which is our choice. What each of these costs is not known.",
+        "",
+        step=("without_lazy_rescale_or_integer_max", GLUON),
+        less="gluon_tile",
+        orders=((GLUON, FLAGSHIP), ("cuda", "without_lazy_rescale_or_integer_max")),
+        ttgir=("ttng.warp_group_dot", "ttng.warp_group_dot_wait", "math.exp2", "ttng.warp_group_dot_wait"),
+        expected=_expected(2, 3, 15, 8),
+    ),
 )
 """The way from the best Gluon kernel to the flagship, with one price each: what Gluon's flagship lacks is left out of
 CUDA's."""
 
 TLX_TERMS = (
     Term(
-        "tlx_schedule",
-        "The same schedule, written in CUDA",
-        "compiler",
-        "The flagship without the techniques that the TLX kernel lacks: the same roles, turns and order of products, "
-        "in CUDA. The TLX kernel has four producer warps instead of one, because the plugin demands as many as the "
-        "first task has. Its tile is the one that is best for Gluon.",
-        "Choose the layout of what a task writes to shared memory for that task's own number of warps, so that a "
-        "producer can be one warp.",
-        step=("without_lazy_rescale_or_integer_max", TLX),
-        proofs=("flagship in TLX, in flight", "flagship in TLX, turns", "flagship in TLX, stores"),
-        order=(TLX, FLAGSHIP),
-    ),
-    Term(
         "tlx_votes",
         "Lazy rescaling and three-input maxima",
-        "effort",
-        "TLX can express both, lazy rescaling only for all warps of a task at once. Its flagship uses neither.",
+        "unexplained",
+        "TLX can express both, lazy rescaling only for all warps of a task at once. Its flagship uses neither, and no "
+        "kernel in TLX does. In Gluon, which has the same schedule, the kernels that use one of them are slower.",
         "Offer a condition per warp: a vote instead of a reduction over the task.",
         leave_out="without_lazy_rescale_or_integer_max",
         proofs=("condition of a block, with TLX", "maxima of integers, with TLX"),
+    ),
+    Term(
+        "tlx_tile",
+        "The flagship's tile, not the TLX kernel's",
+        "unexplained",
+        "The flagship itself at two tiles: its own, and 128 queries by 128 keys. The term is there where that is the "
+        "shape of the TLX kernel's tile. That tile was never tuned: of those that the experiment times, which are "
+        "Gluon's best and 128 queries by 128 keys, the faster one counts.",
+        "",
+        step=(FLAGSHIP, at(FLAGSHIP, SQUARE)),
+        tile_of=TLX,
+    ),
+    Term(
+        "tlx_schedule",
+        "The same schedule, written in CUDA",
+        "unexplained",
+        "The flagship without lazy rescaling and integer maxima, and at the shape of the TLX kernel's tile, over that "
+        "kernel. This term is all that the others leave, and much of it may be ours: we wrote the TLX kernel with one "
+        "buffer for Q, its warps that multiply wait for the store of O before they hand that buffer back, and with a "
+        "causal mask the shortest tiles do not come last. CUDA's flagship has a second buffer where shared memory has "
+        "room, a warp that waits for the store, and the shortest tiles last. One thing is the plugin's: it demands as "
+        "many warps of the producer as the first task has, four instead of one. What each of these costs is not "
+        "known.",
+        "Choose the layout of what a task writes to shared memory for that task's own number of warps, so that a "
+        "producer can be one warp.",
+        step=("without_lazy_rescale_or_integer_max", TLX),
+        less="tlx_tile",
+        proofs=("flagship in TLX, in flight", "flagship in TLX, turns", "flagship in TLX, stores"),
+        orders=((TLX, FLAGSHIP), ("cuda", "without_lazy_rescale_or_integer_max")),
     ),
 )
 """The way from the TLX kernel, in the same manner. Nothing was predicted of it; its techniques one at a time are

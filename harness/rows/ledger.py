@@ -16,9 +16,9 @@ from typing import Any
 
 from harness.catalog import techniques
 from harness.catalog.ablations import ABLATIONS
-from harness.catalog.ledger import FLAGSHIP, SHARED, TERMS, TRITON, VOCABULARY, WAYS, Term, at
+from harness.catalog.ledger import FLAGSHIP, SHARED, TERMS, TRITON, VOCABULARY, WAYS, Term, at, shape
 from harness.catalog.problem import ANCHOR, Problem, Tile
-from harness.rows import intervals, noise, reading
+from harness.rows import intervals, noise, reading, twins
 from harness.rows.intervals import Estimate, Interval
 from harness.rows.reading import Hashes, Row
 
@@ -82,6 +82,8 @@ class Ledger:
     refused: Mapping[str, str]
     """Kernel -> why it has no number."""
     known: intervals.Intervals
+    elsewhere: twins.Twins
+    """The kernels of other experiments."""
     board: str | None = None
     way: tuple[Term, ...] = TERMS
     start: str = TRITON
@@ -161,6 +163,16 @@ class Ledger:
                 found.append(Pair(ablation.lacks, size, beyond))
         return found
 
+    def twins(self, term: Term) -> list[twins.Step]:
+        """What the techniques of a term gain where the language of the way has them, on all boards; none of those that
+        the flagship does without on this problem. Of a term about a tile, what the flagship's shape gains there."""
+        if row := self.rows.get(term.tile_of):
+            best = Tile.from_dict(row["tile"])
+            return self.elsewhere.tile_step(self.start, self.problem, self.tile, best)
+        without = {one.step for one in TERMS if not self._applies(one)}
+        steps = self.elsewhere.steps(term, self.start, self.problem)
+        return [one for one in steps if (one.to, one.start) not in without]
+
     def from_(self, start: str) -> Ledger:
         """The way from another language's kernel, a key of WAYS."""
         return replace(self, way=WAYS[start], start=start)
@@ -208,9 +220,13 @@ class Ledger:
         return names <= set(self.rows) and self.known.met([self.rows[name] for name in names], self.board)
 
     def _applies(self, term: Term) -> bool:
-        """Whether the flagship has it on this problem: else the registry declines the ablation."""
+        """Whether the flagship has it on this problem: else the registry declines the ablation. A term about the tile
+        of another kernel is there where that has another shape."""
         if term.head_dim not in (None, self.problem.head_dim):
             return False
+        if term.tile_of:
+            row = self.rows.get(term.tile_of)
+            return row is not None and shape(Tile.from_dict(row["tile"])) != shape(self.tile)
         if not term.leave_out:
             return True
         return techniques.unsupported(techniques.get(term.leave_out), "cuda", self.problem, self.tile) is None
@@ -222,6 +238,9 @@ class Ledger:
             return alone, None
         to, start = (TRITON if end == SHARED else end for end in term.step)
         step = {to: 1.0, start: -1.0}
+        for other in self.way:
+            if other.name == term.less and self._applies(other):
+                step = _sum([step, *(_times(weights, -1) for weights in self._prices(other))])
         return (step, None) if to == FLAGSHIP else (alone, step)
 
     def _priced(self, term: Term) -> Priced:
@@ -274,15 +293,17 @@ def ledgers(rows: Iterable[Row], hashes: Hashes) -> list[Ledger]:
     all_rows = list(rows)
     own = [row for row in all_rows if (row.get("experiment") or "").removesuffix(reading.SHARED_PTXAS) == EXPERIMENT]
     known = intervals.Intervals(noise.Timings([*(row for row in all_rows if row["kind"] == "environment"), *own]))
+    elsewhere = twins.Twins(all_rows, hashes)
     by_problem: dict[str, list[Row]] = defaultdict(list)
     for row in own:
         by_problem[reading.slug(row)].append(row)
-    return [
-        found for slug, here in sorted(by_problem.items(), key=_place) if (found := _ledger(slug, here, hashes, known))
-    ]
+    found = (_ledger(slug, here, hashes, known, elsewhere) for slug, here in sorted(by_problem.items(), key=_place))
+    return list(filter(None, found))
 
 
-def _ledger(slug: str, rows: list[Row], hashes: Hashes, known: intervals.Intervals) -> Ledger | None:
+def _ledger(
+    slug: str, rows: list[Row], hashes: Hashes, known: intervals.Intervals, elsewhere: twins.Twins
+) -> Ledger | None:
     ordered = sorted(rows, key=lambda row: row["time"])
     names = {one.name for one in ABLATIONS if one.lacks and not one.serialized}
     tiles = [Tile.from_dict(row["tile"]) for row in ordered if row.get("technique") in names and row.get("tile")]
@@ -303,7 +324,7 @@ def _ledger(slug: str, rows: list[Row], hashes: Hashes, known: intervals.Interva
         elif not reading.is_current(row, hashes):
             refused[name] = "only rows of an earlier version of the kernel"
     refused = {name: why for name, why in refused.items() if name not in found}
-    return Ledger(Problem.parse(slug), tile, found, refused, known)
+    return Ledger(Problem.parse(slug), tile, found, refused, known, elsewhere)
 
 
 def _kernel(row: Row, tile: Tile) -> str | None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from harness.catalog import ledger as catalog
-from harness.catalog import tiles
+from harness.catalog import techniques, tiles
 from harness.catalog.ledger import CAUSES, FLAGSHIP, GLUON, TLX, TRITON, WAYS, Term
-from harness.catalog.problem import Problem
+from harness.catalog.problem import Problem, Tile
 from harness.catalog.roofs import PEAK
 from harness.expressibility.cells import CLAIMS
-from harness.rows import ledger, reading
+from harness.rows import ledger, reading, twins
 from harness.rows.intervals import Estimate
 from harness.rows.ledger import EXPERIMENT, Ledger, Priced, percent
 from harness.rows.reading import tile_slug
@@ -132,16 +133,17 @@ def minus(number: str) -> str:
 
 def sentence(one: Ledger) -> str:
     """What the page opens with, of one problem."""
-    where = f"At head_dim {one.problem.head_dim}, {one.problem.mask}, {one.problem.seq_q} tokens"
+    here = f"At {where(one.problem)}"
     if one.gap is None:
         if one.start != TRITON:
-            return f"{where} the way from {STARTS[one.start]} is not measured yet."
-        return f"{where} the two kernels have not been timed in one group yet."
-    told = f"{where} the flagship is {percent(one.gap.value):.1f}% faster than {STARTS[one.start]}"
+            return f"{here} the way from {STARTS[one.start]} is not measured yet."
+        return f"{here} the two kernels have not been timed in one group yet."
+    told = f"{here} the flagship is {percent(one.gap.value):.1f}% faster than {STARTS[one.start]}"
     if one.explained is None:
         return f"{told}."
     if one.start != TRITON:
-        return f"{told}. Its two terms meet at one kernel, so there is no remainder."
+        proven = "" if set(one.causes) - {"unexplained"} else " None of the terms has a proven cause."
+        return f"{told}. “The same schedule” is all that the other terms leave, so there is no remainder.{proven}"
     share, interval = one.explained
     ends = f" ({100 * interval.low:.0f} to {100 * interval.high:.0f})" if interval.low and interval.high else ""
     return f"{told}; the terms below explain {100 * share:.0f}%{ends} of that."
@@ -161,15 +163,27 @@ def goal(one: Ledger) -> str:
     if one.problem != ledger.HEADLINE or one.explained is None:
         return ""
     verdict = "reached" if one.explained[0] >= ledger.GOAL else "missed"
+    below = [f"{board} ({100 * share:.1f}%)" for board, share in one.shares.items() if share < ledger.GOAL]
+    boards = f" over all boards, and missed on {' and '.join(below)}" if below and verdict == "reached" else ""
     return (
-        f"The goal, a cause for {100 * ledger.GOAL:.0f}% of the gap, is about this problem alone and is {verdict}. "
-        "The other problems are shown as they were found."
+        f"The goal, a cause for {100 * ledger.GOAL:.0f}% of the gap, is about this problem alone. It is "
+        f"{verdict}{boards}. The other problems are shown as they were found."
     )
 
 
+def unpredicted(found: Sequence[Ledger]) -> str:
+    """For which lengths and ways there is no expected size, in a sentence."""
+    lengths = sorted({one.problem.seq_q for one in found} - {ledger.HEADLINE.seq_q})
+    at_lengths = f"at {' and '.join(map(str, lengths))} tokens, and none " if lengths else ""
+    return f"No size was predicted {at_lengths}on the way from TLX, so there the column is empty."
+
+
 def other_tile(one: Ledger, term: Term) -> str:
-    """That a term's two kernels differ in their tile too, where the term is about something else; else empty."""
+    """That a term's two kernels differ in their tile too, where the term is about something else; else empty. What
+    another term says of the tile is no difference."""
     to, start = (TRITON if end == catalog.SHARED else end for end in term.step or ("", ""))
+    if any(priced.term.name == term.less for priced in one.terms):
+        to = catalog.at(FLAGSHIP, catalog.SQUARE)
     if term.name not in SAME_PROGRAM or not {to, start} <= set(one.rows) or _tile(one, to) == _tile(one, start):
         return ""
     return f"not at one tile: {_tile(one, to)} over {_tile(one, start)}"
@@ -185,7 +199,7 @@ def short(one: Ledger) -> str:
 
 def by_cause(one: Ledger) -> str:
     """What each cause adds up to, in a sentence; empty where no term has a size."""
-    if one.gap is None or not one.causes or one.start != TRITON:
+    if one.gap is None or not one.causes:
         return ""
     parts = [f"{CAUSES[cause]} {gain(size)}" for cause, size in one.causes.items()]
     return f"By cause: {'; '.join(parts)}."
@@ -200,25 +214,121 @@ def evidence(term: Term) -> list[tuple[str, str, str]]:
     return told
 
 
-def order(data: Dataset, one: Ledger, term: Term) -> Order | None:
-    """The machine code that a cause names, at the tile of the ledger or, of Triton, at its own."""
-    if term.order is None:
-        return None
-    backend, technique = term.order
-    wanted = one.rows.get(technique if backend == "cuda" else backend)
-    for row in data.newest:
-        if (row.get("technique"), row["backend"]) != (technique, backend) or not (row.get("code") or {}).get(
-            "main_loop"
-        ):
-            continue
-        same = wanted is None or row.get("tile") == wanted.get("tile")
-        if (
-            same
-            and row["problem"]["head_dim"] == one.problem.head_dim
-            and row["problem"]["causal"] is one.problem.causal
-        ):
-            return Order(f"{technique} ({backend}, {tile_slug(row)})", str(row["code"]["main_loop"]["sequence"]))
-    return None
+def orders(data: Dataset, one: Ledger, term: Term, codes: Iterable[Row] = ()) -> list[Order]:
+    """The machine code that a cause names: the ends of ways at their tiles, what a language has of a technique at the
+    tile of its step, other CUDA kernels at the ledger's. Rows of a GPU come before `codes`, those of compilers."""
+    compiled = list(codes)
+    kernels = ((step, name) for step in one.twins(term)[::-1] for name in (step.to, step.start))
+    tiles = {(step.backend, name): step.tile.to_dict() for step, name in kernels}
+    found = []
+    for backend, technique in term.orders:
+        end = one.rows.get(backend if technique == FLAGSHIP and backend != "cuda" else technique)
+        tile = tiles.get((backend, technique)) or (end or {}).get("tile") or one.tile.to_dict()
+        kernel = one.problem, backend, technique, tile, data.hashes
+        if row := _main_loop(data.newest, *kernel) or _main_loop(compiled, *kernel):
+            found.append(_order(row))
+    return found
+
+
+def _main_loop(
+    rows: Iterable[Row], problem: Problem, backend: str, technique: str, tile: Any, hashes: reading.Hashes
+) -> Row | None:
+    """The newest row that has the order of this kernel's main loop."""
+    language, _, by_nvcc = backend.partition(", ")
+    found = [
+        row
+        for row in rows
+        if (row.get("technique"), row["backend"], row.get("tile")) == (technique, language, tile)
+        and row.get("problem") == problem.to_dict()
+        and bool(row.get("assembler")) is bool(by_nvcc)
+        and (row.get("code") or {}).get("main_loop")
+        and reading.is_current(row, hashes)
+    ]
+    return max(found, key=lambda row: str(row["time"]), default=None)
+
+
+def _order(row: Row) -> Order:
+    code, loop = row["code"], row["code"]["main_loop"]
+    ptxas = (row.get("compiler") or {}).get("ptxas")
+    words = [f"{row['technique']} ({row['backend']}, {tile_slug(row)}{f', ptxas {ptxas}' if ptxas else ''})"]
+    if loop.get("instructions"):
+        words.append(f"{loop['instructions']} instructions in a step")
+    if code.get("registers"):
+        words.append(f"{code['registers']} registers, {code.get('spill_bytes') or 'no'} bytes spilled")
+    if loop.get("serialized"):
+        words.append("every product serialized")
+    return Order(", ".join(words), str(loop["sequence"]))
+
+
+def advice(term: Term, told: Iterable[tuple[Problem, Line]]) -> list[tuple[str, str]]:
+    """(where, what follows) of a term: by the sign that was measured, where that decides."""
+    if not term.otherwise:
+        return [("", term.could)] if term.could else []
+    sized = [(problem, line.priced.size) for problem, line in told if line.priced.size]
+    changes = [(problem, size.value) for problem, size in sized if not size.interval.is_no_change]
+    found = []
+    for text, here in (
+        (term.could, [problem for problem, size in changes if size > 0]),
+        (term.otherwise, [problem for problem, size in changes if size < 0]),
+    ):
+        if here:
+            found.append((f"at {'; '.join(map(where, here))}", text))
+    return found or [("where it is a gain", term.could), ("where it is a loss", term.otherwise)]
+
+
+def where(problem: Problem) -> str:
+    """A problem in words."""
+    return f"head_dim {problem.head_dim}, {problem.mask}, {problem.seq_q} tokens"
+
+
+def written(one: Ledger, term: Term) -> str:
+    """What the language’s own kernels gain by the term's techniques on this problem, each at its fastest tile; empty
+    where none was timed."""
+    first = {(step.backend, step.to): step for step in one.twins(term)[::-1]}
+    told = [f"{step.to} {_short_gain(step.size)} at {step.tile.slug}" for step in list(first.values())[::-1]]
+    return f"{_writer(one, term)}: {', '.join(told)}" if told else ""
+
+
+def steps(one: Ledger, term: Term) -> str:
+    """The same at every tile, with the kernel before each and on how many processes it rests."""
+    told = []
+    for step in one.twins(term):
+        before = f"itself at {step.before.slug}" if step.before else step.start
+        size = f"{gain(step.size)}, {step.size.interval.rests_on}"
+        told.append(f"{step.to} over {before} ({step.backend}, {step.tile.slug}): {size}")
+    writer = _writer(one, term)
+    return f"{writer[0].upper()}{writer[1:]} at {where(one.problem)}: {'; '.join(told)}" if told else ""
+
+
+def untimed(one: Ledger, term: Term) -> list[str]:
+    """Commands that time the language's own kernels at the tile of its best one, where they take it and that was not
+    done."""
+    if not (row := one.rows.get(one.start)):
+        return []
+    tile = Tile.from_dict(row["tile"])
+    done = {(step.backend, step.to) for step in one.twins(term) if step.tile == tile}
+
+    def takes(backend: str, name: str) -> bool:
+        return techniques.unsupported(techniques.get(name), backend, one.problem, tile) is None
+
+    return [
+        f"twinkernels bench {to} {start} --backend {backend} --problem {one.problem.slug} --tile {tile.slug}"
+        for backend, to, start in twins.written(term, one.start)
+        if backend.partition("_")[0] == one.start
+        and (backend, to) not in done
+        and takes(backend, to)
+        and takes(backend, start)
+    ]
+
+
+def _writer(one: Ledger, term: Term) -> str:
+    """Whose kernels these are: of TLX's techniques Gluon's."""
+    series = GLUON if one.start == TLX and not term.tile_of else one.start
+    return f"{LANGUAGES[series]}’s own kernels"
+
+
+def _short_gain(size: Estimate) -> str:
+    return minus(f"{percent(size.value):+.1f}%")
 
 
 def refusal(codes: Iterable[Row], term: Term, hashes: reading.Hashes) -> str:

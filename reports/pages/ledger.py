@@ -7,10 +7,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.catalog.ledger import GLUON, SHARED, TERMS, TLX, WAYS
+from harness.catalog.ledger import GLUON, SHARED, TERMS, TLX, WAYS, Term
 from harness.catalog.problem import Problem
 from harness.rows.intervals import Estimate
-from harness.rows.ledger import Ledger, percent
+from harness.rows.ledger import GOAL, Ledger, percent
 from harness.rows.reading import Hashes
 from reports.data import machines
 from reports.data.dataset import Dataset, Row
@@ -49,16 +49,36 @@ def page(datasets: Sequence[Dataset], codes: Sequence[Row] = (), hashes: Hashes 
         "own_terms": TERMS,
         "refusals": {term.name: ledger.refusal(codes, term, hashes or {}) for term in terms if term.serialized},
         "evidence": {term.name: ledger.evidence(term) for term in terms},
-        "orders": {term.name: ledger.order(data, found[0], term) for term in terms} if data and found else {},
+        "orders": {term.name: orders(data, found, term, codes) for term in terms} if data else {},
+        "advice": {term.name: ledger.advice(term, told[term.name]) for term in terms},
+        "untimed": {term.name: ledger.untimed(of_way(found[0], term), term) for term in terms} if found else {},
+        "steps": {term.name: steps(found, term) for term in terms},
+        "unpredicted": ledger.unpredicted(found),
         "files": [download(sections)] if sections else [],
         "stem": downloads.stem_of(data, ledger.EXPERIMENT) if data else "",
         "gain": ledger.gain,
-        "note": note,
+        "goal": GOAL,
+        "where_of": ledger.where,
         "waiting": waiting(sections),
         "unassembled": [one.problem for one in found if SHARED not in one.rows and SHARED not in one.refused],
         "minus": ledger.minus,
         "machines": machines.machines(data.environments_of(rows)) if data else [],
     }
+
+
+def orders(data: Dataset, found: Sequence[Ledger], term: Term, codes: Sequence[Row]) -> list[ledger.Order]:
+    """On the first problem that has them, which is the headline's."""
+    return next((shown for one in found if (shown := ledger.orders(data, of_way(one, term), term, codes))), [])
+
+
+def steps(found: Sequence[Ledger], term: Term) -> list[str]:
+    """What the language’s own kernels gain by a term, problem by problem."""
+    return list(filter(None, (ledger.steps(of_way(one, term), term) for one in found)))
+
+
+def of_way(one: Ledger, term: Term) -> Ledger:
+    """The way that has the term."""
+    return one.from_(next(start for start, way in WAYS.items() if term in way))
 
 
 def download(sections: Sequence[dict[str, Any]]) -> downloads.Download:
@@ -93,6 +113,11 @@ def note(line: Line) -> str:
     return "; ".join(told).replace(SHARED, "Triton by nvcc’s ptxas")
 
 
+def notes(one: Ledger, line: Line) -> str:
+    """What a table says beside a term."""
+    return "; ".join(filter(None, (ledger.other_tile(one, line.term), ledger.written(one, line.term), note(line))))
+
+
 def waiting(sections: Sequence[dict[str, Any]]) -> list[str]:
     """Kernels that a term lacks and that no run has timed, on whatever problem, less Triton's by nvcc's ptxas."""
     ways = [way for one in sections for way in (one, *one["others"]) if way["ledger"].gap]
@@ -124,6 +149,6 @@ def way(one: Ledger) -> dict[str, Any]:
         "by_cause": ledger.by_cause(one),
         "ends": ledger.ends(one),
         "lines": lines,
-        "tiles": {line.term.name: ledger.other_tile(one, line.term) for line in lines},
+        "notes": {line.term.name: notes(one, line) for line in lines},
         "drawings": [Markup(drawing.waterfall(one, lines, width, told)) for width in drawn],
     }

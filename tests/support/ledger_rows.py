@@ -48,12 +48,15 @@ WORTH = {
 """Logarithms of what each term multiplies the TFLOPS by."""
 SUM = {term.name for term in ledger.TERMS if not term.part_of}
 STEPS = {term.step[0]: (term.name, term.step[1]) for term in ledger.TERMS if term.step and term.name in SUM}
+SMALLER = "without both, at the shape of Gluon's tile"
+"""No kernel that is timed."""
 SLOWER = {
     ledger.at(ledger.FLAGSHIP, ledger.SQUARE): ("own_tile", ledger.FLAGSHIP),
     ledger.at(ledger.FLAGSHIP, ledger.NARROW): ("third_warpgroup", ledger.FLAGSHIP),
     ledger.at("without_register_split", ledger.SQUARE): ("register_split", ledger.at(ledger.FLAGSHIP, ledger.SQUARE)),
-    ledger.GLUON: ("gluon_schedule", "without_lazy_rescale_or_integer_max"),
-    ledger.TLX: ("tlx_schedule", "without_lazy_rescale_or_integer_max"),
+    SMALLER: ("own_tile", "without_lazy_rescale_or_integer_max"),
+    ledger.GLUON: ("gluon_schedule", SMALLER),
+    ledger.TLX: ("tlx_schedule", SMALLER),
 }
 """Kernel -> the term that it lacks, and the kernel that has it."""
 TRITON_TFLOPS = 500.0

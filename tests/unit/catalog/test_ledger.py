@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,12 +14,18 @@ from harness.catalog.ablations import ABLATIONS
 from harness.catalog.cases import of_experiment
 from harness.catalog.ledger import TERMS, WAYS, Term
 from harness.catalog.problem import Tile
+from harness.catalog.sources import ROOT
 from harness.catalog.tiles import best_tile
 from harness.expressibility.cells import CLAIMS
+from harness.rows import reading, results
+from harness.rows.twins import Step, Twins, written
 
 PROOFS = {proof.name: claim for claim in CLAIMS if claim.dialect != "cuda" for proof in claim.proofs}
 ALL = [term for way in WAYS.values() for term in way]
-AFTERWARDS = ("gluon_votes", "tlx_schedule", "tlx_votes", "own_tile", "third_warpgroup", "fewer_keys", "register_split")
+AFTERWARDS = (
+    *("gluon_votes", "gluon_tile", "tlx_schedule", "tlx_votes", "tlx_tile"),
+    *("own_tile", "third_warpgroup", "fewer_keys", "register_split"),
+)
 """Terms that were made when something was measured."""
 NAMES = [term.name for term in ALL]
 
@@ -41,12 +50,14 @@ def test_a_term_is_measured_and_was_predicted(term: Term) -> None:
 def test_a_cause_is_borne_out(term: Term) -> None:
     """Only by an escape hatch where the matrix says hatch, of the odd tiles too. None of the terms is impossible."""
     assert {term.cause, term.odd or term.cause} <= set(ledger.CAUSES)
-    (dialect,) = [start.partition("@")[0] for start, way in WAYS.items() if term in way]
+    (start,) = [start for start, way in WAYS.items() if term in way]
+    dialect = start.partition("@")[0]
     assert {PROOFS[name].dialect for name in term.proofs} <= {dialect}
     if term.cause != "unexplained":
-        assert term.proofs or term.order or term.ptx
+        assert term.proofs or term.orders or term.ptx
     if term.cause == "compiler" and not term.part_of:
-        assert term.ttgir or (dialect == "tlx" and term.proofs), "its lines of TTGIR; CI has no Triton with TLX"
+        with_and_without = {(backend, name) for backend, *names in written(term, start) for name in names}
+        assert term.ttgir or len(with_and_without & set(term.orders)) > 1, "its lines of TTGIR, or of two main loops"
     grades = {PROOFS[name].grade for name in term.proofs}
     assert "inexpressible" not in grades
     beyond = grades & {"hatch"}
@@ -54,7 +65,28 @@ def test_a_cause_is_borne_out(term: Term) -> None:
     if term.cause in ("compiler", "effort") and term.proofs:
         assert grades - beyond
     if term.cause == "assembler":
-        assert term.order
+        assert term.orders
+
+
+def test_what_could_be_written_today_made_no_kernel_slower_that_has_it() -> None:
+    """By the recorded rows, on every problem of the experiment and at every tile. Terms that fail this are there."""
+    rows = [row for _, path in results.iter_recorded(ROOT / "reports" / "recorded") for row in _timings(path)]
+    twins = Twins(rows, reading.checkout_hashes())
+    problems = experiments.load("what_triton_misses").problems
+    slower: dict[str, list[Step]] = {}
+    for start, way in WAYS.items():
+        for term in way:
+            steps = (step for problem in problems for step in twins.steps(term, start, problem))
+            slower[term.name] = [step for step in steps if step.loses]
+    could = [term.name for term in ALL if term.cause == "effort"]
+    assert could
+    assert {name: slower[name] for name in could} == {name: [] for name in could}
+    assert all(slower[name] for name in ("lazy_rescale", "integer_max", "gluon_votes", "tlx_votes"))
+
+
+def _timings(path: Path) -> Iterator[dict[str, Any]]:
+    if path.stem in ("hopper", "ladder"):
+        yield from (row for row in results.read(path) if row["kind"] in ("environment", "timing"))
 
 
 def test_who_makes_roles_is_told_by_what_is_there_and_what_is_absent() -> None:

@@ -228,12 +228,15 @@ def test_what_is_not_measured_yet_is_timed_at_the_tiles_that_it_will_have() -> N
 
 def test_the_page_says_which_problem_the_goal_is_about() -> None:
     text = whole()
-    assert text.count("The goal, a cause for 90% of the gap, is about this problem alone and is reached.") == 1
+    assert text.count("The goal, a cause for 90% of the gap, is about this problem alone. It is reached.") == 1
     full, causal = ledgers()
     assert facts.goal(full)
     assert not facts.goal(causal)
     _, (missed,) = facts.found([dataset(made.rows(beyond={"without_overlap": 0.3}))])
-    assert "is missed" in facts.goal(missed)
+    assert "It is missed." in facts.goal(missed)
+    below = replace(full)
+    below.__dict__["shares"] = {"board0": 0.91, "board1": 0.884, "board2": 0.897}
+    assert "It is reached over all boards, and missed on board1 (88.4%) and board2 (89.7%)." in facts.goal(below)
 
 
 def test_one_program_at_two_tiles_is_told() -> None:
@@ -242,7 +245,92 @@ def test_one_program_at_two_tiles_is_told() -> None:
     assert facts.other_tile(one, compiler) == facts.other_tile(one, one_block) == ""
     other = replace(one, rows={**one.rows, TRITON: {**one.rows[TRITON], "tile": Tile(64, 64, 2, 4).to_dict()}})
     assert facts.other_tile(other, compiler) == "not at one tile: 64x128-s1-w4 over 64x64-s2-w4"
-    assert "not at one tile: 192x80-s3-w12 over 128x128-s2-w8" in whole(), "of Gluon"
+    assert "not at one tile" not in whole(), "Gluon’s has a term of its own"
+    way = replace(one, rows={**one.rows, GLUON: {**one.rows[GLUON], "tile": Tile(128, 128, 3, 8).to_dict()}})
+    (schedule,) = [term for term in WAYS[GLUON] if term.name == "gluon_schedule"]
+    assert facts.other_tile(way.from_(GLUON), schedule) == "not at one tile: 128x128-s2-w8 over 128x128-s3-w8"
+
+
+def test_what_a_language_has_of_a_technique_is_told_beside_its_term() -> None:
+    """Computed from rows of another experiment: ROWS have none."""
+    tile, about = Tile(64, 64, 2, 4), {"experiment": "hopper", "mode": "burst", "environment": "board0-0"}
+    extra = [
+        made.synthetic.make("timing", name, "triton", made.PROBLEM, tile, **about, group="h", samples_ms=[ms] * 3)
+        for name, ms in (("persistent", 1.0), ("integer_max", 1.25))
+    ]
+    hashes = {("persistent", "triton"), ("integer_max", "triton")}
+    known = made.hashes() | {(name, backend): made.synthetic.sha(name, backend) for name, backend in hashes}
+    text = html(Dataset("NVIDIA H200", True, [*made.rows(), *extra], known))
+    assert text.count("core Triton’s own kernels: integer_max −20.0% at 64x64-s2-w4") == 1
+    assert text.count("Core Triton’s own kernels at head_dim 128, full, 4096 tokens: integer_max over persistent") == 1
+    assert "integer_max over persistent (triton, 64x64-s2-w4): −20.0%, 1 process on 1 board" in text
+    assert "own kernels" not in whole()
+    command = "twinkernels bench integer_max persistent --backend triton --problem b4-h16-n4096-d128-bf16-full"
+    assert text.count(f"Not timed yet at the tile of the best kernel: <code>{command} --tile 64x128-s1-w4</code>") == 1
+    assert "Not timed yet at the tile" not in whole()
+
+
+def test_only_what_takes_the_best_kernels_tile_and_was_not_timed_there_is_asked_for() -> None:
+    one, _ = ledgers()
+    roles, lazy = (next(term for term in TERMS if term.name == name) for name in ("producer_consumer", "lazy_rescale"))
+    assert facts.untimed(one, roles) == [], "Triton gives roles to eight warps alone"
+    assert [command.split()[2] for command in facts.untimed(one, lazy)] == ["lazy_rescale_wgmma", "lazy_rescale"]
+    votes = next(term for term in WAYS[TLX] if term.name == "tlx_votes")
+    assert facts.untimed(one.from_(TLX), votes) == [], "the kernels are Gluon’s"
+
+
+def test_rows_of_compilers_tell_an_order_that_no_gpu_told() -> None:
+    one, _ = ledgers()
+    (term,) = [term for term in TERMS if term.name == "assembler"]
+    row = gated(one.rows[TRITON], "8 wgmma, wait 0") | {"kind": "code"}
+    data = dataset(ROWS)
+    assert facts.orders(data, one, term) == []
+    assert [order.sequence for order in facts.orders(data, one, term, [row])] == ["8 wgmma, wait 0"]
+    (order,) = facts.orders(dataset([*ROWS, gated(row, "of a GPU")]), one, term, [row])
+    assert order.sequence == "of a GPU"
+    assert facts.orders(data, one, term, [{**row, "source_sha256": "earlier"}]) == []
+
+
+def gated(row: made.Row, sequence: str, **rest: object) -> made.Row:
+    """The gate's row of a kernel, with the order of its main loop."""
+    loop = {"sequence": sequence, "instructions": 100, "serialized": False}
+    return {**row, "kind": "gate", "code": {"main_loop": loop, "registers": 168, "spill_bytes": 8}, **rest}
+
+
+def test_both_assemblers_orders_are_told_and_whether_they_differ() -> None:
+    one, _ = ledgers()
+    (term,) = [term for term in TERMS if term.name == "assembler"]
+    bundled = gated(one.rows[TRITON], "8 wgmma, wait 0", compiler={"ptxas": "12.8.93"})
+    for other, same in (("8 wgmma, wait 1", False), ("8 wgmma, wait 0", True)):
+        shared = {**bundled, **gated(bundled, other, compiler={"ptxas": "13.0.88"}), "assembler": "shared"}
+        data = dataset([*ROWS, bundled, shared])
+        assert [order.kernel.partition(",")[0] for order in facts.orders(data, one, term)] == ["flagship (triton"] * 2
+        text = html(data)
+        for ptxas, order in (("12.8.93", "8 wgmma, wait 0"), ("13.0.88", other)):
+            words = f"ptxas {ptxas}), 100 instructions in a step, 168 registers, 8 bytes spilled"
+            assert re.search(rf"{re.escape(words)}: <span[^>]*>{order}<", text)
+        assert ("In these two the order is the same" in text) is same
+
+
+def test_advice_follows_the_sign_that_was_measured() -> None:
+    (term,) = [term for term in TERMS if term.otherwise]
+    for worth, text in ((0.02, term.could), (-0.02, term.otherwise)):
+        _, (one,) = facts.found([dataset(made.rows(worth={"assembler": worth}))])
+        told = [(one.problem, line) for line in facts.lines(one) if line.term == term]
+        assert facts.advice(term, told) == [("at head_dim 128, full, 4096 tokens", text)]
+    assert len(facts.advice(term, [])) == 2, "what holds for either sign, before it is measured"
+
+
+def test_where_nothing_was_predicted_is_told() -> None:
+    assert "No size was predicted on the way from TLX" in whole()
+    text = html(dataset(made.rows((made.PROBLEM, Problem.square(1, 16, 16_384, 128)))))
+    assert "No size was predicted at 16384 tokens, and none on the way from TLX" in text
+
+
+def test_no_kernel_is_called_the_fastest_without_its_rivals() -> None:
+    heading = whole().partition("<h1>")[2].partition("</h1>")[0]
+    assert "our fastest CUDA kernel" in heading
+    assert "the fastest kernel" not in whole()
 
 
 def test_a_term_has_its_size_at_every_length() -> None:
