@@ -74,6 +74,9 @@ def check(
     against: Annotated[
         Path | None, typer.Option(exists=True, file_okay=False, help="Compare with O and LSE of another machine.")
     ] = None,
+    sharing: Annotated[
+        int, typer.Option(min=0, help="While so many other processes use the GPU, as where people share one.")
+    ] = 0,
     tile: OwnTile = None,
     rows_file: Rows = None,
     gpus: Gpus = None,
@@ -112,6 +115,8 @@ def check(
         )
     known = load_experiment("correctness", place).backends
     wanted = chosen_backends(backends, known, of=rungs, further=techniques.ON_REQUEST if place == "gpu" else ())
+    if sharing and place == "cpu":
+        raise typer.BadParameter("--sharing: got a CPU, whose processes do not stop a kernel in its middle; use a GPU")
     if (seeds or sanitize) and place == "gpu":
         raise typer.BadParameter("--scheduler-seed, --sanitize: got a GPU, which obeys neither; add --on cpu")
     if sanitize or save_outputs or against:
@@ -124,8 +129,7 @@ def check(
     if save_outputs:
         require_writable("--save-outputs", save_outputs)
     experiment = correctness(place, rungs, wanted)
-    if files:
-        experiment = replace(experiment, peers=())
+    experiment = replace(experiment, sharing=sharing, peers=() if files else experiment.peers)
     if save_outputs or against:
         experiment = replace(experiment, problems=outputs.PROBLEMS, peers=())
     default = (*experiment.problems, *(own.OTHER_LENGTHS if files else ()))
@@ -133,7 +137,7 @@ def check(
     cases = [*of_experiment(experiment), *own.cases(experiment, mine, None)]
     if spreads:
         refuse_to_spread({"--on cpu": place == "cpu", "--shard": shard, "--rows": rows_file, "--against": against})
-        refuse_to_spread({"--save-outputs": save_outputs})
+        refuse_to_spread({"--save-outputs": save_outputs, "--sharing": sharing})
         options = {"--on": "gpu", "--backend": backends, "--problem": problem, "--tile": tile}
         kernels = [str(kernel) for kernel in mine.kernels]
         work = Work(command(["check", *names, *kernels], options), experiment.problems, tuple(cases))

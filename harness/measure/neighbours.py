@@ -1,4 +1,4 @@
-"""Other GPUs of this host at work: matrix products without end, in a process each.
+"""Other GPUs of this host at work, or this one for others too: matrix products without end, in a process each.
 
 `python -m harness.measure.neighbours` is such a process: it says so when it has begun, and works until it is ended.
 """
@@ -22,7 +22,7 @@ SIZE = 8192
 @contextmanager
 def at_work(boards: Sequence[Mapping[str, str]]) -> Iterator[int]:
     """How many of these GPUs work meanwhile: all, once the block begins. `boards`: for each the variables with which a
-    process sees it alone. Raises RuntimeError for one that does not begin."""
+    process sees it alone; none for the GPU of this process. Raises RuntimeError for one that does not begin."""
     with ExitStack() as stack:
         processes = [
             subprocess.Popen(

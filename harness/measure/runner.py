@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
@@ -88,7 +89,9 @@ def run(
         by_cupti = burst and (on == "gpu" if referee is None else referee)
         this = (how or Run)(session, todo, modes, options, timing or {}, experiment.one_group)
         try:
-            this.gate_all()
+            shared = neighbours.at_work([{}] * experiment.sharing) if experiment.sharing else nullcontext(0)
+            with shared as this.sharing:
+                this.gate_all()
             this.screen()
             session.release()  # the timing is done by processes of its own, with no other on the GPU
             for mode in modes:
@@ -132,6 +135,7 @@ class Run:
         self.modes, self.one_group = modes, one_group
         self.todo = dict.fromkeys(todo)
         self.gate_options, self.timing_options = gate_options, timing_options
+        self.sharing = 0  # other processes that use the GPU during gates
         self.compiled: set[Case] = set()
         self.gated: dict[Case, Row] = {}
         self.timed: dict[tuple[Case, str], Row] = {}
@@ -193,6 +197,8 @@ class Run:
         gate may be another one."""
         if of_earlier_gate(gate):
             return False
+        if (gate.get("details") or {}).get("sharing", 0) != self.sharing:
+            return False
         if self.gate_options.padded and not (gate.get("details") or {}).get("padded"):
             return False
         seen = {name.partition(",")[0] for name in gate["numerics"]}
@@ -223,11 +229,11 @@ class Run:
         """The fields of the case's gate row."""
         worker = self.session.worker(self.loader.environment_of(case, self.on) or {})
         try:
-            fields = worker.call("gate", case, str(case), self.gate_options) | {"gate": sources.gate_id()}
+            fields = self.seen(worker.call("gate", case, str(case), self.gate_options))
         except KeyboardInterrupt:
             return {"status": "interrupted", "reason": "stopped during the gate"}
         except Failed as failure:
-            return {**failure.fields, "gate": sources.gate_id()}
+            return self.seen(failure.fields)
         expected = techniques.get(case.technique).mma if case.technique else None
         if fields["status"] != "passed":
             worker.kill()  # who knows what else a wrong kernel wrote to
@@ -237,6 +243,16 @@ class Run:
                 "check": "instruction_class",
                 "reason": f"the census says {fields['mma']}, the registry {expected}: not the same technique",
             }
+        return fields
+
+    def seen(self, fields: Row) -> Row:
+        """A gate's fields, with the gate's id and how many other processes used the GPU meanwhile."""
+        fields = {**fields, "gate": sources.gate_id()}
+        if self.sharing:
+            fields["details"] = {**fields.get("details", {}), "sharing": self.sharing}
+            if fields.get("reason"):
+                others = "another process" if self.sharing == 1 else f"{self.sharing} other processes"
+                fields["reason"] += f" (while {others} used the GPU)"
         return fields
 
     def settle(self, case: Case, fields: Row) -> None:

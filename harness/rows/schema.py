@@ -354,6 +354,7 @@ _COMMON: dict[str, Check] = {
     "planted": _NAME,
     "replicate": _COUNT,
     "same_program": _NAME,
+    "sharing": _COUNT,
     "stage": _LINE,
 }
 _ANY_DETAILS = _object(**_COMMON)

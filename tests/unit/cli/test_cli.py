@@ -145,6 +145,7 @@ for words in (["list"], ["check", "scalr"], ["bench", "scalr"], ["run", "lader"]
         (("run", "correctness", "--on", "cpu", "--shard", "1/9"), "--shard: got '1/9'", "N at most 4"),
         (("run", "ladder", "--on", "cpu"), "--on: got cpu", "`twinkernels check --on cpu`"),
         (("check", "--on", "cpu", "--shard", "2"), "--shard: got '2'", "I/N"),
+        (("check", "--on", "cpu", "--sharing", "2"), "--sharing: got a CPU", "use a GPU"),
     ],
 )
 def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str, hint: str) -> None:

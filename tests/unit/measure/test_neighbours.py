@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,34 @@ def test_processes_find_the_others_at_work_and_idle_in_turn(tmp_path: Path, monk
     assert asked == [1, 0]
     timed = [row["details"] for row in rows if row["kind"] == "timing" and "replicate" in row["details"]]
     assert [(of["replicate"], of["neighbours"]) for of in timed] == [(2, 1), (2, 1), (3, 0), (3, 0)]
+
+
+def test_a_gate_tells_how_many_others_used_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that is right alone may be wrong where a GPU is shared; a verdict made alone says nothing of that."""
+    asked: list[list[dict]] = []
+
+    @contextmanager
+    def watched(boards: list[dict]) -> Iterator[int]:
+        asked.append(boards)
+        yield len(boards)
+
+    monkeypatch.setattr(neighbours, "at_work", watched)
+
+    def passed(found: list[dict]) -> list[dict]:
+        return [row for row in found if row.get("status", "passed") == "passed"]
+
+    with runs.registered():
+        alone = runs.run(tmp_path / "alone.jsonl", runs.experiment("right", "zeros"), modes=())
+        what = runs.experiment("right", "zeros", sharing=2)
+        beside = runs.run(tmp_path / "beside.jsonl", what, modes=(), standing=passed(alone))
+        again = runs.run(tmp_path / "again.jsonl", what, modes=(), standing=passed([*alone, *beside]))
+    assert asked == [[{}, {}], [{}, {}]]
+    for found, sharing in ((alone, None), (beside, 2)):
+        right, wrong = (row for row in found if row["kind"] == "gate")
+        assert [row["details"].get("sharing") for row in (right, wrong)] == [sharing, sharing]
+        assert (right["status"], wrong["status"]) == ("passed", "wrong")
+        assert wrong["reason"].endswith("(while 2 other processes used the GPU)") is (sharing == 2)
+    assert [row["technique"] for row in again if row["kind"] == "gate"] == ["zeros"]
 
 
 def test_a_neighbour_works_until_the_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,27 @@
+"""Are kernels right while other processes use the same GPU?
+
+The GPU then stops a kernel in its middle, lets another process work, and goes on. A kernel that is right alone may be
+wrong afterwards. The problems take longer than the slice of time that a process gets.
+"""
+
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # import from this checkout
+
+from harness.catalog.problem import Experiment, Problem
+
+EXPERIMENT = Experiment(
+    name="shared_gpu",
+    problems=(Problem.square(1, 32, 16384, 64), Problem.square(1, 16, 16384, 128)),
+    techniques=("tma_loads", "warp_specialized", "wgmma", "producer_consumer", "persistent", "flagship"),
+    backends=("cuda", "triton", "gluon"),
+    peers=("sdpa_cudnn",),
+    modes=(),
+    sharing=3,
+)
+
+if __name__ == "__main__":
+    from harness.setup.script import become
+
+    become("run", EXPERIMENT.name)
