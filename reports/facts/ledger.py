@@ -24,10 +24,10 @@ __all__ = ["EXPERIMENT"]
 
 PROOFS = {proof.name: (claim, proof) for claim in CLAIMS if claim.dialect != "cuda" for proof in claim.proofs}
 SOURCES = {
-    "language": "what needs a hatch",
-    "compiler": "choices of Triton’s compiler",
+    "language": "needs a hatch",
+    "compiler": "Triton’s compiler",
     "assembler": "ptxas",
-    "effort": "what Triton could write today",
+    "effort": "could be written today",
     "unexplained": "unexplained",
 }
 """Cause -> where that part of the gap is from, on the first page."""
@@ -190,10 +190,12 @@ def other_tile(one: Ledger, term: Term) -> str:
 
 
 def short(one: Ledger) -> str:
-    """The gap and its causes in one sentence, for the first page; empty where a number is missing."""
+    """The gap and its causes in one sentence, for the first page; empty where a number is missing. What rounds to
+    nothing is left out: a phone has room for few words."""
     if one.gap is None or not one.causes:
         return ""
-    parts = [f"{SOURCES[cause]} {percent(size.value):+.0f}%" for cause, size in one.causes.items()]
+    sizes = {SOURCES[cause]: round(percent(size.value)) for cause, size in one.causes.items()}
+    parts = [f"{source} {size:+}%" for source, size in sizes.items() if size]
     return minus(f"Our best CUDA kernel is {percent(one.gap.value):.0f}% faster: {', '.join(parts)}.")
 
 
