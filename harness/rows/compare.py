@@ -242,7 +242,7 @@ class _Judge:
         limit = self._known.limits(mode, *self._runs)[one_board]
         if limit.time is None or limit.both is None or limit.anchors is None:
             known = f"{limit.pairs} pairs of replicates in {mode} mode among the recorded rows of this GPU"
-            return AMBIGUOUS, None, f"{known}, expected at least {noise.FEWEST}: its noise is not known"
+            return AMBIGUOUS, None, f"{known}, expected {noise.EXPECTED}: its noise is not known"
         anchors = math.nan if ratio is None else time - ratio
         decision = VERDICTS[int(noise.judge(time, anchors, is_anchor, limit))]
         if ratio is None:

@@ -14,11 +14,13 @@ is noisier than the time, and where a clock is locked lower the time says nothin
 - where they moved further, it is the machine that moved, and the ratio alone decides;
 - where no anchor is in both groups (the rows of `tune`, and the anchor itself), the time alone decides.
 
-Each limit is the LEVEL quantile of the same statistic over replicates; every program weighs the same, or the peers
-would be all there is. The quantile is the only thing chosen here, the limits are data.
+Each limit is a quantile of the same statistic over replicates; every program weighs the same, or the peers would be
+all there is. What is promised is typed (PROMISED), the rest is data: which quantile, too. Of LEVELS that one is taken
+which comes nearest to both promises, false verdicts and slowdowns found, on problems that its limits have not seen.
 
-`trial` holds out what it judges: the limits for a pair are estimated without any pair of its problem (pairs of one
-problem share their anchors' samples) or, a second table, without any pair that touches one of its boards.
+`trial` holds out what it judges, from the choice of the quantile as well: a pair is judged by what others say, without
+any pair of its fifth of the problems (pairs of one problem share their anchors' samples) or, a second table, without
+any pair that touches a board of the fifths that its two boards are in.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import json
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -40,19 +42,37 @@ from harness.rows.reading import Row, median_ms, page
 Array = Any
 """A numpy array."""
 
-LEVEL = 0.994
-"""Share of replicate pairs that a limit lets pass: where recorded rows keep what is promised, in each kind of pairs."""
-FEWEST = math.ceil(1 / (1 - LEVEL))
-"""Pairs below which there is no such quantile."""
+
+@dataclass(frozen=True)
+class Promise:
+    """Of verdicts on pairs: at most the share `false` called slower or faster where nothing changed, and at least the
+    share `found` of slowdowns by `planted` called slower."""
+
+    false: float
+    planted: float
+    found: float = 0.95
+
+
+PROMISED = {True: Promise(false=0.01, planted=0.03), False: Promise(false=0.02, planted=0.05)}
+"""On one board, on two."""
+LEVELS = tuple(1 - 0.02 / 2 ** (half / 2) for half in range(10))
+"""Shares of replicate pairs that a limit may let pass, of which one is chosen: from 98% to 99.9%."""
+FEWEST = math.ceil(1 / PROMISED[True].false)
+"""Pairs below which no limit can keep what is promised."""
+PARTS = 5
+"""Parts that problems and boards are dealt into; one after the other is held out."""
+EXPECTED = f"at least {FEWEST} with anchors whichever {PARTS}th of their problems is left out"
+"""Of pairs, that there are limits."""
 AMBIGUOUS = 2
 """A verdict like 1 (slower), -1 (faster) and 0 (the same): of time and ratio only one moved by more than noise."""
+
+STATISTICS = ("time", "ratio", "both", "anchors", "anchor")
+"""Whose limits a Noise holds, in this order."""
 
 PROGRAM = ("technique", "backend", "problem", "tile", "mode", "arch", "source_sha256", "compiler")
 LIBRARIES = ("torch", "cuda_runtime", "cudnn", "triton")
 OWN_LIBRARY = {"fa2": "flash-attn", "fa3": "flash-attn-3", "fa4": "flash-attn-4"}
 """A peer's own, beside those that all share."""
-PLANTED = {True: 0.03, False: 0.05}
-"""Slowdowns that `trial` plants: on one board, on two."""
 
 
 class Timings:
@@ -193,13 +213,14 @@ def replicates(timings: Timings, mode: str = "burst") -> Replicates:
 
 @dataclass(frozen=True)
 class Noise:
-    """Limits, in logarithms of time, of pairs on one board or on two: what the LEVEL quantile of `pairs` replicates of
-    `programs` programs does not exceed. None: fewer than FEWEST pairs. `anchor` is for the time of the anchor itself,
-    which between boards moves by more than what it is compared with."""
+    """Limits, in logarithms of time, of pairs on one board or on two: what the share `level` of `pairs` replicates of
+    `programs` programs does not exceed. None: too few pairs, or all of one problem. `anchor` is for the time of the
+    anchor itself, which between boards moves by more than what it is compared with."""
 
     one_board: bool
     pairs: int
     programs: int
+    level: float | None
     time: float | None
     ratio: float | None
     both: float | None
@@ -232,15 +253,72 @@ class Sorted:
         order = np.argsort(sizes)
         return places[order], sizes[order], self.pairs.program[places[order]]
 
-    def noise(self, part: Array) -> Noise:
-        """The limits of the pairs where `part` is true."""
-        program = self.pairs.program
-        limits = {}
+    def limits(self, part: Array, levels: Sequence[float] = LEVELS) -> list[Noise]:
+        """For each level the limits of the pairs where `part` is true; empty where they are too few."""
+        found: dict[str, list[float] | list[None]] = {}
         for name, (order, sizes, programs) in self._ascending.items():
             kept = np.flatnonzero(part[order])
-            place = _place(programs[kept])
-            limits[name] = None if place is None else float(sizes[kept[place]])
-        return Noise(self.one_board, int(part.sum()), int(np.count_nonzero(np.bincount(program[part]))), **limits)
+            found[name] = _quantiles(sizes, programs, kept, levels) or [None] * len(levels)
+        if found["time"][0] is None or found["both"][0] is None:
+            return []
+        limits = zip(*(found[name] for name in STATISTICS), strict=True)
+        return [Noise(*self._about(part), level, *each) for level, each in zip(levels, limits, strict=True)]
+
+    def noise(self, part: Array) -> Noise:
+        """The limits of the pairs where `part` is true, at the level that comes nearest to both promises.
+
+        Each part of the problems is judged by limits of the others, at every level, as it is and slowed. Taken is the
+        level whose worse side, verdicts that are false or slowdowns that are missed, is the least of what is allowed.
+        """
+        judged = self.held_out(part, self.pairs.problem[:, None], self.limits)
+        if judged is None:
+            return Noise(*self._about(part), *[None] * 6)
+        promise = PROMISED[self.one_board]
+        false = np.isin(judged.plain, (1, -1)).mean(axis=(1, 2)) / promise.false
+        missed = (judged.planted != 1).mean(axis=(1, 2)) / (1 - promise.found)
+        best = int(np.argmin(np.maximum(false, missed)))
+        return self.limits(part, [LEVELS[best]])[0]
+
+    def noises(self, part: Array) -> list[Noise]:
+        """`noise`, as `held_out` takes it: empty where there are no limits."""
+        found = self.noise(part)
+        return [] if found.time is None else [found]
+
+    def held_out(self, part: Array, sides: Array, limits: Callable[[Array], Sequence[Noise]]) -> Judged | None:
+        """Judges the pairs where `part` is true by limits of others among them. `sides` (pairs, 1 or 2) are numbers of
+        problems or boards, dealt into PARTS; a pair's others have no side in a part of its own. None where the others
+        of some are too few for limits."""
+        dealt = np.sort(np.unique(sides[part], return_inverse=True)[1].reshape(-1, sides.shape[1]) % PARTS, axis=1)
+        columns, every = self.pairs.where(part), np.flatnonzero(part)
+        slower = math.log1p(PROMISED[self.one_board].planted)
+        places, plain, planted = [], [], []
+        for name in np.unique(dealt, axis=0):
+            here = (dealt == name).all(axis=1)
+            others = np.zeros_like(part)
+            others[every[~np.isin(dealt, name).any(axis=1)]] = True
+            found = limits(others)
+            if not found:
+                return None
+            time, anchors = (np.stack([column[here], -column[here]]) for column in (columns.time, columns.anchors))
+            places.append(every[here])
+            plain.append([judge(time, anchors, columns.is_anchor[here], one) for one in found])
+            planted.append([judge(time + slower, anchors, columns.is_anchor[here], one) for one in found])
+        if not places:
+            return None
+        return Judged(np.concatenate(places), np.concatenate(plain, axis=-1), np.concatenate(planted, axis=-1))
+
+    def _about(self, part: Array) -> tuple[bool, int, int]:
+        return self.one_board, int(part.sum()), len(np.unique(self.pairs.program[part]))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Verdicts on the pairs at `places`, as they are and slowed by what is promised to be found: (limits; forwards,
+    backwards; pairs)."""
+
+    places: Array
+    plain: Array
+    planted: Array
 
 
 def noise(pairs: Replicates, one_board: bool) -> Noise:
@@ -261,7 +339,7 @@ def judge(time: Array, anchors: Array, is_anchor: Array, limit: Noise) -> Array:
     """1 slower, -1 faster, 0 the same, AMBIGUOUS, for arrays or single values; `anchors` is nan where there are none.
     Raises ValueError where there are no limits."""
     if limit.time is None or limit.both is None:
-        raise ValueError(f"noise: got {limit.pairs} pairs of replicates, expected at least {FEWEST} with anchors")
+        raise ValueError(f"noise: got {limit.pairs} pairs of replicates, expected {EXPECTED}")
     time, anchors, is_anchor = np.broadcast_arrays(*map(np.asarray, (time, anchors, is_anchor)))
     ratio = time - anchors
     both, alone = _smaller(time, ratio), np.where(is_anchor, limit.anchor or limit.time, limit.time)
@@ -287,10 +365,15 @@ class Trial:
     planted: float
     found: float
 
+    @property
+    def promise(self) -> Promise:
+        """What is promised of such pairs, all kinds together."""
+        return PROMISED[self.one_board]
+
 
 def trial(pairs: Replicates) -> list[Trial]:
-    """Judges every replicate pair by limits that it had no part in, twice: without its problem, without its boards.
-    Where the others are too few for limits, nothing is judged."""
+    """Judges every replicate pair by limits, at a level, in which it had no part, twice: without its problem, without
+    its boards. Where the others are too few for limits, nothing is judged."""
     kinds: dict[str, Callable[[Replicates], Array]] = {
         "twins": lambda pairs: pairs.is_twin,
         "library peers": lambda pairs: ~pairs.is_twin & ~pairs.is_anchor,
@@ -300,49 +383,28 @@ def trial(pairs: Replicates) -> list[Trial]:
     found = []
     for left_out, one_board in (("problem", True), ("problem", False), ("boards", True), ("boards", False)):
         kind = Sorted(pairs, one_board)
-        here, verdicts = kind.pairs, _held_out(kind, left_out)
-        if verdicts is None:
+        sides = kind.pairs.problem[:, None] if left_out == "problem" else kind.pairs.boards
+        judged = kind.held_out(np.ones(len(kind.pairs), bool), sides, kind.noises)
+        if judged is None:
             continue
-        plain, planted = verdicts
+        here, plain, planted = kind.pairs.where(judged.places), judged.plain[0], judged.planted[0]
         for what, mask in kinds.items():
-            chosen = np.tile(mask(here), 2)
+            chosen = mask(here)
             if chosen.any():
-                decision = plain[chosen]
+                decision = plain[:, chosen]
                 found.append(
                     Trial(
                         left_out,
                         one_board,
                         what,
-                        int(chosen.sum()) // 2,
+                        int(chosen.sum()),
                         false=float(np.isin(decision, (1, -1)).mean()),
                         ambiguous=float((decision == AMBIGUOUS).mean()),
-                        planted=PLANTED[one_board],
-                        found=float((planted[chosen] == 1).mean()),
+                        planted=PROMISED[one_board].planted,
+                        found=float((planted[:, chosen] == 1).mean()),
                     )
                 )
     return found
-
-
-def _held_out(kind: Sorted, left_out: str) -> tuple[Array, Array] | None:
-    """Verdicts over all pairs forwards, then backwards: as they are, and slowed by PLANTED. None where the others of a
-    pair are too few for limits."""
-    here = kind.pairs
-    left = here.problem[:, None] if left_out == "problem" else np.sort(here.boards, axis=1)
-    sides = np.ascontiguousarray(left.T)
-    plain: Array = np.zeros((2, len(here)), int)
-    planted: Array = np.zeros((2, len(here)), int)
-    names, which = np.unique(left, axis=0, return_inverse=True)
-    for place, name in enumerate(names):
-        judged = np.flatnonzero(which.reshape(-1) == place)
-        limit = kind.noise(~np.logical_or.reduce([side == one for side in sides for one in name]))
-        if limit.time is None or limit.both is None:
-            return None
-        is_anchor = here.is_anchor[judged]
-        for way, sign in enumerate((1, -1)):
-            time, anchors = sign * here.time[judged], sign * here.anchors[judged]
-            plain[way, judged] = judge(time, anchors, is_anchor, limit)
-            planted[way, judged] = judge(time + math.log1p(PLANTED[kind.one_board]), anchors, is_anchor, limit)
-    return plain.reshape(-1), planted.reshape(-1)
 
 
 def group(row: Row) -> tuple[Any, ...]:
@@ -364,10 +426,12 @@ def _direction(value: Array, limit: Any) -> Array:
     return (value > limit).astype(int) - (value < -limit).astype(int)
 
 
-def _place(program: Array) -> int | None:
-    """Where in an ascending array, of values of these programs, its LEVEL quantile stands; the pairs of one program
-    weigh as much as those of another."""
-    if len(program) < FEWEST:
-        return None
+def _quantiles(sizes: Array, program: Array, kept: Array, levels: Sequence[float]) -> list[float]:
+    """Of ascending `sizes` those `kept`, at these levels; the pairs of one program weigh as much as those of another.
+    Empty where there are fewer than FEWEST."""
+    if len(kept) < FEWEST:
+        return []
+    program = program[kept]
     weight = np.cumsum((1 / np.maximum(np.bincount(program), 1))[program])
-    return min(int(np.searchsorted(weight, LEVEL * weight[-1])), len(program) - 1)
+    places = [int(np.searchsorted(weight, level * weight[-1])) for level in levels]
+    return [float(sizes[kept[min(place, len(kept) - 1)]]) for place in places]

@@ -84,6 +84,8 @@ def test_the_false_verdicts_stand_beside_the_regressions(monkeypatch: pytest.Mon
     said = said_by("regressions.html", overview.regressions(dataset([])))
     line = re.sub("<[^>]+>", " ", said[said.index("the boards") :]).split()
     assert line[2:9] == ["two", "twins", "1328", "2.18%", "1.20%", "5%", "98.9%"]
+    assert '<td class="n bad">2.18%</td>' in said
+    assert '<td class="n">98.9%</td>' in said
     assert "moves by up to 3.1% from board to board although nothing has changed" in said
     monkeypatch.undo()  # no pair of replicates, so that there are no limits
     nothing = said_by("regressions.html", overview.regressions(dataset([])))

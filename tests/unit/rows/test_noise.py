@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,11 +55,49 @@ def test_few_replicates_are_no_noise() -> None:
     found = pairs()
     few = noise.noise(found.where(found.one_board.cumsum() < noise.FEWEST), True)
     assert few.time is None
-    with pytest.raises(ValueError, match=f"expected at least {noise.FEWEST}"):
+    with pytest.raises(ValueError, match=f"expected {noise.EXPECTED}"):
         noise.judge(0.1, 0.0, False, few)
 
 
-LIMIT = noise.Noise(True, 1000, 100, time=0.02, ratio=0.03, both=0.015, anchors=0.025, anchor=0.02)
+def test_pairs_of_one_problem_are_no_noise() -> None:
+    """Whether their limits hold on another problem, nobody has seen."""
+    found = pairs(problems=1)
+    assert (~found.one_board).sum() > 2 * noise.FEWEST
+    assert noise.noise(found, False).level is None
+
+
+def test_the_level_is_what_the_replicates_say() -> None:
+    """Gaussian noise that hides no planted slowdown: the level that calls the fewest false. So loud that half of the
+    slowdowns are missed: the lowest."""
+    quiet, loud = (noise.noise(pairs(within=within), True).level for within in (0.002, 0.02))
+    assert quiet is not None
+    assert loud is not None
+    assert quiet > loud == noise.LEVELS[0]
+
+
+@pytest.mark.parametrize("left_out", ["problem", "boards"])
+def test_what_is_held_out_has_no_part_in_the_level(left_out: str) -> None:
+    """Replicates of what is held out become wild: level and limits of the others stay what they were."""
+    found = pairs(problems=8)
+    kind = noise.Sorted(found, False)
+    sides = kind.pairs.problem[:, None] if left_out == "problem" else kind.pairs.boards
+    asked: list[noise.Array] = []
+
+    def limits(others: noise.Array) -> list[noise.Noise]:
+        asked.append(others)
+        return kind.noises(others)
+
+    judged = kind.held_out(np.ones(len(kind.pairs), bool), sides, limits)
+    assert judged is not None
+    assert sorted(judged.places) == list(range(len(kind.pairs)))
+    unseen = [~np.isin(sides, sides[others]).any(axis=1) for others in asked]
+    assert np.any(unseen, axis=0).all()
+    for others in asked:
+        wild = replace(kind.pairs, time=np.where(others, kind.pairs.time, 10.0))
+        assert noise.Sorted(wild, False).noise(others) == kind.noise(others)
+
+
+LIMIT = noise.Noise(True, 1000, 100, 0.99, time=0.02, ratio=0.03, both=0.015, anchors=0.025, anchor=0.02)
 
 
 @pytest.mark.parametrize(
