@@ -19,7 +19,7 @@ import typer
 
 from harness.catalog import architectures, own, sources, techniques
 from harness.catalog import experiments as catalog
-from harness.catalog.problem import Experiment, Problem, Tile
+from harness.catalog.problem import DTYPES, LAYOUTS, Experiment, Problem, Tile
 
 if TYPE_CHECKING:
     from harness.measure.own import Chosen
@@ -57,6 +57,8 @@ Names = Annotated[
 SERIES = ", ".join(techniques.SERIES)
 MOST_LISTED = 24
 """Names in a message; of more, the first three and where the others are."""
+PART = r"[bhnqdsw]\d+(k\d+)?|\d+x\d+|[a-z_]{4,}\d+"
+"""Of the slug of a problem or tile, what is no word: d128, h6k2, 64x128, num_ctas2."""
 USUAL_PROBLEM = Problem.square(4, 16, 4096, 128)
 """Where nobody names one."""
 NamesOrFiles = Annotated[
@@ -110,6 +112,18 @@ def require_known(kind: str, names: Iterable[str], known: Iterable[str], shown_b
             listed = ", ".join(known) if len(known) <= MOST_LISTED else f"{', '.join(known[:3])} ...; see {shown_by}"
             hint = f"did you mean {' or '.join(close)}?" if close else f"known: {listed}"
             raise typer.BadParameter(f"{kind}: got {name!r}, {hint}")
+
+
+def require_words_of_cells(words: Iterable[str], recorded: Iterable[str]) -> None:
+    """Bad usage for the first word that is no technique, backend or peer, no word of a recorded cell, no file of the
+    user's, and neither problem nor tile nor a part of one."""
+    from harness import variants
+
+    backends = (*techniques.SERIES, *techniques.ON_REQUEST, *variants.PEERS)
+    known = dict.fromkeys((*NAMES, *backends, *DTYPES, *LAYOUTS, "causal", "full", *sorted(recorded)))
+    unlike = [word for word in words if word not in known and not own.is_kernel(word)]
+    parts = (part for word in unlike for part in word.split("-"))
+    require_known("CELL", (part for part in parts if not re.fullmatch(PART, part)), known)
 
 
 def chosen(names: list[str] | None) -> tuple[str, ...]:

@@ -24,8 +24,12 @@ from harness.cli.options import (
     Names,
     bad_usage,
     chosen,
+    completing,
+    experiments,
     load_experiment,
     refuse,
+    require_known,
+    require_words_of_cells,
     require_writable,
     where,
 )
@@ -219,7 +223,9 @@ def history(
     words: Annotated[
         list[str], typer.Argument(metavar="CELL...", help="Backend, technique, problem, tile: as many as tell it.")
     ],
-    experiment: Annotated[str, typer.Option(help="Whose recorded rows.")] = "ladder",
+    experiment: Annotated[
+        str, typer.Option(help="Whose recorded rows.", autocompletion=completing(experiments()))
+    ] = "ladder",
     gpu: Annotated[str, typer.Option(help="A folder of reports/recorded.")] = "h200",
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for change-point tools; of one cell.")] = False,
     plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw it: an .svg file.")] = None,
@@ -235,10 +241,14 @@ def history(
         if plot.suffix != ".svg":
             raise typer.BadParameter(f"--plot: got {str(plot)!r}, expected a file that ends in .svg")
         require_writable("--plot", plot.parent)
+    given = [word for each in words for word in each.split()]
+    require_known("--gpu", [gpu], sorted({path.parent.name for path in RECORDED.glob("*/*.jsonl")}))
+    require_known("--experiment", [experiment], sorted(path.stem for path in (RECORDED / gpu).glob("*.jsonl")))
+    require_words_of_cells(given, past.words(RECORDED / gpu, experiment))
     with bad_usage(), Progress() as progress:
         progress.say(f"reading {experiment} at every commit that changed it")
         rows = past.recorded(RECORDED / gpu, experiment, partial(progress.step, "commits"))
-    found = past.points(rows, [word for each in words for word in each.split()])
+    found = past.points(rows, given)
     if not found:
         raise typer.BadParameter(f"CELL: got {' '.join(words)!r}, but no recorded row of {experiment} has these words")
     if len(found) > 1 and (as_csv or plot):

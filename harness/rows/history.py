@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog.problem import ANCHOR
-from harness.rows import noise, results
+from harness.rows import noise, results, summary
 from harness.rows.reading import Row, cell, median_ms, tflops
 
 Progress = Callable[[int, int], object]
@@ -44,14 +44,18 @@ class Unknown(ValueError):
 
 
 def points(rows: Iterable[Row], words: Sequence[str], mode: str = "burst") -> dict[str, list[Point]]:
-    """Cell -> its points, oldest first, for each cell that has all of these words in its name."""
+    """Cell -> its points, oldest first, for each cell that has all of these words in its name. Where none has, a part
+    of a problem or tile, such as d128 or b4-h16, stands for it."""
     rows = list(rows)
     timings = noise.Timings(rows)
     anchors = {noise.group(row): median_ms(row) for row in timings.rows if row["backend"] == ANCHOR}
+    names = {cell(row) for row in timings.rows if row.get("mode") == mode}
+    asked = {name for name in names if set(words) <= set(name.split())}
+    asked = asked or {name for name in names if all(_holds(name, word) for word in words)}
     found: dict[str, dict[Any, Point]] = {}
     for row in timings.rows:
         name = cell(row)
-        if row.get("mode") != mode or not set(words) <= set(name.split()):
+        if row.get("mode") != mode or name not in asked:
             continue
         ms, anchor = median_ms(row), anchors.get(noise.group(row))
         commit = (timings.environments.get(row.get("environment", ""), {}).get("git") or {}).get("sha")
@@ -93,6 +97,15 @@ def recorded(folder: Path, experiment: str, progress: Progress = lambda done, to
     return list(found.values())
 
 
+def words(folder: Path, experiment: str) -> set[str]:
+    """Those of the cells that are recorded now, without reading their rows."""
+    path = summary.path(folder / f"{experiment}.jsonl")
+    if not path.is_file():
+        return set()
+    with path.open() as text:
+        return {word for line in csv.DictReader(text) for word in line["cell"].split()}
+
+
 def to_csv(points: Iterable[Point]) -> str:
     """One line per point, with a header; the first column is the time."""
     text = io.StringIO()
@@ -100,6 +113,10 @@ def to_csv(points: Iterable[Point]) -> str:
     writer.writeheader()
     writer.writerows(map(asdict, points))
     return text.getvalue()
+
+
+def _holds(name: str, word: str) -> bool:
+    return any(f"-{word}-" in f"-{each}-" for each in name.split())
 
 
 def _git(folder: Path, *arguments: str) -> str:

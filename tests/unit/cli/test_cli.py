@@ -136,6 +136,14 @@ for words in (["list"], ["check", "scalr"], ["bench", "scalr"], ["run", "lader"]
         (("check", f"--problem=b1-h1-n{2**31}-d64-bf16-full"), "problem.seq_q: got 2147483648", "less than 2^31"),
         (("check", "./mine.txt"), "kernel: got './mine.txt'", "expected FILE.py:FUNCTION"),
         (("build", "--experiment", "ladder", "--gpu", "h20"), "--gpu: got 'h20'", "did you mean h200"),
+        (("history", "xor_swizle"), "CELL: got 'xor_swizle'", "did you mean xor_swizzle"),
+        (("history", "cuda xor_swizzle", "trton"), "CELL: got 'trton'", "did you mean triton"),
+        (("history", "fa5"), "CELL: got 'fa5'", "did you mean fa4"),
+        (("history", "gluon@3.99.0"), "CELL: got 'gluon@3.99.0'", "did you mean gluon@3.9.0"),
+        (("history", "cuda", "b4-h16-n4096-d128-bf16-casual"), "CELL: got 'casual'", "did you mean causal"),
+        (("history", "zzz"), "CELL: got 'zzz'", "see `twinkernels list`"),
+        (("history", "cuda", "--experiment", "lader"), "--experiment: got 'lader'", "did you mean ladder"),
+        (("history", "cuda", "--gpu", "h20"), "--gpu: got 'h20'", "did you mean h200"),
         (("history", "cuda", "--plot", "cell.png"), "--plot: got 'cell.png'", "ends in .svg"),
         (("history", "cuda", "--plot", "/proc/none/cell.svg"), "--plot: got '/proc/none'", "nothing can be written"),
         (("run", "lader"), "experiment: got 'lader'", "did you mean ladder"),
@@ -153,6 +161,7 @@ def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str
     assert code == 2
     assert got in output
     assert hint in output
+    assert "at every commit" not in output, "told before git is read"
 
 
 @pytest.mark.parametrize(
@@ -501,6 +510,13 @@ def test_history_of_one_cell_is_csv_and_of_several_a_question(tmp_path: Path, mo
     assert "; ..." in invoke("history", "cuda", "--csv")[1]
     assert invoke("history", "no_such_kernel")[0] == 2
     assert invoke("history", "cuda", "--experiment", "no_such")[0] == 2
+
+
+@pytest.mark.parametrize(
+    "word", ["d128", "b4-h16", "h6k2", "q1k4096", "64x128", "w8-num_ctas2", "bf16-full", "bshd", "mine.py:attend"]
+)
+def test_a_part_of_a_cell_is_no_wrong_name(word: str) -> None:
+    options.require_words_of_cells([word, "setmaxnreg_consumers", "sdpa_cudnn", "tlx@3.8.0", "was_there"], ["was_there"])
 
 
 def test_record_refuses_a_run_made_without_a_gpu(tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ def test_words_choose_the_cells(folder: Path) -> None:
     assert len(history.points(rows, ["cuda"])) == 7
     assert history.points(rows, ["cuda", "triton"]) == {}
     assert history.points(rows, ["cuda"], mode="sustained") == {}
+    assert len(history.points(rows, ["cuda", "d128", "h16-n512"])) == 7
+    assert history.points(rows, ["cuda", "n51"]) == {}
 
 
 def test_what_is_not_recorded_is_named(folder: Path) -> None:
