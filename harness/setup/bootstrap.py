@@ -38,6 +38,9 @@ GET_PYTHON = "apt install python3.11 python3.11-venv, then make PYTHON=python3.1
 LOCKS = ("constraints.txt", "constraints-cpu.txt", "constraints-gpu.txt")
 EVERY = 15
 """Seconds between two lines that say how far an installation is."""
+SIZES = {False: ((200, 700), (400, 1600)), True: ((530, 1140), (2400, 4500))}
+"""Whether there is a GPU -> (MB to download, MB on disk) of torch's wheel and of all else, measured: with the libraries
+of CUDA where there is a GPU, with NVIDIA's compiler, which is left out where nvcc is (100 and 300 MB), and bytecode."""
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
@@ -107,6 +110,12 @@ def digest() -> str:
     made_from = [*(CHECKOUT / name for name in ("pyproject.toml", *LOCKS)), Path(__file__)]
     content = b"".join(path.read_bytes() for path in made_from)
     return hashlib.sha256(content + f"{CHECKOUT} {has_gpu()} {system_nvcc()}".encode()).hexdigest()
+
+
+def size(*parts: tuple[int, int]) -> str:
+    """What parts of SIZES take together: the network and the disk apart."""
+    download, disk = map(sum, zip(*parts, strict=True))
+    return f"about {download / 1000:.1f} GB to download, {disk / 1000:.1f} GB on disk"
 
 
 def say(text: str) -> None:
@@ -209,7 +218,7 @@ def set_up() -> None:
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True, stdout=sys.stderr)
     try:
         torch = torch_arguments()
-        say(f"installing {' '.join(torch)} (once, {'about 5 GB' if has_gpu() else 'about 200 MB'})")
+        say(f"installing {' '.join(torch)} (once, {size(SIZES[has_gpu()][0])})")
         install("--no-deps", *torch)
     except SetupError as error:
         raise SetupError(
@@ -217,7 +226,7 @@ def set_up() -> None:
             "TORCH_INDEX=<url> make report"
         ) from None
     extras = "dev" if system_nvcc() else "dev,nvcc"
-    say(f"installing this checkout with [{extras}] (once, about 500 MB, most of it Triton)")
+    say(f"installing this checkout with [{extras}] (once, {size(SIZES[has_gpu()][1])})")
     install("--editable", f"{CHECKOUT}[{extras}]", "--constraint", str(lock()))
     STAMP.write_text(digest())
     say(f"done in {time.monotonic() - start:.0f} s")

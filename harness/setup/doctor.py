@@ -237,7 +237,8 @@ def main(as_json: bool) -> int:
         print(
             "It uses .venv, which is set up: `.venv/bin/python -m harness doctor` says what is there."
             if bootstrap.is_set_up()
-            else "First it installs what is missing into .venv, in this folder: about 700 MB, with a GPU 5 GB."
+            else "First it installs what is missing into .venv, in this folder: "
+            f"{bootstrap.size(*bootstrap.SIZES[bootstrap.has_gpu()])}."
         )
     return 0 if able else 1
 

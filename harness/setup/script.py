@@ -46,9 +46,10 @@ def become(*command: str) -> NoReturn:
 
 def explain(script: str, question: str, command: str) -> NoReturn:
     """The question, the script's own usage, and the options of its command where a Python is set up that tells them."""
-    ready = bootstrap.PYTHON if bootstrap.unmet(bootstrap.requirements()) else Path(sys.executable)
-    if ready.exists():
-        os.execv(ready, [str(ready), "-m", "harness.cli.script", script, command])
+    here = not bootstrap.unmet(bootstrap.requirements())
+    if here or bootstrap.is_set_up():  # a .venv without the stamp is half made
+        ready = sys.executable if here else str(bootstrap.PYTHON)
+        os.execv(ready, [ready, "-m", "harness.cli.script", script, command])
     print(f"{question.strip()}\n\nUsage: python {script} [OPTIONS]\n")
     print(f"Its options are those of `twinkernels {command}`; once `make report` has set up, this lists them.")
     sys.exit()

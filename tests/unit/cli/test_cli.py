@@ -35,6 +35,7 @@ from tests.conftest import CHECKOUT
 from tests.support import ledger_rows
 from tests.support import replicated_rows as replicated
 from tests.support import synthetic_rows as synthetic
+from tests.support.checkout import copied, executable
 from tests.support.row_file import write
 
 NAMES = [technique.name for technique in techniques.TECHNIQUES]
@@ -516,7 +517,9 @@ def test_history_of_one_cell_is_csv_and_of_several_a_question(tmp_path: Path, mo
     "word", ["d128", "b4-h16", "h6k2", "q1k4096", "64x128", "w8-num_ctas2", "bf16-full", "bshd", "mine.py:attend"]
 )
 def test_a_part_of_a_cell_is_no_wrong_name(word: str) -> None:
-    options.require_words_of_cells([word, "setmaxnreg_consumers", "sdpa_cudnn", "tlx@3.8.0", "was_there"], ["was_there"])
+    options.require_words_of_cells(
+        [word, "setmaxnreg_consumers", "sdpa_cudnn", "tlx@3.8.0", "was_there"], ["was_there"]
+    )
 
 
 def test_record_refuses_a_run_made_without_a_gpu(tmp_path: Path) -> None:
@@ -728,11 +731,11 @@ BARE = (sys.executable, "-S")
 
 
 def script(
-    name: str, *options: str, python: tuple[str, ...] = BARE, cwd: Path | None = None
+    name: str, *options: str, python: tuple[str, ...] = BARE, cwd: Path | None = None, checkout: Path = CHECKOUT
 ) -> subprocess.CompletedProcess[str]:
     """Runs a file of experiments/ on a machine without a GPU, from another folder."""
     hidden = {"CUDA_VISIBLE_DEVICES": "", "PATH": "/usr/bin:/bin", "PYTHONPATH": ""}
-    command = [*python, str(CHECKOUT / "experiments" / f"{name}.py"), *options]
+    command = [*python, str(checkout / "experiments" / f"{name}.py"), *options]
     return subprocess.run(command, cwd=cwd, env={**os.environ, **hidden}, capture_output=True, text=True, timeout=120)
 
 
@@ -781,6 +784,18 @@ def test_help_of_a_script_is_its_own(name: str, command: str, tmp_path: Path) ->
         assert "harness" not in done.stdout.partition("Options")[0]
         assert (CHECKOUT / f"experiments/{name}.py").read_text()[3:].partition("?")[0][:40] in done.stdout
     assert "--backend" in mine.stdout
+
+
+def test_help_of_a_script_does_not_trust_a_set_up_that_runs_or_was_interrupted(tmp_path: Path) -> None:
+    """Its Python is there and has no packages yet."""
+    checkout = copied(tmp_path, "pyproject.toml", *bootstrap.LOCKS)
+    venv = tmp_path / ".venv" / "bin"
+    venv.mkdir(parents=True)
+    executable(venv / "python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    done = script("ladder", "--help", checkout=checkout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage: python experiments/ladder.py [OPTIONS]" in done.stdout
+    assert "once `make report` has set up, this lists them" in done.stdout
 
 
 @pytest.mark.slow

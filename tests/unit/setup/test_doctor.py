@@ -40,6 +40,20 @@ def test_a_bare_python_can_run_it(words: tuple[str, ...]) -> None:
     assert ".venv" in done.stdout.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("gpu", "said"), [(False, "0.6 GB to download, 2.3 GB on disk"), (True, "2.9 GB to download, 5.6 GB on disk")]
+)
+def test_what_a_set_up_takes_is_told_for_network_and_disk(
+    gpu: bool, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bootstrap, "has_gpu", lambda: gpu)
+    monkeypatch.setattr(bootstrap, "is_set_up", lambda: False)
+    monkeypatch.setattr(doctor, "examine", lambda: [doctor.Finding("torch", None, "tensors", "pip", True, True)])
+    monkeypatch.setattr(doctor, "healthy", lambda _: True)
+    doctor.main(as_json=False)
+    assert f"into .venv, in this folder: about {said}." in capsys.readouterr().out
+
+
 def test_what_keeps_a_set_up_from_being_made_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "lacking", lambda *extras: ["torch>=2.11 (not installed)"])
     monkeypatch.setattr("shutil.which", lambda name, **_: None)
