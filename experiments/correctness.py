@@ -1,8 +1,8 @@
 """Is every twin right: for every dtype, head dimension, mask and layout, when lengths differ, when heads share keys?
 
 The problems are small; every kernel is checked and none is timed. Without a GPU the CUDA twins run thread by thread and
-the Triton twins run in Triton's interpreter, where everything is fp16 because the interpreter silently computes bf16
-wrongly.
+the Triton twins run in Triton's interpreter, on problems of fp16. One more is of bf16: the Triton twins decline it,
+because the interpreter silently computes bf16 wrongly.
 """
 
 import sys
@@ -36,6 +36,7 @@ WITHOUT_GPU = Experiment(
         Problem(1, 2, 1, 128, 384, 128, "fp16", True, "bshd"),  # rings of two and three buffers wrap
         Problem(1, 2, 2, 256, 128, 128, "fp16", True, "bshd"),  # rows that see no key; no groups
         Problem(1, 2, 1, 200, 150, 128, "fp16", True, "bshd"),  # lengths that no tile divides
+        Problem(1, 1, 1, 128, 128, 64, "bf16", False, "bhsd"),  # the other format, as small as tiles allow
     ),
     techniques=EXPERIMENT.techniques,
     backends=("cuda", "triton"),
