@@ -681,6 +681,36 @@ def test_ctrl_c_exits_with_130_at_once(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("cuda/*/built.json"))) <= 4
 
 
+def test_one_ctrl_c_ends_a_check_within_seconds(tmp_path: Path) -> None:
+    """2 s, and 8 more that a busy machine may take: the case at work would go on for minutes."""
+    (tmp_path / "slow.py").write_text(
+        "import pathlib, time\n\n"
+        "def attend(q, k, v, *, causal, scale):\n"
+        "    pathlib.Path(__file__).with_name('at-work').touch()\n"
+        "    time.sleep(600)\n"
+    )
+    command = ["check", f"{tmp_path}/slow.py:attend", "--on", "cpu", "--problem", "b1-h1-n64-d64-fp16-full"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "harness", *command],
+        cwd=CHECKOUT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        while not (tmp_path / "at-work").exists():
+            assert process.poll() is None, process.communicate()[0]
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        output = process.communicate(timeout=10)[0]
+    finally:
+        process.kill()
+    assert process.returncode == 130, output
+    assert "interrupted: stopped during the gate" in output
+    assert "Traceback" not in output
+
+
 def test_ctrl_c_before_the_command_begins_leaves_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     with harness("list", PYTHONPATH=str(tmp_path)) as process:
