@@ -26,7 +26,7 @@ CHANGED = 3
 SIGNS = {"proven": "[green]✓[/]", "refuted": "[red]✗[/]", "broken": "[yellow]![/]", "not run": "·", "no claim": " "}
 
 Name = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="A technique, a probe or a proof; all of them by default.")
+    str | None, typer.Argument(metavar="NAME", help="A technique, a probe or a proof; all of them by default.")
 ]
 
 

@@ -274,7 +274,10 @@ def bench(
 
 def run(
     experiment: Annotated[
-        str, typer.Argument(help="A name from `list`.", autocompletion=completing(experiments.names()))
+        str,
+        typer.Argument(
+            metavar="EXPERIMENT", help="A name from `list`.", autocompletion=completing(experiments.names())
+        ),
     ],
     on: Annotated[On | None, typer.Option("--on", help="gpu by default; on cpu nothing is timed.")] = None,
     mode: Annotated[list[str] | None, typer.Option(help="burst, sustained; the experiment's by default.")] = None,

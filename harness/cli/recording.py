@@ -15,7 +15,7 @@ from harness.cli.output import RECORDED, console
 
 
 def record(
-    runs: Annotated[list[Path] | None, typer.Argument(metavar="FILE...", exists=True, dir_okay=False)] = None,
+    runs: Annotated[list[Path] | None, typer.Argument(metavar="FILE", exists=True, dir_okay=False)] = None,
     renew: Annotated[
         bool,
         typer.Option(

@@ -185,8 +185,10 @@ def shares(entry: Mapping[str, Any]) -> Table:
 
 
 def compare(
-    base: Annotated[Path, typer.Argument(exists=True, help="Rows of the baseline: a file or a folder.")],
-    new: Annotated[Path, typer.Argument(exists=True, help="Rows to judge.")],
+    base: Annotated[
+        Path, typer.Argument(metavar="BASE", exists=True, help="Rows of the baseline: a file or a folder.")
+    ],
+    new: Annotated[Path, typer.Argument(metavar="NEW", exists=True, help="Rows to judge.")],
     names: Annotated[list[str] | None, typer.Option("--technique", help="Only its cases; repeat for several.")] = None,
     only_changed: Annotated[
         bool, typer.Option("--only-changed", help="Only cases whose kernel, compiler or library is another in NEW.")
@@ -221,7 +223,7 @@ def compare(
 
 def history(
     words: Annotated[
-        list[str], typer.Argument(metavar="CELL...", help="Backend, technique, problem, tile: as many as tell it.")
+        list[str], typer.Argument(metavar="CELL", help="Backend, technique, problem, tile: as many as tell it.")
     ],
     experiment: Annotated[
         str, typer.Option(help="Whose recorded rows.", autocompletion=completing(experiments()))

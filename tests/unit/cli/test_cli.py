@@ -1011,10 +1011,16 @@ def test_help_is_short_too_names_its_values_and_the_version_is_told() -> None:
     assert all(name in said for name in (*techniques.SERIES, *PEERS))
     run = invoke("run", "-h")[1]
     assert all(name in run for name in techniques.SERIES)
-    assert "[[TECHNIQUE]...]" not in said
     version = re.search(r'^version = "(.+)"', (CHECKOUT / "pyproject.toml").read_text(), re.MULTILINE)
     assert version
     assert invoke("--version") == (0, version[1] + "\n")
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_an_argument_stands_in_the_usage_once_and_in_capitals(command: str) -> None:
+    usage = re.search(r"Usage: .*? \[OPTIONS\](.*)", invoke(command, "-h")[1])
+    assert usage, command
+    assert re.fullmatch(r"( (\[[A-Z|]+\]|\{[A-Z]+\}|[A-Z]+)(\.\.\.)?)*", usage[1].rstrip()), usage[0]
 
 
 @pytest.mark.parametrize("letter", [*sorted(cli.AWKWARD), "\udcff"])
