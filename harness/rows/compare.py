@@ -167,29 +167,46 @@ class _Noise:
 
     def __init__(self, records: Iterable[Row], gpu: str) -> None:
         self._records, self._gpu = records, gpu
-        self._pairs: dict[str, tuple[noise.Replicates, noise.Array, noise.Array]] = {}
-        self._found: dict[tuple[str, frozenset[str], frozenset[str]], dict[bool, noise.Noise]] = {}
+        self._pairs: dict[str, noise.Replicates] = {}
+        self._kinds: dict[tuple[str, bool], _Kind] = {}
+        self._found: dict[tuple[str, bool, frozenset[str], frozenset[str]], noise.Noise] = {}
 
-    def limits(self, mode: str, base: frozenset[str], new: frozenset[str]) -> dict[bool, noise.Noise]:
-        """In a mode of timing, without the pairs that are being judged: between the runs `base` and `new`."""
-        asked = mode, base, new
+    def limit(self, mode: str, one_board: bool, base: frozenset[str], new: frozenset[str]) -> noise.Noise:
+        """In a mode of timing, without the pairs that are being judged: between the runs `base` and `new`. Where one
+        board has too few replicates those of two boards stand in, which are wider."""
+        asked = mode, one_board, base, new
         if asked not in self._found:
-            pairs, runs, places = self._in_mode(mode)
-            left, right = (np.isin(runs, list(only))[places] for only in (base - new, new - base))
-            judged = (left & right[:, ::-1]).any(axis=1)
-            self._found[asked] = noise.limits(pairs.where(~judged))
+            if (mode, one_board) not in self._kinds:
+                self._kinds[mode, one_board] = _Kind(noise.Sorted(self._in_mode(mode), one_board))
+            found = self._kinds[mode, one_board].without(base - new, new - base)
+            if one_board and found.both is None:
+                found = self.limit(mode, False, base, new)
+            self._found[asked] = found
         return self._found[asked]
 
-    def _in_mode(self, mode: str) -> tuple[noise.Replicates, noise.Array, noise.Array]:
-        """The pairs, the environments that they are of, and for each pair the places of its two."""
+    def _in_mode(self, mode: str) -> noise.Replicates:
+        """The pairs."""
         if mode not in self._pairs:
             self._records = records = list(self._records)
             here = {row["id"] for row in records if row["kind"] == "environment" and gpu_name(row) == self._gpu}
             timings = noise.Timings(row for row in records if row.get("environment", row.get("id")) in here)
-            pairs = noise.replicates(timings, mode)
-            runs, places = np.unique(pairs.environments, return_inverse=True)
-            self._pairs[mode] = pairs, runs, places.reshape(-1, 2)
+            self._pairs[mode] = noise.replicates(timings, mode)
         return self._pairs[mode]
+
+
+class _Kind:
+    """Pairs of one kind, the level of all of them, the environments that they are of, and for each pair the places of
+    its two."""
+
+    def __init__(self, pairs: noise.Sorted) -> None:
+        self._pairs, self._level = pairs, pairs.level(np.ones(len(pairs.pairs), bool))
+        self._runs, places = np.unique(pairs.pairs.environments, return_inverse=True)
+        self._places = places.reshape(-1, 2)
+
+    def without(self, base: frozenset[str], new: frozenset[str]) -> noise.Noise:
+        """The limits without the pairs between these runs."""
+        left, right = (np.isin(self._runs, list(only))[self._places] for only in (base, new))
+        return self._pairs.noise(~(left & right[:, ::-1]).any(axis=1), self._level)
 
 
 class _Judge:
@@ -239,7 +256,7 @@ class _Judge:
         """The verdict, the limit of what decided, and what else a reader should know."""
         if time == 0 and not ratio:
             return SAME, None, ""
-        limit = self._known.limits(mode, *self._runs)[one_board]
+        limit = self._known.limit(mode, one_board, *self._runs)
         if limit.time is None or limit.both is None or limit.anchors is None:
             known = f"{limit.pairs} pairs of replicates in {mode} mode among the recorded rows of this GPU"
             return AMBIGUOUS, None, f"{known}, expected {noise.EXPECTED}: its noise is not known"

@@ -261,23 +261,29 @@ class Sorted:
             found[name] = _quantiles(sizes, programs, kept, levels) or [None] * len(levels)
         if found["time"][0] is None or found["both"][0] is None:
             return []
-        limits = zip(*(found[name] for name in STATISTICS), strict=True)
-        return [Noise(*self._about(part), level, *each) for level, each in zip(levels, limits, strict=True)]
+        about, limits = self._about(part), zip(*(found[name] for name in STATISTICS), strict=True)
+        return [Noise(*about, level, *each) for level, each in zip(levels, limits, strict=True)]
 
-    def noise(self, part: Array) -> Noise:
-        """The limits of the pairs where `part` is true, at the level that comes nearest to both promises.
+    def level(self, part: Array) -> float | None:
+        """The one of LEVELS that comes nearest to both promises for the pairs where `part` is true; None where they are
+        too few, or of one problem.
 
         Each part of the problems is judged by limits of the others, at every level, as it is and slowed. Taken is the
         level whose worse side, verdicts that are false or slowdowns that are missed, is the least of what is allowed.
         """
         judged = self.held_out(part, self.pairs.problem[:, None], self.limits)
         if judged is None:
-            return Noise(*self._about(part), *[None] * 6)
+            return None
         promise = PROMISED[self.one_board]
         false = np.isin(judged.plain, (1, -1)).mean(axis=(1, 2)) / promise.false
         missed = (judged.planted != 1).mean(axis=(1, 2)) / (1 - promise.found)
-        best = int(np.argmin(np.maximum(false, missed)))
-        return self.limits(part, [LEVELS[best]])[0]
+        return LEVELS[int(np.argmin(np.maximum(false, missed)))]
+
+    def noise(self, part: Array, level: float | None = None) -> Noise:
+        """The limits of the pairs where `part` is true, at this level, or else at theirs."""
+        level = level or self.level(part)
+        found = [] if level is None else self.limits(part, [level])
+        return found[0] if found else Noise(*self._about(part), *[None] * 6)
 
     def noises(self, part: Array) -> list[Noise]:
         """`noise`, as `held_out` takes it: empty where there are no limits."""
@@ -288,14 +294,15 @@ class Sorted:
         """Judges the pairs where `part` is true by limits of others among them. `sides` (pairs, 1 or 2) are numbers of
         problems or boards, dealt into PARTS; a pair's others have no side in a part of its own. None where the others
         of some are too few for limits."""
-        dealt = np.sort(np.unique(sides[part], return_inverse=True)[1].reshape(-1, sides.shape[1]) % PARTS, axis=1)
+        there = np.flatnonzero(np.bincount(sides[part].reshape(-1)))
+        dealt = np.sort(np.searchsorted(there, sides[part]) % PARTS, axis=1)
         columns, every = self.pairs.where(part), np.flatnonzero(part)
         slower = math.log1p(PROMISED[self.one_board].planted)
         places, plain, planted = [], [], []
         for name in np.unique(dealt, axis=0):
             here = (dealt == name).all(axis=1)
             others = np.zeros_like(part)
-            others[every[~np.isin(dealt, name).any(axis=1)]] = True
+            others[every[~np.logical_or.reduce([(dealt == one).any(axis=1) for one in name])]] = True
             found = limits(others)
             if not found:
                 return None
@@ -308,7 +315,7 @@ class Sorted:
         return Judged(np.concatenate(places), np.concatenate(plain, axis=-1), np.concatenate(planted, axis=-1))
 
     def _about(self, part: Array) -> tuple[bool, int, int]:
-        return self.one_board, int(part.sum()), len(np.unique(self.pairs.program[part]))
+        return self.one_board, int(part.sum()), int(np.count_nonzero(np.bincount(self.pairs.program[part])))
 
 
 @dataclass(frozen=True)
@@ -325,14 +332,6 @@ def noise(pairs: Replicates, one_board: bool) -> Noise:
     """The limits of one kind of pairs."""
     kind = Sorted(pairs, one_board)
     return kind.noise(np.ones(len(kind.pairs), bool))
-
-
-def limits(pairs: Replicates) -> dict[bool, Noise]:
-    """One board -> its noise. Where one board has too few replicates those of two boards stand in, which are wider."""
-    found = {one_board: noise(pairs, one_board) for one_board in (True, False)}
-    if found[True].both is None:
-        found[True] = found[False]
-    return found
 
 
 def judge(time: Array, anchors: Array, is_anchor: Array, limit: Noise) -> Array:

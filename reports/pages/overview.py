@@ -58,7 +58,7 @@ def regressions(data: Dataset) -> dict[str, Any]:
     """How headline cells moved from run to run; from recorded replicates, by how much they may where nothing changed,
     and what verdicts are worth."""
     pairs = noise.replicates(noise.Timings(data.rows if data.recorded else ()))
-    between_boards = noise.limits(pairs)[False].ratio
+    between_boards = noise.noise(pairs, one_board=False).ratio
     found = history.sections(data)
     each = {id(one): one for section in found for one in section.lines}.values()  # one may be in several sections
     table = [

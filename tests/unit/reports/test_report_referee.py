@@ -80,7 +80,7 @@ def test_the_false_verdicts_stand_beside_the_regressions(monkeypatch: pytest.Mon
     found = [noise.Trial("boards", False, "twins", 1328, 0.0218, 0.012, 0.05, 0.989)]
     monkeypatch.setattr(noise, "trial", lambda _: found)
     monkeypatch.setattr(noise, "replicates", lambda _: [1])
-    monkeypatch.setattr(noise, "limits", lambda _: {False: SimpleNamespace(ratio=0.031)})
+    monkeypatch.setattr(noise, "noise", lambda _, one_board: SimpleNamespace(ratio=0.031))
     said = said_by("regressions.html", overview.regressions(dataset([])))
     line = re.sub("<[^>]+>", " ", said[said.index("the boards") :]).split()
     assert line[2:9] == ["two", "twins", "1328", "2.18%", "1.20%", "5%", "98.9%"]

@@ -118,10 +118,11 @@ def test_a_planted_slowdown_of_ten_percent_fails(new: Any, one_board: bool, tmp_
 
 def test_what_is_noise_on_two_boards_is_slower_on_one() -> None:
     """The limits are the replicates': between boards these move three times as far."""
-    limits = noise.limits(noise.replicates(noise.Timings(RECORDS)))
-    assert limits[True].both
-    assert limits[False].both
-    factor = 1 + (limits[True].both + limits[False].both) / 2
+    found = noise.replicates(noise.Timings(RECORDS))
+    one, two = (noise.noise(found, one_board).both for one_board in (True, False))
+    assert one
+    assert two
+    factor = 1 + (one + two) / 2
     same_board = [row | {"environment": "board0-0"} if "environment" in row else row for row in planted(base(), factor)]
     assert told(same_board)
     other_board = [synthetic.environment("board1-0", "board1"), *same_board[1:]]
@@ -144,7 +145,8 @@ def test_what_was_timed_at_the_power_cap_has_a_noise_of_its_own() -> None:
     assert verdict.verdict == compare.SLOWER
     wild = [slower(row, 1.2) if number % 2 else row for number, row in enumerate(sustained(RECORDS))]
     quiet, beside = (noise.replicates(noise.Timings(rows)) for rows in (RECORDS, [*RECORDS, *wild]))
-    assert noise.limits(beside) == noise.limits(quiet)
+    for one_board in (True, False):
+        assert noise.noise(beside, one_board) == noise.noise(quiet, one_board)
 
 
 def test_faster_does_not_fail(tmp_path: Path) -> None:
