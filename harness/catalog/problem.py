@@ -23,6 +23,8 @@ ANCHOR = "sdpa_cudnn"
 PEERS = (ANCHOR, "sdpa_flash")
 """Libraries timed beside the twins where an experiment names no others: cuDNN and FlashAttention-2, as torch has
 them."""
+ALL_PEERS = ("sdpa_flash", "sdpa_cudnn", "sdpa_math", "flex", "fa2", "fa3", "fa4")
+"""Every library that can be a peer."""
 
 _PARTS = {
     "batch": (r"b(\d{1,10})", "b4"),

@@ -30,6 +30,9 @@ AS_CUBINS = tuple(f"{series}@{version}" for series, versions in VERSIONS.items()
 HATCH = "hatch"
 """Core Triton past its language, by inline PTX: triton_kernels/hatch/<ladder>/<name>.py. No rung's twin."""
 
+RIVALS = ("cute", "cutile")
+"""Languages of NVIDIA's own that proofs of expressibility are about, each with its version: cute@4.8.1."""
+
 ON_REQUEST = (*AS_CUBINS, HATCH)
 """Backends that are checked and timed only where somebody names them."""
 

@@ -64,6 +64,8 @@ STATUSES = (
     "not_converged",
     "interrupted",
 )
+SANITIZERS = ("memcheck", "synccheck", "racecheck", "initcheck")
+"""Tools of compute-sanitizer."""
 KEY = (
     *("kind", "experiment", "assembler", "technique", "backend", "kernel", "problem", "tile", "mode", "tool"),
     *("proof", "gpu", "roof", "command", "gpus", "on", "arch", "source_sha256"),
@@ -94,7 +96,7 @@ FIELDS = {
     "numerics": "distribution -> {max_abs, rel_l2, yardstick, lse_max_abs, ...}",
     "samples_ms": "every sample, milliseconds",
     "mode": "how a timing row was timed: burst or sustained",
-    "tool": "of a sanitizer row: memcheck, synccheck, racecheck, initcheck",
+    "tool": "of a sanitizer row: " + ", ".join(SANITIZERS),
     "proof": "of a probe: which proof of the claim",
     "gpu": "of outputs that a CPU computed: the GPU that they are compared with",
     "roof": "of a roof: its name in experiments/hopper_roofs.py",

@@ -5,6 +5,7 @@ backends without a technique. Bad tensors are refused by `validate` before eithe
 """
 
 from harness.catalog.cases import Case, same_program, source_sha256
+from harness.catalog.problem import ALL_PEERS as PEERS
 from harness.variants.compiling import prebuild
 from harness.variants.cuda import (
     AttentionArgs,
@@ -18,7 +19,7 @@ from harness.variants.cuda_on_cpu import CpuCudaVariant, sanitizer_environment
 from harness.variants.errors import CompileError, Diagnosed, LaunchError, Unsupported
 from harness.variants.libraries import LIBRARIES
 from harness.variants.loading import available, load
-from harness.variants.peers import PEERS, PeerVariant
+from harness.variants.peers import PeerVariant
 from harness.variants.triton import compile_triton
 from harness.variants.variables import environment_of
 from harness.variants.variant import Variant

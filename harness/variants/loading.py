@@ -6,13 +6,14 @@ import importlib.util
 
 from harness.catalog import techniques
 from harness.catalog.cases import Case, declined
+from harness.catalog.problem import ALL_PEERS
 from harness.variants.cubins import CubinVariant
 from harness.variants.cuda import CudaVariant, gpu_arch
 from harness.variants.cuda_on_cpu import CpuCudaVariant
 from harness.variants.errors import Unsupported
 from harness.variants.libraries import LIBRARIES
 from harness.variants.own import OwnFunction
-from harness.variants.peers import PEERS, PeerVariant
+from harness.variants.peers import PeerVariant
 from harness.variants.triton import TritonVariant
 from harness.variants.variant import Variant
 
@@ -23,7 +24,7 @@ def available(backend: str, on: str = "gpu") -> str | None:
 
     if on == "gpu" and not torch.cuda.is_available():
         return "no CUDA GPU here: run on a machine with one, or use --on cpu"
-    if on == "cpu" and backend in PEERS:
+    if on == "cpu" and backend in ALL_PEERS:
         return "library peers are timed on a GPU only"
     if backend in LIBRARIES:
         return LIBRARIES[backend].fault()
@@ -74,5 +75,5 @@ def load(case: Case, on: str = "gpu") -> Variant:
         return CubinVariant(case, gpu_arch())
     if case.backend in ("triton", "triton_native", "gluon", techniques.HATCH):
         return TritonVariant(case, on)
-    known = ", ".join((*techniques.SERIES, *techniques.ON_REQUEST, *PEERS))
+    known = ", ".join((*techniques.SERIES, *techniques.ON_REQUEST, *ALL_PEERS))
     raise Unsupported(f"backend: got {case.backend!r}, expected one of {known}")

@@ -17,8 +17,6 @@ from harness.variants.variant import Call, Variant
 if TYPE_CHECKING:
     from torch import Tensor
 
-PEERS = ("sdpa_flash", "sdpa_cudnn", "sdpa_math", "flex", "fa2", "fa3", "fa4")
-
 
 class PeerVariant(Variant):
     """A library's attention, with log-sum-exp where it can write it."""

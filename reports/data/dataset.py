@@ -332,7 +332,8 @@ class Dataset:
             row
             for row in self.with_code(technique, backend)
             if row["code"].get("census")
-            and arch in (None, row.get("arch"))
+            and row.get("arch")  # none on a GPU for which the project compiles nothing
+            and arch in (None, row["arch"])
             and head_dim in (None, row["problem"]["head_dim"])
             and reading.is_reference_tile(row)
             and reading.is_current(row, self.hashes)

@@ -13,12 +13,11 @@ from harness.catalog.entries import Technique
 from harness.catalog.planted import bugs
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES, TECHNIQUES
-from harness.rows import reading
+from harness.rows import reading, results
 from reports.data.dataset import Dataset, Row
 from reports.data.titles import title
 
 EXPERIMENTS = ("correctness", "any_length")
-TOOLS = ("memcheck", "synccheck", "racecheck", "initcheck")
 LOADED_BY_TMA = ("tma", "hopper")
 """Ladders whose kernels have K and V written to shared memory by TMA."""
 
@@ -303,7 +302,7 @@ def planted(datasets: Sequence[Dataset]) -> list[Planted]:
         for row in data.newest
         if row["kind"] == "sanitizer" and (bug := _planted(row))
     ]
-    return sorted(found, key=lambda one: (TOOLS.index(one.row["tool"]), one.bug))
+    return sorted(found, key=lambda one: (results.SANITIZERS.index(one.row["tool"]), one.bug))
 
 
 def findings(row: Row) -> list[str]:

@@ -116,7 +116,7 @@ def stalls(row: Row) -> list[tuple[str, float]]:
     found = {
         hit[1].replace("_", " "): value
         for name, value in row["details"]["metrics"].items()
-        if (hit := STALLED.match(name))
+        if value is not None and (hit := STALLED.match(name))
     }
     return sorted(found.items(), key=lambda one: -one[1])[:MOST_STALLS]
 

@@ -347,8 +347,9 @@ def refusal(codes: Iterable[Row], term: Term, hashes: reading.Hashes) -> str:
         return ""
     row = max(rows, key=lambda row: str(row["time"]))
     said = " and ".join(f"“{remark}”" for remark in row["code"]["remarks"])
+    assembler = (row.get("compiler") or {}).get("ptxas") or "of an unknown version"
     return (
-        f"At head_dim {row['problem']['head_dim']} with tile {tile_slug(row)} ptxas {row['compiler']['ptxas']} says: "
+        f"At head_dim {row['problem']['head_dim']} with tile {tile_slug(row)} ptxas {assembler} says: "
         f"{said}. It spills {row['code']['spill_bytes']} bytes per thread."
     )
 

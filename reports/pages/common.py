@@ -13,7 +13,7 @@ from harness.catalog import sources, techniques
 from harness.catalog.entries import Ladder, Technique
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES, TECHNIQUES
-from harness.rows import reading
+from harness.rows import reading, results
 from harness.rows.reading import tile_slug
 from reports.data import machines
 from reports.data.dataset import Dataset, Point, Row, grouped, quartiles
@@ -111,7 +111,7 @@ def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "ran": [
             (backend, tool)
             for backend in SERIES
-            for tool in correctness_facts.TOOLS
+            for tool in results.SANITIZERS
             if any((backend, tool) in found for _, found in sanitized)
         ],
         "planted": correctness_facts.planted(datasets),

@@ -128,7 +128,7 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
         "hit_rates": resources.hit_rates(datasets) if which.name in resources.L2_ORDERS else [],
         "spills": spills(datasets, which),
         "sanitized": correctness.sanitized(datasets, which),
-        "tools": correctness.TOOLS,
+        "tools": results.SANITIZERS,
         "earlier_gate": correctness.told_of_earlier_gate(data, [which.name]),
         "numerics": [table for dataset in datasets if (table := numerics_table(dataset, which))],
         "tuned": tuning.tuned(data, experiment, which),

@@ -13,7 +13,7 @@ from harness.rows import results
 Row = dict[str, Any]
 
 DETAILS = {
-    "gpu": {"name": "NVIDIA H200", "capability": [9, 0], "uuid_sha256": "0123456789ab"},
+    "gpu": {"name": "NVIDIA H200", "capability": [9, 0], "sm_count": 132, "uuid_sha256": "0123456789ab"},
     "peaks": {"tensor_tflops": 1070.5},
     "software": {"torch": "2.11.0", "cudnn": 91900, "triton": None},
     "toolchain": {"nvcc": "13.0.88"},
@@ -64,7 +64,7 @@ TIMING: Row = {
 }
 GATE: Row = {name: value for name, value in TIMING.items() if name not in ("samples_ms", "mode", "group", "order")} | {
     "kind": "gate",
-    "numerics": {"normal": {"max_abs": 1e-3, "rel_l2": None}},
+    "numerics": {"normal": {"max_abs": 1e-3, "yardstick": 2e-3, "floor": 1e-4, "rel_l2": None}},
     "details": {"label": "", "launch_ms": 0.1},
 }
 FLEET: Row = {
@@ -79,6 +79,166 @@ FLEET: Row = {
     "environment": ENVIRONMENT["id"],
     "time": "2026-01-01T00:00:01Z",
 }
+
+MAIN_LOOP = {
+    "instructions": 341,
+    "products": 13,
+    "serialized": False,
+    "local_memory": 0,
+    "all": {"exponentials": 42, "maxima": 44, "shuffles": 4, "conversions": 20},
+    "under_products": {"exponentials": 4, "maxima": 44, "shuffles": 4, "conversions": 0},
+    "in_lock": {"exponentials": 0, "maxima": 0, "shuffles": 0, "conversions": 0},
+    "sequence": "bar.sync, 8 wgmma, 5 wgmma, bar.arrive, wait 1, (44 max, 4 shfl)",
+}
+SITE = {
+    "file": "direct_rescale.cu",
+    "line": 63,
+    "column": 14,
+    "mnemonic": "ldmatrix_x4",
+    "path": "shared_to_registers",
+    "executions": 8,
+    "lanes": 256,
+    "width": 16,
+    "bytes": 4096,
+    "wavefronts": 64,
+    "bank_conflicts": 32,
+    "sectors": 4,
+    "least_sectors": 2,
+    "bytes_in_flight": 0,
+    "bytes_left": 0,
+    "groups_in_flight": 1,
+    "groups_left": 0,
+    "example_addresses": [None, *range(0, 31 * 16, 16)],
+}
+HEAD = {
+    "name": "local",
+    "attention": [[255, 0], [64, 64]],
+    "row_sums": [0.99, 1.01],
+    "max_abs": 1e-3,
+    "error_max": [1e-3, 2e-3],
+    "error_median": [1e-4, 1e-4],
+    "median_abs": 1e-4,
+    "rounding": 1e-3,
+}
+
+
+def _of_kind(kind: str, *left_out: str, **fields: Any) -> Row:
+    """A row about TIMING's kernel."""
+    kept = {name: value for name, value in TIMING.items() if name not in (*left_out, "samples_ms", "call_us", "order")}
+    return {**kept, "kind": kind, **fields}
+
+
+_NOT_TIMED = ("mode", "group", "clocks", "clock_ghz")
+_NO_CODE = (*_NOT_TIMED, "code", "compiler", "arch", "mma")
+_SUBJECT = ("problem", "tile", "technique")
+OF_KINDS: dict[str, Row] = {
+    "timing": TIMING | {"details": {**TIMING["details"], "final": True, "launch_hidden": True, "neighbours": 1}},
+    "gate": GATE
+    | {"code": {**GATE["code"], "main_loop": MAIN_LOOP, "setmaxnreg": [32, 160], "remarks": ["serialized"]}},
+    "tune": _of_kind("tune", "code", samples_ms=[1.0], details={"screened": "slower", "label": ""}),
+    "referee": _of_kind(
+        "referee",
+        *("code", "compiler", "clocks", "clock_ghz"),
+        samples_ms=[1.0],
+        details={
+            "findings": [],
+            "cupti_ms": 1.0,
+            "events_ms": 1.01,
+            "gap_ms": 0.003,
+            "difference": -0.01,
+            "replicate": 2,
+        },
+    ),
+    "code": _of_kind(
+        "code",
+        *_NOT_TIMED,
+        experiment="inspect",
+        code={**TIMING["code"], "main_loop": MAIN_LOOP, "setmaxnreg": [24, 240], "remarks": ["serialized"]},
+        details={},
+    ),
+    "counters": _of_kind(
+        "counters",
+        *("mode", "group", "clocks"),
+        experiment="ncu",
+        details={
+            "metrics": {
+                "lts__t_sector_hit_rate.pct": 91.5,
+                "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio": 0.5,
+            },
+            "totals": {"wavefronts": 48128, "bank_conflicts": 0},
+        },
+    ),
+    "memory": _of_kind(
+        "memory",
+        *_NO_CODE,
+        on="cpu",
+        experiment="inspect",
+        details={
+            "sites": [SITE],
+            "totals": {
+                "bank_conflicts": 32,
+                "wavefronts": 64,
+                "sectors": 4,
+                "least_sectors": 2,
+                "bytes": {"shared_to_registers": 4096},
+                "executions": {"ldmatrix_x4": 8},
+            },
+            "ncu": {"smsp__inst_executed_op_ldsm.sum": 8},
+        },
+    ),
+    "outputs": _of_kind(
+        "outputs", *_NO_CODE, on="cpu", experiment="outputs", gpu="h200", details={"differing": 0.01, "of": "o lse"}
+    ),
+    "sanitizer": _of_kind(
+        "sanitizer",
+        *("mode", "group", "clocks", "clock_ghz", "code", "compiler"),
+        experiment="sanitizer",
+        tool="racecheck",
+        status="wrong",
+        reason="racecheck found 1",
+        details={"findings": ["a race"], "found": 1, "seconds": 4.0},
+    ),
+    "heads": _of_kind(
+        "heads", *_NO_CODE, on="cpu", experiment="inspect", details={"seq": 8, "bin": 4, "heads": [HEAD] * 4}
+    ),
+    "fp8": _of_kind(
+        "fp8",
+        *(*_NO_CODE, "technique", "tile", "source_sha256"),
+        on="cpu",
+        experiment="inspect",
+        backend="torch",
+        numerics={
+            "normal": dict.fromkeys(
+                ("bf16", "tensor", "block", "rotated", "p", "p_scaled", "sums", "tensor lse", "sums lse"), 0.01
+            )
+        },
+        details={
+            "inputs": {"tensor": "a scale", "block": "a scale for 128 rows", "rotated": "rotated"},
+            "kernel": {"p": "P as it is", "p_scaled": "256 P", "sums": "short sums"},
+            "order": [0, 1, 8, 9],
+        },
+    ),
+    "roof": _of_kind(
+        "roof",
+        *("mode", "group", "clocks", *_SUBJECT),
+        experiment="hopper_roofs",
+        roof="products_d128",
+        per_clock={"flop": [4000.0, 4001.0]},
+        tflops=[900.0],
+        details={"steps": 946},
+    ),
+    "probe": _of_kind(
+        "probe",
+        *(*_NO_CODE, "problem", "tile"),
+        on="cpu",
+        experiment="expressibility",
+        backend="triton@3.6.0",
+        proof="one",
+        details={"verdict": "proven", "lines": ["wgmma"], "control_lines": []},
+    ),
+    "fleet": FLEET,
+}
+"""A row of each kind, with what pages read in it."""
 
 
 def write(path: Path, rows: Iterable[Row]) -> Path:

@@ -227,6 +227,7 @@ def _gates() -> Iterator[Row]:
                     "lse_max_abs": 1e-6 * chance.uniform(0.5, 3),
                     "lse_tolerance": 3e-5,
                     "yardstick": 0.004,
+                    "floor": 0.001,
                     "yardstick_rel_l2": 0.002,
                     "pytorch_max_abs": 0.006,
                     "pytorch_rel_l2": 0.003,

@@ -1134,7 +1134,7 @@ def test_bench_of_a_file_is_beside_the_best_or_what_is_named(monkeypatch: pytest
     asked: list[list] = []
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("harness.measure.runner.run", lambda *_, selected, **rest: asked.append(selected) or [])
-    gpu = {"name": "NVIDIA H200", "capability": [9, 0]}
+    gpu = {"name": "NVIDIA H200", "capability": [9, 0], "sm_count": 132}
     monkeypatch.setattr("harness.machine.environment.describe", lambda: {"gpu": gpu})
     file = str(CHECKOUT / "tests/support/own_kernels.py") + ":attend"
     for arguments in ((), ("xor_swizzle", "--backend", "cuda", "--peer", "fa3")):

@@ -11,7 +11,7 @@ from harness.machine import environment
 @pytest.fixture
 def gpu_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the harness asks about the machine, answered as on a GPU machine."""
-    gpu = {"name": "NVIDIA H200", "capability": [9, 0]}
+    gpu = {"name": "NVIDIA H200", "capability": [9, 0], "sm_count": 132}
     described = {"gpu": gpu, "peaks": None, "warnings": [], "git": {"sha": None, "dirty": None}}
     monkeypatch.setattr(environment, "describe", lambda: described)
     monkeypatch.setattr(variants, "available", lambda backend, on="gpu": None)

@@ -11,6 +11,7 @@ from harness.catalog import sources
 from harness.catalog.problem import Problem, Tile
 from harness.rows import results
 from harness.rows.kept import Kept
+from tests.support.row_file import OF_KINDS
 
 HASH = "0" * 64
 HERE = {
@@ -33,7 +34,7 @@ MEMORY: dict[str, Any] = {
     "tile": Tile(64, 64).to_dict(),
     "source_sha256": HASH,
     "status": "passed",
-    "details": {"sites": []},
+    "details": OF_KINDS["memory"]["details"],
 }
 
 

@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 def details(name: str, gpu: str | None = "NVIDIA H200") -> Row:
-    return {"gpu": gpu and {"name": gpu}, "warnings": [name]}
+    return {"gpu": gpu and {"name": gpu, "sm_count": 132}, "warnings": [name]}
 
 
 def identity(name: str, gpu: str | None = "NVIDIA H200") -> str:
@@ -85,7 +85,7 @@ def test_how_long_a_command_took_is_kept_for_each_number_of_gpus(tmp_path: Path,
 def gate(technique: str, of: str, **fields: Any) -> Row:
     return {name: value for name, value in timing(technique, of, **fields).items() if name != "samples_ms"} | {
         "kind": "gate",
-        "numerics": {"normal": {"max_abs": 0.001}},
+        "numerics": {"normal": {"max_abs": 0.001, "yardstick": 0.002, "floor": 0.001}},
     }
 
 

@@ -12,14 +12,18 @@ from typing import Any
 
 import pytest
 
+from harness.catalog import techniques
+from harness.catalog.problem import ALL_PEERS
+from harness.expressibility.claims import RIVALS
 from harness.rows import compare, record, results, schema
 from tests.conftest import CHECKOUT
-from tests.support.row_file import ENVIRONMENT, FLEET, GATE, TIMING, write
+from tests.support.row_file import ENVIRONMENT, FLEET, GATE, OF_KINDS, TIMING, write
 
 Row = dict[str, Any]
 
 ROOT = CHECKOUT / "reports/recorded"
 ROWS = {"environment": ENVIRONMENT, "timing": TIMING, "gate": GATE, "fleet": FLEET}
+EVERY_KIND = {"environment": ENVIRONMENT, **OF_KINDS, "timing": TIMING}
 
 
 def put(*path: str | int, value: Any) -> Callable[[Row], None]:
@@ -152,6 +156,68 @@ HOSTILE = {
     "a command that nobody gave": ("fleet", drop("command"), "row.command"),
     "a command of no time": ("fleet", put("details", "seconds", value=0), "row.details.seconds"),
     "a diagnosis in one piece": ("gate", put("details", "diagnosis", value="race"), "row.details.diagnosis"),
+    "a GPU of no multiprocessors": ("environment", lambda row: row["details"]["gpu"].pop("sm_count"), "gpu.sm_count"),
+    "code of no registers": ("gate", put("code", "registers", value=0), "row.code.registers"),
+    "a main loop of text": ("gate", put("code", "main_loop", value="x"), "row.code.main_loop"),
+    "a main loop in part": ("gate", lambda row: row["code"]["main_loop"].pop("all"), "row.code.main_loop.all"),
+    "a main loop without a count": (
+        "gate",
+        lambda row: row["code"]["main_loop"]["under_products"].pop("maxima"),
+        "row.code.main_loop.under_products.maxima",
+    ),
+    "a count of half a maximum": ("gate", put("code", "main_loop", "all", "maxima", value=0.5), "main_loop.all.maxima"),
+    "a lock of text": ("gate", put("code", "main_loop", "in_lock", value="x"), "row.code.main_loop.in_lock"),
+    "a sequence of lists": ("gate", put("code", "main_loop", "sequence", value=["8 wgmma"]), "main_loop.sequence"),
+    "setmaxnreg of text": ("gate", put("code", "setmaxnreg", value="x"), "row.code.setmaxnreg"),
+    "remarks that are a number": ("gate", put("code", "remarks", value=5), "row.code.remarks"),
+    "a distribution without figures": ("gate", put("numerics", "normal", value={}), "row.numerics.normal.max_abs"),
+    "a backend of nobody": ("gate", put("backend", value="nosuch"), "row.backend: got 'nosuch'"),
+    "a Triton that was never tried": ("gate", put("backend", value="gluon@0.0"), "row.backend: got 'gluon@0.0'"),
+    "a version of what is installed": ("gate", put("backend", value="cuda@12.8"), "row.backend: got 'cuda@12.8'"),
+    "a library's technique": ("gate", put("backend", value="fa3"), "row.backend: got 'fa3'"),
+    "a library that proves": ("probe", put("backend", value="fa3"), "row.backend: got 'fa3'"),
+    "an architecture of nobody": ("gate", put("arch", value="sm_999"), "row.arch: got 'sm_999'"),
+    "instructions of nobody": ("gate", put("mma", value="zzz"), "row.mma"),
+    "an odd head dimension": ("gate", put("problem", "head_dim", value=63), "row.problem.head_dim: got 63"),
+    "an unknown roof": ("roof", put("roof", value="no_such"), "row.roof: got 'no_such'"),
+    "a roof of no name": ("roof", drop("roof"), "row.roof: got nothing"),
+    "an unknown tool": ("sanitizer", put("tool", value="nosuchcheck"), "row.tool"),
+    "a finding of no tool": ("sanitizer", drop("tool"), "row.tool: got nothing"),
+    "a referee who says nothing": ("referee", put("details", value={}), "row.details.cupti_ms"),
+    "a referee's text": ("referee", put("details", "cupti_ms", value="x"), "row.details.cupti_ms"),
+    "a referee's time of nothing": ("referee", put("details", "events_ms", value=0), "row.details.events_ms"),
+    "findings in one piece": ("referee", put("details", "findings", value="waits"), "row.details.findings"),
+    "a verdict of nobody": ("probe", put("details", "verdict", value="maybe"), "row.details.verdict"),
+    "a proof without a verdict": ("probe", put("details", value={}), "row.details.verdict"),
+    "outputs of no difference": ("outputs", put("details", value={}), "row.details.differing"),
+    "heads of nothing": ("heads", put("details", value={"x": 1}), "row.details.seq"),
+    "a head too few": ("heads", lambda row: row["details"]["heads"].pop(), "row.details.heads"),
+    "a head without its errors": (
+        "heads",
+        put("details", "heads", 0, "error_max", value=[]),
+        "row.details.heads[0].error_max",
+    ),
+    "bins wider than the sequence": ("heads", put("details", "bin", value=9), "row.details.bin"),
+    "bins without end": ("heads", put("details", "seq", value=2**62), "row.details.bin"),
+    "heads of a GPU": ("heads", put("on", value="gpu"), "row.on"),
+    "8 bits beside nothing": ("fp8", put("numerics", value={"normal": {"max_abs": 1}}), "row.numerics.normal.bf16"),
+    "8 bits of two columns": ("fp8", put("details", "inputs", value={"tensor": "a scale"}), "details.inputs.block"),
+    "a site that never ran": ("memory", put("details", "sites", 0, "executions", value=0), "sites[0].executions"),
+    "lanes wider than the banks": ("memory", put("details", "sites", 0, "width", value=256), "sites[0].width"),
+    "half a warp": ("memory", put("details", "sites", 0, "example_addresses", value=[0] * 16), "example_addresses"),
+    "an ldmatrix of no address": (
+        "memory",
+        lambda row: row["details"]["sites"][0].pop("example_addresses"),
+        "row.details.sites[0].example_addresses",
+    ),
+    "a wait for half of what there was": (
+        "memory",
+        lambda row: row["details"]["sites"][0].pop("groups_left"),
+        "row.details.sites[0].groups_left",
+    ),
+    "totals of nothing": ("memory", put("details", "totals", value={}), "row.details.totals.bank_conflicts"),
+    "a command of no problems": ("fleet", lambda row: row["details"].pop("problems"), "row.details.problems"),
+    "ncu's metrics of text": ("counters", put("details", "metrics", value={"x": "1"}), "row.details.metrics.x"),
 }
 
 
@@ -161,7 +227,7 @@ def file_of(folder: Path, *rows: Row) -> Path:
 
 def hostile(kind: str, change: Callable[[Row], Any]) -> list[Row]:
     """A run of which one row was changed; where it is the environment, the timing row names it all the same."""
-    rows = {name: copy.deepcopy(row) for name, row in ROWS.items()}
+    rows = {name: copy.deepcopy(row) for name, row in EVERY_KIND.items()}
     change(rows[kind])
     if kind == "environment" and "id" in rows[kind]:
         for row in rows.values():
@@ -179,7 +245,7 @@ def test_a_hostile_row_is_refused_with_file_line_and_field_and_nothing_is_writte
     path = file_of(tmp_path, *rows)
     with pytest.raises(results.NotRows) as refused:
         record.record([path], tmp_path / "in/recorded")
-    assert f"{path}:{list(ROWS).index(kind) + 1}:" in str(refused.value)
+    assert f"{path}:{list(EVERY_KIND).index(kind) + 1}:" in str(refused.value)
     assert field in str(refused.value)
     assert [each.name for each in tmp_path.rglob("*")] == ["run.jsonl"]
 
@@ -279,12 +345,35 @@ def test_an_hour_ahead_is_another_clock_and_a_week_is_not() -> None:
         schema.admit(ahead(7 * 24))
 
 
-def test_every_recorded_kind_of_row_is_admitted() -> None:
-    """Of each file every hundredth row, the first of each kind and every environment: no false alarm."""
+def test_a_row_of_each_kind_is_admitted() -> None:
+    assert set(OF_KINDS) == set(results.KINDS) - {"environment"}
+    for row in OF_KINDS.values():
+        schema.admit(row)
+
+
+def test_a_row_that_failed_may_lack_what_it_would_have_measured() -> None:
+    for kind in ("gate", "timing", "tune", "referee", "code", "counters", "memory", "heads", "fp8", "roof"):
+        left_out = ("samples_ms", "details", "numerics", "code", "per_clock")
+        row = {name: value for name, value in OF_KINDS[kind].items() if name not in left_out}
+        schema.admit({**row, "status": "timeout", "reason": "no sign of life"})
+
+
+def test_a_library_may_have_a_version_and_a_rival_always_has() -> None:
+    peer = {name: value for name, value in GATE.items() if name not in ("technique", "tile", "code")}
+    for backend in (*ALL_PEERS, "fa3@2.8.3"):
+        schema.admit({**peer, "backend": backend})
+    assert set(RIVALS) == set(techniques.RIVALS)
+    for backend in ("cute@4.8.1", "cutile@2.0"):
+        schema.admit({**OF_KINDS["probe"], "backend": backend})
+        with pytest.raises(ValueError, match=r"row\.backend"):
+            schema.admit({**OF_KINDS["probe"], "backend": backend.partition("@")[0]})
+
+
+def test_every_recorded_row_is_admitted() -> None:
+    """No false alarm."""
     kinds: set[str] = set()
     for path in ROOT.glob("*/*.jsonl"):
-        for number, row in enumerate(results.read(path)):
-            if number % 100 == 0 or row["kind"] == "environment" or row["kind"] not in kinds:
-                schema.admit(row)
-                kinds.add(row["kind"])
+        for row in results.read(path):
+            schema.admit(row)
+            kinds.add(row["kind"])
     assert {"environment", "timing", "gate", "tune", "probe", "code", "sanitizer", "counters"} <= kinds

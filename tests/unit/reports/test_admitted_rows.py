@@ -1,0 +1,135 @@
+"""What the schema admits never breaks a page: rows of every kind, each with one field left out or changed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.catalog import techniques
+from harness.expressibility import verdicts
+from harness.expressibility.cells import CLAIMS
+from harness.rows import schema
+from reports import build
+from reports.pages import roofs
+from tests.support.row_file import ENVIRONMENT, OF_KINDS, TIMING, write
+
+pytestmark = pytest.mark.slow
+
+Row = dict[str, Any]
+VALUES = (None, True, 0, 1, -1, 300, 0.5, "x", "", [], {}, ["x"], [1], {"x": 1}, {"x": {}}, {"x": None})
+FEW = (0, "x")
+"""Of rows of which each needs pages or figures of its own."""
+TECHNIQUES = {"gate": "overlapped_softmax", "code": "flagship", "counters": "flagship", "memory": "padded_rows"}
+"""Of rows that pages look at for these alone."""
+TIMED = TIMING | {"time": "2025-12-31T00:00:00Z"}
+GIVEN = ("schema", "kind", "problem", "environment")
+"""Fields that stay: what reads a file of rows, and the tests of the schema, see to these."""
+SEEN_ELSEWHERE = ("arch", "mma", "source_sha256", "clock_ghz", "samples_ms", "time")
+"""Fields of rows shown alone that change nothing where other kinds' change something."""
+SHOWN_ALONE = {
+    "heads": ("experiment/seed_rtx5080.html",),
+    "fp8": ("guide/fp8.html",),
+    "memory": ("technique/padded_rows.html",),
+    "roof": (roofs.PATH,),
+    "probe": ("expressibility.html",),
+    "fleet": ("guide/gpus.html",),
+}
+"""Kind of which a page takes the newest row alone -> the pages."""
+
+
+def sample(kind: str) -> Row:
+    row = OF_KINDS[kind] | ({"technique": TECHNIQUES[kind]} if kind in TECHNIQUES else {})
+    if kind == "probe":
+        claim = next(claim for claim in CLAIMS if claim.dialect == "triton")
+        row |= {"technique": claim.technique, "proof": claim.proofs[0].name}
+        row |= {"source_sha256": verdicts.source_sha256(claim.proofs[0])}
+    return row
+
+
+def changed(part: Any, values: Sequence[Any]) -> Iterator[Any]:
+    """Copies of a part of a row: without one of its fields, or with another value, at any depth."""
+    if isinstance(part, dict):
+        for name, value in part.items():
+            yield {other: kept for other, kept in part.items() if other != name}
+            for new in (*values, *changed(value, values)):
+                yield part | {name: new}
+    elif isinstance(part, list):
+        for place, value in enumerate(part[:1]):
+            for new in (*values, *changed(value, values)):
+                yield [*part[:place], new, *part[place + 1 :]]
+
+
+def admitted(kind: str) -> list[Row]:
+    """Of one kind, the row itself and all of its changed copies that may be recorded, each about a problem of its own
+    where rows of a kind are told apart by it."""
+    found = []
+    whole, alone = sample(kind), kind in SHOWN_ALONE
+    for number, row in enumerate((whole, *changed(whole, FEW if alone or kind == "timing" else VALUES)), 1):
+        mine = copy.deepcopy(row)
+        if any(mine.get(name) != whole.get(name) for name in (*GIVEN, *(SEEN_ELSEWHERE if alone else ()))):
+            continue
+        if not alone:
+            mine["problem"]["batch"] = number
+        try:
+            schema.admit(mine)
+        except ValueError:
+            continue
+        found.append(mine)
+    return found
+
+
+def drawn(folder: Path, rows: list[Row], only: tuple[str, ...] | None) -> None:
+    """The pages of these rows, as recorded beside timings of the kernels that they are about."""
+    names = ("scalar", *TECHNIQUES.values())
+    beside = [TIMED | {"technique": name, "experiment": where} for name in names for where in ("ladder", "hopper")]
+    by_compilers = [row for row in rows if row["kind"] in ("probe", "code")]
+    write(folder / "recorded/h200/ladder.jsonl", [ENVIRONMENT, *beside, *(r for r in rows if r not in by_compilers)])
+    write(folder / "recorded/compilers/inspect.jsonl", [ENVIRONMENT, *by_compilers])
+    hashes = {(kernel.name, "cuda"): TIMING["source_sha256"] for kernel in techniques.kernels()}
+    build.build(
+        folder / "site",
+        recorded=folder / "recorded",
+        runs=[],
+        hashes=hashes,
+        only=only,
+        progress=lambda *_: None,
+    )
+
+
+def differs(kind: str, row: Row) -> str:
+    """Which field of the row was changed."""
+    return ", ".join(
+        f"{name}: {row.get(name, 'left out')!r}"
+        for name, value in sample(kind).items()
+        if name != "problem" and row.get(name, "left out") != value
+    )
+
+
+@pytest.mark.parametrize("kind", sorted(set(OF_KINDS) - set(SHOWN_ALONE)))
+def test_no_admitted_row_breaks_a_page(tmp_path: Path, kind: str) -> None:
+    rows = admitted(kind)
+    assert len(rows) > 15
+    try:
+        drawn(tmp_path, rows, None)
+    except Exception:
+        for number, row in enumerate(rows):  # which one
+            try:
+                drawn(tmp_path / str(number), [row], None)
+            except Exception as error:
+                pytest.fail(f"{kind} row with {differs(kind, row)}: {error!r}")
+        raise
+
+
+@pytest.mark.parametrize("kind", SHOWN_ALONE)
+def test_no_admitted_row_breaks_the_page_that_shows_it(tmp_path: Path, kind: str) -> None:
+    rows = admitted(kind)
+    assert len(rows) > 1
+    for number, row in enumerate(rows):
+        try:
+            drawn(tmp_path / str(number), [row], SHOWN_ALONE[kind])
+        except Exception as error:
+            pytest.fail(f"{kind} row with {differs(kind, row)}: {error!r}")
