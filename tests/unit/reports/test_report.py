@@ -512,13 +512,15 @@ def counted() -> list[Row]:
         sites = run.library.counters()
         row = {"kind": "memory", "on": "cpu", "experiment": "memory", "technique": name, "backend": "cuda"}
         row |= {"problem": problem.to_dict(), "source_sha256": synthetic.sha(name, "cuda"), "status": "passed"}
-        row |= {"environment": "c" * 12, "time": "2030-01-02T00:00:00Z"}
+        row |= {"environment": "c" * 12, "time": "2030-01-02T00:00:00Z", "tile": Tile(64, 64).to_dict()}
         rows.append(row | {"details": {"sites": sites, "totals": totals(sites)}})
     return rows
 
 
 def by_ncu(name: str, problem: Problem, **metrics: float) -> Row:
-    return synthetic.make("counters", name, "cuda", problem, None, experiment="ncu", details={"metrics": metrics})
+    return synthetic.make(
+        "counters", name, "cuda", problem, Tile(64, 64), experiment="ncu", details={"metrics": metrics}
+    )
 
 
 def test_a_picture_shows_the_conflicts_that_the_run_counted(counted: list[Row]) -> None:

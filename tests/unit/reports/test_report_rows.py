@@ -41,7 +41,11 @@ def test_a_run_that_was_recorded_is_not_told_twice(tmp_path: Path) -> None:
     assert fresh.newest == [again]
     probe = {"kind": "probe", "on": "cpu", "experiment": "expressibility", "backend": "triton@3.6.0", "proof": "one"}
     probe |= {"status": "passed", "environment": rows[0]["id"], "time": "2030-01-03T00:00:00Z"}
-    probe |= {"technique": "scalar", "source_sha256": "0" * 64, "details": {"lines": [], "control_lines": []}}
+    probe |= {
+        "technique": "scalar",
+        "source_sha256": "0" * 64,
+        "details": {"verdict": "proven", "lines": [], "control_lines": []},
+    }
     run.write_text("".join(json.dumps(row) + "\n" for row in [rows[0], probe]))
     assert [data.recorded for data in load(recorded, [run], synthetic.hashes())] == [True], (
         "compilers have no page here"
