@@ -232,7 +232,7 @@ class _Run:
 
     def take(self, line: str) -> None:
         """Writes a row that came back. Raises ValueError for what is none."""
-        row = json.loads(line)
+        row = results.parse(line.encode())
         schema.check(row)
         self.rows.append(self.writer.write(row))
 

@@ -202,11 +202,11 @@ def read(
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        if len(line) > LONGEST_LINE:
-            raise NotRows(f"{path}:{number}: got {len(line)} bytes, expected a row of at most {LONGEST_LINE}")
         try:
-            row = json.loads(line.decode(), object_pairs_hook=_once if check else None)
-        except (ValueError, RecursionError) as error:
+            row = _parsed(line, once=check is not None)
+        except TooLong as error:
+            raise NotRows(f"{path}:{number}: {error}") from None
+        except ValueError as error:
             if number == len(lines) and line.startswith(b"{"):
                 continue
             raise NotRows(
@@ -244,6 +244,29 @@ def read(
                 raise NotRows(f"{path}:{number}: {error}") from None
         rows.append(row)
     return rows
+
+
+class TooLong(ValueError):
+    """A line has more bytes than a row may have."""
+
+
+def parse(line: bytes) -> dict[str, Any]:
+    """The object of one line from a stranger. Raises ValueError for what is none, longer than a row may be, or says
+    something twice."""
+    row = _parsed(line, once=True)
+    if not isinstance(row, dict):
+        raise ValueError(f"row: got {line[:40].decode(errors='replace')!r}, expected an object")
+    return row
+
+
+def _parsed(line: bytes, *, once: bool) -> Any:
+    """`once`: of names that stand twice in an object none is taken. Raises ValueError."""
+    if len(line) > LONGEST_LINE:
+        raise TooLong(f"got {len(line)} bytes, expected a row of at most {LONGEST_LINE}")
+    try:
+        return json.loads(line.decode(), object_pairs_hook=_once if once else None)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
 
 
 def _require_file(path: Path) -> None:

@@ -149,6 +149,23 @@ def test_what_is_lost_twice_becomes_rows_of_the_cells_that_have_none(tmp_path: P
     assert len(diary) == 5
 
 
+@pytest.mark.parametrize("line", ["[" * 100_000, "1", '{"kind": "gate", "kind": "timing"}', "\udce9", "x"])
+def test_a_line_that_is_no_row_loses_the_hand_and_not_the_run(tmp_path: Path, line: str) -> None:
+    diary: list = []
+    torn = Pretended("board 0", diary, [Answer((line,))])
+    rows = fleet.run(WORK, tmp_path / "run.jsonl", [torn], new_hand=lambda: Pretended("board 1", diary))
+    gates = [row for row in rows if row["kind"] == "gate"]
+    assert [row["status"] for row in gates] == ["wrong"] * len(PROBLEMS)
+    assert torn.stopped
+    assert [board for board, *_ in diary] == ["board 0", *["board 1"] * len(PROBLEMS)]
+
+
+def test_a_line_without_end_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "LONGEST_LINE", 10)
+    with pytest.raises(ValueError, match="got 12 bytes, expected a row of at most 10"):
+        results.parse(b'{"kind": ""}')
+
+
 def test_without_any_gpu_left_every_problem_is_a_row(tmp_path: Path) -> None:
     lost = Pretended("GPU 0", [], [Lost("the node is gone")])
     rows = fleet.run(WORK, tmp_path / "run.jsonl", [lost], new_hand=nobody)
