@@ -117,7 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if error.errno not in UNWRITABLE:
             raise
         where = error.filename or "a file"
-        typer.echo(f"{where}: {error.strerror}; make room there or choose a checkout that may be written", err=True)
+        said = f"{where}: {error.strerror}; make room there or choose a checkout that may be written"
+        typer.echo(plain(said), err=True)
         sys.exit(2)
 
 

@@ -20,6 +20,7 @@ import typer
 from harness.catalog import architectures, own, sources, techniques
 from harness.catalog import experiments as catalog
 from harness.catalog.problem import DTYPES, LAYOUTS, Experiment, Problem, Tile
+from harness.machine.terminal import plain
 
 if TYPE_CHECKING:
     from harness.measure.own import Chosen
@@ -96,11 +97,12 @@ AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV: a line for each g
 
 @contextmanager
 def bad_usage(option: str = "") -> Iterator[None]:
-    """A ValueError inside is the user's doing: the command ends with its words, after `option`."""
+    """A ValueError inside is the user's doing: the command ends with its words, after `option`. They may hold an
+    argument as it was given, so control characters are written out."""
     try:
         yield
     except ValueError as error:
-        raise typer.BadParameter(f"{option}{error}") from None
+        raise typer.BadParameter(plain(f"{option}{error}")) from None
 
 
 def require_known(kind: str, names: Iterable[str], known: Iterable[str], shown_by: str = "`twinkernels list`") -> None:

@@ -36,7 +36,7 @@ from tests.support import ledger_rows
 from tests.support import replicated_rows as replicated
 from tests.support import synthetic_rows as synthetic
 from tests.support.checkout import copied, executable
-from tests.support.row_file import write
+from tests.support.row_file import OF_KINDS, write
 
 NAMES = [technique.name for technique in techniques.TECHNIQUES]
 
@@ -565,7 +565,7 @@ def test_report_fails_when_a_kernel_did_and_builds_the_site_all_the_same(
     monkeypatch.setattr("harness.cli.reporting.SITE", tmp_path / "site")
     monkeypatch.setattr("harness.cli.reporting.run_file", lambda name: tmp_path / f"{name}.jsonl")
     monkeypatch.setattr("harness.inspection.structured_heads.probe", lambda: {"status": "passed"})
-    monkeypatch.setattr("harness.inspection.fp8.errors", lambda _: {"tensor": 0.1})
+    monkeypatch.setattr("harness.inspection.fp8.errors", lambda _: OF_KINDS["fp8"]["numerics"]["normal"])
     monkeypatch.setattr("harness.measure.outputs.compared", lambda *_: [])
     monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: [gate])
     monkeypatch.setattr("reports.build.inputs", lambda: f"changed {len(sites)} times")
@@ -587,7 +587,7 @@ def test_a_second_report_does_only_what_changed(tmp_path: Path, monkeypatch: pyt
 
     def gate(self, case):  # type: ignore[no-untyped-def]
         done.append(f"gate of {case.technique} {case.backend}")
-        numerics = {name: {"max_abs": 0.0} for name in self.gate_options.distributions}
+        numerics = {name: {"max_abs": 0.0, "yardstick": 0.0, "floor": 0.1} for name in self.gate_options.distributions}
         passed = {"status": "passed", "gate": sources.gate_id(), "numerics": numerics}
         return {**passed, "mma": None, "details": {"launch_ms": 1.0, "padded": self.gate_options.padded}}
 
@@ -603,9 +603,10 @@ def test_a_second_report_does_only_what_changed(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("harness.cli.reporting.SITE", tmp_path / "site")
     monkeypatch.setattr("harness.cli.reporting.inspected", inspected)
     monkeypatch.setattr(
-        "harness.inspection.structured_heads.probe", lambda: done.append("heads") or {"status": "passed"}
+        "harness.inspection.structured_heads.probe",
+        lambda: done.append("heads") or {"status": "passed", "details": OF_KINDS["heads"]["details"]},
     )
-    monkeypatch.setattr("harness.inspection.fp8.errors", lambda _: {"tensor": 0.1})
+    monkeypatch.setattr("harness.inspection.fp8.errors", lambda _: OF_KINDS["fp8"]["numerics"]["normal"])
     monkeypatch.setattr("harness.measure.outputs.compared", lambda *_: [])
     monkeypatch.setattr("harness.measure.runner.Run.gate", gate)
     monkeypatch.setattr("reports.build.inputs", lambda: ",".join(path.name for path in results.fresh_runs(runs)))
@@ -633,6 +634,17 @@ def test_a_second_report_does_only_what_changed(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "site" / "index.html").write_text("cut sho")
     assert invoke("report", "scalar")[0] == 0
     assert done == ["pages"], "a page that is not as it was drawn is drawn again"
+
+
+@pytest.mark.parametrize("command", ["check", "bench"])
+def test_a_terminal_obeys_no_argument_that_an_error_repeats(command: str, tmp_path: Path) -> None:
+    missing, known = tmp_path / "\x1b[2J.cu", tmp_path / "\x1b[3J.py"
+    known.write_text("def attend(): ...")
+    for argument in (str(missing), f"{known}:other", "\x1b[2J", "--\x1b[2J"):
+        code, output = invoke(command, argument)
+        assert code == 2
+        assert "\x1b[2J" not in output
+        assert "\x1b[3J" not in output
 
 
 def test_packages_of_another_checkout_are_refused(tmp_path: Path) -> None:
