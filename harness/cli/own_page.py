@@ -38,6 +38,7 @@ def write(rows: Sequence[Row], cases: Iterable[Case], path: Path) -> None:
 def _compiled(case: Case) -> Row:
     """A row of kind code: what nvcc makes of the user's .cu file, and the bank conflicts that a CPU counts."""
     from harness.inspection import memory
+    from harness.machine.environment import headline
     from harness.measure import effort
     from harness.variants import CompileError, LaunchError, Unsupported, compiling
 
@@ -45,7 +46,7 @@ def _compiled(case: Case) -> Row:
     try:
         row = {**about, "kind": "code", "status": "passed", **compiling.inspect(case, ARCH)}
     except RuntimeError as error:  # it does not compile, or there is no compiler
-        return {**about, "kind": "code", "status": "compile_error", "reason": str(error).split("\n")[0]}
+        return {**about, "kind": "code", "status": "compile_error", "reason": headline(str(error))}
     try:
         counted = memory.count(replace(case, problem=effort.smaller(case.problem)))
         row["details"] = {"totals": counted["details"]["totals"]}

@@ -93,6 +93,15 @@ def peaks(gpu: dict[str, Any] | None) -> dict[str, float | None] | None:
     }
 
 
+def headline(words: str) -> str:
+    """The first line of what went wrong, without what `scrub` hides. Of a compiler, which speaks below a headline, its
+    first error too."""
+    first, *rest = scrub(words).strip().split("\n")
+    if first.endswith(":"):
+        first += next((f" {line.strip()}" for line in rest if "error" in line), "")
+    return first
+
+
 def scrub(text: str) -> str:
     """`text` without folders, user and host of this machine: the checkout becomes ".", other paths their last name."""
     text = re.sub(rf"{re.escape(str(ROOT))}(?![\w-])", ".", text)

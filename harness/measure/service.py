@@ -22,7 +22,7 @@ from dataclasses import asdict, replace
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.machine.environment import scrub
+from harness.machine.environment import headline
 from harness.machine.processes import die_with_parent
 from harness.measure.worker import LOG_TAIL, UNHEARD, Deadlines, GateOptions, Stage, places
 from harness.rows import files
@@ -356,10 +356,7 @@ def status_of(error: BaseException, stage: str) -> str:
 def _reason(error: BaseException) -> str:
     """The first line of what went wrong, or its beginning; the whole is in the log. Of a compiler, which speaks below
     a headline, its first error too. Of Python code, the line of the kernel."""
-    headline, *rest = scrub(str(error)).strip().split("\n")
-    if headline.endswith(":"):
-        headline += next((f" {line.strip()}" for line in rest if "error" in line), "")
-    message = headline[:LOG_TAIL]
+    message = headline(str(error))[:LOG_TAIL]
     if message and type(error).__module__.startswith(
         ("harness.variants.", "harness.measure.")
     ):  # the status says what its class would

@@ -44,6 +44,7 @@ def page(rows: Sequence[Row], recorded: Iterable[Row]) -> dict[str, Any]:
                 "name": name,
                 "gates": [row for row in gates if row["kernel"] == name],
                 "code": code,
+                "why_no_code": _why_no_code(name, mine),
                 "features": resemblance.features(code) if code else [],
                 "like": resemblance.nearest(code, recorded) if code else None,
                 "source": "cuda" if name.endswith(".cu") else "python",
@@ -56,6 +57,11 @@ def page(rows: Sequence[Row], recorded: Iterable[Row]) -> dict[str, Any]:
         "census": _census,
         "label_of": lambda row: (row.get("details") or {}).get("label"),
     }
+
+
+def _why_no_code(name: str, mine: Iterable[Row]) -> str | None:
+    """What became of the attempt to compile a .cu file; None where there was none."""
+    return next((row.get("reason") for row in mine if (row["kind"], row["kernel"]) == ("code", name)), None)
 
 
 def lines(problem: Problem, rows: Iterable[Row], recorded: Iterable[Row]) -> list[Line]:

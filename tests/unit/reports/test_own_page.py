@@ -92,6 +92,17 @@ def test_the_page_shows_speed_error_and_code(recorded: list[dict], tmp_path: Pat
     assert "Next to try: <strong>" in said
 
 
+def test_the_page_says_why_a_kernel_has_no_machine_code(tmp_path: Path, recorded: list[dict]) -> None:
+    row = as_own(gate(recorded, "xor_swizzle"))
+    del row["code"]
+    failed = {**row, "kind": "code", "status": "compile_error", "reason": "mine.cu does not build: error: <FILENAME>"}
+    build.own_page([row, failed], tmp_path / "page.html")
+    said = (tmp_path / "page.html").read_text()
+    assert "None was read: mine.cu does not build: error: &lt;FILENAME&gt;. <code>twinkernels doctor" in said
+    build.own_page([row], tmp_path / "page.html")
+    assert "None was read: the kernel was not compiled for a GPU." in (tmp_path / "page.html").read_text()
+
+
 def test_without_times_and_code_the_page_says_why(tmp_path: Path, recorded: list[dict]) -> None:
     row = as_own(gate(recorded, "xor_swizzle"))
     del row["code"]
