@@ -83,7 +83,7 @@ def of_function(function: Callable[..., Any]) -> Kernel:
 def source_sha256(kernel: Kernel) -> str:
     """Hash over the code of the file and of what it includes or imports from its own folder and from this checkout."""
     digest = hashlib.sha256()
-    for path in _files(kernel.path):
+    for path in files(kernel):
         name = path.relative_to(sources.ROOT).as_posix() if path.is_relative_to(sources.ROOT) else path.name
         digest.update(f"{name}\0{sources.code(path)}\0".encode())
     return digest.hexdigest()
@@ -91,11 +91,12 @@ def source_sha256(kernel: Kernel) -> str:
 
 def uses_triton(kernel: Kernel) -> bool:
     """Whether its files import Triton: those are the kernels that Triton's interpreter runs on a CPU."""
-    return kernel.path.suffix == ".py" and any("triton" in _modules(path) for path in _files(kernel.path))
+    return kernel.path.suffix == ".py" and any("triton" in _modules(path) for path in files(kernel))
 
 
-def _files(top: Path) -> list[Path]:
-    """The file, then all that belongs to it, sorted."""
+def files(kernel: Kernel) -> list[Path]:
+    """The kernel's file, then all that belongs to it, sorted."""
+    top = kernel.path
     found, todo = set(sources.closure(top, sources.ROOT)), [top]
     while todo:
         path = todo.pop()

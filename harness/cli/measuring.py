@@ -95,7 +95,7 @@ def check(
     mine = chosen_kernels(files, chosen_tile(tile))
 
     from harness import variants
-    from harness.measure import outputs, own, runner
+    from harness.measure import effort, outputs, own, runner
     from harness.measure.fleet import Work
 
     if files:
@@ -154,7 +154,14 @@ def check(
     with sanitizers() if sanitize else nullcontext():
         path = rows_file or one_off_file(run_name(experiment.name, shard))
         rows = runner.run(
-            experiment, on=place, path=path, resume=True, gate=gate, patient=rows_file is not None, selected=cases
+            experiment,
+            on=place,
+            path=path,
+            resume=True,
+            gate=gate,
+            patient=rows_file is not None,
+            selected=cases,
+            deadlines=effort.deadlines(cases) if place == "cpu" else None,
         )
     if report:
         own_page.write(rows, cases, path)

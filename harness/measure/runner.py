@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case, declined, of_experiment
+from harness.catalog.own import Kernel
 from harness.catalog.problem import ANCHOR, Experiment, Problem
 from harness.machine import environment
 from harness.machine.progress import Interrupts, Progress
@@ -30,8 +31,13 @@ MEASURED = ("passed", "wrong", "implausible", "not_converged")
 """Statuses of a case that did not end its worker."""
 FINAL_TARGET = 0.002
 """Relative error of medians in a final group: the ratios of the headlines rest on them."""
+MOST_TIMEOUTS = 2
+"""Problems on which a kernel of the user's may run out of time; the others are not waited for then."""
 REFEREE_ROUNDS = 20
 """Calls of each member of a group that the referee sees."""
+
+ENDLESS = "endless_loop"
+"""The check that fails where a CPU finds a loop that goes on for ever."""
 
 Row = dict[str, Any]
 
@@ -138,6 +144,7 @@ class Run:
         self.sharing = 0  # other processes that use the GPU during gates
         self.compiled: set[Case] = set()
         self.gated: dict[Case, Row] = {}
+        self.unended: dict[Kernel, list[Case]] = {}  # kernels of the user's, and where they ran out of time
         self.timed: dict[tuple[Case, str], Row] = {}
         self.moved: set[tuple[Problem, str]] = set()  # problems and modes of which this run has timed a group
 
@@ -227,12 +234,18 @@ class Run:
 
     def gate(self, case: Case) -> Row:
         """The fields of the case's gate row."""
+        if case.kernel and len(seen := self.unended.get(case.kernel, [])) >= MOST_TIMEOUTS:
+            slugs = " and ".join(other.problem.slug for other in seen)
+            reason = f"not tried: {case.name} did not end on {slugs}; `--problem {case.problem.slug}` tries this one"
+            return {"status": "timeout", "reason": reason}
         worker = self.session.worker(self.loader.environment_of(case, self.on) or {})
         try:
             fields = self.seen(worker.call("gate", case, str(case), self.gate_options))
         except KeyboardInterrupt:
             return {"status": "interrupted", "reason": "stopped during the gate"}
         except Failed as failure:
+            if case.kernel and (failure.fields["status"] == "timeout" or failure.fields.get("check") == ENDLESS):
+                self.unended.setdefault(case.kernel, []).append(case)
             return self.seen(failure.fields)
         expected = techniques.get(case.technique).mma if case.technique else None
         if fields["status"] != "passed":

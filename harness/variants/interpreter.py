@@ -1,4 +1,5 @@
-"""Triton's interpreter under watch: a kernel that goes on for ever is ended, and its loop is named."""
+"""Python code of kernels under watch, above all in Triton's interpreter: what goes on for ever is ended, and its loop
+is named."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ import ast
 import linecache
 import signal
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -19,6 +21,11 @@ from harness.variants.errors import Diagnosed
 
 PATIENCE = 2.0
 """Seconds of processor time after which the steps of a launch are counted: that makes it up to three times slower."""
+FLOPS = 4e7
+"""FLOP per second of a slow kernel in Triton's interpreter, which uses one core."""
+MUCH_SLOWER, AT_LEAST = 10.0, 10.0
+"""A kernel there of which nothing is known but its problem may be so many times slower than that, and take so many
+seconds of processor time in any case."""
 LAUNCH_TIMEOUT = 702
 """What CUDA returns of a launch that took too long."""
 
@@ -35,32 +42,51 @@ def most_steps(problem: Problem, tile: Tile) -> int:
     return query_tiles + (key_tiles + 2) * (problem.head_dim // 16 + 1)
 
 
+def most_steps_of_any(problem: Problem, *, in_triton: bool) -> tuple[int, float]:
+    """The same for a kernel of which nothing is known, and the seconds that it may take whatever its steps. In Triton
+    the steps are those of one program that does all of the smallest tiles of tl.dot; one that does less in a step has
+    the seconds. In plain Python they are all products of the problem, one by one."""
+    heads = problem.batch * problem.heads
+    if in_triton:
+        steps = heads * -(-problem.seq_q // 16) * (-(-problem.seq_kv // 16) + 2) * (problem.head_dim // 16 + 1)
+        return steps, AT_LEAST + MUCH_SLOWER * problem.flops / FLOPS
+    return heads * problem.seq_q * (problem.seq_kv + 2) * (problem.head_dim + 1), 0.0
+
+
 @contextmanager
-def watched(kernels: Path, most: int, patience: float = PATIENCE) -> Iterator[None]:
-    """Ends a launch in which a line of the folder `kernels` runs more than `most` times in one call of its function.
+def watched(
+    kernels: Path | Sequence[Path], most: int, patience: float = PATIENCE, seconds: float = 0.0
+) -> Iterator[None]:
+    """Ends a launch in which a line of `kernels`, a folder or files, runs more than `most` times in one call of its
+    function, once the launch has taken `seconds` of processor time. In functions that are under way when counting
+    begins, instructions count too: of a loop in one line Python tells no lines.
 
     Raises Diagnosed, which names the loops around that line, and ValueError outside the main thread, where no timer can
     be set.
     """
+    files = str(kernels) if isinstance(kernels, Path) else tuple(map(str, kernels))
+    begin = time.process_time()
 
     def counting() -> Callable[..., Any]:
-        times: Counter[int] = Counter()
+        times: Counter[tuple[str, int]] = Counter()
 
         def on_line(frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
-            times[frame.f_lineno] += event == "line"
-            if times[frame.f_lineno] > most:
+            step = event, frame.f_lineno if event == "line" else frame.f_lasti
+            times[step] += event in ("line", "opcode")
+            if times[step] > most and time.process_time() - begin >= seconds:
                 raise _Endless(frame.f_code.co_filename, frame.f_lineno)
             return on_line
 
         return on_line
 
     def on_call(frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
-        return counting() if frame.f_code.co_filename.startswith(str(kernels)) else None
+        return counting() if frame.f_code.co_filename.startswith(files) else None
 
     def count_from_now(number: int, frame: FrameType | None) -> None:
         sys.settrace(on_call)
         while frame:
             frame.f_trace = on_call(frame, "call", None)
+            frame.f_trace_opcodes = frame.f_trace is not None
             frame = frame.f_back
 
     traced, handled = sys.gettrace(), signal.signal(signal.SIGVTALRM, count_from_now)
@@ -72,7 +98,8 @@ def watched(kernels: Path, most: int, patience: float = PATIENCE) -> Iterator[No
         loops = ", in ".join(
             f"{linecache.getline(file, each).strip()} [{Path(file).name}:{each}]" for each in _loops(file, line)
         )
-        raise Diagnosed([f"endless_loop: goes on for ever, over {most} steps: {loops}"], LAUNCH_TIMEOUT) from None
+        took = f"over {most} steps" + (f" in {seconds:.0f} s" if seconds else "")
+        raise Diagnosed([f"endless_loop: goes on for ever, {took}: {loops}"], LAUNCH_TIMEOUT) from None
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, handled)

@@ -7,12 +7,13 @@ import inspect
 import json
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.catalog import own
 from harness.catalog.cases import Case
-from harness.variants import machine_code
+from harness.variants import interpreter, machine_code
 from harness.variants.errors import Unsupported
 from harness.variants.variant import Call, Variant
 
@@ -27,17 +28,20 @@ class OwnFunction(Variant):
     def __init__(self, case: Case, on: str) -> None:
         super().__init__(case)
         assert case.kernel is not None
-        if on == "cpu" and case.problem.dtype == "bf16" and own.uses_triton(case.kernel):
+        self.in_triton = own.uses_triton(case.kernel)
+        if on == "cpu" and case.problem.dtype == "bf16" and self.in_triton:
             raise Unsupported("Triton's interpreter multiplies bf16 wrongly without an error; use fp16")
         self.name = case.kernel.name
         self.device = "cpu" if on == "cpu" else "cuda"
+        self.files = own.files(case.kernel)
         self.function = _import(case.kernel)
         self.takes_out = "out" in inspect.signature(self.function).parameters
         self.programs = _Programs() if on == "gpu" and importlib.util.find_spec("triton") else None
 
     def launch(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> None:
         call = self.bind(q, k, v, o, lse, scale=scale, causal=causal)
-        out, out_lse = self.programs.watch(call) if self.programs else call()
+        with self._watched():
+            out, out_lse = self.programs.watch(call) if self.programs else call()
         if out is not o:
             o.copy_(out)
         if out_lse is not None:
@@ -62,6 +66,13 @@ class OwnFunction(Variant):
         if self.programs is None or (path := self.programs.largest()) is None:
             return None
         return machine_code.read(path, smem_bytes=json.loads(path.with_suffix(".json").read_text())["shared"])
+
+    def _watched(self) -> AbstractContextManager[None]:
+        """On a CPU, ends a loop of the user's Python code that goes on for ever."""
+        if self.device != "cpu":
+            return nullcontext()
+        steps, seconds = interpreter.most_steps_of_any(self.problem, in_triton=self.in_triton)
+        return interpreter.watched(self.files, steps, seconds=seconds)
 
     def _parts(self, answer: Any, o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor | None]:
         """(o, lse or None) of what the function returned. Raises TypeError and ValueError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,16 @@ from typing import Any
 import pytest
 import torch
 
+from harness.attention import inputs
 from harness.catalog import own, sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.problem import Experiment, Problem, Tile
-from harness.measure import groups, runner
+from harness.measure import effort, groups, runner
 from harness.measure import own as measured
 from harness.measure.worker import Deadlines, Worker, places
 from harness.rows import fastest, results, schema, tables
+from harness.variants import interpreter
+from harness.variants.own import OwnFunction
 from tests.support import own_kernels, own_triton
 from tests.support.places import place
 
@@ -85,6 +89,65 @@ def test_a_process_that_hears_no_signal_is_told_by_its_line(tmp_path: Path) -> N
     (row,) = (row for row in rows if row["kind"] == "gate")
     where = place(own_kernels.__file__, "time.sleep(7200)")
     assert row["reason"] == f"no sign of life for 3 s (stage launch): deaf at {where}"
+
+
+@pytest.mark.slow
+def test_a_loop_that_goes_on_for_ever_on_a_cpu_is_named_in_seconds(tmp_path: Path) -> None:
+    """It took until the deadline, for each problem anew."""
+    begin = time.monotonic()
+    kernels = [own.parse(f"{file}:counting") for file in (own_triton.__file__, own_kernels.__file__)]
+    rows = run(tmp_path / "run.jsonl", *kernels, deadlines=Deadlines(launch=600))
+    in_triton, in_python = (row for row in rows if row["kind"] == "gate")
+    assert time.monotonic() - begin < 300  # half a minute, on a machine with nothing else to do
+    for row, file, line in ((in_triton, own_triton, "while i < 1"), (in_python, own_kernels, "while True")):
+        assert (row["status"], row["check"]) == ("cuda_error", "endless_loop")
+        assert row["reason"].startswith("endless_loop: goes on for ever, over ")
+        where = place(file.__file__, line).replace("`", "")
+        assert row["reason"].endswith(where)
+
+
+def test_a_slow_kernel_that_ends_is_not_called_endless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Element by element in Python, over all products."""
+    problem = Problem(1, 2, 2, 24, 24, 64, "fp16", True)
+    steps, seconds = interpreter.most_steps_of_any(problem, in_triton=False)
+    assert steps > 2 * 24 * 24 * 64
+    assert seconds == 0
+    variant = OwnFunction(Case("bench", None, own.BACKEND, problem, None, own.parse(f"{FILE}:one_by_one")), "cpu")
+    monkeypatch.setattr(interpreter.watched.__wrapped__, "__defaults__", (0.01, 0.0))
+    given, out = inputs.make(problem, "normal", 0, "cpu"), inputs.make_outputs(problem, "cpu")
+    variant.launch(given.q, given.k, given.v, out.o, out.lse, scale=problem.scale, causal=True)
+
+
+@pytest.mark.slow
+def test_after_two_timeouts_the_other_problems_of_a_kernel_are_not_waited_for(tmp_path: Path) -> None:
+    problems = tuple(replace(PROBLEM, seq_kv=keys) for keys in (64, 128, 192))
+    experiment = replace(EXPERIMENT, problems=problems)
+    kernels = tuple(own.parse(f"{FILE}:{name}") for name in ("hanging", "attend"))
+    cases = measured.cases(experiment, measured.Chosen(kernels), None)
+    options = {"on": "cpu", "gate": {"repeats": 3}, "deadlines": Deadlines(launch=4)}
+    rows = runner.run(experiment, path=tmp_path / "run.jsonl", selected=cases, **options)
+    gates = [row for row in rows if row["kind"] == "gate"]
+    hanging = [row for row in gates if row["kernel"].endswith("hanging")]
+    assert [row["status"] for row in hanging] == ["timeout"] * 3
+    assert [row["reason"].startswith("no sign of life for 4 s") for row in hanging] == [True, True, False]
+    first, second, third = (problem.slug for problem in problems)
+    told = f"not tried: own_kernels.py:hanging did not end on {first} and {second}; `--problem {third}` tries this one"
+    assert hanging[2]["reason"] == told
+    assert [row["status"] for row in gates if row not in hanging] == ["passed"] * 3
+
+
+def test_a_launch_of_a_cu_file_on_a_cpu_has_many_times_what_it_takes_and_no_more(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").touch()
+    mine = own.parse(str(tmp_path / "k.cu"))
+    small, large = (
+        Case("check", None, own.BACKEND, Problem.square(1, 2, seq, 64), Tile(64, 64), mine) for seq in (64, 4096)
+    )
+    function = replace(small, kernel=own.parse(f"{FILE}:attend"), tile=None)
+    usual = Deadlines().launch
+    assert effort.AT_LEAST < effort.deadlines([small]).launch < usual
+    assert effort.deadlines([small]).launch > 20 * effort.launch_seconds(small)
+    for cases in ([small, large], [small, function], []):
+        assert effort.deadlines(cases).launch == usual  # Triton and PyTorch may compile in the first launch
 
 
 def test_no_line_of_an_installed_package_is_told_as_the_kernels() -> None:
