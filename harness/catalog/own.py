@@ -48,7 +48,9 @@ def is_kernel(text: str) -> bool:
 
 def parse(text: str) -> Kernel:
     """The kernel that `text` names, relative to the working folder. Raises ValueError."""
-    file, _, function = text.partition(":")
+    file, function = text, ""
+    if not text.endswith(".cu") and ":" in text:
+        file, _, function = text.rpartition(":")  # a folder may have a colon too
     path = Path(file).expanduser().absolute()
     if path.suffix not in (".py", ".cu") or (path.suffix == ".py") != bool(function):
         raise ValueError(f"kernel: got {text!r}, expected {EXPECTED}")

@@ -87,6 +87,11 @@ class OwnFunction(Variant):
                     f"{self.name}: got {name} of {tuple(got.shape)} {got.dtype}, expected {tuple(expected.shape)} "
                     f"{expected.dtype}"
                 )
+            if got.device != expected.device:
+                raise ValueError(
+                    f"{self.name}: got {name} on {got.device}, expected {expected.device}, where q, k and v are; "
+                    "return a tensor that lies there"
+                )
         return out, rest[0] if rest else None
 
 

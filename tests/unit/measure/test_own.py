@@ -150,6 +150,28 @@ def test_a_launch_of_a_cu_file_on_a_cpu_has_many_times_what_it_takes_and_no_more
         assert effort.deadlines(cases).launch == usual  # Triton and PyTorch may compile in the first launch
 
 
+@pytest.mark.parametrize(("name", "what"), [("elsewhere", "o"), ("lse_elsewhere", "lse")])
+def test_an_answer_on_another_device_is_refused_by_name(name: str, what: str) -> None:
+    variant = OwnFunction(Case("bench", None, own.BACKEND, PROBLEM, None, own.parse(f"{FILE}:{name}")), "cpu")
+    given, out = inputs.make(PROBLEM, "normal", 0, "cpu"), inputs.make_outputs(PROBLEM, "cpu")
+    with pytest.raises(ValueError, match=f"{name}: got {what} on meta, expected cpu, where q, k and v are; return a"):
+        variant.launch(given.q, given.k, given.v, out.o, out.lse, scale=PROBLEM.scale, causal=True)
+
+
+def test_a_folder_may_have_a_colon_in_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "m:n"
+    folder.mkdir()
+    for name, code in (("k.cu", ""), ("k.py", "def f(): ...")):
+        (folder / name).write_text(code)
+    for text, function in ((f"{folder}/k.cu", None), (f"{folder}/k.py:f", "f")):
+        kernel = own.parse(text)
+        assert (kernel.path.parent, kernel.function) == (folder, function)
+        assert own.parse(str(kernel)) == kernel
+    for text in (f"{folder}/k.py", f"{folder}/k.cu:f"):
+        with pytest.raises(ValueError, match=re.escape(f"got {text!r}, expected {own.EXPECTED}")):
+            own.parse(text)
+
+
 def test_no_line_of_an_installed_package_is_told_as_the_kernels() -> None:
     """Those of a virtual environment may lie in the Python that it was made from."""
     frames = [(f"/opt/base/lib/python3/{name}-packages/triton/jit.py", 1, "run") for name in ("site", "dist")]
