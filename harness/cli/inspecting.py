@@ -228,7 +228,7 @@ def inspected(cells: Sequence[survey.Cell], ptxas: str = "bundled") -> list[dict
     with Progress() as progress:
         progress.say(f"compiling {len(cells)} kernels; a second time they come from build/")
         for cell, fields in survey.inspect(cells, ptxas):
-            rows[cell] = survey.row(cell, fields)
+            rows[cell] = survey.row(cell, fields, ptxas)
             progress.count("compile", len(rows), len(cells), f"{cell[0]} {cell[1] or 'on this CPU'}")
     return [rows[cell] for cell in cells]
 

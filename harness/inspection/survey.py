@@ -91,8 +91,10 @@ def inspect_one(case: Case, arch: str | None, ptxas: str) -> dict[str, Any]:
     return {"status": "passed", **fields}
 
 
-def row(cell: Cell, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole row of kind `code` or `memory`, but for its environment."""
+def row(cell: Cell, fields: Mapping[str, Any], ptxas: str = "bundled") -> dict[str, Any]:
+    """The whole row of kind `code` or `memory`, but for its environment. Of `ptxas` "shared" it says so, and is told
+    from the row of the same case by its language's own assembler."""
     case, arch = cell
-    kind = "code" if arch else "memory"
-    return making.about(case, on="cpu", source_sha256=source_sha256(case), kind=kind, arch=arch, **fields)
+    kind, assembler = "code" if arch else "memory", ptxas if ptxas != "bundled" else None
+    sha256 = source_sha256(case)
+    return making.about(case, on="cpu", source_sha256=sha256, kind=kind, arch=arch, assembler=assembler, **fields)

@@ -60,10 +60,12 @@ def recorded_hashes(recorded: Path) -> dict[tuple[str, str], str]:
 
 
 def of_compilers(recorded: Path, fresh: Iterable[Path]) -> tuple[list[Row], list[Row]]:
-    """Rows of kind probe, and of kind code, about compilers alone: those that are recorded, and those of fresh runs."""
+    """Rows of kind probe, and of kind code, about compilers alone: those that are recorded, and those of fresh runs.
+    Code by another assembler than the language's own is left out."""
     files = [*sorted((recorded / results.COMPILERS).glob("*.jsonl")), *fresh]
     rows: list[Row] = [row for path in files for row in results.read(path, schema.check)]
-    return [row for row in rows if row["kind"] == "probe"], [row for row in rows if row["kind"] == "code"]
+    code = [row for row in rows if row["kind"] == "code" and reading.is_as_shipped(row)]
+    return [row for row in rows if row["kind"] == "probe"], code
 
 
 def _selections(tables: Path, gpu: str) -> list[tiles.Selection]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.catalog.problem import Problem
 from harness.inspection import survey
+from harness.rows import making, results
 from harness.variants import Case
+from reports.data.loading import of_compilers
 
 pytestmark = pytest.mark.slow
 
@@ -37,3 +40,18 @@ def test_a_compiler_that_dies_costs_its_own_row(monkeypatch: pytest.MonkeyPatch)
         native = case.backend == "triton_native"
         passed = {"status": "passed", "code": {"arch": arch, "ptxas": "shared", "native": native}}
         assert fields == failed.get(case.technique or "", passed)
+
+
+def test_code_by_another_assembler_replaces_no_row(tmp_path: Path) -> None:
+    """inspect --ptxas shared --save wrote rows that were recorded in place of those by each language's own."""
+    (cell,) = survey.cells(["scalar"], ["triton"], [Problem.square(1, 1, 512, 64)], ("sm_90a",))
+    fields = {"status": "unsupported", "reason": "a test"}
+    own, shared = (survey.row(cell, fields, ptxas) for ptxas in ("bundled", "shared"))
+    assert (own.get("assembler"), shared.get("assembler")) == (None, "shared")
+    assert results.key(own) != results.key(shared)
+    file = tmp_path / "run.jsonl"
+    with results.Writer(file) as writer:
+        environment = writer.write(making.environment({"gpu": None}, "cpu"))
+        for row in (own, shared):
+            writer.write({**row, "environment": environment["id"]})
+    assert [row.get("assembler") for row in of_compilers(tmp_path, [file])[1]] == [None]
