@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import sources
+from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
 from harness.rows import results
 from harness.rows.kept import Kept
@@ -134,3 +134,14 @@ def test_wording_of_the_registry_makes_no_row(
     assert sources.harness_id.__wrapped__() == before
     (folder / "ladders" / "x.py").write_text(IDEA.replace(of, to))
     assert (sources.harness_id.__wrapped__() != before) == counts
+
+
+def test_a_declined_case_stands_once(tmp_path: Path) -> None:
+    """The registry declines a case whatever the kernel's source is, so rows of earlier sources were counted beside the
+    one of this source."""
+    ragged, tile = Problem.square(1, 1, 200, 128), Tile(64, 64)
+    reason = techniques.unsupported(techniques.get("scalar"), "cuda", ragged, tile)
+    assert reason
+    declined = {**MEMORY, "problem": ragged.to_dict(), "status": "unsupported", "reason": reason, "details": {}}
+    path = run(tmp_path, HERE, declined, {**declined, "source_sha256": "1" * 64})
+    assert [row["source_sha256"] for row in kept([path]).rows] == [HASH]
