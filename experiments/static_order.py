@@ -10,16 +10,11 @@ import sys
 if __name__ == "__main__":
     sys.path[0] += "/.."  # import from this checkout
 
-from itertools import product
-
 from harness.catalog.problem import Experiment, Problem
 
 EXPERIMENT = Experiment(
     name="static_order",
-    problems=tuple(
-        Problem.square(16_384 // seq, 2048 // head_dim, seq, head_dim, causal=causal)
-        for seq, head_dim, causal in product((16_384, 4096), (128, 64), (False, True))
-    ),
+    problems=Problem.comparison_grid((16_384, 4096), (128, 64)),
     techniques=("flagship",),
     backends=("cuda",),
     peers=("sdpa_cudnn",),

@@ -12,15 +12,10 @@ import sys
 if __name__ == "__main__":
     sys.path[0] += "/.."  # import from this checkout
 
-from itertools import product
-
 from harness.catalog import ledger
 from harness.catalog.problem import Experiment, Problem
 
-PROBLEMS = tuple(
-    Problem.square(16_384 // seq, 2048 // head_dim, seq, head_dim, causal=causal)
-    for seq, head_dim, causal in product((4096, 16_384), (128, 64), (False, True))
-)
+PROBLEMS = Problem.comparison_grid((4096, 16_384), (128, 64))
 EXPERIMENT = Experiment(
     name="what_triton_misses",
     problems=PROBLEMS,
