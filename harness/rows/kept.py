@@ -29,9 +29,7 @@ class Kept:
                 if row["kind"] == "environment" and _made_by(row["details"]) == _made_by(description)
             }
             for row in rows:
-                source = hashes.get((row.get("technique", ""), row.get("backend", "")))
-                of_checkout = not row.get("technique") or source == row.get("source_sha256")
-                if row.get("environment") in alike and row["status"] in GOOD and of_checkout:
+                if row.get("environment") in alike and row["status"] in GOOD and reading.is_of_checkout(row, hashes):
                     name = results.key(row)
                     if name not in self._by_key or row["time"] >= self._by_key[name]["time"]:
                         self._by_key[name] = row

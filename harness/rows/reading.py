@@ -80,13 +80,16 @@ def clock_ghz(row: Row) -> float | None:
     return statistics.median(row["clock_ghz"]) if row.get("clock_ghz") else None
 
 
-def is_current(row: Row, hashes: Hashes) -> bool:
-    """Whether the row measured this checkout's kernel. Library peers always count, and so does a case that the registry
-    declines now as it did then: nothing of a kernel's source was in it."""
+def is_of_checkout(row: Row, hashes: Hashes) -> bool:
+    """Whether the row is about this checkout's kernel. Library peers always are."""
     technique = row.get("technique")
-    if technique is None or hashes.get((technique, row["backend"])) == row.get("source_sha256"):
-        return True
-    return row["status"] == "unsupported" and _is_declined(row)
+    return technique is None or hashes.get((technique, row["backend"])) == row.get("source_sha256")
+
+
+def is_current(row: Row, hashes: Hashes) -> bool:
+    """Whether the row measured this checkout's kernel. A case counts, too, that the registry declines now as it did
+    then: nothing of a kernel's source was in it."""
+    return is_of_checkout(row, hashes) or (row["status"] == "unsupported" and _is_declined(row))
 
 
 def _is_declined(row: Row) -> bool:
