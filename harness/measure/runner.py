@@ -204,9 +204,8 @@ class Run:
         gate may be another one."""
         if of_earlier_gate(gate):
             return False
-        if (gate.get("details") or {}).get("sharing", 0) != self.sharing:
-            return False
-        if self.gate_options.padded and not (gate.get("details") or {}).get("padded"):
+        details = gate.get("details") or {}
+        if details.get("sharing", 0) != self.sharing or (self.gate_options.padded and not details.get("padded")):
             return False
         seen = {name.partition(",")[0] for name in gate["numerics"]}
         asked = self.gate_options.distributions
@@ -234,19 +233,19 @@ class Run:
 
     def gate(self, case: Case) -> Row:
         """The fields of the case's gate row."""
-        if case.kernel and len(seen := self.unended.get(case.kernel, [])) >= MOST_TIMEOUTS:
-            slugs = " and ".join(other.problem.slug for other in seen)
+        if case.kernel and len(unended := self.unended.get(case.kernel, [])) >= MOST_TIMEOUTS:
+            slugs = " and ".join(other.problem.slug for other in unended)
             reason = f"not tried: {case.name} did not end on {slugs}; `--problem {case.problem.slug}` tries this one"
             return {"status": "timeout", "reason": reason}
         worker = self.session.worker(self.loader.environment_of(case, self.on) or {})
         try:
-            fields = self.seen(worker.call("gate", case, str(case), self.gate_options))
+            fields = self.verdict(worker.call("gate", case, str(case), self.gate_options))
         except KeyboardInterrupt:
             return {"status": "interrupted", "reason": "stopped during the gate"}
         except Failed as failure:
             if case.kernel and (failure.fields["status"] == "timeout" or failure.fields.get("check") == ENDLESS):
                 self.unended.setdefault(case.kernel, []).append(case)
-            return self.seen(failure.fields)
+            return self.verdict(failure.fields)
         expected = techniques.get(case.technique).mma if case.technique else None
         if fields["status"] != "passed":
             worker.kill()  # who knows what else a wrong kernel wrote to
@@ -258,7 +257,7 @@ class Run:
             }
         return fields
 
-    def seen(self, fields: Row) -> Row:
+    def verdict(self, fields: Row) -> Row:
         """A gate's fields, with the gate's id and how many other processes used the GPU meanwhile."""
         fields = {**fields, "gate": sources.gate_id()}
         if self.sharing:
