@@ -23,11 +23,10 @@ EXPERIMENT = Experiment(
     peers=("sdpa_cudnn", "fa3", "fa4"),
     tiles=("reference", "best"),
     cells=tuple(
-        (problem, "producer_consumer", Tile(128, 64, 1, 8))
+        (problem, "producer_consumer", Tile(128, 64, 1, 8), "triton")
         for problem in PROBLEMS
         if problem.head_dim == 256 and (problem.causal or problem.seq_q >= 2048)
     ),
-    cells_in=("triton",),
 )
 
 if __name__ == "__main__":

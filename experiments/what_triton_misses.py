@@ -24,9 +24,7 @@ EXPERIMENT = Experiment(
     peers=("sdpa_cudnn",),
     tiles=("best",),
     at_its_tile=ledger.kernels(),
-    cells=tuple(
-        (problem, name, tile) for problem in PROBLEMS for name, tile in ledger.at_their_tiles(problem.head_dim)
-    ),
+    cells=tuple((problem, *cell) for problem in PROBLEMS for cell in ledger.at_their_tiles(problem)),
     one_group=True,
 )
 

@@ -27,6 +27,7 @@ POWERS_OF_TWO = Limit(
     "core Triton's tensors and warps come in powers of two: block_n and warps must be such",
     lambda problem, tile: any(size & size - 1 for size in (tile.block_n, tile.warps)),
 )
+VOCABULARY_LIMITS = (HEAD_DIM, WARPGROUPS, WARPGROUP_ROWS, WGMMA_COLUMNS, SHARED_MEMORY, POWERS_OF_TWO)
 
 
 def _without(
@@ -85,6 +86,14 @@ ABLATIONS = (
         "what core Triton can say: equal warps, powers of two, both products awaited before the softmax",
         builds_on=("wgmma",),
         mma="wgmma",
-        limits=(HEAD_DIM, WARPGROUPS, WARPGROUP_ROWS, WGMMA_COLUMNS, SHARED_MEMORY, POWERS_OF_TWO),
+        limits=VOCABULARY_LIMITS,
+    ),
+    Ablation(
+        "vocabulary_with_integers",
+        "hopper",
+        "what core Triton can say, with row maxima of integers, three at a time",
+        builds_on=("triton_vocabulary",),
+        mma="wgmma",
+        limits=VOCABULARY_LIMITS,
     ),
 )

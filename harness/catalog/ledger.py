@@ -11,10 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from harness.catalog.ablations import ABLATIONS
-from harness.catalog.problem import Tile
+from harness.catalog.problem import Problem, Tile
 
 FLAGSHIP = "flagship"
 VOCABULARY = "triton_vocabulary"
+WITH_INTEGERS = "vocabulary_with_integers"
+FLOATS = "wgmma"
+"""Core Triton's kernel of which the best one at head_dim 64 is the same with maxima of integers."""
 TRITONS = Tile(64, 128, 1, 4)
 """What `tune` chose for core Triton nearly everywhere; the vocabulary's."""
 SQUARE = Tile(128, 128, 2, 8)
@@ -62,7 +65,10 @@ class Term:
 
     "effort" is the cause only where no kernel of the language loses by the technique (rows.twins, which finds the
     ladder's kernels itself). `twins`: further ones, as (backend, kernel with the technique, kernel before it).
-    `less`: a term whose price is taken out of this one's step. `tile_of`: the kernel whose best tile the term is about;
+    `less`: a term whose price is taken out of this one's step. `own`: kernels of the language the way starts from, with
+    the technique and without; where both are there, what it gains is taken out too, and the cause is "effort". `alike`:
+    CUDA kernels limited to what core Triton can express, with the technique and without. The cause holds only where it
+    gains less there than it is worth. `tile_of`: the kernel whose best tile the term is about;
     where that has the shape of the flagship's, the term is not there.
     """
 
@@ -86,6 +92,8 @@ class Term:
     otherwise: str = ""
     twins: tuple[tuple[str, str, str], ...] = ()
     less: str = ""
+    own: tuple[str, str] | None = None
+    alike: tuple[str, str] | None = None
     tile_of: str = ""
 
     def cause_at(self, tile: Tile) -> str:
@@ -98,6 +106,8 @@ def _expected(d128_full: float, d128_causal: float, d64_full: float, d64_causal:
 
 
 TRITON, SHARED, GLUON, TLX = "triton", "triton, shared", "gluon", "tlx@3.8.0"
+PLAIN = f"{TRITON}, floats"
+"""Core Triton's FLOATS, where its best kernel has maxima of integers."""
 
 TERMS = (
     Term(
@@ -327,15 +337,20 @@ TERMS = (
     Term(
         "integer_max",
         "Three-input integer maxima",
-        "unexplained",
-        "Core Triton gets the same instruction through a bitcast of the scores, but the kernel that uses it is not the "
-        "faster one: at one tile ptxas serializes its products, at another its speed does not change. Whether the best "
-        "core Triton kernel would gain by it is an open question.",
-        "",
+        "compiler",
+        "Core Triton gets the same instruction through a bitcast of the scores, and needs no vote: once no row maximum "
+        "of the block is negative, negative scores cannot raise one. At head_dim 64 its best kernel has such maxima, "
+        "and what it gains by them is taken out of this term. At head_dim 128 they hardly change its speed, nor that "
+        "of the CUDA kernel limited to what core Triton can express. The flagship gains by them because its softmax "
+        "overlaps with products of the same warps.",
+        "Leave a product in flight across the softmax. The maxima themselves can be written today.",
         leave_out="without_integer_max",
         step=("integer_max", "persistent"),
+        twins=((TRITON, "integer_max", FIRST_RUNG),),
+        own=(TRITON, PLAIN),
+        alike=(WITH_INTEGERS, VOCABULARY),
         proofs=("maxima of integers",),
-        orders=((TRITON, "persistent"), (TRITON, "integer_max")),
+        orders=((TRITON, FIRST_RUNG), (TRITON, "integer_max")),
         expected=_expected(2.5, 2.5, 4, 4),
     ),
     Term(
@@ -377,17 +392,20 @@ TERMS = (
 )
 
 
+LACKING, LAZILY = "without_lazy_rescale_or_integer_max", "without_lazy_rescale"
+"""The flagship without what Gluon's kernels lack, and what is left of that where they have maxima of integers."""
+
 GLUON_TERMS = (
     Term(
         "gluon_votes",
         "Lazy rescaling and three-input maxima",
         "unexplained",
-        "Gluon can express both, lazy rescaling only for all warps of a partition at once. Its flagship uses neither, "
-        "because the kernels that use one of them are slower. In machine code the vote adds barriers and shuffles to "
-        "every step, and the integers add arithmetic: without a vote of a warp, Gluon compares scores that are "
-        "relative to the maximum so far. Whether this is all that they lose by is not known.",
+        "Gluon can express both, lazy rescaling only for all warps of a partition at once. Its flagship never rescales "
+        "lazily, because the kernel that does is slower: in machine code the vote adds barriers and shuffles to every "
+        "step. It has maxima of integers where they pay, and then only lazy rescaling is in this term. Whether the "
+        "vote is all that lazy rescaling loses by is not known.",
         "Offer a condition per warp: a vote instead of a reduction over the partition.",
-        leave_out="without_lazy_rescale_or_integer_max",
+        leave_out=LACKING,
         proofs=("condition of a block in Gluon", "maxima of integers in Gluon"),
         orders=((GLUON, "persistent"), (GLUON, "lazy_rescale_wgmma"), (GLUON, "integer_max")),
     ),
@@ -395,7 +413,8 @@ GLUON_TERMS = (
         "gluon_integer_max",
         "Three-input integer maxima alone",
         "unexplained",
-        "A bitcast turns scores into integers, as in core Triton.",
+        "A bitcast turns scores into integers, as in core Triton. The term is there where Gluon's kernel is the faster "
+        "one without them.",
         "",
         leave_out="without_integer_max",
         proofs=("maxima of integers in Gluon",),
@@ -428,15 +447,15 @@ GLUON_TERMS = (
         "gluon_schedule",
         "The same schedule, written in CUDA",
         "unexplained",
-        "The flagship without the techniques that the Gluon kernel lacks: the same roles, turns and order of "
+        "The flagship without the techniques that the Gluon kernel lacks there: the same roles, turns and order of "
         "products, in CUDA. Where the two kernels differ in the shape of their tile, what the flagship gains by its "
         "own is taken out. This term is all that the others leave. Gluon puts a barrier of the warpgroup before each "
         "hand-over of a buffer, where each warp hands over for itself in CUDA. With a causal mask the two also deal "
         "out their tiles in different orders, which is our choice. What each of these costs is not known.",
         "",
-        step=("without_lazy_rescale_or_integer_max", GLUON),
+        step=(LACKING, GLUON),
         less="gluon_tile",
-        orders=((GLUON, FLAGSHIP), ("cuda", "without_lazy_rescale_or_integer_max")),
+        orders=((GLUON, FLAGSHIP), ("cuda", LACKING)),
         ttgir=("ttng.warp_group_dot", "ttng.warp_group_dot_wait", "math.exp2", "ttng.warp_group_dot_wait"),
         expected=_expected(2, 3, 15, 8),
     ),
@@ -452,7 +471,7 @@ TLX_TERMS = (
         "TLX can express both, lazy rescaling only for all warps of a task at once. Its flagship uses neither, and no "
         "kernel in TLX does. In Gluon, which has the same schedule, the kernels that use one of them are slower.",
         "Offer a condition per warp: a vote instead of a reduction over the task.",
-        leave_out="without_lazy_rescale_or_integer_max",
+        leave_out=LACKING,
         proofs=("condition of a block, with TLX", "maxima of integers, with TLX"),
     ),
     Term(
@@ -479,10 +498,10 @@ TLX_TERMS = (
         "known.",
         "Choose the layout of what a task writes to shared memory for that task's own number of warps, so that a "
         "producer can be one warp.",
-        step=("without_lazy_rescale_or_integer_max", TLX),
+        step=(LACKING, TLX),
         less="tlx_tile",
         proofs=("flagship in TLX, in flight", "flagship in TLX, turns", "flagship in TLX, stores"),
-        orders=((TLX, FLAGSHIP), ("cuda", "without_lazy_rescale_or_integer_max")),
+        orders=((TLX, FLAGSHIP), ("cuda", LACKING)),
     ),
 )
 """The way from the TLX kernel, in the same manner. Nothing was predicted of it; its techniques one at a time are
@@ -492,10 +511,14 @@ WAYS = {TRITON: TERMS, GLUON: GLUON_TERMS, TLX: TLX_TERMS}
 """Where a way to the flagship starts -> its terms."""
 
 
-def at_their_tiles(head_dim: int) -> tuple[tuple[str, Tile], ...]:
-    """CUDA kernels at tiles that are not the flagship's best."""
+def at_their_tiles(problem: Problem) -> tuple[tuple[str, Tile] | tuple[str, Tile, str], ...]:
+    """Kernels at tiles that are not the flagship's best; core Triton's has its language beside it."""
     smaller = {64: ("without_register_split", SQUARE), 128: (FLAGSHIP, NARROW)}
-    return (VOCABULARY, TRITONS), (VOCABULARY, SQUARE), (FLAGSHIP, SQUARE), smaller[head_dim]
+    found = [(name, tile) for name in (VOCABULARY, WITH_INTEGERS) for tile in (TRITONS, SQUARE)]
+    found += [(FLAGSHIP, SQUARE), smaller[problem.head_dim]]
+    if problem.head_dim != 64:
+        return tuple(found)
+    return *found, (FLOATS, Tile(64, 128, 2, 4) if problem.causal else TRITONS, TRITON)
 
 
 def kernels() -> tuple[str, ...]:

@@ -236,8 +236,8 @@ class Experiment:
     `name` is the stem of the file, which opens with the question. `backends` are timed for every technique, `peers`
     once per problem. `tiles` is "reference" (the registry's) and/or "best" (the committed table's). `modes` are timing
     modes: "burst" and/or "sustained". `distributions` are the inputs of the gate.
-    `cells` are (problem, technique, tile) beside that grid: on one of `problems`, at a tile of their own, in those of
-    `backends` that `cells_in` names, or in all where it names none. `padded`: at the gate rows of NaN lie behind every
+    `cells` are (problem, technique, tile) beside that grid: on one of `problems`, at a tile of their own, in all of
+    `backends`, or in the one that follows the tile. `padded`: at the gate rows of NaN lie behind every
     sequence, for techniques that take any stride. `assembler` is "shared" where nvcc's ptxas assembles Triton's
     programs too. `roofs` are limits of the hardware, measured by kernels of their own. `at_its_tile` are CUDA kernels
     at the best tile of the first technique, whatever their own is. With `one_group` all that is timed of a problem is
@@ -257,8 +257,7 @@ class Experiment:
         *("normal", "shifted", "outliers", "large_logits", "constant_rows", "negative_scores"),
     )
     seeds: tuple[int, ...] = (0,)
-    cells: tuple[tuple[Problem, str, Tile], ...] = ()
-    cells_in: tuple[str, ...] = ()
+    cells: tuple[tuple[Problem, str, Tile] | tuple[Problem, str, Tile, str], ...] = ()
     padded: bool = False
     assembler: str | None = None
     roofs: tuple[Roof, ...] = ()

@@ -16,7 +16,22 @@ from typing import Any
 
 from harness.catalog import techniques
 from harness.catalog.ablations import ABLATIONS
-from harness.catalog.ledger import FLAGSHIP, SHARED, TERMS, TRITON, VOCABULARY, WAYS, Term, at, shape
+from harness.catalog.ledger import (
+    FLAGSHIP,
+    FLOATS,
+    LACKING,
+    LAZILY,
+    PLAIN,
+    SHARED,
+    TERMS,
+    TRITON,
+    VOCABULARY,
+    WAYS,
+    WITH_INTEGERS,
+    Term,
+    at,
+    shape,
+)
 from harness.catalog.problem import ANCHOR, Problem, Tile
 from harness.rows import intervals, noise, reading, twins
 from harness.rows.intervals import Estimate, Interval
@@ -26,7 +41,7 @@ EXPERIMENT = "what_triton_misses"
 HEADLINE = Problem.square(4, 16, 4096, 128)
 GOAL = 0.9
 """The share of the gap that is to have a cause there: the scorecard's `gap_explained`."""
-FASTEST = (*WAYS, SHARED, VOCABULARY)
+FASTEST = (*WAYS, SHARED, PLAIN, VOCABULARY, WITH_INTEGERS)
 """Of these the fastest tile counts."""
 ELSEWHERE = {end for term in TERMS for end in term.step or () if " at " in end}
 """Kernels at tiles that are not the ledger's."""
@@ -200,8 +215,10 @@ class Ledger:
                 if self._met(whole | set(weights)):
                     whole |= set(weights)
                     prices.append(weights)
-            if prices:
-                found[term.name] = _mean(prices)
+            own = self._own(term)
+            if prices and self._met(whole | set(own)):
+                whole |= set(own)
+                found[term.name] = _sum([_mean(prices), _times(own, -1)])
         return found
 
     @cached_property
@@ -222,26 +239,71 @@ class Ledger:
     def _applies(self, term: Term) -> bool:
         """Whether the flagship has it on this problem: else the registry declines the ablation. A term about the tile
         of another kernel is there where that has another shape."""
-        if term.head_dim not in (None, self.problem.head_dim):
+        if term.head_dim not in (None, self.problem.head_dim) or (term.part_of and self._has_integers):
             return False
         if term.tile_of:
             row = self.rows.get(term.tile_of)
             return row is not None and shape(Tile.from_dict(row["tile"])) != shape(self.tile)
         if not term.leave_out:
             return True
-        return techniques.unsupported(techniques.get(term.leave_out), "cuda", self.problem, self.tile) is None
+        left_out = self._named(term.leave_out)
+        return left_out != FLAGSHIP and self._takes(left_out)
+
+    def _takes(self, name: str) -> bool:
+        """Whether the registry takes a CUDA kernel on this problem: the flagship without what it does not have."""
+        return techniques.unsupported(techniques.get(name), "cuda", self.problem, self.tile) is None
+
+    @cached_property
+    def _has_integers(self) -> bool:
+        """Whether the kernel from which a way from another language than core Triton starts has maxima of integers: its
+        main loop has fewer maxima than a thread has scores."""
+        row = self.rows.get(self.start) if self.start != TRITON else None
+        loop = ((row or {}).get("code") or {}).get("main_loop")
+        return bool(row and loop and loop["all"]["maxima"] < Tile.from_dict(row["tile"]).block_n // 2)
+
+    def _named(self, name: str) -> str:
+        """The flagship less what the language's kernel lacks, which is less where that has maxima of integers."""
+        if name != LACKING or not self._has_integers:
+            return name
+        return LAZILY if self._takes(LAZILY) else FLAGSHIP
 
     def _prices(self, term: Term) -> tuple[Weights | None, Weights | None]:
         """(without, added) of a term; None for what it does not have, or what is not in one group."""
-        alone = {FLAGSHIP: 1.0, term.leave_out: -1.0} if term.leave_out else None
+        alone = {FLAGSHIP: 1.0, self._named(term.leave_out): -1.0} if term.leave_out else None
         if term.step is None or term.step[0] == SHARED:
             return alone, None
-        to, start = (TRITON if end == SHARED else end for end in term.step)
+        to, start = (self._floats if end == SHARED else self._named(end) for end in term.step)
         step = {to: 1.0, start: -1.0}
         for other in self.way:
             if other.name == term.less and self._applies(other):
                 step = _sum([step, *(_times(weights, -1) for weights in self._prices(other))])
         return (step, None) if to == FLAGSHIP else (alone, step)
+
+    @property
+    def _floats(self) -> str:
+        """Core Triton's best kernel, without the maxima of integers that it has at head_dim 64."""
+        return PLAIN if PLAIN in self.rows else TRITON
+
+    def _own(self, term: Term) -> Weights:
+        """What the language's own kernel gains by a term's technique, where it has it."""
+        if term.own is None or not set(term.own) <= self.rows.keys():
+            return {}
+        return {term.own[0]: 1.0, term.own[1]: -1.0}
+
+    def _cause(self, term: Term, size: Estimate | None) -> str:
+        """A term's cause on this problem, on all boards the same."""
+        if self.board:
+            return next(one.cause for one in replace(self, board=None).terms if one.term == term)
+        if self._own(term):
+            return "effort"
+        if term.alike is not None:
+            to, start = term.alike
+            alike = self._estimate({to: 1.0, start: -1.0}, beside=())
+            high = alike.interval.high if alike else None
+            low = size.interval.low if size else None
+            if high is None or low is None or high >= low:
+                return "unexplained"
+        return term.cause_at(self.tile)
 
     def _priced(self, term: Term) -> Priced:
         without, with_it = self._prices(term)
@@ -256,7 +318,10 @@ class Ledger:
         if without and with_it and alone and added:
             size = self._estimate(_mean([without, with_it]))
             apart = self._estimate(_sum([without, _times(with_it, -1)]))
-        return Priced(term, term.cause_at(self.tile), size, alone, added, apart, self._why(term))
+        cause = self._cause(term, size)
+        if size and (own := self._own(term)):
+            size = self._estimate(_sum([_mean([one for one in (without, with_it) if one]), _times(own, -1)]))
+        return Priced(term, cause, size, alone, added, apart, self._why(term))
 
     def _why(self, term: Term) -> str:
         """Which of its kernels have no number, or none beside the others; empty where all have."""
@@ -331,12 +396,14 @@ def _kernel(row: Row, tile: Tile) -> str | None:
     """The name in `Ledger.rows` under which a row counts, if it does."""
     backend, technique = row["backend"], row.get("technique")
     shared = "" if reading.is_as_shipped(row) and not row["experiment"].endswith(reading.SHARED_PTXAS) else ", shared"
+    if (backend, technique) == (TRITON, FLOATS):
+        return None if shared else PLAIN
     if backend in (ANCHOR, *WAYS):
         return f"{backend}{shared}"
     if backend != "cuda" or shared or technique is None:
         return None
     own = Tile.from_dict(row["tile"])
-    if technique == VOCABULARY or own == tile:
+    if technique in (VOCABULARY, WITH_INTEGERS) or own == tile:
         return technique
     return next((name for name in ELSEWHERE if name == at(technique, own)), None)
 

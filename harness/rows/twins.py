@@ -51,9 +51,11 @@ def written(term: Term, start: str) -> tuple[tuple[str, str, str], ...]:
     schedule."""
     backend = GLUON if start == TLX else start
     lacks = next((one.lacks for one in ABLATIONS if one.name == term.leave_out), (term.name,))
-    steps = [one.step for one in TERMS if one.name in lacks and one.step]
-    own = [(backend, *step) for step in steps if _differ(backend, *step)]
-    return (*own, *(found for found in term.twins if _differ(*found)))
+    named = [found for one in TERMS if one.name in lacks for found in one.twins if found[0] == backend]
+    elsewhere = {to for _, to, _ in named}  # what it builds on is another kernel in this language
+    steps = [one.step for one in TERMS if one.name in lacks and one.step and one.step[0] not in elsewhere]
+    further = [found for found in (*named, *term.twins) if _differ(*found)]
+    return tuple(dict.fromkeys([*((backend, *step) for step in steps if _differ(backend, *step)), *further]))
 
 
 class Twins:

@@ -44,9 +44,12 @@ CHOSEN = {
 }
 """Tiles of the flagship, each with a head_dim for which it was chosen: d128."""
 OWN_TILES = (ledger.TRITONS, SQUARE)
-"""Of the vocabulary."""
+"""Of VOCABULARIES."""
 SERIALIZED = [one.name for one in ABLATIONS if one.serialized]
-LESS = [one for one in ABLATIONS if one.name != ledger.VOCABULARY]
+VOCABULARIES = (ledger.VOCABULARY, ledger.WITH_INTEGERS)
+LESS = [one for one in ABLATIONS if one.name not in VOCABULARIES]
+ONCE_A_BLOCK = {ledger.WITH_INTEGERS: 8}
+"""Bytes that a kernel keeps in local memory outside its main loop."""
 
 
 def cell(name: str, problem: Problem, tile: Tile) -> Cell:
@@ -109,7 +112,7 @@ def test_it_compiles_without_serialization_or_local_memory(one: Cell) -> None:
     assert code.get("remarks", []) == []
     assert not code["main_loop"]["serialized"]
     assert code["main_loop"]["local_memory"] == 0
-    assert code["spill_bytes"] == 0
+    assert code["spill_bytes"] <= ONCE_A_BLOCK.get(case.technique or "", 0)
 
 
 def test_make_test_sees_every_ablation_at_every_tile_at_which_it_is_timed() -> None:
@@ -135,7 +138,7 @@ def test_a_static_order_keeps_no_counter() -> None:
 
 
 def test_a_softmax_without_overlap_stands_alone() -> None:
-    for name in ("without_overlap", "without_turns_or_overlap", ledger.VOCABULARY):
+    for name in ("without_overlap", "without_turns_or_overlap", *VOCABULARIES):
         assert set(main_loop(name)["under_products"].values()) == {0}
 
 
@@ -219,7 +222,7 @@ def problem_of(head_dim: int, causal: bool) -> Problem:
 
 
 def tile_of(name: str, head_dim: int) -> Tile:
-    return ledger.TRITONS if name == ledger.VOCABULARY else RUN[head_dim]
+    return ledger.TRITONS if name in VOCABULARIES else RUN[head_dim]
 
 
 @pytest.mark.parametrize(("name", "head_dim", "causal"), runs())

@@ -118,10 +118,11 @@ def interpret(
     tile: Tile,
     section_bytes: int | None = None,
     patience: float = interpreter.PATIENCE,
+    distribution: str = "shifted",
 ) -> tuple[float, float]:
     """Errors of O (relative L2) and of LSE (absolute). Nothing but O and LSE may be written, and all of both is."""
     p, program = problem, kernel(name)
-    given, out = inputs.make(p, "shifted", 0, "cpu", padded=True), inputs.make_outputs(p, "cpu", padded=True)
+    given, out = inputs.make(p, distribution, 0, "cpu", padded=True), inputs.make_outputs(p, "cpu", padded=True)
     workspace = torch.zeros(program.workspace_bytes(p), dtype=torch.uint8)
     arguments = {"scale": p.scale, "causal": p.causal}
     with pytest.MonkeyPatch.context() as patch:
@@ -416,7 +417,31 @@ def test_a_renamed_copy_would_be_found():
     assert found["copy"] == found["original"]
 
 
-@pytest.mark.parametrize("name", [name for name in LADDER if name not in DISTINCT])
+def test_the_flagship_is_the_program_of_another_rung_at_each_head_dim():
+    for problem in ON_HOPPER:
+        other = "integer_max" if problem.head_dim == 64 else "wgmma"
+        found, expected = (
+            kernel(name).specialize(problem, None, Tile(64, 128), "sm_90a") for name in ("flagship", other)
+        )
+        assert found == expected
+        assert kernel("flagship").workspace_bytes(problem) == kernel(other).workspace_bytes(problem)
+
+
+@pytest.mark.parametrize("problem", [PROBLEMS[0], PROBLEMS[5], RAGGED[3]], ids=lambda problem: problem.slug)
+def test_maxima_of_integers_are_right_where_scores_are_negative(problem):
+    """Where a row maximum is negative, floats are compared."""
+    relative, lse = interpreted(
+        interpret, "integer_max", problem, TILES[0], None, interpreter.PATIENCE, "negative_scores"
+    )
+    assert relative < 6e-4, f"O is off by {relative:.1e} (relative L2)"
+    assert lse < 1e-4, f"LSE is off by {lse:.1e}"
+
+
+TABLES = ("flagship",)
+"""Twins whose program is another's, which one by head_dim."""
+
+
+@pytest.mark.parametrize("name", [name for name in LADDER if name not in (*DISTINCT, *TABLES)])
 def test_a_re_export_says_whose_program_it_is(name):
     assert f"the same program as {program(name)}" in module(name).__doc__
     assert sources.same_program(f"{LADDER[name]}/{name}", "triton") == program(name)

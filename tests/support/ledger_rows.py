@@ -44,8 +44,11 @@ WORTH = {
     "third_warpgroup": 0.05,
     "fewer_keys": -0.02,
     "register_split": 0.06,
+    "integers_alone": 0.001,
+    "integers_in_triton": 0.05,
 }
-"""Logarithms of what each term multiplies the TFLOPS by."""
+"""Logarithms of what each term multiplies the TFLOPS by, and maxima of integers in the CUDA kernel limited to what core
+Triton can express and in core Triton's own."""
 SUM = {term.name for term in ledger.TERMS if not term.part_of}
 STEPS = {term.step[0]: (term.name, term.step[1]) for term in ledger.TERMS if term.step and term.name in SUM}
 SMALLER = "without both, at the shape of Gluon's tile"
@@ -63,7 +66,7 @@ TRITON_TFLOPS = 500.0
 
 
 def hashes() -> dict[tuple[str, str], str]:
-    names = {*ledger.kernels(), ledger.FLAGSHIP, ledger.VOCABULARY, "without_register_split"}
+    names = {*ledger.kernels(), ledger.FLAGSHIP, ledger.VOCABULARY, ledger.WITH_INTEGERS, "without_register_split"}
     return {(name, backend): synthetic.sha(name, backend) for name in names for backend in ("cuda", *ledger.WAYS)}
 
 
@@ -71,6 +74,10 @@ def speed(name: str, has: Mapping[str, float], beyond: Mapping[str, float]) -> f
     """Logarithm of a kernel's TFLOPS. `beyond`: what an ablation of two loses more than each."""
     if name == ledger.TRITON:
         return math.log(TRITON_TFLOPS)
+    if name == ledger.PLAIN:
+        return speed(ledger.TRITON, has, beyond) - has["integers_in_triton"]
+    if name == ledger.WITH_INTEGERS:
+        return speed(ledger.VOCABULARY, has, beyond) + has["integers_alone"]
     if name in SLOWER:
         term, faster = SLOWER[name]
         return speed(faster, has, beyond) - has[term]
@@ -108,12 +115,15 @@ def rows(
                 name = case.backend if case.backend in ledger.WAYS else case.technique
                 if name and case.tile is None:
                     continue
-                if name and case.tile and case.backend == "cuda" and case.tile != best and name != ledger.VOCABULARY:
+                if (case.technique, name) == (ledger.FLOATS, ledger.TRITON):
+                    name = ledger.PLAIN
+                limited = (ledger.VOCABULARY, ledger.WITH_INTEGERS)
+                if name and case.tile and case.backend == "cuda" and case.tile != best and name not in limited:
                     name = ledger.at(name, case.tile)
                 if name and case.tile and unsupported(get(case.technique or ""), case.backend, problem, case.tile):
                     continue
                 tflops = math.exp(speed(name, applying, beyond or {})) if name else 480.0
-                if name in (ledger.TRITON, ledger.VOCABULARY) and case.tile == ledger.SQUARE:
+                if name in (ledger.TRITON, *limited) and case.tile == ledger.SQUARE:
                     tflops *= 0.9
                 ms = problem.flops / tflops / 1e9 * math.exp(chance.gauss(0, noise))
                 found.append(_row(problem, case.technique, case.backend, case.tile, origin, ms))

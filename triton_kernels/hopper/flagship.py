@@ -1,11 +1,32 @@
-"""The fastest attention of this ladder in core Triton, at tiles of its own.
+"""The fastest attention of this ladder in core Triton: a program for each head_dim, at tiles of its own.
 
-Builds on wgmma; changes only the tiles. Later rungs express the order of the products, persistent blocks, lazy
-rescaling and integer maxima; the note on this rung tells what each reaches at its best tile. The rest of the CUDA
-flagship has no counterpart in the language: turns between warpgroups, a release that depends on the row maxima, a loop
-that ends at each warpgroup's own diagonal, and tensors of 80 keys.
-
-So this is the same program as wgmma.
+Builds on wgmma and integer_max; head_dim 64 takes integer_max, and the others wgmma, where that pays nothing. Later
+rungs express the order of the products, persistent blocks and lazy rescaling; the note on this rung tells what each
+reaches at its best tile. The rest of the CUDA flagship has no counterpart in the language: turns between warpgroups, a
+release that depends on the row maxima, a loop that ends at each warpgroup's own diagonal, and tensors of 80 keys.
 """
 
-from triton_kernels.hopper.wgmma import twin  # noqa: F401
+from triton_kernels.hopper import integer_max, wgmma
+
+
+class Table:
+    """A twin whose program is that of another rung, by head_dim. `kernel`: of most."""
+
+    kernel = wgmma.twin.kernel
+
+    def specialize(self, problem, strides, tile, arch):
+        return program(problem.head_dim).specialize(problem, strides, tile, arch)
+
+    def launch(self, q, k, v, o, lse, **options):
+        return program(q.shape[3]).launch(q, k, v, o, lse, **options)
+
+    def workspace_bytes(self, problem):
+        return program(problem.head_dim).workspace_bytes(problem)
+
+
+def program(head_dim):
+    """The fastest program's twin."""
+    return integer_max.twin if head_dim == 64 else wgmma.twin
+
+
+twin = Table()

@@ -132,7 +132,7 @@ CLAIMS = (
                 "One instruction takes the maximum of three integers (VIMNMX3). The kernel that compares floats "
                 "has none.",
                 Twin("integer_max", "triton", tile=TILE),
-                Twin("persistent", "triton", tile=TILE),
+                Twin("wgmma", "triton", tile=TILE),
                 THREE_AT_ONCE,
             ),
         ),

@@ -81,7 +81,7 @@ def test_what_could_be_written_today_made_no_kernel_slower_that_has_it() -> None
     could = [term.name for term in ALL if term.cause == "effort"]
     assert could
     assert {name: slower[name] for name in could} == {name: [] for name in could}
-    assert all(slower[name] for name in ("lazy_rescale", "integer_max", "gluon_votes", "tlx_votes"))
+    assert all(slower[name] for name in ("lazy_rescale", "gluon_votes", "tlx_votes"))
 
 
 def _timings(path: Path) -> Iterator[dict[str, Any]]:

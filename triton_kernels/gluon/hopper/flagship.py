@@ -3,8 +3,9 @@ General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
 
 One block per multiprocessor takes tile after tile from a counter. One producer warp loads Q, K and V. Two or three math
 warpgroups take turns at issuing the next Q K^T with the previous P V, and stop at their own diagonals. O leaves by TMA
-from the buffer of Q. The CUDA twin has more: maxima of three integers, and a rescale of O that each warp skips if none
-of its rows has a new maximum. In Gluon a branch is for all warps of a partition.
+from the buffer of Q. Where that pays, maxima are of three integers, as in integer_max. The CUDA twin has more: a
+rescale of O that each warp skips if none of its rows has a new maximum. In Gluon a branch is for all warps of a
+partition.
 """
 
 from triton.experimental import gluon
@@ -28,12 +29,14 @@ LN_2 = gl.constexpr(0.6931471805599453)
 
 
 @gluon.jit
-def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empty, j):
-    """Returns P, the new row_max and row_sum, and the factor for O. row_max and the exponents are in base 2.
+def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empty, j, INTEGERS: gl.constexpr):
+    """Returns P, the new row_max and row_sum, and the factor for O. row_max and the exponents are in base 2. INTEGERS:
+    no row_max is negative.
 
     Releases K of tile j when the row maxima are known.
     """
-    new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
+    largest = gl.max(s.to(gl.int32, bitcast=True), 1).to(gl.float32, bitcast=True) if INTEGERS else gl.max(s, 1)
+    new_max = gl.maximum(row_max, largest * scale_log2)
     pin.store(new_max)
     wg.arrive(k_empty, j)
     rescale = gl.exp2(row_max - new_max)
@@ -57,7 +60,7 @@ def _issue(p, o, zero, q_rows, buffers, step, element: gl.constexpr, operand: gl
 
 
 @gluon.jit
-def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constexpr):
+def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, INTEGERS: gl.constexpr, GROUP: gl.constexpr):
     """Computes the 64 rows of O of consumer warpgroup GROUP, tile after tile."""
     buffers, sizes, o_desc, lse_ptr, scale_log2 = work
     GROUPS: gl.constexpr = buffers.turns.shape[0]
@@ -101,16 +104,33 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
         if CAUSAL or not EVEN_N:
             key = gl.arange(0, BLOCK_N, gl.SliceLayout(0, scores))
             s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
-        p, row_max, row_sum, rescale = _softmax(s, carried, row_max, row_sum, scale_log2, pin, buffers.k_empty, step)
+        p, row_max, row_sum, rescale = _softmax(
+            s, carried, row_max, row_sum, scale_log2, pin, buffers.k_empty, step, False
+        )
 
-        for j in range(1, gl.maximum(whole_tiles, 1)):
+        first = 1
+        if INTEGERS:  # integers only once no row maximum is negative
+            while (first < whole_tiles) & (gl.min(row_max, 0) < 0):
+                wg.wait_turn(buffers.turns, turn, GROUP)
+                s, o, p_regs = _issue(p, o, zero, q_rows, buffers, step + first, element, operand)
+                wg.pass_turn(buffers.turns, GROUP)
+                turn += 1
+                s = warpgroup_mma_wait(1, deps=[s])
+                p, row_max, row_sum, rescale = _softmax(
+                    s, carried, row_max, row_sum, scale_log2, pin, buffers.k_empty, step + first, False
+                )
+                o, p_regs = warpgroup_mma_wait(0, deps=[o, p_regs])
+                wg.arrive(buffers.v_empty, step + first - 1)
+                o = o * gl.convert_layout(rescale, gl.SliceLayout(1, output))[:, None]
+                first += 1
+        for j in range(first, gl.maximum(whole_tiles, 1)):
             wg.wait_turn(buffers.turns, turn, GROUP)
             s, o, p_regs = _issue(p, o, zero, q_rows, buffers, step + j, element, operand)
             wg.pass_turn(buffers.turns, GROUP)
             turn += 1
             s = warpgroup_mma_wait(1, deps=[s])
             p, row_max, row_sum, rescale = _softmax(
-                s, carried, row_max, row_sum, scale_log2, pin, buffers.k_empty, step + j
+                s, carried, row_max, row_sum, scale_log2, pin, buffers.k_empty, step + j, INTEGERS
             )
             o, p_regs = warpgroup_mma_wait(0, deps=[o, p_regs])
             wg.arrive(buffers.v_empty, step + j - 1)
@@ -122,7 +142,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
                 key = j * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, scores))
                 s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
                 p, row_max, row_sum, rescale = _softmax(
-                    s, carried, row_max, row_sum, scale_log2, pin, buffers.k_empty, step + j
+                    s, carried, row_max, row_sum, scale_log2, pin, buffers.k_empty, step + j, False
                 )
                 o, p_regs = warpgroup_mma_wait(0, deps=[o, p_regs])
                 wg.arrive(buffers.v_empty, step + j - 1)
@@ -167,6 +187,7 @@ def flagship(
     STAGES: gl.constexpr, Q_BUFFERS: gl.constexpr,
 ):  # fmt: skip
     GROUPS: gl.constexpr = BLOCK_M // wg.ROWS
+    INTEGERS: gl.constexpr = GROUPS == 2 and (HEAD_DIM == 64 or (HEAD_DIM == 128 and not CAUSAL))
     buffers = pipeline.allocate(q_desc, k_desc, v_desc, GROUPS, STAGES, Q_BUFFERS)
     sizes = pipeline.Sizes(batches * heads, heads, group, seq_q, seq_kv)
     work = (buffers, sizes, o_desc, lse_ptr, scale * LOG2_E)
@@ -174,8 +195,8 @@ def flagship(
     if GROUPS == 2:
         gl.warp_specialize(
             [
-                (_consume, (work, CAUSAL, EVEN_N, 0)),
-                (_consume, (work, CAUSAL, EVEN_N, 1)),
+                (_consume, (work, CAUSAL, EVEN_N, INTEGERS, 0)),
+                (_consume, (work, CAUSAL, EVEN_N, INTEGERS, 1)),
                 (pipeline.produce, (loads, True, CAUSAL)),
             ],
             [4, 1],
@@ -184,9 +205,9 @@ def flagship(
     else:
         gl.warp_specialize(
             [
-                (_consume, (work, CAUSAL, EVEN_N, 0)),
-                (_consume, (work, CAUSAL, EVEN_N, 1)),
-                (_consume, (work, CAUSAL, EVEN_N, 2)),
+                (_consume, (work, CAUSAL, EVEN_N, INTEGERS, 0)),
+                (_consume, (work, CAUSAL, EVEN_N, INTEGERS, 1)),
+                (_consume, (work, CAUSAL, EVEN_N, INTEGERS, 2)),
                 (pipeline.produce, (loads, True, CAUSAL)),
             ],
             [4, 4, 1],

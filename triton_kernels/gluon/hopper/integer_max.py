@@ -4,10 +4,11 @@ Builds on persistent; changes the maximum of the online softmax. General: any le
 head_dim 64, 128 and 256.
 
 Non-negative floats compare like the integers of their bits, and the bits of a negative float are a negative integer.
-ptxas turns maxima of integers into VIMNMX3; floats have no such instruction on sm_90. In the CUDA twin, which takes
-maxima of the scores, a warp votes on a fallback if all scores of a row are negative. Here a vote would be one of the
-whole warpgroup. So scores are relative to the row maximum so far: if all are below it, all are negative, and the
-maximum rises by zero.
+ptxas turns maxima of integers into VIMNMX3; floats have no such instruction on sm_90. It is wrong where all scores of a
+row are negative: there the CUDA twin's warps vote on a fallback in every step. Here a vote would be one of the whole
+warpgroup, and none is needed: a row maximum never falls, and once it is not negative, no negative score can raise it.
+So the loop over keys without a mask is two. The first compares floats, and ends when no row maximum of the warpgroup is
+negative; after the first tile it usually has no step. The second compares integers.
 """
 
 from triton.experimental import gluon
@@ -26,12 +27,14 @@ LN_2 = gl.constexpr(0.6931471805599453)
 
 
 @gluon.jit
-def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empty, j):
-    """Returns P, the new row_max and row_sum, and the factor for O. row_max and the exponents are in base 2.
+def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empty, j, INTEGERS: gl.constexpr):
+    """Returns P, the new row_max and row_sum, and the factor for O. row_max and the exponents are in base 2. INTEGERS:
+    no row_max is negative.
 
     Releases K of tile j when the row maxima are known.
     """
-    new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
+    largest = gl.max(s.to(gl.int32, bitcast=True), 1).to(gl.float32, bitcast=True) if INTEGERS else gl.max(s, 1)
+    new_max = gl.maximum(row_max, largest * scale_log2)
     pin.store(new_max)
     wg.arrive(k_empty, j)
     rescale = gl.exp2(row_max - new_max)
@@ -41,22 +44,6 @@ def _softmax(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empt
     row_sum *= gl.convert_layout(rescale, gl.SliceLayout(1, pieces), assert_trivial=True)[:, None]
     row_sum += gl.convert_layout(sums, pieces, assert_trivial=True)
     return p.to(carried), new_max, row_sum, rescale
-
-
-@gluon.jit
-def _softmax_above(s, carried: gl.constexpr, row_max, row_sum, scale_log2, pin, k_empty, j):
-    """As `_softmax`, for rows that already have a maximum: how far it rises is a maximum of integers."""
-    above = s * scale_log2 - row_max[:, None]
-    rise = gl.maximum(gl.max(above.to(gl.int32, bitcast=True), 1), 0).to(gl.float32, bitcast=True)
-    pin.store(rise)
-    wg.arrive(k_empty, j)
-    rescale = gl.exp2(-rise)
-    p = gl.exp2(above - rise[:, None])
-    pieces: gl.constexpr = row_sum.type.layout
-    sums = gl.sum(p.reshape((wg.ROWS, p.shape[1] // wg.PIECES, wg.PIECES)), 1)
-    row_sum *= gl.convert_layout(rescale, gl.SliceLayout(1, pieces), assert_trivial=True)[:, None]
-    row_sum += gl.convert_layout(sums, pieces, assert_trivial=True)
-    return p.to(carried), row_max + rise, row_sum, rescale
 
 
 @gluon.jit
@@ -111,16 +98,32 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
         if CAUSAL or not EVEN_N:
             key = gl.arange(0, BLOCK_N, gl.SliceLayout(0, scores))
             s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
-        p, row_max, row_sum, rescale = _softmax(s, carried, row_max, row_sum, scale_log2, pin, buffers.k_empty, step)
+        p, row_max, row_sum, rescale = _softmax(
+            s, carried, row_max, row_sum, scale_log2, pin, buffers.k_empty, step, False
+        )
 
-        for j in range(1, gl.maximum(whole_tiles, 1)):
+        first = 1
+        while (first < whole_tiles) & (gl.min(row_max, 0) < 0):
+            wg.wait_turn(buffers.turns, turn, GROUP)
+            s, o, p_regs = _issue(p, o, zero, q_rows, buffers, step + first, element, operand)
+            wg.pass_turn(buffers.turns, GROUP)
+            turn += 1
+            s = warpgroup_mma_wait(1, deps=[s])
+            p, row_max, row_sum, rescale = _softmax(
+                s, carried, row_max, row_sum, scale_log2, pin, buffers.k_empty, step + first, False
+            )
+            o, p_regs = warpgroup_mma_wait(0, deps=[o, p_regs])
+            wg.arrive(buffers.v_empty, step + first - 1)
+            o = o * gl.convert_layout(rescale, gl.SliceLayout(1, output))[:, None]
+            first += 1
+        for j in range(first, gl.maximum(whole_tiles, 1)):
             wg.wait_turn(buffers.turns, turn, GROUP)
             s, o, p_regs = _issue(p, o, zero, q_rows, buffers, step + j, element, operand)
             wg.pass_turn(buffers.turns, GROUP)
             turn += 1
             s = warpgroup_mma_wait(1, deps=[s])
-            p, row_max, row_sum, rescale = _softmax_above(
-                s, carried, row_max, row_sum, scale_log2, pin, buffers.k_empty, step + j
+            p, row_max, row_sum, rescale = _softmax(
+                s, carried, row_max, row_sum, scale_log2, pin, buffers.k_empty, step + j, True
             )
             o, p_regs = warpgroup_mma_wait(0, deps=[o, p_regs])
             wg.arrive(buffers.v_empty, step + j - 1)
@@ -132,7 +135,7 @@ def _consume(work, CAUSAL: gl.constexpr, EVEN_N: gl.constexpr, GROUP: gl.constex
                 key = j * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, scores))
                 s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
                 p, row_max, row_sum, rescale = _softmax(
-                    s, carried, row_max, row_sum, scale_log2, pin, buffers.k_empty, step + j
+                    s, carried, row_max, row_sum, scale_log2, pin, buffers.k_empty, step + j, False
                 )
                 o, p_regs = warpgroup_mma_wait(0, deps=[o, p_regs])
                 wg.arrive(buffers.v_empty, step + j - 1)
