@@ -468,8 +468,9 @@ TLX_TERMS = (
         "tlx_votes",
         "Lazy rescaling and three-input maxima",
         "unexplained",
-        "TLX can express both, lazy rescaling only for all warps of a task at once. Its flagship uses neither, and no "
-        "kernel in TLX does. In Gluon, which has the same schedule, the kernels that use one of them are slower.",
+        "TLX can express both, lazy rescaling only for all warps of a task at once. Its flagship never rescales "
+        "lazily, and no kernel in TLX does. In Gluon, which has the same schedule, the kernel that does is slower. The "
+        "flagship has maxima of integers where they pay, and then only lazy rescaling is in this term.",
         "Offer a condition per warp: a vote instead of a reduction over the task.",
         leave_out=LACKING,
         proofs=("condition of a block, with TLX", "maxima of integers, with TLX"),
@@ -479,8 +480,7 @@ TLX_TERMS = (
         "The flagship's tile, not the TLX kernel's",
         "unexplained",
         "The flagship itself at two tiles: its own, and 128 queries by 128 keys. The term is there where that is the "
-        "shape of the TLX kernel's tile. That tile was never tuned: of those that the experiment times, which are "
-        "Gluon's best and 128 queries by 128 keys, the faster one counts.",
+        "shape of the TLX kernel's best tile.",
         "",
         step=(FLAGSHIP, at(FLAGSHIP, SQUARE)),
         tile_of=TLX,
@@ -490,12 +490,10 @@ TLX_TERMS = (
         "The same schedule, written in CUDA",
         "unexplained",
         "The flagship without lazy rescaling and integer maxima, and at the shape of the TLX kernel's tile, over that "
-        "kernel. This term is all that the others leave, and much of it may be ours: we wrote the TLX kernel with one "
-        "buffer for Q, its warps that multiply wait for the store of O before they hand that buffer back, and with a "
-        "causal mask the shortest tiles do not come last. CUDA's flagship has a second buffer where shared memory has "
-        "room, a warp that waits for the store, and the shortest tiles last. One thing is the plugin's: it demands as "
-        "many warps of the producer as the first task has, four instead of one. What each of these costs is not "
-        "known.",
+        "kernel. This term is all that the others leave. TLX puts a barrier of the warpgroup before each hand-over of "
+        "a buffer, as Gluon does, where each warp hands over for itself in CUDA. The plugin demands as many warps of "
+        "the producer as the first task has, four instead of one. With a causal mask the two also deal out their tiles "
+        "in different orders, which is our choice. What each of these costs is not known.",
         "Choose the layout of what a task writes to shared memory for that task's own number of warps, so that a "
         "producer can be one warp.",
         step=(LACKING, TLX),
