@@ -1,8 +1,9 @@
 """Does a newer Triton, or TLX, come closer to CUDA?
 
-The fastest kernels of core Triton and of Gluon are compiled by the installed Triton and by a newer one, at the same
-tile; TLX has the schedule and the tile of Gluon's kernel. Kernels of other Tritons are launched from cubins. One kernel
-of the installed Triton is too (gluon@3.6.0), which separates the effect of the launch from that of the compiler.
+The fastest kernels of core Triton and of Gluon are compiled by the installed Triton and by a newer one; TLX has the
+schedule of Gluon's kernel. All are at the tile that tune chose with the installed Triton (Gluon's for TLX), or at one
+that it chose with that version. Kernels of other Tritons are launched from cubins. One kernel of the installed Triton
+is too (gluon@3.6.0), which separates the effect of the launch from that of the compiler.
 """
 
 import sys

@@ -10,6 +10,7 @@ from harness.catalog.ablations import ABLATIONS
 from harness.catalog.entries import Technique
 from harness.catalog.ladders import ampere, hopper, tma
 from harness.catalog.problem import Problem, Tile
+from harness.catalog.tiles import compared_with
 
 TWINS = ("cuda", "triton", "triton_native")
 """Series of one technique. triton_native is the Triton source without DISABLE_MMA_V3, so that it may use wgmma."""
@@ -89,8 +90,9 @@ def unsupported(technique: Technique, backend: str, problem: Problem, tile: Tile
 
 def grid(technique: Technique, backend: str, problem: Problem) -> tuple[Tile, ...]:
     """The tiles that `tune` tries on this cell: the reference tile and the technique's own grid or an ancestor's,
-    without declined ones."""
-    languages = ("triton", "triton_native") if backend == "triton_native" else (backend,)
+    without declined ones. Other Tritons have the installed one's grid, TLX has Gluon's."""
+    series = compared_with(backend)
+    languages = ("triton", "triton_native") if series == "triton_native" else (series,)
     tiles = [reference_tile(technique, problem.head_dim)]
     for language in languages:
         source: Technique | None = technique

@@ -17,7 +17,7 @@ from rich.text import Text
 from harness.catalog import experiments as catalog
 from harness.catalog import sources, techniques, tiles
 from harness.catalog.ablations import ABLATIONS
-from harness.catalog.cases import of_experiment
+from harness.catalog.cases import of_experiment, of_grids
 from harness.catalog.problem import Tile
 from harness.catalog.sources import ROOT
 from harness.cli.measuring import refuse_hours
@@ -117,15 +117,21 @@ def build(
     ] = None,
     backends: Backends = None,
     gpu: Annotated[str | None, typer.Option(help="With --experiment: the tiles that `tune` chose on it; h200.")] = None,
+    grid: Annotated[bool, typer.Option("--grid", help="Every tile that `tune` tries on these problems.")] = False,
+    problem: Problems = None,
 ) -> None:
     """Compile both twins ahead of time, in parallel. A broken kernel gives its compiler's message and exit code 1.
 
     A backend with a version, gluon@3.9.0, is compiled by that Triton (`expressibility --install` has it) to cubins in
-    build/cubins: what a GPU machine with another Triton needs to run it.
+    build/cubins: what a GPU machine with another Triton needs to run it, and with --grid to tune it.
     """
     from harness.inspection import survey
 
     asked = chosen(names)
+    if grid:
+        refuse("--grid", "it is for problems and tiles of its own", {"--experiment": experiment})
+    else:
+        refuse_without("--grid", "a kernel is compiled for the problems of an experiment", {"--problem": problem})
     wanted = load_experiment(experiment or "ladder")
     twins = chosen_backends(
         backends, techniques.SERIES, default=wanted.backends if experiment else (), further=techniques.ON_REQUEST
@@ -133,13 +139,17 @@ def build(
     archs = chosen_archs(arch)
     if gpu:
         require_known("--gpu", [gpu], sorted(table.stem for table in tiles.FOLDER.glob("*.toml")))
-    if experiment:
-        all_cases = of_experiment(replace(wanted, backends=twins), gpu)
-        cases = [case for case in all_cases if case.technique and (not names or case.technique in asked)]
+    if not experiment:
+        refuse_without("--experiment", "only an experiment has the tiles of a GPU", {"--gpu": gpu})
+    if experiment or grid:
+        if grid:
+            cases = of_grids(asked, twins, chosen_problems(problem, wanted.problems))
+        else:
+            all_cases = of_experiment(replace(wanted, backends=twins), gpu)
+            cases = [case for case in all_cases if case.technique and (not names or case.technique in asked)]
         ladders = {case: techniques.LADDERS[techniques.get(str(case.technique)).ladder] for case in cases if case.tile}
         cells = [(case, place) for case in ladders for place in archs or ladders[case].archs]
     else:
-        refuse_without("--experiment", "each technique has its reference tile", {"--gpu": gpu})
         cells = survey.cells(asked, twins, wanted.problems, archs)
     rows = inspected(cells)
     show_failures(rows)

@@ -423,7 +423,7 @@ def tune(
     # A table needs all problems of its cells; rows alone are selected from afterwards, by whoever has them all.
     together = tiles.cell if rows_file is None else lambda one: one
     problems = part(chosen_problems(problem, load_experiment("ladder").problems), shard, together)
-    twins = chosen_backends(backends, techniques.SERIES, of=chosen(names))
+    twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), further=techniques.ON_REQUEST)
     if cluster is None:
         require_gpu()
     path = rows_file or one_off_file(run_name("tune", shard))

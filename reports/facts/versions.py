@@ -10,7 +10,7 @@ from itertools import product
 from harness.catalog import techniques
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import AS_CUBINS, RELEASES
-from harness.catalog.tiles import compared_with
+from harness.catalog.tiles import compared_with, pick
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row
 from reports.data.names import label
@@ -86,7 +86,9 @@ def _beside_them(row: Row) -> bool:
 
 def beside(data: Dataset, experiment: str) -> list[Beside]:
     """Every kernel of another Triton that met the installed one's in this experiment, or its parent, in the order of
-    the versions. Where there are such, CUDA's and the installed Triton's kernels stand beside their parents too."""
+    the versions. Where there are such, CUDA's and the installed Triton's kernels stand beside their parents too.
+
+    Both have one tile, but where `tune` chose one for the other Triton too: then each has its own."""
     cells: dict[tuple[str, str, tuple[str, str]], list[Cell]] = {}
     versions = [
         backend for backend in AS_CUBINS if any(data.at(experiment, p, backend) for p in data.problems(experiment))
@@ -96,10 +98,14 @@ def beside(data: Dataset, experiment: str) -> list[Beside]:
         timed = {(row["technique"], Tile.from_dict(row["tile"])) for row in data.at(experiment, problem, backend)}
         for name, tile in sorted(timed):
             parent = techniques.parent(techniques.get(name))
-            for other in ((name, compared_with(backend)), (parent.name if parent else name, backend)):
-                if other == (name, backend):
+            series = compared_with(backend)
+            own, of_series = (pick(data.chosen, name, each, problem) for each in (backend, series))
+            for other in ((name, series), (parent.name if parent else name, backend)):
+                each_its_own = other == (name, series) and own != of_series
+                if other == (name, backend) or (each_its_own and tile != own):
                     continue
-                ours, theirs = (data.point(experiment, problem, *one, tile=tile) for one in ((name, backend), other))
+                ours = data.point(experiment, problem, name, backend, tile=tile)
+                theirs = data.point(experiment, problem, *other, tile=of_series if each_its_own else tile)
                 over = processes.over(data, ours, theirs)
                 if over and not over.linked:
                     cells.setdefault((name, backend, other), []).append(Cell(problem, ours, theirs, over))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -59,10 +60,11 @@ def compared_with(backend: str) -> str:
 
 
 def pick(by_cell: Mapping[tuple[str, str, str], Of], technique: str, backend: str, problem: Problem) -> Of | None:
-    """What is said of the problem's class of length, else of all lengths, else None. Other Tritons are compared at the
-    installed one's tile, TLX at Gluon's. `by_cell`: (technique, backend, cell) -> a tile, or what else one knows."""
-    series = compared_with(backend)
-    names = ((technique, series, name) for name in (cell_of_length(problem), cell(problem)))
+    """What is said of the problem's class of length, else of all lengths, else None. Other Tritons without a tile of
+    their own are compared at the installed one's, TLX at Gluon's. `by_cell`: (technique, backend, cell) -> a tile, or
+    what else one knows."""
+    cells = (cell_of_length(problem), cell(problem))
+    names = ((technique, series, name) for series in (backend, compared_with(backend)) for name in cells)
     return next((by_cell[name] for name in names if name in by_cell), None)
 
 
@@ -121,10 +123,15 @@ def _write(path: Path, selections: Iterable[Selection]) -> None:
     lines = [f"# The fastest tiles on {path.stem}, selected by `twinkernels tune`."]
     table = None
     for _, one in sorted(merged.items()):
-        if table != (table := f"[{one.technique}.{one.backend}]"):
+        if table != (table := f"[{one.technique}.{_key(one.backend)}]"):
             lines += ["", table]
         lines.append(f"{one.cell} = {_inline(one)}")
     sources.put(path, ("\n".join(lines) + "\n").encode())
+
+
+def _key(name: str) -> str:
+    """A key of TOML, in quotes where it is not bare: "tlx@3.8.0"."""
+    return name if re.fullmatch(r"[\w-]+", name, re.ASCII) else f'"{name}"'
 
 
 def _inline(selection: Selection) -> str:

@@ -90,6 +90,21 @@ def test_gluon_holds_what_its_registers_and_its_count_of_warps_allow() -> None:
         assert {tile.warps for tile in grid} >= {8, 12}
 
 
+def test_another_triton_is_tuned_over_the_grid_of_the_installed_one_and_tlx_over_gluons() -> None:
+    problem = Problem.square(4, 16, 4096, 64)
+
+    def grid(backend: str) -> tuple[Tile, ...]:
+        return techniques.grid(techniques.get("flagship"), backend, problem)
+
+    assert len(grid("gluon")) > 4
+    assert grid("gluon") == grid("gluon@3.9.0") == grid("tlx@3.8.0") == grid("tlx")
+    assert len(grid("triton@3.9.0")) > 4
+    assert grid("triton") == grid("triton@3.9.0")
+    wmma = techniques.get("wmma")
+    native = techniques.grid(wmma, "triton_native", problem)
+    assert native == techniques.grid(wmma, "triton_native@3.9.0", problem)
+
+
 def test_every_tile_that_the_flagship_is_tuned_over_has_the_registers_and_the_stages() -> None:
     flagship = techniques.get("flagship")
 

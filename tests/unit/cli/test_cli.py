@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from harness import cli
 from harness.attention.inputs import DISTRIBUTIONS
 from harness.catalog import sources, techniques, tiles
-from harness.catalog.cases import of_experiment
+from harness.catalog.cases import of_experiment, of_grids
 from harness.catalog.problem import Problem
 from harness.cli import options, output
 from harness.inspection import survey
@@ -105,6 +105,29 @@ def test_a_build_of_an_experiment_has_its_ablations(monkeypatch: pytest.MonkeyPa
     assert set(asked) == {"without_turns"}
 
 
+@pytest.mark.parametrize("slugs", [(), ("b4-h16-n4096-d128-bf16-full", "b4-h32-n4096-d64-bf16-causal")], ids=str)
+def test_a_build_of_a_grid_has_what_tune_asks_for(monkeypatch: pytest.MonkeyPatch, slugs: tuple[str, ...]) -> None:
+    """Of a Triton that is not here a GPU machine has cubins alone."""
+    built: list[tuple[Case, str]] = []
+    tuned: list[Case] = []
+
+    def tune(
+        names: Sequence[str], backends: Sequence[str], problems: Sequence[Problem], *_: object, **__: bool
+    ) -> None:
+        tuned.extend(of_grids(names, backends, problems))
+
+    monkeypatch.setattr("harness.cli.inspecting.inspected", lambda cells: built.extend(cells) or [])
+    monkeypatch.setattr("harness.measure.tune.tune", tune)
+    monkeypatch.setattr("harness.measure.tune.select", lambda *_: None)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    words = ("flagship", "--backend", "tlx@3.8.0", *(word for slug in slugs for word in ("--problem", slug)))
+    assert invoke("build", *words, "--grid")[0] == 0
+    assert invoke("tune", *words)[0] == 0
+    assert built == [(case, "sm_90a") for case in tuned]
+    assert len({case.tile for case in tuned}) > 4
+    assert {case.problem.slug for case in tuned} >= set(slugs)
+
+
 def test_a_list_and_a_typo_import_nothing_heavy() -> None:
     """A typo waited for torch, which takes seconds."""
     script = """
@@ -171,6 +194,9 @@ def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str
         (("check", "scalar", "--tile", "64x64-s1-w4"), "--tile: got it without a file"),
         (("check", "mine.py:attend", "--backend", "cuda"), "--backend: got it with mine.py:attend"),
         (("build", "--gpu", "h200"), "--gpu: got it without --experiment"),
+        (("build", "--grid", "--gpu", "h200"), "--gpu: got it without --experiment"),
+        (("build", "--grid", "--experiment", "ladder"), "--experiment: got it with --grid"),
+        (("build", "--problem", "b1-h2-n64-d64-fp16-full"), "--problem: got it without --grid"),
         (("record", "mine.jsonl", "--technique", "scalar"), "--technique: got it without --renew"),
         (("expressibility", "--rivals", "--triton", "3.6.0"), "--triton: got it with --rivals"),
         (("expressibility", "--diff", "3.6.0", "3.7.1", "--json"), "--json: got it with --diff"),

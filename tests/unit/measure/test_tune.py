@@ -101,6 +101,24 @@ def test_the_table_reads_back_keeps_other_cells_and_is_sorted(tmp_path: Path, mo
     assert tiles.best_tile("scalar", "cuda", PROBLEM, None) is None
 
 
+def test_a_tile_of_its_own_comes_before_that_of_the_series_compared_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "h200.toml"
+    gluon = [
+        tiles.Selection("scalar", "gluon", cell, GRID[0], 3, "a-tune") for cell in ("d64-causal", "d64-causal-short")
+    ]
+    own = tiles.Selection("scalar", "tlx@3.8.0", "d64-causal", GRID[1], 3, "b-tune")
+    tiles.update(path, gluon)
+    monkeypatch.setattr(tiles, "FOLDER", tmp_path)
+    others = ("gluon", "gluon@3.9.0", "tlx@3.8.0")
+    assert [tiles.best_tile("scalar", backend, PROBLEM, "h200") for backend in others] == [GRID[0]] * 3
+    tiles.update(path, [own])
+    assert tiles.read(path) == [*gluon, own]
+    assert '[scalar."tlx@3.8.0"]' in path.read_text()
+    assert [tiles.best_tile("scalar", backend, PROBLEM, "h200") for backend in others] == [GRID[0], GRID[0], GRID[1]]
+
+
 def test_several_processes_may_write_one_table(tmp_path: Path) -> None:
     path = tmp_path / "h200.toml"
     script = f"""

@@ -52,6 +52,15 @@ def test_each_triton_is_told_beside_the_installed_one() -> None:
         assert cell.ours.tflops == pytest.approx((cell.theirs.tflops or 0) * cell.over.value)
 
 
+def test_where_tlx_has_a_tile_of_its_own_each_is_told_at_its_own() -> None:
+    own = Tile(128, 64, 3, 8)
+    found = [*rows(), timing(PROBLEMS[0], "tlx@3.8.0", 707, tile=own.to_dict())]
+    chosen = CHOSEN | {("flagship", "tlx@3.8.0", "d128-full"): own}
+    data = Dataset("NVIDIA H200", True, [synthetic.ENVIRONMENT, *found], HASHES, chosen)
+    *_, tlx = beside(data, "hopper_versions")
+    assert tlx.sentence == f"Flagship in TLX 3.8.0 over Gluon: 1.010 on one problem, {PROBLEMS[0].slug}."
+
+
 def test_a_step_is_told_in_each_triton_that_has_it() -> None:
     def at(backend: str, step: str, tflops: float) -> Row:
         return timing(PROBLEMS[0], backend, tflops, technique=step)
