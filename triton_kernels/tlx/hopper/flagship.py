@@ -119,16 +119,32 @@ def _hand_back(q_empty, tile, Q_BUFFERS: tl.constexpr):
 
 
 @triton.jit
+def _halves(x):
+    """The left and the right half of a matrix, of which each thread has as many columns."""
+    return tl.split(x.reshape((x.shape[0], 2, x.shape[1] // 2)).permute((0, 2, 1)))
+
+
+@triton.jit
+def _largest(s):
+    """The largest score of each row that has one of at least 0: such scores order as their bits do, and all others are
+    negative integers. `tl.max` takes maxima in pairs, then of pairs; one after another, more become one of three."""
+    left, right = _halves(s.to(tl.int32, bitcast=True))
+    first, second = _halves(left)
+    third, fourth = _halves(right)
+    of_quarters = tl.maximum(tl.maximum(tl.maximum(first, second), third), fourth)
+    return tl.max(of_quarters, 1).to(tl.float32, bitcast=True)
+
+
+@triton.jit
 def _softmax(
     s, row_max, row_sum, scale_log2, pin, k_empty, step, STAGES: tl.constexpr, INTEGERS: tl.constexpr,
 ):  # fmt: skip
     """Returns P, the new row_max and row_sum, and the factor for O. row_max and the exponents are in base 2.
 
-    Releases K of this step when the row maxima are known. INTEGERS: no row_max is negative. Scores of at least 0 order
-    as their bits do, and all others are negative integers, none of which becomes a maximum.
+    Releases K of this step when the row maxima are known. INTEGERS: no row_max is negative, so that no negative score
+    becomes one.
     """
-    largest = tl.max(s.to(tl.int32, bitcast=True), 1).to(tl.float32, bitcast=True) if INTEGERS else tl.max(s, 1)
-    new_max = tl.maximum(row_max, largest * scale_log2)
+    new_max = tl.maximum(row_max, (_largest(s) if INTEGERS else tl.max(s, 1)) * scale_log2)
     tlx.local_store(pin, new_max)
     tlx.barrier_arrive(k_empty[step % STAGES], 1)
     rescale = tl.math.exp2(row_max - new_max)
