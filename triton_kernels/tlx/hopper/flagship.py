@@ -15,8 +15,6 @@ The kernel is compiled for the expressibility matrix and is in no ladder, becaus
 installed Triton.
 """
 
-import os
-
 import triton
 import triton.language as tl
 import utlx_plugin as tlx
@@ -183,9 +181,10 @@ def _step(
 def flagship(
     q_desc, k_desc, v_desc, o_desc, lse_ptr, counter, scale, batches, heads, group, seq_q, seq_kv,
     HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, EVEN_N: tl.constexpr,
-    STAGES: tl.constexpr, Q_BUFFERS: tl.constexpr, INTEGERS: tl.constexpr,
+    STAGES: tl.constexpr, Q_BUFFERS: tl.constexpr,
 ):  # fmt: skip
     GROUPS: tl.constexpr = BLOCK_M // ROWS
+    INTEGERS: tl.constexpr = GROUPS == 2 and (HEAD_DIM == 64 or (HEAD_DIM == 128 and not CAUSAL))  # as in Gluon
     KV_BYTES: tl.constexpr = BLOCK_N * HEAD_DIM * 2
     element: tl.constexpr = q_desc.dtype
     carried: tl.constexpr = _carried(element, HEAD_DIM, BLOCK_N, GROUPS)
@@ -342,14 +341,9 @@ def flagship(
                 step += key_tiles
 
 
-def integers(head_dim, causal):
-    """Whether the main loop takes its row maxima as integers as soon as no row_max is negative."""
-    return os.environ.get("TWIN_INTEGERS", "1") == "1"  # TEMPORARY, as is `import os`: return True
-
-
 class TileTwin(Twin):
-    """A twin whose kernel also takes STAGES, Q_BUFFERS and INTEGERS, and whose descriptors of Q and O cover one
-    warpgroup's rows. The default task is one warpgroup, whatever the tile.
+    """A twin whose kernel also takes STAGES and Q_BUFFERS, and whose descriptors of Q and O cover one warpgroup's
+    rows. The default task is one warpgroup, whatever the tile.
 
     Q_BUFFERS is 2 if two buffers of Q fit beside the rings of K and V, else 1.
     """
@@ -364,7 +358,6 @@ class TileTwin(Twin):
                 **described,
                 "STAGES": tile.stages,
                 "Q_BUFFERS": 2 if bytes_of_two + 1024 <= SHARED_MEMORY_BYTES else 1,
-                "INTEGERS": integers(head_dim, arguments["CAUSAL"]),
             }
 
         return Twin(self.kernel, self.options, self.grid, refine)
