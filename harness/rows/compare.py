@@ -199,14 +199,14 @@ class _Kind:
     its two."""
 
     def __init__(self, pairs: noise.Sorted) -> None:
-        self._pairs, self._level = pairs, pairs.level(np.ones(len(pairs.pairs), bool))
+        self._pairs, self._levels = pairs, pairs.levels(np.ones(len(pairs.pairs), bool))
         self._runs, places = np.unique(pairs.pairs.environments, return_inverse=True)
         self._places = places.reshape(-1, 2)
 
     def without(self, base: frozenset[str], new: frozenset[str]) -> noise.Noise:
         """The limits without the pairs between these runs."""
         left, right = (np.isin(self._runs, list(only))[self._places] for only in (base, new))
-        return self._pairs.noise(~(left & right[:, ::-1]).any(axis=1), self._level)
+        return self._pairs.noise(~(left & right[:, ::-1]).any(axis=1), self._levels)
 
 
 class _Judge:

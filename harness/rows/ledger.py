@@ -23,6 +23,7 @@ from harness.catalog.ledger import (
     LAZILY,
     PLAIN,
     SHARED,
+    SQUARE,
     TERMS,
     TRITON,
     VOCABULARY,
@@ -99,6 +100,8 @@ class Ledger:
     known: intervals.Intervals
     elsewhere: twins.Twins
     """The kernels of other experiments."""
+    maxima: Mapping[tuple[str, str], int]
+    """Kernel and tile -> maxima in its main loop."""
     board: str | None = None
     way: tuple[Term, ...] = TERMS
     start: str = TRITON
@@ -238,12 +241,12 @@ class Ledger:
 
     def _applies(self, term: Term) -> bool:
         """Whether the flagship has it on this problem: else the registry declines the ablation. A term about the tile
-        of another kernel is there where that has another shape."""
+        of another kernel is there where that has the shape at which the flagship was timed too."""
         if term.head_dim not in (None, self.problem.head_dim) or (term.part_of and self._has_integers):
             return False
         if term.tile_of:
             row = self.rows.get(term.tile_of)
-            return row is not None and shape(Tile.from_dict(row["tile"])) != shape(self.tile)
+            return row is not None and shape(Tile.from_dict(row["tile"])) == shape(SQUARE) != shape(self.tile)
         if not term.leave_out:
             return True
         left_out = self._named(term.leave_out)
@@ -258,8 +261,8 @@ class Ledger:
         """Whether the kernel from which a way from another language than core Triton starts has maxima of integers: its
         main loop has fewer maxima than a thread has scores."""
         row = self.rows.get(self.start) if self.start != TRITON else None
-        loop = ((row or {}).get("code") or {}).get("main_loop")
-        return bool(row and loop and loop["all"]["maxima"] < Tile.from_dict(row["tile"]).block_n // 2)
+        maxima = self.maxima.get((self.start, reading.tile_slug(row))) if row else None
+        return row is not None and maxima is not None and maxima < row["tile"]["block_n"] // 2
 
     def _named(self, name: str) -> str:
         """The flagship less what the language's kernel lacks, which is less where that has maxima of integers."""
@@ -292,10 +295,10 @@ class Ledger:
 
     def _cause(self, term: Term, size: Estimate | None) -> str:
         """A term's cause on this problem, on all boards the same."""
-        if self.board:
-            return next(one.cause for one in replace(self, board=None).terms if one.term == term)
         if self._own(term):
             return "effort"
+        if term.alike is not None and self.board:
+            return replace(self, board=None)._priced(term).cause
         if term.alike is not None:
             to, start = term.alike
             alike = self._estimate({to: 1.0, start: -1.0}, beside=())
@@ -377,10 +380,14 @@ def _ledger(
     tile = tiles[-1]
     found: dict[str, Row] = {}
     refused: dict[str, str] = {}
+    maxima: dict[tuple[str, str], int] = {}
     for row in ordered:
         name = _kernel(row, tile)
         if row["kind"] not in ("gate", "timing") or row.get("mode") == "sustained" or name is None:
             continue
+        loop = (row.get("code") or {}).get("main_loop") or {}
+        if "all" in loop and reading.is_current(row, hashes):
+            maxima[name, reading.tile_slug(row)] = loop["all"]["maxima"]
         if row["kind"] == "timing" and reading.counts(row, hashes):
             if name not in FASTEST or name not in found or reading.tflops(row) > reading.tflops(found[name]):
                 found[name] = row
@@ -389,7 +396,7 @@ def _ledger(
         elif not reading.is_current(row, hashes):
             refused[name] = "only rows of an earlier version of the kernel"
     refused = {name: why for name, why in refused.items() if name not in found}
-    return Ledger(Problem.parse(slug), tile, found, refused, known, elsewhere)
+    return Ledger(Problem.parse(slug), tile, found, refused, known, elsewhere, maxima)
 
 
 def _kernel(row: Row, tile: Tile) -> str | None:

@@ -16,7 +16,8 @@ is noisier than the time, and where a clock is locked lower the time says nothin
 
 Each limit is a quantile of the same statistic over replicates; every program weighs the same, or the peers would be
 all there is. What is promised is typed (PROMISED), the rest is data: which quantile, too. Of LEVELS that one is taken
-which comes nearest to both promises, false verdicts and slowdowns found, on problems that its limits have not seen.
+which comes nearest to both promises, false verdicts and slowdowns found, on problems that its limits have not seen;
+between boards the anchor's own limit has a level of its own, chosen on its pairs.
 
 `trial` holds out what it judges, from the choice of the quantile as well: a pair is judged by what others say, without
 any pair of its fifth of the problems (pairs of one problem share their anchors' samples) or, a second table, without
@@ -30,9 +31,9 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -215,7 +216,7 @@ def replicates(timings: Timings, mode: str = "burst") -> Replicates:
 class Noise:
     """Limits, in logarithms of time, of pairs on one board or on two: what the share `level` of `pairs` replicates of
     `programs` programs does not exceed. None: too few pairs, or all of one problem. `anchor` is for the time of the
-    anchor itself, which between boards moves by more than what it is compared with."""
+    anchor itself, which between boards moves by more than what it is compared with; its level is `anchor_level`."""
 
     one_board: bool
     pairs: int
@@ -226,6 +227,14 @@ class Noise:
     both: float | None
     anchors: float | None
     anchor: float | None
+    anchor_level: float | None = None
+
+
+class Levels(NamedTuple):
+    """The level of the anchor's own limit, and that of the others."""
+
+    others: float
+    anchor: float
 
 
 class Sorted:
@@ -264,26 +273,37 @@ class Sorted:
         about, limits = self._about(part), zip(*(found[name] for name in STATISTICS), strict=True)
         return [Noise(*about, level, *each) for level, each in zip(levels, limits, strict=True)]
 
-    def level(self, part: Array) -> float | None:
-        """The one of LEVELS that comes nearest to both promises for the pairs where `part` is true; None where they are
+    def levels(self, part: Array) -> Levels | None:
+        """Those of LEVELS that come nearest to both promises for the pairs where `part` is true; None where they are
         too few, or of one problem.
 
         Each part of the problems is judged by limits of the others, at every level, as it is and slowed. Taken is the
         level whose worse side, verdicts that are false or slowdowns that are missed, is the least of what is allowed.
+        On one board all pairs choose one level, because the anchor's limit is that of all.
         """
         judged = self.held_out(part, self.pairs.problem[:, None], self.limits)
         if judged is None:
             return None
+        is_anchor = self.pairs.is_anchor[judged.places]
+        if self.one_board or is_anchor.all() or not is_anchor.any():
+            return Levels(*[self._nearest(judged, np.ones_like(is_anchor))] * 2)
+        return Levels(self._nearest(judged, ~is_anchor), self._nearest(judged, is_anchor))
+
+    def _nearest(self, judged: Judged, which: Array) -> float:
+        """The level that comes nearest to both promises for these of the pairs that were judged at each."""
         promise = PROMISED[self.one_board]
-        false = np.isin(judged.plain, (1, -1)).mean(axis=(1, 2)) / promise.false
-        missed = (judged.planted != 1).mean(axis=(1, 2)) / (1 - promise.found)
+        false = np.isin(judged.plain[:, :, which], (1, -1)).mean(axis=(1, 2)) / promise.false
+        missed = (judged.planted[:, :, which] != 1).mean(axis=(1, 2)) / (1 - promise.found)
         return LEVELS[int(np.argmin(np.maximum(false, missed)))]
 
-    def noise(self, part: Array, level: float | None = None) -> Noise:
-        """The limits of the pairs where `part` is true, at this level, or else at theirs."""
-        level = level or self.level(part)
-        found = [] if level is None else self.limits(part, [level])
-        return found[0] if found else Noise(*self._about(part), *[None] * 6)
+    def noise(self, part: Array, levels: Levels | None = None) -> Noise:
+        """The limits of the pairs where `part` is true, at these levels, or else at theirs."""
+        levels = levels or self.levels(part)
+        found = [] if levels is None else self.limits(part, levels)
+        if levels is None or not found:
+            return Noise(*self._about(part), *[None] * 6)
+        others, anchor = found
+        return replace(others, anchor=anchor.anchor, anchor_level=levels.anchor)
 
     def noises(self, part: Array) -> list[Noise]:
         """`noise`, as `held_out` takes it: empty where there are no limits."""

@@ -256,16 +256,16 @@ def test_what_a_language_has_of_a_technique_is_told_beside_its_term() -> None:
     tile, about = Tile(64, 64, 2, 4), {"experiment": "hopper", "mode": "burst", "environment": "board0-0"}
     extra = [
         made.synthetic.make("timing", name, "triton", made.PROBLEM, tile, **about, group="h", samples_ms=[ms] * 3)
-        for name, ms in (("persistent", 1.0), ("integer_max", 1.25))
+        for name, ms in (("wgmma", 1.0), ("integer_max", 1.25))
     ]
-    hashes = {("persistent", "triton"), ("integer_max", "triton")}
+    hashes = {("wgmma", "triton"), ("integer_max", "triton")}
     known = made.hashes() | {(name, backend): made.synthetic.sha(name, backend) for name, backend in hashes}
     text = html(Dataset("NVIDIA H200", True, [*made.rows(), *extra], known))
     assert text.count("core Triton’s own kernels: integer_max −20.0% at 64x64-s2-w4") == 1
-    assert text.count("Core Triton’s own kernels at head_dim 128, full, 4096 tokens: integer_max over persistent") == 1
-    assert "integer_max over persistent (triton, 64x64-s2-w4): −20.0%, 1 process on 1 board" in text
+    assert text.count("Core Triton’s own kernels at head_dim 128, full, 4096 tokens: integer_max over wgmma") == 1
+    assert "integer_max over wgmma (triton, 64x64-s2-w4): −20.0%, 1 process on 1 board" in text
     assert "own kernels" not in whole()
-    command = "twinkernels bench integer_max persistent --backend triton --problem b4-h16-n4096-d128-bf16-full"
+    command = "twinkernels bench integer_max wgmma --backend triton --problem b4-h16-n4096-d128-bf16-full"
     assert text.count(f"Not timed yet at the tile of the best kernel: <code>{command} --tile 64x128-s1-w4</code>") == 1
     assert "Not timed yet at the tile" not in whole()
 

@@ -16,7 +16,15 @@ PROBLEM = Problem.square(4, 16, 4096, 128)
 SMALL, LARGE = Tile(64, 64, 2, 4), Tile(128, 128, 2, 8)
 HASHES = {
     (name, backend): synthetic.sha(name, backend)
-    for name in ("persistent", "lazy_rescale_wgmma", "integer_max", "flagship", "lazy_rescale", "lean_mbarrier_ring")
+    for name in (
+        "wgmma",
+        "persistent",
+        "lazy_rescale_wgmma",
+        "integer_max",
+        "flagship",
+        "lazy_rescale",
+        "lean_mbarrier_ring",
+    )
     for backend in ("triton", "triton_native", "gluon", "tlx@3.8.0")
 }
 
@@ -40,6 +48,7 @@ def test_a_technique_is_written_where_the_language_has_a_program_of_its_own() ->
     assert written(term("lazy_rescale"), TRITON) == (lazy, ("triton_native", "lazy_rescale", "lean_mbarrier_ring"))
     assert written(term("head_by_head"), TRITON) == (), "its Triton twin is the same program as its parent's"
     assert written(term("turns"), TRITON) == ()
+    assert written(term("integer_max"), TRITON) == (("triton", "integer_max", "wgmma"),), "it builds on another there"
     both = (("gluon", "lazy_rescale_wgmma", "persistent"), ("gluon", "integer_max", "persistent"))
     assert written(term("gluon_votes"), GLUON) == both
     assert written(term("tlx_votes"), TLX) == both, "TLX has one program; Gluon has the same schedule"
@@ -80,14 +89,14 @@ def test_kernels_of_two_groups_are_compared_over_the_anchor_of_each() -> None:
 def test_a_small_loss_counts_only_where_several_processes_agree(ms: tuple[float, ...], loses: bool) -> None:
     rows = []
     for process, slower in zip(("one", "two", "three"), ms, strict=False):
-        rows.append(timed("persistent", "triton", SMALL, 1.0, process))
+        rows.append(timed("wgmma", "triton", SMALL, 1.0, process))
         rows.append(timed("integer_max", "triton", SMALL, slower, process))
     (step,) = twins(*rows).steps(term("integer_max"), TRITON, PROBLEM)
     assert step.loses is loses
 
 
 def test_rows_that_do_not_count_are_no_step() -> None:
-    start = timed("persistent", "triton", SMALL, 1.0)
+    start = timed("wgmma", "triton", SMALL, 1.0)
     for other in (
         timed("integer_max", "triton", SMALL, 1.2, assembler="shared"),
         timed("integer_max", "triton", SMALL, 1.2) | {"source_sha256": "earlier"},
