@@ -152,11 +152,14 @@ def parse(path: Path) -> ast.Module:
     return _parse(path.read_text())
 
 
-def same_program(technique_path: str, language: str, root: Path | None = None) -> str | None:
+def same_program(
+    technique_path: str, language: str, root: Path | None = None, *, head_dim: int | None = None
+) -> str | None:
     """The technique that this twin re-exports, if its file does nothing else; else None.
 
     In Python that is a single `from triton_kernels.ladder.name import ...`, in CUDA a single `#include
-    <ladder/name.cu>`. `language` is cuda, triton, triton_native, gluon or tlx.
+    <ladder/name.cu>`. A Python file with a table `PROGRAMS = {head_dim: module}` re-exports at each head_dim; without
+    one given it is none. `language` is cuda, triton, triton_native, gluon or tlx.
     """
     path = kernel_file(language, technique_path, root)
     if not path.is_file():
@@ -169,7 +172,20 @@ def same_program(technique_path: str, language: str, root: Path | None = None) -
     if len(body) == 1 and isinstance(body[0], ast.ImportFrom):
         match = re.fullmatch(r"triton_kernels\.(?:\w+\.)+(\w+)", body[0].module or "")
         return match[1] if match else None
-    return None
+    return _programs(body).get(head_dim) if head_dim is not None else None
+
+
+def _programs(body: Iterable[ast.stmt]) -> dict[int, str]:
+    """head_dim -> technique, of a file's table PROGRAMS; empty where there is none."""
+    for node in body:
+        if (
+            isinstance(node, ast.Assign)
+            and [ast.unparse(target) for target in node.targets] == ["PROGRAMS"]
+            and isinstance(node.value, ast.Dict)
+        ):
+            pairs = zip(node.value.keys, node.value.values, strict=True)
+            return {ast.literal_eval(key): ast.unparse(value) for key, value in pairs if key is not None}
+    return {}
 
 
 def _existing(backend: str, technique_path: str, root: Path) -> Path:

@@ -218,8 +218,9 @@ def _repeats_another(row: Row) -> bool:
     name: str | None = row.get("technique")
     if not measured or not name or not techniques.find(name):
         return False
+    head_dim = row["problem"]["head_dim"]
     while name and name != measured and (technique := techniques.find(name)):
-        name = sources.same_program(technique.path, row["backend"])
+        name = sources.same_program(technique.path, row["backend"], head_dim=head_dim)
     return name != measured
 
 

@@ -72,13 +72,18 @@ class Twins:
             if row["kind"] == "environment":
                 known.append(row)
             elif row["kind"] == "timing" and row.get("mode") != "sustained" and reading.is_as_shipped(row):
-                kernel = row["backend"], row.get("technique")
+                names = {
+                    row.get("technique"),
+                    _program(row["backend"], row.get("technique"), row["problem"]["head_dim"]),
+                }
+                asked_for = [name for name in names if name and (row["backend"], name) in kernels]
                 if row["backend"] == ANCHOR and reading.counts(row, hashes):
                     known.append(row)
                     self._anchors[noise.group(row)] = row
-                elif kernel in kernels and reading.counts(row, hashes):
+                elif asked_for and reading.counts(row, hashes):
                     known.append(row)
-                    self._rows[reading.slug(row), *kernel][reading.tile_slug(row)] = row
+                    for name in asked_for:
+                        self._rows[reading.slug(row), row["backend"], name][reading.tile_slug(row)] = row
         self._known = intervals.Intervals(noise.Timings(known))
 
     def steps(self, term: Term, start: str, problem: Problem) -> list[Step]:
@@ -124,10 +129,12 @@ def _differ(backend: str, *names: str) -> bool:
     return None not in programs and len(set(programs)) == len(programs)
 
 
-def _program(backend: str, name: str) -> str | None:
-    """The technique whose file holds the program in this language; None where there is no such file."""
-    technique = techniques.find(name)
+@cache
+def _program(backend: str, name: str | None, head_dim: int | None = None) -> str | None:
+    """The technique whose file holds the program in this language; None where there is no such file. Of a table of
+    programs, the one for `head_dim`."""
+    technique = techniques.find(name) if name else None
     if technique is None or not sources.kernel_file(backend, technique.path).is_file():
         return None
-    other = sources.same_program(technique.path, backend)
-    return name if other is None else _program(backend, other)
+    other = sources.same_program(technique.path, backend, head_dim=head_dim)
+    return name if other is None else _program(backend, other, head_dim)

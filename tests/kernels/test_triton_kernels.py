@@ -425,6 +425,7 @@ def test_the_flagship_is_the_program_of_another_rung_at_each_head_dim():
         )
         assert found == expected
         assert kernel("flagship").workspace_bytes(problem) == kernel(other).workspace_bytes(problem)
+        assert sources.same_program("hopper/flagship", "triton", head_dim=problem.head_dim) == other
 
 
 @pytest.mark.parametrize("problem", [PROBLEMS[0], PROBLEMS[5], RAGGED[3]], ids=lambda problem: problem.slug)

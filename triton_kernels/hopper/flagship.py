@@ -8,25 +8,23 @@ release that depends on the row maxima, a loop that ends at each warpgroup's own
 
 from triton_kernels.hopper import integer_max, wgmma
 
+PROGRAMS = {64: integer_max, 128: wgmma, 256: wgmma}
+"""head_dim -> the rung whose program it is."""
+
 
 class Table:
-    """A twin whose program is that of another rung, by head_dim. `kernel`: of most."""
+    """A twin that is another rung's at each head_dim. `kernel`: that of most."""
 
     kernel = wgmma.twin.kernel
 
     def specialize(self, problem, strides, tile, arch):
-        return program(problem.head_dim).specialize(problem, strides, tile, arch)
+        return PROGRAMS[problem.head_dim].twin.specialize(problem, strides, tile, arch)
 
     def launch(self, q, k, v, o, lse, **options):
-        return program(q.shape[3]).launch(q, k, v, o, lse, **options)
+        return PROGRAMS[q.shape[3]].twin.launch(q, k, v, o, lse, **options)
 
     def workspace_bytes(self, problem):
-        return program(problem.head_dim).workspace_bytes(problem)
-
-
-def program(head_dim):
-    """The fastest program's twin."""
-    return integer_max.twin if head_dim == 64 else wgmma.twin
+        return PROGRAMS[problem.head_dim].twin.workspace_bytes(problem)
 
 
 twin = Table()

@@ -93,6 +93,16 @@ def test_a_re_export_is_the_same_program(tree: Path) -> None:
         assert sources.same_program("ampere/absent", language, tree) is None
 
 
+def test_a_table_is_another_program_at_each_head_dim(tree: Path) -> None:
+    (tree / "triton_kernels/ampere/table.py").write_text(
+        "from triton_kernels.ampere import first, third\nPROGRAMS = {64: third, 128: first}\ntwin = PROGRAMS[64]\n"
+    )
+    found = [
+        sources.same_program("ampere/table", "triton", tree, head_dim=head_dim) for head_dim in (64, 128, 256, None)
+    ]
+    assert found == ["third", "first", None, None]
+
+
 def test_lines_of_code_are_those_without_comments_and_docstrings(tree: Path) -> None:
     assert sources.lines_of_code(tree / "cuda_kernels/ampere/first.cu") == 2
     assert sources.lines_of_code(tree / "triton_kernels/ampere/first.py") == 5
