@@ -293,6 +293,13 @@ class Ledger:
             return {}
         return {term.own[0]: 1.0, term.own[1]: -1.0}
 
+    def alike(self, term: Term) -> Estimate | None:
+        """What a term's technique gains in a CUDA kernel limited to what core Triton can express."""
+        if term.alike is None:
+            return None
+        to, start = term.alike
+        return self._estimate({to: 1.0, start: -1.0}, beside=())
+
     def _cause(self, term: Term, size: Estimate | None) -> str:
         """A term's cause on this problem, on all boards the same."""
         if self._own(term):
@@ -300,8 +307,7 @@ class Ledger:
         if term.alike is not None and self.board:
             return replace(self, board=None)._priced(term).cause
         if term.alike is not None:
-            to, start = term.alike
-            alike = self._estimate({to: 1.0, start: -1.0}, beside=())
+            alike = self.alike(term)
             high = alike.interval.high if alike else None
             low = size.interval.low if size else None
             if high is None or low is None or high >= low:

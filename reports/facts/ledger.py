@@ -302,6 +302,12 @@ def steps(one: Ledger, term: Term) -> str:
     return f"{writer[0].upper()}{writer[1:]} at {where(one.problem)}: {'; '.join(told)}" if told else ""
 
 
+def alike(found: Sequence[Ledger], term: Term) -> str:
+    """What the technique gains in a CUDA kernel limited to what core Triton can express, problem by problem."""
+    told = [f"{where(one.problem)}: {gain(size)}" for one in found if (size := one.alike(term))]
+    return " · ".join(told)
+
+
 def untimed(one: Ledger, term: Term) -> list[str]:
     """Commands that time the language's own kernels at the tile of its best one, where they take it and that was not
     done."""

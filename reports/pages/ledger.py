@@ -53,6 +53,7 @@ def page(datasets: Sequence[Dataset], codes: Sequence[Row] = (), hashes: Hashes 
         "advice": {term.name: ledger.advice(term, told[term.name]) for term in terms},
         "untimed": {term.name: ledger.untimed(of_way(found[0], term), term) for term in terms} if found else {},
         "steps": {term.name: steps(found, term) for term in terms},
+        "alike": {term.name: ledger.alike(found, term) for term in terms},
         "unpredicted": ledger.unpredicted(found),
         "files": [download(sections)] if sections else [],
         "stem": downloads.stem_of(data, ledger.EXPERIMENT) if data else "",

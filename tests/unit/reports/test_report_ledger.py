@@ -419,3 +419,9 @@ def test_every_end_of_a_term_is_counted_at_its_own_tile() -> None:
 )
 def test_a_number_has_a_sign_that_can_be_read_and_zero_has_none(number: str, told: str) -> None:
     assert facts.minus(number) == told
+
+
+def test_what_a_technique_gains_in_what_core_triton_can_express_is_told() -> None:
+    text = whole()
+    assert "<code>vocabulary_with_integers</code> over <code>triton_vocabulary</code>: head_dim 128, full" in text
+    assert text.count("In CUDA kernels limited to what core Triton can express") == 1
