@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from harness.catalog import techniques
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
 from harness.rows import reading
@@ -53,6 +54,23 @@ def at_clock_of(data: Dataset, row: Row, flop: float | None) -> float | None:
     """TFLOPS of so many FLOP a clock and multiprocessor at the clock of a timing; None where that was not read."""
     ghz = reading.clock_ghz(row)
     return flop * ghz * data.multiprocessors(row) / 1e3 if ghz and flop else None
+
+
+def earlier_cells(data: Dataset, experiment: str) -> list[tuple[str, str]]:
+    """(backend, technique) of what an experiment timed in earlier versions only, with the problems where that is so on
+    some; of every version of a language."""
+    there: dict[tuple[str, str], dict[str, bool]] = {}
+    for row in data.timings(experiment):
+        if row.get("technique") and techniques.find(row["technique"]):
+            problems = there.setdefault((row["backend"], row["technique"]), {})
+            slug = reading.slug(row)
+            problems[slug] = problems.get(slug, False) or reading.is_current(row, data.hashes)
+    found = []
+    for (backend, name), problems in sorted(there.items()):
+        left = sorted(slug for slug, current in problems.items() if not current)
+        if left:
+            found.append((backend, name if len(left) == len(problems) else f"{name} ({', '.join(left)})"))
+    return found
 
 
 def earlier(data: Dataset, experiment: str, backend: str) -> list[str]:

@@ -24,7 +24,7 @@ from reports.facts import correctness as correctness_facts
 from reports.facts import counters, headlines, neighbours, referee, resources, versions
 from reports.facts.comparisons import GRID, LENGTHS
 from reports.facts.holes import group_holes, unmeasured
-from reports.facts.scores import earlier, scored
+from reports.facts.scores import earlier, earlier_cells, scored
 from reports.pages import comparisons, downloads, filling
 
 SHOWN_LENGTH = 4096
@@ -159,7 +159,7 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "total": len(rows),
         "holes": group_holes(data.holes(name)),
         "unmeasured": unmeasured(data, name),
-        "earlier": [(backend, rung) for backend in SERIES for rung in earlier(data, name, backend)],
+        "earlier": earlier_cells(data, name),
         "pairs": data.pairs(name),
         "machines": machines.machines(data.environments_of(rows)),
         "earlier_gate": correctness_facts.told_of_earlier_gate(data, asked=[name]),

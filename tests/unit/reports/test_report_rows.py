@@ -161,3 +161,23 @@ def test_a_site_is_named_by_all_that_it_is_made_from(tmp_path: Path) -> None:
             (tmp_path / file).write_text(text)
             assert build.inputs(tmp_path) != before
             before = build.inputs(tmp_path)
+
+
+def test_an_experiment_says_what_it_measured_in_earlier_versions_only() -> None:
+    """Of every version of a language; with the problems where a kernel was measured on others as it is."""
+    other = Problem.square(1, 2, 512, 64)
+    rows = [
+        timing(
+            1.0, experiment="ladder", technique="scalar", time="1", source_sha256=sha, backend=backend, problem=where
+        )
+        for backend, sha, where in (
+            ("cuda", synthetic.sha("scalar", "cuda"), PROBLEM.to_dict()),
+            ("cuda", "0", other.to_dict()),
+            ("triton@3.9.0", "0", other.to_dict()),
+        )
+    ]
+    assert scores.earlier_cells(dataset(rows), "ladder") == [
+        ("cuda", f"scalar ({other.slug})"),
+        ("triton@3.9.0", "scalar"),
+    ]
+    assert scores.earlier_cells(dataset(rows[:1]), "ladder") == []
