@@ -489,7 +489,7 @@ TLX_TERMS = (
         "tlx_schedule",
         "The same schedule, written in CUDA",
         "unexplained",
-        "The flagship without lazy rescaling and integer maxima, and at the shape of the TLX kernel's tile, over that "
+        "The flagship without the techniques that the TLX kernel lacks there, and at the shape of its tile, over that "
         "kernel. This term is all that the others leave. TLX puts a barrier of the warpgroup before each hand-over of "
         "a buffer, as Gluon does, where each warp hands over for itself in CUDA. The plugin demands as many warps of "
         "the producer as the first task has, four instead of one. With a causal mask the two also deal out their tiles "
