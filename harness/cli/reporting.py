@@ -175,6 +175,9 @@ def shares(entry: Mapping[str, Any]) -> Table:
     columns = ("problem", "value", "95% interval", "boards")
     table = Table(*(Column(name, overflow="fold") for name in columns), box=box.SIMPLE_HEAD)
     for cell in entry["cells"]:
+        if "reason" in cell:
+            table.add_row(cell["problem"], "incomplete", "", cell["reason"])
+            continue
         value, *boards = (
             f"{share:.3f}{' missed' if where in cell['missed'] else ''}"
             for where, share in {ALL_BOARDS: cell["value"], **cell["boards"]}.items()

@@ -169,17 +169,16 @@ def told_of_earlier_gate(entries: Iterable[Mapping[str, Any]]) -> str:
 
 def _gap_explained(gpu: str, rows: Iterable[Row], hashes: Hashes, gates: Gates) -> dict[str, Any]:
     """How much of the gap between core Triton and the flagship has a cause, on each problem of the experiment that was
-    measured; the value is HEADLINE's."""
+    measured; the value is HEADLINE's, and complete where that is. A cell of another problem may say why it has none."""
     found = {one.problem: one for one in ledger.ledgers(rows, hashes)}
     problems = experiments.load(ledger.EXPERIMENT).problems
     asked = [problem for problem in problems if problem in found or problem == ledger.HEADLINE]
     cells = [_explained_cell(problem, found.get(problem)) for problem in asked]
     (headline,) = [cell for cell in cells if cell["problem"] == ledger.HEADLINE.slug]
-    holes = [cell for cell in cells if "reason" in cell]
-    reason = "; ".join(f"{cell['problem']}: {cell['reason']}" for cell in holes) or None
+    reason = f"{headline['problem']}: {headline['reason']}" if "reason" in headline else None
     if not found:
         reason = f"{ledger.EXPERIMENT} was not run on this GPU: `twinkernels run {ledger.EXPERIMENT}`"
-    value = headline.get("value")
+    valued = [cell for cell in cells if "value" in cell]
     ends = [found[p].rows[name] for p in asked if p in found for name in ENDS if name in found[p].rows]
     return {
         "name": GAP_EXPLAINED,
@@ -187,11 +186,11 @@ def _gap_explained(gpu: str, rows: Iterable[Row], hashes: Hashes, gates: Gates) 
         "ours": "cuda",
         "gpu": gpu,
         "quoted": None,
-        "status": "incomplete" if holes else "complete",
+        "status": "incomplete" if reason else "complete",
         "reason": reason,
-        "value": None if holes else value,
+        "value": headline.get("value"),
         "interval": headline.get("interval"),
-        "worst_cell": None if holes else min(cells, key=lambda cell: float(cell["value"]))["problem"],
+        "worst_cell": None if reason else min(valued, key=lambda cell: float(cell["value"]))["problem"],
         "goal": ledger.GOAL,
         **gates.of(ends),
         "cells": cells,

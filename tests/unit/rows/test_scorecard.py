@@ -374,6 +374,19 @@ def test_without_both_ends_of_the_gap_its_entry_is_incomplete(without: tuple[str
     assert (entry["status"], entry["value"], entry["reason"]) == ("incomplete", None, reason)
 
 
+def test_a_hole_on_another_problem_is_told_in_its_cell() -> None:
+    rows = ledger_rows.rows((ledger_rows.PROBLEM, ledger_rows.CAUSAL))
+    causal = ledger_rows.CAUSAL.slug
+    left = [row for row in rows if row.get("backend") != "triton" or reading.slug(row) != causal]
+    card = scorecard.scorecard(left, hashes=ledger_rows.hashes())["entries"]
+    (entry,) = [one for one in card if one["name"] == scorecard.GAP_EXPLAINED]
+    assert (entry["status"], entry["reason"]) == ("complete", None)
+    whole, hole = entry["cells"]
+    assert entry["value"] == whole["value"]
+    assert entry["worst_cell"] == whole["problem"]
+    assert hole == {"problem": causal, "reason": "the two ends have no common group"}
+
+
 @pytest.mark.parametrize(("which", "counts"), [(max, True), (min, False)])
 def test_the_final_of_a_run_of_slow_techniques_is_passed_over(which: Callable[..., Row], counts: bool) -> None:
     rows = synthetic.rows()
