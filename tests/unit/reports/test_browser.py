@@ -41,7 +41,6 @@ UNANSWERED = re.compile(r"recorded yet|measured yet|computed yet|(?<!“)not (?:
 WAITING = {
     ("evidence/correctness.html", "not checked"): 4,
     ("gap.html", "not measured"): 6,  # ways from Gluon and TLX whose kernels changed
-    ("technique/flagship.html", "not measured"): 1,  # core Triton's integer_max, which changed
 }
 """Page and words -> how often they may stand there. What they wait for is a run on a GPU or a probe; an entry that is
 answered goes."""
