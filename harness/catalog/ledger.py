@@ -341,8 +341,8 @@ TERMS = (
         "Core Triton gets the same instruction through a bitcast of the scores, and needs no vote: once no row maximum "
         "of the block is negative, negative scores cannot raise one. At head_dim 64 its best kernel has such maxima, "
         "and what it gains by them is taken out of this term. Where it has none, a CUDA kernel limited to what core "
-        "Triton can express says whether they would pay: if they gain less there than in the flagship, the rest of "
-        "the schedule is the cause. There the softmax overlaps with products of the same warps.",
+        "Triton can express says whether they would pay. If they gain less there than in the flagship, the schedule "
+        "is the cause: in the flagship the softmax overlaps with products of the same warps.",
         "Leave a product in flight across the softmax. The maxima themselves can be written today.",
         leave_out="without_integer_max",
         step=("integer_max", "persistent"),
