@@ -51,7 +51,7 @@ def same_program(case: Case) -> str | None:
     if not case.technique:
         return None
     path = techniques.get(case.technique).path
-    return sources.same_program(path, case.backend, head_dim=case.problem.head_dim)
+    return sources.same_program(path, case.backend, cell=tiles.cell_of_length(case.problem))
 
 
 def declined(case: Case) -> str | None:

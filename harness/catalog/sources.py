@@ -153,13 +153,14 @@ def parse(path: Path) -> ast.Module:
 
 
 def same_program(
-    technique_path: str, language: str, root: Path | None = None, *, head_dim: int | None = None
+    technique_path: str, language: str, root: Path | None = None, *, cell: str | None = None
 ) -> str | None:
     """The technique that this twin re-exports, if its file does nothing else; else None.
 
     In Python that is a single `from triton_kernels.ladder.name import ...`, in CUDA a single `#include
-    <ladder/name.cu>`. A Python file with a table `PROGRAMS = {head_dim: module}` re-exports at each head_dim; without
-    one given it is none. `language` is cuda, triton, triton_native, gluon or tlx.
+    <ladder/name.cu>`. A Python file with a table `PROGRAMS = {"d64-causal": module}` re-exports on each problem: `cell`
+    is its head_dim, mask and length (tiles.cell_of_length), the longest name with which that begins counts, and without
+    one it is none. `language` is cuda, triton, triton_native, gluon or tlx.
     """
     path = kernel_file(language, technique_path, root)
     if not path.is_file():
@@ -172,11 +173,13 @@ def same_program(
     if len(body) == 1 and isinstance(body[0], ast.ImportFrom):
         match = re.fullmatch(r"triton_kernels\.(?:\w+\.)+(\w+)", body[0].module or "")
         return match[1] if match else None
-    return _programs(body).get(head_dim) if head_dim is not None else None
+    programs = _programs(body)
+    fitting = [name for name in programs if cell and cell.startswith(name)]
+    return programs[max(fitting, key=len)] if fitting else None
 
 
-def _programs(body: Iterable[ast.stmt]) -> dict[int, str]:
-    """head_dim -> technique, of a file's table PROGRAMS; empty where there is none."""
+def _programs(body: Iterable[ast.stmt]) -> dict[str, str]:
+    """Cell, or how one begins -> technique, of a file's table PROGRAMS; empty where there is none."""
     for node in body:
         if (
             isinstance(node, ast.Assign)

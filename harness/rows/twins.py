@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from harness.catalog import sources, techniques
+from harness.catalog import sources, techniques, tiles
 from harness.catalog.ablations import ABLATIONS
 from harness.catalog.ledger import FLAGSHIP, GLUON, TERMS, TLX, WAYS, Term, shape
 from harness.catalog.problem import ANCHOR, Problem, Tile
@@ -72,10 +72,8 @@ class Twins:
             if row["kind"] == "environment":
                 known.append(row)
             elif row["kind"] == "timing" and row.get("mode") != "sustained" and reading.is_as_shipped(row):
-                names = {
-                    row.get("technique"),
-                    _program(row["backend"], row.get("technique"), row["problem"]["head_dim"]),
-                }
+                cell = tiles.cell_of_length(Problem.from_dict(row["problem"]))
+                names = {row.get("technique"), _program(row["backend"], row.get("technique"), cell)}
                 asked_for = [name for name in names if name and (row["backend"], name) in kernels]
                 if row["backend"] == ANCHOR and reading.counts(row, hashes):
                     known.append(row)
@@ -130,11 +128,11 @@ def _differ(backend: str, *names: str) -> bool:
 
 
 @cache
-def _program(backend: str, name: str | None, head_dim: int | None = None) -> str | None:
+def _program(backend: str, name: str | None, cell: str | None = None) -> str | None:
     """The technique whose file holds the program in this language; None where there is no such file. Of a table of
-    programs, the one for `head_dim`."""
+    programs, the one for `cell`."""
     technique = techniques.find(name) if name else None
     if technique is None or not sources.kernel_file(backend, technique.path).is_file():
         return None
-    other = sources.same_program(technique.path, backend, head_dim=head_dim)
-    return name if other is None else _program(backend, other, head_dim)
+    other = sources.same_program(technique.path, backend, cell=cell)
+    return name if other is None else _program(backend, other, cell)

@@ -6,6 +6,7 @@ import importlib
 import itertools
 import re
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import torch
 
 from harness.attention import inputs, reference
 from harness.catalog import sources, techniques
+from harness.catalog.cases import Case, same_program
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import LADDERS
 from harness.variants import interpreter, machine_code
@@ -417,15 +419,17 @@ def test_a_renamed_copy_would_be_found():
     assert found["copy"] == found["original"]
 
 
-def test_the_flagship_is_the_program_of_another_rung_at_each_head_dim():
-    for problem in ON_HOPPER:
-        other = "integer_max" if problem.head_dim == 64 else "wgmma"
+def test_the_flagship_is_the_program_of_another_rung_on_each_problem():
+    short = [replace(problem, seq_q=1024, seq_kv=1024) for problem in ON_HOPPER]
+    for problem in (*ON_HOPPER, *short):
+        is_short = problem.causal and problem.seq_kv == 1024
+        other = "integer_max" if problem.head_dim == 64 and not is_short else "wgmma"
         found, expected = (
             kernel(name).specialize(problem, None, Tile(64, 128), "sm_90a") for name in ("flagship", other)
         )
         assert found == expected
         assert kernel("flagship").workspace_bytes(problem) == kernel(other).workspace_bytes(problem)
-        assert sources.same_program("hopper/flagship", "triton", head_dim=problem.head_dim) == other
+        assert same_program(Case("test", "flagship", "triton", problem, None)) == other
 
 
 @pytest.mark.parametrize("problem", [PROBLEMS[0], PROBLEMS[5], RAGGED[3]], ids=lambda problem: problem.slug)

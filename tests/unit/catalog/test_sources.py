@@ -93,14 +93,14 @@ def test_a_re_export_is_the_same_program(tree: Path) -> None:
         assert sources.same_program("ampere/absent", language, tree) is None
 
 
-def test_a_table_is_another_program_at_each_head_dim(tree: Path) -> None:
+def test_a_table_is_another_program_on_each_problem(tree: Path) -> None:
+    table = '{"d64": third, "d64-causal": first, "d128": first}'
     (tree / "triton_kernels/ampere/table.py").write_text(
-        "from triton_kernels.ampere import first, third\nPROGRAMS = {64: third, 128: first}\ntwin = PROGRAMS[64]\n"
+        f"from triton_kernels.ampere import first, third\nPROGRAMS = {table}\ntwin = None\n"
     )
-    found = [
-        sources.same_program("ampere/table", "triton", tree, head_dim=head_dim) for head_dim in (64, 128, 256, None)
-    ]
-    assert found == ["third", "first", None, None]
+    cells = ("d64-full-short", "d64-causal-long", "d128-full-middle", "d256-full-short", None)
+    found = [sources.same_program("ampere/table", "triton", tree, cell=cell) for cell in cells]
+    assert found == ["third", "first", "first", None, None]
 
 
 def test_lines_of_code_are_those_without_comments_and_docstrings(tree: Path) -> None:

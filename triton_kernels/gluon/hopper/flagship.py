@@ -187,7 +187,7 @@ def flagship(
     STAGES: gl.constexpr, Q_BUFFERS: gl.constexpr,
 ):  # fmt: skip
     GROUPS: gl.constexpr = BLOCK_M // wg.ROWS
-    INTEGERS: gl.constexpr = GROUPS == 2 and (HEAD_DIM == 64 or (HEAD_DIM == 128 and not CAUSAL))
+    INTEGERS: gl.constexpr = GROUPS == 2 and BLOCK_N == 128 and (HEAD_DIM == 64 or (HEAD_DIM == 128 and not CAUSAL))
     buffers = pipeline.allocate(q_desc, k_desc, v_desc, GROUPS, STAGES, Q_BUFFERS)
     sizes = pipeline.Sizes(batches * heads, heads, group, seq_q, seq_kv)
     work = (buffers, sizes, o_desc, lse_ptr, scale * LOG2_E)
