@@ -20,6 +20,8 @@ FLOATS = "wgmma"
 """Core Triton's kernel of which the best one at head_dim 64 is the same with maxima of integers."""
 TRITONS = Tile(64, 128, 1, 4)
 """What `tune` chose for core Triton nearly everywhere; the vocabulary's."""
+CAUSAL_TRITONS = Tile(64, 128, 2, 4)
+"""The same at head_dim 64 with a causal mask."""
 SQUARE = Tile(128, 128, 2, 8)
 """Two consumer warpgroups, and powers of two."""
 NARROW = Tile(128, 80, 3, 8)
@@ -64,12 +66,13 @@ class Term:
     follows where it is a loss; without it `could` holds for both.
 
     "effort" is the cause only where no kernel of the language loses by the technique (rows.twins, which finds the
-    ladder's kernels itself). `twins`: further ones, as (backend, kernel with the technique, kernel before it).
+    ladder's kernels itself). `twins`: further ones, as (backend, kernel with the technique, kernel before it); where
+    that is the ladder's kernel in another language, it builds on another one there.
     `less`: a term whose price is taken out of this one's step. `own`: kernels of the language the way starts from, with
     the technique and without; where both are there, what it gains is taken out too, and the cause is "effort". `alike`:
     CUDA kernels limited to what core Triton can express, with the technique and without. The cause holds only where it
-    gains less there than it is worth. `tile_of`: the kernel whose best tile the term is about;
-    where that has the shape of the flagship's, the term is not there.
+    gains less there than it is worth. `tile_of`: the kernel whose best tile the term is about; the term is there where
+    that has the shape of SQUARE, and the flagship's has another.
     """
 
     name: str
@@ -516,7 +519,7 @@ def at_their_tiles(problem: Problem) -> tuple[tuple[str, Tile] | tuple[str, Tile
     found += [(FLAGSHIP, SQUARE), smaller[problem.head_dim]]
     if problem.head_dim != 64:
         return tuple(found)
-    return *found, (FLOATS, Tile(64, 128, 2, 4) if problem.causal else TRITONS, TRITON)
+    return *found, (FLOATS, CAUSAL_TRITONS if problem.causal else TRITONS, TRITON)
 
 
 def kernels() -> tuple[str, ...]:

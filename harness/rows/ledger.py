@@ -304,15 +304,14 @@ class Ledger:
         """A term's cause on this problem, on all boards the same."""
         if self._own(term):
             return "effort"
-        if term.alike is not None and self.board:
+        if term.alike is None:
+            return term.cause_at(self.tile)
+        if self.board:
             return replace(self, board=None)._priced(term).cause
-        if term.alike is not None:
-            alike = self.alike(term)
-            high = alike.interval.high if alike else None
-            low = size.interval.low if size else None
-            if high is None or low is None or high >= low:
-                return "unexplained"
-        return term.cause_at(self.tile)
+        alike = self.alike(term)
+        high = alike.interval.high if alike else None
+        low = size.interval.low if size else None
+        return "unexplained" if high is None or low is None or high >= low else term.cause_at(self.tile)
 
     def _priced(self, term: Term) -> Priced:
         without, with_it = self._prices(term)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from harness.catalog import sources
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
+from harness.rows import ledger
 from harness.rows.scorecard import RIVALS
 from reports.data.dataset import Dataset, Point, fastest
 from reports.data.names import LABELS
@@ -17,8 +18,6 @@ from reports.facts.processes import Speed, Spread
 LADDER = "ladder"
 COSTS = "what_triton_costs"
 """The experiment that times the matrix's techniques of one class of instructions in one group."""
-GAP = "what_triton_misses"
-"""The experiment that times TLX beside all kernels of the gap; else only hopper_versions does."""
 PANELS = {"mma_sync": ("cuda", "triton", "gluon"), "wgmma": ("cuda", "triton", "gluon", "tlx")}
 """Class of tensor-core instructions -> the languages that keep a place in its panel."""
 INSTRUCTION = {"mma_sync": "mma.sync", "wgmma": "wgmma"}
@@ -188,7 +187,8 @@ def library_point(data: Dataset, problem: Problem, library: str) -> Point:
 
 
 def _points(data: Dataset, problem: Problem, language: str, mma: str) -> Iterator[Point]:
-    for experiment in (*experiments(data), *([GAP] if language == "tlx" else [])):
+    """The gap's experiment times TLX too, which of the others only hopper_versions does."""
+    for experiment in (*experiments(data), *([ledger.EXPERIMENT] if language == "tlx" else [])):
         for technique in TECHNIQUES:
             for backend in SERIES_OF[language]:
                 for tuned in (False, True):

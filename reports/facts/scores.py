@@ -59,15 +59,9 @@ def at_clock_of(data: Dataset, row: Row, flop: float | None) -> float | None:
 def earlier_cells(data: Dataset, experiment: str) -> list[tuple[str, str]]:
     """(backend, technique) of what an experiment timed in earlier versions only, with the problems where that is so on
     some; of every version of a language."""
-    there: dict[tuple[str, str], dict[str, bool]] = {}
-    for row in data.timings(experiment):
-        if row.get("technique") and techniques.find(row["technique"]):
-            problems = there.setdefault((row["backend"], row["technique"]), {})
-            slug = reading.slug(row)
-            problems[slug] = problems.get(slug, False) or reading.is_current(row, data.hashes)
     found = []
-    for (backend, name), problems in sorted(there.items()):
-        left = sorted(slug for slug, current in problems.items() if not current)
+    for (backend, name), problems in sorted(_timed(data, experiment).items()):
+        left = sorted(slug for slug, is_current in problems.items() if not is_current)
         if left:
             found.append((backend, name if len(left) == len(problems) else f"{name} ({', '.join(left)})"))
     return found
@@ -75,6 +69,16 @@ def earlier_cells(data: Dataset, experiment: str) -> list[tuple[str, str]]:
 
 def earlier(data: Dataset, experiment: str, backend: str) -> list[str]:
     """The rungs that an experiment timed in earlier versions only."""
-    timed = [row for row in data.timings(experiment) if row["backend"] == backend and row.get("technique")]
-    current = {row["technique"] for row in timed if reading.is_current(row, data.hashes)}
-    return [rung.name for rung in TECHNIQUES if rung.name in {row["technique"] for row in timed} - current]
+    timed = _timed(data, experiment)
+    return [rung.name for rung in TECHNIQUES if not any(timed.get((backend, rung.name), {"": True}).values())]
+
+
+def _timed(data: Dataset, experiment: str) -> dict[tuple[str, str], dict[str, bool]]:
+    """(backend, technique) -> problem -> whether an experiment timed this version of the kernel there."""
+    found: dict[tuple[str, str], dict[str, bool]] = {}
+    for row in data.timings(experiment):
+        if row.get("technique") and techniques.find(row["technique"]):
+            problems = found.setdefault((row["backend"], row["technique"]), {})
+            slug = reading.slug(row)
+            problems[slug] = problems.get(slug, False) or reading.is_current(row, data.hashes)
+    return found
