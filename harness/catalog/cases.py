@@ -48,10 +48,7 @@ def source_sha256(case: Case) -> str | None:
 
 def same_program(case: Case) -> str | None:
     """The technique that this twin only re-exports; None for a twin with a program of its own."""
-    if not case.technique:
-        return None
-    path = techniques.get(case.technique).path
-    return sources.same_program(path, case.backend, cell=tiles.cell_of_length(case.problem))
+    return case.technique and sources.same_program(techniques.get(case.technique).path, case.backend)
 
 
 def declined(case: Case) -> str | None:

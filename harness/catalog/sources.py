@@ -152,15 +152,11 @@ def parse(path: Path) -> ast.Module:
     return _parse(path.read_text())
 
 
-def same_program(
-    technique_path: str, language: str, root: Path | None = None, *, cell: str | None = None
-) -> str | None:
+def same_program(technique_path: str, language: str, root: Path | None = None) -> str | None:
     """The technique that this twin re-exports, if its file does nothing else; else None.
 
     In Python that is a single `from triton_kernels.ladder.name import ...`, in CUDA a single `#include
-    <ladder/name.cu>`. A Python file with a table `PROGRAMS = {"d64-causal": module}` re-exports on each problem: `cell`
-    is its head_dim, mask and length (tiles.cell_of_length), the longest name with which that begins counts, and without
-    one it is none. `language` is cuda, triton, triton_native, gluon or tlx.
+    <ladder/name.cu>`. `language` is cuda, triton, triton_native, gluon or tlx.
     """
     path = kernel_file(language, technique_path, root)
     if not path.is_file():
@@ -173,22 +169,7 @@ def same_program(
     if len(body) == 1 and isinstance(body[0], ast.ImportFrom):
         match = re.fullmatch(r"triton_kernels\.(?:\w+\.)+(\w+)", body[0].module or "")
         return match[1] if match else None
-    programs = _programs(body)
-    fitting = [name for name in programs if cell and cell.startswith(name)]
-    return programs[max(fitting, key=len)] if fitting else None
-
-
-def _programs(body: Iterable[ast.stmt]) -> dict[str, str]:
-    """Cell, or how one begins -> technique, of a file's table PROGRAMS; empty where there is none."""
-    for node in body:
-        if (
-            isinstance(node, ast.Assign)
-            and [ast.unparse(target) for target in node.targets] == ["PROGRAMS"]
-            and isinstance(node.value, ast.Dict)
-        ):
-            pairs = zip(node.value.keys, node.value.values, strict=True)
-            return {ast.literal_eval(key): ast.unparse(value) for key, value in pairs if key is not None}
-    return {}
+    return None
 
 
 def _existing(backend: str, technique_path: str, root: Path) -> Path:

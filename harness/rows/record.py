@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.catalog import sources, techniques, tiles
-from harness.catalog.problem import Problem
+from harness.catalog import sources, techniques
 from harness.rows import files, packing, reading, results, schema, summary
 from harness.rows import renew as renewing
 from harness.rows.reading import Row
@@ -219,9 +218,8 @@ def _repeats_another(row: Row) -> bool:
     name: str | None = row.get("technique")
     if not measured or not name or not techniques.find(name):
         return False
-    cell = tiles.cell_of_length(Problem.from_dict(row["problem"]))
     while name and name != measured and (technique := techniques.find(name)):
-        name = sources.same_program(technique.path, row["backend"], cell=cell)
+        name = sources.same_program(technique.path, row["backend"])
     return name != measured
 
 

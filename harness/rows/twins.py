@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from harness.catalog import sources, techniques, tiles
+from harness.catalog import sources, techniques
 from harness.catalog.ablations import ABLATIONS
 from harness.catalog.ledger import FLAGSHIP, GLUON, TERMS, TLX, WAYS, Term, shape
 from harness.catalog.problem import ANCHOR, Problem, Tile
@@ -72,16 +72,13 @@ class Twins:
             if row["kind"] == "environment":
                 known.append(row)
             elif row["kind"] == "timing" and row.get("mode") != "sustained" and reading.is_as_shipped(row):
-                cell = tiles.cell_of_length(Problem.from_dict(row["problem"]))
-                names = {row.get("technique"), _program(row["backend"], row.get("technique"), cell)}
-                asked_for = [name for name in names if name and (row["backend"], name) in kernels]
+                kernel = row["backend"], row.get("technique")
                 if row["backend"] == ANCHOR and reading.counts(row, hashes):
                     known.append(row)
                     self._anchors[noise.group(row)] = row
-                elif asked_for and reading.counts(row, hashes):
+                elif kernel in kernels and reading.counts(row, hashes):
                     known.append(row)
-                    for name in asked_for:
-                        self._rows[reading.slug(row), row["backend"], name][reading.tile_slug(row)] = row
+                    self._rows[reading.slug(row), *kernel][reading.tile_slug(row)] = row
         self._known = intervals.Intervals(noise.Timings(known))
 
     def steps(self, term: Term, start: str, problem: Problem) -> list[Step]:
@@ -127,12 +124,10 @@ def _differ(backend: str, *names: str) -> bool:
     return None not in programs and len(set(programs)) == len(programs)
 
 
-@cache
-def _program(backend: str, name: str | None, cell: str | None = None) -> str | None:
-    """The technique whose file holds the program in this language; None where there is no such file. Of a table of
-    programs, the one for `cell`."""
-    technique = techniques.find(name) if name else None
+def _program(backend: str, name: str) -> str | None:
+    """The technique whose file holds the program in this language; None where there is no such file."""
+    technique = techniques.find(name)
     if technique is None or not sources.kernel_file(backend, technique.path).is_file():
         return None
-    other = sources.same_program(technique.path, backend, cell=cell)
-    return name if other is None else _program(backend, other, cell)
+    other = sources.same_program(technique.path, backend)
+    return name if other is None else _program(backend, other)

@@ -26,8 +26,10 @@ EXPERIMENT, KERNEL = "hopper_grid", "flagship"
 SERIES = ("cuda", "gluon", "triton")
 L2_BYTES, WAVES = 32 << 20, 2
 """Of head_by_head in triton_kernels/gluon_warpgroups.py, as in cuda_kernels/persistent_tiles.cuh."""
+LAST_ROWS, SHORT = 1 << 15, 2048
+"""Of triton_kernels/hopper/flagship.py."""
 SECTION_BYTES = 16 << 20
-"""Of triton_kernels/hopper/wgmma.py, as of LongestFirst in cuda_kernels/tile_schedulers.cuh."""
+"""The same, and of LongestFirst in cuda_kernels/tile_schedulers.cuh."""
 REGISTERS, SHARED_BYTES, RESERVED_BYTES, WARPS = 65_536, 233_472, 1024, 64
 """Of a multiprocessor of compute capability 9.0; RESERVED_BYTES for each block (CUDA's programming guide)."""
 STEP, MOST = 250, 20_000
@@ -230,6 +232,16 @@ def head_by_head(problem: Problem, tile: Tile, blocks: int) -> list[tuple[int, i
     return [(head, q) for head in range(first) for q in reversed(range(tiles))] + _together(first, last, tiles)
 
 
+def last_rows_together(problem: Problem, tile: Tile, blocks: int) -> list[tuple[int, int]]:
+    """Of a causal problem: head after head, a head's longest first; the last heads, of LAST_ROWS rows, are taken
+    together. Long sequences of head_dim 256 are in sections."""
+    heads, tiles = _heads_and_tiles(problem, tile)
+    if problem.head_dim == 256 and problem.seq_kv >= SHORT:
+        return longest_first(problem, tile, blocks)
+    first = heads - min(math.ceil(LAST_ROWS // tile.block_m / tiles), heads)
+    return [(head, q) for head in range(first) for q in reversed(range(tiles))] + _together(first, heads - first, tiles)
+
+
 def longest_first(problem: Problem, tile: Tile, blocks: int) -> list[tuple[int, int]]:
     """In sections of heads whose K and V fit SECTION_BYTES, each longest first."""
     heads, tiles = _heads_and_tiles(problem, tile)
@@ -246,6 +258,6 @@ def _together(first: int, count: int, tiles: int) -> list[tuple[int, int]]:
     return [(first + place % count, tiles - 1 - place // count) for place in range(count * tiles)]
 
 
-ORDERS = {"cuda": shortest_third_last, "gluon": head_by_head, "triton": longest_first}
+ORDERS = {"cuda": shortest_third_last, "gluon": head_by_head, "triton": last_rows_together}
 """By series: of shortest_third_last in cuda_kernels/persistent_pipeline.cuh, of head_by_head in
-triton_kernels/gluon_warpgroups.py and of triton_kernels/hopper/wgmma.py."""
+triton_kernels/gluon_warpgroups.py and of triton_kernels/hopper/flagship.py."""

@@ -15,7 +15,7 @@ import torch
 
 from harness.attention import inputs, reference
 from harness.catalog import sources, techniques
-from harness.catalog.cases import Case, same_program
+from harness.catalog import tiles as tiles_of_the_catalog
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import LADDERS
 from harness.variants import interpreter, machine_code
@@ -137,6 +137,14 @@ def interpret(
     o, lse = reference.truth(given.q, given.k, given.v, **arguments)
     gap = torch.where(lse == out.lse, 0, lse - out.lse)  # -inf equals -inf
     return ((out.o.double() - o).norm() / o.norm()).item(), gap.abs().max().item()
+
+
+def interpret_combined(head_by_head: bool, integers: bool, problem: Problem) -> tuple[float, float]:
+    """Of the flagship with these of its techniques, where many scores are negative."""
+    paying = {"HEAD_BY_HEAD": head_by_head, "INTEGERS": integers}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module("flagship"), "twin", replace(kernel("flagship"), refine=lambda given: given | paying))
+        return interpret("flagship", problem, TILES[0], distribution="negative_scores")
 
 
 def interpret_mutant(folder: str, old: str, new: str) -> str:
@@ -406,7 +414,8 @@ def test_descriptors_fit_the_workspace():
 @pytest.mark.parametrize("name", DISTINCT)
 def test_no_program_is_secretly_an_earlier_one(name):
     def ttgir(one):
-        return (hopper(one) if one in HOPPER else compiled(one, EVERYWHERE))["ttgir"]
+        # At head_dim 64 the flagship has techniques of two rungs.
+        return (hopper(one, ON_HOPPER[2]) if one in HOPPER else compiled(one, EVERYWHERE))["ttgir"]
 
     alike = [one for one in DISTINCT[: DISTINCT.index(name)] if (one in HOPPER) == (name in HOPPER)]
     assert [one for one in alike if ttgir(one) == ttgir(name)] == [], (
@@ -419,17 +428,40 @@ def test_a_renamed_copy_would_be_found():
     assert found["copy"] == found["original"]
 
 
-def test_the_flagship_is_the_program_of_another_rung_on_each_problem():
-    shorter = [replace(problem, seq_q=keys, seq_kv=keys) for problem in ON_HOPPER for keys in (1024, 2047, 2048)]
-    for problem in (*ON_HOPPER, *shorter):
-        is_short = problem.causal and problem.seq_kv < 2048
-        other = "integer_max" if problem.head_dim == 64 and not is_short else "wgmma"
-        found, expected = (
-            kernel(name).specialize(problem, None, Tile(64, 128), "sm_90a") for name in ("flagship", other)
-        )
-        assert found == expected
-        assert kernel("flagship").workspace_bytes(problem) == kernel(other).workspace_bytes(problem)
-        assert same_program(Case("test", "flagship", "triton", problem, None)) == other
+@pytest.mark.parametrize(
+    ("head_dim", "causal", "length", "head_by_head", "integers"),
+    [
+        (64, False, 2047, False, True),
+        (64, False, 2048, True, True),
+        (64, True, 2047, True, False),
+        (64, True, 2048, True, True),
+        (128, False, 512, True, False),
+        (128, True, 16_384, True, False),
+        (256, False, 16_384, True, False),
+        (256, True, 2047, True, False),
+        (256, True, 2048, False, False),
+    ],
+)
+def test_the_flagship_has_what_pays_on_a_problem(head_dim, causal, length, head_by_head, integers):
+    problem = Problem.square(1, 2, length, head_dim, causal=causal)
+    found = kernel("flagship").specialize(problem, None, Tile(64, 128), "sm_90a")
+    names = [found.function.arg_names[place] for (place,) in found.constexprs]
+    constants = dict(zip(names, found.constexprs.values(), strict=True))
+    assert (constants["HEAD_BY_HEAD"], constants["INTEGERS"]) == (head_by_head, integers)
+
+
+def test_the_flagships_classes_of_length_are_those_of_the_tiles():
+    for length in (2047, 2048):
+        problem = Problem.square(1, 2, length, 64)
+        assert (tiles_of_the_catalog.length_class(problem) == "short") is (length < 2048)
+
+
+@pytest.mark.parametrize(("head_by_head", "integers"), list(itertools.product((False, True), repeat=2)))
+@pytest.mark.parametrize("problem", [PROBLEMS[1], RAGGED[4], RAGGED[6]], ids=lambda problem: problem.slug)
+def test_the_flagship_is_right_with_any_of_its_techniques(problem, head_by_head, integers):
+    relative, lse = interpreted(interpret_combined, head_by_head, integers, problem)
+    assert relative < 6e-4, f"O is off by {relative:.1e} (relative L2)"
+    assert lse < 1e-4, f"LSE is off by {lse:.1e}"
 
 
 @pytest.mark.parametrize("problem", [PROBLEMS[0], PROBLEMS[5], RAGGED[3]], ids=lambda problem: problem.slug)
@@ -442,11 +474,7 @@ def test_maxima_of_integers_are_right_where_scores_are_negative(problem):
     assert lse < 1e-4, f"LSE is off by {lse:.1e}"
 
 
-TABLES = ("flagship",)
-"""Twins whose program is another's; whose depends on the problem."""
-
-
-@pytest.mark.parametrize("name", [name for name in LADDER if name not in (*DISTINCT, *TABLES)])
+@pytest.mark.parametrize("name", [name for name in LADDER if name not in DISTINCT])
 def test_a_re_export_says_whose_program_it_is(name):
     assert f"the same program as {program(name)}" in module(name).__doc__
     assert sources.same_program(f"{LADDER[name]}/{name}", "triton") == program(name)

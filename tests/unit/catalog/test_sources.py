@@ -93,16 +93,6 @@ def test_a_re_export_is_the_same_program(tree: Path) -> None:
         assert sources.same_program("ampere/absent", language, tree) is None
 
 
-def test_a_table_is_another_program_on_each_problem(tree: Path) -> None:
-    table = '{"d64": third, "d64-causal": first, "d128": first}'
-    (tree / "triton_kernels/ampere/table.py").write_text(
-        f"from triton_kernels.ampere import first, third\nPROGRAMS = {table}\ntwin = None\n"
-    )
-    cells = ("d64-full-short", "d64-causal-long", "d128-full-middle", "d256-full-short", None)
-    found = [sources.same_program("ampere/table", "triton", tree, cell=cell) for cell in cells]
-    assert found == ["third", "first", "first", None, None]
-
-
 def test_lines_of_code_are_those_without_comments_and_docstrings(tree: Path) -> None:
     assert sources.lines_of_code(tree / "cuda_kernels/ampere/first.cu") == 2
     assert sources.lines_of_code(tree / "triton_kernels/ampere/first.py") == 5

@@ -122,14 +122,3 @@ def test_a_languages_flagship_at_the_shape_of_cudas_is_a_step_of_its_own() -> No
     assert step.loses
     assert twins(*rows).tile_step(GLUON, PROBLEM, Tile(192, 80, 3, 12), best) == []
     assert twins(*rows).tile_step(GLUON, PROBLEM, LARGE, best) == [], "the shape is the same"
-
-
-def test_a_table_of_programs_is_timed_for_the_program_that_it_has_at_a_head_dim() -> None:
-    """Core Triton's flagship is integer_max at head_dim 64, and wgmma at the others."""
-    narrow = Problem.square(4, 32, 4096, 64)
-    rows = [timed("flagship", "triton", TRITONS, 1.0, problem=one) for one in (narrow, PROBLEM)]
-    floats = [timed("wgmma", "triton", TRITONS, 1.05, problem=one) for one in (narrow, PROBLEM)]
-    found = twins(*rows, *floats)
-    (step,) = found.steps(term("integer_max"), TRITON, narrow)
-    assert step.size.value == pytest.approx(0.0488, abs=1e-3)
-    assert found.steps(term("integer_max"), TRITON, PROBLEM) == []
