@@ -68,11 +68,11 @@ class Term:
     "effort" is the cause only where no kernel of the language loses by the technique (rows.twins, which finds the
     ladder's kernels itself). `twins`: further ones, as (backend, kernel with the technique, kernel before it); where
     that is the ladder's kernel in another language, it builds on another one there.
-    `less`: a term whose price is taken out of this one's step. `own`: kernels of the language the way starts from, with
-    the technique and without; where both are there, what it gains is taken out too, and the cause is "effort". `alike`:
-    CUDA kernels limited to what core Triton can express, with the technique and without. The cause holds only where it
-    gains less there than it is worth. `tile_of`: the kernel whose best tile the term is about; the term is there where
-    that has the shape of SQUARE, and the flagship's has another.
+    `own`: kernels of the language the way starts from, with the technique and without; where both are there, what it
+    gains is taken out, and the cause is "effort". `alike`: CUDA kernels limited to what core Triton can express, with
+    the technique and without. The cause holds only where it gains less there than it is worth. `of_tile`: whether the
+    term is about the tile of Gluon's or TLX's kernel; it is there where that has the shape of SQUARE, and the
+    flagship's has another. All else that leads from that kernel to the flagship is then left out at SQUARE.
     """
 
     name: str
@@ -94,10 +94,9 @@ class Term:
     head_dim: int | None = None
     otherwise: str = ""
     twins: tuple[tuple[str, str, str], ...] = ()
-    less: str = ""
     own: tuple[str, str] | None = None
     alike: tuple[str, str] | None = None
-    tile_of: str = ""
+    of_tile: bool = False
 
     def cause_at(self, tile: Tile) -> str:
         powers_of_two = not any(size & size - 1 for size in (tile.block_m, tile.block_n, tile.warps))
@@ -403,10 +402,12 @@ GLUON_TERMS = (
         "gluon_votes",
         "Lazy rescaling and three-input maxima",
         "unexplained",
-        "Gluon can express both, lazy rescaling only for all warps of a partition at once. Its flagship never rescales "
-        "lazily, because the kernel that does is slower: in machine code the vote adds barriers and shuffles to every "
-        "step. It has maxima of integers where they pay, and then only lazy rescaling is in this term. Whether the "
-        "vote is all that lazy rescaling loses by is not known.",
+        "Gluon can express both, lazy rescaling only for all warps of a partition at once. Its flagship never "
+        "rescales lazily, because the kernel that does is slower: in machine code the vote adds barriers and shuffles "
+        "to every step. It has maxima of integers where they pay, and then only lazy rescaling is in this term. Where "
+        "Gluon's best tile has 128 queries by 128 keys, both are left out of the flagship at such a tile, not at its "
+        "own: what they gain at one tile they need not gain at another. Whether the vote is all that lazy rescaling "
+        "loses by is not known.",
         "Offer a condition per warp: a vote instead of a reduction over the partition.",
         leave_out=LACKING,
         proofs=("condition of a block in Gluon", "maxima of integers in Gluon"),
@@ -444,27 +445,26 @@ GLUON_TERMS = (
         "gains or loses by the flagship's shape stands below, where that was timed. Where it loses, nobody knows why.",
         "",
         step=(FLAGSHIP, at(FLAGSHIP, SQUARE)),
-        tile_of=GLUON,
+        of_tile=True,
     ),
     Term(
         "gluon_schedule",
         "The same schedule, written in CUDA",
         "unexplained",
-        "The flagship without the techniques that the Gluon kernel lacks there: the same roles, turns and order of "
-        "products, in CUDA. Where the two kernels differ in the shape of their tile, what the flagship gains by its "
-        "own is taken out. This term is all that the others leave. Gluon puts a barrier of the warpgroup before each "
-        "hand-over of a buffer, where each warp hands over for itself in CUDA. With a causal mask the two also deal "
-        "out their tiles in different orders, which is our choice. What each of these costs is not known.",
+        "The flagship without the techniques that the Gluon kernel lacks there, and at a tile of the same shape: the "
+        "same roles, turns and order of products, in CUDA. Gluon puts a barrier of the warpgroup before each hand-over "
+        "of a buffer, where each warp hands over for itself in CUDA. With a causal mask the two also deal out their "
+        "tiles in different orders, which is our choice. What each of these costs is not known.",
         "",
         step=(LACKING, GLUON),
-        less="gluon_tile",
         orders=((GLUON, FLAGSHIP), ("cuda", LACKING)),
         ttgir=("ttng.warp_group_dot", "ttng.warp_group_dot_wait", "math.exp2", "ttng.warp_group_dot_wait"),
         expected=_expected(2, 3, 15, 8),
     ),
 )
-"""The way from the best Gluon kernel to the flagship, with one price each: what Gluon's flagship lacks is left out of
-CUDA's."""
+"""The way from the best Gluon kernel to the flagship, with one price each. First the same program in CUDA, at Gluon's
+shape of tile; then what that lacks; then the flagship's tile. Each step starts where the one before it ended, so they
+leave no remainder."""
 
 TLX_TERMS = (
     Term(
@@ -472,8 +472,10 @@ TLX_TERMS = (
         "Lazy rescaling and three-input maxima",
         "unexplained",
         "TLX can express both, lazy rescaling only for all warps of a task at once. Its flagship never rescales "
-        "lazily, and no kernel in TLX does. In Gluon, which has the same schedule, the kernel that does is slower. The "
-        "flagship has maxima of integers where they pay, and then only lazy rescaling is in this term.",
+        "lazily, and no kernel in TLX does. In Gluon, which has the same schedule, the kernel that does is slower. "
+        "The flagship has maxima of integers where they pay, and then only lazy rescaling is in this term. Where the "
+        "TLX kernel's best tile has 128 queries by 128 keys, both are left out of CUDA's flagship at such a tile, not "
+        "at its own.",
         "Offer a condition per warp: a vote instead of a reduction over the task.",
         leave_out=LACKING,
         proofs=("condition of a block, with TLX", "maxima of integers, with TLX"),
@@ -486,21 +488,20 @@ TLX_TERMS = (
         "shape of the TLX kernel's best tile.",
         "",
         step=(FLAGSHIP, at(FLAGSHIP, SQUARE)),
-        tile_of=TLX,
+        of_tile=True,
     ),
     Term(
         "tlx_schedule",
         "The same schedule, written in CUDA",
         "unexplained",
-        "The flagship without the techniques that the TLX kernel lacks there, and at the shape of its tile, over that "
-        "kernel. This term is all that the others leave. TLX puts a barrier of the warpgroup before each hand-over of "
-        "a buffer, as Gluon does, where each warp hands over for itself in CUDA. The plugin demands as many warps of "
-        "the producer as the first task has, four instead of one. With a causal mask the two also deal out their tiles "
-        "in different orders, which is our choice. What each of these costs is not known.",
+        "The flagship without the techniques that the TLX kernel lacks there, and at a tile of the same shape, over "
+        "that kernel. TLX puts a barrier of the warpgroup before each hand-over of a buffer, as Gluon does, where each "
+        "warp hands over for itself in CUDA. The plugin demands as many warps of the producer as the first task has, "
+        "four instead of one. With a causal mask the two also deal out their tiles in different orders, which is our "
+        "choice. What each of these costs is not known.",
         "Choose the layout of what a task writes to shared memory for that task's own number of warps, so that a "
         "producer can be one warp.",
         step=(LACKING, TLX),
-        less="tlx_tile",
         proofs=("flagship in TLX, in flight", "flagship in TLX, turns", "flagship in TLX, stores"),
         orders=((TLX, FLAGSHIP), ("cuda", LACKING)),
     ),
@@ -513,13 +514,19 @@ WAYS = {TRITON: TERMS, GLUON: GLUON_TERMS, TLX: TLX_TERMS}
 
 
 def at_their_tiles(problem: Problem) -> tuple[tuple[str, Tile] | tuple[str, Tile, str], ...]:
-    """Kernels at tiles that are not the flagship's best; core Triton's has its language beside it."""
-    smaller = {64: ("without_register_split", SQUARE), 128: (FLAGSHIP, NARROW)}
+    """Kernels at tiles that are not the flagship's best; core Triton's has its language beside it.
+
+    At SQUARE the flagship less what Gluon's and TLX's kernels lack, where that is their shape and they lack anything:
+    at head_dim 128. There they have maxima of integers without a causal mask, and with one the two that they lack are
+    also left out one at a time.
+    """
     found = [(name, tile) for name in (VOCABULARY, WITH_INTEGERS) for tile in (TRITONS, SQUARE)]
-    found += [(FLAGSHIP, SQUARE), smaller[problem.head_dim]]
-    if problem.head_dim != 64:
-        return tuple(found)
-    return *found, (FLOATS, CAUSAL_TRITONS if problem.causal else TRITONS, TRITON)
+    found.append((FLAGSHIP, SQUARE))
+    if problem.head_dim == 64:
+        floats = FLOATS, CAUSAL_TRITONS if problem.causal else TRITONS, TRITON
+        return *found, ("without_register_split", SQUARE), floats
+    less = (LACKING, LAZILY, "without_integer_max") if problem.causal else (LAZILY,)
+    return *found, (FLAGSHIP, NARROW), *((name, SQUARE) for name in less)
 
 
 def kernels() -> tuple[str, ...]:

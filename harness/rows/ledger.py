@@ -31,6 +31,7 @@ from harness.catalog.ledger import (
     WITH_INTEGERS,
     Term,
     at,
+    at_their_tiles,
     shape,
 )
 from harness.catalog.problem import ANCHOR, Problem, Tile
@@ -44,8 +45,6 @@ GOAL = 0.9
 """The share of the gap that is to have a cause there: the scorecard's `gap_explained`."""
 FASTEST = (*WAYS, SHARED, PLAIN, VOCABULARY, WITH_INTEGERS)
 """Of these the fastest tile counts."""
-ELSEWHERE = {end for term in TERMS for end in term.step or () if " at " in end}
-"""Kernels at tiles that are not the ledger's."""
 Weights = dict[str, float]
 """Kernel of `Ledger.rows` -> how often the logarithm of its TFLOPS counts."""
 
@@ -184,10 +183,12 @@ class Ledger:
     def twins(self, term: Term) -> list[twins.Step]:
         """What the techniques of a term gain where the language of the way has them, on all boards; none of those that
         the flagship does without on this problem. Of a term about a tile, what the flagship's shape gains there."""
-        if row := self.rows.get(term.tile_of):
-            best = Tile.from_dict(row["tile"])
+        if term.of_tile:
+            row = self.rows.get(self.start)
+            best = Tile.from_dict(row["tile"]) if row else self.tile
             return self.elsewhere.tile_step(self.start, self.problem, self.tile, best)
-        without = {one.step for one in TERMS if not self._applies(one)}
+        core = self.from_(TRITON)
+        without = {one.step for one in TERMS if not core._applies(one)}
         steps = self.elsewhere.steps(term, self.start, self.problem)
         return [one for one in steps if (one.to, one.start) not in without]
 
@@ -240,16 +241,17 @@ class Ledger:
         return names <= set(self.rows) and self.known.met([self.rows[name] for name in names], self.board)
 
     def _applies(self, term: Term) -> bool:
-        """Whether the flagship has it on this problem: else the registry declines the ablation. A term about the tile
-        of another kernel is there where that has the shape at which the flagship was timed too."""
+        """Whether the flagship has it on this problem: else the registry declines the ablation. What Gluon's or TLX's
+        kernel lacks, and at which tile, is not known before that is timed."""
         if term.head_dim not in (None, self.problem.head_dim) or (term.part_of and self._has_integers):
             return False
-        if term.tile_of:
-            row = self.rows.get(term.tile_of)
-            return row is not None and shape(Tile.from_dict(row["tile"])) == shape(SQUARE) != shape(self.tile)
+        if term.of_tile:
+            return self._is_square
         if not term.leave_out:
             return True
-        left_out = self._named(term.leave_out)
+        if self.start != TRITON and self.start not in self.rows:
+            return False
+        left_out = self._lacks(term.leave_out)
         return left_out != FLAGSHIP and self._takes(left_out)
 
     def _takes(self, name: str) -> bool:
@@ -264,22 +266,41 @@ class Ledger:
         maxima = self.maxima.get((self.start, reading.tile_slug(row))) if row else None
         return row is not None and maxima is not None and maxima < row["tile"]["block_n"] // 2
 
-    def _named(self, name: str) -> str:
-        """The flagship less what the language's kernel lacks, which is less where that has maxima of integers."""
+    @cached_property
+    def _is_square(self) -> bool:
+        """Whether a way from another language than core Triton starts from a kernel of SQUARE's shape, and the flagship
+        has another."""
+        row = self.rows.get(self.start) if self.start != TRITON else None
+        return row is not None and shape(Tile.from_dict(row["tile"])) == shape(SQUARE) != shape(self.tile)
+
+    def _lacks(self, name: str) -> str:
+        """An ablation: of LACKING what the language's kernel does lack, which is less where that has maxima of
+        integers."""
         if name != LACKING or not self._has_integers:
             return name
         return LAZILY if self._takes(LAZILY) else FLAGSHIP
 
+    def _placed(self, name: str) -> str:
+        """The flagship or an ablation, at the tile at which the way leaves something out."""
+        return at(name, SQUARE) if self._is_square else name
+
+    def kernel(self, end: str) -> str:
+        """What an end of a step is in `rows`: LACKING is what the language's kernel lacks, at the shape of its tile."""
+        return self._placed(self._lacks(end)) if end == LACKING else end
+
+    def left_out(self, term: Term) -> tuple[str, ...]:
+        """The flagship and what it is compared with, as `rows` have them; empty where a term leaves nothing out."""
+        if not term.leave_out:
+            return ()
+        return self._placed(FLAGSHIP), self._placed(self._lacks(term.leave_out))
+
     def _prices(self, term: Term) -> tuple[Weights | None, Weights | None]:
         """(without, added) of a term; None for what it does not have, or what is not in one group."""
-        alone = {FLAGSHIP: 1.0, self._named(term.leave_out): -1.0} if term.leave_out else None
+        alone = dict(zip(self.left_out(term), (1.0, -1.0), strict=True)) if term.leave_out else None
         if term.step is None or term.step[0] == SHARED:
             return alone, None
-        to, start = (self._floats if end == SHARED else self._named(end) for end in term.step)
+        to, start = (self._floats if end == SHARED else self.kernel(end) for end in term.step)
         step = {to: 1.0, start: -1.0}
-        for other in self.way:
-            if other.name == term.less and self._applies(other):
-                step = _sum([step, *(_times(weights, -1) for weights in self._prices(other))])
         return (step, None) if to == FLAGSHIP else (alone, step)
 
     @property
@@ -377,8 +398,9 @@ def ledgers(rows: Iterable[Row], hashes: Hashes) -> list[Ledger]:
 def _ledger(
     slug: str, rows: list[Row], hashes: Hashes, known: intervals.Intervals, elsewhere: twins.Twins
 ) -> Ledger | None:
-    ordered = sorted(rows, key=lambda row: row["time"])
-    names = {one.name for one in ABLATIONS if one.lacks and not one.serialized}
+    ordered, problem = sorted(rows, key=lambda row: row["time"]), Problem.parse(slug)
+    others = {(name, other) for name, other, *language in at_their_tiles(problem) if not language}
+    names = {one.name for one in ABLATIONS if one.lacks} - {name for name, _ in others}
     tiles = [Tile.from_dict(row["tile"]) for row in ordered if row.get("technique") in names and row.get("tile")]
     if not tiles:
         return None
@@ -387,7 +409,7 @@ def _ledger(
     refused: dict[str, str] = {}
     maxima: dict[tuple[str, str], int] = {}
     for row in ordered:
-        name = _kernel(row, tile)
+        name = _kernel(row, tile, others)
         if row["kind"] not in ("gate", "timing") or row.get("mode") == "sustained" or name is None:
             continue
         loop = (row.get("code") or {}).get("main_loop") or {}
@@ -401,11 +423,11 @@ def _ledger(
         elif not reading.is_current(row, hashes):
             refused[name] = "only rows of an earlier version of the kernel"
     refused = {name: why for name, why in refused.items() if name not in found}
-    return Ledger(Problem.parse(slug), tile, found, refused, known, elsewhere, maxima)
+    return Ledger(problem, tile, found, refused, known, elsewhere, maxima)
 
 
-def _kernel(row: Row, tile: Tile) -> str | None:
-    """The name in `Ledger.rows` under which a row counts, if it does."""
+def _kernel(row: Row, tile: Tile, others: Collection[tuple[str, Tile]]) -> str | None:
+    """The name in `Ledger.rows` under which a row counts, if it does. `others`: kernels at other tiles."""
     backend, technique = row["backend"], row.get("technique")
     shared = "" if reading.is_as_shipped(row) and not row["experiment"].endswith(reading.SHARED_PTXAS) else ", shared"
     if (backend, technique) == (TRITON, FLOATS):
@@ -417,7 +439,7 @@ def _kernel(row: Row, tile: Tile) -> str | None:
     own = Tile.from_dict(row["tile"])
     if technique in (VOCABULARY, WITH_INTEGERS) or own == tile:
         return technique
-    return next((name for name in ELSEWHERE if name == at(technique, own)), None)
+    return at(technique, own) if (technique, own) in others else None
 
 
 def _place(one: tuple[str, Any]) -> tuple[int, int, bool]:

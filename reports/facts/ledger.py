@@ -100,8 +100,7 @@ def command(one: Ledger, term: Term) -> str:
     step = term.step or ()
     if {catalog.SHARED, TRITON} <= set(step):
         return f"twinkernels run {EXPERIMENT} --backend triton --ptxas shared"
-    ends = [FLAGSHIP, term.leave_out] if term.leave_out else []
-    ends += [TRITON if end == catalog.SHARED else end for end in step]
+    ends = [*one.left_out(term), *(TRITON if end == catalog.SHARED else one.kernel(end) for end in step)]
     languages = sorted({end if end in WAYS else "cuda" for end in ends})
     backends = "".join(f" --backend {language}" for language in languages)
     used = {_tile(one, end) for end in ends}
@@ -143,7 +142,9 @@ def sentence(one: Ledger) -> str:
         return f"{told}."
     if one.start != TRITON:
         proven = "" if set(one.causes) - {"unexplained"} else " None of the terms has a proven cause."
-        return f"{told}. “The same schedule” is all that the other terms leave, so there is no remainder.{proven}"
+        if any(not priced.size for priced in one.terms if not priced.term.part_of):
+            return f"{told}. The terms that are not measured yet are in the remainder.{proven}"
+        return f"{told}. The terms lead from one measured kernel to the next, so there is no remainder.{proven}"
     share, interval = one.explained
     ends = f" ({100 * interval.low:.0f} to {100 * interval.high:.0f})" if interval.low and interval.high else ""
     return f"{told}; the terms below explain {100 * share:.0f}%{ends} of that."
@@ -179,11 +180,11 @@ def unpredicted(found: Sequence[Ledger]) -> str:
 
 
 def other_tile(one: Ledger, term: Term) -> str:
-    """That a term's two kernels differ in their tile too, where the term is about something else; else empty. What
-    another term says of the tile is no difference."""
-    to, start = (TRITON if end == catalog.SHARED else end for end in term.step or ("", ""))
-    if any(priced.term.name == term.less for priced in one.terms):
-        to = catalog.at(FLAGSHIP, catalog.SQUARE)
+    """That a term's two kernels differ in their tile too, where the term is about something else, or that something is
+    left out at another tile than the flagship's; else empty."""
+    if any(" at " in name for name in one.left_out(term)):
+        return f"left out at {catalog.SQUARE.slug}"
+    to, start = (TRITON if end == catalog.SHARED else one.kernel(end) for end in term.step or ("", ""))
     if term.name not in SAME_PROGRAM or not {to, start} <= set(one.rows) or _tile(one, to) == _tile(one, start):
         return ""
     return f"not at one tile: {_tile(one, to)} over {_tile(one, start)}"
@@ -218,14 +219,16 @@ def evidence(term: Term) -> list[tuple[str, str, str]]:
 
 def orders(data: Dataset, one: Ledger, term: Term, codes: Iterable[Row] = ()) -> list[Order]:
     """The machine code that a cause names: the ends of ways at their tiles, what a language has of a technique at the
-    tile of its step, other CUDA kernels at the ledger's. Rows of a GPU come before `codes`, those of compilers."""
+    tile of its step, other CUDA kernels as the way has them. Rows of a GPU come before `codes`, those of compilers."""
     compiled = list(codes)
     kernels = ((step, name) for step in one.twins(term)[::-1] for name in (step.to, step.start))
     tiles = {(step.backend, name): step.tile.to_dict() for step, name in kernels}
     found = []
-    for backend, technique in term.orders:
-        end = one.rows.get(backend if technique == FLAGSHIP and backend != "cuda" else technique)
-        tile = tiles.get((backend, technique)) or (end or {}).get("tile") or one.tile.to_dict()
+    for backend, named in term.orders:
+        name = backend if named == FLAGSHIP and backend != "cuda" else one.kernel(named)
+        technique = named if name == backend else name.partition(" at ")[0]
+        end = one.rows.get(name, {}).get("tile") or Tile.parse(_tile(one, name)).to_dict()
+        tile = tiles.get((backend, technique)) or end
         kernel = one.problem, backend, technique, tile, data.hashes
         if row := _main_loop(data.newest, *kernel) or _main_loop(compiled, *kernel):
             found.append(_order(row))
@@ -331,7 +334,7 @@ def untimed(one: Ledger, term: Term) -> list[str]:
 
 def _writer(one: Ledger, term: Term) -> str:
     """Whose kernels these are: of TLX's techniques Gluon's."""
-    series = GLUON if one.start == TLX and not term.tile_of else one.start
+    series = GLUON if one.start == TLX and not term.of_tile else one.start
     return f"{LANGUAGES[series]}’s own kernels"
 
 

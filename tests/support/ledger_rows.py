@@ -46,28 +46,46 @@ WORTH = {
     "register_split": 0.06,
     "integers_alone": 0.001,
     "integers_in_triton": 0.05,
+    "lazily_at_square": 0.003,
+    "integers_at_square": 0.018,
 }
-"""Logarithms of what each term multiplies the TFLOPS by, and maxima of integers in the CUDA kernel limited to what core
-Triton can express and in core Triton's own."""
+"""Logarithms of what each term multiplies the TFLOPS by, maxima of integers in the CUDA kernel limited to what core
+Triton can express and in core Triton's own, and what two techniques are worth at the tile SQUARE."""
 SUM = {term.name for term in ledger.TERMS if not term.part_of}
 STEPS = {term.step[0]: (term.name, term.step[1]) for term in ledger.TERMS if term.step and term.name in SUM}
-SMALLER = "without both, at the shape of Gluon's tile"
-"""No kernel that is timed."""
+LACKING, LAZILY, ON_FLOATS = (
+    ledger.at(name, ledger.SQUARE) for name in (ledger.LACKING, ledger.LAZILY, "without_integer_max")
+)
 SLOWER = {
     ledger.at(ledger.FLAGSHIP, ledger.SQUARE): ("own_tile", ledger.FLAGSHIP),
     ledger.at(ledger.FLAGSHIP, ledger.NARROW): ("third_warpgroup", ledger.FLAGSHIP),
     ledger.at("without_register_split", ledger.SQUARE): ("register_split", ledger.at(ledger.FLAGSHIP, ledger.SQUARE)),
-    SMALLER: ("own_tile", "without_lazy_rescale_or_integer_max"),
-    ledger.GLUON: ("gluon_schedule", SMALLER),
-    ledger.TLX: ("tlx_schedule", SMALLER),
+    LAZILY: ("lazily_at_square", ledger.at(ledger.FLAGSHIP, ledger.SQUARE)),
+    ON_FLOATS: ("integers_at_square", ledger.at(ledger.FLAGSHIP, ledger.SQUARE)),
+    LACKING: ("integers_at_square", LAZILY),
 }
 """Kernel -> the term that it lacks, and the kernel that has it."""
+SAME = {
+    (128, False): LAZILY,
+    (128, True): LACKING,
+    (64, False): ledger.LACKING,
+    (64, True): ledger.at(ledger.FLAGSHIP, ledger.SQUARE),
+}
+"""head_dim and whether causal -> the kernel of CUDA with the schedule, the techniques and the shape of tile that
+Gluon's and TLX's have there."""
+WITH_INTEGERS = {"main_loop": {"sequence": "16 wgmma", "all": {"maxima": 38}}}
+"""The machine code of a kernel of Gluon or TLX with maxima of integers."""
 TRITON_TFLOPS = 500.0
 
 
 def hashes() -> dict[tuple[str, str], str]:
     names = {*ledger.kernels(), ledger.FLAGSHIP, ledger.VOCABULARY, ledger.WITH_INTEGERS, "without_register_split"}
     return {(name, backend): synthetic.sha(name, backend) for name in names for backend in ("cuda", *ledger.WAYS)}
+
+
+def has_integers(problem: Problem) -> bool:
+    """Whether Gluon's and TLX's flagships have maxima of integers."""
+    return SAME[problem.head_dim, problem.causal] not in (LACKING, ledger.LACKING)
 
 
 def speed(name: str, has: Mapping[str, float], beyond: Mapping[str, float]) -> float:
@@ -122,11 +140,17 @@ def rows(
                     name = ledger.at(name, case.tile)
                 if name and case.tile and unsupported(get(case.technique or ""), case.backend, problem, case.tile):
                     continue
-                tflops = math.exp(speed(name, applying, beyond or {})) if name else 480.0
+                if name in (ledger.GLUON, ledger.TLX):
+                    same = speed(SAME[problem.head_dim, problem.causal], applying, beyond or {})
+                    tflops = math.exp(same - has[f"{name.partition('@')[0]}_schedule"])
+                else:
+                    tflops = math.exp(speed(name, applying, beyond or {})) if name else 480.0
                 if name in (ledger.TRITON, *limited) and case.tile == ledger.SQUARE:
                     tflops *= 0.9
                 ms = problem.flops / tflops / 1e9 * math.exp(chance.gauss(0, noise))
-                found.append(_row(problem, case.technique, case.backend, case.tile, origin, ms))
+                row = _row(problem, case.technique, case.backend, case.tile, origin, ms)
+                integers = name in (ledger.GLUON, ledger.TLX) and has_integers(problem)
+                found.append({**row, "code": WITH_INTEGERS} if integers else row)
                 if case.backend in ("triton", "sdpa_cudnn"):
                     faster = math.exp(has["assembler"]) if case.technique else 1.0
                     shared = _row(problem, case.technique, case.backend, case.tile, origin, ms / faster)

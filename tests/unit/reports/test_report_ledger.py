@@ -207,9 +207,11 @@ def test_a_command_times_a_term_again() -> None:
         "--problem b4-h16-n4096-d128-bf16-full --tile 192x80-s3-w12"
     )
     assert commands["assembler"] == "twinkernels run what_triton_misses --backend triton --ptxas shared"
-    # CUDA's tile of 80 keys is none of Gluon's: `bench` has one tile for both.
-    assert commands["gluon_schedule"] == "twinkernels run what_triton_misses --backend cuda --backend gluon"
-    assert commands["tlx_schedule"] == "twinkernels run what_triton_misses --backend cuda --backend tlx@3.8.0"
+    at_square = "--problem b4-h16-n4096-d128-bf16-full --tile 128x128-s2-w8"  # Gluon's tile, and TLX's
+    less = "without_lazy_rescale flagship --backend cuda --backend"
+    assert commands["gluon_schedule"] == f"twinkernels bench {less} gluon {at_square}"
+    assert commands["tlx_schedule"] == f"twinkernels bench {less} tlx@3.8.0 {at_square}"
+    assert commands["gluon_votes"] == f"twinkernels bench flagship without_lazy_rescale --backend cuda {at_square}"
     assert commands["own_tile"] == commands["fewer_keys"] == "twinkernels run what_triton_misses --backend cuda"
 
 
@@ -240,15 +242,39 @@ def test_the_page_says_which_problem_the_goal_is_about() -> None:
 
 
 def test_one_program_at_two_tiles_is_told() -> None:
-    one, _ = ledgers()
+    one, causal = ledgers()
     compiler, one_block = (next(term for term in TERMS if term.name == name) for name in ("compiler", "one_block"))
     assert facts.other_tile(one, compiler) == facts.other_tile(one, one_block) == ""
     other = replace(one, rows={**one.rows, TRITON: {**one.rows[TRITON], "tile": Tile(64, 64, 2, 4).to_dict()}})
     assert facts.other_tile(other, compiler) == "not at one tile: 64x128-s1-w4 over 64x64-s2-w4"
     assert "not at one tile" not in whole(), "Gluon’s has a term of its own"
-    way = replace(one, rows={**one.rows, GLUON: {**one.rows[GLUON], "tile": Tile(128, 128, 3, 8).to_dict()}})
+    gluon = {**causal.rows[GLUON], "tile": Tile(128, 128, 3, 8).to_dict()}
+    way = replace(causal, rows={**causal.rows, GLUON: gluon})
     (schedule,) = [term for term in WAYS[GLUON] if term.name == "gluon_schedule"]
     assert facts.other_tile(way.from_(GLUON), schedule) == "not at one tile: 128x128-s2-w8 over 128x128-s3-w8"
+
+
+def test_what_is_left_out_at_a_languages_tile_says_so() -> None:
+    text = whole()
+    assert text.count("left out at 128x128-s2-w8") == 6, "of Gluon’s way twice and its two parts, of TLX’s twice"
+    ways = [one.from_(start) for one in ledgers() for start in (GLUON, TLX)]
+    assert all("from one measured kernel to the next, so there is no remainder." in facts.sentence(way) for way in ways)
+    rows = [
+        row for row in ROWS if (row.get("technique"), row.get("tile")) != ("without_lazy_rescale", SQUARE.to_dict())
+    ]
+    _, (full, causal) = facts.found([dataset(rows)])
+    assert "The terms that are not measured yet are in the remainder." in facts.sentence(full.from_(GLUON))
+    assert "so there is no remainder" in facts.sentence(causal.from_(GLUON)), "only a part is missing"
+    text = html(dataset(rows))
+    assert "not measured yet: <code>without_lazy_rescale at 128x128-s2-w8</code>. " in text
+
+
+def test_the_order_of_what_a_language_lacks_is_that_of_the_kernel_in_the_step() -> None:
+    one, _ = ledgers()
+    (schedule,) = [term for term in WAYS[GLUON] if term.name == "gluon_schedule"]
+    row = gated(one.rows["without_lazy_rescale at 128x128-s2-w8"], "8 wgmma, wait 0")
+    _, cuda = facts.orders(dataset([*ROWS, row]), one.from_(GLUON), schedule)
+    assert cuda.kernel.startswith("without_lazy_rescale (cuda, 128x128-s2-w8")
 
 
 def test_what_a_language_has_of_a_technique_is_told_beside_its_term() -> None:
@@ -268,6 +294,21 @@ def test_what_a_language_has_of_a_technique_is_told_beside_its_term() -> None:
     command = "twinkernels bench integer_max wgmma --backend triton --problem b4-h16-n4096-d128-bf16-full"
     assert text.count(f"Not timed yet at the tile of the best kernel: <code>{command} --tile 64x128-s1-w4</code>") == 1
     assert "Not timed yet at the tile" not in whole()
+
+
+def test_gluons_kernels_stand_beside_a_term_of_tlx_that_was_not_timed() -> None:
+    about = {"experiment": "hopper", "mode": "burst", "environment": "board0-0", "group": "h"}
+    extra = [
+        made.synthetic.make("timing", name, GLUON, made.PROBLEM, SQUARE, **about, samples_ms=[ms] * 3)
+        for name, ms in (("persistent", 1.0), ("lazy_rescale_wgmma", 1.25))
+    ]
+    hashes = {(name, GLUON) for name in ("persistent", "lazy_rescale_wgmma")}
+    known = made.hashes() | {(name, backend): made.synthetic.sha(name, backend) for name, backend in hashes}
+    rows = [row for row in made.rows() if row.get("backend") != TLX]
+    _, (one,) = facts.found([Dataset("NVIDIA H200", True, [*rows, *extra], known)])
+    (votes,) = [term for term in WAYS[TLX] if term.name == "tlx_votes"]
+    told = facts.steps(one.from_(TLX), votes)
+    assert told.startswith("Gluon’s own kernels at head_dim 128, full, 4096 tokens: lazy_rescale_wgmma over persistent")
 
 
 def test_only_what_takes_the_best_kernels_tile_and_was_not_timed_there_is_asked_for() -> None:

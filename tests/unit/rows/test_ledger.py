@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.catalog import ledger as catalog
 from harness.catalog.problem import Problem, Tile
-from harness.rows import ledger, results
+from harness.catalog.sources import ROOT
+from harness.rows import ledger, reading, results
 from harness.rows.ledger import Ledger, Priced
 from tests.support import ledger_rows as made
 
@@ -246,35 +248,91 @@ def test_made_rows_are_rows() -> None:
         results.check(row)
 
 
+def added(way: Ledger) -> dict[str, float]:
+    """The terms that add up to a gap, by name."""
+    return {term.term.name: term.size.value for term in way.terms if term.size and not term.term.part_of}
+
+
+PROBLEMS = [Problem.square(4, 2048 // head_dim, 4096, head_dim, causal=causal) for head_dim, causal in made.SAME]
+
+
 @pytest.mark.parametrize("start", ["gluon", "tlx@3.8.0"])
-def test_the_way_from_another_language_is_what_its_flagship_lacks_and_its_compiler(found: Ledger, start: str) -> None:
-    way = found.from_(start)
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_the_way_from_another_language_is_a_chain_of_measured_kernels(start: str, problem: Problem) -> None:
+    """The same program in CUDA, what that lacks, and the flagship's tile, where its shape is another."""
+    found = one(problems=(problem,))
+    way, series = found.from_(start), start.partition("@")[0]
+    lazily, integers = made.WORTH["lazily_at_square"], made.WORTH["integers_at_square"]
+    votes = {
+        (128, False): lazily,
+        (128, True): lazily + integers,
+        (64, False): made.WORTH["integer_max"],
+    }
+    expected = {f"{series}_schedule": made.WORTH[f"{series}_schedule"]}
+    if worth := votes.get((problem.head_dim, problem.causal)):
+        expected[f"{series}_votes"] = worth
+    if problem.head_dim == 128 or problem.causal:
+        expected[f"{series}_tile"] = made.WORTH["own_tile"]
+    assert added(way) == {name: pytest.approx(worth, abs=0.004) for name, worth in expected.items()}
+    assert not [term.why for term in way.terms if term.why]
     assert way.gap
     assert way.remainder
-    sizes = {term.term.name: term.size.value for term in way.terms if term.size and not term.term.part_of}
-    series = start.partition("@")[0]
-    assert sizes == {
-        f"{series}_tile": pytest.approx(made.WORTH["own_tile"], abs=0.004),
-        f"{series}_schedule": pytest.approx(made.WORTH[f"{series}_schedule"], abs=0.004),
-        f"{series}_votes": pytest.approx(made.WORTH["integer_max"] + made.WORTH["lazy_rescale"], abs=0.004),
-    }
+    assert sum(added(way).values()) == pytest.approx(way.gap.value, abs=1e-12)
     assert way.remainder.value == pytest.approx(0, abs=1e-12)
-    assert sum(sizes.values()) + way.remainder.value == pytest.approx(way.gap.value, abs=1e-12)
     assert way.on("board1").start == start
+
+
+def test_what_a_language_lacks_is_left_out_at_its_tile_and_the_parts_too() -> None:
+    """Lazy rescaling gains less there than at the flagship's own."""
+    way = one(problems=(made.CAUSAL,)).from_("gluon")
+    parts = {term.term.name: term for term in way.terms if term.term.part_of}
+    assert set(parts) == {"gluon_integer_max", "gluon_lazy_rescale"}
+    for name, worth in (("gluon_integer_max", "integers_at_square"), ("gluon_lazy_rescale", "lazily_at_square")):
+        size = parts[name].size
+        assert size
+        assert size.value == pytest.approx(made.WORTH[worth], abs=0.002)
+        assert {end.partition(" at ")[2] for end in way.left_out(parts[name].term)} == {catalog.SQUARE.slug}
+
+
+def test_what_was_not_timed_at_a_languages_tile_has_no_size() -> None:
+    """What the flagship loses at its own tile is another number."""
+    rows = [
+        row
+        for row in made.rows()
+        if (row.get("technique"), row.get("tile")) != (catalog.LAZILY, catalog.SQUARE.to_dict())
+    ]
+    (found,) = ledger.ledgers(rows, made.hashes())
+    way = found.from_("gluon")
+    assert set(added(way)) == {"gluon_tile"}
+    why = "without_lazy_rescale at 128x128-s2-w8: not measured yet"
+    assert priced(way, "gluon_votes").why == priced(way, "gluon_schedule").why == why
+    assert way.remainder
+    left = made.WORTH["gluon_schedule"] + made.WORTH["lazily_at_square"]
+    assert way.remainder.value == pytest.approx(left, abs=0.004)
+
+
+def test_the_tile_is_the_flagships_though_a_smaller_one_was_timed_last() -> None:
+    rows = made.rows(boards=1, processes=1)
+    square = catalog.SQUARE.to_dict()
+    last = next(row for row in rows if (row.get("technique"), row.get("tile")) == (catalog.LAZILY, square))
+    (found,) = ledger.ledgers([*rows, {**last, "time": "2099-01-01T00:00:00Z"}], made.hashes())
+    assert found.tile == Tile(192, 80, 3, 12)
 
 
 @pytest.mark.parametrize("start", ["gluon", "tlx@3.8.0"])
 def test_a_kernel_of_the_flagships_shape_has_no_term_about_its_tile(start: str) -> None:
-    """Its stages may be others."""
+    """Its stages may be others. What it lacks is left out at the flagship's tile then."""
     series, tile = start.partition("@")[0], Tile(192, 80, 2, 12).to_dict()
     (found,) = ledger.ledgers(
-        [{**row, "tile": tile} if row.get("backend") == start else row for row in made.rows()], made.hashes()
+        [{**row, "tile": tile, "code": {}} if row.get("backend") == start else row for row in made.rows()],
+        made.hashes(),
     )
-    way = found.from_(start)
-    sizes = {term.term.name: term.size.value for term in way.terms if term.size and not term.term.part_of}
-    lacks = made.WORTH[f"{series}_schedule"] + made.WORTH["own_tile"]
-    assert set(sizes) == {f"{series}_schedule", f"{series}_votes"}
-    assert sizes[f"{series}_schedule"] == pytest.approx(lacks, abs=0.004)
+    lazily, same = made.WORTH["lazily_at_square"], made.WORTH[f"{series}_schedule"]
+    both = made.WORTH["lazy_rescale"] + made.WORTH["integer_max"]
+    assert added(found.from_(start)) == {
+        f"{series}_schedule": pytest.approx(same + lazily + made.WORTH["own_tile"] - both, abs=0.004),
+        f"{series}_votes": pytest.approx(both, abs=0.004),
+    }
 
 
 def test_without_a_language_there_is_no_gap_from_it() -> None:
@@ -332,26 +390,34 @@ def test_what_core_tritons_own_maxima_of_integers_gain_is_no_part_of_the_gap() -
     assert sum(added) + found.remainder.value == pytest.approx(found.gap.value, abs=1e-12)
 
 
-@pytest.mark.parametrize("problem", [made.PROBLEM, Problem.square(4, 32, 4096, 64, causal=True)], ids=str)
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_a_kernel_of_gluon_with_maxima_of_integers_lacks_lazy_rescaling_alone(problem: Problem) -> None:
     """Its machine code says that it has them. At head_dim 64 the flagship does not rescale lazily."""
+    way = one(problems=(problem,)).from_("gluon")
+    names = {term.term.name for term in way.terms}
+    assert ("gluon_integer_max" in names) is not made.has_integers(problem)
+    assert ("gluon_votes" in names) is (problem.head_dim == 128 or not made.has_integers(problem))
 
-    def with_integers(row: dict[str, Any]) -> dict[str, Any]:
-        if row.get("backend") != "gluon":
-            return row
-        return {**row, "code": {"main_loop": {"all": {"maxima": 38}}}}
 
-    rows = [with_integers(row) for row in made.rows(problems=(problem,))]
+def test_what_a_recorded_kernel_lacks_is_timed_at_its_tile() -> None:
+    """What the experiment leaves out at a smaller tile fits the kernels of Gluon and TLX that were timed."""
+    rows = [row for _, path in results.iter_recorded(ROOT / "reports" / "recorded") for row in _timed(path)]
+    found = ledger.ledgers(rows, reading.checkout_hashes())
+    known = [way for one in found for start in (catalog.GLUON, catalog.TLX) if (way := one.from_(start)).gap]
+    assert known
+    for way in known:
+        cells = {catalog.at(name, tile) for name, tile, *_ in catalog.at_their_tiles(way.problem)}
+        terms = [each.term for each in way.terms]
+        names = {name for term in terms for name in (*way.left_out(term), *map(way.kernel, term.step or ()))}
+        assert {name for name in names if " at " in name} <= cells, way.problem.slug
+
+
+def _timed(path: Path) -> list[dict[str, Any]]:
+    return list(results.read(path)) if path.stem == ledger.EXPERIMENT else []
+
+
+def test_a_language_that_is_not_measured_lacks_nothing_that_is_known() -> None:
+    """Nor is known at which tile."""
+    rows = [row for row in made.rows() if row.get("backend") != "gluon"]
     (found,) = ledger.ledgers(rows, made.hashes())
-    way = found.from_("gluon")
-    names = {term.term.name: term for term in way.terms}
-    assert not {"gluon_integer_max", "gluon_lazy_rescale"} & set(names)
-    assert ("gluon_votes" in names) is (problem.head_dim == 128)
-    if votes := names.get("gluon_votes"):
-        assert votes.size
-        assert votes.size.value == pytest.approx(made.WORTH["lazy_rescale"], abs=0.004)
-    assert way.gap
-    assert way.remainder
-    added = [term.size.value for term in way.terms if term.size and not term.term.part_of]
-    assert sum(added) + way.remainder.value == pytest.approx(way.gap.value, abs=1e-12)
-    assert way.remainder.value == pytest.approx(0, abs=1e-12)
+    assert [term.term.name for term in found.from_("gluon").terms] == ["gluon_schedule"]
