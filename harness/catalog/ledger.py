@@ -441,10 +441,14 @@ GLUON_TERMS = (
         "The flagship's tile, not Gluon's best",
         "unexplained",
         "The flagship itself at two tiles: its own, and 128 queries by 128 keys. The term is there where that is the "
-        "shape of Gluon's best tile. Gluon can express three warpgroups, but no tensor of 80 keys. What its own kernel "
+        "shape of Gluon's best tile. What the flagship's techniques gain at its own tile and not at the other is in "
+        "this term. Gluon can express three warpgroups. At head_dim 128 the flagship has 80 keys, and neither a "
+        "tensor nor a wgmma of Gluon's can have that width. Tensors of 64 and 16 keys can stand in for it, each with "
+        "a wgmma of its own. No kernel here does that, and what it would cost is not known. What Gluon's own kernel "
         "gains or loses by the flagship's shape stands below, where that was timed. Where it loses, nobody knows why.",
         "",
         step=(FLAGSHIP, at(FLAGSHIP, SQUARE)),
+        proofs=("warps_gluon three", "wgmma_shape 176", "wgmma_shape 96 of 128", "tile_176 in Gluon"),
         of_tile=True,
     ),
     Term(
@@ -485,9 +489,13 @@ TLX_TERMS = (
         "The flagship's tile, not the TLX kernel's",
         "unexplained",
         "The flagship itself at two tiles: its own, and 128 queries by 128 keys. The term is there where that is the "
-        "shape of the TLX kernel's best tile.",
+        "shape of the TLX kernel's best tile. What the flagship's techniques gain at its own tile and not at the "
+        "other is in this term. TLX can express three warpgroups. At head_dim 128 the flagship has 80 keys, and a "
+        "tensor of that width is refused, as in core Triton. Narrower ones can stand in for it, by instructions that "
+        "the compiler chooses. No kernel here does that, and what it would cost is not known.",
         "",
         step=(FLAGSHIP, at(FLAGSHIP, SQUARE)),
+        proofs=("tlx roles", "tile_176 arange, with TLX", "tile_176 composed, with TLX"),
         of_tile=True,
     ),
     Term(
