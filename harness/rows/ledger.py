@@ -21,7 +21,9 @@ from harness.catalog.ledger import (
     FLOATS,
     LACKING,
     LAZILY,
+    IN_SECTIONS,
     PLAIN,
+    SECTIONS,
     SHARED,
     SQUARE,
     TERMS,
@@ -43,7 +45,7 @@ EXPERIMENT = "what_triton_misses"
 HEADLINE = Problem.square(4, 16, 4096, 128)
 GOAL = 0.9
 """The share of the gap that is to have a cause there: the scorecard's `gap_explained`."""
-FASTEST = (*WAYS, SHARED, PLAIN, VOCABULARY, WITH_INTEGERS)
+FASTEST = (*WAYS, SHARED, PLAIN, IN_SECTIONS, VOCABULARY, WITH_INTEGERS)
 """Of these the fastest tile counts."""
 Weights = dict[str, float]
 """Kernel of `Ledger.rows` -> how often the logarithm of its TFLOPS counts."""
@@ -299,20 +301,17 @@ class Ledger:
         alone = dict(zip(self.left_out(term), (1.0, -1.0), strict=True)) if term.leave_out else None
         if term.step is None or term.step[0] == SHARED:
             return alone, None
-        to, start = (self._floats if end == SHARED else self.kernel(end) for end in term.step)
+        to, start = (IN_SECTIONS if end == SHARED else self.kernel(end) for end in term.step)
         step = {to: 1.0, start: -1.0}
         return (step, None) if to == FLAGSHIP else (alone, step)
 
-    @property
-    def _floats(self) -> str:
-        """Core Triton's best kernel, without the maxima of integers that it has at head_dim 64."""
-        return PLAIN if PLAIN in self.rows else TRITON
-
     def _own(self, term: Term) -> Weights:
         """What the language's own kernel gains by a term's technique, where it has it."""
-        if term.own is None or not set(term.own) <= self.rows.keys():
+        if term.own is None:
             return {}
-        return {term.own[0]: 1.0, term.own[1]: -1.0}
+        beside = {name for name, _, *language in at_their_tiles(self.problem) if language}
+        to, start = (TRITON if name == PLAIN and FLOATS not in beside else name for name in term.own)
+        return {to: 1.0, start: -1.0} if to != start and {to, start} <= self.rows.keys() else {}
 
     def alike(self, term: Term) -> Estimate | None:
         """What a term's technique gains in a CUDA kernel limited to what core Triton can express."""
@@ -430,8 +429,8 @@ def _kernel(row: Row, tile: Tile, others: Collection[tuple[str, Tile]]) -> str |
     """The name in `Ledger.rows` under which a row counts, if it does. `others`: kernels at other tiles."""
     backend, technique = row["backend"], row.get("technique")
     shared = "" if reading.is_as_shipped(row) and not row["experiment"].endswith(reading.SHARED_PTXAS) else ", shared"
-    if (backend, technique) == (TRITON, FLOATS):
-        return None if shared else PLAIN
+    if backend == TRITON and technique in (FLOATS, SECTIONS):
+        return None if shared else PLAIN if technique == FLOATS else IN_SECTIONS
     if backend in (ANCHOR, *WAYS):
         return f"{backend}{shared}"
     if backend != "cuda" or shared or technique is None:

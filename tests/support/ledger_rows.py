@@ -46,11 +46,20 @@ WORTH = {
     "register_split": 0.06,
     "integers_alone": 0.001,
     "integers_in_triton": 0.05,
+    "order_in_triton": 0.015,
     "lazily_at_square": 0.003,
     "integers_at_square": 0.018,
 }
 """Logarithms of what each term multiplies the TFLOPS by, maxima of integers in the CUDA kernel limited to what core
-Triton can express and in core Triton's own, and what two techniques are worth at the tile SQUARE."""
+Triton can express and in core Triton's own, its order of tiles, and what two techniques are worth at the tile
+SQUARE."""
+IN_THE_LEDGER = {
+    **WORTH,
+    "compiler": WORTH["compiler"] + WORTH["order_in_triton"],
+    "head_by_head": WORTH["head_by_head"] - WORTH["order_in_triton"],
+}
+"""What the terms are at head_dim 128: core Triton's own order of tiles is taken out of one, and the kernel that is the
+same program in CUDA has none."""
 SUM = {term.name for term in ledger.TERMS if not term.part_of}
 STEPS = {term.step[0]: (term.name, term.step[1]) for term in ledger.TERMS if term.step and term.name in SUM}
 LACKING, LAZILY, ON_FLOATS = (
@@ -73,6 +82,8 @@ SAME = {
 }
 """head_dim and whether causal -> the kernel of CUDA with the schedule, the techniques and the shape of tile that
 Gluon's and TLX's have there."""
+THEIRS = {ledger.FLOATS: ledger.PLAIN, ledger.SECTIONS: ledger.IN_SECTIONS}
+"""Core Triton's kernels that lack what its best one has."""
 WITH_INTEGERS = {"main_loop": {"sequence": "16 wgmma", "all": {"maxima": 38}}}
 """The machine code of a kernel of Gluon or TLX with maxima of integers."""
 TRITON_TFLOPS = 500.0
@@ -94,6 +105,8 @@ def speed(name: str, has: Mapping[str, float], beyond: Mapping[str, float]) -> f
         return math.log(TRITON_TFLOPS)
     if name == ledger.PLAIN:
         return speed(ledger.TRITON, has, beyond) - has["integers_in_triton"]
+    if name == ledger.IN_SECTIONS:
+        return speed(ledger.PLAIN, has, beyond) - has["order_in_triton"]
     if name == ledger.WITH_INTEGERS:
         return speed(ledger.VOCABULARY, has, beyond) + has["integers_alone"]
     if name in SLOWER:
@@ -128,13 +141,15 @@ def rows(
             here = [case for case in cases if case.problem == problem and case.technique not in without]
             declined = {term.name for term in ledger.TERMS if term.leave_out and _declined(term.leave_out, problem)}
             applying = {name: 0.0 if name in declined else worth for name, worth in has.items()}
+            if problem.head_dim != 64:
+                applying["integers_in_triton"] = 0.0
             best = best_tile(ledger.FLAGSHIP, "cuda", problem, "h200")
             for case in here:
                 name = case.backend if case.backend in ledger.WAYS else case.technique
                 if name and case.tile is None:
                     continue
-                if (case.technique, name) == (ledger.FLOATS, ledger.TRITON):
-                    name = ledger.PLAIN
+                if name == ledger.TRITON and case.technique in THEIRS:
+                    name = THEIRS[case.technique]
                 limited = (ledger.VOCABULARY, ledger.WITH_INTEGERS)
                 if name and case.tile and case.backend == "cuda" and case.tile != best and name not in limited:
                     name = ledger.at(name, case.tile)
@@ -145,7 +160,9 @@ def rows(
                     tflops = math.exp(same - has[f"{name.partition('@')[0]}_schedule"])
                 else:
                     tflops = math.exp(speed(name, applying, beyond or {})) if name else 480.0
-                if name in (ledger.TRITON, *limited) and case.tile == ledger.SQUARE:
+                best_in_theirs = SAME[problem.head_dim, problem.causal].endswith(ledger.SQUARE.slug)
+                slower = (ledger.TRITON, *limited) if best_in_theirs else (*ledger.WAYS, *limited)
+                if name in slower and case.tile == ledger.SQUARE:
                     tflops *= 0.9
                 ms = problem.flops / tflops / 1e9 * math.exp(chance.gauss(0, noise))
                 row = _row(problem, case.technique, case.backend, case.tile, origin, ms)

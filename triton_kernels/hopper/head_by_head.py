@@ -3,8 +3,8 @@
 Builds on wgmma; changes the order of tiles. General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
 
 wgmma deals them out longest first, in sections of heads, so that the first blocks load the keys and values of many
-heads at once and the next ones none. Core Triton expresses the order as arithmetic on the program's number. It builds on
-wgmma and not on tma_store, because no later rung's order of products is faster in core Triton.
+heads and the next ones none. Core Triton expresses the order as arithmetic on the program's number. It builds on wgmma
+and not on tma_store, because no later rung's order of products is faster in core Triton.
 """
 
 import triton

@@ -54,7 +54,8 @@ def twins(*rows: Row) -> Twins:
 def test_a_technique_is_written_where_the_language_has_a_program_of_its_own() -> None:
     lazy = ("triton", "lazy_rescale_wgmma", "persistent")
     assert written(term("lazy_rescale"), TRITON) == (lazy, ("triton_native", "lazy_rescale", "lean_mbarrier_ring"))
-    assert written(term("head_by_head"), TRITON) == (), "its Triton twin is the same program as its parent's"
+    assert written(term("early_rescale"), TRITON) == (), "its Triton twin is the same program as its parent's"
+    assert written(term("head_by_head"), TRITON) == (("triton", "head_by_head", "wgmma"),), "its parent is another"
     assert written(term("turns"), TRITON) == ()
     assert written(term("integer_max"), TRITON) == (("triton", "integer_max", "wgmma"),), "it builds on another there"
     both = (("gluon", "lazy_rescale_wgmma", "persistent"), ("gluon", "integer_max", "persistent"))
