@@ -2,8 +2,8 @@
 standard library only.
 
 They have no Triton twin and are in no ladder. Together with the ladder's steps from below they say what each technique
-is worth (experiments/what_triton_misses.py). The counter is a part of one, persistent blocks, and has an experiment of
-its own (experiments/static_order.py).
+is worth (experiments/what_triton_misses.py). The counter is a part of one, persistent blocks, and the vote of another,
+integer maxima; they have experiments of their own (experiments/static_order.py, experiments/vote.py).
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ ABLATIONS = (
     _without("lazy_rescale", idea="O is multiplied in every step", limits=(LAZY,)),
     _without("early_rescale", idea="O is multiplied behind the wait for the P V of before", limits=(LAZY,)),
     _without("integer_max", idea="maxima of floats, two at a time"),
+    _without("vote", idea="maxima of floats until no row maximum is negative, then of integers"),
     _without("tma_store", idea="lanes store O from their registers"),
     _without("head_by_head", idea="tiles are dealt out longest first"),
     _without("counter", idea="the number of a block says which tiles it takes"),

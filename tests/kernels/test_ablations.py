@@ -16,9 +16,10 @@ from itertools import groupby, product
 from typing import Any
 
 import pytest
+import torch
 
 from harness import variants
-from harness.attention import numerics
+from harness.attention import inputs, numerics
 from harness.catalog import experiments, ledger, sources, techniques, tiles
 from harness.catalog.ablations import ABLATIONS
 from harness.catalog.cases import Case, of_experiment
@@ -30,9 +31,12 @@ from tests.support import proven
 pytestmark = pytest.mark.spread
 
 EXPERIMENT = experiments.load("what_triton_misses")
-STATIC = experiments.load("static_order")
+PARTS = {"counter": "static_order", "vote": "vote"}
+"""What has no price in the ledger -> the experiment that times the flagship without it."""
 TIMED = {
-    (case.technique, case.problem, case.tile) for each in (EXPERIMENT, STATIC) for case in of_experiment(each, "h200")
+    (case.technique, case.problem, case.tile)
+    for each in (EXPERIMENT, *map(experiments.load, PARTS.values()))
+    for case in of_experiment(each, "h200")
 }
 PROBLEMS = {(one.head_dim, one.causal): one for one in EXPERIMENT.problems if one.seq_q == 4096}
 SQUARE = ledger.SQUARE
@@ -97,7 +101,7 @@ def test_it_is_the_flagship_but_for_what_it_lacks(one: Ablation) -> None:
     changed = [line for line in difflib.ndiff(*body) if line[0] in "+-"]
     assert 2 < len(changed) <= 60, "\n".join(changed)
     assert one.lacks
-    assert set(one.lacks) <= {term.name for term in ledger.TERMS} | {"counter"}
+    assert set(one.lacks) <= {term.name for term in ledger.TERMS} | {*PARTS}
 
 
 @pytest.mark.parametrize("one", cells())
@@ -236,4 +240,33 @@ def test_it_is_right_in_two_orders_of_its_warps(name: str, head_dim: int, causal
         variant.launch(*tensors, **options)
 
     verdict = numerics.gate(launch, problem, distributions=("negative_scores",), device="cpu", repeats=2, padded=True)
+    assert verdict.passed, f"{verdict.check}: {verdict.reason}"
+
+
+def rising_scores(name: str, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """In the first head the first half of the scores are negative and the others are not. In the last it is the
+    reverse, but for one row of a warpgroup, where all are negative and the first half far lower."""
+    values = inputs.DISTRIBUTIONS["normal"](name, shape, generator)
+    if name == "k":
+        half = shape[2] // 2
+        values[..., -2], values[..., -1] = -40.0, 40.0
+        values[:, :, :half, -2] = -200.0
+        values[0, 0, :half, -1] = values[-1, -1, half:, -1] = -40.0
+    elif name == "q":
+        values[..., -2], values[..., -1] = 0.0, 2.0
+        values[-1, -1, 40::64, -2] = 12.0
+    return values
+
+
+@pytest.mark.parametrize("scores", ["normal", "negative_scores", "rising_scores"])
+@pytest.mark.parametrize(("head_dim", "causal"), [(64, True), (128, False)])
+def test_without_a_vote_maxima_are_of_floats_as_long_as_one_is_negative(
+    head_dim: int, causal: bool, scores: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over so many keys that both loops have several steps."""
+    monkeypatch.setitem(inputs.DISTRIBUTIONS, "rising_scores", rising_scores)
+    tile = RUN[head_dim]
+    problem = Problem(1, 2, 2, tile.block_m + 13, 8 * tile.block_n - 7, head_dim, "fp16", causal, "bshd")
+    variant = variants.load(Case("test", "without_vote", "cuda", problem, tile), on="cpu")
+    verdict = numerics.gate(variant.launch, problem, distributions=(scores,), device="cpu", repeats=1)
     assert verdict.passed, f"{verdict.check}: {verdict.reason}"
