@@ -2,7 +2,7 @@
 
 The flagship compares the bits of scores as integers, three at a time, and its warps vote in every step whether all
 scores of a row are negative. Beside it, at the same tile, runs the flagship without the vote, in which a loop of floats
-comes first, until no row maximum is negative.
+comes first, until no row maximum is negative, and the flagship whose warps vote until then, in the flagship's loop.
 """
 
 import sys
@@ -19,7 +19,7 @@ EXPERIMENT = Experiment(
     backends=("cuda",),
     peers=("sdpa_cudnn",),
     tiles=("best",),
-    at_its_tile=("without_vote",),
+    at_its_tile=("without_vote", "without_repeated_vote"),
     one_group=True,
 )
 

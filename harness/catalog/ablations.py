@@ -55,6 +55,7 @@ ABLATIONS = (
     _without("early_rescale", idea="O is multiplied behind the wait for the P V of before", limits=(LAZY,)),
     _without("integer_max", idea="maxima of floats, two at a time"),
     _without("vote", idea="maxima of floats until no row maximum is negative, then of integers"),
+    _without("vote", idea="warps vote until no row maximum is negative", name="without_repeated_vote"),
     _without("tma_store", idea="lanes store O from their registers"),
     _without("head_by_head", idea="tiles are dealt out longest first"),
     _without("counter", idea="the number of a block says which tiles it takes"),

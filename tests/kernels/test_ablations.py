@@ -260,13 +260,14 @@ def rising_scores(name: str, shape: tuple[int, ...], generator: torch.Generator)
 
 @pytest.mark.parametrize("scores", ["normal", "negative_scores", "rising_scores"])
 @pytest.mark.parametrize(("head_dim", "causal"), [(64, True), (128, False)])
+@pytest.mark.parametrize("name", [one.name for one in ABLATIONS if one.lacks == ("vote",)])
 def test_without_a_vote_maxima_are_of_floats_as_long_as_one_is_negative(
-    head_dim: int, causal: bool, scores: str, monkeypatch: pytest.MonkeyPatch
+    name: str, head_dim: int, causal: bool, scores: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over so many keys that both loops have several steps."""
+    """Over so many keys that floats and integers have several steps each."""
     monkeypatch.setitem(inputs.DISTRIBUTIONS, "rising_scores", rising_scores)
     tile = RUN[head_dim]
     problem = Problem(1, 2, 2, tile.block_m + 13, 8 * tile.block_n - 7, head_dim, "fp16", causal, "bshd")
-    variant = variants.load(Case("test", "without_vote", "cuda", problem, tile), on="cpu")
+    variant = variants.load(Case("test", name, "cuda", problem, tile), on="cpu")
     verdict = numerics.gate(variant.launch, problem, distributions=(scores,), device="cpu", repeats=1)
     assert verdict.passed, f"{verdict.check}: {verdict.reason}"

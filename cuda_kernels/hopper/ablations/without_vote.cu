@@ -238,8 +238,8 @@ KERNEL(THREADS, 1) without_vote(GRID_CONSTANT const PersistentParams params) {
     convert_p();
 
     int j = 1;
-    while (j < common_tiles && negative) step.template operator()<false, false>(j++);
-    for (; j < common_tiles; ++j) step.template operator()<false, true>(j);
+    while (INTEGER_MAX && j < common_tiles && negative) step.template operator()<false, false>(j++);
+    for (; j < common_tiles; ++j) step.template operator()<false, INTEGER_MAX>(j);
     for (; j < own_tiles; ++j) step.template operator()<true, false>(j);
 
     // the last P V overlaps with no Q K^T
