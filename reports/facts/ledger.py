@@ -143,7 +143,7 @@ def sentence(one: Ledger) -> str:
     if one.start != TRITON:
         proven = "" if set(one.causes) - {"unexplained"} else " None of the terms has a proven cause."
         if any(not priced.size for priced in one.terms if not priced.term.part_of):
-            return f"{told}. The terms that are not measured yet are in the remainder.{proven}"
+            return f"{told}. Terms without a size are in the remainder.{proven}"
         return f"{told}. The terms lead from one measured kernel to the next, so there is no remainder.{proven}"
     share, interval = one.explained
     ends = f" ({100 * interval.low:.0f} to {100 * interval.high:.0f})" if interval.low and interval.high else ""

@@ -263,7 +263,7 @@ def test_what_is_left_out_at_a_languages_tile_says_so() -> None:
         row for row in ROWS if (row.get("technique"), row.get("tile")) != ("without_lazy_rescale", SQUARE.to_dict())
     ]
     _, (full, causal) = facts.found([dataset(rows)])
-    assert "The terms that are not measured yet are in the remainder." in facts.sentence(full.from_(GLUON))
+    assert "Terms without a size are in the remainder." in facts.sentence(full.from_(GLUON))
     assert "so there is no remainder" in facts.sentence(causal.from_(GLUON)), "only a part is missing"
     text = html(dataset(rows))
     assert "not measured yet: <code>without_lazy_rescale at 128x128-s2-w8</code>. " in text
