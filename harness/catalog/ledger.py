@@ -533,14 +533,14 @@ def at_their_tiles(problem: Problem) -> tuple[tuple[str, Tile] | tuple[str, Tile
     at head_dim 128. There they have maxima of integers without a causal mask, and with one the two that they lack are
     also left out one at a time.
     """
+    theirs = CAUSAL_TRITONS if problem.head_dim == 64 and problem.causal else TRITONS
     found = [(name, tile) for name in (VOCABULARY, WITH_INTEGERS) for tile in (TRITONS, SQUARE)]
     found.append((FLAGSHIP, SQUARE))
-    theirs = CAUSAL_TRITONS if problem.head_dim == 64 and problem.causal else TRITONS
-    found.append((SECTIONS, theirs, TRITON))
     if problem.head_dim == 64:
-        return *found, ("without_register_split", SQUARE), (FLOATS, theirs, TRITON)
+        found.append(("without_register_split", SQUARE))
+        return *found, (SECTIONS, theirs, TRITON), (FLOATS, theirs, TRITON)
     less = (LACKING, LAZILY, "without_integer_max") if problem.causal else (LAZILY,)
-    return *found, (FLAGSHIP, NARROW), *((name, SQUARE) for name in less)
+    return *found, (FLAGSHIP, NARROW), *((name, SQUARE) for name in less), (SECTIONS, theirs, TRITON)
 
 
 def kernels() -> tuple[str, ...]:

@@ -19,9 +19,9 @@ from harness.catalog.ablations import ABLATIONS
 from harness.catalog.ledger import (
     FLAGSHIP,
     FLOATS,
+    IN_SECTIONS,
     LACKING,
     LAZILY,
-    IN_SECTIONS,
     PLAIN,
     SECTIONS,
     SHARED,
