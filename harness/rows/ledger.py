@@ -320,17 +320,19 @@ class Ledger:
         to, start = term.alike
         return self._estimate({to: 1.0, start: -1.0}, beside=())
 
-    def _cause(self, term: Term, size: Estimate | None) -> str:
-        """A term's cause on this problem, on all boards the same."""
+    def _cause(self, term: Term) -> str:
+        """A term's cause on this problem, on all boards the same. What its technique gains elsewhere is compared with
+        its price in all processes that timed the kernels of both, whether they timed the gap or not."""
         if self._own(term):
             return "effort"
         if term.alike is None:
             return term.cause_at(self.tile)
         if self.board:
-            return replace(self, board=None)._priced(term).cause
+            return replace(self, board=None)._cause(term)
+        price = self._estimate(_mean([one for one in self._prices(term) if one]), beside=())
         alike = self.alike(term)
+        low = price.interval.low if price else None
         high = alike.interval.high if alike else None
-        low = size.interval.low if size else None
         return "unexplained" if high is None or low is None or high >= low else term.cause_at(self.tile)
 
     def _priced(self, term: Term) -> Priced:
@@ -346,7 +348,7 @@ class Ledger:
         if without and with_it and alone and added:
             size = self._estimate(_mean([without, with_it]))
             apart = self._estimate(_sum([without, _times(with_it, -1)]))
-        cause = self._cause(term, size)
+        cause = self._cause(term)
         if size and (own := self._own(term)):
             size = self._estimate(_sum([_mean([one for one in (without, with_it) if one]), _times(own, -1)]))
         return Priced(term, cause, size, alone, added, apart, self._why(term))

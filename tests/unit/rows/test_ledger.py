@@ -371,6 +371,18 @@ def test_maxima_of_integers_have_a_cause_where_they_pay_less_in_what_core_triton
     assert priced(unmeasured, "integer_max").cause == "unexplained"
 
 
+def test_a_cause_rests_on_all_processes_that_timed_its_kernels() -> None:
+    """Core Triton's kernel is new, and one process timed it; the kernels of CUDA are as they were in the others."""
+    rows = [row for row in made.rows() if row.get("backend") != "triton" or row.get("environment") == "board0-0"]
+    (found,) = ledger.ledgers(rows, made.hashes())
+    assert found.gap
+    assert found.gap.processes == 1
+    integers = priced(found, "integer_max")
+    assert integers.size
+    assert integers.size.interval.low is None
+    assert integers.cause == "compiler"
+
+
 def test_what_core_tritons_own_techniques_gain_is_no_part_of_the_gap() -> None:
     """At head_dim 64 its best kernel has maxima of integers and the order of tiles; the kernel that is the same program
     in CUDA has neither."""
