@@ -61,7 +61,6 @@ FILES = (
     Row("harness/setup/bootstrap.py", ("cuda_kernels.toolchain",)),
     Row("triton_kernels/gluon_names.py", ("triton",)),
     Row("triton_kernels/probes/*", ("triton", "utlx_plugin")),
-    Row("triton_kernels/hopper/flagship.py", ("triton_kernels.hopper",)),  # a table of the ladder's programs
     Row("triton_kernels/tlx/*", ("triton", "utlx_plugin", "triton_kernels.specialization")),
 )
 
