@@ -34,6 +34,7 @@ CAUSES = {
     "compiler": "the compiler decides otherwise",
     "assembler": "ptxas",
     "effort": "could be written today",
+    "both": "both have it",
     "unexplained": "unexplained",
 }
 
@@ -69,7 +70,7 @@ class Term:
     ladder's kernels itself). `twins`: further ones, as (backend, kernel with the technique, kernel before it); where
     that is the ladder's kernel in another language, it builds on another one there.
     `own`: kernels of the language the way starts from, with the technique and without; where both are there, what it
-    gains is taken out, and the cause is "effort". `alike`: CUDA kernels limited to what core Triton can express, with
+    gains is taken out, and the cause is "both". `alike`: CUDA kernels limited to what core Triton can express, with
     the technique and without. The cause holds only where it gains less there than it is worth. `of_tile`: whether the
     term is about the tile of Gluon's or TLX's kernel; it is there where that has the shape of SQUARE, and the
     flagship's has another. All else that leads from that kernel to the flagship is then left out at SQUARE.

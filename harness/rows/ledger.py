@@ -324,7 +324,7 @@ class Ledger:
         """A term's cause on this problem, on all boards the same. What its technique gains elsewhere is compared with
         its price in all processes that timed the kernels of both, whether they timed the gap or not."""
         if self._own(term):
-            return "effort"
+            return "both"
         if term.alike is None:
             return term.cause_at(self.tile)
         if self.board:

@@ -83,9 +83,10 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
                 return str(row["code"].get(what, (row["code"].get("census") or {}).get(what, 0)))
         return NOT_MEASURED
 
-    def best(technique: str, backend: str, problem: str) -> str:
-        """Median TFLOPS at the tile that `tune` chose, and that tile."""
-        point = data.point(_experiment(technique), Problem.parse(problem), technique, backend, best=True)
+    def best(technique: str, backend: str, problem: str, experiment: str = "") -> str:
+        """Median TFLOPS at the tile that `tune` chose, and that tile, in the ladder's experiment or another."""
+        where = experiment or _experiment(technique)
+        point = data.point(where, Problem.parse(problem), technique, backend, best=True)
         if not point.counts or not point.row:
             return _missing(point)
         return f"{point.tflops:.0f} TFLOPS at {tile_slug(point.row)}"
@@ -99,10 +100,10 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
             return NOT_MEASURED
         return f"{reading.tflops((current or timed)[-1]):.0f} TFLOPS" + ("" if current else " (earlier version)")
 
-    def gain_at(technique: str, backend: str, problem: str, tile: str, experiment: str) -> str:
-        """Over the parent at the same tile, in an experiment that has both."""
+    def gain_at(technique: str, backend: str, problem: str, tile: str, experiment: str, over: str = "") -> str:
+        """Over the parent, or another rung, at the same tile, in an experiment that has both."""
         rung = techniques.get(technique)
-        which = [name.name for name in (rung, techniques.parent(rung)) if name]
+        which = [name.name for name in (rung, techniques.get(over) if over else techniques.parent(rung)) if name]
         cell, both = Problem.parse(problem), Tile.parse(tile)
         points = [data.point(experiment, cell, name, backend, tile=both) for name in which]
         return _ratio(data.ratio(*points), points)

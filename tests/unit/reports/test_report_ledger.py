@@ -67,7 +67,7 @@ def test_every_term_is_in_the_table_and_in_the_drawing() -> None:
         "only by an escape hatch",
         "the compiler decides otherwise",
         "ptxas",
-        "could be written today",
+        "both have it",
     ):
         assert cause in wide
     assert "Flagship: " in wide

@@ -108,7 +108,7 @@ def test_a_price_that_was_never_timed_beside_the_others_is_not_in_the_sum() -> N
 def test_causes_and_remainder_are_the_whole_gap(found: Ledger) -> None:
     assert found.gap
     assert found.remainder
-    assert set(found.causes) == {"compiler", "language", "assembler", "effort"}
+    assert set(found.causes) == {"compiler", "language", "assembler", "both"}
     total = sum(size.value for size in found.causes.values())
     assert total + found.remainder.value == pytest.approx(found.gap.value, abs=1e-12)
     sizes = [abs(size.value) for size in found.causes.values()]
@@ -391,7 +391,7 @@ def test_what_core_tritons_own_techniques_gain_is_no_part_of_the_gap() -> None:
     theirs = {"integer_max": "integers_in_triton", "head_by_head": "order_in_triton"}
     for name, gained in theirs.items():
         term = priced(found, name)
-        assert term.cause == "effort"
+        assert term.cause == "both"
         assert term.size
         assert term.alone
         assert term.size.value == pytest.approx(made.WORTH[name] - made.WORTH[gained], abs=0.004)
