@@ -47,6 +47,8 @@ class Technique:
     ladder: str
     idea: str
     builds_on: tuple[str, ...] = ()
+    builds_on_in: dict[str, str] = field(default_factory=dict)
+    """Language -> what its twin builds on, where that is another rung than the ladder's parent."""
     also: tuple[str, ...] = ()
     """What else changes with the idea: "tile"."""
     mma: str = "mma_sync"

@@ -67,8 +67,7 @@ class Term:
     follows where it is a loss; without it `could` holds for both.
 
     "effort" is the cause only where no kernel of the language loses by the technique (rows.twins, which finds the
-    ladder's kernels itself). `twins`: further ones, as (backend, kernel with the technique, kernel before it); where
-    that is the ladder's kernel in another language, it builds on another one there.
+    ladder's kernels itself). `twins`: further ones, as (backend, kernel with the technique, kernel before it).
     `own`: kernels of the language the way starts from, with the technique and without; where both are there, what it
     gains is taken out, and the cause is "both". `alike`: CUDA kernels limited to what core Triton can express, with
     the technique and without. The cause holds only where it gains less there than it is worth. `of_tile`: whether the
@@ -349,7 +348,6 @@ TERMS = (
         "Leave a product in flight across the softmax. The maxima themselves can be written today.",
         leave_out="without_integer_max",
         step=("integer_max", "persistent"),
-        twins=((TRITON, "integer_max", SECTIONS),),
         own=(TRITON, PLAIN),
         alike=(WITH_INTEGERS, VOCABULARY),
         proofs=("maxima of integers",),
@@ -379,7 +377,6 @@ TERMS = (
         "Nothing. It is written.",
         leave_out="without_head_by_head",
         step=("head_by_head", "tma_store"),
-        twins=((TRITON, "head_by_head", SECTIONS),),
         own=(PLAIN, IN_SECTIONS),
         proofs=("order of blocks",),
         expected=_expected(1, 0.5, 2, 0.5),

@@ -62,9 +62,10 @@ def get(name: str) -> Technique:
     raise KeyError(f"technique: got {name!r}, expected one of {known} (`twinkernels list` shows them)")
 
 
-def parent(technique: Technique) -> Technique | None:
-    """The nearest ancestor that exists here, or None for the first rung."""
-    return next(filter(None, map(find, technique.builds_on)), None)
+def parent(technique: Technique, language: str = "cuda") -> Technique | None:
+    """The nearest ancestor that exists here, or None for the first rung. A language's twin may build on another."""
+    own = technique.builds_on_in.get(language)
+    return next(filter(None, map(find, (*([own] if own else []), *technique.builds_on))), None)
 
 
 def reference_tile(technique: Technique, head_dim: int) -> Tile:

@@ -51,11 +51,14 @@ def written(term: Term, start: str) -> tuple[tuple[str, str, str], ...]:
     schedule."""
     backend = GLUON if start == TLX else start
     lacks = next((one.lacks for one in ABLATIONS if one.name == term.leave_out), (term.name,))
-    named = [found for one in TERMS if one.name in lacks for found in one.twins if found[0] == backend]
-    elsewhere = {to for _, to, _ in named}  # what it builds on is another kernel in this language
-    steps = [one.step for one in TERMS if one.name in lacks and one.step and one.step[0] not in elsewhere]
-    further = [found for found in (*named, *term.twins) if _differ(*found)]
-    return tuple(dict.fromkeys([*((backend, *step) for step in steps if _differ(backend, *step)), *further]))
+    steps = [_step(backend, *one.step) for one in TERMS if one.name in lacks and one.step]
+    return tuple(dict.fromkeys(step for step in (*steps, *term.twins) if _differ(*step)))
+
+
+def _step(backend: str, to: str, start: str) -> tuple[str, str, str]:
+    """A step of the ladder in a language, in which a twin may build on another rung."""
+    technique = techniques.find(to)
+    return backend, to, technique.builds_on_in.get(backend, start) if technique else start
 
 
 class Twins:

@@ -310,7 +310,7 @@ class Dataset:
         self, experiment: str, problem: Problem, technique: Technique, backend: str, best: bool = False
     ) -> Ratio | None:
         """What the rung buys over its parent in the same language; `best`: each at its committed best tile."""
-        parent = techniques.parent(technique)
+        parent = techniques.parent(technique, backend)
         if parent is None:
             return None
         points = [self.point(experiment, problem, name, backend, best=best) for name in (technique.name, parent.name)]

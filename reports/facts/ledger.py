@@ -28,7 +28,7 @@ SOURCES = {
     "compiler": "Triton’s compiler",
     "assembler": "ptxas",
     "effort": "could be written today",
-    "both": "techniques of both",
+    "both": "what both have",
     "unexplained": "unexplained",
 }
 """Cause -> where that part of the gap is from, on the first page."""

@@ -142,7 +142,7 @@ def one_step(data: Dataset, problem: Problem, technique: Technique, backend: str
     """A technique in one language, from its parent under the same policy. Where one of the two multiplies by wgmma and
     the other does not, the technique comes first: no ratio is told across instructions."""
     point = point_of(data, problem, technique, backend, policy)
-    above = techniques.parent(technique)
+    above = techniques.parent(technique, backend)
     before = point_of(data, problem, above, backend, policy) if above else None
     if not point.counts or not point.row:
         return Step(technique, "none", _value(before), None, None, None, point, before)
@@ -200,7 +200,7 @@ def hint_dropped(data: Dataset, technique: Technique, backend: str, problem: Pro
 
 def is_parents_program(technique: Technique, backend: str) -> bool:
     """Whether the twin re-exports what its parent is, or re-exports too."""
-    parent = techniques.parent(technique)
+    parent = techniques.parent(technique, backend)
     program = sources.same_program(technique.path, backend)
     return bool(parent and program and program in (parent.name, sources.same_program(parent.path, backend)))
 

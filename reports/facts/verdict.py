@@ -112,6 +112,8 @@ class Language:
     """Its source asks for the technique, and the machine code shows that the compiler did not do it."""
     parent_spills: int
     """Bytes a thread that its parent keeps in local memory at the headline problem."""
+    built_on: str
+    """The rung on which its twin builds, where that is not the ladder's parent; else empty."""
     wrong: int
     """Problems on which the gate found the earlier version wrong that `point` is of."""
 
@@ -234,6 +236,7 @@ def _language(data: Dataset, experiment: str, problems: list[Problem], technique
         _holes(data, experiment, dict(zip(problems, points, strict=True)), technique, program, backend),
         dropped=bool(problems) and steps.hint_dropped(data, technique, backend, problems[0], points[0]),
         parent_spills=_parent_spills(data, experiment, problems, technique, backend),
+        built_on=technique.builds_on_in.get(backend, ""),
         wrong=len({reading.slug(row) for row in data.wrong(points[0])}) if points else 0,
     )
 
@@ -323,19 +326,20 @@ def _apart(gain: Gain, best: Gain) -> bool:
 
 def _clause(language: Language) -> str:
     name = LABELS[language.backend]
+    place = f"in {name}, where it builds on “{title(language.built_on)}”," if language.built_on else f"in {name}"
     if language.program:
         return f"{_runs(language)} the kernel of “{title(language.program)}”"
     if language.gain is None:
         if language.holes:
             reasons = f"reason{'s' * (len(language.holes) > 1)}"
-            return f"in {name} the step has no number at the reference tile, for the {reasons} below"
+            return f"{place} the step has no number at the reference tile, for the {reasons} below"
         if language.point.counts:
-            return f"in {name} the kernel before it has no timing to compare with"
+            return f"{place} the kernel before it has no timing to compare with"
         if language.point.kind != "earlier":
-            return f"in {name} the step was not measured"
+            return f"{place} the step was not measured"
         problems = f"{language.wrong} problem{'s' if language.wrong != 1 else ''}"
         found = f", which the gate found wrong on {problems}" if language.wrong else ""
-        return f"in {name} only an earlier version was measured{found}"
+        return f"{place} only an earlier version was measured{found}"
     if language.dropped:
         return f"{name}’s compiler ignores the hint, so that only the tile changes: {language.gain.value:.2f}×"
     text = language.gain.phrase
@@ -345,7 +349,7 @@ def _clause(language: Language) -> str:
         text += f", over {language.spills_before}"
     if language.tile_alone and language.lacking:
         return f"{_runs(language)} the parent’s kernel, and the other tile alone {text}"
-    return f"in {name} {'the tile alone' if language.tile_alone else 'it'} {text}"
+    return f"{place} {'the tile alone' if language.tile_alone else 'it'} {text}"
 
 
 def _has_step(language: Language) -> bool:
@@ -394,7 +398,7 @@ def _over_a_crippled_parent(
 
 
 def _parent_spills(data: Dataset, experiment: str, problems: list[Problem], technique: Technique, backend: str) -> int:
-    parent = techniques.parent(technique)
+    parent = techniques.parent(technique, backend)
     if parent is None or not problems:
         return 0
     return steps.spill_bytes(data, data.point(experiment, problems[0], parent.name, backend))
@@ -408,6 +412,6 @@ def _same_tiles(technique: Technique) -> bool:
 
 def _repeated(technique: Technique, backend: str) -> str | None:
     """The parent, where the twin is the parent's program at the parent's tiles though it was timed anew."""
-    parent = techniques.parent(technique)
+    parent = techniques.parent(technique, backend)
     same = parent and steps.is_parents_program(technique, backend) and _same_tiles(technique)
     return parent.name if parent and same else None

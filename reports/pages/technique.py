@@ -60,6 +60,7 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
     """`datasets`: all of them, those of this machine first: what was computed here stands before what was recorded."""
     parent = techniques.parent(which)
     written = sources.series(techniques.LANGUAGES, which.path)
+    parents = {language: techniques.parent(which, language) for language in written}
     place = TECHNIQUES.index(which)
     experiment = techniques.experiment_of(which)
     problems = shown_problems(data, experiment)
@@ -115,7 +116,8 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
         "children": [other for other in TECHNIQUES if techniques.parent(other) == which],
         "listings": {language: listing.listing(which, language) for language in written},
         "excerpt": listing.excerpt(parent, which),
-        "diffs": {language: parent and listing.diff(parent, which, language) for language in written},
+        "diffs": {language: before and listing.diff(before, which, language) for language, before in parents.items()},
+        "parents": parents,
         "code": {dim: [table for table in tables if table["head_dim"] == dim] for dim in _dims(tables)},
         "library_orders": resources.LIBRARY_ORDERS,
         "same_code": same_code(datasets, which),

@@ -46,6 +46,7 @@ TECHNIQUES = (
         "ampere",
         "tensor cores by nvcuda::wmma; the fragment layout is opaque, so scores and O pass through shared memory",
         builds_on=("vectorized_loads", "scalar"),
+        builds_on_in={"triton": "scalar"},
         grid={
             "cuda": (Tile(64, 32), Tile(64, 64)),
             "triton": Tile.grid((64, 128), (32, 64, 128), (1,), (4, 8)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -145,3 +146,22 @@ def test_a_rung_says_whether_its_tile_changes_too(technique: Technique) -> None:
     is_the_change = technique.idea.startswith("the tile only") or technique.name == "batched_m_tiles"
     assert ("tile" in technique.also) == (changes and not is_the_change)
     assert technique.change == technique.idea + " (the tile too)" * bool(technique.also)
+
+
+def _program(name: str) -> str:
+    while other := sources.same_program(techniques.get(name).path, "triton"):
+        name = other
+    return name
+
+
+def test_a_triton_kernel_says_on_which_rung_it_builds() -> None:
+    """On its parent in the registry, or on the rung whose program that runs."""
+    found = {}
+    for technique in techniques.TECHNIQUES:
+        parent = techniques.parent(technique, "triton")
+        if parent and not sources.same_program(technique.path, "triton"):
+            text = " ".join(sources.kernel_file("triton", technique.path).read_text().split())
+            said = re.search(r"Builds on (?:\w+/)?(\w+)", text)
+            if not said or said[1] not in (parent.name, _program(parent.name)):
+                found[technique.name] = said and said[1]
+    assert found == {}
