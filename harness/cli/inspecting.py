@@ -45,8 +45,9 @@ from harness.cli.options import (
     where,
 )
 from harness.cli.output import conclude, console, one_off_file, show_failures, write_run
+from harness.machine import environment
 from harness.machine.progress import Progress
-from harness.rows import tables
+from harness.rows import results, tables
 
 if TYPE_CHECKING:
     from harness.inspection import survey
@@ -116,11 +117,16 @@ def build(
         typer.Option(help="What this experiment runs, at its tiles.", autocompletion=completing(catalog.names())),
     ] = None,
     backends: Backends = None,
-    gpu: Annotated[str | None, typer.Option(help="With --experiment: the tiles that `tune` chose on it; h200.")] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(help="With --experiment: the tiles that `tune` chose on it, h200; by default on the one here."),
+    ] = None,
     grid: Annotated[bool, typer.Option("--grid", help="Every tile that `tune` tries on these problems.")] = False,
     problem: Problems = None,
 ) -> None:
     """Compile both twins ahead of time, in parallel. A broken kernel gives its compiler's message and exit code 1.
+
+    What `build --experiment` compiled, `run` of that experiment finds in build/.
 
     A backend with a version, gluon@3.9.0, is compiled by that Triton (`expressibility --install` has it) to cubins in
     build/cubins: what a GPU machine with another Triton needs to run it, and with --grid to tune it.
@@ -145,7 +151,9 @@ def build(
         if grid:
             cases = of_grids(asked, twins, chosen_problems(problem, wanted.problems))
         else:
-            all_cases = of_experiment(replace(wanted, backends=twins), gpu)
+            here = environment.describe()["gpu"]
+            chosen_on = gpu or (here and results.gpu_slug(here["name"]))
+            all_cases = of_experiment(replace(wanted, backends=twins), chosen_on)
             cases = [case for case in all_cases if case.technique and (not names or case.technique in asked)]
         ladders = {case: techniques.LADDERS[techniques.get(str(case.technique)).ladder] for case in cases if case.tile}
         cells = [(case, place) for case in ladders for place in archs or ladders[case].archs]
@@ -223,8 +231,6 @@ def inspect(
 
 def saved(rows: Sequence[dict[str, Any]]) -> Path:
     """Writes what the compilers made as a run, and returns its file."""
-    from harness.machine import environment
-
     path = one_off_file("inspect")
     write_run(path, environment.describe(), rows)
     return path

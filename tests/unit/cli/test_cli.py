@@ -25,6 +25,7 @@ from harness.catalog.cases import of_experiment, of_grids
 from harness.catalog.problem import Problem
 from harness.cli import options, output
 from harness.inspection import survey
+from harness.machine import environment
 from harness.machine.terminal import Plain
 from harness.measure import effort
 from harness.measure.fleet import Work
@@ -103,6 +104,11 @@ def test_a_build_of_an_experiment_has_its_ablations(monkeypatch: pytest.MonkeyPa
     asked.clear()
     assert invoke("build", "without_turns", *options)[0] == 0
     assert set(asked) == {"without_turns"}
+    asked.clear()
+    gpu = {**environment.describe(), "gpu": {"name": "NVIDIA H200"}}
+    monkeypatch.setattr("harness.machine.environment.describe", lambda: gpu)
+    assert invoke("build", *options[:2])[0] == 0, "at the tiles of the GPU that is here"
+    assert {"flagship", "without_turns", "triton_vocabulary"} <= set(asked)
 
 
 @pytest.mark.parametrize("slugs", [(), ("b4-h16-n4096-d128-bf16-full", "b4-h32-n4096-d64-bf16-causal")], ids=str)
