@@ -16,8 +16,9 @@ from harness.catalog.problem import Problem, Tile
 FLAGSHIP = "flagship"
 VOCABULARY = "triton_vocabulary"
 WITH_INTEGERS = "vocabulary_with_integers"
-FLOATS, SECTIONS = "head_by_head", "wgmma"
-"""Core Triton's best kernel without maxima of integers, and that without the order of its tiles."""
+FLOATS, SECTIONS, INTEGERS = "head_by_head", "wgmma", "integer_max"
+"""Core Triton's kernels: its best one without maxima of integers, that without the order of its tiles too, and this
+with such maxima."""
 TRITONS = Tile(64, 128, 1, 4)
 """What `tune` chose for core Triton nearly everywhere; the vocabulary's."""
 CAUSAL_TRITONS = Tile(64, 128, 2, 4)
@@ -27,7 +28,7 @@ SQUARE = Tile(128, 128, 2, 8)
 NARROW = Tile(128, 80, 3, 8)
 """Two consumer warpgroups, and the keys and stages that the flagship's tile has at head_dim 128."""
 FIRST_RUNG = "wgmma"
-"""The ladder's first rung here, at the flagship's tile."""
+"""The ladder's first rung here, at the flagship's tile. Its twin in core Triton is SECTIONS."""
 
 CAUSES = {
     "language": "only by an escape hatch",
@@ -53,26 +54,27 @@ def shape(tile: Tile) -> tuple[int, int]:
 class Term:
     """One step of the way. `leave_out`: the ablation, which the flagship is compared with. `step`: two kernels of which
     the first is compared with the second; "triton" is the best core Triton kernel, "triton, shared" the same by nvcc's
-    ptxas. Both are given where both can be measured. A step from another tile (`at`) to the flagship leaves out too.
+    ptxas; where a CUDA kernel is compared with that, it is core Triton's SECTIONS. Both are given where both can be
+    measured. A step from another tile (`at`) to the flagship leaves out too.
 
     `cause` is a key of CAUSES; `odd` is the cause at tiles that core Triton cannot express, where it is another one.
     `proofs` are names of harness/expressibility that bear out the cause, `orders` kernels (backend, technique) whose
     machine code does: the order of their main loops is shown. `ttgir`: operations of the language's best program, in
     the order of its TTGIR; core Triton's is at the tile TRITONS, Gluon's at SQUARE. `ptx`: what core Triton's PTX
-    shows.
-    `expected` was written before anything was measured: percent, by cell of 4096 tokens (d<head_dim>-<mask>); none
-    where the term was made of others afterwards. `part_of`: a term that contains this one, which therefore is not
+    shows. `expected` was written before anything was measured: percent, by cell of 4096 tokens (d<head_dim>-<mask>);
+    none where the term was made of others afterwards. `part_of`: a term that contains this one, which therefore is not
     added. `head_dim`: the only one that has the term. `needed`: why nothing is left out though the flagship has it, and
     `serialized` an ablation that ptxas shows it by. `could` is what follows where the term is a gain, `otherwise` what
     follows where it is a loss; without it `could` holds for both.
 
     "effort" is the cause only where no kernel of the language loses by the technique (rows.twins, which finds the
-    ladder's kernels itself). `twins`: further ones, as (backend, kernel with the technique, kernel before it).
-    `own`: kernels of the language the way starts from, with the technique and without; where both are there, what it
-    gains is taken out, and the cause is "both". `alike`: CUDA kernels limited to what core Triton can express, with
-    the technique and without. The cause holds only where it gains less there than it is worth. `of_tile`: whether the
-    term is about the tile of Gluon's or TLX's kernel; it is there where that has the shape of SQUARE, and the
-    flagship's has another. All else that leads from that kernel to the flagship is then left out at SQUARE.
+    ladder's kernels itself). `twins`: further ones, as (backend, kernel with the technique, kernel before it). `own`:
+    kernels of the language the way starts from, with the technique and without; what it gains is taken out, and the
+    cause is "both". `alike`: pairs of kernels limited to what core Triton can express, with the
+    technique and without. The cause holds only where it gains less than it is worth in the first pair that has an
+    interval. `of_tile`: whether the term is about the tile of Gluon's or TLX's kernel; it is there where that has the
+    shape of SQUARE, and the flagship's has another. All else that leads from that kernel to the flagship is then left
+    out at SQUARE.
     """
 
     name: str
@@ -95,7 +97,7 @@ class Term:
     otherwise: str = ""
     twins: tuple[tuple[str, str, str], ...] = ()
     own: tuple[str, str] | None = None
-    alike: tuple[str, str] | None = None
+    alike: tuple[tuple[str, str], ...] = ()
     of_tile: bool = False
 
     def cause_at(self, tile: Tile) -> str:
@@ -108,8 +110,9 @@ def _expected(d128_full: float, d128_causal: float, d64_full: float, d64_causal:
 
 
 TRITON, SHARED, GLUON, TLX = "triton", "triton, shared", "gluon", "tlx@3.8.0"
-PLAIN, IN_SECTIONS = f"{TRITON}, floats", f"{TRITON}, sections"
-"""Core Triton's FLOATS, where its best kernel has maxima of integers, and its SECTIONS."""
+PLAIN, IN_SECTIONS, ON_INTEGERS = f"{TRITON}, floats", f"{TRITON}, sections", f"{TRITON}, integers"
+THEIRS = {FLOATS: PLAIN, SECTIONS: IN_SECTIONS, INTEGERS: ON_INTEGERS}
+"""Kernel of core Triton -> what it is called beside the best one."""
 
 TERMS = (
     Term(
@@ -129,12 +132,13 @@ TERMS = (
         "compiler",
         "A CUDA kernel limited to what core Triton can express: all warps do the same work, sizes are powers of two, "
         "both products finish before the softmax begins, and K and V share one buffer, which is refilled as soon as "
-        "the block has read it. Where this term is a loss, Triton's own code is the better one.",
+        "the block has read it. Core Triton's kernel is here the one without what both have: with maxima of floats, "
+        "and with tiles in sections of heads. Where this term is a loss, Triton's own code is the better one.",
         "Where this is a gain, issue a load as soon as the last reader of its buffer is done, even with a single "
         "stage.",
         step=(VOCABULARY, SHARED),
         proofs=("overlap_plain plain",),
-        orders=((TRITON, FLAGSHIP),),
+        orders=((TRITON, SECTIONS),),
         ttgir=(
             *("ttng.init_barrier", "ttng.async_tma_copy_global_to_local", "ttng.wait_barrier", "ttng.inval_barrier"),
             "ttng.warp_group_dot",
@@ -340,18 +344,22 @@ TERMS = (
         "integer_max",
         "Three-input integer maxima",
         "compiler",
-        "Core Triton gets the same instruction through a bitcast of the scores, and needs no vote: once no row maximum "
-        "of the block is negative, negative scores cannot raise one. At head_dim 64 its best kernel has such maxima, "
-        "and what it gains by them is taken out of this term. Where it has none, a CUDA kernel limited to what core "
-        "Triton can express says whether they would pay. If they gain less there than in the flagship, the schedule "
-        "is the cause: in the flagship the softmax overlaps with products of the same warps.",
-        "Leave a product in flight across the softmax. The maxima themselves can be written today.",
+        "Core Triton gets the same instruction through a bitcast of the scores, and needs no vote: once no row "
+        "maximum of the block is negative, negative scores cannot raise one. At head_dim 64 its best kernel has such "
+        "maxima, and what it gains by them is taken out of this term. Where that is more than the flagship gains, the "
+        "term is a loss, and why is not known. Where the best kernel has none, core Triton's kernel with them says "
+        "whether they pay, or, where that was not timed often enough, a CUDA kernel limited to what core Triton can "
+        "express. If they gain less there than in the flagship, the schedule is the cause: in the flagship the "
+        "softmax overlaps with products of the same warps. The CUDA kernel is the weaker evidence: at head_dim 64 it "
+        "gains less by them than core Triton's own.",
+        "Where the best kernel has none, leave a product in flight across the softmax.",
+        otherwise="Nothing. They are written.",
         leave_out="without_integer_max",
         step=("integer_max", "persistent"),
         own=(TRITON, PLAIN),
-        alike=(WITH_INTEGERS, VOCABULARY),
+        alike=((ON_INTEGERS, IN_SECTIONS), (WITH_INTEGERS, VOCABULARY)),
         proofs=("maxima of integers",),
-        orders=((TRITON, FIRST_RUNG), (TRITON, "integer_max")),
+        orders=((TRITON, SECTIONS), (TRITON, INTEGERS), (TRITON, FLOATS), (TRITON, FLAGSHIP)),
         expected=_expected(2.5, 2.5, 4, 4),
     ),
     Term(
@@ -372,8 +380,7 @@ TERMS = (
         "effort",
         "The order of tiles is arithmetic on the tile's index, which every language can express. Core Triton's best "
         "kernel has it, and what it gains by it is taken out of this term. Where that is more than the flagship gains, "
-        "the term is a loss: a block of core Triton's that waits for each load gains more by keys that are in the L2 "
-        "cache than one that loads ahead.",
+        "the term is a loss. Why the two gain differently by it is not known.",
         "Nothing. It is written.",
         leave_out="without_head_by_head",
         step=("head_by_head", "tma_store"),
@@ -527,9 +534,9 @@ WAYS = {TRITON: TERMS, GLUON: GLUON_TERMS, TLX: TLX_TERMS}
 def at_their_tiles(problem: Problem) -> tuple[tuple[str, Tile] | tuple[str, Tile, str], ...]:
     """Kernels at tiles that are not the flagship's best; core Triton's has its language beside it.
 
-    At SQUARE the flagship less what Gluon's and TLX's kernels lack, where that is their shape and they lack anything:
-    at head_dim 128. There they have maxima of integers without a causal mask, and with one the two that they lack are
-    also left out one at a time.
+    At head_dim 128 the best kernels of Gluon and TLX have SQUARE's shape. So the flagship without what they lack is
+    timed there: without lazy rescaling where there is no mask; with one, without lazy rescaling and integer maxima,
+    together and one at a time.
     """
     theirs = CAUSAL_TRITONS if problem.head_dim == 64 and problem.causal else TRITONS
     found = [(name, tile) for name in (VOCABULARY, WITH_INTEGERS) for tile in (TRITONS, SQUARE)]
@@ -538,7 +545,8 @@ def at_their_tiles(problem: Problem) -> tuple[tuple[str, Tile] | tuple[str, Tile
         found.append(("without_register_split", SQUARE))
         return *found, (SECTIONS, theirs, TRITON), (FLOATS, theirs, TRITON)
     less = (LACKING, LAZILY, "without_integer_max") if problem.causal else (LAZILY,)
-    return *found, (FLAGSHIP, NARROW), *((name, SQUARE) for name in less), (SECTIONS, theirs, TRITON)
+    core = tuple((name, theirs, TRITON) for name in (SECTIONS, INTEGERS))
+    return *found, (FLAGSHIP, NARROW), *((name, SQUARE) for name in less), *core
 
 
 def kernels() -> tuple[str, ...]:

@@ -23,10 +23,10 @@ from harness.catalog.ledger import (
     LACKING,
     LAZILY,
     PLAIN,
-    SECTIONS,
     SHARED,
     SQUARE,
     TERMS,
+    THEIRS,
     TRITON,
     VOCABULARY,
     WAYS,
@@ -45,7 +45,7 @@ EXPERIMENT = "what_triton_misses"
 HEADLINE = Problem.square(4, 16, 4096, 128)
 GOAL = 0.9
 """The share of the gap that is to have a cause there: the scorecard's `gap_explained`."""
-FASTEST = (*WAYS, SHARED, PLAIN, IN_SECTIONS, VOCABULARY, WITH_INTEGERS)
+FASTEST = (*WAYS, SHARED, *THEIRS.values(), VOCABULARY, WITH_INTEGERS)
 """Of these the fastest tile counts."""
 Weights = dict[str, float]
 """Kernel of `Ledger.rows` -> how often the logarithm of its TFLOPS counts."""
@@ -59,7 +59,8 @@ def percent(value: float) -> float:
 @dataclass(frozen=True)
 class Priced:
     """A term on one problem. `size` is its share of the gap, None where none of its prices could be measured; `why`
-    says so, or which price is missing. `alone`: the flagship without it; `added`: the ladder with it."""
+    says so, or which price is missing. `alone`: the flagship without it; `added`: the ladder with it; `own`: what the
+    kernel from which the way starts gains by it, which is taken out."""
 
     term: Term
     cause: str
@@ -67,6 +68,7 @@ class Priced:
     alone: Estimate | None
     added: Estimate | None
     disagreement: Estimate | None
+    own: Estimate | None
     why: str = ""
 
     @property
@@ -140,14 +142,14 @@ class Ledger:
 
     @property
     def explained(self) -> tuple[float, Interval] | None:
-        """The share of the gap that has a cause, at most 1: less the remainder and the unexplained terms, whatever
-        their signs. Its interval is that at the ends of the remainder's."""
+        """The share of the gap that has a cause, at most 1: less the remainder, the unexplained terms and those that
+        both kernels have, whatever their signs. Its interval is that at the ends of the remainder's."""
         if self.gap is None or self.remainder is None or self.gap.value <= 0:
             return None
         unexplained = sum(
             abs(one.size.value)
             for one in self.terms
-            if one.size and one.cause == "unexplained" and not one.term.part_of
+            if one.size and one.cause in ("unexplained", "both") and not one.term.part_of
         )
 
         def share(left: float) -> float:
@@ -190,9 +192,8 @@ class Ledger:
             best = Tile.from_dict(row["tile"]) if row else self.tile
             return self.elsewhere.tile_step(self.start, self.problem, self.tile, best)
         core = self.from_(TRITON)
-        without = {one.step for one in TERMS if not core._applies(one)}
-        steps = self.elsewhere.steps(term, self.start, self.problem)
-        return [one for one in steps if (one.to, one.start) not in without]
+        without = {one.step[0] for one in TERMS if one.step and not core._applies(one)}
+        return [one for one in self.elsewhere.steps(term, self.start, self.problem) if one.to not in without]
 
     def from_(self, start: str) -> Ledger:
         """The way from another language's kernel, a key of WAYS."""
@@ -221,7 +222,7 @@ class Ledger:
                 if self._met(whole | set(weights)):
                     whole |= set(weights)
                     prices.append(weights)
-            own = self._own(term)
+            own = self.own(term)
             if prices and self._met(whole | set(own)):
                 whole |= set(own)
                 found[term.name] = _sum([_mean(prices), _times(own, -1)])
@@ -287,7 +288,10 @@ class Ledger:
         return at(name, SQUARE) if self._is_square else name
 
     def kernel(self, end: str) -> str:
-        """What an end of a step is in `rows`: LACKING is what the language's kernel lacks, at the shape of its tile."""
+        """What an end of a step is in `rows`: of core Triton the kernel without what is taken out, of LACKING what the
+        language's kernel lacks, at the shape of its tile."""
+        if end == SHARED:
+            return IN_SECTIONS
         return self._placed(self._lacks(end)) if end == LACKING else end
 
     def left_out(self, term: Term) -> tuple[str, ...]:
@@ -301,38 +305,35 @@ class Ledger:
         alone = dict(zip(self.left_out(term), (1.0, -1.0), strict=True)) if term.leave_out else None
         if term.step is None or term.step[0] == SHARED:
             return alone, None
-        to, start = (IN_SECTIONS if end == SHARED else self.kernel(end) for end in term.step)
+        to, start = map(self.kernel, term.step)
         step = {to: 1.0, start: -1.0}
         return (step, None) if to == FLAGSHIP else (alone, step)
 
-    def _own(self, term: Term) -> Weights:
+    def own(self, term: Term) -> Weights:
         """What the language's own kernel gains by a term's technique, where it has it."""
         if term.own is None:
             return {}
         beside = {name for name, _, *language in at_their_tiles(self.problem) if language}
         to, start = (TRITON if name == PLAIN and FLOATS not in beside else name for name in term.own)
-        return {to: 1.0, start: -1.0} if to != start and {to, start} <= self.rows.keys() else {}
+        return {to: 1.0, start: -1.0} if to != start else {}
 
-    def alike(self, term: Term) -> Estimate | None:
-        """What a term's technique gains in a CUDA kernel limited to what core Triton can express."""
-        if term.alike is None:
-            return None
-        to, start = term.alike
-        return self._estimate({to: 1.0, start: -1.0}, beside=())
+    def alike(self, term: Term) -> list[Estimate | None]:
+        """What a term's technique gains in each pair of kernels limited to what core Triton can express."""
+        return [self._estimate({to: 1.0, start: -1.0}, beside=()) for to, start in term.alike]
 
     def _cause(self, term: Term) -> str:
         """A term's cause on this problem, on all boards the same. What its technique gains elsewhere is compared with
         its price in all processes that timed the kernels of both, whether they timed the gap or not."""
-        if self._own(term):
+        if self.own(term):
             return "both"
-        if term.alike is None:
+        if not term.alike:
             return term.cause_at(self.tile)
         if self.board:
             return replace(self, board=None)._cause(term)
         price = self._estimate(_mean([one for one in self._prices(term) if one]), beside=())
-        alike = self.alike(term)
         low = price.interval.low if price else None
-        high = alike.interval.high if alike else None
+        highs = (one.interval.high for one in self.alike(term) if one)
+        high = next((high for high in highs if high is not None), None)
         return "unexplained" if high is None or low is None or high >= low else term.cause_at(self.tile)
 
     def _priced(self, term: Term) -> Priced:
@@ -348,15 +349,16 @@ class Ledger:
         if without and with_it and alone and added:
             size = self._estimate(_mean([without, with_it]))
             apart = self._estimate(_sum([without, _times(with_it, -1)]))
-        cause = self._cause(term)
-        if size and (own := self._own(term)):
+        own = self.own(term)
+        if size and own:
             size = self._estimate(_sum([_mean([one for one in (without, with_it) if one]), _times(own, -1)]))
-        return Priced(term, cause, size, alone, added, apart, self._why(term))
+        gained = self._estimate(own) if own else None
+        return Priced(term, self._cause(term), size, alone, added, apart, gained, self._why(term))
 
     def _why(self, term: Term) -> str:
         """Which of its kernels have no number, or none beside the others; empty where all have."""
         told: list[str] = []
-        for weights in filter(None, self._prices(term)):
+        for weights in filter(None, (*self._prices(term), self.own(term))):
             missing = [name for name in weights if name not in self.rows]
             told += [f"{name}: {self.refused.get(name, 'not measured yet')}" for name in missing]
             if not missing and not self._met(self._whole | set(weights)):
@@ -431,8 +433,8 @@ def _kernel(row: Row, tile: Tile, others: Collection[tuple[str, Tile]]) -> str |
     """The name in `Ledger.rows` under which a row counts, if it does. `others`: kernels at other tiles."""
     backend, technique = row["backend"], row.get("technique")
     shared = "" if reading.is_as_shipped(row) and not row["experiment"].endswith(reading.SHARED_PTXAS) else ", shared"
-    if backend == TRITON and technique in (FLOATS, SECTIONS):
-        return None if shared else PLAIN if technique == FLOATS else IN_SECTIONS
+    if backend == TRITON and technique in THEIRS:
+        return None if shared else THEIRS[technique]
     if backend in (ANCHOR, *WAYS):
         return f"{backend}{shared}"
     if backend != "cuda" or shared or technique is None:

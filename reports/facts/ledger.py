@@ -28,7 +28,7 @@ SOURCES = {
     "compiler": "Triton’s compiler",
     "assembler": "ptxas",
     "effort": "could be written today",
-    "both": "what both have",
+    "both": "unequal gains by what both have",
     "unexplained": "unexplained",
 }
 """Cause -> where that part of the gap is from, on the first page."""
@@ -87,7 +87,8 @@ def lines(one: Ledger) -> list[Line]:
 def _line(one: Ledger, priced: Priced) -> Line:
     known = one.gap and one.gap.value and priced.size and not priced.term.part_of
     share = priced.size.value / one.gap.value if known and priced.size and one.gap else None
-    return Line(priced, CAUSES[priced.cause], share, expected(priced.term, one.problem), command(one, priced.term))
+    hoped = None if priced.cause == "both" else expected(priced.term, one.problem)
+    return Line(priced, CAUSES[priced.cause], share, hoped, command(one, priced.term))
 
 
 def expected(term: Term, problem: Problem) -> float | None:
@@ -101,13 +102,15 @@ def command(one: Ledger, term: Term) -> str:
     step = term.step or ()
     if {catalog.SHARED, TRITON} <= set(step):
         return f"twinkernels run {EXPERIMENT} --backend triton --ptxas shared"
-    ends = [*one.left_out(term), *(TRITON if end == catalog.SHARED else one.kernel(end) for end in step)]
-    languages = sorted({end if end in WAYS else "cuda" for end in ends})
+    ends = [*one.left_out(term), *map(one.kernel, step), *one.own(term)]
+    series = {end: end.partition(", ")[0] for end in ends}
+    languages = sorted({series[end] if series[end] in WAYS else "cuda" for end in ends})
     backends = "".join(f" --backend {language}" for language in languages)
     used = {_tile(one, end) for end in ends}
-    if len(used) > 1 or any(end in WAYS and end not in one.rows for end in ends):
+    if len(used) > 1 or any(series[end] in WAYS and end not in one.rows for end in ends):
         return f"twinkernels run {EXPERIMENT}{backends}"
-    names = dict.fromkeys(FLAGSHIP if end in WAYS else end.partition(" at ")[0] for end in ends)
+    theirs = {**dict.fromkeys(WAYS, FLAGSHIP), **{name: kernel for kernel, name in catalog.THEIRS.items()}}
+    names = dict.fromkeys(theirs.get(end) or end.partition(" at ")[0] for end in ends)
     return f"twinkernels bench {' '.join(names)}{backends} --problem {one.problem.slug} --tile {used.pop()}"
 
 
@@ -166,10 +169,11 @@ def goal(one: Ledger) -> str:
         return ""
     verdict = "reached" if one.explained[0] >= ledger.GOAL else "missed"
     below = [f"{board} ({100 * share:.1f}%)" for board, share in one.shares.items() if share < ledger.GOAL]
+    rests = " It rests on one process." if one.gap and one.gap.processes == 1 else ""
     boards = f" over all boards, and missed on {' and '.join(below)}" if below and verdict == "reached" else ""
     return (
         f"The goal, a cause for {100 * ledger.GOAL:.0f}% of the gap, is about this problem alone. It is "
-        f"{verdict}{boards}. The other problems are shown as they were found."
+        f"{verdict}{boards}.{rests} The other problems are shown as they were found."
     )
 
 
@@ -185,7 +189,7 @@ def other_tile(one: Ledger, term: Term) -> str:
     left out at another tile than the flagship's; else empty."""
     if any(" at " in name for name in one.left_out(term)):
         return f"left out at {catalog.SQUARE.slug}"
-    to, start = (TRITON if end == catalog.SHARED else one.kernel(end) for end in term.step or ("", ""))
+    to, start = map(one.kernel, term.step or ("", ""))
     if term.name not in SAME_PROGRAM or not {to, start} <= set(one.rows) or _tile(one, to) == _tile(one, start):
         return ""
     return f"not at one tile: {_tile(one, to)} over {_tile(one, start)}"
@@ -226,8 +230,11 @@ def orders(data: Dataset, one: Ledger, term: Term, codes: Iterable[Row] = ()) ->
     tiles = {(step.backend, name): step.tile.to_dict() for step, name in kernels}
     found = []
     for backend, named in term.orders:
-        name = backend if named == FLAGSHIP and backend != "cuda" else one.kernel(named)
-        technique = named if name == backend else name.partition(" at ")[0]
+        if backend == "cuda":
+            name = one.kernel(named)
+            technique = name.partition(" at ")[0]
+        else:
+            technique, name = named, backend if named == FLAGSHIP else catalog.THEIRS.get(named, "")
         end = one.rows.get(name, {}).get("tile") or Tile.parse(_tile(one, name)).to_dict()
         tile = tiles.get((backend, technique)) or end
         kernel = one.problem, backend, technique, tile, data.hashes
@@ -295,6 +302,11 @@ def written(one: Ledger, term: Term) -> str:
     return f"{_writer(one, term)}: {', '.join(told)}" if told else ""
 
 
+def taken_out(priced: Priced) -> str:
+    """What core Triton's best kernel gains by a technique that both have; empty where there is no such number."""
+    return f"core Triton gains {gain(priced.own)}, taken out" if priced.own else ""
+
+
 def steps(one: Ledger, term: Term) -> str:
     """The same at every tile, with the kernel before each and on how many processes it rests."""
     told = []
@@ -306,16 +318,22 @@ def steps(one: Ledger, term: Term) -> str:
     return f"{writer[0].upper()}{writer[1:]} at {where(one.problem)}: {'; '.join(told)}" if told else ""
 
 
-def alike(found: Sequence[Ledger], term: Term) -> str:
-    """What the technique gains in a CUDA kernel limited to what core Triton can express, problem by problem."""
-    told = [f"{where(one.problem)}: {gain(size)}" for one in found if (size := one.alike(term))]
-    return " · ".join(told)
+def alike(found: Sequence[Ledger], term: Term) -> list[tuple[str, str, str]]:
+    """What the technique gains in kernels limited to what core Triton can express, problem by problem: the two kernels
+    of a pair, and the numbers."""
+    theirs = {name: f"{kernel} in core Triton" for kernel, name in catalog.THEIRS.items()}
+    told = []
+    for number, (to, start) in enumerate(term.alike):
+        sizes = [(one.problem, one.alike(term)[number]) for one in found]
+        if numbers := [f"{where(problem)}: {gain(size)}" for problem, size in sizes if size]:
+            told.append((theirs.get(to, to), theirs.get(start, start), " · ".join(numbers)))
+    return told
 
 
 def untimed(one: Ledger, term: Term) -> list[str]:
     """Commands that time the language's own kernels at the tile of its best one, where they take it and that was not
     done."""
-    if not (row := one.rows.get(one.start)):
+    if one.own(term) or not (row := one.rows.get(one.start)):
         return []
     tile = Tile.from_dict(row["tile"])
     done = {(step.backend, step.to) for step in one.twins(term) if step.tile == tile}

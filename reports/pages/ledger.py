@@ -116,7 +116,8 @@ def note(line: Line) -> str:
 
 def notes(one: Ledger, line: Line) -> str:
     """What a table says beside a term."""
-    return "; ".join(filter(None, (ledger.other_tile(one, line.term), ledger.written(one, line.term), note(line))))
+    told = ledger.other_tile(one, line.term), ledger.taken_out(line.priced), ledger.written(one, line.term), note(line)
+    return "; ".join(filter(None, told))
 
 
 def waiting(sections: Sequence[dict[str, Any]]) -> list[str]:

@@ -45,8 +45,9 @@ WORTH = {
     "fewer_keys": -0.02,
     "register_split": 0.06,
     "integers_alone": 0.001,
+    "integers_in_core": 0.002,
     "integers_in_triton": 0.05,
-    "order_in_triton": 0.015,
+    "order_in_triton": 0.009,
     "lazily_at_square": 0.003,
     "integers_at_square": 0.018,
 }
@@ -82,8 +83,6 @@ SAME = {
 }
 """head_dim and whether causal -> the kernel of CUDA with the schedule, the techniques and the shape of tile that
 Gluon's and TLX's have there."""
-THEIRS = {ledger.FLOATS: ledger.PLAIN, ledger.SECTIONS: ledger.IN_SECTIONS}
-"""Core Triton's kernels that lack what its best one has."""
 WITH_INTEGERS = {"main_loop": {"sequence": "16 wgmma", "all": {"maxima": 38}}}
 """The machine code of a kernel of Gluon or TLX with maxima of integers."""
 TRITON_TFLOPS = 500.0
@@ -107,6 +106,8 @@ def speed(name: str, has: Mapping[str, float], beyond: Mapping[str, float]) -> f
         return speed(ledger.TRITON, has, beyond) - has["integers_in_triton"]
     if name == ledger.IN_SECTIONS:
         return speed(ledger.PLAIN, has, beyond) - has["order_in_triton"]
+    if name == ledger.ON_INTEGERS:
+        return speed(ledger.IN_SECTIONS, has, beyond) + has["integers_in_core"]
     if name == ledger.WITH_INTEGERS:
         return speed(ledger.VOCABULARY, has, beyond) + has["integers_alone"]
     if name in SLOWER:
@@ -148,8 +149,8 @@ def rows(
                 name = case.backend if case.backend in ledger.WAYS else case.technique
                 if name and case.tile is None:
                     continue
-                if name == ledger.TRITON and case.technique in THEIRS:
-                    name = THEIRS[case.technique]
+                if name == ledger.TRITON:
+                    name = ledger.THEIRS.get(str(case.technique), name)
                 limited = (ledger.VOCABULARY, ledger.WITH_INTEGERS)
                 if name and case.tile and case.backend == "cuda" and case.tile != best and name not in limited:
                     name = ledger.at(name, case.tile)

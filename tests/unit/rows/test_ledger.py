@@ -177,7 +177,9 @@ def test_a_kernel_that_is_missing_leaves_one_price_and_is_named() -> None:
     assert priced(found, "compiler").size is None
     assert "triton_vocabulary" in priced(found, "compiler").why
     assert found.remainder
-    assert found.remainder.value == pytest.approx(made.WORTH["assembler"] + 0.03 - 0.02 + 0.015, abs=0.005)
+    assert found.remainder.value == pytest.approx(
+        made.WORTH["assembler"] + 0.03 - 0.02 + made.WORTH["order_in_triton"], abs=0.005
+    )
 
 
 def test_a_kernel_that_was_refused_says_why() -> None:
@@ -361,14 +363,43 @@ def test_the_flagship_at_smaller_tiles_is_a_part_of_the_step_to_one_large_block(
 
 def test_maxima_of_integers_have_a_cause_where_they_pay_less_in_what_core_triton_can_express(found: Ledger) -> None:
     assert priced(found, "integer_max").cause == "compiler"
-    paying = one(worth={"integers_alone": made.WORTH["integer_max"]})
+    pay = made.WORTH["integer_max"]
+    paying = one(worth={"integers_in_core": pay})
     assert priced(paying, "integer_max").cause == "unexplained"
+    assert priced(one(worth={"integers_alone": pay}), "integer_max").cause == "compiler", (
+        "core Triton's own comes first"
+    )
     for ledger_ in (found, paying):
         for board in ledger_.boards:
             causes = {term.term.name: term.cause for term in ledger_.on(board).terms}
             assert causes == {term.term.name: term.cause for term in ledger_.terms}
-    unmeasured = one(without=(catalog.WITH_INTEGERS,))
+    for worth, cause in ((0.001, "compiler"), (pay, "unexplained")):
+        rows = [row for row in made.rows(worth={"integers_alone": worth}) if not _is_of_core(row, catalog.INTEGERS)]
+        (alone,) = ledger.ledgers(rows, made.hashes())
+        assert priced(alone, "integer_max").cause == cause, "of the CUDA kernel, where core Triton's was not timed"
+    neither = [row for row in rows if row.get("technique") != catalog.WITH_INTEGERS]
+    (unmeasured,) = ledger.ledgers(neither, made.hashes())
     assert priced(unmeasured, "integer_max").cause == "unexplained"
+
+
+def _is_of_core(row: dict, technique: str) -> bool:
+    return (row.get("backend"), row.get("technique")) == ("triton", technique)
+
+
+def test_a_technique_of_both_without_the_kernel_that_lacks_it_has_no_size_and_says_why() -> None:
+    """Its cause does not depend on that."""
+    rows = [row for row in made.rows() if not _is_of_core(row, catalog.SECTIONS)]
+    (found,) = ledger.ledgers(rows, made.hashes())
+    order = priced(found, "head_by_head")
+    assert (order.cause, order.size, order.own) == ("both", None, None)
+    assert order.why == "triton, sections: not measured yet"
+    own = [
+        {**row, "environment": "board0-0", "group": "another"} if _is_of_core(row, catalog.SECTIONS) else row
+        for row in made.rows()
+    ]
+    (apart,) = ledger.ledgers(own, made.hashes())
+    assert priced(apart, "head_by_head").size is None
+    assert "no group timed them with the other terms" in priced(apart, "head_by_head").why
 
 
 def test_a_cause_rests_on_all_processes_that_timed_its_kernels() -> None:
