@@ -64,8 +64,8 @@ def get(name: str) -> Technique:
 
 def parent(technique: Technique, language: str = "cuda") -> Technique | None:
     """The nearest ancestor that exists here, or None for the first rung. A language's twin may build on another."""
-    own = technique.builds_on_in.get(language)
-    return next(filter(None, map(find, (*([own] if own else []), *technique.builds_on))), None)
+    names = filter(None, (technique.builds_on_in.get(language), *technique.builds_on))
+    return next(filter(None, map(find, names)), None)
 
 
 def reference_tile(technique: Technique, head_dim: int) -> Tile:

@@ -29,7 +29,7 @@ L2_BYTES, WAVES = 32 << 20, 2
 LAST_ROWS, SHORT = 1 << 15, 2048
 """Of triton_kernels/hopper/flagship.py."""
 SECTION_BYTES = 16 << 20
-"""The same, and of LongestFirst in cuda_kernels/tile_schedulers.cuh."""
+"""Of triton_kernels/hopper/flagship.py too, and of LongestFirst in cuda_kernels/tile_schedulers.cuh."""
 REGISTERS, SHARED_BYTES, RESERVED_BYTES, WARPS = 65_536, 233_472, 1024, 64
 """Of a multiprocessor of compute capability 9.0; RESERVED_BYTES for each block (CUDA's programming guide)."""
 STEP, MOST = 250, 20_000

@@ -221,7 +221,7 @@ def _language(data: Dataset, experiment: str, problems: list[Problem], technique
     gain, best_gain = _both(
         data, lambda problem, best: data.gain(experiment, problem, technique, backend, best=best), problems
     )
-    tile_alone = steps.is_parents_program(technique, backend) and not _same_tiles(technique)
+    tile_alone = steps.is_parents_program(technique, backend) and not _same_tiles(technique, backend)
     again = next((point.program for point in points if point.program), None) or _repeated(technique, backend)
     program = None if tile_alone else again
     return Language(
@@ -404,8 +404,8 @@ def _parent_spills(data: Dataset, experiment: str, problems: list[Problem], tech
     return steps.spill_bytes(data, data.point(experiment, problems[0], parent.name, backend))
 
 
-def _same_tiles(technique: Technique) -> bool:
-    parent = techniques.parent(technique)
+def _same_tiles(technique: Technique, backend: str) -> bool:
+    parent = techniques.parent(technique, backend)
     tile = techniques.reference_tile
     return parent is not None and all(tile(technique, head_dim) == tile(parent, head_dim) for head_dim in (64, 128))
 
@@ -413,5 +413,5 @@ def _same_tiles(technique: Technique) -> bool:
 def _repeated(technique: Technique, backend: str) -> str | None:
     """The parent, where the twin is the parent's program at the parent's tiles though it was timed anew."""
     parent = techniques.parent(technique, backend)
-    same = parent and steps.is_parents_program(technique, backend) and _same_tiles(technique)
+    same = parent and steps.is_parents_program(technique, backend) and _same_tiles(technique, backend)
     return parent.name if parent and same else None

@@ -97,8 +97,8 @@ def beside(data: Dataset, experiment: str) -> list[Beside]:
     for backend, problem in product((*versions, *others), data.problems(experiment)):
         timed = {(row["technique"], Tile.from_dict(row["tile"])) for row in data.at(experiment, problem, backend)}
         for name, tile in sorted(timed):
-            parent = techniques.parent(techniques.get(name))
             series = compared_with(backend)
+            parent = techniques.parent(techniques.get(name), series)
             own, of_series = (pick(data.chosen, name, each, problem) for each in (backend, series))
             for other in ((name, series), (parent.name if parent else name, backend)):
                 each_its_own = other == (name, series) and own != of_series

@@ -56,7 +56,7 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
     def gain(technique: str, backend: str, problem: str) -> str:
         """Over the parent, in the same language."""
         cell, rung = Problem.parse(problem), techniques.get(technique)
-        parent = techniques.parent(rung)
+        parent = techniques.parent(rung, backend)
         points = [data.point(_experiment(technique), cell, name.name, backend) for name in (rung, parent) if name]
         return _ratio(data.gain(_experiment(technique), cell, rung, backend), points)
 
@@ -103,7 +103,8 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
     def gain_at(technique: str, backend: str, problem: str, tile: str, experiment: str, over: str = "") -> str:
         """Over the parent, or another rung, at the same tile, in an experiment that has both."""
         rung = techniques.get(technique)
-        which = [name.name for name in (rung, techniques.get(over) if over else techniques.parent(rung)) if name]
+        before = techniques.get(over) if over else techniques.parent(rung, backend)
+        which = [name.name for name in (rung, before) if name]
         cell, both = Problem.parse(problem), Tile.parse(tile)
         points = [data.point(experiment, cell, name, backend, tile=both) for name in which]
         return _ratio(data.ratio(*points), points)

@@ -32,7 +32,7 @@ def twins(version: str) -> list[Twin]:
     found: dict[tuple[str, str, Tile], Twin] = {}
     for technique in techniques.TECHNIQUES:
         for backend in sources.series(("triton", "triton_native", "gluon"), technique.path):
-            names = [one.name for one in (technique, techniques.parent(technique)) if one]
+            names = [one.name for one in (technique, techniques.parent(technique, backend)) if one]
             best = [tiles.best_tile(name, backend, PROBLEM, "h200") for name in names]
             for tile in filter(None, (*best, techniques.reference_tile(technique, PROBLEM.head_dim))):
                 if not techniques.unsupported(technique, f"{backend}@{version}", PROBLEM, tile):

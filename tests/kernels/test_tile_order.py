@@ -46,22 +46,27 @@ def test_tiles_are_dealt_out_as_the_kernels_do_it(heads: int, seq_q: int, seq_kv
 
 
 @pytest.mark.parametrize(
-    ("heads", "length", "block_m"), [(64, 512, 64), (16, 4096, 64), (3, 1000, 128), (5, 16_384, 64)]
+    ("heads", "length", "head_dim", "block_m", "head_by_head"),
+    [
+        (64, 512, 128, 64, True),
+        (16, 4096, 128, 64, True),
+        (3, 1000, 64, 128, True),
+        (5, 16_384, 128, 64, True),
+        (8, 1024, 256, 64, True),
+        (8, 4096, 256, 128, False),
+        (3, 16_384, 256, 128, False),
+    ],
 )
-def test_core_triton_deals_out_the_last_rows_together(heads: int, length: int, block_m: int) -> None:
-    tile, problem = Tile(block_m, 128), Problem(1, heads, heads, length, length, 128, "bf16", True)
-    dealt = children.call(
-        dealt_tiles.dealt, heads, math.ceil(length / block_m), block_m, True, environment={"TRITON_INTERPRET": "1"}
-    )
+def test_core_triton_deals_out_tiles_as_the_report_reckons(
+    heads: int, length: int, head_dim: int, block_m: int, head_by_head: bool
+) -> None:
+    """With a causal mask: the last rows together, but in sections in long sequences of head_dim 256."""
+    tile, problem = Tile(block_m, 128), Problem.square(1, heads, length, head_dim, causal=True)
+    dealt = children.call(dealt_tiles.dealt, problem, tile, head_by_head, environment={"TRITON_INTERPRET": "1"})
     assert dealt == filling.last_rows_together(problem, tile, 132)
 
 
 def test_core_triton_deals_out_tiles_head_by_head_where_all_are_alike() -> None:
-    dealt = children.call(dealt_tiles.dealt, 3, 4, 128, False, environment={"TRITON_INTERPRET": "1"})
+    problem, tile = Problem.square(1, 3, 512, 128), Tile(128, 128)
+    dealt = children.call(dealt_tiles.dealt, problem, tile, True, environment={"TRITON_INTERPRET": "1"})
     assert dealt == [(head, q_tile) for head in range(3) for q_tile in reversed(range(4))]
-
-
-def test_core_tritons_long_sequences_of_head_dim_256_are_in_sections() -> None:
-    problem = Problem(1, 8, 8, 4096, 4096, 256, "bf16", True)
-    tile = Tile(128, 64, 2, 8)
-    assert filling.last_rows_together(problem, tile, 132) == filling.longest_first(problem, tile, 132)

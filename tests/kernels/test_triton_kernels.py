@@ -450,10 +450,11 @@ def test_the_flagship_has_what_pays_on_a_problem(head_dim, causal, length, head_
     assert (constants["HEAD_BY_HEAD"], constants["INTEGERS"]) == (head_by_head, integers)
 
 
-def test_the_flagships_classes_of_length_are_those_of_the_tiles():
-    for length in (2047, 2048):
-        problem = Problem.square(1, 2, length, 64)
-        assert (tiles_of_the_catalog.length_class(problem) == "short") is (length < 2048)
+@pytest.mark.parametrize("length", [2047, 2048])
+def test_the_flagships_classes_of_length_are_those_of_the_tiles(length):
+    given = module("flagship").paying({"HEAD_DIM": 64, "CAUSAL": False, "seq_kv": length})
+    is_short = tiles_of_the_catalog.length_class(Problem.square(1, 2, length, 64)) == "short"
+    assert given["HEAD_BY_HEAD"] is not is_short
 
 
 @pytest.mark.parametrize(("head_by_head", "integers"), list(itertools.product((False, True), repeat=2)))

@@ -23,7 +23,8 @@ SECTION_BYTES = tl.constexpr(16 * 2**20)
 """Limit for K and V of the heads that run at the same time: well below the 40 to 60 MB L2 of A100, H100 and H200."""
 
 LAST_ROWS = tl.constexpr(2**15)
-"""How many rows of queries are dealt out last, longest tiles first: about two waves of the blocks of an H200."""
+"""How many rows of queries are dealt out last, longest tiles first: one to two waves of the blocks of an H200, by how
+many of them share a multiprocessor."""
 
 PIECES = tl.constexpr(8)
 """Partial sums of a row, one for each column of an mma fragment; each lane holds two of them."""

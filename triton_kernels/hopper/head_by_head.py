@@ -2,9 +2,9 @@
 
 Builds on wgmma; changes the order of tiles. General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
 
-wgmma deals them out longest first, in sections of heads, so that the first blocks load the keys and values of many
-heads and the next ones none. Core Triton expresses the order as arithmetic on the program's number. It builds on wgmma
-and not on tma_store, because no later rung's order of products is faster in core Triton.
+wgmma deals them out longest first, in sections of heads whose keys and values fit 16 MB. Core Triton expresses the
+order as arithmetic on the program's number. It builds on wgmma and not on tma_store, because no later rung's order of
+products is faster in core Triton.
 """
 
 import triton
@@ -18,7 +18,8 @@ LOWEST = tl.constexpr(-3.0e38)
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 LAST_ROWS = tl.constexpr(2**15)
-"""How many rows of queries are dealt out last, longest tiles first: about two waves of the blocks of an H200."""
+"""How many rows of queries are dealt out last, longest tiles first: one to two waves of the blocks of an H200, by how
+many of them share a multiprocessor."""
 
 PIECES = tl.constexpr(8)
 """Partial sums of a row, one for each column of an mma fragment; each lane holds two of them."""
