@@ -45,7 +45,6 @@ from harness.cli.options import (
     where,
 )
 from harness.cli.output import conclude, console, one_off_file, show_failures, write_run
-from harness.machine import environment
 from harness.machine.progress import Progress
 from harness.rows import results, tables
 
@@ -132,6 +131,7 @@ def build(
     build/cubins: what a GPU machine with another Triton needs to run it, and with --grid to tune it.
     """
     from harness.inspection import survey
+    from harness.machine import environment
 
     asked = chosen(names)
     if grid:
@@ -231,6 +231,8 @@ def inspect(
 
 def saved(rows: Sequence[dict[str, Any]]) -> Path:
     """Writes what the compilers made as a run, and returns its file."""
+    from harness.machine import environment
+
     path = one_off_file("inspect")
     write_run(path, environment.describe(), rows)
     return path
