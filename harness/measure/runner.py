@@ -178,8 +178,10 @@ class Run:
             )
 
     def may_be_loaded(self, fresh: Sequence[Case]) -> list[Case]:
-        """The cases to compile: of every problem on which something is left to do. What passed elsewhere is among them,
-        because rows come without binaries."""
+        """The cases to compile: of every problem on which something is left to do. What passed elsewhere is among them
+        where anything is timed, because rows come without binaries."""
+        if not self.modes:
+            return list(fresh)
         passed = [case for case, gate in self.gated.items() if gate["status"] == "passed"]
         untimed = [
             case for case in passed if not all(self.session.earlier(case, self.kind, mode) for mode in self.modes)

@@ -299,6 +299,16 @@ def test_what_another_process_loads_is_compiled_before_it_starts(
     assert compiled == [set(), {None, "right", "right_too"}]
 
 
+def test_what_passed_is_not_compiled_for_an_experiment_of_gates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standing = run(tmp_path / "one.jsonl", experiment("right"), modes=())
+    compiled: list[set[str | None]] = []
+    monkeypatch.setattr(runner.Run, "compile", lambda _, cases: compiled.append({case.technique for case in cases}))
+    run(tmp_path / "two.jsonl", experiment("right", "right_too"), modes=(), standing=standing)
+    assert compiled[0] == {"right_too"}
+
+
 def test_a_kernel_is_compiled_once_in_a_run() -> None:
     asked: list[list[str]] = []
     loader = SimpleNamespace(prebuild=lambda cases, *_, **__: asked.append([case.technique for case in cases]))
