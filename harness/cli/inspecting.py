@@ -151,8 +151,7 @@ def build(
         if grid:
             cases = of_grids(asked, twins, chosen_problems(problem, wanted.problems))
         else:
-            here = environment.describe()["gpu"]
-            chosen_on = gpu or (here and results.gpu_slug(here["name"]))
+            chosen_on = gpu or results.slug_of(environment.describe()["gpu"])
             all_cases = of_experiment(replace(wanted, backends=twins), chosen_on)
             cases = [case for case in all_cases if case.technique and (not names or case.technique in asked)]
         ladders = {case: techniques.LADDERS[techniques.get(str(case.technique)).ladder] for case in cases if case.tile}

@@ -368,8 +368,7 @@ def run(
         refuse_to_spread({"--on cpu": place == "cpu", "--shard": shard, "--rows": rows_file})
         options: dict[str, object] = {"--mode": mode, "--backend": backends, "--max-seconds": max_seconds}
         options |= {"--missing": only_missing, "--ptxas": ptxas.value if wanted.assembler else None}
-        here = environment.describe()["gpu"]
-        cases = tuple(of_experiment(wanted, here and results.gpu_slug(here["name"])))
+        cases = tuple(of_experiment(wanted, results.slug_of(environment.describe()["gpu"])))
         alone = spreading.neighbours_move()
         work = Work(command(["run", experiment], options), wanted.problems, cases, replicates=replicates, alone=alone)
         known = results.read(path) if path.exists() else []

@@ -11,7 +11,7 @@ from harness.catalog.cases import Case
 from harness.catalog.problem import PEERS, Experiment, Problem, Tile
 from harness.machine import environment
 from harness.rows import fastest
-from harness.rows.results import gpu_slug
+from harness.rows.results import slug_of
 
 OTHER_LENGTHS = (
     Problem(2, 2, 2, 65, 65, 64, "fp16", True, "bshd"),  # a row and a key more than a tile
@@ -77,7 +77,7 @@ def cases(experiment: Experiment, chosen: Chosen, gpu: str | None) -> list[Case]
 def beside_the_best(experiment: Experiment, chosen: Chosen) -> list[Case]:
     """`cases` on this machine's GPU; where no rung and no peer is named, beside the fastest recorded ones and PEERS."""
     here = environment.describe()["gpu"]
-    gpu = here and gpu_slug(here["name"])
+    gpu = slug_of(here)
     if chosen.rungs or chosen.peers:
         return cases(experiment, chosen, gpu)
     arch = here and architectures.of_capability(here["capability"][0])

@@ -85,8 +85,7 @@ def run(
             standing,
             experiment.assembler,
         )
-        gpu = session.gpu and results.gpu_slug(session.gpu["name"])
-        todo = list(selected) if selected is not None else of_experiment(experiment, gpu)
+        todo = list(selected) if selected is not None else of_experiment(experiment, results.slug_of(session.gpu))
         options = GateOptions(experiment.distributions, experiment.seeds, padded=experiment.padded, **(gate or {}))
         if modes is None:
             modes = experiment.modes if on == "gpu" else ()

@@ -261,11 +261,16 @@ class Ledger:
         """Whether the registry takes a CUDA kernel on this problem: the flagship without what it does not have."""
         return techniques.unsupported(techniques.get(name), "cuda", self.problem, self.tile) is None
 
+    @property
+    def _other_start(self) -> Row | None:
+        """The kernel from which a way from another language than core Triton starts, where it was timed."""
+        return self.rows.get(self.start) if self.start != TRITON else None
+
     @cached_property
     def _has_integers(self) -> bool:
         """Whether the kernel from which a way from another language than core Triton starts has maxima of integers: its
         main loop has fewer maxima than a thread has scores."""
-        row = self.rows.get(self.start) if self.start != TRITON else None
+        row = self._other_start
         maxima = self.maxima.get((self.start, reading.tile_slug(row))) if row else None
         return row is not None and maxima is not None and maxima < row["tile"]["block_n"] // 2
 
@@ -273,7 +278,7 @@ class Ledger:
     def _is_square(self) -> bool:
         """Whether a way from another language than core Triton starts from a kernel of SQUARE's shape, and the flagship
         has another."""
-        row = self.rows.get(self.start) if self.start != TRITON else None
+        row = self._other_start
         return row is not None and shape(Tile.from_dict(row["tile"])) == shape(SQUARE) != shape(self.tile)
 
     def _lacks(self, name: str) -> str:

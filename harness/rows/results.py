@@ -357,6 +357,11 @@ def gpu_slug(name: str) -> str:
     )
 
 
+def slug_of(gpu: Mapping[str, Any] | None) -> str | None:
+    """The folder name of a description's `gpu`; None where it has none."""
+    return gpu_slug(gpu["name"]) if gpu else None
+
+
 def iter_recorded(root: Path) -> Iterator[tuple[str, Path]]:
     """(gpu, file) for every recorded experiment below reports/recorded. Not those of COMPILERS, which are of no GPU."""
     for path in sorted(root.glob("*/*.jsonl")):

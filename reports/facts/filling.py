@@ -228,8 +228,7 @@ def head_by_head(problem: Problem, tile: Tile, blocks: int) -> list[tuple[int, i
     heads, tiles = _heads_and_tiles(problem, tile)
     fitting = max(1, L2_BYTES // (problem.head_dim * 4) // problem.seq_kv)
     last = min(fitting, math.ceil(WAVES * min(blocks, heads * tiles) / tiles), heads)
-    first = heads - last
-    return [(head, q) for head in range(first) for q in reversed(range(tiles))] + _together(first, last, tiles)
+    return _last_together(heads, last, tiles)
 
 
 def last_rows_together(problem: Problem, tile: Tile, blocks: int) -> list[tuple[int, int]]:
@@ -238,8 +237,7 @@ def last_rows_together(problem: Problem, tile: Tile, blocks: int) -> list[tuple[
     heads, tiles = _heads_and_tiles(problem, tile)
     if problem.head_dim == 256 and problem.seq_kv >= SHORT:
         return longest_first(problem, tile, blocks)
-    first = heads - min(math.ceil(LAST_ROWS // tile.block_m / tiles), heads)
-    return [(head, q) for head in range(first) for q in reversed(range(tiles))] + _together(first, heads - first, tiles)
+    return _last_together(heads, min(math.ceil(LAST_ROWS // tile.block_m / tiles), heads), tiles)
 
 
 def longest_first(problem: Problem, tile: Tile, blocks: int) -> list[tuple[int, int]]:
@@ -252,6 +250,12 @@ def longest_first(problem: Problem, tile: Tile, blocks: int) -> list[tuple[int, 
 
 def _heads_and_tiles(problem: Problem, tile: Tile) -> tuple[int, int]:
     return problem.batch * problem.heads, math.ceil(problem.seq_q / tile.block_m)
+
+
+def _last_together(heads: int, last: int, tiles: int) -> list[tuple[int, int]]:
+    """Head after head, and the `last` heads together."""
+    first = heads - last
+    return [(head, q) for head in range(first) for q in reversed(range(tiles))] + _together(first, last, tiles)
 
 
 def _together(first: int, count: int, tiles: int) -> list[tuple[int, int]]:

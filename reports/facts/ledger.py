@@ -235,8 +235,7 @@ def orders(data: Dataset, one: Ledger, term: Term, codes: Iterable[Row] = ()) ->
             technique = name.partition(" at ")[0]
         else:
             technique, name = named, backend if named == FLAGSHIP else catalog.THEIRS.get(named, "")
-        end = one.rows.get(name, {}).get("tile") or Tile.parse(_tile(one, name)).to_dict()
-        tile = tiles.get((backend, technique)) or end
+        tile = tiles.get((backend, technique)) or Tile.parse(_tile(one, name)).to_dict()
         kernel = one.problem, backend, technique, tile, data.hashes
         if row := _main_loop(data.newest, *kernel) or _main_loop(compiled, *kernel):
             found.append(_order(row))
@@ -323,9 +322,9 @@ def alike(found: Sequence[Ledger], term: Term) -> list[tuple[str, str, str]]:
     of a pair, and the numbers."""
     theirs = {name: f"{kernel} in core Triton" for kernel, name in catalog.THEIRS.items()}
     told = []
+    of_each = [(one.problem, one.alike(term)) for one in found]
     for number, (to, start) in enumerate(term.alike):
-        sizes = [(one.problem, one.alike(term)[number]) for one in found]
-        if numbers := [f"{where(problem)}: {gain(size)}" for problem, size in sizes if size]:
+        if numbers := [f"{where(problem)}: {gain(sizes[number])}" for problem, sizes in of_each if sizes[number]]:
             told.append((theirs.get(to, to), theirs.get(start, start), " · ".join(numbers)))
     return told
 

@@ -70,7 +70,8 @@ def earlier_cells(data: Dataset, experiment: str) -> list[tuple[str, str]]:
 def earlier(data: Dataset, experiment: str, backend: str) -> list[str]:
     """The rungs that an experiment timed in earlier versions only."""
     timed = _timed(data, experiment)
-    return [rung.name for rung in TECHNIQUES if not any(timed.get((backend, rung.name), {"": True}).values())]
+    by_rung = {rung.name: timed.get((backend, rung.name), {}) for rung in TECHNIQUES}
+    return [name for name, problems in by_rung.items() if problems and not any(problems.values())]
 
 
 def _timed(data: Dataset, experiment: str) -> dict[tuple[str, str], dict[str, bool]]:
