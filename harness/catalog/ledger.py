@@ -70,11 +70,10 @@ class Term:
     "effort" is the cause only where no kernel of the language loses by the technique (rows.twins, which finds the
     ladder's kernels itself). `twins`: further ones, as (backend, kernel with the technique, kernel before it). `own`:
     kernels of the language the way starts from, with the technique and without; what it gains is taken out, and the
-    cause is "both". `alike`: pairs of kernels limited to what core Triton can express, with the
-    technique and without. The cause holds only where it gains less than it is worth in the first pair that has an
-    interval. `of_tile`: whether the term is about the tile of Gluon's or TLX's kernel; it is there where that has the
-    shape of SQUARE, and the flagship's has another. All else that leads from that kernel to the flagship is then left
-    out at SQUARE.
+    cause is "both". `alike`: pairs of kernels limited to what core Triton can express, with the technique and without.
+    The cause holds only where it gains less than it is worth in the first pair that has an interval. `of_tile`: whether
+    the term is about the tile of Gluon's or TLX's kernel; it is there where that has the shape of SQUARE, and the
+    flagship's has another. All else that leads from that kernel to the flagship is then left out at SQUARE.
     """
 
     name: str
@@ -134,8 +133,8 @@ TERMS = (
         "both products finish before the softmax begins, and K and V share one buffer, which is refilled as soon as "
         "the block has read it. Core Triton's kernel is here the one without what both have: with maxima of floats, "
         "and with tiles in sections of heads. Where this term is a loss, Triton's own code is the better one: "
-        "its step has fewer instructions, and at head_dim 64 without a mask its registers let four blocks share a "
-        "multiprocessor, the CUDA kernel's three.",
+        "its step has fewer instructions, and at head_dim 64 without a mask it needs fewer registers, so that more of "
+        "its blocks share a multiprocessor.",
         "Where this is a gain, issue a load as soon as the last reader of its buffer is done, even with a single "
         "stage.",
         step=(VOCABULARY, SHARED),

@@ -231,7 +231,7 @@ class Noise:
 
 
 class Levels(NamedTuple):
-    """The level of the anchor's own limit, and that of the others."""
+    """The level of the limits of all but the anchor, and that of the anchor's own."""
 
     others: float
     anchor: float
