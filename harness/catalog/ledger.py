@@ -130,11 +130,10 @@ TERMS = (
         "The same program, written in CUDA",
         "compiler",
         "A CUDA kernel limited to what core Triton can express: all warps do the same work, sizes are powers of two, "
-        "both products finish before the softmax begins, and K and V share one buffer, which is refilled as soon as "
-        "the block has read it. Core Triton's kernel is here the one without what both have: with maxima of floats, "
-        "and with tiles in sections of heads. Where this term is a loss, Triton's own code is the better one: "
-        "its step has fewer instructions, and at head_dim 64 without a mask it needs fewer registers, so that more of "
-        "its blocks share a multiprocessor.",
+        "both products finish before the softmax begins, and with a single stage K and V share one buffer, which is "
+        "refilled as soon as the block has read it. Core Triton's kernel is here the one without what both have: with "
+        "maxima of floats, and with tiles in sections of heads. Where this term is a loss, Triton's own code is the "
+        "better one.",
         "Where this is a gain, issue a load as soon as the last reader of its buffer is done, even with a single "
         "stage.",
         step=(VOCABULARY, SHARED),
@@ -540,7 +539,7 @@ def at_their_tiles(problem: Problem) -> tuple[tuple[str, Tile] | tuple[str, Tile
     together and one at a time.
     """
     theirs = CAUSAL_TRITONS if problem.head_dim == 64 and problem.causal else TRITONS
-    found = [(name, tile) for name in (VOCABULARY, WITH_INTEGERS) for tile in (TRITONS, SQUARE)]
+    found = [(name, tile) for name in (VOCABULARY, WITH_INTEGERS) for tile in (theirs, SQUARE)]
     found.append((FLAGSHIP, SQUARE))
     if problem.head_dim == 64:
         found.append(("without_register_split", SQUARE))

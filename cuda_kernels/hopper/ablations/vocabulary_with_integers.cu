@@ -6,9 +6,10 @@
 // over keys compares floats, until no row maximum of the block is negative, and a second one compares integers.
 //
 // With one stage, K and V take turns in one buffer, as in core Triton, and three blocks of four warps share a
-// multiprocessor: one block's softmax overlaps with another's products. With more stages, each has buffers of its own,
-// and O += P V is still in flight when the next iteration starts. One thread requests the next tile as soon as the
-// block has released a buffer. Keys are processed from last to first, so that the masked ones come first.
+// multiprocessor, four at head_dim 64: one block's softmax overlaps with another's products. With more stages, each has
+// buffers of its own, and O += P V is still in flight when the next iteration starts. One thread requests the next tile
+// as soon as the block has released a buffer. Keys are processed from last to first, so that the masked ones come
+// first. The softmax is written row by row, so that the maxima of one overlap with the exponentials of the other.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -25,8 +26,9 @@
 
 namespace {
 
+constexpr float LOWEST = -3.0e38f;  // finite: a row that has seen no key yet never computes -inf - (-inf)
 constexpr int THREADS = WARPS * WARP_SIZE;
-constexpr int BLOCKS = WARPS == 4 ? 3 : 1;             // per multiprocessor, at least
+constexpr int BLOCKS = WARPS == 8 ? 1 : STAGES > 1 ? 2 : HEAD_DIM == 64 ? 4 : 3;  // per multiprocessor, at least
 constexpr int BUFFERS = STAGES == 1 ? 1 : 2 * STAGES;  // used in turn by K and V of all iterations
 static_assert(BLOCK_M * WARPGROUP == WARPGROUP_ROWS * THREADS, "each warpgroup owns 64 query rows");
 static_assert((BLOCK_N & (BLOCK_N - 1)) == 0 && (WARPS & (WARPS - 1)) == 0, "powers of two");
@@ -48,7 +50,7 @@ KERNEL(THREADS, BLOCKS) vocabulary_with_integers(GRID_CONSTANT const TmaParams p
   const BlockTile tile(args, order.batch, order.head, order.q_tile);
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
-  const uint32_t kv_smem = smem + SharedMemory::kv;
+  uint32_t kv_smem = smem + SharedMemory::kv;
   const uint32_t q_full = smem + SharedMemory::q_full, kv_full = smem + SharedMemory::kv_full;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warpgroup = warp / WARPGROUP_WARPS;
@@ -58,13 +60,12 @@ KERNEL(THREADS, BLOCKS) vocabulary_with_integers(GRID_CONSTANT const TmaParams p
 
   const float scale_log2 = args.scale * LOG2_E;
   float o_regs[HEAD_DIM / 2] = {};
-  float row_max[2] = {-INFINITY_F32, -INFINITY_F32}, row_sum[2] = {};
+  float row_max[2] = {LOWEST, LOWEST}, row_sum[2] = {};
 
   const int key_tiles = ceil_div(tile.visible_keys(args), BLOCK_N);
   const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask
   const int last_key[2] = {tile.last_key(args, warp_row + group), tile.last_key(args, warp_row + group + 8)};
   const int q_rows = args.seq_q - tile.q_start;
-  const bool elected = warp == 0 && elect_sync();
 
   if (tid_x() == 0) {
     mbarrier_init(q_full, 1);
@@ -87,7 +88,7 @@ KERNEL(THREADS, BLOCKS) vocabulary_with_integers(GRID_CONSTANT const TmaParams p
   };
 
   // load Q, then the first tiles of K and V
-  if (elected && key_tiles > 0) {
+  if (key_tiles > 0 && warp == 0 && elect_sync()) {
     load_tile<BLOCK_M>(q_smem, params.q, tile.q_start, tile.head, tile.batch, q_full);
     for (int i = 0; i < BUFFERS; ++i) load(i);
   }
@@ -97,6 +98,7 @@ KERNEL(THREADS, BLOCKS) vocabulary_with_integers(GRID_CONSTANT const TmaParams p
   uint32_t p_regs[BLOCK_N / MMA_K][4];
   auto attend = [&]<bool MASKED, bool INTEGERS>(int step) {
     // S = Q K^T
+    register_fence(kv_smem);  // no descriptor is kept over an iteration: there are too few uniform registers
     const uint64_t k_operand = k_major(is_there(2 * step));
     float s_regs[BLOCK_N / 2];  // local to one iteration: not live during P V
     register_fence(s_regs);
@@ -110,7 +112,7 @@ KERNEL(THREADS, BLOCKS) vocabulary_with_integers(GRID_CONSTANT const TmaParams p
     register_fence(s_regs);
     if (BUFFERS > 1) register_fence(o_regs), register_fence(p_regs);
     bar_sync();  // every warp is done with this K and the previous V
-    if (elected) {
+    if (warp == 0 && elect_sync()) {
       if (BUFFERS > 1 && step > 0) load(2 * step - 1 + BUFFERS);
       load(2 * step + BUFFERS);
     }
@@ -122,7 +124,6 @@ KERNEL(THREADS, BLOCKS) vocabulary_with_integers(GRID_CONSTANT const TmaParams p
     }
 
     // online softmax
-    float new_base[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float new_max;
@@ -136,28 +137,24 @@ KERNEL(THREADS, BLOCKS) vocabulary_with_integers(GRID_CONSTANT const TmaParams p
         new_max = max_f32(s_regs[half * 2], s_regs[half * 2 + 1]);
 #pragma unroll
         for (int n = half * 2 + 4; n < BLOCK_N / 2; n += 4)
-          new_max = max_f32(new_max, max_f32(s_regs[n], s_regs[n + 1]));
+          new_max = max_f32(max_f32(new_max, s_regs[n]), s_regs[n + 1]);
         new_max = quad_reduce_max(new_max);
       }
       new_max = max_f32(row_max[half], new_max * scale_log2);
-      // A row without a visible key so far has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
-      new_base[half] = new_max == -INFINITY_F32 ? 0.f : new_max;
-      const float rescale = ex2_approx_ftz(row_max[half] - new_base[half]);
+      const float rescale = ex2_approx_ftz(row_max[half] - new_max);
       row_max[half] = new_max;
       row_sum[half] *= rescale;
 #pragma unroll
-      for (int d = half * 2; d < HEAD_DIM / 2; d += 4) o_regs[d] *= rescale, o_regs[d + 1] *= rescale;
-    }
-#pragma unroll
-    for (int n = 0; n < BLOCK_N / MMA_K; ++n) {
-      for (int i = 0; i < 4; ++i) {
+      for (int n = half; n < BLOCK_N / 4; n += 2) {
         float p[2];
         for (int column = 0; column < 2; ++column) {
-          p[column] = ex2_approx_ftz(s_regs[n * 8 + i * 2 + column] * scale_log2 - new_base[i % 2]);
-          row_sum[i % 2] += p[column];
+          p[column] = ex2_approx_ftz(s_regs[n * 2 + column] * scale_log2 - new_max);
+          row_sum[half] += p[column];
         }
-        p_regs[n][i] = cvt_pack<Element>(p[0], p[1]);
+        p_regs[n / 4][n % 4] = cvt_pack<Element>(p[0], p[1]);
       }
+#pragma unroll
+      for (int d = half * 2; d < HEAD_DIM / 2; d += 4) o_regs[d] *= rescale, o_regs[d + 1] *= rescale;
     }
 
     // O += P V
@@ -172,7 +169,7 @@ KERNEL(THREADS, BLOCKS) vocabulary_with_integers(GRID_CONSTANT const TmaParams p
       wgmma_wait_group<0>();
       register_fence(o_regs), register_fence(p_regs);
       bar_sync();  // every warp is done with V
-      if (elected) load(2 * step + 2);
+      if (warp == 0 && elect_sync()) load(2 * step + 2);
     }
   };
 
@@ -185,6 +182,7 @@ KERNEL(THREADS, BLOCKS) vocabulary_with_integers(GRID_CONSTANT const TmaParams p
   int step = 0;
   while (step < key_tiles - whole_tiles || (step < key_tiles && has_negative()))
     attend.template operator()<true, false>(step++);
+  step = shfl_idx(step, 0), kv_smem = shfl_idx(kv_smem, 0);  // the compiler sees that they are the same in all lanes
   for (; step < key_tiles; ++step) attend.template operator()<false, true>(step);
   wgmma_wait_group<0>();
   register_fence(o_regs);
