@@ -17,11 +17,12 @@ from typing import Any
 from harness.catalog import techniques
 from harness.catalog.ablations import ABLATIONS
 from harness.catalog.ledger import (
+    CONFINED,
     FLAGSHIP,
     FLOATS,
-    IN_SECTIONS,
     LACKING,
     LAZILY,
+    ORDERED,
     PLAIN,
     SHARED,
     SQUARE,
@@ -45,7 +46,7 @@ EXPERIMENT = "what_triton_misses"
 HEADLINE = Problem.square(4, 16, 4096, 128)
 GOAL = 0.9
 """The share of the gap that is to have a cause there: the scorecard's `gap_explained`."""
-FASTEST = (*WAYS, SHARED, *THEIRS.values(), VOCABULARY, WITH_INTEGERS)
+FASTEST = (*WAYS, SHARED, *THEIRS.values(), VOCABULARY, ORDERED, WITH_INTEGERS)
 """Of these the fastest tile counts."""
 Weights = dict[str, float]
 """Kernel of `Ledger.rows` -> how often the logarithm of its TFLOPS counts."""
@@ -60,7 +61,8 @@ def percent(value: float) -> float:
 class Priced:
     """A term on one problem. `size` is its share of the gap, None where none of its prices could be measured; `why`
     says so, or which price is missing. `alone`: the flagship without it; `added`: the ladder with it; `own`: what the
-    kernel from which the way starts gains by it, which is taken out."""
+    kernel from which the way starts gains by it; `limited`: what a CUDA kernel limited to the same language gains by it
+    then, which is taken out."""
 
     term: Term
     cause: str
@@ -69,6 +71,7 @@ class Priced:
     added: Estimate | None
     disagreement: Estimate | None
     own: Estimate | None
+    limited: Estimate | None
     why: str = ""
 
     @property
@@ -142,14 +145,14 @@ class Ledger:
 
     @property
     def explained(self) -> tuple[float, Interval] | None:
-        """The share of the gap that has a cause, at most 1: less the remainder, the unexplained terms and those that
-        both kernels have, whatever their signs. Its interval is that at the ends of the remainder's."""
+        """The share of the gap that has a cause, at most 1: less the remainder and the unexplained terms, whatever
+        their signs. Its interval is that at the ends of the remainder's."""
         if self.gap is None or self.remainder is None or self.gap.value <= 0:
             return None
         unexplained = sum(
             abs(one.size.value)
             for one in self.terms
-            if one.size and one.cause in ("unexplained", "both") and not one.term.part_of
+            if one.size and one.cause == "unexplained" and not one.term.part_of
         )
 
         def share(left: float) -> float:
@@ -222,10 +225,10 @@ class Ledger:
                 if self._met(whole | set(weights)):
                     whole |= set(weights)
                     prices.append(weights)
-            own = self.own(term)
-            if prices and self._met(whole | set(own)):
-                whole |= set(own)
-                found[term.name] = _sum([_mean(prices), _times(own, -1)])
+            limited = self.limited(term)
+            if prices and self._met(whole | set(limited)):
+                whole |= set(limited)
+                found[term.name] = _sum([_mean(prices), _times(limited, -1)])
         return found
 
     @cached_property
@@ -293,11 +296,16 @@ class Ledger:
         return at(name, SQUARE) if self._is_square else name
 
     def kernel(self, end: str) -> str:
-        """What an end of a step is in `rows`: of core Triton the kernel without what is taken out, of LACKING what the
-        language's kernel lacks, at the shape of its tile."""
+        """What an end of a step is in `rows`: of LACKING what the language's kernel lacks, at the shape of its tile."""
         if end == SHARED:
-            return IN_SECTIONS
+            return TRITON
+        if end == CONFINED:
+            return WITH_INTEGERS if self._is_beside(FLOATS) else ORDERED
         return self._placed(self._lacks(end)) if end == LACKING else end
+
+    def _is_beside(self, name: str) -> bool:
+        """Whether a kernel of core Triton is timed beside its best one on this problem."""
+        return (name, TRITON) in {(kernel, *language) for kernel, _, *language in at_their_tiles(self.problem)}
 
     def left_out(self, term: Term) -> tuple[str, ...]:
         """The flagship and what it is compared with, as `rows` have them; empty where a term leaves nothing out."""
@@ -318,9 +326,12 @@ class Ledger:
         """What the language's own kernel gains by a term's technique, where it has it."""
         if term.own is None:
             return {}
-        beside = {name for name, _, *language in at_their_tiles(self.problem) if language}
-        to, start = (TRITON if name == PLAIN and FLOATS not in beside else name for name in term.own)
+        to, start = (TRITON if name == PLAIN and not self._is_beside(FLOATS) else name for name in term.own)
         return {to: 1.0, start: -1.0} if to != start else {}
+
+    def limited(self, term: Term) -> Weights:
+        """What a CUDA kernel limited to the same language gains by it then."""
+        return dict(zip(term.limited, (1.0, -1.0), strict=True)) if term.limited and self.own(term) else {}
 
     def alike(self, term: Term) -> list[Estimate | None]:
         """What a term's technique gains in each pair of kernels limited to what core Triton can express."""
@@ -329,9 +340,7 @@ class Ledger:
     def _cause(self, term: Term) -> str:
         """A term's cause on this problem, on all boards the same. What its technique gains elsewhere is compared with
         its price in all processes that timed the kernels of both, whether they timed the gap or not."""
-        if self.own(term):
-            return "both"
-        if not term.alike:
+        if self.own(term) or not term.alike:
             return term.cause_at(self.tile)
         if self.board:
             return replace(self, board=None)._cause(term)
@@ -354,16 +363,17 @@ class Ledger:
         if without and with_it and alone and added:
             size = self._estimate(_mean([without, with_it]))
             apart = self._estimate(_sum([without, _times(with_it, -1)]))
-        own = self.own(term)
-        if size and own:
-            size = self._estimate(_sum([_mean([one for one in (without, with_it) if one]), _times(own, -1)]))
-        gained = self._estimate(own) if own else None
-        return Priced(term, self._cause(term), size, alone, added, apart, gained, self._why(term))
+        own, limited = self.own(term), self.limited(term)
+        if size and limited:
+            size = self._estimate(_sum([_mean([one for one in (without, with_it) if one]), _times(limited, -1)]))
+        gained = self._estimate(own, beside=()) if own else None
+        out = self._estimate(limited) if limited else None
+        return Priced(term, self._cause(term), size, alone, added, apart, gained, out, self._why(term))
 
     def _why(self, term: Term) -> str:
         """Which of its kernels have no number, or none beside the others; empty where all have."""
         told: list[str] = []
-        for weights in filter(None, (*self._prices(term), self.own(term))):
+        for weights in filter(None, (*self._prices(term), self.limited(term))):
             missing = [name for name in weights if name not in self.rows]
             told += [f"{name}: {self.refused.get(name, 'not measured yet')}" for name in missing]
             if not missing and not self._met(self._whole | set(weights)):
@@ -445,7 +455,7 @@ def _kernel(row: Row, tile: Tile, others: Collection[tuple[str, Tile]]) -> str |
     if backend != "cuda" or shared or technique is None:
         return None
     own = Tile.from_dict(row["tile"])
-    if technique in (VOCABULARY, WITH_INTEGERS) or own == tile:
+    if technique in (VOCABULARY, ORDERED, WITH_INTEGERS) or own == tile:
         return technique
     return at(technique, own) if (technique, own) in others else None
 

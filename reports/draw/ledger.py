@@ -19,12 +19,11 @@ CAUSE_COLORS = {
     "compiler": COLORS["triton"],
     "assembler": AUTO,
     "effort": LIBRARY,
-    "both": MUTED,
     "unexplained": TILE,
 }
 """The cause stands in words beside each bar too. No hue of a language but Triton's, whose compiler decides, and no red,
 which means impossible."""
-IN_SHORT = {"language": "hatch", "assembler": "ptxas", "effort": "today", "both": "both"}
+IN_SHORT = {"language": "hatch", "assembler": "ptxas", "effort": "today"}
 """Causes as a narrow drawing names them, where that is not their key."""
 STEP, SHORT = 50, 0.15
 """TFLOPS between the lines of the axis; a fifth of it on a way that is shorter than this."""

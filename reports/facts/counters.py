@@ -79,6 +79,7 @@ STORE_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum"
 LDMATRIX, HMMA = "smsp__inst_executed_op_ldsm.sum", "sm__inst_executed_pipe_tensor_op_hmma.sum"
 EXECUTED = "smsp__inst_executed.sum"
 HIT_RATE = "lts__t_sector_hit_rate.pct"
+L2_SECTORS, SECTOR_BYTES = "lts__t_sectors.sum", 32
 ACTIVE = "sm__warps_active.avg.pct_of_peak_sustained_active"
 OCCUPANCY = "sm__maximum_warps_per_active_cycle_pct"
 DRAM_READ, DRAM_WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"

@@ -28,7 +28,6 @@ SOURCES = {
     "compiler": "Triton’s compiler",
     "assembler": "ptxas",
     "effort": "could be written today",
-    "both": "unequal gains by what both have",
     "unexplained": "unexplained",
 }
 """Cause -> where that part of the gap is from, on the first page."""
@@ -87,7 +86,7 @@ def lines(one: Ledger) -> list[Line]:
 def _line(one: Ledger, priced: Priced) -> Line:
     known = one.gap and one.gap.value and priced.size and not priced.term.part_of
     share = priced.size.value / one.gap.value if known and priced.size and one.gap else None
-    hoped = None if priced.cause == "both" else expected(priced.term, one.problem)
+    hoped = None if priced.limited else expected(priced.term, one.problem)
     return Line(priced, CAUSES[priced.cause], share, hoped, command(one, priced.term))
 
 
@@ -102,7 +101,7 @@ def command(one: Ledger, term: Term) -> str:
     step = term.step or ()
     if {catalog.SHARED, TRITON} <= set(step):
         return f"twinkernels run {EXPERIMENT} --backend triton --ptxas shared"
-    ends = [*one.left_out(term), *map(one.kernel, step), *one.own(term)]
+    ends = [*one.left_out(term), *map(one.kernel, step), *one.limited(term)]
     series = {end: end.partition(", ")[0] for end in ends}
     languages = sorted({series[end] if series[end] in WAYS else "cuda" for end in ends})
     backends = "".join(f" --backend {language}" for language in languages)
@@ -302,8 +301,12 @@ def written(one: Ledger, term: Term) -> str:
 
 
 def taken_out(priced: Priced) -> str:
-    """What core Triton's best kernel gains by a technique that both have; empty where there is no such number."""
-    return f"core Triton gains {gain(priced.own)}, taken out" if priced.own else ""
+    """What is gained by a technique that core Triton's best kernel has too: in the CUDA kernel limited to its language,
+    which is taken out, and in itself; empty where there is no such number."""
+    if not priced.limited:
+        return ""
+    own = f"; core Triton’s own kernel gains {gain(priced.own)}" if priced.own else ""
+    return f"what core Triton can express gains {gain(priced.limited)} by it in CUDA, taken out{own}"
 
 
 def steps(one: Ledger, term: Term) -> str:

@@ -116,7 +116,8 @@ def note(line: Line) -> str:
 
 def notes(one: Ledger, line: Line) -> str:
     """What a table says beside a term."""
-    told = ledger.other_tile(one, line.term), ledger.taken_out(line.priced), ledger.written(one, line.term), note(line)
+    written = "" if line.priced.own else ledger.written(one, line.term)  # one number for what core Triton gains
+    told = ledger.other_tile(one, line.term), ledger.taken_out(line.priced), written, note(line)
     return "; ".join(filter(None, told))
 
 

@@ -116,17 +116,19 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
         said = {f"{row['status']} ({row['check']})" if row.get("check") else row["status"] for row in asked}
         return " and ".join(sorted(said)) or NOT_MEASURED
 
-    def ncu(technique: str, problem: str, what: str, backend: str = "cuda") -> str:
-        """At the reference tile under ncu: hit_rate of L2 in percent, read from DRAM in MB, bank conflicts and executed
-        instructions in millions."""
+    def ncu(technique: str, problem: str, what: str, backend: str = "cuda", tile: str = "") -> str:
+        """Under ncu, at the reference tile or another: hit_rate of L2 in percent, what went through it in GB (l2), read
+        from DRAM in MB, bank conflicts and executed instructions in millions."""
         metric, unit, form = {
             "hit_rate": (counters.HIT_RATE, 1, "{:.0f}%"),
+            "l2": (counters.L2_SECTORS, 1e9 / counters.SECTOR_BYTES, "{:.1f} GB"),
             "read": (counters.DRAM_READ, 1e6, "{:,.0f} MB"),
             "conflicts": (counters.CONFLICTS, 1e6, "{:,.0f} million"),
             "instructions": (counters.EXECUTED, 1e6, "{:,.0f} million"),
         }[what]
         for row, _ in counters.profiled([data], techniques.get(technique).name, backend):
-            if reading.slug(row) == problem and reading.is_reference_tile(row):
+            is_it = tile_slug(row) == tile if tile else reading.is_reference_tile(row)
+            if reading.slug(row) == problem and is_it:
                 return form.format((counters.metric(row, metric) or 0) / unit)
         return NOT_MEASURED
 

@@ -48,19 +48,16 @@ WORTH = {
     "integers_in_core": 0.002,
     "integers_in_triton": 0.05,
     "order_in_triton": 0.009,
+    "order_alone": 0.006,
     "lazily_at_square": 0.003,
     "integers_at_square": 0.018,
 }
-"""Logarithms of what each term multiplies the TFLOPS by, maxima of integers in the CUDA kernel limited to what core
-Triton can express and in core Triton's own, its order of tiles, and what two techniques are worth at the tile
+"""Logarithms of what each term multiplies the TFLOPS by, maxima of integers and the order of tiles in the CUDA kernel
+limited to what core Triton can express and in core Triton's own, and what two techniques are worth at the tile
 SQUARE."""
-IN_THE_LEDGER = {
-    **WORTH,
-    "compiler": WORTH["compiler"] + WORTH["order_in_triton"],
-    "head_by_head": WORTH["head_by_head"] - WORTH["order_in_triton"],
-}
-"""What the terms are at head_dim 128: core Triton's own order of tiles is taken out of one, and the kernel that is the
-same program in CUDA has none."""
+IN_THE_LEDGER = {**WORTH, "head_by_head": WORTH["head_by_head"] - WORTH["order_alone"]}
+"""What the terms are at head_dim 128, where core Triton's best kernel has the order of tiles: what that gains in the
+CUDA kernel limited to what core Triton can express is taken out."""
 SUM = {term.name for term in ledger.TERMS if not term.part_of}
 STEPS = {term.step[0]: (term.name, term.step[1]) for term in ledger.TERMS if term.step and term.name in SUM}
 LACKING, LAZILY, ON_FLOATS = (
@@ -82,20 +79,26 @@ SAME = {
     (64, True): ledger.at(ledger.FLAGSHIP, ledger.SQUARE),
 }
 """head_dim and whether causal -> the kernel of CUDA with the schedule, the techniques and the shape of tile that
-Gluon's and TLX's have there."""
+Gluon's has there; TLX's is like Gluon's but for head_dim 64 with a mask, where its tile is the flagship's."""
 WITH_INTEGERS = {"main_loop": {"sequence": "16 wgmma", "all": {"maxima": 38}}}
 """The machine code of a kernel of Gluon or TLX with maxima of integers."""
 TRITON_TFLOPS = 500.0
+LIMITED = (ledger.VOCABULARY, ledger.ORDERED, ledger.WITH_INTEGERS)
 
 
 def hashes() -> dict[tuple[str, str], str]:
-    names = {*ledger.kernels(), ledger.FLAGSHIP, ledger.VOCABULARY, ledger.WITH_INTEGERS, "without_register_split"}
+    names = {*ledger.kernels(), ledger.FLAGSHIP, *LIMITED, "without_register_split"}
     return {(name, backend): synthetic.sha(name, backend) for name in names for backend in ("cuda", *ledger.WAYS)}
 
 
-def has_integers(problem: Problem) -> bool:
-    """Whether Gluon's and TLX's flagships have maxima of integers."""
-    return SAME[problem.head_dim, problem.causal] not in (LACKING, ledger.LACKING)
+def same(series: str, problem: Problem) -> str:
+    """The kernel of SAME for Gluon or TLX."""
+    return SAME[problem.head_dim, problem.causal and not (series == ledger.TLX and problem.head_dim == 64)]
+
+
+def has_integers(series: str, problem: Problem) -> bool:
+    """Whether Gluon's or TLX's flagship has maxima of integers."""
+    return same(series, problem) not in (LACKING, ledger.LACKING)
 
 
 def speed(name: str, has: Mapping[str, float], beyond: Mapping[str, float]) -> float:
@@ -108,13 +111,19 @@ def speed(name: str, has: Mapping[str, float], beyond: Mapping[str, float]) -> f
         return speed(ledger.PLAIN, has, beyond) - has["order_in_triton"]
     if name == ledger.ON_INTEGERS:
         return speed(ledger.IN_SECTIONS, has, beyond) + has["integers_in_core"]
+    in_cuda = has["integers_alone"] if has["integers_in_triton"] else 0.0  # core Triton's best has integers too
+    if name == ledger.ORDERED:
+        return speed(ledger.CONFINED, has, beyond) - in_cuda
     if name == ledger.WITH_INTEGERS:
-        return speed(ledger.VOCABULARY, has, beyond) + has["integers_alone"]
+        return speed(ledger.ORDERED, has, beyond) + has["integers_alone"]
+    if name == ledger.VOCABULARY:
+        return speed(ledger.ORDERED, has, beyond) - has["order_alone"]
     if name in SLOWER:
         term, faster = SLOWER[name]
         return speed(faster, has, beyond) - has[term]
     if name == ledger.FLAGSHIP:
-        return speed(ledger.TRITON, has, beyond) + sum(worth for term, worth in has.items() if term in SUM)
+        worth = sum(worth for term, worth in has.items() if term in SUM)
+        return speed(ledger.TRITON, has, beyond) + worth - has["order_alone"] - in_cuda
     for ablation in ABLATIONS:
         if ablation.name == name and ablation.lacks:
             lost = sum(has[term] for term in ablation.lacks) + beyond.get(name, 0.0)
@@ -151,23 +160,21 @@ def rows(
                     continue
                 if name == ledger.TRITON:
                     name = ledger.THEIRS.get(str(case.technique), name)
-                limited = (ledger.VOCABULARY, ledger.WITH_INTEGERS)
-                if name and case.tile and case.backend == "cuda" and case.tile != best and name not in limited:
+                if name and case.tile and case.backend == "cuda" and case.tile != best and name not in LIMITED:
                     name = ledger.at(name, case.tile)
                 if name and case.tile and unsupported(get(case.technique or ""), case.backend, problem, case.tile):
                     continue
                 if name in (ledger.GLUON, ledger.TLX):
-                    same = speed(SAME[problem.head_dim, problem.causal], applying, beyond or {})
-                    tflops = math.exp(same - has[f"{name.partition('@')[0]}_schedule"])
+                    fast = speed(same(name, problem), applying, beyond or {})
+                    tflops = math.exp(fast - has[f"{name.partition('@')[0]}_schedule"])
                 else:
                     tflops = math.exp(speed(name, applying, beyond or {})) if name else 480.0
-                best_in_theirs = SAME[problem.head_dim, problem.causal].endswith(ledger.SQUARE.slug)
-                slower = (ledger.TRITON, *limited) if best_in_theirs else (*ledger.WAYS, *limited)
-                if name in slower and case.tile == ledger.SQUARE:
+                small = [series for series in ledger.WAYS if not same(series, problem).endswith(ledger.SQUARE.slug)]
+                if name in (ledger.TRITON, *small) and case.tile == ledger.SQUARE:
                     tflops *= 0.9
                 ms = problem.flops / tflops / 1e9 * math.exp(chance.gauss(0, noise))
                 row = _row(problem, case.technique, case.backend, case.tile, origin, ms)
-                integers = name in (ledger.GLUON, ledger.TLX) and has_integers(problem)
+                integers = name in (ledger.GLUON, ledger.TLX) and has_integers(name, problem)
                 found.append({**row, "code": WITH_INTEGERS} if integers else row)
                 if case.backend in ("triton", "sdpa_cudnn"):
                     faster = math.exp(has["assembler"]) if case.technique else 1.0

@@ -70,13 +70,13 @@ KERNEL(THREADS, BLOCKS) triton_vocabulary(GRID_CONSTANT const TmaParams params) 
   bar_sync();  // every thread sees the initialized barriers
 
   // Called by the elected thread: tile 2 * step is the K of a step, tile 2 * step + 1 its V, if there is such a step.
-  auto load = [&](int tile_number) {
+  auto load = [&](uint32_t tile_number) {
     const int step = tile_number / 2, buffer = tile_number % BUFFERS;
     if (step < key_tiles)
       load_tile<BLOCK_N>(kv_smem + buffer * KV_BYTES, tile_number % 2 ? params.v : params.k,
                          (key_tiles - 1 - step) * BLOCK_N, tile.head_kv, tile.batch, kv_full + buffer * 8);
   };
-  auto is_there = [&](int tile_number) {  // waits for the tile; returns its address
+  auto is_there = [&](uint32_t tile_number) {  // waits for the tile; returns its address
     const int buffer = tile_number % BUFFERS;
     wait(kv_full + buffer * 8, tile_number / BUFFERS % 2);
     return kv_smem + buffer * KV_BYTES;

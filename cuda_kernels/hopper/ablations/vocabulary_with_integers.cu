@@ -1,5 +1,5 @@
 // What core Triton can express, with row maxima of integers, three at a time, as in its integer_max. Builds on
-// triton_vocabulary; changes how the maximum of a row's scores is found. Supports any lengths and strides.
+// vocabulary_head_by_head; changes how the maximum of a row's scores is found. Supports any lengths and strides.
 //
 // Where all scores of a row are negative, integers are in the opposite order. No step has a vote, because core Triton
 // has none: a row maximum never falls, and once it is not negative, no negative score can raise it. So a first loop
@@ -26,6 +26,29 @@
 
 namespace {
 
+// The number of a block names its tile: head after head, the last q_tile of each head first. With a causal mask the
+// last heads are taken together, longest tiles first, so that short tiles fill the end.
+struct HeadByHead {
+  int batch, head, q_tile;
+
+  DEVICE HeadByHead(const AttentionArgs& args, int number) {
+    constexpr int LAST_ROWS = 1 << 15;  // one to two waves of the blocks of an H200
+    const int heads = args.batch * args.heads, q_tiles = ceil_div(args.seq_q, BLOCK_M);
+    int batch_head = number / q_tiles, place = number % q_tiles;
+    if (CAUSAL) {
+      const int fitting = ceil_div(LAST_ROWS / BLOCK_M, q_tiles);
+      const int last_heads = fitting < heads ? fitting : heads;
+      const int rest = number - (heads - last_heads) * q_tiles;
+      if (rest >= 0) batch_head = heads - last_heads + rest % last_heads, place = rest / last_heads;
+    }
+    // A quotient is computed in every lane; after a broadcast from lane 0 the compiler knows it is uniform.
+    batch_head = shfl_idx(batch_head, 0);
+    batch = batch_head / args.heads;
+    head = batch_head % args.heads;
+    q_tile = shfl_idx(q_tiles - 1 - place, 0);
+  }
+};
+
 constexpr float LOWEST = -3.0e38f;  // finite: a row that has seen no key yet never computes -inf - (-inf)
 constexpr int THREADS = WARPS * WARP_SIZE;
 constexpr int BLOCKS = WARPS == 8 ? 1 : STAGES > 1 ? 2 : HEAD_DIM == 64 ? 4 : 3;  // per multiprocessor, at least
@@ -46,7 +69,7 @@ static_assert(SharedMemory::kv % 1024 == 0 && KV_BYTES % 1024 == 0, "the swizzle
 
 KERNEL(THREADS, BLOCKS) vocabulary_with_integers(GRID_CONSTANT const TmaParams params) {
   const AttentionArgs& args = params.args;
-  const LongestFirst order(args, ctaid_x());
+  const HeadByHead order(args, ctaid_x());
   const BlockTile tile(args, order.batch, order.head, order.q_tile);
   const uint32_t smem = shared_base();
   const uint32_t q_smem = smem + SharedMemory::q;
@@ -75,13 +98,13 @@ KERNEL(THREADS, BLOCKS) vocabulary_with_integers(GRID_CONSTANT const TmaParams p
   bar_sync();  // every thread sees the initialized barriers
 
   // Called by the elected thread: tile 2 * step is the K of a step, tile 2 * step + 1 its V, if there is such a step.
-  auto load = [&](int tile_number) {
+  auto load = [&](uint32_t tile_number) {
     const int step = tile_number / 2, buffer = tile_number % BUFFERS;
     if (step < key_tiles)
       load_tile<BLOCK_N>(kv_smem + buffer * KV_BYTES, tile_number % 2 ? params.v : params.k,
                          (key_tiles - 1 - step) * BLOCK_N, tile.head_kv, tile.batch, kv_full + buffer * 8);
   };
-  auto is_there = [&](int tile_number) {  // waits for the tile; returns its address
+  auto is_there = [&](uint32_t tile_number) {  // waits for the tile; returns its address
     const int buffer = tile_number % BUFFERS;
     wait(kv_full + buffer * 8, tile_number / BUFFERS % 2);
     return kv_smem + buffer * KV_BYTES;

@@ -36,7 +36,7 @@ def test_a_term_is_measured_and_was_predicted(term: Term) -> None:
     assert set(term.expected) == (
         set() if term.name in AFTERWARDS else {"d128-full", "d128-causal", "d64-full", "d64-causal"}
     )
-    known = {one.name for one in techniques.kernels()} | {*WAYS, ledger.SHARED}
+    known = {one.name for one in techniques.kernels()} | {*WAYS, ledger.SHARED, ledger.CONFINED}
     assert {end.partition(" at ")[0] for end in (term.leave_out, *(term.step or ())) if end} <= known
     assert term.part_of in {"", *NAMES}
     if term.leave_out:
@@ -102,14 +102,17 @@ def test_a_tile_that_core_triton_cannot_say_has_another_cause() -> None:
 
 
 def test_the_steps_are_one_way_from_triton_to_the_top_of_the_ladder() -> None:
-    """Each starts where an earlier one ended; no kernel is reached twice."""
+    """Each starts where an earlier one ended, or where what both have is taken out; no kernel is reached twice."""
     reached = {ledger.TRITON}
+    limited = [term.limited for term in TERMS if term.limited]
+    assert limited == [(ledger.WITH_INTEGERS, ledger.ORDERED), (ledger.ORDERED, ledger.VOCABULARY)]
+    assert all(term.own for term in TERMS if term.limited)
     for term in TERMS:
         if term.step and not term.part_of:
             to, start = term.step
             assert start in reached
             assert to not in reached
-            reached.add(to)
+            reached |= {to, ledger.VOCABULARY} if to == ledger.CONFINED else {to}
 
 
 def test_what_ptxas_serializes_is_no_price() -> None:
@@ -134,9 +137,9 @@ def test_the_experiment_times_all_that_the_terms_name_at_the_flagships_tile() ->
         assert timed >= {*ledger.kernels(), "flagship"}
         assert ("flagship", "triton") in {(case.technique, case.backend) for case in here}
         assert {("flagship", language) for language in WAYS} <= {(case.technique, case.backend) for case in here}
-        tiles = {case.tile for case in here if case.technique == ledger.VOCABULARY}
         core = [case.tile for case in here if (case.technique, case.backend) == (ledger.SECTIONS, "triton")]
-        assert tiles == {*core, ledger.SQUARE}, "core Triton's tile, and the flagship's shape"
+        for name in (ledger.VOCABULARY, ledger.ORDERED, ledger.WITH_INTEGERS):
+            assert [case.tile for case in here if case.technique == name] == core
         own = {ledger.at(case.technique, case.tile) for case in here if case.technique and case.tile}
         for term in TERMS:
             if term.head_dim in (None, problem.head_dim):

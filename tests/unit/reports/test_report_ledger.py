@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 from markupsafe import escape
 
-from harness.catalog.ledger import CAUSES, GLUON, IN_SECTIONS, SQUARE, TERMS, TLX, TRITON, VOCABULARY, WAYS
+from harness.catalog.ledger import CAUSES, GLUON, ORDERED, SQUARE, TERMS, TLX, TRITON, VOCABULARY, WAYS
 from harness.catalog.problem import Problem, Tile
 from harness.inspection import hardware_counters
 from harness.rows.ledger import Ledger
@@ -67,7 +67,6 @@ def test_every_term_is_in_the_table_and_in_the_drawing() -> None:
         "only by an escape hatch",
         "the compiler decides otherwise",
         "ptxas",
-        "both have it",
     ):
         assert cause in wide
     assert "Flagship: " in wide
@@ -245,9 +244,7 @@ def test_one_program_at_two_tiles_is_told() -> None:
     one, causal = ledgers()
     compiler, one_block = (next(term for term in TERMS if term.name == name) for name in ("compiler", "one_block"))
     assert facts.other_tile(one, compiler) == facts.other_tile(one, one_block) == ""
-    other = replace(
-        one, rows={**one.rows, IN_SECTIONS: {**one.rows[IN_SECTIONS], "tile": Tile(64, 64, 2, 4).to_dict()}}
-    )
+    other = replace(one, rows={**one.rows, TRITON: {**one.rows[TRITON], "tile": Tile(64, 64, 2, 4).to_dict()}})
     assert facts.other_tile(other, compiler) == "not at one tile: 64x128-s1-w4 over 64x64-s2-w4"
     assert "not at one tile" not in whole(), "Gluon’s has a term of its own"
     gluon = {**causal.rows[GLUON], "tile": Tile(128, 128, 3, 8).to_dict()}
@@ -385,13 +382,13 @@ def test_a_term_has_its_size_at_every_length() -> None:
 def test_a_term_between_two_tiles_takes_the_experiment() -> None:
     one, _ = ledgers()
     compiler, one_block = (next(term for term in TERMS if term.name == name) for name in ("compiler", "one_block"))
-    triton, cuda = one.rows[TRITON], one.rows[VOCABULARY]
-    apart = replace(one, rows={**one.rows, VOCABULARY: {**cuda, "tile": SQUARE.to_dict()}})
+    triton, cuda = one.rows[TRITON], one.rows[ORDERED]
+    apart = replace(one, rows={**one.rows, ORDERED: {**cuda, "tile": SQUARE.to_dict()}})
     assert facts.command(apart, compiler) == "twinkernels run what_triton_misses --backend cuda --backend triton"
     assert triton["tile"] == cuda["tile"]
     assert facts.command(one, one_block) == "twinkernels run what_triton_misses --backend cuda"
     assert facts.command(one, compiler) == (
-        "twinkernels bench triton_vocabulary wgmma --backend cuda --backend triton "
+        "twinkernels bench vocabulary_head_by_head flagship --backend cuda --backend triton "
         f"--problem b4-h16-n4096-d128-bf16-full --tile {tile_slug(triton)}"
     )
 
@@ -467,6 +464,6 @@ def test_a_number_has_a_sign_that_can_be_read_and_zero_has_none(number: str, tol
 
 def test_what_a_technique_gains_in_what_core_triton_can_express_is_told() -> None:
     text = whole()
-    assert "<code>vocabulary_with_integers</code> over <code>triton_vocabulary</code>: head_dim 128, full" in text
+    assert "<code>vocabulary_with_integers</code> over <code>vocabulary_head_by_head</code>: head_dim 128, full" in text
     assert "<code>integer_max in core Triton</code> over <code>wgmma in core Triton</code>: head_dim 128, full" in text
     assert text.count("In kernels limited to what core Triton can express") == 2

@@ -65,7 +65,7 @@ def test_the_same_rows_give_the_same_intervals_in_every_process(found: Ledger) -
 
 def test_terms_and_remainder_are_the_gap_though_some_kernels_were_timed_more_often() -> None:
     """Two processes timed a few kernels alone, and one of these was faster there: they say nothing of the gap."""
-    few = {"triton", "triton_vocabulary", "wgmma", "head_by_head", None}
+    few = {"triton", "vocabulary_head_by_head", "wgmma", "head_by_head", None}
     rows = []
     for row in made.rows(boards=2, processes=3):
         if row.get("assembler"):  # a run of its own
@@ -73,7 +73,7 @@ def test_terms_and_remainder_are_the_gap_though_some_kernels_were_timed_more_oft
         if row.get("environment") in ("board0-2", "board1-2"):
             if {row["backend"], row.get("technique")}.isdisjoint(few):
                 continue
-            if row.get("technique") == "triton_vocabulary":
+            if row.get("technique") == "vocabulary_head_by_head":
                 row = {**row, "samples_ms": [0.9 * ms for ms in row["samples_ms"]]}
         rows.append(row)
     (found,) = ledger.ledgers(rows, made.hashes())
@@ -108,7 +108,7 @@ def test_a_price_that_was_never_timed_beside_the_others_is_not_in_the_sum() -> N
 def test_causes_and_remainder_are_the_whole_gap(found: Ledger) -> None:
     assert found.gap
     assert found.remainder
-    assert set(found.causes) == {"compiler", "language", "assembler", "both"}
+    assert set(found.causes) == {"compiler", "language", "assembler"}
     total = sum(size.value for size in found.causes.values())
     assert total + found.remainder.value == pytest.approx(found.gap.value, abs=1e-12)
     sizes = [abs(size.value) for size in found.causes.values()]
@@ -169,17 +169,17 @@ def test_a_term_without_a_cause_explains_nothing(found: Ledger, monkeypatch: pyt
 
 
 def test_a_kernel_that_is_missing_leaves_one_price_and_is_named() -> None:
-    found = one(without=("without_overlap", "triton_vocabulary"))
+    found = one(without=("without_overlap", "vocabulary_head_by_head"))
     overlap = priced(found, "overlap")
     assert overlap.alone is None
     assert overlap.size == overlap.added
     assert overlap.why == "without_overlap: not measured yet"
     assert priced(found, "compiler").size is None
-    assert "triton_vocabulary" in priced(found, "compiler").why
+    assert "vocabulary_head_by_head" in priced(found, "compiler").why
+    assert priced(found, "head_by_head").size is None, "what is taken out of it is not known"
     assert found.remainder
-    assert found.remainder.value == pytest.approx(
-        made.WORTH["assembler"] + 0.03 - 0.02 + made.WORTH["order_in_triton"], abs=0.005
-    )
+    left = ("assembler", "compiler", "head_by_head")
+    assert found.remainder.value == pytest.approx(sum(made.IN_THE_LEDGER[name] for name in left), abs=0.005)
 
 
 def test_a_kernel_that_was_refused_says_why() -> None:
@@ -266,15 +266,11 @@ def test_the_way_from_another_language_is_a_chain_of_measured_kernels(start: str
     found = one(problems=(problem,))
     way, series = found.from_(start), start.partition("@")[0]
     lazily, integers = made.WORTH["lazily_at_square"], made.WORTH["integers_at_square"]
-    votes = {
-        (128, False): lazily,
-        (128, True): lazily + integers,
-        (64, False): made.WORTH["integer_max"],
-    }
+    votes = {made.LAZILY: lazily, made.LACKING: lazily + integers, catalog.LACKING: made.WORTH["integer_max"]}
     expected = {f"{series}_schedule": made.WORTH[f"{series}_schedule"]}
-    if worth := votes.get((problem.head_dim, problem.causal)):
+    if worth := votes.get(same := made.same(start, problem)):
         expected[f"{series}_votes"] = worth
-    if problem.head_dim == 128 or problem.causal:
+    if same.endswith(catalog.SQUARE.slug):
         expected[f"{series}_tile"] = made.WORTH["own_tile"]
     assert added(way) == {name: pytest.approx(worth, abs=0.004) for name, worth in expected.items()}
     assert not [term.why for term in way.terms if term.why]
@@ -387,17 +383,20 @@ def _is_of_core(row: dict, technique: str) -> bool:
 
 
 def test_a_technique_of_both_without_the_kernel_that_lacks_it_has_no_size_and_says_why() -> None:
-    """Its cause does not depend on that."""
-    rows = [row for row in made.rows() if not _is_of_core(row, catalog.SECTIONS)]
-    (found,) = ledger.ledgers(rows, made.hashes())
+    """That kernel is a CUDA kernel; what core Triton's own gains is only shown."""
+    (found,) = ledger.ledgers([row for row in made.rows() if not _is_of_core(row, catalog.SECTIONS)], made.hashes())
     order = priced(found, "head_by_head")
-    assert (order.cause, order.size, order.own) == ("both", None, None)
-    assert order.why == "triton, sections: not measured yet"
-    own = [
-        {**row, "environment": "board0-0", "group": "another"} if _is_of_core(row, catalog.SECTIONS) else row
+    assert order.size
+    assert (order.cause, order.own, order.why) == ("language", None, "")
+    less = [row for row in made.rows() if row.get("technique") != catalog.VOCABULARY]
+    (missing,) = ledger.ledgers(less, made.hashes())
+    assert (priced(missing, "head_by_head").size, priced(missing, "head_by_head").limited) == (None, None)
+    assert priced(missing, "head_by_head").why == "triton_vocabulary: not measured yet"
+    elsewhere = [
+        {**row, "environment": "board0-0", "group": "another"} if row.get("technique") == catalog.VOCABULARY else row
         for row in made.rows()
     ]
-    (apart,) = ledger.ledgers(own, made.hashes())
+    (apart,) = ledger.ledgers(elsewhere, made.hashes())
     assert priced(apart, "head_by_head").size is None
     assert "no group timed them with the other terms" in priced(apart, "head_by_head").why
 
@@ -414,25 +413,28 @@ def test_a_cause_rests_on_all_processes_that_timed_its_kernels() -> None:
     assert integers.cause == "compiler"
 
 
-def test_what_core_tritons_own_techniques_gain_is_no_part_of_the_gap() -> None:
-    """At head_dim 64 its best kernel has maxima of integers and the order of tiles; the kernel that is the same program
-    in CUDA has neither."""
+def test_what_both_gain_is_no_part_of_the_gap() -> None:
+    """At head_dim 64 core Triton's best kernel has maxima of integers and the order of tiles; so has the kernel that is
+    the same program in CUDA, and what each gains there is taken out."""
     problem = Problem.square(4, 32, 4096, 64)
     found = one(problems=(problem,))
-    theirs = {"integer_max": "integers_in_triton", "head_by_head": "order_in_triton"}
-    for name, gained in theirs.items():
+    for name, kind in (("integer_max", "integers"), ("head_by_head", "order")):
         term = priced(found, name)
-        assert term.cause == "both"
+        assert term.cause == term.term.cause
         assert term.size
         assert term.alone
-        assert term.size.value == pytest.approx(made.WORTH[name] - made.WORTH[gained], abs=0.004)
+        assert term.own
+        assert term.limited
+        assert term.limited.value == pytest.approx(made.WORTH[f"{kind}_alone"], abs=0.004)
+        assert term.own.value == pytest.approx(made.WORTH[f"{kind}_in_triton"], abs=0.004)
+        assert term.size.value == pytest.approx(made.WORTH[name] - made.WORTH[f"{kind}_alone"], abs=0.004)
         assert term.alone.value == pytest.approx(made.WORTH[name], abs=0.004)
     compiler = priced(found, "compiler")
     assert compiler.size
-    worth = made.WORTH["compiler"] + sum(made.WORTH[gained] for gained in theirs.values())
-    assert compiler.size.value == pytest.approx(worth, abs=0.004)
+    assert compiler.size.value == pytest.approx(made.WORTH["compiler"], abs=0.004)
     assert found.gap
     assert found.remainder
+    assert abs(found.remainder.value) < 0.005
     added = [term.size.value for term in found.terms if term.size and not term.term.part_of]
     assert sum(added) + found.remainder.value == pytest.approx(found.gap.value, abs=1e-12)
 
@@ -442,8 +444,8 @@ def test_a_kernel_of_gluon_with_maxima_of_integers_lacks_lazy_rescaling_alone(pr
     """Its machine code says that it has them. At head_dim 64 the flagship does not rescale lazily."""
     way = one(problems=(problem,)).from_("gluon")
     names = {term.term.name for term in way.terms}
-    assert ("gluon_integer_max" in names) is not made.has_integers(problem)
-    assert ("gluon_votes" in names) is (problem.head_dim == 128 or not made.has_integers(problem))
+    assert ("gluon_integer_max" in names) is not made.has_integers("gluon", problem)
+    assert ("gluon_votes" in names) is (problem.head_dim == 128 or not made.has_integers("gluon", problem))
 
 
 def test_what_a_recorded_kernel_lacks_is_timed_at_its_tile() -> None:

@@ -21,6 +21,7 @@ import pytest
 import torch
 
 from harness.catalog import sources, techniques
+from harness.catalog import tiles as tiles_of
 from harness.catalog.cases import Case, of_experiment, source_sha256
 from harness.catalog.experiments import load as load_experiment
 from harness.catalog.problem import Problem, Tile
@@ -380,9 +381,12 @@ def test_a_version_has_the_file_the_limits_and_the_tile_of_its_language() -> Non
     cases = of_experiment(load_experiment("hopper_versions"), "h200")
     tiles = {(case.backend, case.problem): case.tile for case in cases if case.technique}
     assert {backend for backend, _ in tiles} == set(load_experiment("hopper_versions").backends)
+    chosen = [choice for choice in tiles_of.read(tiles_of.FOLDER / "h200.toml") if choice.technique == "flagship"]
+    assert "tlx@3.8.0" in {choice.backend for choice in chosen}, "tuned for itself"
     for (backend, problem), tile in tiles.items():
-        language = {"tlx": "gluon"}.get(backend.partition("@")[0], backend.partition("@")[0])
-        assert tile == tiles[language, problem] is not None
+        own = {choice.cell for choice in chosen if choice.backend == backend}
+        language = backend if own else backend.partition("@")[0]
+        assert tile == tiles_of.best_tile("flagship", language, problem, "h200") is not None
         assert techniques.unsupported(flagship, backend, problem, tile) is None
 
 
