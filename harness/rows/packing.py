@@ -59,6 +59,8 @@ YARDSTICK = ("yardstick", "yardstick_rel_l2", "floor", "pytorch_max_abs", "pytor
 """Numerics of a distribution that depend on the problem and not on the kernel."""
 NOT_OF_TUNE = ("order", "clock_ghz", "call_us")
 """Fields that rows of kind tune are kept without."""
+LADDERS = ("ladder", "hopper")
+"""Experiments that have each kernel once."""
 NOT_OF_A_PROOF = ("grade", "fault", "shows", "detector", "seen", "command")
 """Details that rows of proofs are kept without: claims say them, and a claim may be graded or worded anew."""
 ONLY_GATED = ("any_length", "correctness")
@@ -86,12 +88,17 @@ def lean(row: Row) -> dict[str, Any]:
     - instructions that the machine code does not have
     - the log of a declined case: its reason says it all
     - clocks, host latency, order and the gate's launch time of a tile that `tune` tried (NOT_OF_TUNE)
+    - host latency where other experiments than the LADDERS time a kernel again: no page shows it
     - what a proof looked for (NOT_OF_A_PROOF): its claim says it
     - launch times and what is COUNTED in machine code, of experiments that are ONLY_GATED: `inspect` and the ladders
       count in the same kernels
     """
     only_gated = row.get("experiment") in ONLY_GATED
-    left_out = {"compile_s", *(NOT_OF_TUNE if row["kind"] == "tune" else ())}
+    left_out = {
+        "compile_s",
+        *(NOT_OF_TUNE if row["kind"] == "tune" else ()),
+        *(("call_us",) if row.get("experiment") not in LADDERS else ()),
+    }
     found = {name: value for name, value in row.items() if name not in left_out}
     if "call_us" in found:
         found["call_us"] = {name: _rounded(value) for name, value in row["call_us"].items()}

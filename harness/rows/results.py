@@ -115,7 +115,7 @@ FIELDS = {
     "code": "{registers, spill_bytes, smem_bytes, census, sass_sha256, main_loop, setmaxnreg, remarks}",
     "sass_sha256": "machine code of a row that has no `code` of its own (rows.renew)",
     "compile_s": "seconds to build this specialization from nothing; recorded rows are kept without it",
-    "call_us": "host latency of one call: {launcher, graph}, microseconds",
+    "call_us": "host latency of one call: {launcher, graph}, microseconds; of recorded rows only ladders' keep it",
     "environment": "id of the run's environment row",
     "time": "UTC, ISO 8601",
 }

@@ -200,6 +200,12 @@ def test_a_tile_that_is_tried_keeps_its_time_alone_and_what_is_only_gated_none()
     assert "compile_s" not in packing.lean(gate("wmma", compile_s=3.0))
 
 
+@pytest.mark.parametrize(("experiment", "kept"), [("ladder", True), ("hopper", True), ("hopper_grid", False)])
+def test_host_latency_is_kept_in_ladders(experiment: str, kept: bool) -> None:
+    row = packing.lean(timing("wmma", experiment=experiment, call_us={"launcher": 4.56789}))
+    assert row.get("call_us") == ({"launcher": 4.568} if kept else None)
+
+
 def test_rows_appended_to_a_packed_file_are_read(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     record.write(path, ROWS[:-1])
