@@ -38,7 +38,16 @@ ORDER, ORDER_SHORT = "order", "order_short"
 DIGITS = 4
 """Significant digits of errors and host latencies."""
 OF_A_RUN = ("schema", "kind", "on", "experiment", "assembler", "arch", "mma", "mode", "status", "gate", "environment")
-DETAILS_OF_A_RUN = ("label", "outputs", "launch_hidden", "screened", "same_program", "final", "tool_version")
+DETAILS_OF_A_RUN = (
+    "label",
+    "outputs",
+    "launch_hidden",
+    "screened",
+    "same_program",
+    "final",
+    "replicate",
+    "tool_version",
+)
 OF_A_GROUP = ("group", "order", "clocks")
 TOGETHER = (
     OF_A_RUN,

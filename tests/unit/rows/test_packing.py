@@ -87,6 +87,13 @@ def test_what_rows_share_is_written_once(tmp_path: Path) -> None:
     assert text.count('"kind":"gate"') == 1
 
 
+def test_a_run_says_once_which_replicate_it_is(tmp_path: Path) -> None:
+    rows = [timing(name, details={"replicate": 2}) for name in ("scalar", "wmma", "padded_rows")]
+    record.write(tmp_path / "rows.jsonl", rows)
+    assert (tmp_path / "rows.jsonl").read_text().count('"replicate":2') == 1
+    assert results.read(tmp_path / "rows.jsonl") == rows
+
+
 def test_a_file_of_an_earlier_commit_gives_back_every_row(tmp_path: Path) -> None:
     record.write(tmp_path / "rows.jsonl", ROWS)
     earlier = [line | {"kind": "shared"} if "fields" in line else line for line in lines(tmp_path / "rows.jsonl")]
