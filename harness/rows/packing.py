@@ -8,8 +8,10 @@ to say the same.
 
 Numerics are written by figure, {"of": distributions, figure: [its value in each]}, so that no name stands five times.
 
-The variants of a group are named without the problem that they have in common, `order_short`: [its slug, [each name,
-with * for the slug]].
+A line has the variants of all groups of a problem, sorted, without the problem that they have in common,
+`order_short`: [its slug, [each name, with * for the slug]]. `order_of` of a group are the places of its variants there:
+[the line's id, bytes of each place, all of them as base64]; a new variant changes those of its problem. In files of
+earlier commits each group has its own `order_short`.
 
 CUDA events count in ticks of 32 ns and give milliseconds as 32-bit floats. `samples_32ns` are `samples_ms` in ticks:
 the smallest, and by how much each exceeds it, in so many bytes each, lowest first, as base64; the reader gives back the
@@ -25,7 +27,7 @@ import json
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -34,7 +36,7 @@ SHARED, FIELDS = "shared", "fields"
 SAMPLES, SAMPLES_TICKS, SAMPLES_TRACED = "samples_ms", "samples_32ns", "samples_us_1024"
 TICKS_PER_MS = {SAMPLES_TICKS: 31_250, SAMPLES_TRACED: 1_024_000}
 NUMERICS, BY_FIGURE = "numerics", "numerics_by_figure"
-ORDER, ORDER_SHORT = "order", "order_short"
+ORDER, ORDER_SHORT, ORDER_OF = "order", "order_short", "order_of"
 DIGITS = 4
 """Significant digits of errors and host latencies."""
 OF_A_RUN = ("schema", "kind", "on", "experiment", "assembler", "arch", "mma", "mode", "status", "gate", "environment")
@@ -86,7 +88,7 @@ LONGEST = 50_000
 """Samples, variants of a group and characters of a name that a packed row unfolds to: ten times what any recorded one
 has. A few bytes must not fill the memory."""
 WIDEST = 8
-"""Bytes of a packed sample."""
+"""Bytes of a packed sample or place."""
 
 
 def lean(row: Row) -> dict[str, Any]:
@@ -132,20 +134,27 @@ def lean(row: Row) -> dict[str, Any]:
 
 
 def pack(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """The lines of a file: what is shared, by id, then the rows in their order."""
+    """The lines of a file: the variants of each problem, what else is shared, both by id, then the rows in their
+    order."""
     parts = [{_canonical(part): part for part in _parts(row)} for row in rows]
     occurrences = Counter(text for found in parts for text in found)
     repeated = [text for text, count in occurrences.items() if count > 1 and len(text) * (count - 1) >= WORTH]
-    ids = dict(zip(repeated, _ids(repeated), strict=True))
-    for text, name in sorted(ids.items(), key=lambda item: item[1]):
-        yield {"id": name, FIELDS: _with_short_order(_by_figure(json.loads(text)))}
+    variants = _variants(rows)
+    of_problem = {slug: _canonical({ORDER: names}) for slug, names in variants.items()}
+    texts = list(dict.fromkeys([*of_problem.values(), *repeated]))  # an order may be all that rows share
+    ids = dict(zip(texts, _ids(texts), strict=True))
+    lists = {slug: (ids[of_problem[slug]], names) for slug, names in variants.items()}
+    for slug, (line, listed) in sorted(lists.items(), key=lambda item: item[1]):
+        yield {"id": line, FIELDS: {ORDER_SHORT: [slug, [_with_word(name, slug, "*") for name in listed]]}}
+    for text in sorted(set(repeated) - set(of_problem.values()), key=ids.__getitem__):
+        yield {"id": ids[text], FIELDS: _with_places(_by_figure(json.loads(text)), lists)}
     for row, found in zip(rows, parts, strict=True):
         own = _with_short_samples(row)
         for text, part in found.items():
             if text in ids:
                 own = _without(own, part)
         names = " ".join(ids[text] for text in found if text in ids)
-        own = _with_short_order(_by_figure(own))
+        own = _with_places(_by_figure(own), lists)
         yield own | {SHARED: names} if names else own
 
 
@@ -161,12 +170,13 @@ def unpack(line: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> 
         if name not in shared:
             raise ValueError(f"{SHARED}: got {name!r}, expected one of the {len(shared)} lines with {FIELDS} above it")
         row = _united(row, shared[name])
-    return _united(row, whole({name: value for name, value in line.items() if name != SHARED}))
+    return _united(row, whole({name: value for name, value in line.items() if name != SHARED}, shared))
 
 
-def whole(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields as a row has them. Raises ValueError naming the field for what `pack` does not write."""
-    return _with_samples(_with_order(_by_distribution(fields)))
+def whole(fields: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The fields as a row has them; `shared` are those of each id above. Raises ValueError naming the field for what
+    `pack` does not write."""
+    return _with_samples(_with_order(_by_distribution(fields), shared))
 
 
 def _parts(row: Row) -> Iterator[dict[str, Any]]:
@@ -217,21 +227,43 @@ def _by_distribution(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     return _instead(fields, BY_FIGURE, NUMERICS, numerics)
 
 
-def _with_short_order(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Where every variant of the group names the same problem, once."""
-    names = [name.split(" ") for name in fields.get(ORDER) or ()]
-    common = [word for word in (names[0] if names else ()) if all(name.count(word) == 1 for name in names)]
-    slug = next((word for word in common if SLUG.fullmatch(word)), None)
+def _variants(rows: Iterable[Row]) -> dict[str, list[str]]:
+    """Problem -> what its groups interleaved, sorted; of groups that name one problem alone."""
+    found: dict[str, set[str]] = {}
+    for order in {tuple(row.get(ORDER) or ()) for row in rows}:
+        if slug := _problem(order):
+            found.setdefault(slug, set()).update(order)
+    return {slug: sorted(names) for slug, names in found.items()}
+
+
+def _problem(order: Sequence[str]) -> str | None:
+    """The slug that stands once in the name of every variant."""
+    names = [name.split(" ") for name in order]
+    common = (word for word in (names[0] if names else ()) if all(name.count(word) == 1 for name in names))
+    return next((word for word in common if SLUG.fullmatch(word)), None)
+
+
+def _with_places(fields: Mapping[str, Any], lists: Mapping[str, tuple[str, list[str]]]) -> dict[str, Any]:
+    """The order by places in the list of its problem: problem -> (id of its line, names)."""
+    order = fields.get(ORDER) or ()
+    slug = _problem(order)
     if slug is None:
         return dict(fields)
-    short = [" ".join("*" if word == slug else word for word in name) for name in names]
-    return {name: value for name, value in fields.items() if name != ORDER} | {ORDER_SHORT: [slug, short]}
+    line, names = lists[slug]
+    places = _bytes([names.index(name) for name in order])
+    return {name: value for name, value in fields.items() if name != ORDER} | {ORDER_OF: [line, *places]}
 
 
-def _with_order(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    if ORDER_SHORT not in fields:
-        return fields
-    value = fields[ORDER_SHORT]
+def _with_order(fields: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    if ORDER_SHORT in fields:
+        fields = _instead(fields, ORDER_SHORT, ORDER, _named(fields[ORDER_SHORT]))
+    if ORDER_OF in fields:
+        fields = _instead(fields, ORDER_OF, ORDER, _at_places(fields[ORDER_OF], shared))
+    return fields
+
+
+def _named(value: Any) -> list[str]:
+    """The names of a short order."""
     if not isinstance(value, list) or len(value) != 2:
         raise ValueError(f"{ORDER_SHORT}: got {_shown(value)}, expected [the problem, names]")
     slug, short = value
@@ -239,8 +271,25 @@ def _with_order(fields: Mapping[str, Any]) -> Mapping[str, Any]:
         raise ValueError(f"{ORDER_SHORT}[0]: got {_shown(slug)}, expected the name of a problem")
     if not isinstance(short, list) or len(short) > LONGEST or not all(_names_it_once(name) for name in short):
         raise ValueError(f"{ORDER_SHORT}[1]: got {_shown(short)}, expected names, each with one * for the problem")
-    order = [" ".join(slug if word == "*" else word for word in name.split(" ")) for name in short]
-    return _instead(fields, ORDER_SHORT, ORDER, order)
+    return [_with_word(name, "*", slug) for name in short]
+
+
+def _at_places(value: Any, shared: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The names at these places of a line above."""
+    if not isinstance(value, list) or [type(each) for each in value] != [str, int, str]:
+        raise ValueError(f"{ORDER_OF}: got {_shown(value)}, expected [id of a line, bytes of each place, base64]")
+    line, width, text = value
+    names = shared.get(line, {}).get(ORDER)
+    if not isinstance(names, list):
+        raise ValueError(f"{ORDER_OF}[0]: got {_shown(line)}, expected the id of a line above that has an {ORDER}")
+    places = _integers(ORDER_OF, width, text)
+    if max(places) >= len(names):
+        raise ValueError(f"{ORDER_OF}[2]: got place {max(places)}, expected places below {len(names)}")
+    return [names[place] for place in places]
+
+
+def _with_word(name: str, old: str, new: str) -> str:
+    return " ".join(new if word == old else word for word in name.split(" "))
 
 
 def _names_it_once(name: Any) -> bool:
@@ -334,7 +383,7 @@ def _integers(packed: str, width: int, text: str) -> list[int]:
     """What _bytes made these of. Raises ValueError on anything else."""
     if not 1 <= width <= WIDEST or len(text) > LONGEST * width * 4 // 3:
         raise ValueError(
-            f"{packed}: got {len(text)} characters for {width} bytes each, expected at most {LONGEST} samples of 1 to "
+            f"{packed}: got {len(text)} characters for {width} bytes each, expected at most {LONGEST} numbers of 1 to "
             f"{WIDEST} bytes"
         )
     try:

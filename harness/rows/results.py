@@ -216,7 +216,7 @@ def read(
         if isinstance(row, dict) and isinstance(row.get(packing.FIELDS), dict):
             name = row.get("id")
             try:
-                fields = packing.whole(row[packing.FIELDS])
+                fields = packing.whole(row[packing.FIELDS], shared)
             except ValueError as error:
                 raise NotRows(f"{path}:{number}: {error}; restore the file from git") from None
             if not isinstance(name, str) or shared.setdefault(name, fields) != fields:

@@ -64,11 +64,42 @@ def lines(path: Path) -> list[Row]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_a_group_names_its_problem_once(tmp_path: Path) -> None:
+def test_variants_of_a_problem_are_named_once_and_their_order_is_of_places(tmp_path: Path) -> None:
     record.write(tmp_path / "rows.jsonl", ROWS)
     text = (tmp_path / "rows.jsonl").read_text()
-    assert text.count(f'"order_short":["{SLUG}",["sdpa_cudnn *","wmma cuda * 64x64-s1-w4","sdpa_cudnn * again"]]') == 1
+    names = '["sdpa_cudnn *","sdpa_cudnn * again","wmma cuda * 64x64-s1-w4"]'
+    (line,) = (line for line in lines(tmp_path / "rows.jsonl") if "order_short" in line.get("fields", {}))
+    assert text.count(f'"order_short":["{SLUG}",{names}]') == 1
+    assert text.count(f'"order_of":["{line["id"]}",1,"AAIB"]') == 1  # 0, 2 and 1
     assert text.count(f'"order":["wmma cuda {SLUG}"') == 1
+
+
+def test_groups_of_other_variants_have_places_in_the_same_list(tmp_path: Path) -> None:
+    names = [f"wmma cuda {SLUG} {number}" for number in range(300)]
+    orders = [names, names[::-1], names[7:9], [names[3], names[3]], [name.replace("b4", "b2") for name in names[:2]]]
+    rows = [timing("wmma", group=f"{number}", order=order) for number, order in enumerate([*orders, *orders])]
+    record.write(tmp_path / "rows.jsonl", rows)
+    text = (tmp_path / "rows.jsonl").read_text()
+    assert results.read(tmp_path / "rows.jsonl") == rows
+    assert text.count("wmma cuda * 299") == 1
+    assert text.count('"order_short"') == 2, "of two problems"
+    assert '"order":' not in text
+
+
+def test_places_refer_to_a_line_above_where_an_order_is_all_that_rows_share(tmp_path: Path) -> None:
+    names = [f"wmma cuda {SLUG} {number}" for number in range(9)]
+    rows = [{name: value for name, value in timing("wmma", order=names).items() if name not in ("group", "clocks")}]
+    rows[0]["details"] = {}
+    record.write(tmp_path / "rows.jsonl", rows * 3)
+    assert results.read(tmp_path / "rows.jsonl") == rows * 3
+
+
+def test_a_group_of_an_earlier_commit_has_a_short_order_of_its_own(tmp_path: Path) -> None:
+    short = {"order_short": [SLUG, ["wmma cuda * 64x64-s1-w4", "sdpa_cudnn *"]]}
+    own = {name: value for name, value in timing("wmma").items() if name != "order"}
+    write(tmp_path / "rows.jsonl", [{"id": "abcd", "fields": short}, own | {"shared": "abcd"}, own | short])
+    order = [f"wmma cuda {SLUG} 64x64-s1-w4", f"sdpa_cudnn {SLUG}"]
+    assert [row["order"] for row in results.read(tmp_path / "rows.jsonl")] == [order, order]
 
 
 def test_a_packed_file_gives_back_every_row(tmp_path: Path) -> None:
@@ -151,6 +182,19 @@ HOSTILE: dict[str, tuple[Row, str]] = {
     "an order of one name": ({"order_short": SLUG}, "order_short: got "),
     "an order that grows": ({"order_short": [SLUG, ["* " * 1000]]}, r"order_short\[1\]: got "),
     "an order of numbers": ({"order_short": [SLUG, [1]]}, r"order_short\[1\]: got "),
+    "an order twice by places": ({"order": ["a"], "order_of": ["names", 1, "AA"]}, "order_of: got it beside order"),
+    "an order by both": ({"order_short": [SLUG, ["*"]], "order_of": ["names", 1, "AA"]}, "order_of: got it beside"),
+    "an order of no line": ({"order_of": ["none", 1, "AA"]}, r"order_of\[0\]: got 'none'"),
+    "an order of a line without one": ({"order_of": ["kind", 1, "AA"]}, r"order_of\[0\]: got 'kind'"),
+    "a place behind the last": ({"order_of": ["names", 1, "AAEC"]}, r"order_of\[2\]: got place 2"),
+    **{
+        f"places {str(kept)[:20]}": ({"order_of": kept}, "order_of: got ")
+        for kept in (
+            *([], ["names"], ["names", "AA"], ["names", 0, "AA"], ["names", 9, "AA"], ["names", 2, "AA"]),
+            *(["names", 1, "!!"], ["names", 1, ""], ["names", True, "AA"], ["names", 1, ["AA"]], [["names"], 1, "AA"]),
+            *("names", None, {"names": 1}, ["names", 1, MANY]),
+        )
+    },
     "a problem without end": ({"order_short": ["b1-h1-n1-d1-" + "f" * 100, ["*"]]}, r"order_short\[0\]: got "),
     "figures twice": ({"numerics": {}, "numerics_by_figure": {"of": []}}, "numerics_by_figure: got it beside numerics"),
     **{
@@ -173,11 +217,15 @@ HOSTILE: dict[str, tuple[Row, str]] = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_pack_does_not_write_is_refused_by_its_field(tmp_path: Path, name: str) -> None:
     fields, said = HOSTILE[name]
-    shared = {"ticks": {"samples_32ns": [5, 1, "AA"]}, "kind": {"kind": "environment"}}
+    shared = {
+        "ticks": {"samples_32ns": [5, 1, "AA"]},
+        "kind": {"kind": "environment"},
+        "names": {"order_short": [SLUG, ["wmma *", "scalar *"]]},
+    }
     above = [{"id": each, "fields": shared[each]} for each in shared]
     row = {field: value for field, value in timing("wmma").items() if field not in ("samples_ms", "order")} | fields
     write(tmp_path / "rows.jsonl", [*above, row])
-    with pytest.raises(results.NotRows, match=rf"rows\.jsonl:3: {said}"):
+    with pytest.raises(results.NotRows, match=rf"rows\.jsonl:4: {said}"):
         results.read(tmp_path / "rows.jsonl")
 
 
@@ -237,11 +285,15 @@ def test_ids_of_one_beginning_get_longer(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len([packing.unpack(line, shared)["group"] for line in packed if "fields" not in line]) == 80
 
 
-def test_a_reference_to_nothing_names_the_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [(0, r"order_of\[0\]: got '[\w-]+', expected the id"), (1, r"shared: got '[\w-]+', expected one of the \d+ lines")],
+)
+def test_a_reference_to_nothing_names_the_line(tmp_path: Path, missing: int, said: str) -> None:
     record.write(tmp_path / "rows.jsonl", ROWS)
-    _, *rest = (tmp_path / "rows.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "rows.jsonl").write_text("".join(rest))
-    with pytest.raises(ValueError, match=r"rows\.jsonl:\d+: shared: got '[\w-]+', expected one of the \d+ lines"):
+    written = (tmp_path / "rows.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "rows.jsonl").write_text("".join(line for number, line in enumerate(written) if number != missing))
+    with pytest.raises(ValueError, match=rf"rows\.jsonl:\d+: {said}"):
         results.read(tmp_path / "rows.jsonl")
 
 
