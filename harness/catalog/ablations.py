@@ -50,6 +50,7 @@ ABLATIONS = (
     _without("overlap", idea="S and the P V of before are both awaited before the softmax"),
     _without("pinned_maxima", idea="K is handed back as soon as its product is there"),
     _without("persistent", idea="a block for each tile of queries"),
+    _without("idle_warpgroups", idea="a warpgroup without a query multiplies zeros"),
     _without("own_diagonal", idea="every warpgroup works on all tiles of keys of its block", limits=(DIAGONAL,)),
     _without("lazy_rescale", idea="O is multiplied in every step", limits=(LAZY,)),
     _without("early_rescale", idea="O is multiplied behind the wait for the P V of before", limits=(LAZY,)),

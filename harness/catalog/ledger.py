@@ -311,6 +311,19 @@ TERMS = (
         expected=_expected(0, 2.5, 0, 5),
     ),
     Term(
+        "idle_warpgroups",
+        "A warpgroup without a query multiplies nothing",
+        "language",
+        "The flagship's tile of 192 queries divides no power of two: the last tile of a head has 64, and two of its "
+        "three warpgroups have none. They hand on their turns and buffers instead of multiplying zeros. With a causal "
+        "mask that tile is the longest of its head. Blocks of 64 queries, as core Triton's, divide these lengths, so "
+        "the term takes back what the larger block loses.",
+        "Offer a branch that only some warps of a block take.",
+        leave_out="without_idle_warpgroups",
+        proofs=("role_branch", "role_branch without asm"),
+        expected=_expected(1, 3, 1, 3),
+    ),
+    Term(
         "lazy_rescale",
         "Lazy rescaling",
         "compiler",

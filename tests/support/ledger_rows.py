@@ -32,6 +32,7 @@ WORTH = {
     "pinned_maxima": 0.05,
     "persistent": 0.04,
     "own_diagonal": 0.03,
+    "idle_warpgroups": 0.004,
     "lazy_rescale": 0.02,
     "early_rescale": 0.005,
     "integer_max": 0.025,
