@@ -390,7 +390,7 @@ TERMS = (
     ),
     Term(
         "head_by_head",
-        "Tiles handed out head by head",
+        "The order of tiles, in one large block",
         "language",
         "The order of tiles is arithmetic on the tile's index, which every language can express, and core Triton's "
         "best kernel has it. So the term is what the flagship gains by it more, or less, than a CUDA kernel limited to "

@@ -305,8 +305,8 @@ def taken_out(priced: Priced) -> str:
     which is taken out, and in itself; empty where there is no such number."""
     if not priced.limited:
         return ""
-    own = f"; core Triton’s own kernel gains {gain(priced.own)}" if priced.own else ""
-    return f"what core Triton can express gains {gain(priced.limited)} by it in CUDA, taken out{own}"
+    own = f"; core Triton’s own gains {gain(priced.own)}" if priced.own else ""
+    return f"a CUDA kernel limited to core Triton’s words gains {gain(priced.limited)}, taken out{own}"
 
 
 def steps(one: Ledger, term: Term) -> str:
