@@ -149,11 +149,11 @@ TERMS = (
     ),
     Term(
         "one_block",
-        "One large block per SM, not two small ones",
+        "One large block per SM, not several small ones",
         "compiler",
-        "The flagship's tile, with two or three warpgroups, replaces two small blocks per SM, and each warp hands "
-        "buffers back through an mbarrier. By itself this can be a loss: it makes room for the terms that build on "
-        "it.",
+        "The flagship's tile, with two or three warpgroups, replaces three or four small blocks per SM, and each warp "
+        "hands buffers back through an mbarrier. By itself this can be a loss: it makes room for the terms that build "
+        "on it.",
         "Allow tiles and warp counts that are not powers of two, and give each buffer an mbarrier.",
         step=(FIRST_RUNG, VOCABULARY),
         proofs=("warp_specialize mbarriers", "warps_12", "tile_176 arange", "tile_176 descriptor"),
@@ -395,8 +395,9 @@ TERMS = (
         "The order of tiles is arithmetic on the tile's index, which every language can express, and core Triton's "
         "best kernel has it. So the term is what the flagship gains by it more, or less, than a CUDA kernel limited to "
         "what core Triton can express. That kernel has blocks of 64 queries, which read K and V from the L2 cache "
-        "three times as often as the flagship's 192: an order in which blocks read the same keys at the same time is "
-        "worth more to them. So the difference belongs to the size of the block.",
+        "three times as often as the flagship's 192. At head_dim 128 without a mask, an order in which blocks read "
+        "the same keys at the same time is worth more to them. So the difference is counted with the size of the "
+        "block.",
         "Nothing for the order itself. It is written.",
         leave_out="without_head_by_head",
         step=("head_by_head", "tma_store"),
