@@ -27,7 +27,7 @@ SERIES = ("cuda", "gluon", "triton")
 L2_BYTES, WAVES = 32 << 20, 2
 """Of head_by_head in triton_kernels/gluon_warpgroups.py, as in cuda_kernels/persistent_tiles.cuh."""
 LAST_ROWS, SHORT = 1 << 15, 2048
-"""Of triton_kernels/hopper/flagship.py."""
+"""Of triton_kernels/hopper/flagship.py; LAST_ROWS of HeadByHead in cuda_kernels/head_by_head.cuh too."""
 SECTION_BYTES = 16 << 20
 """Of triton_kernels/hopper/flagship.py too, and of LongestFirst in cuda_kernels/tile_schedulers.cuh."""
 REGISTERS, SHARED_BYTES, RESERVED_BYTES, WARPS = 65_536, 233_472, 1024, 64

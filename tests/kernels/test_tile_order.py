@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from tests.support.cpu_kernels import launch
 def test_tiles_are_dealt_out_as_the_kernels_do_it(heads: int, seq_q: int, seq_kv: int) -> None:
     tile, blocks = Tile(128, 80, 2, 8), 132
     tiles = heads * math.ceil(seq_q / tile.block_m)
-    third, heads_in_turn, grid = (torch.full((tiles, 2), -1, dtype=torch.int32) for _ in range(3))
+    third, heads_in_turn, grid, last = (torch.full((tiles, 2), -1, dtype=torch.int32) for _ in range(4))
     constants = {
         "HEAD_DIM": 256,
         "CAUSAL": 1,
@@ -31,7 +32,7 @@ def test_tiles_are_dealt_out_as_the_kernels_do_it(heads: int, seq_q: int, seq_kv
     }
     said = launch(
         "tile_order",
-        [(third, "scratch"), (heads_in_turn, "scratch"), (grid, "out")],
+        [(third, "scratch"), (heads_in_turn, "scratch"), (grid, "out"), (last, "out")],
         (heads, seq_q, seq_kv, blocks),
         **{f"ATTENTION_{name}": value for name, value in constants.items()},
     )
@@ -43,6 +44,8 @@ def test_tiles_are_dealt_out_as_the_kernels_do_it(heads: int, seq_q: int, seq_kv
         (filling.longest_first, grid),
     ):
         assert order(problem, tile, blocks) == [tuple(pair) for pair in dealt.tolist()]
+    in_no_section = replace(problem, head_dim=128)
+    assert filling.last_rows_together(in_no_section, tile, blocks) == [tuple(pair) for pair in last.tolist()]
 
 
 @pytest.mark.parametrize(

@@ -332,6 +332,7 @@ def test_a_picked_name_is_found(source: str, picks: bool) -> None:
 STANDARD_HEADERS = {"cstdint", "cstddef", "type_traits", "limits", "utility"}
 PLUMBING = {
     "attention.cuh",
+    "head_by_head.cuh",
     "persistent_pipeline.cuh",
     "persistent_tiles.cuh",
     "roofs.cuh",

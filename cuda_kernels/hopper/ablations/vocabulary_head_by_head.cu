@@ -7,6 +7,7 @@
 // as soon as the block has released a buffer. Keys are processed from last to first, so that the masked ones come
 // first. The softmax is written row by row, so that the maxima of one overlap with the exponentials of the other.
 #include <attention.cuh>
+#include <head_by_head.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
 #include <ptx/ld_st.cuh>
@@ -20,29 +21,6 @@
 #include <warpgroup_tiles.cuh>
 
 namespace {
-
-// The number of a block names its tile: head after head, the last q_tile of each head first. With a causal mask the
-// last heads are taken together, longest tiles first, so that short tiles fill the end.
-struct HeadByHead {
-  int batch, head, q_tile;
-
-  DEVICE HeadByHead(const AttentionArgs& args, int number) {
-    constexpr int LAST_ROWS = 1 << 15;  // one to two waves of the blocks of an H200
-    const int heads = args.batch * args.heads, q_tiles = ceil_div(args.seq_q, BLOCK_M);
-    int batch_head = number / q_tiles, place = number % q_tiles;
-    if (CAUSAL) {
-      const int fitting = ceil_div(LAST_ROWS / BLOCK_M, q_tiles);
-      const int last_heads = fitting < heads ? fitting : heads;
-      const int rest = number - (heads - last_heads) * q_tiles;
-      if (rest >= 0) batch_head = heads - last_heads + rest % last_heads, place = rest / last_heads;
-    }
-    // A quotient is computed in every lane; after a broadcast from lane 0 the compiler knows it is uniform.
-    batch_head = shfl_idx(batch_head, 0);
-    batch = batch_head / args.heads;
-    head = batch_head % args.heads;
-    q_tile = shfl_idx(q_tiles - 1 - place, 0);
-  }
-};
 
 constexpr float LOWEST = -3.0e38f;  // finite: a row that has seen no key yet never computes -inf - (-inf)
 constexpr int THREADS = WARPS * WARP_SIZE;

@@ -1,6 +1,7 @@
 // (head, tile of queries) in the orders in which tiles are dealt out, by persistent blocks and by the launch of a grid:
-// three of (tiles x 2). values: heads, seq_q, seq_kv, blocks.
+// four of (tiles x 2). values: heads, seq_q, seq_kv, blocks.
 #include <arguments.cuh>
+#include <head_by_head.cuh>
 #include <persistent_pipeline.cuh>
 #include <persistent_tiles.cuh>
 #include <tile_schedulers.cuh>
@@ -9,14 +10,20 @@ namespace {
 
 struct Asked {
   AttentionArgs args;
-  int32_t* out;
+  int32_t *longest_first, *head_by_head;
 };
 
-KERNEL(32, 1) longest_first(const Asked asked) {
-  const LongestFirst place(asked.args, ctaid_x());
+template <typename Order>
+DEVICE void tell(const AttentionArgs& args, int32_t* out) {
+  const Order place(args, ctaid_x());
   if (tid_x() != 0) return;
-  st_global(asked.out + ctaid_x() * 2, place.head);
-  st_global(asked.out + ctaid_x() * 2 + 1, place.q_tile);
+  st_global(out + ctaid_x() * 2, place.head);
+  st_global(out + ctaid_x() * 2 + 1, place.q_tile);
+}
+
+KERNEL(32, 1) of_a_grid(const Asked asked) {
+  tell<LongestFirst>(asked.args, asked.longest_first);
+  tell<HeadByHead>(asked.args, asked.head_by_head);
 }
 
 }  // namespace
@@ -37,6 +44,6 @@ EXPORT int launch(const Arguments* arguments, void* stream) {
     third[tile * 2] = one.head, third[tile * 2 + 1] = one.q_tile;
     heads[tile * 2] = other.head, heads[tile * 2 + 1] = other.q_tile;
   }
-  const Asked asked{args, static_cast<int32_t*>(arguments->tensors[2])};
-  return launch_kernel<longest_first>({LongestFirst::blocks(args), 1, 1}, 32, 0, stream, asked);
+  const Asked asked{args, static_cast<int32_t*>(arguments->tensors[2]), static_cast<int32_t*>(arguments->tensors[3])};
+  return launch_kernel<of_a_grid>({LongestFirst::blocks(args), 1, 1}, 32, 0, stream, asked);
 }
