@@ -86,7 +86,7 @@ def lines(one: Ledger) -> list[Line]:
 def _line(one: Ledger, priced: Priced) -> Line:
     known = one.gap and one.gap.value and priced.size and not priced.term.part_of
     share = priced.size.value / one.gap.value if known and priced.size and one.gap else None
-    hoped = None if priced.limited else expected(priced.term, one.problem)
+    hoped = None if one.limited(priced.term) else expected(priced.term, one.problem)
     return Line(priced, CAUSES[priced.cause], share, hoped, command(one, priced.term))
 
 

@@ -47,7 +47,7 @@ CHOSEN = {
     if (choice.technique, choice.backend) == (ledger.FLAGSHIP, "cuda")
 }
 """Tiles of the flagship, each with a head_dim for which it was chosen: d128."""
-OWN_TILES = (ledger.TRITONS, ledger.CAUSAL_TRITONS)
+OWN_TILES = (ledger.TRITONS, ledger.CAUSAL_TRITONS, SQUARE)
 """Of VOCABULARIES."""
 SERIALIZED = [one.name for one in ABLATIONS if one.serialized]
 VOCABULARIES = (ledger.VOCABULARY, ledger.ORDERED, ledger.WITH_INTEGERS)

@@ -381,12 +381,12 @@ def test_a_version_has_the_file_the_limits_and_the_tile_of_its_language() -> Non
     cases = of_experiment(load_experiment("hopper_versions"), "h200")
     tiles = {(case.backend, case.problem): case.tile for case in cases if case.technique}
     assert {backend for backend, _ in tiles} == set(load_experiment("hopper_versions").backends)
-    chosen = [choice for choice in tiles_of.read(tiles_of.FOLDER / "h200.toml") if choice.technique == "flagship"]
-    assert "tlx@3.8.0" in {choice.backend for choice in chosen}, "tuned for itself"
+    chosen = tiles_of.read(tiles_of.FOLDER / "h200.toml")
+    tuned = {(one.backend, one.cell): one.tile for one in chosen if one.technique == "flagship" and "@" in one.backend}
+    assert {backend for backend, _ in tuned} == {"tlx@3.8.0"}
     for (backend, problem), tile in tiles.items():
-        own = {choice.cell for choice in chosen if choice.backend == backend}
-        language = backend if own else backend.partition("@")[0]
-        assert tile == tiles_of.best_tile("flagship", language, problem, "h200") is not None
+        own = tuned.get((backend, tiles_of.cell_of_length(problem)))
+        assert tile == (own or tiles[tiles_of.compared_with(backend), problem]) is not None
         assert techniques.unsupported(flagship, backend, problem, tile) is None
 
 
