@@ -83,19 +83,19 @@ def groups(
 
 
 def finals(
-    cases: Sequence[Case], variables: Mapping[Case, Mapping[str, str] | None], milliseconds: Mapping[Case, float]
+    cases: Sequence[Case], variables: Mapping[Case, Mapping[str, str] | None], ranks: Mapping[Case, Any]
 ) -> list[tuple[dict[str, str], list[Case]]]:
     """The last groups of a problem, one per environment: the fastest of each series that can live there, and its peers.
 
     They are timed anew after the choice, so that the samples that chose a kernel are not those that score it. Where the
     committed table has a tile for a rung, only that one stands for it. A CUDA kernel does not read Triton's variables:
-    the best of them is in every final group. `milliseconds` are of what was timed and passed.
+    the best of them is in every final group. `ranks` are of what was timed and passed; the fastest has the lowest.
     """
-    tuned = {(case.technique, case.backend) for case in milliseconds if _is_best_tile(case)}
+    tuned = {(case.technique, case.backend) for case in ranks if _is_best_tile(case)}
     found = []
     for needed, _ in environments(cases, variables):
         fastest: dict[str, Case] = {}
-        for case in sorted(milliseconds, key=milliseconds.__getitem__):
+        for case in sorted(ranks, key=ranks.__getitem__):
             anywhere = case.backend == "cuda" or variables[case] is None
             stands = _is_best_tile(case) or (case.technique, case.backend) not in tuned
             if stands and (anywhere or variables[case] == needed):

@@ -307,8 +307,8 @@ class Run:
         """Times the fastest of each series once more, together, where they were chosen or met no other before."""
         timed = {case: row for case in cases if (row := self.timed.get((case, mode))) and row["status"] == "passed"}
         chosen = (cases[0].problem, mode) not in self.moved  # only a run that has timed something new chooses again
-        milliseconds = {case: rank(row) if chosen else median_ms(row) for case, row in timed.items()}
-        for needed, group in groups.finals(cases, self.variables(cases), milliseconds):
+        ranks = {case: rank(row, chosen=chosen) for case, row in timed.items()}
+        for needed, group in groups.finals(cases, self.variables(cases), ranks):
             others = [case for case in timed if not case.is_peer and case not in group]
             if others or len({timed[case]["group"] for case in group}) > 1:
                 self.time_group(sorted(group, key=lambda case: case != anchor), needed, mode, final=True)
@@ -349,10 +349,10 @@ class Run:
         timed = self.timed_in(mode)
         todo: list[tuple[dict[str, str], list[Case]]] = []
         for here in by_problem(timed):
-            milliseconds = {case: rank(timed[case]) for case in here}
+            ranks = {case: rank(timed[case]) for case in here}
             anchor, variables = anchor_of(here), self.variables(here)
             again = groups.environments(here, variables) if self.one_group else None
-            for needed, group in again or groups.finals(here, variables, milliseconds):
+            for needed, group in again or groups.finals(here, variables, ranks):
                 if not self.has_process(group, mode, number):
                     todo.append((needed, sorted(group, key=[anchor].__contains__, reverse=True)))
         return todo
@@ -552,10 +552,10 @@ def by_problem(cases: Iterable[Case]) -> list[list[Case]]:
     return list(found.values())
 
 
-def rank(row: Row) -> float:
-    """The order in which a final group takes kernels: first those of a final group before (0), then by their median in
-    milliseconds."""
-    return 0.0 if is_final(row) else median_ms(row)
+def rank(row: Row, *, chosen: bool = True) -> tuple[bool, float]:
+    """The order in which a final group takes kernels: by their median in milliseconds; those of a final group before
+    come first where the choice stands."""
+    return chosen and not is_final(row), median_ms(row)
 
 
 def anchor_of(cases: Sequence[Case]) -> Case | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import re
 import subprocess
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ def gpu_library(kernel: str, constants: dict[str, object]) -> ctypes.CDLL:
         library.parent.mkdir(parents=True, exist_ok=True)
         folders = [f"-I{build.HERE}", f"-I{KERNELS}", f"-L{tools.home / 'lib'}", f"-L{tools.home / 'lib64'}"]
         command = [tools.bin / "nvcc", *options, *folders, "-Xcompiler=-fPIC", "-shared", KERNELS / f"{kernel}.cu"]
-        partial = library.with_suffix(".partial.so")
+        partial = library.with_suffix(f".{os.getpid()}.partial.so")  # tests run in several processes
         done = subprocess.run([*command, "-o", partial], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         partial.replace(library)

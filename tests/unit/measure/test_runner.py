@@ -216,6 +216,13 @@ def test_the_fastest_are_timed_once_more_together(timed: list[dict]) -> None:
     assert tables.timings(timed).row_count == len(ordinary), "once in the table"
 
 
+@pytest.mark.parametrize(("chosen", "order"), [(True, "quick slow quicker"), (False, "quicker quick slow")])
+def test_of_those_that_were_final_before_the_fastest_is_taken_again(chosen: bool, order: str) -> None:
+    times = {"slow": (True, 3.0), "quicker": (False, 1.0), "quick": (True, 2.0)}
+    rows = {name: {"details": {"final": final}, "samples_ms": [ms]} for name, (final, ms) in times.items()}
+    assert sorted(rows, key=lambda name: runner.rank(rows[name], chosen=chosen)) == order.split()
+
+
 def test_what_was_alone_in_its_group_needs_no_final_one(tmp_path: Path) -> None:
     rows = run(tmp_path / "run.jsonl", experiment("right", peers=("sdpa_flash",)), modes=("burst",))
     assert [row.get("technique") for row in rows if row["kind"] == "timing"] == [None, "right"]
