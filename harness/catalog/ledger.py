@@ -60,12 +60,12 @@ class Term:
     `cause` is a key of CAUSES; `odd` is the cause at tiles that core Triton cannot express, where it is another one.
     `proofs` are names of harness/expressibility that bear out the cause, `orders` kernels (backend, technique) whose
     machine code does: the order of their main loops is shown. `ttgir`: operations of the language's best program, in
-    the order of its TTGIR; core Triton's is at the tile TRITONS, Gluon's at SQUARE. `ptx`: what core Triton's PTX
-    shows. `expected` was written before anything was measured: percent, by cell of 4096 tokens (d<head_dim>-<mask>);
-    none where the term was made of others afterwards. `part_of`: a term that contains this one, which therefore is not
-    added. `head_dim`: the only one that has the term. `needed`: why nothing is left out though the flagship has it, and
-    `serialized` an ablation that ptxas shows it by. `could` is what follows where the term is a gain, `otherwise` what
-    follows where it is a loss; without it `could` holds for both.
+    the order of its TTGIR, and `so` what follows from it; core Triton's is at the tile TRITONS, Gluon's at SQUARE.
+    `ptx`: what core Triton's PTX shows. `expected` was written before the term was measured: percent, by cell of 4096
+    tokens (d<head_dim>-<mask>); none where the term was made of others afterwards. `part_of`: a term that contains this
+    one, which therefore is not added. `head_dim`: the only one that has the term. `needed`: why nothing is left out
+    though the flagship has it, and `serialized` an ablation that ptxas shows it by. `could` is what follows where the
+    term is a gain, `otherwise` what follows where it is a loss; without it `could` holds for both.
 
     "effort" is the cause only where no kernel of the language loses by the technique (rows.twins, which finds the
     ladder's kernels itself). `twins`: further ones, as (backend, kernel with the technique, kernel before it). `own`:
@@ -88,6 +88,7 @@ class Term:
     proofs: tuple[str, ...] = ()
     orders: tuple[tuple[str, str], ...] = ()
     ttgir: tuple[str, ...] = ()
+    so: str = ""
     ptx: str = ""
     expected: dict[str, float] = field(default_factory=dict, hash=False)
     part_of: str = ""
@@ -135,23 +136,25 @@ TERMS = (
         "A CUDA kernel limited to what core Triton can express: all warps do the same work, sizes are powers of two, "
         "both products finish before the softmax begins, and with a single stage K and V share one buffer, which is "
         "refilled as soon as the block has read it. It has the order of tiles of core Triton's best kernel, and its "
-        "maxima of integers where that has them. Where this term is a loss, Triton's own code is the better one.",
-        "Where this is a gain, issue a load as soon as the last reader of its buffer is done, even with a single "
-        "stage.",
+        "maxima of integers where that has them.",
+        "Issue a load as soon as the last reader of its buffer is done. With two stages the compiler issues the loads "
+        "of the next step at the end of a step, when it is about to wait for them.",
+        otherwise="Nothing: Triton's own code is the better one.",
         step=(CONFINED, SHARED),
         proofs=("overlap_plain plain",),
-        orders=((TRITON, FLAGSHIP), ("cuda", ORDERED)),
+        orders=((TRITON, FLAGSHIP), ("cuda", CONFINED)),
         ttgir=(
             *("ttng.init_barrier", "ttng.async_tma_copy_global_to_local", "ttng.wait_barrier", "ttng.inval_barrier"),
             "ttng.warp_group_dot",
         ),
+        so="a load is waited for as soon as it is issued",
         expected=_expected(2, 2, 3, 3),
     ),
     Term(
         "one_block",
         "One large block per SM, not several small ones",
         "compiler",
-        "The flagship's tile, with two or three warpgroups, replaces three or four small blocks per SM, and each warp "
+        "The flagship's tile, of three warpgroups, replaces three or four small blocks per SM, and each warp "
         "hands buffers back through an mbarrier. By itself this can be a loss: it makes room for the terms that build "
         "on it.",
         "Allow tiles and warp counts that are not powers of two, and give each buffer an mbarrier.",
@@ -161,6 +164,7 @@ TERMS = (
             *("ttng.warp_group_dot", "ttng.warp_group_dot_wait"),
             *("ttng.init_barrier", "ttng.async_tma_copy_global_to_local"),
         ),
+        so="a buffer is filled again once all warps have waited for the product that read it",
         expected=_expected(-3, -5, 5, 2),
         odd="language",
     ),
@@ -203,7 +207,9 @@ TERMS = (
         "producer_consumer",
         "A producer warp, and the registers it frees",
         "compiler",
-        "One warp loads K and V. Its warpgroup gives most of its registers to the warps that multiply.",
+        "One warp loads K and V. Its warpgroup gives most of its registers to the warps that multiply. Core Triton's "
+        "own kernel with these roles gains by them at the tile where the compiler makes them, but is not faster than "
+        "small blocks without roles.",
         "On sm_90, honour warp_specialize=True with eight warps, with descriptors made on the host, and with the two "
         "loops of a causal mask. With one loop that masks every tile it is honoured already. There, shift the second "
         "consumer's row numbers once: where they share a value with a descriptor's coordinate, they are shifted twice.",
@@ -224,6 +230,7 @@ TERMS = (
             *("ttng.async_tma_copy_global_to_local", "ttng.wait_barrier"),
             *("ttng.warp_group_dot", "ttng.warp_group_dot_wait"),
         ),
+        so="the warps that multiply load too",
         expected=_expected(3, 3, -5, -3),
     ),
     Term(
@@ -242,22 +249,28 @@ TERMS = (
         "overlap",
         "Softmax overlaps the same warps' products",
         "compiler",
-        "The next Q K^T is issued together with the current P V, and the softmax runs between the two waits. Core "
-        "Triton waits for both products before the softmax. There are two exceptions: one particular order of "
-        "statements, and two row blocks per consumer, where ptxas moves a wait behind the softmax.",
-        "Leave a product in flight across arithmetic that does not need its result.",
+        "The next Q K^T is issued together with the current P V, and the softmax runs between the two waits. In the "
+        "usual loops core Triton waits for both products before the softmax. One order of statements keeps the next Q "
+        "K^T in flight, another the P V before, none both; and with two row blocks per consumer ptxas moves a wait "
+        "behind the softmax. In the small blocks that are core Triton's best at head_dim 128 the first of these orders "
+        "loses. At 128 queries by 128 keys it gains, but a producer warp gains more there, and the compiler makes none "
+        "for that loop.",
+        "Leave a product in flight across arithmetic that does not need its result, and let warp_specialize accept "
+        "that loop.",
         leave_out="without_overlap",
         step=("overlapped_softmax", "producer_consumer"),
         proofs=(
             "overlap_plain plain",
             "overlap_plain rotated",
             "overlap_in_flight d128",
+            "next_p overlap",
             "roles_two_blocks two blocks",
         ),
         ttgir=(
             *("ttng.warp_group_dot", "ttng.warp_group_dot_wait", "math.exp2"),
             *("ttng.warp_group_dot", "ttng.warp_group_dot_wait", "scf.yield"),
         ),
+        so="each product is waited for before the arithmetic behind it",
         expected=_expected(8, 8, 0, 1),
     ),
     Term(
@@ -274,14 +287,19 @@ TERMS = (
     ),
     Term(
         "pinned_maxima",
-        "Row maxima kept before the wait",
+        "K released after the row maxima",
         "assembler",
         "ptxas moves the wait for P V ahead of arithmetic that nothing holds in place. In the CUDA kernel the release "
-        "of K depends on the row maxima, so they stay before that wait.",
+        "of K depends on the row maxima. So all maxima come before that wait, and more of the exponentials too. "
+        "Without it K is released after the first few maxima, and nearly all exponentials come after the wait. In the "
+        "ladder's kernel of head_dim 64 half of the maxima do so too.",
         "Make the release of a buffer depend on the last value computed from it.",
         leave_out="without_pinned_maxima",
         step=("pinned_maxima", "pingpong"),
-        orders=(("cuda", "pingpong"),),
+        orders=(
+            *(("cuda", FLAGSHIP), ("cuda", "without_pinned_maxima")),
+            *(("cuda", "pinned_maxima"), ("cuda", "pingpong")),
+        ),
         expected=_expected(5, 5, 1.5, 1),
     ),
     Term(
@@ -296,6 +314,7 @@ TERMS = (
         step=("persistent", "pinned_maxima"),
         proofs=("tiles from a counter", "tiles_flat loads", "tiles_flat flatten"),
         ttgir=("scf.yield", "ttng.async_tma_copy_local_to_global", "ttng.async_tma_store_wait", "tt.return"),
+        so="a block has one tile and ends with its store",
         expected=_expected(4, 5, 3, 4),
     ),
     Term(
@@ -307,20 +326,20 @@ TERMS = (
         "Allow loops whose bounds differ between the warpgroups of a block.",
         leave_out="without_own_diagonal",
         step=("own_diagonal", "persistent"),
-        proofs=("role_branch without asm", "role_branch"),
+        proofs=("role_branch without asm", "role_branch", "warpgroups_hook roles"),
         expected=_expected(0, 2.5, 0, 5),
     ),
     Term(
         "idle_warpgroups",
         "A warpgroup without a query multiplies nothing",
         "language",
-        "The flagship's tile of 192 queries divides no power of two: the last tile of a head has 64, and two of its "
-        "three warpgroups have none. They hand on their turns and buffers instead of multiplying zeros. With a causal "
-        "mask that tile is the longest of its head. Blocks of 64 queries, as core Triton's, divide these lengths, so "
-        "the term takes back what the larger block loses.",
+        "No power of two is a multiple of 192, the queries of the flagship's tile. The last tile of a head has 64 of "
+        "them at these lengths, and two of its three warpgroups have none. They hand on their turns and buffers "
+        "instead of multiplying zeros. With a causal mask that tile is the longest of its head. Core Triton's blocks "
+        "of 64 queries divide these lengths and have no such loss.",
         "Offer a branch that only some warps of a block take.",
         leave_out="without_idle_warpgroups",
-        proofs=("role_branch", "role_branch without asm"),
+        proofs=("role_branch without asm", "role_branch", "warpgroups_hook roles"),
         expected=_expected(1, 3, 1, 3),
     ),
     Term(
@@ -330,8 +349,9 @@ TERMS = (
         "O is rescaled only when a row maximum has outgrown the one in use; each warp decides for its own rows. Core "
         "Triton can state a condition for each element, but its compiler computes both results and selects one. A "
         "condition that stays a branch is one for the whole block, a reduction through shared memory in every step. "
-        "Every core Triton kernel with that branch is slower than the one without it. In one, the softmax no longer "
-        "overlaps with a product; in another, values spill.",
+        "With wgmma, every core Triton kernel here that has this branch is slower than the one without it. In one, the "
+        "softmax no longer overlaps with a product; in another, far more bytes spill. With mma.sync some are a little "
+        "faster.",
         "Make a branch of a condition that all lanes of a warp agree on: a vote instead of a reduction over the block.",
         leave_out="without_lazy_rescale",
         step=("lazy_rescale_wgmma", "persistent"),
@@ -352,7 +372,7 @@ TERMS = (
         "Let a program issue a product and wait for it in separate statements, as Gluon does.",
         leave_out="without_early_rescale",
         step=("early_rescale", "lazy_rescale_wgmma"),
-        proofs=("rescale_order written", "rescale_order rotated", "rescale_order asm"),
+        proofs=("rescale_order written", "rescale_order rotated", "rescale_order asm", "rescale_order hook"),
         expected=_expected(0.5, 0.5, 0, 0),
     ),
     Term(
@@ -386,6 +406,7 @@ TERMS = (
         step=("tma_store", "persistent"),
         proofs=("epilogue descriptor",),
         ttgir=("ttng.async_tma_copy_local_to_global", "ttng.async_tma_store_wait", "tt.store"),
+        so="the warps that multiplied wait for O before they write the log-sum-exp",
         expected=_expected(2, 3, 1, 2),
     ),
     Term(
@@ -396,8 +417,8 @@ TERMS = (
         "best kernel has it. So the term is what the flagship gains by it more, or less, than a CUDA kernel limited to "
         "what core Triton can express. That kernel has blocks of 64 queries, which read K and V from the L2 cache "
         "three times as often as the flagship's 192. At head_dim 128 without a mask, an order in which blocks read "
-        "the same keys at the same time is worth more to them. So the difference is counted with the size of the "
-        "block.",
+        "the same keys at the same time is worth more to them. So the cause given is that of the block's size. Why "
+        "the flagship gains more at head_dim 64 without a mask is not known.",
         "Nothing for the order itself. It is written.",
         leave_out="without_head_by_head",
         step=("head_by_head", "tma_store"),
@@ -434,8 +455,8 @@ GLUON_TERMS = (
         "rescales lazily, because the kernel that does is slower: in machine code the vote adds barriers and shuffles "
         "to every step. It has maxima of integers where they pay, and then only lazy rescaling is in this term. Where "
         "Gluon's best tile has 128 queries by 128 keys, both are left out of the flagship at such a tile, not at its "
-        "own: what they gain at one tile they need not gain at another. Whether the vote is all that lazy rescaling "
-        "loses by is not known.",
+        "own: what they gain at one tile they need not gain at another. Whether lazy rescaling loses only by the vote "
+        "is not known.",
         "Offer a condition per warp: a vote instead of a reduction over the partition.",
         leave_out=LACKING,
         proofs=("condition of a block in Gluon", "maxima of integers in Gluon"),
@@ -447,7 +468,7 @@ GLUON_TERMS = (
         "unexplained",
         "A bitcast turns scores into integers, as in core Triton. The term is there where Gluon's kernel is the faster "
         "one without them.",
-        "",
+        "Nothing that is known: they are written, and lose.",
         leave_out="without_integer_max",
         proofs=("maxima of integers in Gluon",),
         expected=_expected(2.5, 2.5, 4, 4),
@@ -473,8 +494,8 @@ GLUON_TERMS = (
         "this term. Gluon can express three warpgroups. At head_dim 128 the flagship has 80 keys, and neither a "
         "tensor nor a wgmma of Gluon's can have that width. Tensors of 64 and 16 keys can stand in for it, each with "
         "a wgmma of its own. No kernel here does that, and what it would cost is not known. What Gluon's own kernel "
-        "gains or loses by the flagship's shape stands below, where that was timed. Where it loses, nobody knows why.",
-        "",
+        "gains or loses by the flagship's shape stands below, where that was timed. Why it loses there is not known.",
+        "Allow tensors and products of any width that is a multiple of 16.",
         step=(FLAGSHIP, at(FLAGSHIP, SQUARE)),
         proofs=("warps_gluon three", "wgmma_shape 176", "wgmma_shape 96 of 128", "tile_176 in Gluon"),
         of_tile=True,
@@ -487,10 +508,11 @@ GLUON_TERMS = (
         "same roles, turns and order of products, in CUDA. Gluon puts a barrier of the warpgroup before each hand-over "
         "of a buffer, where each warp hands over for itself in CUDA. With a causal mask the two also deal out their "
         "tiles in different orders, which is our choice. What each of these costs is not known.",
-        "",
+        "Let each warp hand over a buffer for itself.",
         step=(LACKING, GLUON),
         orders=((GLUON, FLAGSHIP), ("cuda", LACKING)),
         ttgir=("ttng.warp_group_dot", "ttng.warp_group_dot_wait", "math.exp2", "ttng.warp_group_dot_wait"),
+        so="the softmax lies between the two waits, as in CUDA",
         expected=_expected(2, 3, 15, 8),
     ),
 )
@@ -521,7 +543,7 @@ TLX_TERMS = (
         "other is in this term. TLX can express three warpgroups. At head_dim 128 the flagship has 80 keys, and a "
         "tensor of that width is refused, as in core Triton. Narrower ones can stand in for it, by instructions that "
         "the compiler chooses. No kernel here does that, and what it would cost is not known.",
-        "",
+        "Allow tensors whose sizes are not powers of two.",
         step=(FLAGSHIP, at(FLAGSHIP, SQUARE)),
         proofs=("tlx roles", "tile_176 arange, with TLX", "tile_176 composed, with TLX"),
         of_tile=True,

@@ -178,6 +178,12 @@ class Replicates:
     def __len__(self) -> int:
         return len(self.time)
 
+    @property
+    def timings(self) -> int:
+        """How many programs in how many processes the pairs are of."""
+        pairs = zip(self.program, self.environments, strict=True)
+        return len({(program, environment) for program, both in pairs for environment in both})
+
     def where(self, mask: Array) -> Replicates:
         """The pairs for which `mask`, bool of their length, is true."""
         return Replicates(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
@@ -373,12 +379,14 @@ def judge(time: Array, anchors: Array, is_anchor: Array, limit: Noise) -> Array:
 class Trial:
     """What the verdicts are worth: `false` of `pairs` replicate pairs were called slower or faster, `ambiguous` were
     left open, and of the same pairs, slowed by `planted`, `found` were called slower. Every pair is judged in both
-    directions."""
+    directions. The pairs are of `timings`, each a program in a process: a timing is in many pairs, which do not err
+    independently."""
 
     left_out: str
     one_board: bool
     what: str
     pairs: int
+    timings: int
     false: float
     ambiguous: float
     planted: float
@@ -417,6 +425,7 @@ def trial(pairs: Replicates) -> list[Trial]:
                         one_board,
                         what,
                         int(chosen.sum()),
+                        here.where(chosen).timings,
                         false=float(np.isin(decision, (1, -1)).mean()),
                         ambiguous=float((decision == AMBIGUOUS).mean()),
                         planted=PROMISED[one_board].planted,

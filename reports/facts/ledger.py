@@ -276,7 +276,8 @@ def advice(term: Term, told: Iterable[tuple[Problem, Line]]) -> list[tuple[str, 
     if not term.otherwise:
         return [("", term.could)] if term.could else []
     sized = [(problem, line.priced.size) for problem, line in told if line.priced.size]
-    changes = [(problem, size.value) for problem, size in sized if not size.interval.is_no_change]
+    certain = [(problem, size) for problem, size in sized if size.interval.low is not None]
+    changes = [(problem, size.value) for problem, size in certain if not size.interval.is_no_change]
     found = []
     for text, here in (
         (term.could, [problem for problem, size in changes if size > 0]),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
@@ -68,8 +70,25 @@ def page(datasets: Sequence[Dataset], codes: Sequence[Row] = (), hashes: Hashes 
 
 
 def orders(data: Dataset, found: Sequence[Ledger], term: Term, codes: Sequence[Row]) -> list[ledger.Order]:
-    """On the first problem that has them, which is the headline's."""
-    return next((shown for one in found if (shown := ledger.orders(data, of_way(one, term), term, codes))), [])
+    """On the first problem that has them, the headline's, and where the term is largest with the other sign."""
+    shown = [(one, order) for one in found for order in ledger.orders(data, of_way(one, term), term, codes)]
+    if not shown:
+        return []
+    first = shown[0][0]
+    sign = math.copysign(1, size(first, term))
+    other = min(found, key=lambda one: sign * size(one, term))
+    others = [
+        replace(order, kernel=f"{order.kernel}, at {ledger.where(one.problem)}")
+        for one, order in shown
+        if one is other and sign * size(one, term) < 0
+    ]
+    return [order for one, order in shown if one is first] + others
+
+
+def size(one: Ledger, term: Term) -> float:
+    """Of a term on a problem, 0 where it has none."""
+    found = next((each.size for each in of_way(one, term).terms if each.term == term), None)
+    return found.value if found else 0.0
 
 
 def steps(found: Sequence[Ledger], term: Term) -> list[str]:

@@ -1,7 +1,7 @@
 """Overlapped softmax: the next Q K^T is in flight while this softmax runs.
 
-Builds on producer_consumer; changes the order of the products. General: any lengths, strides, grouped heads and
-head_dim 64, 128 and 256.
+Builds on wgmma; changes the order of the products. General: any lengths, strides, grouped heads and head_dim 64, 128
+and 256.
 
 The CUDA twin also has P V of the previous tile in flight, and places two waits. Core Triton has no statement for a
 wait, only the order of the products: Q K^T of the next tile is issued before the softmax of this one, and everything

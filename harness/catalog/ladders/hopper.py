@@ -215,6 +215,7 @@ TECHNIQUES = (
         "inside a warpgroup the next Q K^T is issued together with this P V, and the softmax runs between the two "
         "waits",
         builds_on=("producer_consumer",),
+        builds_on_in={"triton": "wgmma"},
         mma="wgmma",
         limits=OVERLAPPED,
         general=True,

@@ -350,7 +350,7 @@ def test_both_assemblers_orders_are_told_and_whether_they_differ() -> None:
         for ptxas, order in (("12.8.93", "8 wgmma, wait 0"), ("13.0.88", other)):
             words = f"ptxas {ptxas}), 100 instructions in a step, 168 registers, 8 bytes spilled"
             assert re.search(rf"{re.escape(words)}: <span[^>]*>{order}<", text)
-        assert ("In these two the order is the same" in text) is same
+        assert ("Where two of these orders are the same" in text) is same
 
 
 def test_advice_follows_the_sign_that_was_measured() -> None:
