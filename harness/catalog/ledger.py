@@ -252,9 +252,9 @@ TERMS = (
         "The next Q K^T is issued together with the current P V, and the softmax runs between the two waits. In the "
         "usual loops core Triton waits for both products before the softmax. One order of statements keeps the next Q "
         "K^T in flight, another the P V before, none both; and with two row blocks per consumer ptxas moves a wait "
-        "behind the softmax. In the small blocks that are core Triton's best at head_dim 128 the first of these orders "
-        "loses. At 128 queries by 128 keys it gains, but a producer warp gains more there, and the compiler makes none "
-        "for that loop.",
+        "behind the softmax. Runs of tune found the first of these orders slower in the small blocks that are core "
+        "Triton's best at head_dim 128. At 128 queries by 128 keys it gains, but a producer warp gains more there, and "
+        "the compiler makes none for that loop.",
         "Leave a product in flight across arithmetic that does not need its result, and let warp_specialize accept "
         "that loop.",
         leave_out="without_overlap",

@@ -14,6 +14,7 @@ from harness.catalog.problem import Problem
 from harness.rows.intervals import Estimate
 from harness.rows.ledger import GOAL, Ledger, percent
 from harness.rows.reading import Hashes
+from harness.rows.twins import SURE
 from reports.data import machines
 from reports.data.dataset import Dataset, Row
 from reports.data.questions import question
@@ -70,7 +71,7 @@ def page(datasets: Sequence[Dataset], codes: Sequence[Row] = (), hashes: Hashes 
 
 
 def orders(data: Dataset, found: Sequence[Ledger], term: Term, codes: Sequence[Row]) -> list[ledger.Order]:
-    """On the first problem that has them, the headline's, and where the term is largest with the other sign."""
+    """On the first problem that has them, the headline's, and where the term surely has the other sign most."""
     shown = [(one, order) for one in found for order in ledger.orders(data, of_way(one, term), term, codes)]
     if not shown:
         return []
@@ -80,7 +81,7 @@ def orders(data: Dataset, found: Sequence[Ledger], term: Term, codes: Sequence[R
     others = [
         replace(order, kernel=f"{order.kernel}, at {ledger.where(one.problem)}")
         for one, order in shown
-        if one is other and sign * size(one, term) < 0
+        if one is other and sign * size(one, term) < -SURE
     ]
     return [order for one, order in shown if one is first] + others
 
