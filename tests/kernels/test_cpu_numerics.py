@@ -2,7 +2,7 @@
 
 A pairwise cover of dtype, head_dim, mask, layout, lengths and scheduler seed; the full product under the marker `full`.
 Of a kernel that passed the gate on a GPU as it is now, `make test` runs one build of its cover: the builds in turn, so
-that the kernels together cover every pair.
+that the kernels together cover every pair. All this is at reference tiles; the flagship passes at the tuned ones too.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import combinations, cycle, groupby, product
+from itertools import chain, combinations, cycle, groupby, product
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,11 @@ from harness import variants
 from harness.attention import numerics
 from harness.attention.inputs import DISTRIBUTIONS
 from harness.attention.reference import expect
-from harness.catalog import sources, techniques
+from harness.catalog import sources, techniques, tiles
 from harness.catalog.entries import Technique
 from harness.catalog.problem import DTYPES, LAYOUTS, Problem, Tile
 from harness.catalog.techniques import TECHNIQUES
+from harness.variants.flash_attention import FLAGSHIP
 from tests.support import cpu_run, proven
 
 pytestmark = pytest.mark.spread
@@ -165,20 +166,25 @@ def check_apart(variant: variants.Variant, problem: Problem) -> None:
     assert verdict.passed, f"{problem}, row strides of q, k, v, o unlike: {verdict.check}: {verdict.reason}"
 
 
+def in_turn(variant: variants.Variant, seeds: Iterable[int]) -> Callable[..., None]:
+    """Launches it, with the scheduler's seeds in turn."""
+    turns = cycle(seeds)
+
+    def launch(*tensors: Any, **options: Any) -> None:
+        variant.schedule(next(turns))
+        variant.launch(*tensors, **options)
+
+    return launch
+
+
 def check(build: Build, cells: list[Cell]) -> None:
     technique = techniques.get(build.technique)
     tile = techniques.reference_tile(technique, build.head_dim)
     for cell in cells:
         problem = problem_of(build, cell.layout, cell.lengths)
         variant = variants.load(variants.Case("test", build.technique, "cuda", problem, tile), on="cpu")
-        seeds = cycle(cell.seeds)
-
-        def launch(*tensors: Any, seeds: Iterator[int] = seeds, variant: Any = variant, **options: Any) -> None:
-            variant.schedule(next(seeds))
-            variant.launch(*tensors, **options)
-
         verdict = numerics.gate(
-            launch,
+            in_turn(variant, cell.seeds),
             problem,
             distributions=(cell.distribution,),
             device="cpu",
@@ -222,6 +228,39 @@ def test_a_kernel_passes_the_gate_whatever_the_order_of_its_warps(build: Build, 
 @pytest.mark.parametrize("build", [build for technique in TECHNIQUES for build in all_builds(technique)], ids=str)
 def test_a_kernel_passes_the_gate_on_the_full_product(build: Build) -> None:
     check(build, all_cells(techniques.get(build.technique)))
+
+
+def tuned() -> list[tuple[int, bool, Tile]]:
+    """(head_dim, causal, tile) of the kernels that the tables choose for `flash_attention`."""
+    found = set()
+    for one in chain.from_iterable(map(tiles.read, tiles.FOLDER.glob("*.toml"))):
+        if (one.technique, one.backend) == (FLAGSHIP.name, "cuda"):
+            head_dim, mask = one.cell.split("-")[:2]
+            found.add((int(head_dim.removeprefix("d")), mask == "causal", one.tile))
+    return sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("head_dim", "causal", "tile"),
+    [
+        pytest.param(head_dim, causal, tile, id=f"d{head_dim}-{'causal' if causal else 'full'}-{tile.slug}")
+        for head_dim, causal, tile in tuned()
+    ],
+)
+def test_the_flagship_passes_the_gate_at_every_tuned_tile(head_dim: int, causal: bool, tile: Tile) -> None:
+    """Rings wrap within a tile of queries, and the last tiles of queries and of keys are ragged."""
+    seq_q, seq_kv = tile.block_m + 13, (tile.stages + 2) * tile.block_n - 7
+    problem = Problem(1, 4, 2, seq_q, seq_kv, head_dim, "bf16", causal, "bshd")
+    variant = variants.load(variants.Case("test", FLAGSHIP.name, "cuda", problem, tile), on="cpu")
+    verdict = numerics.gate(
+        in_turn(variant, SEEDS[:2]),
+        problem,
+        distributions=("normal", "negative_scores"),
+        device="cpu",
+        repeats=2,
+        padded=True,
+    )
+    assert verdict.passed, f"{verdict.check}: {verdict.reason}"
 
 
 def test_the_cover_holds_every_pair() -> None:
