@@ -79,8 +79,8 @@ def cells() -> list[Any]:
     return found
 
 
-def main_loop(name: str) -> dict[str, Any]:
-    return proven.machine_code(cell(name, PROBLEMS[128, True], SQUARE))["main_loop"]
+def main_loop(name: str, problem: Problem = PROBLEMS[128, True], tile: Tile = SQUARE) -> dict[str, Any]:
+    return proven.machine_code(cell(name, problem, tile))["main_loop"]
 
 
 def test_every_file_of_the_folder_is_in_the_registry() -> None:
@@ -156,6 +156,21 @@ def test_maxima_of_floats_are_counted_once() -> None:
     both = main_loop("without_turns")["all"]["maxima"]
     for name in ("without_integer_max", "without_lazy_rescale_or_integer_max"):
         assert main_loop(name)["all"]["maxima"] < both
+
+
+@pytest.mark.parametrize(
+    ("problem", "tile"),
+    [
+        pytest.param(problem, tile, id=f"{problem.slug}-{tile.slug}")
+        for name, problem, tile in sorted(TIMED, key=str)
+        if name == "without_moved_descriptors" and tile
+    ],
+)
+def test_a_descriptor_built_anew_takes_two_instructions_more_than_a_moved_one(problem: Problem, tile: Tile) -> None:
+    """For each product of the main loop; nothing else that the reader counts is another."""
+    moved, anew = (main_loop(name, problem, tile) for name in (ledger.FLAGSHIP, "without_moved_descriptors"))
+    assert (moved["products"], moved["all"]) == (anew["products"], anew["all"])
+    assert anew["instructions"] - moved["instructions"] >= 2 * moved["products"]
 
 
 @pytest.mark.parametrize(
