@@ -232,6 +232,13 @@ def test_the_difference_is_the_technique() -> None:
             assert not found or found.added < 150, (technique.name, language)
 
 
+def test_no_cuda_kernel_is_long() -> None:
+    """Of a rung or an ablation: the design allows 350 lines in a file."""
+    for kernel in techniques.kernels():
+        lines = sources.kernel_file("cuda", kernel.path).read_text().splitlines()
+        assert len(lines) <= 350, (kernel.name, len(lines))
+
+
 def code(name: str, tile: Tile, spilled: int, **problem: Any) -> Row:
     row = next(
         r for r in synthetic.rows() if (r["kind"], r.get("technique"), r.get("backend")) == ("code", name, "cuda")
