@@ -3,7 +3,8 @@ standard library only.
 
 They have no Triton twin and are in no ladder. Together with the ladder's steps from below they say what each technique
 is worth (experiments/what_triton_misses.py). The counter is a part of one, persistent blocks, and the vote of another,
-integer maxima; they have experiments of their own (experiments/static_order.py, experiments/vote.py).
+integer maxima; they have experiments of their own (experiments/static_order.py, experiments/vote.py). So has the
+flagship in which MUFU does not compute all exponentials (experiments/polynomials.py).
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ ABLATIONS = (
     _without("integer_max", idea="maxima of floats, two at a time"),
     _without("vote", idea="maxima of floats until no row maximum is negative, then of integers"),
     _without("vote", idea="warps vote until no row maximum is negative", name="without_repeated_vote"),
+    _without("mufu", idea="two exponentials of sixteen are polynomials on the FMA pipe", name="with_polynomials"),
     _without("tma_store", idea="lanes store O from their registers"),
     _without("head_by_head", idea="tiles are dealt out longest first"),
     _without("counter", idea="the number of a block says which tiles it takes"),

@@ -31,7 +31,7 @@ from tests.support import proven
 pytestmark = pytest.mark.spread
 
 EXPERIMENT = experiments.load("what_triton_misses")
-PARTS = {"counter": "static_order", "vote": "vote"}
+PARTS = {"counter": "static_order", "vote": "vote", "mufu": "polynomials"}
 """What has no price in the ledger -> the experiment that times the flagship without it."""
 TIMED = {
     (case.technique, case.problem, case.tile)
