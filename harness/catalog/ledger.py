@@ -208,8 +208,8 @@ TERMS = (
         "A producer warp, and the registers it frees",
         "compiler",
         "One warp loads K and V. Its warpgroup gives most of its registers to the warps that multiply. Core Triton's "
-        "own kernel with these roles gains by them at the tile where the compiler makes them, but is not faster than "
-        "small blocks without roles.",
+        "own kernel with these roles gains by them at the tile where the compiler makes them, but at these head "
+        "dimensions it is not faster than small blocks without roles.",
         "On sm_90, honour warp_specialize=True with eight warps, with descriptors made on the host, and with the two "
         "loops of a causal mask. With one loop that masks every tile it is honoured already. There, shift the second "
         "consumer's row numbers once: where they share a value with a descriptor's coordinate, they are shifted twice.",

@@ -267,10 +267,11 @@ def test_replicates_are_timed_in_processes_of_their_own(tmp_path: Path) -> None:
 
 def test_an_experiment_of_sustained_mode_alone_has_replicates_too(tmp_path: Path) -> None:
     what = experiment("right", peers=("sdpa_flash",), modes=("sustained",))
-    rows = run(tmp_path / "run.jsonl", what, modes=what.modes, replicates=2)
+    quick = {**QUICK, "preload_seconds": 0.1}
+    rows = run(tmp_path / "run.jsonl", what, modes=what.modes, replicates=2, timing=quick)
     timings = [(row.get("technique"), row["mode"], row["details"].get("replicate")) for row in rows if "mode" in row]
     assert timings == [(name, "sustained", replicate) for replicate in (None, 2) for name in (None, "right")]
-    both = run(tmp_path / "both.jsonl", what, modes=("sustained", "burst"), replicates=2)
+    both = run(tmp_path / "both.jsonl", what, modes=("sustained", "burst"), replicates=2, timing=quick)
     assert {row["mode"] for row in both if row.get("details", {}).get("replicate")} == {"burst"}
 
 
