@@ -79,7 +79,7 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
         cells += [(problem, mode, backend, point) for point in points]
     shown = [point.row for *_, point in cells if point.row]
     caption = data.provenance(shown) + (f". {LINKED}" if is_linked else "")
-    tables = code_tables(datasets, which, parent)
+    tables = code_tables(datasets, which)
     inspected = {backend for table in tables for backend in table["columns"]}
     judged = verdict(data, experiment, which) if data.rows else None
     gains = [step.ratio for step in taken["cuda"] if step.ratio]
@@ -193,9 +193,11 @@ def side_by_side(profiled: Sequence[tuple[Row, str]]) -> list[dict[str, Any]]:
     return list(tables.values())
 
 
-def code_tables(datasets: Sequence[Dataset], which: Technique, parent: Technique | None) -> list[dict[str, Any]]:
+def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str, Any]]:
     """One table per architecture and head_dim: {arch, head_dim, where, columns: backend -> row, before: backend -> the
-    parent's row, has_lock: whether a named barrier guards some of a softmax, census: names}."""
+    row of its parent, elsewhere: backend -> that parent, where it is not CUDA's, has_lock: whether a named barrier
+    guards some of a softmax, census: names}."""
+    parents = {backend: techniques.parent(which, backend) for backend in SERIES}
     tables: dict[tuple[str, int], dict[str, Any]] = {}
     for dataset in datasets:
         for backend in SERIES:
@@ -211,9 +213,11 @@ def code_tables(datasets: Sequence[Dataset], which: Technique, parent: Technique
         loops = [row["code"].get("main_loop") or {} for row in table["columns"].values()]
         table["has_lock"] = any(any((loop.get("in_lock") or {}).values()) for loop in loops)
         firsts = {
-            name: _first_code(datasets, parent, name, table["arch"], table["head_dim"]) for name in table["columns"]
+            name: _first_code(datasets, parents[name], name, table["arch"], table["head_dim"])
+            for name in table["columns"]
         }
         table["before"] = {name: row for name, row in firsts.items() if row}
+        table["elsewhere"] = {name: parents[name] for name in table["before"] if parents[name] != parents["cuda"]}
         table["census"] = sorted(names, key=lambda n: (CENSUS_FIRST.index(n) if n in CENSUS_FIRST else 99, n))
     order = LADDERS[which.ladder].archs
     return sorted(tables.values(), key=lambda t: order.index(t["arch"]) if t["arch"] in order else 9)

@@ -19,13 +19,13 @@ Row = dict[str, Any]
 COUNTS = {"exponentials": 66, "maxima": 68, "shuffles": 4, "conversions": 32}
 
 
-def code(name: str, sequence: str, in_lock: dict[str, int] | None) -> Row:
+def code(name: str, sequence: str, in_lock: dict[str, int] | None, backend: str = "cuda") -> Row:
     rung = techniques.get(name)
     loop = {"sequence": sequence, "all": COUNTS, "under_products": dict.fromkeys(COUNTS, 1), "in_lock": in_lock}
     made = {"registers": 168, "spill_bytes": 0, "smem_bytes": 1, "census": {"HGMMA": 12}, "sass_sha256": "a"}
     tile = techniques.reference_tile(rung, 128)
     problem = Problem.square(4, 16, 4096, 128)
-    return synthetic.make("code", name, "cuda", problem, tile, on="cpu", code={**made, "main_loop": loop}, compiler={})
+    return synthetic.make("code", name, backend, problem, tile, on="cpu", code={**made, "main_loop": loop}, compiler={})
 
 
 def lines(name: str, *rows: Row) -> dict[str, list[str]]:
@@ -42,6 +42,14 @@ def test_the_parents_order_stands_beside_the_rungs_own() -> None:
     before = next(name for name in found if name.startswith("order of the parent’s"))
     assert (found["order of the main loop"], found[before]) == (["68 max, wait 0"], ["35 max, wait 0"])
     assert not [name for name in lines("pinned_maxima", ours) if name.startswith("order of the parent’s")]
+
+
+def test_a_twin_stands_beside_the_rung_on_which_it_builds_in_its_language() -> None:
+    cuda = code("overlapped_softmax", "own", None), code("producer_consumer", "of CUDA's parent", None)
+    triton = code("overlapped_softmax", "own", None, "triton"), code("wgmma", "of Triton's parent", None, "triton")
+    found = lines("overlapped_softmax", *cuda, *triton)
+    name = "order of the parent’s main loop (Producer warpgroup; in Triton wgmma)"
+    assert found[name] == ["of CUDA&#39;s parent", "of Triton&#39;s parent"]
 
 
 def test_what_a_lock_guards_is_told_where_it_guards_some_of_a_softmax() -> None:
