@@ -17,7 +17,8 @@ is noisier than the time, and where a clock is locked lower the time says nothin
 Each limit is a quantile of the same statistic over replicates; every program weighs the same, or the peers would be
 all there is. What is promised is typed (PROMISED), the rest is data: which quantile, too. Of LEVELS that one is taken
 which comes nearest to both promises, false verdicts and slowdowns found, on problems that its limits have not seen;
-between boards the anchor's own limit has a level of its own, chosen on its pairs.
+between boards the anchor's own limit has a level of its own, chosen on its pairs. Shares of verdicts are of programs on
+boards: however often two boards timed a program, their pairs count as one, or a board that was used much would decide.
 
 `trial` holds out what it judges, from the choice of the quantile as well: a pair is judged by what others say, without
 any pair of its fifth of the problems (pairs of one problem share their anchors' samples) or, a second table, without
@@ -179,10 +180,11 @@ class Replicates:
         return len(self.time)
 
     @property
-    def timings(self) -> int:
-        """How many programs in how many processes the pairs are of."""
-        pairs = zip(self.program, self.environments, strict=True)
-        return len({(program, environment) for program, both in pairs for environment in both})
+    def weight(self) -> Array:
+        """Of each pair: those of a program on the same two boards, or on one, weigh 1 together."""
+        places = np.column_stack([self.program, np.sort(self.boards, axis=1)])
+        _, number, count = np.unique(places, axis=0, return_inverse=True, return_counts=True)
+        return 1 / count[number.reshape(-1)]
 
     def where(self, mask: Array) -> Replicates:
         """The pairs for which `mask`, bool of their length, is true."""
@@ -250,6 +252,7 @@ class Sorted:
     def __init__(self, pairs: Replicates, one_board: bool) -> None:
         self.one_board = one_board
         self.pairs = pairs = pairs.where(pairs.one_board == one_board)
+        self.weight = pairs.weight
         every: Array = np.ones(len(pairs), bool)
         anchored = ~np.isnan(pairs.anchors)
         ratio = pairs.time - pairs.anchors
@@ -297,9 +300,9 @@ class Sorted:
 
     def _nearest(self, judged: Judged, which: Array) -> float:
         """The level that comes nearest to both promises for these of the pairs that were judged at each."""
-        promise = PROMISED[self.one_board]
-        false = np.isin(judged.plain[:, :, which], (1, -1)).mean(axis=(1, 2)) / promise.false
-        missed = (judged.planted[:, :, which] != 1).mean(axis=(1, 2)) / (1 - promise.found)
+        promise, weight = PROMISED[self.one_board], self.weight[judged.places][which]
+        false = _share(np.isin(judged.plain[:, :, which], (1, -1)), weight) / promise.false
+        missed = _share(judged.planted[:, :, which] != 1, weight) / (1 - promise.found)
         return LEVELS[int(np.argmin(np.maximum(false, missed)))]
 
     def noise(self, part: Array, levels: Levels | None = None) -> Noise:
@@ -379,14 +382,12 @@ def judge(time: Array, anchors: Array, is_anchor: Array, limit: Noise) -> Array:
 class Trial:
     """What the verdicts are worth: `false` of `pairs` replicate pairs were called slower or faster, `ambiguous` were
     left open, and of the same pairs, slowed by `planted`, `found` were called slower. Every pair is judged in both
-    directions. The pairs are of `timings`, each a program in a process: a timing is in many pairs, which do not err
-    independently."""
+    directions; the shares are by weight."""
 
     left_out: str
     one_board: bool
     what: str
     pairs: int
-    timings: int
     false: float
     ambiguous: float
     planted: float
@@ -418,18 +419,17 @@ def trial(pairs: Replicates) -> list[Trial]:
         for what, mask in kinds.items():
             chosen = mask(here)
             if chosen.any():
-                decision = plain[:, chosen]
+                decision, weight = plain[:, chosen], kind.weight[judged.places][chosen]
                 found.append(
                     Trial(
                         left_out,
                         one_board,
                         what,
                         int(chosen.sum()),
-                        here.where(chosen).timings,
-                        false=float(np.isin(decision, (1, -1)).mean()),
-                        ambiguous=float((decision == AMBIGUOUS).mean()),
+                        false=float(_share(np.isin(decision, (1, -1)), weight)),
+                        ambiguous=float(_share(decision == AMBIGUOUS, weight)),
                         planted=PROMISED[one_board].planted,
-                        found=float((planted[:, chosen] == 1).mean()),
+                        found=float(_share(planted[:, chosen] == 1, weight)),
                     )
                 )
     return found
@@ -443,6 +443,11 @@ def group(row: Row) -> tuple[Any, ...]:
 def log_ms(row: Row) -> float:
     """Logarithm of the row's median milliseconds."""
     return math.log(median_ms(row))
+
+
+def _share(verdicts: Array, weight: Array) -> Array:
+    """Of verdicts (..., forwards and backwards, pairs) that are true, by the weight of their pairs."""
+    return np.average(verdicts.mean(axis=-2), axis=-1, weights=weight)
 
 
 def _smaller(time: Array, ratio: Array) -> Array:

@@ -77,13 +77,13 @@ def test_the_guide_says_how_much_faster_several_gpus_are() -> None:
 
 
 def test_the_false_verdicts_stand_beside_the_regressions(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [noise.Trial("boards", False, "twins", 1328, 200, 0.0218, 0.012, 0.05, 0.989)]
+    found = [noise.Trial("boards", False, "twins", 1328, 0.0218, 0.012, 0.05, 0.989)]
     monkeypatch.setattr(noise, "trial", lambda _: found)
     monkeypatch.setattr(noise, "replicates", lambda _: [1])
     monkeypatch.setattr(noise, "noise", lambda _, one_board: SimpleNamespace(ratio=0.031))
     said = said_by("regressions.html", overview.regressions(dataset([])))
     line = re.sub("<[^>]+>", " ", said[said.index("the boards") :]).split()
-    assert line[2:10] == ["two", "twins", "1328", "200", "2.18%", "1.20%", "5%", "98.9%"]
+    assert line[2:9] == ["two", "twins", "1328", "2.18%", "1.20%", "5%", "98.9%"]
     assert '<td class="n bad">2.18%</td>' in said
     assert '<td class="n">98.9%</td>' in said
     assert "moves by up to 3.1% from board to board although nothing has changed" in said
