@@ -52,7 +52,7 @@ def page(datasets: Sequence[Dataset], codes: Sequence[Row] = (), hashes: Hashes 
         "own_terms": TERMS,
         "refusals": {term.name: ledger.refusal(codes, term, hashes or {}) for term in terms if term.serialized},
         "evidence": {term.name: ledger.evidence(term) for term in terms},
-        "orders": {term.name: orders(data, found, term, codes) for term in terms} if data else {},
+        "orders": {term.name: orders(data, found, term, codes, told[term.name]) for term in terms} if data else {},
         "advice": {term.name: ledger.advice(term, told[term.name]) for term in terms},
         "untimed": {term.name: ledger.untimed(of_way(found[0], term), term) for term in terms} if found else {},
         "steps": {term.name: steps(found, term) for term in terms},
@@ -70,26 +70,23 @@ def page(datasets: Sequence[Dataset], codes: Sequence[Row] = (), hashes: Hashes 
     }
 
 
-def orders(data: Dataset, found: Sequence[Ledger], term: Term, codes: Sequence[Row]) -> list[ledger.Order]:
+def orders(
+    data: Dataset, found: Sequence[Ledger], term: Term, codes: Sequence[Row], told: Sequence[tuple[Problem, Line]]
+) -> list[ledger.Order]:
     """On the first problem that has them, the headline's, and where the term surely has the other sign most."""
-    shown = [(one, order) for one in found for order in ledger.orders(data, of_way(one, term), term, codes)]
-    if not shown:
+
+    def on(one: Ledger) -> list[ledger.Order]:
+        return ledger.orders(data, of_way(one, term), term, codes)
+
+    first, shown = next(((one, shown) for one in found if (shown := on(one))), (None, []))
+    if first is None:
         return []
-    first = shown[0][0]
-    sign = math.copysign(1, size(first, term))
-    other = min(found, key=lambda one: sign * size(one, term))
-    others = [
-        replace(order, kernel=f"{order.kernel}, at {ledger.where(one.problem)}")
-        for one, order in shown
-        if one is other and sign * size(one, term) < -SURE
-    ]
-    return [order for one, order in shown if one is first] + others
-
-
-def size(one: Ledger, term: Term) -> float:
-    """Of a term on a problem, 0 where it has none."""
-    found = next((each.size for each in of_way(one, term).terms if each.term == term), None)
-    return found.value if found else 0.0
+    sizes = {problem: line.priced.size.value for problem, line in told if line.priced.size}
+    sign = math.copysign(1, sizes.get(first.problem, 0.0))
+    other = min(found, key=lambda one: sign * sizes.get(one.problem, 0.0))
+    if sign * sizes.get(other.problem, 0.0) >= -SURE:
+        return shown
+    return shown + [replace(order, kernel=f"{order.kernel}, at {ledger.where(other.problem)}") for order in on(other)]
 
 
 def steps(found: Sequence[Ledger], term: Term) -> list[str]:
