@@ -20,13 +20,15 @@ import torch
 
 from harness import variants
 from harness.attention import inputs, numerics
-from harness.catalog import experiments, ledger, sources, techniques, tiles
+from harness.catalog import experiments, ledger, sources, techniques
 from harness.catalog.ablations import ABLATIONS
 from harness.catalog.cases import Case, of_experiment
 from harness.catalog.entries import Ablation
 from harness.catalog.problem import Problem, Tile
 from harness.inspection.survey import MEASURED, Cell
 from tests.support import proven
+from tests.support.cpu_run import in_turn
+from tests.support.tuned import tuned
 
 pytestmark = pytest.mark.spread
 
@@ -40,13 +42,8 @@ TIMED = {
 }
 PROBLEMS = {(one.head_dim, one.causal): one for one in EXPERIMENT.problems if one.seq_q == 4096}
 SQUARE = ledger.SQUARE
-CHOSEN = {
-    (choice.tile, choice.cell.split("-")[0])
-    for path in sorted(tiles.FOLDER.glob("*.toml"))
-    for choice in tiles.read(path)
-    if (choice.technique, choice.backend) == (ledger.FLAGSHIP, "cuda")
-}
-"""Tiles of the flagship, each with a head_dim for which it was chosen: d128."""
+CHOSEN = {(head_dim, tile) for head_dim, _, tile in tuned()}
+"""Tiles of the flagship, each with a head_dim for which it was chosen."""
 OWN_TILES = (ledger.TRITONS, ledger.CAUSAL_TRITONS, SQUARE)
 """Of VOCABULARIES."""
 SERIALIZED = [one.name for one in ABLATIONS if one.serialized]
@@ -61,7 +58,7 @@ def cell(name: str, problem: Problem, tile: Tile) -> Cell:
 def tiles_of(one: Ablation, head_dim: int) -> list[Tile]:
     if one not in LESS:
         return [*OWN_TILES]
-    return sorted({SQUARE} | {tile for tile, chosen_for in CHOSEN if chosen_for == f"d{head_dim}"})
+    return sorted({SQUARE} | {tile for chosen_for, tile in CHOSEN if chosen_for == head_dim})
 
 
 def cells() -> list[Any]:
@@ -246,13 +243,9 @@ def tile_of(name: str, head_dim: int) -> Tile:
 def test_it_is_right_in_two_orders_of_its_warps(name: str, head_dim: int, causal: bool) -> None:
     problem = problem_of(head_dim, causal)
     variant = variants.load(Case("test", name, "cuda", problem, tile_of(name, head_dim)), on="cpu")
-    seeds = iter(range(100))
-
-    def launch(*tensors: Any, **options: Any) -> None:
-        variant.schedule(next(seeds) % 2)
-        variant.launch(*tensors, **options)
-
-    verdict = numerics.gate(launch, problem, distributions=("negative_scores",), device="cpu", repeats=2, padded=True)
+    verdict = numerics.gate(
+        in_turn(variant, range(2)), problem, distributions=("negative_scores",), device="cpu", repeats=2, padded=True
+    )
     assert verdict.passed, f"{verdict.check}: {verdict.reason}"
 
 

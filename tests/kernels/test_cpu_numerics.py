@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain, combinations, cycle, groupby, product
+from itertools import combinations, cycle, groupby, product
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,14 @@ from harness import variants
 from harness.attention import numerics
 from harness.attention.inputs import DISTRIBUTIONS
 from harness.attention.reference import expect
-from harness.catalog import sources, techniques, tiles
+from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.problem import DTYPES, LAYOUTS, Problem, Tile
 from harness.catalog.techniques import TECHNIQUES
 from harness.variants.flash_attention import FLAGSHIP
 from tests.support import cpu_run, proven
+from tests.support.cpu_run import in_turn
+from tests.support.tuned import tuned
 
 pytestmark = pytest.mark.spread
 
@@ -166,17 +168,6 @@ def check_apart(variant: variants.Variant, problem: Problem) -> None:
     assert verdict.passed, f"{problem}, row strides of q, k, v, o unlike: {verdict.check}: {verdict.reason}"
 
 
-def in_turn(variant: variants.Variant, seeds: Iterable[int]) -> Callable[..., None]:
-    """Launches it, with the scheduler's seeds in turn."""
-    turns = cycle(seeds)
-
-    def launch(*tensors: Any, **options: Any) -> None:
-        variant.schedule(next(turns))
-        variant.launch(*tensors, **options)
-
-    return launch
-
-
 def check(build: Build, cells: list[Cell]) -> None:
     technique = techniques.get(build.technique)
     tile = techniques.reference_tile(technique, build.head_dim)
@@ -228,16 +219,6 @@ def test_a_kernel_passes_the_gate_whatever_the_order_of_its_warps(build: Build, 
 @pytest.mark.parametrize("build", [build for technique in TECHNIQUES for build in all_builds(technique)], ids=str)
 def test_a_kernel_passes_the_gate_on_the_full_product(build: Build) -> None:
     check(build, all_cells(techniques.get(build.technique)))
-
-
-def tuned() -> list[tuple[int, bool, Tile]]:
-    """(head_dim, causal, tile) of the kernels that the tables choose for `flash_attention`."""
-    found = set()
-    for one in chain.from_iterable(map(tiles.read, tiles.FOLDER.glob("*.toml"))):
-        if (one.technique, one.backend) == (FLAGSHIP.name, "cuda"):
-            head_dim, mask = one.cell.split("-")[:2]
-            found.add((int(head_dim.removeprefix("d")), mask == "causal", one.tile))
-    return sorted(found)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,11 @@ from __future__ import annotations
 import ctypes
 import mmap
 import shutil
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +24,17 @@ from harness.variants.cuda import attention_args, workspace_bytes
 from harness.variants.cuda_on_cpu import left_in
 
 MAP_NORESERVE = 0x4000  # of Linux; Python's mmap has it from 3.13 on
+
+
+def in_turn(variant: variants.Variant, seeds: Iterable[int]) -> Callable[..., None]:
+    """Launches it, with the scheduler's seeds in turn."""
+    turns = cycle(seeds)
+
+    def launch(*tensors: Any, **options: Any) -> None:
+        variant.schedule(next(turns))
+        variant.launch(*tensors, **options)
+
+    return launch
 
 
 def apart(sample: inputs.Sample) -> list[Tensor]:

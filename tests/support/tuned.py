@@ -1,0 +1,18 @@
+"""The tiles that `tune` chose for the flagship, on every GPU that has a table."""
+
+from __future__ import annotations
+
+from harness.catalog import tiles
+from harness.catalog.problem import Tile
+from harness.variants.flash_attention import FLAGSHIP
+
+
+def tuned() -> list[tuple[int, bool, Tile]]:
+    """(head_dim, causal, tile) of the kernels that the tables choose for `flash_attention`."""
+    found = set()
+    for path in tiles.FOLDER.glob("*.toml"):
+        for one in tiles.read(path):
+            if (one.technique, one.backend) == (FLAGSHIP.name, "cuda"):
+                head_dim, mask = one.cell.split("-")[:2]
+                found.add((int(head_dim.removeprefix("d")), mask == "causal", one.tile))
+    return sorted(found)
