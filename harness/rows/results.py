@@ -293,11 +293,13 @@ def newest(rows: Iterable[Mapping[str, Any]], *, replicates: bool = False) -> li
 
     A library peer is in several interleaved groups, and ratios between two groups go over its rows in both: it is
     kept once per group that another kept row is in, and once where there is no such group. Replicates, which further
-    processes of a run timed, are each kept.
+    processes of a run timed, are each kept. With `replicates` so is a kernel in each final group of a process: the best
+    CUDA kernel is in several.
     """
     latest: dict[str, dict[str, Any]] = {}
     without_environment: dict[str, dict[str, Any]] = {}
     keys: dict[str, str] = {}
+    final: set[str] = set()
     for row in rows:
         own = key(row)
         if row["kind"] == "environment":
@@ -313,6 +315,12 @@ def newest(rows: Iterable[Mapping[str, Any]], *, replicates: bool = False) -> li
                 if row["status"] != "passed":
                     continue
                 name += f" in {row.get('environment')}"
+                if (row.get("details") or {}).get("final"):
+                    latest.pop(name, None)
+                    final.add(name)
+                    name += f" {row.get('group')}"
+                elif name in final:
+                    continue
         keys[name] = own
         if name not in latest or row["time"] >= latest[name]["time"]:
             latest[name] = dict(row)

@@ -362,7 +362,7 @@ def _final(promise: Promise, here: list[Row], newest: Iterable[Row], hashes: Has
     for row in filter(is_among_the_best, _finals(promise.ours, counting, hashes)):
         for other in here:
             met = other["backend"] == promise.theirs and same_group(row, other) and counts(other, hashes)
-            if met and is_among_the_best(other):
+            if met and is_among_the_best(other) and (not other.get("technique") or other.get("mma") == row.get("mma")):
                 return row, other
     return None
 

@@ -113,6 +113,18 @@ def test_timings_of_one_source_are_replicates_and_stay(tmp_path: Path, root: Pat
     assert newest["environment"] == identity("e4")  # --resume and readers ask for one row per case
 
 
+def test_a_kernel_stays_in_every_final_group_of_its_process(tmp_path: Path, root: Path) -> None:
+    """The best CUDA kernel is in one for each environment of the others; the timing that chose it goes."""
+    final = {"details": {"final": True}}
+    chosen = timing("scalar", "e1", 1.0, group="first-1"), timing("scalar", "e1", 1.1, group="first-2", **final)
+    again = timing("scalar", "e1", 1.2, group="first-3", **final)
+    recorded(run_file(tmp_path, "1", environment("e1"), *chosen, again), root)
+    rows = [row for row in results.read(root / "h200/ladder.jsonl") if row["kind"] == "timing"]
+    assert [row["samples_ms"] for row in rows] == [[1.1], [1.2]]
+    (newest,) = results.newest(rows)
+    assert newest["samples_ms"] == [1.2]
+
+
 def test_a_timing_of_an_earlier_source_goes_when_a_newer_one_was_timed(tmp_path: Path, root: Path) -> None:
     """Whatever its tile was; one that nothing newer was timed for stays."""
     of = environment("e1"), environment("e2")

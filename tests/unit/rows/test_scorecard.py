@@ -98,6 +98,20 @@ def test_a_final_group_decides_even_where_the_fastest_rows_never_met() -> None:
     assert "cp_async_pipeline" in best["theirs_is"]
 
 
+def test_a_newer_final_group_of_another_instruction_class_does_not_decide() -> None:
+    """The best CUDA kernel is in both: beside core Triton's best with wgmma, and beside its best with mma.sync."""
+    rows = [row | {"mma": "wgmma"} if row.get("technique") == "cp_async_pipeline" else row for row in synthetic.rows()]
+    final = {"details": {"final": True}}
+    for minute, of_triton in enumerate(("cp_async_pipeline", "xor_swizzle")):
+        best = {("cuda", "cp_async_pipeline"), ("triton", of_triton)}
+        for row in [row for row in rows if row["kind"] == "timing" and (row["backend"], row.get("technique")) in best]:
+            group = f"{row['problem']} {row['mode']} beside {of_triton}"
+            rows.append(row | final | {"group": group, "time": f"2030-02-01T00:0{minute}:00Z"})
+    entry = entries(rows)["triton_over_cuda"]
+    assert (entry["status"], entry["reason"]) == ("complete", None)
+    assert all("cp_async_pipeline" in cell["ours_is"] for cell in entry["cells"])
+
+
 def test_rows_of_one_assembler_for_both_languages_are_in_no_promise() -> None:
     rows = synthetic.rows()
     other = [{**row, "assembler": "shared"} for row in rows if "experiment" in row]
