@@ -316,7 +316,8 @@ def test_recorded_files_are_packed_and_lean() -> None:
     for path in FOLDER.glob("*/*.jsonl"):
         rows = results.read(path)
         assert [packing.lean(row) for row in rows] == rows, f"{path.name}: `record` writes it"
-        assert packing.FIELDS in lines(path)[0], path.name
+        share = any(packing.FIELDS in line for line in packing.pack(rows))  # a file of few rows may share nothing
+        assert (packing.FIELDS in lines(path)[0]) == share, path.name
 
 
 def test_what_is_recorded_is_small() -> None:
