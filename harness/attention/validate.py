@@ -20,6 +20,9 @@ ALIGNMENT = 16
 FP32 = torch.finfo(torch.float32)
 INT32_LIMIT = 2**31
 """Kernels take sizes, and offsets inside one head, as int32; batch and head offsets are int64."""
+SECTION_BYTES, SMALLEST_BLOCK_M = 32 * 2**20, 64
+"""Kernels take tiles in sections of as many heads as have K and V of so many bytes (cuda_kernels/persistent_tiles.cuh),
+and multiply that number of heads by the number of tiles."""
 
 _DIMENSIONS = ("batch", "heads", "seq", "head_dim")
 
@@ -151,6 +154,12 @@ def _check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Te
     if batch * heads >= INT32_LIMIT:
         raise ValueError(f"q.shape: got batch * heads = {batch * heads}, expected below {INT32_LIMIT} (grid dimension)")
     heads_kv, seq_kv = k.shape[1:3]
+    section_heads = max(1, SECTION_BYTES // (head_dim * 4 * seq_kv))
+    if seq_q > (longest := (INT32_LIMIT - 1) // section_heads * SMALLEST_BLOCK_M):
+        raise ValueError(
+            f"q.shape: got seq = {seq_q} beside {seq_kv} keys, expected at most {longest} (the order of tiles counts in "
+            "int32); split the queries"
+        )
     if heads % heads_kv:
         raise ValueError(f"k.shape: got {heads_kv} heads, expected a divisor of q's {heads} heads")
     for name, tensor, expected, meaning in (

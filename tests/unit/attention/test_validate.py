@@ -137,6 +137,11 @@ BAD = {
         ValueError,
         r"q\.shape: got seq = 2147483648, expected 1 to 2147483647",
     ),
+    "more tiles of queries than their order counts": (
+        {"q": meta(2, 4, 2**20, 64), "k": meta(2, 2, 1, 64), "v": meta(2, 2, 1, 64)},
+        ValueError,
+        r"q\.shape: got seq = 1048576 beside 1 keys, expected at most 1048512 \(the order of tiles counts in int32\);",
+    ),
     "too many heads in all": (
         {"q": meta(2**16, 2**15, 1, 64)},
         ValueError,
