@@ -63,6 +63,9 @@ class Technique:
     """The CUDA kernel is built for the row strides of packed tensors; others take a build of their own."""
     seeds: tuple[str, ...] = ()
     """Articles and steps that describe it."""
+    shows: str = ""
+    """What a line of its CUDA kernel says that an excerpt must hold, where the lines that changed most are not the
+    technique."""
 
     @property
     def change(self) -> str:

@@ -237,7 +237,7 @@ def _wordless(text: str) -> str:
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            node.keywords = [one for one in node.keywords if one.arg != "idea"]
+            node.keywords = [one for one in node.keywords if one.arg not in ("idea", "shows")]
             if isinstance(node.func, ast.Name) and (place := WORDING.get(node.func.id)) is not None:
                 del node.args[place : place + 1]
     return ast.unparse(tree)

@@ -18,6 +18,8 @@ from reports.draw.reuse import once
 LEXERS = {".cu": "cuda", ".py": "python"}
 SHOWN = 20
 """Lines of an excerpt."""
+AROUND = 4
+"""Lines on either side of what an excerpt has to show."""
 INSIDE = 3
 """A line of a function tells as much as this many declarations beside it."""
 REWRITTEN = 0.4
@@ -107,11 +109,8 @@ def excerpt(parent: Technique | None, technique: Technique) -> Excerpt | None:
     if before == path:
         return None
     weights = _new(before.read_text().splitlines(), lines)
-    sums = [sum(weights[first : first + SHOWN]) for first in range(max(1, len(lines) - SHOWN + 1))]
-    best = sums.index(max(sums))
-    even = next((place for place in range(best, len(sums)) if sums[place] != sums[best]), len(sums)) - best
     is_rewritten = sum(map(bool, weights)) > REWRITTEN * sum(map(_is_code, lines))
-    return _excerpt(path, lines, best + even // 2, weights, is_rewritten=is_rewritten)
+    return _excerpt(path, lines, _fullest(weights, lines, program.shows), weights, is_rewritten=is_rewritten)
 
 
 def _excerpt(path: Path, lines: list[str], first: int, weights: list[int], *, is_rewritten: bool) -> Excerpt:
@@ -126,6 +125,19 @@ def _excerpt(path: Path, lines: list[str], first: int, weights: list[int], *, is
         len(new),
         is_rewritten,
     )
+
+
+def _fullest(weights: list[int], lines: list[str], shows: str) -> int:
+    """Where SHOWN lines begin that differ most, the middle one of equal places. With `shows` the first new
+    line that says this, and some lines around it, are among those shown."""
+    places = range(max(1, len(lines) - SHOWN + 1))
+    if shows:
+        held = next(place for place, line in enumerate(lines) if shows in line and weights[place])
+        places = range(max(0, held - SHOWN + AROUND), min(held - AROUND + 1, places.stop))
+    sums = [sum(weights[first : first + SHOWN]) for first in places]
+    best = sums.index(max(sums))
+    even = next((place for place in range(best, len(sums)) if sums[place] != sums[best]), len(sums)) - best
+    return places[best + even // 2]
 
 
 def _new(old: list[str], new: list[str]) -> list[int]:

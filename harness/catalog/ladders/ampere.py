@@ -109,6 +109,7 @@ TECHNIQUES = (
         builds_on=("direct_rescale",),
         limits=MMA,
         seeds=("003",),
+        shows="(HEAD_DIM + 8) * ELEMENT_BYTES",
     ),
     Technique(
         "xor_swizzle",

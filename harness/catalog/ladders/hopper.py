@@ -228,6 +228,7 @@ TECHNIQUES = (
         mma="wgmma",
         limits=OVERLAPPED,
         general=True,
+        shows="SharedMemory::passed, negative",
     ),
     Technique(
         "double_buffered_p",
@@ -267,6 +268,7 @@ TECHNIQUES = (
         mma="wgmma",
         limits=(*OVERLAPPED, *TURNED),
         general=True,
+        shows="lane == 0 && ordered",
     ),
     Technique(
         "cluster_multicast",
@@ -303,6 +305,7 @@ TECHNIQUES = (
         mma="wgmma",
         limits=(*OVERLAPPED, *TURNED),
         general=True,
+        shows="row_max[half] + SLACK",
     ),
     Technique(
         "early_rescale",
@@ -312,6 +315,7 @@ TECHNIQUES = (
         mma="wgmma",
         limits=(*OVERLAPPED, *TURNED),
         general=True,
+        shows="    rescale_o();",
     ),
     Technique(
         "integer_max",
@@ -361,5 +365,6 @@ TECHNIQUES = (
         grid={"cuda": FLAGSHIP_TILES},
         limits=FLAGSHIP_LIMITS,
         general=True,
+        shows="if (EARLY_RESCALE)",
     ),
 )

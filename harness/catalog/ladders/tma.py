@@ -62,6 +62,7 @@ TECHNIQUES = (
         builds_on=("tma_loads",),
         limits=MMA,
         seeds=("000 step 5",),
+        shows="DEVICE uint32_t tile_address",
     ),
     Technique(
         "mbarrier_ring",
@@ -151,6 +152,7 @@ TECHNIQUES = (
         builds_on=("setmaxnreg_consumers",),
         limits=(*CONSUMERS, TWO_HALVES),
         general=True,
+        shows="bar_sync(my_turn, CONSUMERS)",
     ),
     Technique(
         "scores_in_flight",

@@ -34,6 +34,15 @@ def test_an_excerpt_has_the_lines_that_are_the_technique() -> None:
     assert "issue_qk" in found.html, "with its surroundings"
 
 
+@pytest.mark.parametrize("technique", [one for one in TECHNIQUES if one.shows], ids=lambda technique: technique.name)
+def test_an_excerpt_shows_the_line_that_the_registry_names(technique: techniques.Technique) -> None:
+    """Where the kernel's name or a moved lambda are the largest change."""
+    found = excerpt(technique.name)
+    assert found
+    new = [unescape(line) for line in marked(found.html)]
+    assert any(technique.shows in line for line in new), found.first
+
+
 def test_an_excerpt_of_the_first_technique_is_its_main_loop() -> None:
     found = excerpt("scalar")
     assert found
