@@ -157,8 +157,8 @@ def _check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Te
     section_heads = max(1, SECTION_BYTES // (head_dim * 4 * seq_kv))
     if seq_q > (longest := (INT32_LIMIT - 1) // section_heads * SMALLEST_BLOCK_M):
         raise ValueError(
-            f"q.shape: got seq = {seq_q} beside {seq_kv} keys, expected at most {longest} (the order of tiles counts in "
-            "int32); split the queries"
+            f"q.shape: got seq = {seq_q} beside {seq_kv} keys, expected at most {longest} (the order of tiles counts "
+            "in int32); split the queries"
         )
     if heads % heads_kv:
         raise ValueError(f"k.shape: got {heads_kv} heads, expected a divisor of q's {heads} heads")
