@@ -8,7 +8,6 @@ from typing import Any
 
 from harness.rows.intervals import Interval
 from harness.rows.scorecard import RIVALS
-from reports.data.dataset import Dataset
 from reports.data.names import LABELS
 from reports.data.titles import title
 from reports.facts import comparisons

@@ -17,6 +17,7 @@ from harness.rows import record, results
 from reports.data.dataset import Dataset
 from reports.facts import roofs as facts
 from reports.facts import scores
+from reports.pages import prose
 from reports.pages import roofs as pages
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import dataset, rendered
@@ -192,6 +193,11 @@ def test_an_instruction_of_a_softmax_costs_less_than_one_of_a_stream() -> None:
     assert "A softmax has such instructions among others. There each takes 0.00 to 1.02 of a clock" in text
     alone = [row for row in made if not row.get("roof", "").endswith(("_1_beside", "_2_beside"))]
     assert "There each takes" not in html(dataset(alone))
+
+
+def test_a_note_tells_a_roof() -> None:
+    assert prose.references(dataset(rows()))["roof"]("loop_d64") == "75%"
+    assert prose.references(dataset(synthetic.rows()))["roof"]("loop_d64") == prose.NOT_MEASURED
 
 
 def test_the_page_says_where_a_polynomial_pays() -> None:
