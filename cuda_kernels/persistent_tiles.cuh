@@ -57,7 +57,7 @@ struct TilePlace {
     return fitting > 0 ? fitting : 1;
   }
 
-  // The order of LongestFirst, in sections of heads_in_l2 heads.
+  // The order of LongestFirst (tile_schedulers.cuh: sections of 16 MB), in sections of heads_in_l2 heads.
   DEVICE static TilePlace of(const PersistentParams& params, int tile) {
     if (tile >= params.tiles) return {0, 0, -1, 0};
     const AttentionArgs& args = params.tma.args;

@@ -6,7 +6,7 @@
 
 // Launch order: in a causal problem the blocks with the most keys start first, so that short ones fill the tail. Heads
 // are grouped into sections whose K and V fit together in 16 MB, about a quarter of the L2 cache of an H200. The grid
-// has one dimension.
+// has one dimension. Persistent blocks have the same order, in sections of 32 MB (persistent_tiles.cuh).
 struct LongestFirst {
   int batch, head, q_tile;
 

@@ -1,5 +1,5 @@
 // Only the instructions that attention needs: every address, mask and reduction that can be computed outside the main
-// loop is moved out of it. Supports any lengths and strides.
+// loop is moved out of it. Supports any lengths, and strides aligned to 16 bytes.
 // Builds on general_shapes; changes what an iteration executes, not how data moves.
 //
 // Row strides are compile-time constants when tensors are packed, so that a copy is one instruction with an immediate

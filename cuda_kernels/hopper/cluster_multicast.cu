@@ -1,5 +1,5 @@
-// Two blocks of a cluster share K and V: each loads half of the rows of a tile, and multicast delivers them to both.
-// Builds on pinned_maxima; pairs blocks of neighbouring query tiles. Full attention only, any lengths and strides.
+// Two blocks of a cluster share K and V: each loads half of a tile, which multicast delivers to both. Builds on
+// pinned_maxima; pairs neighbouring tiles. Full attention only, any lengths, and strides aligned to 16 bytes.
 //
 // Both blocks need the same keys, and L2 delivers each of them once instead of twice. Both producers write to a buffer,
 // so each waits until the consumer warps of both blocks have released it; a full barrier counts the bytes of both
@@ -102,8 +102,8 @@ KERNEL(THREADS, 1) cluster_multicast(GRID_CONSTANT const TmaParams params) {
   }
   wait_for_cluster();  // every thread of both blocks sees the initialized barriers
 
-  // Lane 0 arrives in this block, lane 1 in the other. The buffer was only read, by products that have completed: no
-  // write needs to be published. A release to the other block would be a GPU-wide fence, twice per iteration.
+  // Lane r arrives in the block of rank r. The buffer was only read, and the reads are complete, because the wait for
+  // the products has returned: nothing needs a release, which at cluster scope is a GPU-wide fence (cluster.cuh).
   auto hand_back = [&](uint32_t empty) {
     if (lane < BLOCKS) mbarrier_arrive_relaxed_cluster(mapa(empty, lane));
   };

@@ -1,6 +1,6 @@
 // P has two sets of registers: the next P is converted while P V still reads the current one.
-// Builds on held_overlap; unrolls the main loop by two iterations, so that each set has a name. Supports any lengths
-// and strides.
+// Builds on held_overlap; unrolls the main loop by two iterations, so that each set has a name. Supports any lengths,
+// and strides aligned to 16 bytes.
 //
 // Whatever comes after the wait for P V is exposed. In the parent that includes the conversion, because it overwrites
 // what P V reads. With two sets, only the release of V and the rescale of O remain there. A set can be neither chosen

@@ -1,5 +1,5 @@
-// O is rescaled after the next Q K^T is issued and before P V is, so that it is multiplied under that product.
-// Builds on lazy_rescale_wgmma; changes when O is rescaled. Supports any lengths and strides.
+// O is rescaled after the next Q K^T is issued and before P V is, so that it is multiplied under that product. Builds
+// on lazy_rescale_wgmma; changes when O is rescaled. Supports any lengths, and strides aligned to 16 bytes.
 //
 // The factor for O is known as soon as the row maxima are, but only the next P V needs the rescaled O. In the parent
 // ptxas puts the vote and the multiplies at the end of an iteration, after the conversions, when this warpgroup has no

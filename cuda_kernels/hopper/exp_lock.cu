@@ -1,9 +1,9 @@
-// A lock: only one consumer warpgroup at a time computes its exponentials, and the others have the tensor cores.
-// Builds on producer_consumer; changes the order of the warpgroups. Supports any lengths and strides.
+// A lock: only one consumer warpgroup at a time computes its exponentials, and the others have the tensor cores. Builds
+// on producer_consumer; changes the order of the warpgroups. Supports any lengths, and strides aligned to 16 bytes.
 //
 // A warpgroup waits at its named barrier before its exponentials and arrives at the next warpgroup's after them.
-// cuDNN's published kernel for Hopper orders its warpgroups this way. The row maxima stay outside: the lock is held
-// only for the work that keeps the exponential unit busy.
+// So the exponential unit works for one warpgroup at a time. The row maxima stay outside: the lock is held only for the
+// work that keeps that unit busy.
 //
 // A barrier orders memory accesses, but a softmax is arithmetic on registers, which ptxas moves across barriers. Here
 // data dependences tie it to the lock: which barrier to wait at depends on the maxima, the scale is read from shared

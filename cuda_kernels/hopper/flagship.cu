@@ -1,5 +1,5 @@
-// The flagship combines the techniques of the ladder that pay off at each head_dim. Builds on head_by_head,
-// own_diagonal, early_rescale and integer_max, whose files explain them. Supports any lengths and strides.
+// The flagship combines the techniques that pay off at each head_dim. Builds on head_by_head, own_diagonal,
+// early_rescale and integer_max, whose files explain them. Supports any lengths, and strides aligned to 16 bytes.
 //
 // One block per multiprocessor takes tile after tile from a counter. One producer warp loads Q, K and V; two or three
 // consumer warpgroups take turns issuing the next Q K^T together with the previous P V, and each stops at its own
@@ -24,7 +24,7 @@ namespace {
 
 // Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 // The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;

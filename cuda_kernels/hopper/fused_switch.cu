@@ -1,5 +1,5 @@
-// The first Q K^T of the next query tile is issued with the last P V of this one: no product runs alone.
-// Builds on persistent; changes how one tile follows another. Supports any lengths and strides.
+// The first Q K^T of the next query tile is issued with the last P V of this one: no product between two tiles runs
+// alone. Builds on persistent; changes the switch of tiles. Supports any lengths, and strides aligned to 16 bytes.
 //
 // At the end of a tile the parent waits for the last P V, writes O, and starts the next tile with a Q K^T and a softmax
 // that overlap with nothing. Here the switch is an iteration like any other except for its operands: Q and K of the

@@ -1,5 +1,5 @@
 // Tiles are handed out head by head, so that those that share K and V are worked on at the same time.
-// Builds on tma_store; changes the order of tiles. Supports any lengths and strides.
+// Builds on tma_store; changes the order of tiles. Supports any lengths, and strides aligned to 16 bytes.
 //
 // Longest first takes one tile from each of many heads, then the next from each: in a short sequence a whole wave of
 // blocks waits for keys and values that nobody has loaded before, and the waves after it leave memory idle. Head by

@@ -1,5 +1,5 @@
 // The overlap that overlapped_softmax states, enforced in the binary: no exponential comes after the wait for P V.
-// Builds on overlapped_softmax; changes nothing else. Supports any lengths and strides.
+// Builds on overlapped_softmax; changes nothing else. Supports any lengths, and strides aligned to 16 bytes.
 //
 // ptxas moves a wgmma wait above arithmetic on registers, but not across a wait for an mbarrier whose parity depends on
 // that arithmetic. Here the parity is the sign of the row sums: they are never negative, so that the wait always passes

@@ -1,10 +1,10 @@
-// Row maxima on integers, three at a time: half the instructions in the reduction.
-// Builds on persistent; changes how the maximum of a row's scores is found. Supports any lengths and strides.
+// Row maxima on integers, three at a time: half the instructions in the reduction. Builds on persistent; changes how
+// the maximum of a row's scores is found. Supports any lengths, and strides aligned to 16 bytes.
 //
 // Hopper has a maximum of three integers, but none of three floats. Compared as integers, the bits of floats are in the
 // right order as long as the largest float is not negative, which is rare over many keys: a warp votes, and where all
-// scores of some row are negative, it computes float maxima after all. NaN, the largest integer of all, is dropped by
-// the float maximum that follows, as in the parent.
+// scores of some row are negative, it computes float maxima after all. NaN is the largest integer of all: the float
+// maximum that follows drops all that the lane found in the row, the parent only the NaN. The row is NaN either way.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>

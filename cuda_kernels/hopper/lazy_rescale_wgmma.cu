@@ -1,11 +1,11 @@
 // O is rescaled only when an exponential relative to the old row maximum would exceed 4, which soon becomes rare.
-// Builds on persistent, with the softmax of tma/lazy_rescale; changes the online softmax. Supports any lengths and
-// strides.
+// Builds on persistent, with the softmax of tma/lazy_rescale; changes the online softmax. Supports any lengths, and
+// strides aligned to 16 bytes.
 //
 // The exponentials of a row may be relative to any value near its maximum, as long as the sum is relative to the same
-// value. Rescaling O costs tensor-core time: beside a stream of multiplies wgmma is slow (experiments/hopper_roofs.py).
-// The vote that avoids it is a branch, which ptxas puts at the end of the iteration, after all exponentials. The slack
-// is 2^2: with more, a row that one key dominates is rounded worse than its inputs.
+// value. Rescaling O can cost tensor-core time: beside a stream of multiplies wgmma is slow (hopper_roofs.py). The vote
+// that avoids it is a branch, which ptxas puts at the end of the iteration, after all exponentials. The slack is 2^2: O
+// of a row that one key dominates errs by up to 2/3 of a rounding; with 2^8 by up to one, which the gate rejects.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>

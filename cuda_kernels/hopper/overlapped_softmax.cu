@@ -1,6 +1,6 @@
 // Overlap within a warpgroup: the next Q K^T is issued with this P V, and the softmax runs while P V is in flight.
 // Builds on producer_consumer; changes the order of products, so that the first Q K^T and the last P V are outside the
-// loop. Tiles that the mask cuts have a loop of their own. Supports any lengths and strides.
+// loop. Tiles that the mask cuts have a loop of their own. Supports any lengths, and strides aligned to 16 bytes.
 //
 // FlashAttention-3 and flash-attn-4 state this order: issue S(j) = Q K(j)^T, issue O += P(j-1) V(j-1), wait for S,
 // softmax, wait for O. The source says so, but ptxas moves the wait for O above the exponentials, because nothing ties

@@ -1,5 +1,5 @@
-// With a causal mask each consumer warpgroup stops at its own diagonal: it skips key tiles that none of its 64 rows
-// sees. Builds on persistent; changes which tiles a warpgroup multiplies. Supports any lengths and strides.
+// With a causal mask each warpgroup stops at its own diagonal: it skips key tiles that none of its 64 rows sees. Builds
+// on persistent; changes which tiles a warpgroup multiplies. Supports any lengths, and strides aligned to 16 bytes.
 //
 // The producer loads what the last rows of a block need. A warpgroup whose rows end earlier still waits for every
 // buffer that it skips, and releases it. If another thread released buffers for it, it could fall two phases behind,

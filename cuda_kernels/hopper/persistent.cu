@@ -1,5 +1,5 @@
-// One persistent block per multiprocessor: the next tile's Q and K load during this tile's last products.
-// Builds on pinned_maxima; changes who works on which tile, and gives Q two buffers. Supports any lengths and strides.
+// One persistent block per multiprocessor: a tile's Q and K load during the last products of the one before. Builds on
+// pinned_maxima; changes who has which tile; Q has two buffers. Supports any lengths, and strides aligned to 16 bytes.
 //
 // A counter in global memory hands out tiles, longest first. The producer takes the next number before it loads the
 // last V of a tile, so that nothing waits for the number, and goes on loading; ring phases continue from tile to tile.

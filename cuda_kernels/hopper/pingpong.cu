@@ -1,5 +1,5 @@
-// Warpgroups take turns issuing their products, so that one's softmax overlaps with the others' products.
-// Builds on overlapped_softmax; changes the order of the warpgroups. Supports any lengths and strides.
+// Warpgroups take turns issuing their products, so that one's softmax overlaps with the others' products. Builds on
+// overlapped_softmax; changes the order of the warpgroups. Supports any lengths, and strides aligned to 16 bytes.
 //
 // A warpgroup waits at its named barrier before it issues its two products, and arrives at the next warpgroup's after
 // them. Without turns, warpgroups may fall into lockstep: all in their softmax, then all at the tensor cores.

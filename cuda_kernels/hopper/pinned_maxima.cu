@@ -1,6 +1,6 @@
 // The row maxima are pinned before the wait for P V: K is released only once they are known.
 // Builds on wide_tile; changes when K is released, and loads K before the V of the previous iteration. Supports any
-// lengths and strides.
+// lengths, and strides aligned to 16 bytes.
 //
 // ptxas moves the wait for P V above all arithmetic that nothing ties down, half of the maxima included, and a
 // reduction after a wait is a chain of latencies. It does not move an arrival across a wait. The kernel needs the

@@ -1,5 +1,5 @@
 // A dedicated producer: one thread loads K and V ahead of everyone, and its warpgroup's registers go to the math.
-// Builds on wgmma; changes who loads and who holds the registers. Supports any lengths and strides.
+// Builds on wgmma; changes who loads and who holds registers. Supports any lengths, and strides aligned to 16 bytes.
 //
 // setmaxnreg is executed by whole warpgroups and draws on the pool that the block was launched with, so the producer is
 // a whole warpgroup, although only one thread works. A consumer warpgroup waits only for the producer. Only two things

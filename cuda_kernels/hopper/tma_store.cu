@@ -1,5 +1,5 @@
-// O leaves by TMA: a warp stages its 16 rows over those of Q, and starts its next tile while they are stored.
-// Builds on persistent; changes the epilogue, and when Q's buffer is released. Supports any lengths and strides.
+// O leaves by TMA: a warp stages its 16 rows over those of Q, and starts its next tile while they are stored. Builds
+// on persistent; changes the epilogue, and when Q is released. Supports any lengths, and strides aligned to 16 bytes.
 //
 // From registers a lane stores four bytes at a time, 16 to 64 times per tile, and the tensor cores wait. stmatrix
 // writes 16x16 elements at once, in the swizzle that O's tensor map undoes. A bulk store reads shared memory

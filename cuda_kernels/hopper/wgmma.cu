@@ -1,6 +1,6 @@
 // Warpgroup products: a wgmma multiplies 64 query rows by all keys of an iteration, with K and V where TMA put them.
 // Builds on tma/mbarrier_ring; changes the instruction of both products, so that a warpgroup owns 64 rows. Blocks start
-// longest first, as in ampere/longest_first. Supports any lengths and strides.
+// longest first, as in ampere/longest_first. Supports any lengths, and strides aligned to 16 bytes.
 //
 // Descriptors tell wgmma where Q and K are in shared memory; P goes from the registers of S into those of the second
 // product's left operand. wgmma is asynchronous, but here every product is waited for at once: while a warpgroup is in

@@ -1,5 +1,5 @@
-// The consumer warps rescale O only when an exponential relative to the old row maximum would exceed 4.
-// Builds on setmaxnreg_consumers and lazy_rescale; changes the online softmax. Supports any lengths and strides.
+// The consumer warps rescale O only when an exponential relative to the old maximum would exceed 4. Builds on
+// setmaxnreg_consumers and lazy_rescale; changes the softmax. Supports any lengths, and strides aligned to 16 bytes.
 //
 // Both techniques are the parents'; together they show whether one still pays when the other is in place. With one
 // block per multiprocessor, two warps share a scheduler: one warp's softmax leaves issue slots to the other's products.

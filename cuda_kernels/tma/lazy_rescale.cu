@@ -1,5 +1,5 @@
 // O is rescaled only when an exponential relative to the old row maximum would exceed 4, which soon becomes rare.
-// Builds on lean_mbarrier_ring; changes the online softmax. Supports any lengths and strides.
+// Builds on lean_mbarrier_ring; changes the online softmax. Supports any lengths, and strides aligned to 16 bytes.
 //
 // The exponentials of a row may be relative to any value near its maximum, as long as the sum is relative to the same
 // value. Every lane compares its scores and the warp votes: as long as no row has outgrown its maximum, there is no

@@ -1,5 +1,5 @@
-// With scores in flight, O is rescaled only when an exponential relative to the old row maximum would exceed 4.
-// Builds on scores_in_flight and lazy_consumers; changes the online softmax. Supports any lengths and strides.
+// With scores in flight, O is rescaled only when an exponential relative to the old maximum would exceed 4. Builds on
+// scores_in_flight and lazy_consumers; changes the softmax. Supports any lengths, and strides aligned to 16 bytes.
 //
 // Both techniques are the parents'; together they show whether one still pays when the other is in place. The products
 // of the next tile are issued before the softmax, and the warp votes in the middle of it.

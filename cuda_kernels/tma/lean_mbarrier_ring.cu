@@ -1,6 +1,6 @@
 // K and V arrive by TMA in rings of buffers: lean_instructions with no block-wide barrier in its main loop.
 // Builds on ampere/lean_instructions, with the loads of mbarrier_ring; changes how K and V arrive, and gives masked
-// tiles a loop of their own at every head_dim. Supports any lengths and strides.
+// tiles a loop of their own at every head_dim. Supports any lengths, and strides aligned to 16 bytes.
 //
 // Like its parent's, a block has four warps and leaves room for a second block: at most 113 KB of shared memory, and
 // 255 registers per thread. One elected thread of warp 0 loads by TMA: Q once, K and V into rings of STAGES buffers

@@ -1,5 +1,5 @@
-// Scores in flight: Q K^T of the next tile is issued before the softmax of this one, not after it.
-// Builds on setmaxnreg_consumers; changes when a consumer warp computes Q K^T. Supports any lengths and strides.
+// Scores in flight: Q K^T of the next tile is issued before the softmax of this one, not after it. Builds on
+// setmaxnreg_consumers; changes when a warp computes Q K^T. Supports any lengths, and strides aligned to 16 bytes.
 //
 // A warp's softmax needs the scores of its own Q K^T. In the parent the warp waits for the tensor cores, then they wait
 // for its softmax, and only another warp's products overlap with it. Here a warp holds the scores of two tiles: before

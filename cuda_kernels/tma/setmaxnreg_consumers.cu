@@ -1,6 +1,6 @@
 // Registers go where the math is: a producer warpgroup gives them up, eight consumer warps take 240 per thread.
 // Builds on lean_mbarrier_ring and warp_specialized; changes who loads and who holds the registers, and handles masked
-// tiles in the same loop as the others. Supports any lengths and strides.
+// tiles in the same loop as the others. Supports any lengths, and strides aligned to 16 bytes.
 //
 // One block of 384 threads has a multiprocessor to itself. setmaxnreg is executed by whole warpgroups and draws on the
 // pool that the block was launched with, so the producer is a whole warpgroup, although only one thread works. Each

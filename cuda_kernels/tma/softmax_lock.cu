@@ -1,5 +1,5 @@
-// A lock: only one of the two consumer warpgroups at a time is in its softmax, so that the other has the tensor cores.
-// Builds on setmaxnreg_consumers; changes the order of the consumers. Supports any lengths and strides.
+// A lock: only one of two consumer warpgroups at a time is in its softmax, so the other has the tensor cores. Builds on
+// setmaxnreg_consumers; changes the order of the consumers. Supports any lengths, and strides aligned to 16 bytes.
 //
 // A warpgroup waits at its named barrier before a softmax and arrives at the other's after it. FlashAttention-3 orders
 // warpgroups this way around wgmma, which is asynchronous; with mma.sync, the warp that issues also waits.

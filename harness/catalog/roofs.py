@@ -153,7 +153,15 @@ def softmax(head_dim: int, groups: int, *, beside: bool = False) -> Roof:
         1,
         {"COLUMNS": SATURATING_COLUMNS, "HEAD_DIM": head_dim, "EXPONENTIALS": 1, "POLYNOMIAL": 0},
         (
-            {"MUFU.EX2": KEYS // 2 + 2, "F2FP": KEYS // 4, "FMNMX": KEYS // 2 + 4, "SHFL": 4},
+            {
+                "MUFU.EX2": KEYS // 2 + 2,
+                "F2FP": KEYS // 4,
+                "FMNMX": KEYS // 2 + 4,
+                "SHFL": 4,
+                "FADD": KEYS // 2,
+                "FFMA": KEYS // 2 + 2,
+                "FMUL": head_dim // 2 + 2,
+            },
             *([SATURATING] if beside else []),
         ),
     )

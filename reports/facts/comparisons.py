@@ -9,9 +9,8 @@ from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row
-from reports.facts import answer, counters, processes, steps
+from reports.facts import answer, counters, steps
 from reports.facts.answer import Answer
-from reports.facts.processes import Spread
 
 LENGTHS, GRID = "sequence_length", "hopper_grid"
 SERIES = {
@@ -95,17 +94,15 @@ def lengths(data: Dataset) -> list[Lengths]:
     return found
 
 
-def share(data: Dataset, found: Lengths, series: str, place: int) -> Spread | None:
-    """The series over the fastest library at the shortest (0) or the longest (-1) length."""
+def share(found: Lengths, series: str, place: int) -> float | None:
+    """The series over the fastest library at its shortest (0) or its longest (-1) length, by the points as drawn."""
     ours = found.curve(series)
     if ours is None:
         return None
     problem, point = ours.points[place]
-    libraries = [
-        other for curve in found.curves if curve.series in LIBRARIES for at, other in curve.points if at == problem
-    ]
-    fastest = max(libraries, key=lambda other: other.tflops or 0, default=None)
-    return processes.over(data, point, fastest) if fastest else None
+    libraries = (curve.points for curve in found.curves if curve.series in LIBRARIES)
+    fastest = max((other.tflops or 0 for points in libraries for at, other in points if at == problem), default=0)
+    return point.tflops / fastest if point.tflops and fastest else None
 
 
 def work(datasets: Sequence[Dataset], data: Dataset, problem: Problem) -> list[Work]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from harness.rows.intervals import Interval
 from harness.rows.scorecard import RIVALS
-from reports.data.dataset import Dataset
 from reports.data.names import LABELS
 from reports.data.titles import title
 from reports.facts import comparisons
@@ -23,6 +22,8 @@ from reports.facts.steps import Chain
 
 SAME = 0.015
 """Two speeds that differ by less are called equal, where too few processes timed both for an interval."""
+RUNS = 0.03
+"""By how much speeds of different runs differ: no more is said to move."""
 NEAR = 0.02
 """A speed that differs by no more was predicted."""
 
@@ -190,19 +191,20 @@ def problems_title(answers: Sequence[Answer]) -> str:
     return f"Core Triton over masks and head dimensions: {'; '.join(parts)}" if parts else "Masks and head dimensions"
 
 
-def lengths_title(data: Dataset, found: Lengths) -> str:
-    """How the share of the fastest library moves from the shortest length to the longest."""
+def lengths_title(found: Lengths) -> str:
+    """How the share of the fastest library moves from the shortest length to the longest. Points of different runs make
+    up the shares, so they are told to differ where they do so by more than runs."""
     curve = found.curve("triton_native") or found.curve("triton")
-    shares = [comparisons.share(data, found, curve.series, place) for place in (0, -1)] if curve else []
-    if not curve or not all(shares):
+    shares = [share for place in (0, -1) if curve and (share := comparisons.share(found, curve.series, place))]
+    if not curve or len(shares) < 2:
         return "Speed against sequence length"
-    first, last = (share.value for share in shares if share)
+    first, last = shares
     problems = [curve.points[place][0] for place in (0, -1)]
     lengths = [problem.seq_q for problem in problems]
     library = fastest_library(all(found.has(rival, problem) for rival in RIVALS for problem in problems))
-    moves = "keeps" if abs(last - first) < SAME else "gains" if last > first else "loses"
-    if moves == "keeps":
-        return f"Core Triton keeps {first:.2f} of {library} from {lengths[0]} to {lengths[1]} tokens"
+    if abs(last / first - 1) <= RUNS:
+        return f"Core Triton keeps {between(shares)} of {library} from {lengths[0]} to {lengths[1]} tokens"
+    moves = "gains" if last > first else "loses"
     shares_told = f"{first:.2f} of {library} at {lengths[0]} tokens, {last:.2f} at {lengths[1]}"
     return f"Core Triton {moves} ground with length: {shares_told}"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.catalog import experiments
-from harness.catalog.roofs import KEYS, PEAK, ROWS, SATURATING_COLUMNS, Roof, unit_flop
+from harness.catalog.roofs import KEYS, PEAK, ROWS, SATURATING_COLUMNS, THROUGHPUT, Roof, unit_flop
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
 
@@ -141,6 +141,18 @@ class Found:
                 cost = (1 - beside.share) / issued
                 found.append(GivingWay(FMA_PIPE[roof.kernel], roof.vector_groups, rate / alone, beside.share, cost))
         return sorted(found, key=lambda one: one.warps)
+
+    def softmax_costs(self) -> list[float]:
+        """What GivingWay has as `cost`, of the fp32 instructions of each softmax that ran beside products."""
+        found = []
+        for head_dim in HEAD_DIMS:
+            for line in self._softmax(head_dim):
+                units = line.rate(line.roof.work)
+                if units and line.share:
+                    counts = line.roof.loops[0]
+                    number = sum(counts[name] for name, (unit, _) in THROUGHPUT.items() if unit == "fp32")
+                    found.append((1 - line.share) / (units * number))
+        return found
 
     def waiting_leaves_more(self) -> bool:
         """Whether additions leave the tensor cores more where their warp waits now and then, of as many warps."""

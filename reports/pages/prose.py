@@ -18,7 +18,7 @@ from harness.catalog.problem import Problem, Tile
 from harness.rows import reading
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Point, Ratio, Row
-from reports.facts import answer, counters
+from reports.facts import answer, counters, roofs
 from reports.facts.resources import ARCH
 
 ROOT = Path(__file__).resolve().parent.parent / "notes"
@@ -132,7 +132,12 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
                 return form.format((counters.metric(row, metric) or 0) / unit)
         return NOT_MEASURED
 
-    functions = (tflops, gain, versus, over, code, best, tried, gain_at, gate, ncu)
+    def roof(name: str) -> str:
+        """The share of the tensor cores' peak that a kernel of the hardware limits reaches."""
+        share = roofs.found([data]).line(name).share
+        return f"{100 * share:.0f}%" if share else NOT_MEASURED
+
+    functions = (tflops, gain, versus, over, code, best, tried, gain_at, gate, ncu, roof)
     return {function.__name__: function for function in functions}
 
 

@@ -34,6 +34,7 @@ def page(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "earlier": [line.roof.name for line in found.lines if line.passed and not line.is_current],
         "limits": limits,
         "giving_way": found.giving_way(),
+        "softmax_costs": found.softmax_costs(),
         "waiting_leaves_more": found.waiting_leaves_more(),
         "polynomials": found.polynomials(),
         "drawings": [Markup(drawing.limits(head_dim, one)) for head_dim, one in limits.items() if one],

@@ -1,6 +1,6 @@
 // A kernel that does only what core Triton can express: blocks of four or eight warps that all do the same work, sizes
 // that are powers of two, and a wait for both products before the softmax. Builds on wgmma, without its ring of
-// mbarriers. Supports any lengths and strides.
+// mbarriers. Supports any lengths, and strides aligned to 16 bytes.
 //
 // With one stage, K and V take turns in one buffer, as in core Triton, and three blocks of four warps share a
 // multiprocessor, four at head_dim 64: one block's softmax overlaps with another's products. With more stages, each has

@@ -1,5 +1,5 @@
 // What core Triton can express, with tiles dealt out head by head, as in its head_by_head. Builds on triton_vocabulary;
-// changes the order of tiles. Supports any lengths and strides.
+// changes the order of tiles. Supports any lengths, and strides aligned to 16 bytes.
 //
 // With one stage, K and V take turns in one buffer, as in core Triton, and three blocks of four warps share a
 // multiprocessor, four at head_dim 64: one block's softmax overlaps with another's products. With more stages, each has

@@ -1,5 +1,5 @@
 // What core Triton can express, with row maxima of integers, three at a time, as in its integer_max. Builds on
-// vocabulary_head_by_head; changes how the maximum of a row's scores is found. Supports any lengths and strides.
+// vocabulary_head_by_head; changes how a row's maximum is found. Supports any lengths, and strides aligned to 16 bytes.
 //
 // Where all scores of a row are negative, integers are in the opposite order. No step has a vote, because core Triton
 // has none: a row maximum never falls, and once it is not negative, no negative score can raise it. So a first loop

@@ -1,8 +1,8 @@
 // The flagship with two exponentials of sixteen by a polynomial on the FMA pipe, one in each of a lane's rows. Builds
-// on flagship, whose exponentials are all MUFU's. Supports any lengths and strides.
+// on flagship, whose exponentials are all MUFU's. Supports any lengths, and strides aligned to 16 bytes.
 //
 // At head_dim 64 the exponentials of a step take MUFU as many clock cycles as its products take the tensor cores, at
-// head_dim 128 half as many. But what the FMA pipe does takes clock cycles of the tensor cores too. In steps with a
+// head_dim 128 half as many. But what the FMA pipe does can take clock cycles of the tensor cores too. In steps with a
 // mask all exponentials are MUFU's, which makes that of a masked key zero.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
@@ -21,7 +21,7 @@ namespace {
 
 // Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 // The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;
@@ -29,8 +29,8 @@ constexpr float SLACK = 2.f;  // in log2 units: how far a row's maximum may outg
 
 static_assert(ceil_div(BLOCK_M - WARPGROUP_ROWS, BLOCK_N) <= STAGES + 1, "K is skipped while the last V is held");
 
-// 2**x for x <= 0 without MUFU: x = n + f with f in [-0.5, 0.5], a cubic in f, times 2**n. The cubic is that of the
-// roofs, which add n to the exponent. With that sum of integers ptxas serializes the products here.
+// 2**x for x of at most SLACK without MUFU: x = n + f with f in [-0.5, 0.5], a cubic in f, times 2**n. The cubic is
+// that of the roofs, which add n to the exponent. With that sum of integers ptxas serializes the products here.
 DEVICE float polynomial_ex2(float x) {
   constexpr float ROUNDER = 0x1.8p23f;  // adding it puts the nearest integer into the low bits
   x = max_f32(x, -126.f);

@@ -1,5 +1,5 @@
 // The flagship with a static order of tiles: a block's number says which tiles it takes, without a counter.
-// Builds on flagship, without counter. Supports any lengths and strides.
+// Builds on flagship, without counter. Supports any lengths, and strides aligned to 16 bytes.
 //
 // Block b works on tiles b, b + blocks, b + 2 * blocks and so on of the flagship's order. A block that falls behind
 // keeps its tiles: no other block takes one from it. The producer is the flagship's, except for the number of its next
@@ -21,7 +21,7 @@ namespace {
 
 // Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 // The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;

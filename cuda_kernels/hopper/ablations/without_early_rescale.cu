@@ -1,5 +1,5 @@
 // The flagship with the rescale of O, and the vote on it, after the wait for the previous P V.
-// Builds on flagship, without early_rescale. Supports any lengths and strides.
+// Builds on flagship, without early_rescale. Supports any lengths, and strides aligned to 16 bytes.
 //
 // The rescale then comes when this warpgroup has no product in flight: the next ones are not issued yet.
 #include <attention.cuh>
@@ -19,7 +19,7 @@ namespace {
 
 // Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 constexpr float SLACK = 2.f;  // in log2 units: how far a row's maximum may outgrow the one in use
 

@@ -1,5 +1,5 @@
 // The flagship with tiles handed out longest first: one from each of many heads, then the next from each.
-// Builds on flagship, without head_by_head. Supports any lengths and strides.
+// Builds on flagship, without head_by_head. Supports any lengths, and strides aligned to 16 bytes.
 //
 // Heads are grouped into sections whose K and V fit in half of the L2 cache. The producer is the flagship's, except for
 // the order of tiles.
@@ -20,7 +20,7 @@ namespace {
 
 // Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 // The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;

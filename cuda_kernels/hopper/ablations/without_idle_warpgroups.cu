@@ -1,5 +1,5 @@
 // The flagship in which a warpgroup without a query in its rows works as the others do. Builds on flagship, without
-// that exception. Supports any lengths and strides.
+// that exception. Supports any lengths, and strides aligned to 16 bytes.
 //
 // With 192 rows the last tile of 4096 queries has 64 of them: two warpgroups multiply zeros, and no row of what they
 // stage is stored. With a causal mask it is the longest tile of its head.
@@ -20,7 +20,7 @@ namespace {
 
 // Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 // The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;

@@ -1,5 +1,5 @@
 // The flagship with float maxima, two at a time: one instruction per score instead of one per two scores.
-// Builds on flagship, without integer_max. Supports any lengths and strides.
+// Builds on flagship, without integer_max. Supports any lengths, and strides aligned to 16 bytes.
 //
 // There is no vote on the sign of a row's maximum either, and so no branch in the reduction.
 #include <attention.cuh>
@@ -16,7 +16,7 @@
 
 namespace {
 
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 // The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;

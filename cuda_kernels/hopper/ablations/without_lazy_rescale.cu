@@ -1,5 +1,5 @@
 // The flagship without lazy rescaling: O is multiplied in every iteration, whether or not a row's maximum has grown.
-// Builds on flagship, without lazy_rescale_wgmma. Supports any lengths and strides.
+// Builds on flagship, without lazy_rescale_wgmma. Supports any lengths, and strides aligned to 16 bytes.
 //
 // The multiplies are where the flagship has them, at head_dim 128 between issuing Q K^T and P V, but without a vote and
 // a branch. At head_dim 64 the flagship itself does not rescale lazily.

@@ -1,5 +1,5 @@
-// The flagship that multiplies O in every iteration, after the wait for the previous P V: without two techniques.
-// Builds on flagship, without lazy_rescale_wgmma and early_rescale. Supports any lengths and strides.
+// The flagship that multiplies O in each iteration, after the wait for the previous P V: without two techniques. Builds
+// on flagship, without lazy_rescale_wgmma and early_rescale. Supports any lengths, and strides aligned to 16 bytes.
 //
 // A rescale that rarely comes is cheap wherever it stands; one in every iteration may need a place under a product.
 // At head_dim 64 the flagship itself does neither.

@@ -1,5 +1,5 @@
-// The flagship that multiplies O in every iteration and computes float maxima: without two techniques.
-// Builds on flagship, without lazy_rescale_wgmma and integer_max. Supports any lengths and strides.
+// The flagship that multiplies O in every iteration and computes float maxima: without two techniques. Builds on
+// flagship, without lazy_rescale_wgmma and integer_max. Supports any lengths, and strides aligned to 16 bytes.
 //
 // Both save instructions of the softmax, which share the register file with wgmma. Gluon's flagship has this schedule.
 // At head_dim 64 the flagship itself does not rescale lazily.

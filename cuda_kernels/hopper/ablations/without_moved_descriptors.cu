@@ -1,5 +1,5 @@
 // The flagship that builds a descriptor anew for every wgmma, instead of adding to one that is built once per tile.
-// Builds on flagship, without that addition. Supports any lengths and strides.
+// Builds on flagship, without that addition. Supports any lengths, and strides aligned to 16 bytes.
 //
 // Before each instruction an address is masked, shifted and combined with its constants. The compiler may still keep
 // what it finds equal in two iterations.
@@ -20,7 +20,7 @@ namespace {
 
 // Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 // The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;

@@ -1,5 +1,5 @@
 // The flagship without overlap within a warpgroup: it waits for both S and the previous P V before the softmax.
-// Builds on flagship, without overlapped_softmax. Supports any lengths and strides.
+// Builds on flagship, without overlapped_softmax. Supports any lengths, and strides aligned to 16 bytes.
 //
 // The two products are still issued together, in turns, and other warpgroups' products still overlap with a softmax.
 // This is where core Triton waits, too.
@@ -20,7 +20,7 @@ namespace {
 
 // Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 // The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;

@@ -1,5 +1,5 @@
 // The flagship without own diagonals: with a causal mask every consumer warpgroup works on all key tiles of its block.
-// Builds on flagship, without own_diagonal. Supports any lengths and strides.
+// Builds on flagship, without own_diagonal. Supports any lengths, and strides aligned to 16 bytes.
 //
 // A key tile that none of a warpgroup's 64 rows sees is multiplied and then fully masked. All warpgroups have the same
 // number of iterations, so that turns are taken in masked iterations, too.
@@ -20,7 +20,7 @@ namespace {
 
 // Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 // The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;

@@ -1,5 +1,5 @@
 // The flagship with one block per query tile: nothing of the next tile overlaps with this one.
-// Builds on flagship, without persistent. Supports any lengths and strides.
+// Builds on flagship, without persistent. Supports any lengths, and strides aligned to 16 bytes.
 //
 // The grid has as many blocks as there are tiles, so that the next number that a block takes is already past the last
 // tile. Blocks start in the order in which tiles are handed out; each of them sets up its barriers and waits for its
@@ -21,7 +21,7 @@ namespace {
 
 // Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 // The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;

@@ -1,5 +1,5 @@
-// The flagship with one block per query tile, whose warpgroups all work on the block's last key tile: without two
-// techniques. Builds on flagship, without persistent and own_diagonal. Supports any lengths and strides.
+// The flagship with one block per query tile, whose warpgroups all work on its last key tile: without two techniques.
+// Builds on flagship, without persistent and own_diagonal. Supports any lengths, and strides aligned to 16 bytes.
 //
 // A warpgroup that stops at its own diagonal goes on with the block's next tile, and here no block has one.
 #include <attention.cuh>
@@ -19,7 +19,7 @@ namespace {
 
 // Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 // The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;

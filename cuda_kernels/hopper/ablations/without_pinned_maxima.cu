@@ -1,5 +1,5 @@
 // The flagship that releases K as soon as Q K^T has finished: nothing ties the row maxima to a place.
-// Builds on flagship, without pinned_maxima. Supports any lengths and strides.
+// Builds on flagship, without pinned_maxima. Supports any lengths, and strides aligned to 16 bytes.
 //
 // ptxas is then free to move part of the maxima and shuffles after the wait for P V. K is still loaded before the V of
 // the previous iteration.
@@ -20,7 +20,7 @@ namespace {
 
 // Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 // The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;

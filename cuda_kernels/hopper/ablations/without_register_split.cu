@@ -1,5 +1,5 @@
-// The flagship without setmaxnreg: the producer keeps as many registers per thread as the consumers.
-// Builds on flagship, without the registers that the producer gives away. Supports any lengths and strides.
+// The flagship without setmaxnreg: the producer keeps as many registers per thread as the consumers. Builds on
+// flagship, without the registers that the producer gives away. Supports any lengths, and strides aligned to 16 bytes.
 //
 // Three or four warpgroups share 65536 registers evenly, and S, P and O do not fit at the flagship's tiles. ptxas
 // spills, and reports that it serializes every wgmma because of that: what this kernel loses is the price of spilling,
@@ -20,7 +20,7 @@ namespace {
 
 // Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 // The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;

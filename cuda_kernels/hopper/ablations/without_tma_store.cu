@@ -1,5 +1,5 @@
 // The flagship whose lanes store their own pieces of O from registers to global memory, four bytes at a time.
-// Builds on flagship, without tma_store. Supports any lengths and strides.
+// Builds on flagship, without tma_store. Supports any lengths, and strides aligned to 16 bytes.
 //
 // A consumer warpgroup releases Q after its last Q K^T and starts its next tile once its stores are issued. There is no
 // separate warp that stores.
@@ -22,7 +22,7 @@ namespace {
 
 // Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 // The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;

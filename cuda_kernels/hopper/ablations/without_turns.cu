@@ -1,5 +1,5 @@
 // The flagship without turns: each consumer warpgroup issues its products as soon as it reaches them.
-// Builds on flagship, without pingpong. Supports any lengths and strides.
+// Builds on flagship, without pingpong. Supports any lengths, and strides aligned to 16 bytes.
 //
 // No named barrier orders the warpgroups, so that they may fall into lockstep: all in their softmax, then all at the
 // tensor cores.
@@ -20,7 +20,7 @@ namespace {
 
 // Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 // The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;

@@ -1,5 +1,5 @@
-// The flagship without turns and without overlap within a warpgroup: without two techniques.
-// Builds on flagship, without pingpong and overlapped_softmax. Supports any lengths and strides.
+// The flagship without turns and without overlap within a warpgroup: without two techniques. Builds on flagship,
+// without pingpong and overlapped_softmax. Supports any lengths, and strides aligned to 16 bytes.
 //
 // What one of them hides, the other may hide as well: removing both shows a cost that removing either does not.
 #include <attention.cuh>
@@ -19,7 +19,7 @@ namespace {
 
 // Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 // The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;

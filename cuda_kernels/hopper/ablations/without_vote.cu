@@ -1,5 +1,5 @@
 // The flagship with integer maxima that no vote guards: floats are compared until no row maximum is negative.
-// Builds on flagship, without the vote. Supports any lengths and strides.
+// Builds on flagship, without the vote. Supports any lengths, and strides aligned to 16 bytes.
 //
 // Where all scores of a row are negative, integers are in the opposite order. But a row maximum never falls, and once
 // it is not negative, no negative score can raise it, also where a lazy rescale keeps an older one. So the steps that
@@ -27,7 +27,7 @@ namespace {
 
 // Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
 constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O costs tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
+// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
 constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
 // The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
 constexpr bool EARLY_RESCALE = HEAD_DIM == 128;

@@ -17,7 +17,7 @@ from harness.rows import compare
 from harness.rows.intervals import Interval
 from harness.rows.reading import slug, tflops
 from harness.rows.scorecard import RIVALS
-from reports.data.dataset import Dataset
+from reports.data.dataset import Dataset, Point
 from reports.data.names import score_title
 from reports.draw import bars, figures, panels
 from reports.facts import answer, comparisons, headlines, history, matrix, processes, steps
@@ -98,18 +98,47 @@ def test_only_beside_all_rivals_a_library_is_called_the_fastest(found: answer.An
 
 def test_over_lengths_too_a_library_is_called_the_fastest_beside_all_rivals(data: Dataset) -> None:
     (lengths, *_) = comparisons.lengths(data)
-    assert "of the fastest library timed" in headlines.lengths_title(data, lengths)
+    assert "of the fastest library timed" in headlines.lengths_title(lengths)
     cudnn = lengths.curve("sdpa_cudnn")
     assert cudnn
     others = [curve for curve in lengths.curves if curve.series not in RIVALS]
     whole = replace(lengths, curves=[*others, *(replace(cudnn, series=rival) for rival in RIVALS)])
-    told = headlines.lengths_title(data, whole)
+    told = headlines.lengths_title(whole)
     assert "of the fastest library" in told
     assert "library timed" not in told
     for place in (0, -1):
         gap = replace(cudnn, series="fa3", points=[one for one in cudnn.points if one is not cudnn.points[place]])
         partly = replace(whole, curves=[gap if curve.series == "fa3" else curve for curve in whole.curves])
-        assert "library timed" in headlines.lengths_title(data, partly)
+        assert "library timed" in headlines.lengths_title(partly)
+
+
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [
+        (1.0, "keeps 0.50 of"),
+        (1.02, "keeps 0.50 to 0.51 of"),
+        (0.98, "keeps 0.49 to 0.50 of"),
+        (1.1, "gains ground with length: 0.50 of the fastest library timed at"),
+        (0.9, "loses ground with length: 0.50 of the fastest library timed at"),
+    ],
+)
+def test_shares_of_two_lengths_move_by_more_than_runs_differ(data: Dataset, last: float, told: str) -> None:
+    """Half of the fastest library at the shortest length, and `last` times as much of it at the longest: both shares
+    are those of the points as drawn."""
+    (lengths, *_) = comparisons.lengths(data)
+    curve = lengths.curve("sdpa_cudnn")
+    assert curve
+    (shortest, _), (longest, _) = curve.points[0], curve.points[-1]
+
+    def at(problem: Problem, speed: float) -> tuple[Problem, Point]:
+        return problem, Point("measured", {"problem": problem.to_dict(), "samples_ms": [problem.flops / speed / 1e9]})
+
+    ours = replace(curve, series="triton_native", points=[at(shortest, 100), at(longest, 150 * last)])
+    fastest = replace(curve, points=[at(shortest, 200), at(longest, 300)])
+    slower = replace(curve, series="flex", points=[at(shortest, 190), at(longest, 10)])
+    text = headlines.lengths_title(replace(lengths, curves=[ours, slower, fastest]))
+    assert text.startswith(f"Core Triton {told} ")
+    assert text.endswith((f"from {shortest.seq_q} to {longest.seq_q} tokens", f"{0.5 * last:.2f} at {longest.seq_q}"))
 
 
 def test_the_sentence_turns_with_the_finding(found: answer.Answer) -> None:
