@@ -136,9 +136,16 @@ def drawn() -> Path:
     return index
 
 
+SIGNS = (
+    "A value of all boards together can be above each board's: what is left unexplained has either sign, and in their "
+    "mean a part of it cancels."
+)
+"""Of shares of a gap."""
+
+
 def scorecard(as_json: AsJson = False) -> None:
     """The promised ratios, from recorded rows and from fresh ones."""
-    from harness.rows import results, schema
+    from harness.rows import ledger, results, schema
     from harness.rows.intervals import described
     from harness.rows.scorecard import GAP_EXPLAINED, told_of_earlier_gate
     from harness.rows.scorecard import scorecard as compute
@@ -156,6 +163,8 @@ def scorecard(as_json: AsJson = False) -> None:
     for entry in card["entries"]:
         value = f"{entry['value']:.3f}" if entry["value"] else f"incomplete: {entry['reason']}"
         name = f"{entry['name']} (theirs quoted)" if entry["quoted"] else entry["name"]
+        if entry["name"] == GAP_EXPLAINED:
+            name += f" ({ledger.HEADLINE.slug})"  # a ratio's value is the mean of its problems
         interval = described(entry["interval"], of_ratio=entry["name"] != GAP_EXPLAINED)
         table.add_row(name, entry["gpu"], value, interval, entry["worst_cell"] or "")
     console.print(table)
@@ -163,6 +172,7 @@ def scorecard(as_json: AsJson = False) -> None:
         if entry["name"] == GAP_EXPLAINED and not entry["reason"]:
             console.print(f"{GAP_EXPLAINED} on {entry['gpu']}, problem by problem; the goal is {entry['goal']}:")
             console.print(shares(entry))
+            console.print(SIGNS)
     if told := told_of_earlier_gate(card["entries"]):
         console.print(f"{told}; `twinkernels run NAME --missing` checks them again.")
 

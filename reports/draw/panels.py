@@ -172,8 +172,8 @@ def roofline(work: Sequence[Work], bytes_per_s: float, peak: float, instructions
     for one in [fastest] if least is fastest else [fastest, least]:
         at = (math.log10(one.flop_per_byte), math.log10(one.tflops))
         text = f"{title(one.technique)} {one.tflops:.0f}"
-        shift, align = ((0, -13), "center") if one is fastest else ((9, -9), "left")
-        write(axes, text, at, shift, size=TICK, color=COLORS[one.backend], ha=align)
+        shift = (9, 6) if one is fastest else (9, -9)  # the fastest is right below the limit
+        write(axes, text, at, shift, size=TICK, color=COLORS[one.backend])
     limits = f"DRAM feeds {bytes_per_s / 1e12:.1f} TB/s, {instructions} does {peak:.0f} TFLOPS"
     alt = f"Roofline of {len(work)} kernels; {limits}"
     return to_svg(figure, f"roofline {width}", alt=alt, css="w" if width == WIDE else "n")
