@@ -51,18 +51,18 @@ def features(row: Row) -> list[str]:
 
 def nearest(row: Row, recorded: Iterable[Row]) -> Resemblance | None:
     """Of a row with machine code among recorded ones of its head_dim and mask: the fewest features that differ, then
-    the nearest counts of all instructions. None where nothing is recorded of them."""
+    the nearest counts of all instructions, then the earlier rung. None where nothing is recorded of them."""
     recorded = list(recorded)
-    known = {technique.name: technique for technique in techniques.TECHNIQUES}
+    places = {technique.name: place for place, technique in enumerate(techniques.TECHNIQUES)}
     cell = [row["problem"][name] for name in ("head_dim", "causal")]
     conflicts = {
         (other["technique"], other["backend"]): _conflicts(other) for other in recorded if other["kind"] == "counters"
     }
     mine = set(features(row))
-    best: tuple[float, float, str] | None = None
+    best: tuple[float, float, int] | None = None
     found: Row | None = None
     for other in recorded:
-        if other.get("technique") not in known or not (other.get("code") or {}).get("census"):
+        if other.get("technique") not in places or not (other.get("code") or {}).get("census"):
             continue
         if [other["problem"][name] for name in ("head_dim", "causal")] != cell:
             continue
@@ -73,12 +73,12 @@ def nearest(row: Row, recorded: Iterable[Row]) -> Resemblance | None:
             differing = len(mine ^ theirs)
         else:
             differing = len((mine ^ theirs) - {SWIZZLE})
-        rank = (differing, _distance(row["code"]["census"], other["code"]["census"]), other["technique"])
+        rank = (differing, _distance(row["code"]["census"], other["code"]["census"]), places[other["technique"]])
         if best is None or rank < best:
             best, found = rank, other
     if found is None:
         return None
-    technique, its = known[found["technique"]], features(found)
+    technique, its = techniques.get(found["technique"]), features(found)
     return Resemblance(
         technique,
         found,

@@ -66,6 +66,14 @@ def test_the_next_technique_builds_on_the_one_it_resembles(recorded: list[dict])
     assert resemblance.nearest(as_own(gate(recorded, "scalar")), []) is None
 
 
+def test_of_rungs_with_one_program_the_earlier_is_named(recorded: list[dict]) -> None:
+    row = gate(recorded, "xor_swizzle")
+    later = {**row, "technique": "large_tile"}
+    found = resemblance.nearest(as_own(row), [later, row])
+    assert found is not None
+    assert found.technique.name == "xor_swizzle"
+
+
 def test_bank_conflicts_tell_a_swizzle_from_none(recorded: list[dict]) -> None:
     row = as_own(gate(recorded, "xor_swizzle"))
     assert resemblance.SWIZZLE in resemblance.features({**row, "details": {"totals": {"bank_conflicts": 0}}})
@@ -108,5 +116,5 @@ def test_without_times_and_code_the_page_says_why(tmp_path: Path, recorded: list
     del row["code"]
     build.own_page([{**row, "kernel": "mine.py:attend"}], tmp_path / "page.html")
     said = (tmp_path / "page.html").read_text()
-    assert "Not timed: that takes a GPU" in said
-    assert "None was read: that takes a GPU, and a function that launches Triton kernels." in said
+    assert "only on a GPU" in said
+    assert "None was read: of a Python function it is read only on a GPU" in said
