@@ -190,6 +190,14 @@ def test_ctrl_c_lets_the_cases_in_progress_end_and_loses_no_row(tmp_path: Path) 
     assert [row["kind"] for row in results.read(tmp_path / "run.jsonl")] == ["environment", "gate"]
 
 
+def test_the_reader_of_clocks_is_no_kernel_that_was_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "CACHE", tmp_path)
+    for name in ("cuda/sm_clocks-0123", "cuda/hopper_flagship-0123", "triton/ABCD"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "cuda/hopper_flagship-0123.lock").touch()
+    assert fleet._builds() == 2
+
+
 @pytest.mark.parametrize("lost", [0, 1])
 def test_the_last_row_says_how_long_it_took_on_how_many_gpus(tmp_path: Path, lost: int) -> None:
     hands = [Pretended(f"GPU {number}", [], [Answer((), -9, "Killed")] * lost) for number in range(2)]
