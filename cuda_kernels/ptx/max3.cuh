@@ -6,7 +6,7 @@
 
 #include <ptx/kernel.cuh>
 
-// CUDA Math API, SIMD intrinsics: __vimax3_s32. sm_90 has no such instruction for floats.
+// CUDA Math API, SIMD intrinsics: __vimax3_s32 is two max in PTX; ptxas joins them. sm_90 has none for floats.
 DEVICE int32_t max3_s32(int32_t a, int32_t b, int32_t c) { return __vimax3_s32(a, b, c); }
 
 DEVICE int32_t bits_of(float x) { return __float_as_int(x); }

@@ -322,7 +322,7 @@ TERMS = (
         "Each warpgroup stops at its own diagonal",
         "language",
         "With a causal mask each warpgroup stops at the last tile of keys that any of its 64 rows can see. Core "
-        "Triton has no words for a loop that only some warps run.",
+        "Triton has no words for a loop of products that only some warps run.",
         "Allow loops whose bounds differ between the warpgroups of a block.",
         leave_out="without_own_diagonal",
         step=("own_diagonal", "persistent"),
@@ -337,7 +337,7 @@ TERMS = (
         "them at these lengths, and two of its three warpgroups have none. They hand on their turns and buffers "
         "instead of multiplying zeros. With a causal mask that tile is the longest of its head. Core Triton's blocks "
         "of 64 queries divide these lengths and have no such loss.",
-        "Offer a branch that only some warps of a block take.",
+        "Offer a branch around products that only some warps of a block take.",
         leave_out="without_idle_warpgroups",
         proofs=("role_branch without asm", "role_branch", "warpgroups_hook roles"),
         expected=_expected(1, 3, 1, 3),
@@ -346,17 +346,21 @@ TERMS = (
         "lazy_rescale",
         "Lazy rescaling",
         "compiler",
-        "O is rescaled only when a row maximum has outgrown the one in use; each warp decides for its own rows. Core "
-        "Triton can state a condition for each element, but its compiler computes both results and selects one. A "
-        "condition that stays a branch is one for the whole block, a reduction through shared memory in every step. "
-        "With wgmma, every core Triton kernel here that has this branch is slower than the one without it. In one, the "
+        "O is rescaled only when a row maximum has outgrown the one in use; each warp decides for its own rows. In "
+        "core Triton an if statement decides for the whole block, by a reduction through shared memory in every step. "
+        "With wgmma, every core Triton kernel here that has this if is slower than the one without it. In one, the "
         "softmax no longer overlaps with a product; in another, far more bytes spill. With mma.sync some are a little "
-        "faster.",
+        "faster. Core Triton can state a condition for each element too, in tl.map_elementwise: its compiler makes a "
+        "branch of each thread of it if the body costs enough, and else computes both results and selects one. No "
+        "kernel here was timed with it.",
         "Make a branch of a condition that all lanes of a warp agree on: a vote instead of a reduction over the block.",
         leave_out="without_lazy_rescale",
         step=("lazy_rescale_wgmma", "persistent"),
         twins=(("triton_native", "lazy_rescale", "lean_mbarrier_ring"),),
-        proofs=("condition of a block", "elementwise_condition", "elementwise_condition selection"),
+        proofs=(
+            *("condition of a block", "elementwise_branch sm_90"),
+            *("elementwise_condition", "elementwise_condition selection"),
+        ),
         orders=(
             *((TRITON, "persistent"), (TRITON, "lazy_rescale_wgmma")),
             *(("triton_native", "lean_mbarrier_ring"), ("triton_native", "lazy_rescale")),
@@ -366,13 +370,20 @@ TERMS = (
     Term(
         "early_rescale",
         "Rescale between the two products",
-        "language",
-        "O is rescaled once the next Q K^T has been issued. Core Triton cannot separate the issue of a product from "
-        "its wait.",
-        "Let a program issue a product and wait for it in separate statements, as Gluon does.",
+        "compiler",
+        "O is rescaled once the next Q K^T has been issued. In core Triton the compiler places the wait for a product. "
+        "In the order of overlapped_softmax it multiplies O while the next Q K^T is in flight, also with a condition "
+        "in tl.map_elementwise. But with a plain if around the rescale, and between Q K^T and P V of one step, it "
+        "waits first.",
+        "Wait for a product only before its result is read, also where a branch comes before that.",
         leave_out="without_early_rescale",
         step=("early_rescale", "lazy_rescale_wgmma"),
-        proofs=("rescale_order written", "rescale_order rotated", "rescale_order asm", "rescale_order hook"),
+        proofs=(
+            *("rescale_in_flight if", "rescale_in_flight every step", "rescale_in_flight elementwise"),
+            *("rescale_order written", "rescale_order rotated"),
+        ),
+        ttgir=("ttng.warp_group_dot", "ttng.warp_group_dot_wait", "arith.mulf", "ttng.warp_group_dot"),
+        so="O is multiplied behind the wait for Q K^T",
         expected=_expected(0.5, 0.5, 0, 0),
     ),
     Term(
@@ -451,12 +462,12 @@ GLUON_TERMS = (
         "gluon_votes",
         "Lazy rescaling and three-input maxima",
         "unexplained",
-        "Gluon can express both, lazy rescaling only for all warps of a partition at once. Its flagship never "
-        "rescales lazily, because the kernel that does is slower: in machine code the vote adds barriers and shuffles "
-        "to every step. It has maxima of integers where they pay, and then only lazy rescaling is in this term. Where "
-        "Gluon's best tile has 128 queries by 128 keys, both are left out of the flagship at such a tile, not at its "
-        "own: what they gain at one tile they need not gain at another. Whether lazy rescaling loses only by the vote "
-        "is not known.",
+        "Gluon can express both. An if statement rescales lazily for all warps of a partition at once; one in "
+        "gl.map_elementwise can for each thread, which no kernel here does. Its flagship never rescales lazily, "
+        "because the kernel that does is slower: in machine code the vote adds barriers and shuffles to every step. It "
+        "has maxima of integers where they pay, and then only lazy rescaling is in this term. Where Gluon's best tile "
+        "has 128 queries by 128 keys, both are left out of the flagship at such a tile, not at its own: what they gain "
+        "at one tile they need not gain at another. Whether lazy rescaling loses only by the vote is not known.",
         "Offer a condition per warp: a vote instead of a reduction over the partition.",
         leave_out=LACKING,
         proofs=("condition of a block in Gluon", "maxima of integers in Gluon"),
@@ -478,7 +489,7 @@ GLUON_TERMS = (
         "gluon_lazy_rescale",
         "Lazy rescaling alone",
         "unexplained",
-        "In Gluon a condition holds for all warps of a partition at once.",
+        "In Gluon the condition of an if statement holds for all warps of a partition at once.",
         "Offer a condition per warp: a vote instead of a reduction over the partition.",
         leave_out="without_lazy_rescale",
         proofs=("condition of a block in Gluon",),
@@ -525,11 +536,11 @@ TLX_TERMS = (
         "tlx_votes",
         "Lazy rescaling and three-input maxima",
         "unexplained",
-        "TLX can express both, lazy rescaling only for all warps of a task at once. Its flagship never rescales "
-        "lazily, and no kernel in TLX does. In Gluon, which has the same schedule, the kernel that does is slower. "
-        "The flagship has maxima of integers where they pay, and then only lazy rescaling is in this term. Where the "
-        "TLX kernel's best tile has 128 queries by 128 keys, both are left out of CUDA's flagship at such a tile, not "
-        "at its own.",
+        "TLX can express both. An if statement rescales lazily for all warps of a task at once; one in "
+        "tl.map_elementwise can for each thread. Its flagship never rescales lazily, and no kernel in TLX does. In "
+        "Gluon, which has the same schedule, the kernel that does is slower. The flagship has maxima of integers where "
+        "they pay, and then only lazy rescaling is in this term. Where the TLX kernel's best tile has 128 queries by "
+        "128 keys, both are left out of CUDA's flagship at such a tile, not at its own.",
         "Offer a condition per warp: a vote instead of a reduction over the task.",
         leave_out=LACKING,
         proofs=("condition of a block, with TLX", "maxima of integers, with TLX"),

@@ -46,6 +46,11 @@ class Said:
     cell: Cell | None = None
 
     @property
+    def counts(self) -> str | None:
+        """The grade by which it counts: none with a fault, which gives the program nothing."""
+        return None if self.fault else self.grade
+
+    @property
     def word(self) -> str:
         return WORDS[self.grade]
 

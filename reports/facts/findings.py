@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness.catalog import techniques
 from harness.catalog.problem import Problem
@@ -49,8 +49,9 @@ class Gated:
 class Findings:
     """`grades`: grade -> how many techniques have it in core Triton, of `techniques`. `gains`: technique -> what it
     gives CUDA over its parent, None where that was not timed. `written`: language -> how many of those beyond core
-    Triton it writes. `speeds`: language -> TFLOPS of its best kernel with wgmma on `problem`. `kept`: backend ->
-    exponentials of the overlap that the machine code has while a product is in flight, and all."""
+    Triton it writes, faults apart. `speeds`: language -> TFLOPS of its best kernel with wgmma on `problem`. `kept`:
+    backend -> exponentials of the overlap that the machine code has while a product is in flight, and all; `kept_at`:
+    the tile of that kernel."""
 
     techniques: int
     grades: Mapping[str | None, int]
@@ -60,6 +61,7 @@ class Findings:
     speeds: Mapping[str, float | None]
     kept: Mapping[str, tuple[int, int] | None]
     hatch: Hatch | None = None
+    kept_at: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def beyond(self) -> int:
@@ -80,15 +82,17 @@ def findings(
     beyond = {grade: [name for name, its in triton.items() if its == grade] for grade in BEYOND}
     names = [name for some in beyond.values() for name in some]
     said = {language: [known.get((name, language)) for name in names] for language in ("gluon", "tlx")}
+    overlap = _overlap([*inspected, *data.newest], hashes)
     return Findings(
         len(triton),
         {grade: list(triton.values()).count(grade) for grade in matrix.ORDER},
         {grade: {name: gain(name) for name in some} for grade, some in beyond.items()},
-        {language: sum(one is not None and one.grade == "direct" for one in some) for language, some in said.items()},
+        {language: sum(one is not None and one.counts == "direct" for one in some) for language, some in said.items()},
         problem,
         {language: found.bar("wgmma", language).tflops if found else None for language in ("triton", "gluon", "tlx")},
-        _kept([*inspected, *data.newest], hashes),
+        {backend: _during_products(row) if row else None for backend, row in overlap.items()},
         timed_hatch(data),
+        {backend: reading.tile_slug(row) for backend, row in overlap.items() if row},
     )
 
 
@@ -133,8 +137,9 @@ def gated(known: Known, data: Dataset) -> dict[tuple[str, str], Gated]:
     return found
 
 
-def _kept(rows: Iterable[Row], hashes: reading.Hashes) -> dict[str, tuple[int, int] | None]:
-    found: dict[str, tuple[int, int] | None] = dict.fromkeys(("cuda", "gluon", "triton"))
+def _overlap(rows: Iterable[Row], hashes: reading.Hashes) -> dict[str, Row | None]:
+    """Backend -> the machine code of its kernel of the overlap, at its reference tile where that is known."""
+    found: dict[str, Row | None] = dict.fromkeys(("cuda", "gluon", "triton"))
     asked = [
         row
         for row in rows
@@ -145,9 +150,13 @@ def _kept(rows: Iterable[Row], hashes: reading.Hashes) -> dict[str, tuple[int, i
         and reading.is_current(row, hashes)
     ]
     for row in sorted(asked, key=reading.is_reference_tile):
-        loop = row["code"]["main_loop"]
-        found[row["backend"]] = (loop["under_products"]["exponentials"], loop["all"]["exponentials"])
+        found[row["backend"]] = row
     return found
+
+
+def _during_products(row: Row) -> tuple[int, int]:
+    loop = row["code"]["main_loop"]
+    return loop["under_products"]["exponentials"], loop["all"]["exponentials"]
 
 
 @dataclass(frozen=True)

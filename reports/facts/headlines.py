@@ -91,7 +91,7 @@ def bars_title(found: Answer) -> str:
 
 
 def matrix_title(found: Sequence[Line]) -> str:
-    """How many techniques each language writes."""
+    """How many techniques each language writes, faults apart."""
     probed = {name: sum(line.said[name].grade is not None for line in found) for name in LANGUAGES}
     if not any(probed.values()):
         return f"{len(found)} techniques: what core Triton costs, at the same tile"

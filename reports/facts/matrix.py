@@ -104,8 +104,8 @@ def said_of(
 
 
 def counts(found: Sequence[Line], language: str) -> dict[str | None, int]:
-    """Grade -> how many techniques have it in a language; None: not probed."""
-    grades = [line.said[language].grade for line in found]
+    """Grade -> how many techniques have it in a language; None: not probed, or with a fault."""
+    grades = [line.said[language].counts for line in found]
     return {grade: grades.count(grade) for grade in ORDER}
 
 

@@ -176,7 +176,7 @@ def test_a_descriptor_built_anew_takes_two_instructions_more_than_a_moved_one(pr
 )
 def test_a_languages_program_has_the_operations_in_the_order_that_a_term_says(language: str, term: ledger.Term) -> None:
     """Of the main loop, and what follows it: with no other of these operations between, repeats apart."""
-    kinds = r"ttng\.\w+|math\.exp2|scf\.yield|tt\.store|tt\.return"
+    kinds = r"ttng\.\w+|math\.exp2|arith\.mulf|scf\.yield|tt\.store|tt\.return"
     text = compiled(language, ledger.TRITONS if language == ledger.TRITON else SQUARE)["ttgir"]
     order = re.findall(kinds, text[text.index("scf.for") :])
     asked = set(term.ttgir)

@@ -2,7 +2,7 @@
 
 Builds on longest_first; changes the condition for rescaling O, which was: every tile but the first.
 
-In core Triton a condition is one scalar per program, so all BLOCK_M rows decide together, through shared memory and
+An if statement takes one scalar per program, so all BLOCK_M rows decide together, through shared memory and
 barriers; in the CUDA twin each warp decides for its own rows. Tile j holds a row's maximum so far with probability
 1 / j, so with 128 rows and 8192 keys nearly every iteration rescales. Data moves as in cp_async_pipeline.
 """

@@ -7,8 +7,8 @@ pointers and strides are multiples of 16, so it uses 2 bytes. The width of share
 
 One program has BLOCK_M query rows and walks over the keys, BLOCK_N at a time. Chunks of Q and K and whole V tiles go
 global -> registers (as fp32) -> shared memory -> registers. S stays in registers; P crosses shared memory to become an
-operand. `input_precision="ieee"` keeps fp32 dot products off the tensor cores. V is not chunked, because core Triton
-cannot take columns of P: the compiler runs out of registers at 64x64 with 4 warps and head_dim 128.
+operand. `input_precision="ieee"` keeps fp32 dot products off the tensor cores. V is not chunked: taking columns of P by
+reshape, permute and tl.split was not tried. The compiler runs out of registers at 64x64 with 4 warps and head_dim 128.
 """
 
 import triton

@@ -1,7 +1,7 @@
 """O is rescaled between issuing Q K^T and issuing P V.
 
-Builds on lazy_rescale_wgmma. Core Triton cannot express the points at which a product is issued and waited for: a
-multiplication written between two products runs after the compiler's wait for the first.
+Builds on lazy_rescale_wgmma. Core Triton leaves the wait for a product to the compiler: with the if of that kernel it
+waits for Q K^T before O is multiplied. In the same order without an if, or with tl.map_elementwise, it does not.
 
 So this is the same program as lazy_rescale_wgmma.
 """

@@ -1,4 +1,4 @@
-"""Core Triton: does an if inside tl.map_elementwise branch per thread? No, it becomes a choice between two results."""
+"""Core Triton: an if in tl.map_elementwise becomes a choice between two results if its body is one multiplication."""
 
 import re
 
@@ -34,4 +34,4 @@ def build(form):
 
 if __name__ == "__main__":
     for form in FORMS:
-        print(form, *sorted(set(re.findall(r"@%p\d+ bra|selp|mul\.\S*f32", build(form).asm["ptx"]))))
+        print(form, *sorted(set(re.findall(r"@%p\d+ bra|selp\S*|mul\.\S*f32", build(form).asm["ptx"]))))

@@ -1,4 +1,4 @@
-"""Core Triton's launch options: maxnreg limits registers; a minimum of blocks per SM is ignored without an error."""
+"""Core Triton's options: maxnreg limits registers. A launch refuses an unknown one, triton.compile ignores it."""
 
 import re
 
@@ -6,8 +6,10 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.runtime.jit import MockTensor
 
-FORMS = ("plain", "maxnreg", "minctasm", "num_consumer_groups", "asm", "hook")
+FORMS = ("plain", "maxnreg", "minctasm", "num_consumer_groups", "asm", "hook",
+         "launched", "launched minctasm", "launched num_consumer_groups")  # fmt: skip
 
 
 @triton.jit
@@ -32,10 +34,33 @@ def hook(self=None, stages=None, options=None, language=None, capability=None):
     return "two blocks", "two blocks"
 
 
+class NoGpu:
+    """What a launch asks a driver for before it compiles: Triton's own driver needs a GPU."""
+
+    def get_current_device(self):
+        return 0
+
+    def get_current_stream(self, device):
+        return 0
+
+    def get_current_target(self):
+        return GPUTarget("cuda", 90, 32)
+
+
+def launched(option):
+    """As copy[1,](x, y, False, num_warps=4, **option) does, but for the launch itself."""
+    triton.runtime.driver.set_active(NoGpu())
+    x = MockTensor(tl.int32)
+    return copy.warmup(x, x, False, grid=(1,), num_warps=4, **option)
+
+
 def build(form):
-    extra = {"maxnreg": {"maxnreg": 128}, "minctasm": {"minctasm": 2}, "num_consumer_groups": {form: 2}}.get(form, {})
+    name = form.split()[-1]
+    extra = {name: {"maxnreg": 128}.get(name, 2)} if name in ("maxnreg", "minctasm", "num_consumer_groups") else {}
     triton.knobs.compilation.always_compile = True  # the cache does not know of hooks
     triton.knobs.runtime.add_stages_inspection_hook = hook if form == "hook" else None
+    if form.startswith("launched"):
+        return launched(extra)
     signature = {"x_ptr": "*i32", "y_ptr": "*i32", "ASM": "constexpr"}
     source = ASTSource(copy, signature, {"ASM": form == "asm"})
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4, **extra})

@@ -7,7 +7,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-FORMS = ("branch", "masked", "program")
+FORMS = ("branch", "masked")
 
 
 @triton.jit
@@ -20,12 +20,10 @@ def roles(x_ptr, y_ptr, FORM: tl.constexpr):
             tl.store(y_ptr + index, tl.load(x_ptr + index))
         else:
             tl.store(y_ptr + index, index)
-    elif FORM == "masked":  # an index for each element: both sides run, under masks
+    else:  # an index for each element: both sides run, under masks
         asm: tl.constexpr = "mov.u32 $0, %tid.x; // $1"
         thread = tl.inline_asm_elementwise(asm, "=r,r", [index], dtype=tl.int32, is_pure=True, pack=1)
         tl.store(y_ptr + index, tl.load(x_ptr + index, mask=thread < 32, other=0), mask=thread >= 32)
-    else:
-        tl.store(y_ptr + index, tl.load(x_ptr + index) + scalar)
 
 
 def build(form):

@@ -9,7 +9,8 @@ from triton.compiler import ASTSource
 
 FORMS = ("90", "90 off", "90 8 warps", "90 host", "90 host off", "90 causal", "90 causal off",
          "90 causal in one loop", "90 causal in one loop off", "90 causal in one loop, rows apart",
-         "90 64 rows", "90 maxnreg", "90 3 stages", "100 host", "100 host off", "120 host", "120 host off")  # fmt: skip
+         "90 64 rows", "90 maxnreg 96", "90 maxnreg 160", "90 maxnreg 200", "90 3 stages",
+         "100 host", "100 host off", "120 host", "120 host off")  # fmt: skip
 
 
 @triton.jit
@@ -59,14 +60,14 @@ def build(form):
     signature = {**tensors, "keys": "i32", **dict.fromkeys(constants, "constexpr")}
     options = {"num_warps": 8 if "8 warps" in form else 4, "num_stages": 3 if "3 stages" in form else 2}
     if "maxnreg" in form:
-        options["maxnreg"] = 168
+        options["maxnreg"] = int(form.split()[-1])
     attrs = {(i,): [["tt.divisibility", 16]] for i in ((4,) if host else range(5))}
     source = ASTSource(attention, signature, constants, attrs)
     return triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
 
 
 SHOWN = {
-    "ttgir": r"warp_group_dot .*tensor<64x64xf32|start = 64 : i32\} .*\n.*= tt\.splat %\w+",
+    "ttgir": r"memdesc<3x64x128|warp_group_dot .*tensor<64x64xf32|start = 64 : i32\} .*\n.*= tt\.splat %\w+",
     "ptx": r"setmaxnreg\S+\s+\d+|mbarrier\.(?:arrive|try_wait)\S*",
     "sass": r"USETMAXREG\S*|UTMALDG\S*",
 }

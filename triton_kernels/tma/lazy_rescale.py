@@ -5,8 +5,8 @@ Builds on lean_mbarrier_ring; changes the online softmax. General: any lengths, 
 
 The exponentials of a row may be relative to any value near its maximum, as long as its sum is relative to the same
 value. After the first key tiles a rescale is rare. The slack is small, because with it a row's largest P is no longer 1
-and is rounded to 16 bits. Core Triton has one branch for a whole program, where CUDA has one for each warp: all rows of
-the block vote, through shared memory.
+and is rounded to 16 bits. Core Triton's if statement decides for the whole block, where CUDA's decides for each warp:
+all rows of the block vote, through shared memory.
 """
 
 import triton

@@ -397,7 +397,7 @@ CLAIMS = (
         "triton",
         "direct",
         "The option ptx_options hands ptxas a minimum number of blocks per SM. maxnreg limits the registers per "
-        "thread instead. Unknown options are ignored silently.",
+        "thread instead. An unknown option is an error at a launch; triton.compile alone ignores it.",
         (
             Proof(
                 "blocks_ptxas",
@@ -415,11 +415,18 @@ CLAIMS = (
             ),
             Proof(
                 "options minctasm",
-                "An unknown option is ignored silently.",
+                "triton.compile ignores an unknown option.",
                 Probe("options", "minctasm"),
                 Probe("options", "hook"),
                 Detector("ptx", r"\.minnctapersm \d+"),
                 seen=False,
+            ),
+            Proof(
+                "options launched",
+                "At a launch, an unknown option is an error.",
+                Probe("options", "launched minctasm"),
+                Probe("options", "launched"),
+                Detector("words", r"minctasm was specified but unrecognised"),
             ),
             Proof(
                 "options asm",
@@ -444,7 +451,7 @@ CLAIMS = (
         "gluon",
         "direct",
         "The option ptx_options hands ptxas a minimum number of blocks per SM. maxnreg limits the registers per "
-        "thread instead. Unknown options are ignored silently.",
+        "thread instead. An unknown option is an error at a launch; triton.compile alone ignores it.",
         (
             Proof(
                 "blocks_ptxas in Gluon",
@@ -470,11 +477,18 @@ CLAIMS = (
             ),
             Proof(
                 "blocks_gluon minctasm",
-                "An unknown option is ignored silently.",
+                "triton.compile ignores an unknown option.",
                 Probe("blocks_gluon", "minctasm"),
                 Probe("blocks_gluon", "hook"),
                 Detector("ptx", r"\.minnctapersm \d+"),
                 seen=False,
+            ),
+            Proof(
+                "blocks_gluon launched",
+                "At a launch, an unknown option is an error.",
+                Probe("blocks_gluon", "launched minctasm"),
+                Probe("blocks_gluon", "launched"),
+                Detector("words", r"minctasm was specified but unrecognised"),
             ),
         ),
         word="minnctapersm|maxnreg",

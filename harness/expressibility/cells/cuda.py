@@ -275,7 +275,8 @@ CLAIMS = (
     ),
     _rung(
         "integer_max",
-        "One instruction takes the maximum of three integers (VIMNMX3).",
+        "__vimax3_s32 is two max in PTX, and ptxas joins them: one instruction takes the maximum of three integers "
+        "(VIMNMX3).",
         "persistent",
         _sass(r"VIMNMX3\S*"),
     ),

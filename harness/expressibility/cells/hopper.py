@@ -6,7 +6,10 @@ from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
 
 TILE = "128x128-s2-w8"
 """For kernels of core Triton, because the reference tiles of these rungs are not powers of two."""
-BITCAST = "A bitcast turns the scores into integers. ptxas decides whether one instruction compares three of them."
+BITCAST = (
+    "A bitcast turns the scores into integers. In every language here ptxas decides whether one instruction compares "
+    "three of them."
+)
 COUNTER = Detector("ptx", r"\batom\.\S*add\S*")
 THREE_AT_ONCE = Detector("sass", r"\bVIMNMX3\S*")
 RESCALED_BETWEEN = Detector(
@@ -15,6 +18,13 @@ RESCALED_BETWEEN = Detector(
     order=r"commit_group(?=\.sync)|wait_group(?=\.sync)|\bmul(?=\.\S*f32)",
 )
 """O is multiplied after one product is issued, before the wait for it and before the next product is issued."""
+RESCALED_IN_FLIGHT = Detector(
+    "sass",
+    r"WARPGROUP HGMMA (?:HGMMA |FMUL )*?(?:FMUL ){16,}(?:HGMMA |FMUL )*WARPGROUP",
+    in_loop=True,
+    order=r"\bHGMMA\b|\bFMUL\b|\bWARPGROUP(?=\.DEPBAR)",
+)
+"""O is multiplied behind the issue of a product and before the next wait, which may be one of the next iteration."""
 IN_FLIGHT_AT_THE_STORE = Detector(
     "ptx", "commit_group st.global", order=r"commit_group(?=\.sync)|wait_group(?=\.sync)|\bst\.global"
 )
@@ -64,6 +74,10 @@ TWICE_IN_FLIGHT = Detector(
 
 def _products(form: str) -> Probe:
     return Probe("products_gluon", form)
+
+
+def _order(form: str) -> Probe:
+    return Probe("rescale_in_flight", form)
 
 
 def _sets(form: str) -> Probe:
@@ -181,17 +195,40 @@ CLAIMS = (
     Claim(
         "early_rescale",
         "triton",
-        "hatch",
-        "The source cannot separate the issue of a product from its wait. The compiler waits for Q K^T "
-        "before it runs what the source puts between Q K^T and P V. A hook on its stages moves that wait "
-        "after the issue of P V.",
+        "hint",
+        "One order of statements, that of overlapped_softmax, multiplies O while the next Q K^T is in flight. With a "
+        "plain if around the rescale the compiler waits first; with tl.map_elementwise it does not. In the order "
+        "Q K^T, rescale, P V it waits first too.",
         (
             Proof(
-                "rescale_order hook",
-                "With the wait moved, O is rescaled after Q K^T is issued and before P V is issued.",
-                Probe("rescale_order", "hook"),
-                Probe("rescale_order", "written"),
-                RESCALED_BETWEEN,
+                "rescale_in_flight twin",
+                "In the kernel of overlapped_softmax at 128 x 128, O is multiplied after the next Q K^T is issued and "
+                "before the wait for it.",
+                Twin("overlapped_softmax", "triton", 128, TILE),
+                _order("if"),
+                RESCALED_IN_FLIGHT,
+            ),
+            *(
+                Proof(f"rescale_in_flight {form}", shows, _order(form), _order("if"), RESCALED_IN_FLIGHT)
+                for form, shows in (
+                    (
+                        "every step",
+                        "In that order, O is multiplied after the next Q K^T is issued and before the wait for it.",
+                    ),
+                    (
+                        "elementwise",
+                        "With the condition in tl.map_elementwise, O is still multiplied before the wait for the next "
+                        "Q K^T.",
+                    ),
+                )
+            ),
+            Proof(
+                "rescale_in_flight if",
+                "With a plain if around the rescale, the wait for the next Q K^T comes first.",
+                _order("if"),
+                _order("every step"),
+                RESCALED_IN_FLIGHT,
+                seen=False,
             ),
             *(
                 Proof(
@@ -205,7 +242,7 @@ CLAIMS = (
                 for form, shows in (
                     (
                         "written",
-                        "Written between the two products, the rescale of O comes after the wait for Q K^T.",
+                        "Between Q K^T and P V of one step, the rescale of O comes after the wait for Q K^T.",
                     ),
                     (
                         "rotated",
@@ -215,8 +252,17 @@ CLAIMS = (
                     ("asm", "With inline PTX between the products, the rescale still comes after the wait for Q K^T."),
                 )
             ),
+            Proof(
+                "rescale_order hook",
+                "A hook on the compiler's stages can move that wait: O is then rescaled after Q K^T is issued and "
+                "before P V is issued.",
+                Probe("rescale_order", "hook"),
+                Probe("rescale_order", "written"),
+                RESCALED_BETWEEN,
+                obtained=False,
+            ),
         ),
-        word="add_stages_inspection_hook",
+        word=r"tl\.dot",
     ),
     Claim(
         "early_rescale",

@@ -7,9 +7,11 @@ SIXTEEN_BYTES = Detector("sass", r"\bLDG\.E\.128")
 LDMATRIX = Detector("sass", r"\bLDSM\S*")
 LDMATRIX_X4 = Detector("ptx", r"ldmatrix\S*\.x4\S*")
 BRANCH = Detector("ptx", r"@%p\d+ bra\b")
+BRANCH_OF_A_THREAD = Detector("sass", r"\bFMUL\b", 16, within=(r"\bBSSY\b", r"\bBSYNC\b"))
+"""Multiplications that some threads of a warp may skip."""
 ELEMENTWISE = Proof(
     "elementwise_condition",
-    "With the rescale in tl.map_elementwise, its if becomes a choice between two results, not a branch.",
+    "With a single multiplication in tl.map_elementwise, its if becomes a choice between two results, not a branch.",
     Probe("elementwise_condition", "elementwise"),
     Probe("words", "condition"),
     BRANCH,
@@ -31,16 +33,51 @@ SELECTED = Proof(
     Detector("ptx", r"\bselp\S*"),
     obtained=False,
 )
+PACKED = tuple(
+    Proof(
+        f"elementwise_branch sm_{arch}",
+        f"On sm_{arch}, with 16 packed elements and their exponentials in its body, the if is a branch of each thread: "
+        "the multiplications of O are between BSSY and BSYNC.",
+        Probe("elementwise_branch", f"packed {arch}"),
+        Probe("elementwise_branch", f"plain {arch}"),
+        BRANCH_OF_A_THREAD,
+        obtained=False,
+    )
+    for arch in (80, 90)
+)
+IN_GLUON = (
+    Proof(
+        "elementwise_gluon packed",
+        "With 16 packed elements and their exponentials in its body, the if is a branch of each thread: the "
+        "multiplications are between BSSY and BSYNC.",
+        Probe("elementwise_gluon", "packed"),
+        Probe("elementwise_gluon", "plain"),
+        BRANCH_OF_A_THREAD,
+        obtained=False,
+    ),
+    Proof(
+        "elementwise_gluon single",
+        "With a single multiplication in gl.map_elementwise, its if becomes a choice between two results, and no "
+        "branch.",
+        Probe("elementwise_gluon", "single"),
+        Probe("elementwise_gluon", "packed"),
+        BRANCH,
+        seen=False,
+    ),
+)
 ORDER = Detector("ptx", r"%nctaid\.x")
 MULTIPLICATIONS = Detector("sass", r"\bFMUL\b")
-ONE_CONDITION = "One condition decides for the whole thread block, not for each warp."
-NEEDS_ONLY = "needs only the if statement of lazy_rescale."
+NEEDS_ONLY = "needs only the if statement of lazy_rescale"
 BY_HAND = {
-    "conditional_rescale": f"An if statement guards the rescale of O. {ONE_CONDITION}",
-    "lazy_rescale": f"An if statement compares the rise of the row maxima with a bound. {ONE_CONDITION}",
-    "lazy_consumers": f"A kernel with roles {NEEDS_ONLY} {ONE_CONDITION}",
-    "lazy_scores_in_flight": f"A kernel with scores in flight {NEEDS_ONLY} {ONE_CONDITION}",
+    "conditional_rescale": "An if statement guards the rescale of O",
+    "lazy_rescale": "An if statement compares the rise of the row maxima with a bound",
+    "lazy_consumers": f"A kernel with roles {NEEDS_ONLY}",
+    "lazy_scores_in_flight": f"A kernel with scores in flight {NEEDS_ONLY}",
 }
+WHO_DECIDES = (
+    "This if decides for {all}. An if in {language}.map_elementwise becomes a branch of each thread if its body costs "
+    "enough (exp2 of 16 packed elements); a single multiplication becomes a choice."
+)
 ORDERED = {
     "l2_grid_order": "The kernel computes which tile it takes from the block index, so the source chooses the order.",
     "longest_first": "The kernel computes which tile it takes from the block index, so the heaviest tile can come "
@@ -51,6 +88,8 @@ ORDERED = {
 def _words(dialect: str) -> tuple[Claim, ...]:
     """The claims that core Triton and Gluon have in common, each by its own probe."""
     probe, language = ("words", "tl") if dialect == "triton" else ("words_gluon", "gl")
+    every = "the whole thread block" if dialect == "triton" else "all warps that run the same function"
+    who = WHO_DECIDES.format(all=every, language=language)
     of = "" if dialect == "triton" else " in Gluon"
     scalar = "shapes" if dialect == "triton" else "scalar"
     return (
@@ -96,7 +135,7 @@ def _words(dialect: str) -> tuple[Claim, ...]:
                 technique,
                 dialect,
                 "direct",
-                says,
+                f"{says}. {who}",
                 (
                     Proof(
                         f"condition of a block{of}",
@@ -105,7 +144,7 @@ def _words(dialect: str) -> tuple[Claim, ...]:
                         Probe(probe, "plain"),
                         BRANCH,
                     ),
-                    *((ELEMENTWISE, SELECTED) if dialect == "triton" else ()),
+                    *((*PACKED, ELEMENTWISE, SELECTED) if dialect == "triton" else IN_GLUON),
                 ),
                 word=rf"if {language}\.max",
             )

@@ -172,8 +172,8 @@ CLAIMS = (
         "triton",
         "hint",
         "One order of statements keeps the next Q K^T in flight during the softmax, another the P V of the step "
-        "before. In two more usual loops the compiler waits for Q K^T before the softmax. And at a tile of 256 x 64 "
-        "ptxas undoes the first order.",
+        "before. In two more usual loops the compiler waits for Q K^T before the softmax. And ptxas undoes the first "
+        "order at a tile of 256 x 64, and in the kernel of overlapped_softmax at head_dim 64.",
         (
             *(
                 Proof(
@@ -191,13 +191,28 @@ CLAIMS = (
             *(
                 Proof(
                     f"overlap_in_flight d{head_dim}",
-                    f"At head_dim {head_dim}, the machine code has exponentials between wgmma instructions and the "
-                    "wait for them.",
+                    f"At head_dim {head_dim}, a kernel with the first order, that of scores_in_flight at 64 x 64, has "
+                    "exponentials between wgmma instructions and the wait for them in its machine code.",
                     Twin("scores_in_flight", "triton_native", head_dim, tile),
                     Twin("lean_mbarrier_ring", "triton_native", head_dim, tile),
                     EXPONENTIALS_IN_FLIGHT,
                 )
                 for head_dim, tile in ((128, "64x64-s2-w4"), (64, "64x64-s1-w4"))
+            ),
+            Proof(
+                "overlap_of_the_twin d128",
+                "At head_dim 128, so has the kernel of overlapped_softmax at 128 x 128 with 8 warps.",
+                Twin("overlapped_softmax", "triton", 128, "128x128-s2-w8"),
+                Twin("lean_mbarrier_ring", "triton_native", 128, "64x64-s2-w4"),
+                EXPONENTIALS_IN_FLIGHT,
+            ),
+            Proof(
+                "overlap_of_the_twin d64",
+                "At head_dim 64, ptxas puts that kernel's wgmma instructions behind the exponentials.",
+                Twin("overlapped_softmax", "triton", 64, "128x128-s2-w8"),
+                Twin("overlapped_softmax", "triton", 128, "128x128-s2-w8"),
+                EXPONENTIALS_IN_FLIGHT,
+                seen=False,
             ),
             Proof(
                 "overlap_in_flight 256 rows",

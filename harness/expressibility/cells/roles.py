@@ -28,6 +28,10 @@ def off(form: str) -> Probe:
     return Probe("warp_specialize", f"{form} off")
 
 
+def _elementwise(form: str) -> Probe:
+    return Probe("elementwise_role", form)
+
+
 OF_ONE_FUNCTION = Proof(
     "role_barrier_gluon",
     "A barrier in one of two functions has 128 of the 256 threads.",
@@ -42,10 +46,11 @@ CLAIMS = (
         "warp_specialized",
         "triton",
         "hint",
-        "tl.range(warp_specialize=True) asks for a producer and consumers. On sm_90 the compiler obeys "
-        "if the kernel makes its own descriptors and has four warps and one loop over keys. In the other "
-        "forms tried it ignores the request or fails. Where it obeys, it miscounts the second consumer's rows if one "
-        "value is both the tile's first row and a descriptor's coordinate.",
+        "tl.range(warp_specialize=True) asks for a producer and consumers. On sm_90 the compiler obeys if the kernel "
+        "makes its own descriptors and has four warps and one loop over keys. In the other forms tried it ignores the "
+        "request or fails. Where it obeys, it miscounts the second consumer's rows if one value is both the tile's "
+        "first row and a descriptor's coordinate. The w8 of a tile counts the warps of the two consumers: such a "
+        "kernel is launched with num_warps=4.",
         (
             Proof(
                 "warp_specialize",
@@ -196,8 +201,9 @@ CLAIMS = (
         "setmaxnreg_consumers",
         "triton",
         "hint",
-        "With warp_specialize=True the compiler adds setmaxnreg and chooses the numbers; no option sets "
-        "them. Inline PTX with setmaxnreg reaches the machine code only if the option maxnreg is set.",
+        "With warp_specialize=True the compiler adds setmaxnreg and chooses the numbers. The option maxnreg moves "
+        "them: below 168, its default here, no role gets 232. It cannot give each role a number of its own. Inline PTX "
+        "with setmaxnreg reaches the machine code only if maxnreg is set.",
         (
             Proof(
                 "warp_specialize setmaxnreg",
@@ -206,12 +212,30 @@ CLAIMS = (
                 off("90"),
                 SETMAXNREG,
             ),
+            *(
+                Proof(
+                    f"warp_specialize maxnreg {limit}",
+                    f"With maxnreg={limit} no role gets 232 registers.",
+                    Probe("warp_specialize", f"90 maxnreg {limit}"),
+                    Probe("warp_specialize", "90"),
+                    Detector("ptx", r"setmaxnreg\.inc\S+\s+232"),
+                    seen=False,
+                )
+                for limit in (96, 160)
+            ),
             Proof(
-                "warp_specialize maxnreg",
-                "With maxnreg=168 the consumers still get 232 registers.",
-                Probe("warp_specialize", "90 maxnreg"),
-                off("90"),
-                Detector("ptx", r"setmaxnreg\S+\s+232"),
+                "warp_specialize maxnreg 200",
+                "With maxnreg=200 other numbers are in the code: 136 and 168 instead of 40 and 120.",
+                Probe("warp_specialize", "90 maxnreg 200"),
+                Probe("warp_specialize", "90"),
+                Detector("ptx", r"setmaxnreg\.dec\S+\s+(?:136|168)\b", least=2),
+            ),
+            Proof(
+                "warp_specialize maxnreg 200 consumers",
+                "With maxnreg=200 the consumers get 232 registers, as without it.",
+                Probe("warp_specialize", "90 maxnreg 200"),
+                Probe("warp_specialize", "90 maxnreg 160"),
+                Detector("ptx", r"setmaxnreg\.inc\S+\s+232"),
             ),
             Proof(
                 "setmaxnreg_asm",
@@ -316,9 +340,11 @@ CLAIMS = (
         "role_branch",
         "triton",
         "hatch",
-        "The source cannot give some warps code of their own. A scalar thread index from inline PTX makes "
-        "a real branch, but a barrier or tl.dot inside it would deadlock. A hook on the compiler's stages can "
-        "make roles of the kernel's body, and in them both are safe.",
+        "The source can give some warps elementwise code of their own: an if in tl.map_elementwise over an index "
+        "becomes a branch of each thread. A load may be in it, but a store is refused, and the barriers that a tl.dot "
+        "and its sum bring are of the whole block. A scalar thread index from inline PTX makes a branch around any "
+        "code, but a barrier or tl.dot inside it would deadlock. A hook on the compiler's stages can make roles of the "
+        "kernel's body, and in them both are safe.",
         (
             Proof(
                 "role_branch",
@@ -328,12 +354,41 @@ CLAIMS = (
                 Detector("ptx", r"@%p\d+ bra\b"),
             ),
             Proof(
+                "elementwise_role",
+                "With an if in tl.map_elementwise over an index, the exponentials are behind a branch of each thread: "
+                "between BSSY and BSYNC.",
+                _elementwise("exponentials"),
+                _elementwise("plain"),
+                Detector("sass", r"MUFU\.EX2", 16, within=(r"\bBSSY\b", r"\bBSYNC\b")),
+                obtained=False,
+            ),
+            Proof(
+                "elementwise_role load",
+                "A load may be behind that branch.",
+                _elementwise("load"),
+                _elementwise("exponentials"),
+                Detector("ptx", r"bra ld\.global BB", order=r"\bbra\b|ld\.global|(?<=\$L__)BB\d+_\d+(?=:)"),
+                obtained=False,
+            ),
+            Proof(
                 "role_branch without asm",
-                "Without inline PTX the source has the index of its block alone, and no branch.",
-                Probe("role_branch", "program"),
-                Probe("role_branch", "branch"),
-                Detector("ptx", r"@%p\d+ bra\b"),
-                seen=False,
+                "Without inline PTX or a hook, a store behind such a branch is refused.",
+                _elementwise("store"),
+                _elementwise("load"),
+                Detector("words", r"Stores are not supported inside map_elementwise"),
+            ),
+            Proof(
+                "elementwise_role product",
+                "With a tl.dot and a sum behind that branch, there are barriers of the whole block (bar.sync 0) too, "
+                "to which the other warps do not come.",
+                _elementwise("product"),
+                _elementwise("exponentials"),
+                Detector(
+                    "ptx",
+                    r"bra (?:mma\.sync |bar\.sync\s+0 )*bar\.sync\s+0 (?:mma\.sync |bar\.sync\s+0 )*BB",
+                    order=r"\bbra\b|mma\.sync|bar\.sync\s+0\b|(?<=\$L__)BB\d+_\d+(?=:)",
+                ),
+                obtained=False,
             ),
             Proof(
                 "warpgroups_hook roles",
@@ -421,9 +476,10 @@ CLAIMS = (
         "three_warpgroups",
         "triton",
         "hatch",
-        "num_warps is a power of two, and with roles the compiler makes two consumers. It ignores the option "
-        "num_consumer_groups. A hook on the compiler's stages can run the kernel's body in three warpgroups, each "
-        "with rows of its own, but then each also loads K and V for itself.",
+        "num_warps is a power of two, and with roles the compiler makes two consumers. num_consumer_groups is no "
+        "option: it is an error at a launch, and triton.compile alone ignores it. A hook on the compiler's stages can "
+        "run the kernel's body in three warpgroups, each with rows of its own, but then each also loads K and V for "
+        "itself.",
         (
             Proof(
                 "warpgroups_hook",
@@ -456,11 +512,18 @@ CLAIMS = (
             ),
             Proof(
                 "num_consumer_groups",
-                "The option num_consumer_groups is ignored: the launch has four warps.",
+                "triton.compile ignores num_consumer_groups: the kernel has four warps.",
                 Probe("options", "num_consumer_groups"),
                 Probe("warps_gluon", "three"),
                 SIXTEEN,
                 seen=False,
+            ),
+            Proof(
+                "num_consumer_groups launched",
+                "At a launch, num_consumer_groups is an error.",
+                Probe("options", "launched num_consumer_groups"),
+                Probe("options", "launched"),
+                Detector("words", r"num_consumer_groups was specified but unrecognised"),
             ),
             Proof(
                 "role_branch warps",

@@ -56,6 +56,29 @@ _narrow = (
         UNSWIZZLED,
     ),
 )
+_other_uses = tuple(
+    Proof(
+        f"unswizzled_uses {form}",
+        shows,
+        Probe("unswizzled_uses", form),
+        Probe("unswizzled_uses", "dot"),
+        UNSWIZZLED,
+        obtained=False,
+    )
+    for form, shows in (
+        ("ieee", 'The operands of a tl.dot with input_precision="ieee", which uses no tensor cores, get no swizzle.'),
+        ("elementwise", "A tile that is only added gets no swizzle."),
+        ("dot and sum", "An operand of tl.dot that is also summed gets no swizzle."),
+    )
+)
+_only_products = Proof(
+    "unswizzled_uses dot",
+    "The same operands get a swizzle if they only feed tl.dot.",
+    Probe("unswizzled_uses", "dot"),
+    Probe("unswizzled_uses", "elementwise"),
+    UNSWIZZLED,
+    seen=False,
+)
 _one_phase = Proof(
     "swizzle_gluon plain",
     "The tile's layout has one phase, so there is no swizzle.",
@@ -109,17 +132,26 @@ CLAIMS = (
         "hint",
         "The width and dtype of a tile that pointers load decide its swizzle: eight phases for rows of 128 bytes, "
         "four for 64, two for 32, and none for 16. No argument sets it, and a tile of 32 bytes or more per row is "
-        f"swizzled in each of {len(FORMS)} forms tried.",
-        (*_narrow, *_pointers),
+        f'swizzled in each of {len(FORMS)} forms tried. With input_precision="ieee" tl.dot uses no tensor cores, and '
+        "its tiles are not swizzled.",
+        (*_narrow, *_pointers, _other_uses[0]),
         word="COLUMNS",
     ),
     Claim(
         "unswizzled_rows",
         "triton",
         "hint",
-        "A tile whose rows have 16 bytes is not swizzled. Wider rows are, and the source cannot turn that off: only "
-        "a hook on the compiler's stages or an edited IR can.",
-        (*_narrow[-2:], replace(_hook, obtained=False), _hook_ldmatrix, replace(_override, obtained=False)),
+        "A tile that only feeds tl.dot on tensor cores is swizzled if its rows have more than 16 bytes. Tiles with "
+        "other uses are not. No argument turns the swizzle off: only a hook on the compiler's stages or an edited IR "
+        "does.",
+        (
+            *_narrow[-2:],
+            *_other_uses,
+            _only_products,
+            replace(_hook, obtained=False),
+            _hook_ldmatrix,
+            replace(_override, obtained=False),
+        ),
         word="COLUMNS",
     ),
     Claim(

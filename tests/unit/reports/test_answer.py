@@ -316,6 +316,16 @@ def test_what_is_not_probed_says_so_and_what_is_has_its_grade(data: Dataset, fou
     assert title == f"Core Triton writes 0 of {len(lines)} techniques, CUDA 1"
 
 
+def test_what_a_language_writes_in_vain_is_not_counted(data: Dataset, found: answer.Answer) -> None:
+    said = {(name, "tlx"): Said(name, "direct") for name in ("xor_swizzle", "padded_rows", "cluster_multicast")}
+    lines = [line for part in matrix.lines(data, found.problem, said) for line in part]
+    assert headlines.matrix_title(lines).endswith("techniques, TLX 3")
+    faulty = said | {("cluster_multicast", "tlx"): Said("cluster_multicast", "direct", "fails")}
+    lines = [line for part in matrix.lines(data, found.problem, faulty) for line in part]
+    assert headlines.matrix_title(lines).endswith("techniques, TLX 2")
+    assert matrix.counts(lines, "tlx")["direct"] == 2
+
+
 def test_a_step_says_what_changed(data: Dataset) -> None:
     problem = synthetic.PROBLEMS[0]
 

@@ -64,6 +64,23 @@ def test_grades_add_up_and_what_is_beyond_core_triton_is_named() -> None:
     assert "What the source only proposes" not in page, "no machine code was read"
 
 
+def test_a_grade_with_a_fault_gives_nothing_back() -> None:
+    given = known(cluster_multicast="hatch", pingpong="hatch")
+    given |= {("cluster_multicast", "tlx"): Said("cluster_multicast", "direct", "fails")}
+    given |= {("pingpong", "tlx"): Said("pingpong", "direct")}
+    assert findings.findings(given, EMPTY, None, [], {}).written == {"gluon": 2, "tlx": 1}
+
+
+def test_padded_rows_beyond_the_language_are_told_with_what_does_the_same() -> None:
+    """Else the loss would seem to be what they gain in CUDA."""
+    told = "What padded rows give in CUDA core Triton has already: its compiler swizzles the same tiles."
+    for name, there in (("padded_rows", True), ("pingpong", False)):
+        given = known(**{name: "hatch"})
+        page = page_of(given, findings.findings(given, EMPTY, None, [], {}))
+        assert (told in page) is there
+        assert "Nothing is impossible: each was reached in some form." in page
+
+
 def test_the_order_that_ptxas_left_is_read_from_rows_of_this_checkout() -> None:
     rows = [loop("cuda", 0), loop("triton", 66), loop("triton", 7, source_sha256="earlier"), loop("gluon", 3)]
     kept = findings.findings(known(wgmma="hint"), EMPTY, None, rows, HASHES)
@@ -71,7 +88,7 @@ def test_the_order_that_ptxas_left_is_read_from_rows_of_this_checkout() -> None:
     page = page_of(known(wgmma="hint"), kept)
     assert "CUDA and Gluon keep P V in flight, and 0 of 66 exponentials" in page
     assert "(3 of 66 in Gluon)" in page
-    assert "instead, and 66 of 66 are." in page
+    assert "instead, and 66 of 66 are. That is its kernel at 128x128-s2-w8;" in page
     without = findings.findings(known(wgmma="hint"), EMPTY, None, [*rows[:2], loop("gluon", 3, arch="sm_80")], HASHES)
     assert without.kept["gluon"] is None
     page = page_of({}, replace(without, techniques=1))

@@ -5,7 +5,7 @@ Builds on persistent; changes the online softmax. General: any lengths, strides,
 
 The exponentials of a row may be relative to any value near its maximum, as long as its sum is relative to the same
 value. After the first key tiles a rescale is rare. The slack is small, because with it a row's largest P is no longer 1
-and is rounded to 16 bits. In the CUDA twin each warp votes; in Gluon a branch is for all warps of a partition, whose
+and is rounded to 16 bits. In the CUDA twin each warp votes; in Gluon an if is for all warps of a partition, whose
 64 rows vote through shared memory.
 """
 

@@ -4,7 +4,7 @@ head_dim 64, 128 and 256.
 One block per multiprocessor takes tile after tile from a counter. A producer loads Q, K and V. Two or three math
 warpgroups take turns, by named barriers, at issuing the next Q K^T with the previous P V, and stop at their own
 diagonals. O leaves by TMA from the buffer of Q; where Q has two buffers, that is waited for in the next tile. As in
-Gluon, a branch is for all warps of a group, so O is rescaled in every iteration. But no branch is needed to compare
+Gluon, an if is for all warps of a group, so O is rescaled in every iteration. But no branch is needed to compare
 scores as integers: once no row maximum of a warpgroup is negative, none will be.
 
 The loops over keys are `while` loops, because in a `for` loop stock Triton's pipeliner waits for each product at once.
