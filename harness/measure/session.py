@@ -70,7 +70,7 @@ class Session:
         self._environments.pop(self._environment, None)
         self.rows.append(writer.write(row))
         for warning in description["warnings"]:
-            progress.say(f"warning: {warning}")
+            progress.warn(warning)
 
     # Workers
 
@@ -78,7 +78,8 @@ class Session:
         """The live process with these environment variables, started when there is none."""
         name = tuple(sorted(variables.items()))
         if name not in self._workers or not self._workers[name].alive:
-            self._workers[name] = Worker(variables, self.loader.__name__, self.on, self._log, self.deadlines)
+            told = self.progress.now
+            self._workers[name] = Worker(variables, self.loader.__name__, self.on, self._log, self.deadlines, told)
         return self._workers[name]
 
     def release(self) -> None:
