@@ -2,8 +2,8 @@
 only.
 
 The function is `attend(q, k, v, *, causal, scale)` and returns o or (o, lse); where it has a parameter `out`, it writes
-o into that. It declines a problem by raising NotImplementedError. The .cu file ends in `extern "C" int launch(const
-AttentionArgs*, void* stream)`, as every file of cuda_kernels/ does; by 801, cudaErrorNotSupported, it declines.
+o into that. It declines a problem by raising NotImplementedError. The .cu file ends in `EXPORT int launch(const
+AttentionArgs* args, void* stream)`, as every file of cuda_kernels/ does; by 801, cudaErrorNotSupported, it declines.
 """
 
 from __future__ import annotations

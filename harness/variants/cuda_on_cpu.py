@@ -15,6 +15,9 @@ from harness.variants.variant import Call, Variant
 if TYPE_CHECKING:
     from torch import Tensor
 
+OWN_NAMES = "where a kernel must use the functions of cuda_kernels/ptx (tid_x, bar_sync, ld_global ...)"
+"""What nobody guesses of a CPU that does not know CUDA's own names."""
+
 
 def sanitizer_environment() -> dict[str, str]:
     """Variables of a process in which the CPU runs CUDA twins under the address and undefined-behaviour sanitizers.
@@ -50,7 +53,8 @@ class CpuCudaVariant(Variant):
         except toolchain.ToolchainError as error:
             raise Unsupported(str(error)) from None
         except build.CompileError as error:
-            raise CompileError(f"{case}: {error}") from None
+            said = str(error).replace("for the CPU:", f"for the CPU, {OWN_NAMES}:", 1) if case.kernel else error
+            raise CompileError(f"{case}: {said}") from None
         self.compile_s = time.perf_counter() - start
         self.workspace_bytes = workspace_bytes(self.library.handle, self.problem)
         flags = cpu_build.flags(sanitize=cpu_build.sanitizing())
