@@ -298,7 +298,8 @@ def test_a_head_dim_that_a_technique_has_not_is_declined_and_says_so(
 ) -> None:
     monkeypatch.setattr(output, "RUNS", tmp_path)
     code, printed = invoke(*arguments, "xor_swizzle", "--problem", "b1-h2-n128-d256-fp16-full")
-    assert code == (2 if arguments[0] == "check" else 0)
+    assert code == 2
+    assert re.search("nothing was (checked|compiled|counted): every cell was declined", printed)
     assert "declined: head_dim must be 64 or 128 (a rung marked general takes 256); got" in printed
     assert "by xor_swizzle cuda" in printed
 
@@ -313,7 +314,8 @@ def test_inspect_takes_a_tile_and_writes_what_record_keeps(monkeypatch: pytest.M
     monkeypatch.setattr(output, "ROOT", tmp_path)
     monkeypatch.setattr(output, "RUNS", tmp_path)
     asked = ("inspect", "flagship", "--backend", "cuda", "--arch", "sm_90a", "--tile", tile.slug)
-    assert invoke(*asked)[0] == 0
+    code_of_exit, said = invoke(*asked)
+    assert (code_of_exit, "compiling 1 kernel;" in said) == (0, True)
     assert not list(tmp_path.iterdir()), "only where it is asked for"
     code_of_exit, said = invoke(*asked, "--save")
     (run,) = tmp_path.glob(f"{results.ONE_OFF}/*-inspect.jsonl")
@@ -533,6 +535,11 @@ def test_history_of_one_cell_is_csv_and_of_several_a_question(tmp_path: Path, mo
     assert code == 0
     assert output.splitlines()[1] == "time,commit,board,source,ms,tflops,anchor_ms,ratio"  # below what stderr says
     assert len(output.splitlines()) == 3
+    monkeypatch.setattr("harness.cli.output.console.width", 160)
+    table = invoke("history", "cuda", "xor_swizzle")[1]
+    assert re.search(r"│ 0123456 +│", table), "some rows have seven digits of a commit, some twelve"
+    assert "time ÷ anchor's" in table
+    assert "█" not in table
     picture = tmp_path / "cell.svg"
     assert invoke("history", "cuda xor_swizzle", "--plot", str(picture))[0] == 0
     assert "<svg" in picture.read_text()
@@ -959,6 +966,57 @@ def test_a_check_that_checked_nothing_is_no_success(monkeypatch: pytest.MonkeyPa
         assert "nothing was checked: " + ("every cell was declined" if reason else "no cell was chosen") in said
 
 
+def test_a_check_of_what_its_file_of_rows_holds_ends_as_those_rows_say(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was told that no cell was chosen."""
+    monkeypatch.setattr("harness.measure.runner.run", lambda *_, **__: [])
+    slug, file = "b1-h1-n64-d64-fp16-full", tmp_path / "r.jsonl"
+    row = {"kind": "gate", "on": "cpu", "technique": "scalar", "problem": Problem.parse(slug).to_dict()}
+    row |= {"tile": techniques.reference_tile(techniques.get("scalar"), 64).to_dict(), "status": "passed"}
+    rows = [
+        row | {"backend": language, "source_sha256": sources.source_sha256(language, techniques.get("scalar").path)}
+        for language in ("cuda", "triton")
+    ]
+    arguments = ("check", "scalar", "--on", "cpu", "--problem", slug, "--rows", str(file))
+    for last, expected in (({}, 0), ({"status": "wrong", "reason": "two"}, 1)):
+        earlier = rows[0] | {"source_sha256": "0" * 64, "status": "wrong", "reason": "of another source"}
+        file.write_text("".join(json.dumps(one) + "\n" for one in (earlier, rows[0], rows[1] | last)))
+        code, said = invoke(*arguments)
+        assert (code, f"all 2 cells are in {file} already" in said) == (expected, True), said
+    file.write_text("")
+    assert "no cell was chosen" in invoke(*arguments)[1]
+
+
+def test_a_failure_names_the_file_of_what_kernels_printed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def run(*_: object, path: Path, **__: object) -> list[dict]:
+        path.parent.mkdir(parents=True)
+        path.with_suffix(".log").write_text("shape is 3")
+        return [timed("wrong")[1] | {"reason": "because"}]
+
+    monkeypatch.setattr("harness.measure.runner.run", run)
+    monkeypatch.setattr(output, "RUNS", tmp_path / "runs")
+    code, said = invoke("check", "scalar", "--on", "cpu")
+    (log,) = tmp_path.rglob("*.log")
+    assert (code, f"{log} has what kernels printed" in said) == (1, True), said
+
+
+def test_what_fails_alike_is_told_once_and_each_cell_by_its_whole_name() -> None:
+    row = {"kind": "gate", "kernel": "x.cu", "backend": "own", "status": "crashed", "reason": "SIGSEGV"}
+    tile = {"block_m": 64, "block_n": 64, "stages": 1, "warps": 4}
+    slugs = ["b1-h1-n64-d64-fp16-full", "b1-h2-n128-d64-fp16-full"]
+    even = [row | {"problem": Problem.parse(slug).to_dict(), "tile": tile} for slug in slugs]
+    (told,) = tables.failures(even)
+    assert told == f"crashed: x.cu own\n  SIGSEGV\n  on {slugs[0]} 64x64-s1-w4, {slugs[1]} 64x64-s1-w4"
+    ragged = even[0] | {"problem": Problem.parse("b1-h1-q65k64-d64-fp16-full").to_dict()}
+    (told,) = tables.failures([ragged])
+    assert told.splitlines()[0] == "crashed: x.cu own  b1-h1-q65k64-d64-fp16-full 64x64-s1-w4"
+    assert "its launch returns 801 (cudaErrorNotSupported)" in told.splitlines()[-1]
+    unbuilt = ragged | {"status": "compile_error", "reason": "x.cu own b1-h1-q65k64-d64-fp16-full 64x64-s1-w4: no"}
+    assert tables.failures([unbuilt])[0].splitlines()[1:] == ["  no"], "the case stands above"
+    assert "801" not in tables.failures([{**ragged, "kernel": None, "technique": "scalar"}])[0]
+
+
 def test_a_folder_that_takes_no_output_is_told_before_any_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("harness.measure.runner.run", lambda *_, **__: pytest.fail("it worked first"))
     (tmp_path / "file").touch()
@@ -966,6 +1024,9 @@ def test_a_folder_that_takes_no_output_is_told_before_any_work(monkeypatch: pyte
     assert code == 2
     assert "--save-outputs: got" in said
     assert "Not a directory" in said
+    code, said = invoke("check", "scalar", "--on", "cpu", "--rows", str(tmp_path / "typo" / "r.jsonl"))
+    assert (code, "/typo', which is no folder; make it" in said) == (2, True)
+    assert not (tmp_path / "typo").exists()
 
 
 def test_the_scorecard_says_once_how_many_ratios_an_earlier_gate_checked(

@@ -69,6 +69,29 @@ def test_each_end_is_a_row(gated: dict[str, dict], name: str) -> None:
     assert name != "of_nothing" or "got NoneType for o" in row["reason"]
 
 
+@pytest.mark.slow
+def test_progress_tells_how_far_it_is_and_a_failed_import_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases = [
+        replace(case, problem=problem)
+        for name in ("not_a_function", "declining")
+        for case in measured.cases(EXPERIMENT, measured.Chosen((own.parse(f"{FILE}:{name}"),)), None)
+        for problem in (PROBLEM, replace(PROBLEM, causal=False))
+    ]
+    rows = runner.run(EXPERIMENT, on="cpu", path=tmp_path / "r.jsonl", selected=cases, gate={"repeats": 2})
+    assert [row["status"] for row in rows[1:]] == ["import_error", "unsupported"] * 2
+    said = capsys.readouterr().err
+    lines = [line.partition(" s  ")[2] for line in said.splitlines() if " s  gate" in line]
+    starts = [f"gate    {place} of 4  own_kernels.py:{name} own " for place, name in LINES]
+    assert [line[: len(start)] for line, start in zip(lines, starts, strict=True)] == starts
+    assert said.count("import_error: ") == 1
+    assert said.count("declined: ") == 2
+    assert "unsupported" not in said
+
+
+LINES = ((1, "not_a_function"), (2, "declining"), (4, "declining"))
+"""Of each problem in turn: place and kernel."""
 LAUNCH = f"endless at {place(own_triton.__file__, 'wait_for_ever[')}"
 
 
