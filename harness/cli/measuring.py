@@ -101,7 +101,10 @@ def check(
     if files:
         refuse(files[0], "their folders are of twins", {"--save-outputs": save_outputs, "--against": against})
     else:
-        refuse_without("a file", "a twin has its own tile and its own page", {"--tile": tile, "--report": report})
+        at = ", ".join(f"{name} at {techniques.reference_tile(techniques.get(name), 128).slug}" for name in names)
+        why = "it is for a .cu file of your own; a twin is checked at its own" + (f": {at}" if at else "")
+        refuse_without("a file", why, {"--tile": tile})
+        refuse_without("a file", "a twin has its own page", {"--report": report})
     if files and not names:
         refuse(files[0], "a kernel of your own has one backend", {"--backend": backends})
     spreads = spreading.wanted(gpus, cluster)
@@ -166,7 +169,7 @@ def check(
     if report:
         own_page.write(rows, cases, path)
     gates = [row for row in rows if row["kind"] == "gate"]
-    if rows_file and not gates and (gates := standing(rows_file, cases, place)):
+    if rows_file and rows_file.is_file() and not gates and (gates := standing(rows_file, cases, place)):
         typer.echo(f"all {len(gates)} cells are in {rows_file} already", err=True)
     log = path.with_suffix(".log")
     conclude(gates, tables.gates, as_json=as_json, log=log, checked=shard is None)
@@ -340,7 +343,7 @@ def run(
     from harness.measure.fleet import Work
     from harness.rows import record as recorded
 
-    formats = {"as_json": as_json, "as_csv": as_csv}
+    formats: dict[str, Any] = {"as_json": as_json, "as_csv": as_csv}
     if wanted.roofs:
         asked: dict[str, object] = {"--on": on is On.cpu, "--mode": mode, "--backend": backends, "--shard": shard}
         asked |= {"--ptxas": ptxas is Ptxas.shared, "--max-seconds": max_seconds, "--replicates": replicates > 1}

@@ -35,7 +35,7 @@ from harness.cli.options import (
 )
 from harness.cli.output import RECORDED, RUNS, Row, console, run_file, show_failures, write_run
 from harness.machine.progress import Progress
-from harness.rows import tables
+from harness.rows import results, tables
 
 if TYPE_CHECKING:
     from harness.rows.kept import Kept
@@ -247,7 +247,9 @@ def history(
             raise typer.BadParameter(f"--plot: got {str(plot)!r}, expected a file that ends in .svg")
         require_writable("--plot", plot.parent)
     given = [word for each in words for word in each.split()]
-    require_known("--gpu", [gpu], sorted({path.parent.name for path in RECORDED.glob("*/*.jsonl")}))
+    require_known(
+        "--gpu", [gpu], sorted({path.parent.name for path in RECORDED.glob("*/*.jsonl")} - {results.COMPILERS})
+    )
     require_known("--experiment", [experiment], sorted(path.stem for path in (RECORDED / gpu).glob("*.jsonl")))
     require_words_of_cells(given, past.words(RECORDED / gpu, experiment))
     with bad_usage(), Progress() as progress:

@@ -189,7 +189,7 @@ def roofs(rows: Rows) -> Table:
 
 
 def failures(rows: Rows) -> list[str]:
-    """What failed, with the compiler's, the gate's or the CPU runtime's words; what is said of several cells alike once,
+    """What failed, with the compiler's, the gate's or the CPU runtime's words; what is said of several cells, once
     with all of them."""
     alike: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,15 @@ def sanitizer_environment() -> dict[str, str]:
         return cpu_build.sanitizer_environment()
     except toolchain.ToolchainError as error:
         raise Unsupported(str(error)) from None
+
+
+def error_name(code: int) -> str:
+    """ " (cudaErrorInvalidValue)", from CUDA's header; "" for what is none there."""
+    from cuda_kernels import cpu_build
+
+    header = (cpu_build.cuda_include() / "driver_types.h").read_text(errors="replace")
+    found = re.search(rf"^\s*(cudaError\w+)\s*=\s*{code}\b", header, re.MULTILINE)
+    return f" ({found[1]})" if found else ""
 
 
 def left_in(workspace: Tensor | None) -> list[str]:
@@ -105,7 +115,7 @@ class CpuCudaVariant(Variant):
             decline(self.case, code)
             said = library.diagnosis().splitlines() + left_in(workspace)
             if code and not said:
-                said = [f"launch_failed: launch returns cudaError {code}"]
+                said = [f"launch_failed: launch returns cudaError {code}{error_name(code)}"]
             if said:
                 order = [f"scheduler seed {self._options['seed']}"] if self._options.get("seed") else []
                 raise Diagnosed(said + order, code)

@@ -165,6 +165,18 @@ for words in (["list"], ["check", "scalr"], ["bench", "scalr"], ["run", "lader"]
         (("check", "--problem", "b1-h1-n64-d64-fp8-full"), "its dtype is 'fp8'", "write fp16 or bf16"),
         (("check", f"--problem=b1-h1-n{2**31}-d64-bf16-full"), "problem.seq_q: got 2147483648", "less than 2^31"),
         (("check", "./mine.txt"), "kernel: got './mine.txt'", "expected FILE.py:FUNCTION"),
+        (("check", "README.md"), "kernel: got 'README.md'", "expected FILE.py:FUNCTION or FILE.cu"),
+        (("bench", "mine:attend"), "kernel: got 'mine:attend'", "expected FILE.py:FUNCTION or FILE.cu"),
+        (("inspect", "mine.cu"), "technique: got 'mine.cu'", "`twinkernels check FILE --report`"),
+        (("check", "fa3"), "technique: got 'fa3', a library", "`twinkernels bench --peer fa3`"),
+        (("inspect", "fa3"), "technique: got 'fa3', a library", "`twinkernels bench --peer fa3`"),
+        (("run", "xor_swizzle"), "experiment: got 'xor_swizzle', a technique", "`twinkernels check xor_swizzle`"),
+        (("check", "xor_swizle"), "technique: got 'xor_swizle'", "did you mean xor_swizzle"),
+        (("check", "--on", "tpu"), "'--on': 'tpu' is not one of", "'gpu', 'cpu'"),
+        (("inspect", "scalar", "--tile", "64x64"), "tile: got '64x64'", "it has no stages, write s2"),
+        (("inspect", "scalar", "--tile", "64x64-s1-4"), "tile: got '64x64-s1-4'", "its warps is '4', write w4"),
+        (("history", "cuda", "--gpu", "a100"), "--gpu: got 'a100'", "known: h200"),
+        (("expressibility", "--triton", "9.9.9"), "--triton: got '9.9.9'", "known: 3.6.0"),
         (("build", "--experiment", "ladder", "--gpu", "h20"), "--gpu: got 'h20'", "did you mean h200"),
         (("history", "xor_swizle"), "CELL: got 'xor_swizle'", "did you mean xor_swizzle"),
         (("history", "cuda xor_swizzle", "trton"), "CELL: got 'trton'", "did you mean triton"),
@@ -180,7 +192,11 @@ for words in (["list"], ["check", "scalr"], ["bench", "scalr"], ["run", "lader"]
         (("run", "correctness", "--on", "cpu", "--mode", "brst"), "--mode: got 'brst'", "did you mean burst"),
         (("run", "correctness", "--on", "cpu", "--backend", "cud"), "--backend: got 'cud'", "did you mean cuda"),
         (("run", "correctness", "--on", "cpu", "--shard", "0/4"), "--shard: got '0/4'", "I from 1 to N"),
-        (("run", "correctness", "--on", "cpu", "--shard", "1/9"), "--shard: got '1/9'", "N at most 5"),
+        (
+            ("run", "correctness", "--on", "cpu", "--shard", "1/9"),
+            "--shard: got '1/9'",
+            "N at most 5, the number of problems",
+        ),
         (("run", "ladder", "--on", "cpu"), "--on: got cpu", "`twinkernels check --on cpu`"),
         (("check", "--on", "cpu", "--shard", "2"), "--shard: got '2'", "I/N"),
         (("check", "--on", "cpu", "--sharing", "2"), "--sharing: got a CPU", "use a GPU"),
@@ -198,6 +214,9 @@ def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str
     ("arguments", "said"),
     [
         (("check", "scalar", "--tile", "64x64-s1-w4"), "--tile: got it without a file"),
+        (("check", "xor_swizzle", "--tile", "32x64-s1-w4"), "checked at its own: xor_swizzle at 64x64-s1-w4"),
+        (("check", "mine.py:attend", "--tile", "64x64-s1-w4"), "tile: got 64x64-s1-w4, but mine.py:attend is a func"),
+        (("bench", "mine.py:attend", "--tile", "64x64-s1-w4"), "tile: got 64x64-s1-w4, but mine.py:attend is a func"),
         (("check", "mine.py:attend", "--backend", "cuda"), "--backend: got it with mine.py:attend"),
         (("build", "--gpu", "h200"), "--gpu: got it without --experiment"),
         (("build", "--grid", "--gpu", "h200"), "--gpu: got it without --experiment"),
@@ -241,8 +260,12 @@ def test_a_gpu_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_command_that_needs_a_gpu_blames_no_option(monkeypatch: pytest.MonkeyPatch, arguments: tuple) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    missing = "this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing\n"
-    assert invoke(*arguments) == (2, missing)
+    missing = "this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing. "
+    without = (
+        "Without one: `twinkernels check --on cpu`, `twinkernels run correctness --on cpu`, or "
+        "`python experiments/ladder.py`, which prints what is recorded\n"
+    )
+    assert invoke(*arguments) == (2, missing + without)
 
 
 def test_tools_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:

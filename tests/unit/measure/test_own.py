@@ -280,7 +280,7 @@ def test_a_cu_file_anywhere_runs_on_the_cpu(tmp_path: Path) -> None:
 
 CU_FILES = {
     "declines.cu": ("launch", "801", "unsupported", "cudaErrorNotSupported for b1-"),
-    "fails.cu": ("launch", "1", "launch_error", "launch returns cudaError 1"),
+    "fails.cu": ("launch", "1", "launch_error", r"launch returns cudaError 1 \(cudaErrorInvalidValue\)"),
     "without_launch.cu": ("lunch", "0", "compile_error", "it exports no launch.* a launch without EXPORT .* is hidden"),
     "broken.cu": (
         "launch",
@@ -364,7 +364,6 @@ def test_a_wrong_file_is_refused_by_name(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("name", "code", "said"),
     [
-        (b"mine.py", b"def attend(\n", "line 1"),
         (b"mine.py", b"def attend(): ...  # \xff\n", "utf-8"),
         (b"mine.py", b"def attend(): ...\n\0", "null bytes"),
         (b"min\xff.py", b"def attend(): ...\n", "utf-8"),
@@ -376,6 +375,18 @@ def test_a_file_that_is_no_code_is_refused(tmp_path: Path, name: bytes, code: by
     with pytest.raises(ValueError, match=r"kernel: got .* not readable as code in UTF-8") as refusal:
         own.parse(f"{path}:attend")
     assert said in str(refusal.value)
+
+
+def test_a_syntax_error_is_told_by_its_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def attend():\n    return (\n")
+    with pytest.raises(ValueError, match=r"mine.py:attend', which has a syntax error at line 2: .*; mend it"):
+        own.parse(f"{tmp_path}/mine.py:attend")
+
+
+def test_a_wrong_function_is_answered_with_those_of_the_file_itself(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("from harness import bench, check\ndef attend(): ...\n")
+    with pytest.raises(ValueError, match=r"but mine\.py has attend$"):
+        own.parse(f"{tmp_path}/mine.py:attnd")
 
 
 BOUND = """import functools
