@@ -190,14 +190,16 @@ def roofs(rows: Rows) -> Table:
 
 def failures(rows: Rows) -> list[str]:
     """What failed, with the compiler's, the gate's or the CPU runtime's words; what is said of several cells, once
-    with all of them."""
-    alike: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    with all of them. A diagnosis is of one: its threads and places are those of a run."""
+    alike: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row.get("status", "passed") not in FINE:
-            said = _indented(row.get("details", {}).get("diagnosis") or [_reason(row)])
-            alike[f"{row['status']}: {name_of(row)} {row['backend']} {row.get('arch') or ''}", said].append(row)
+            diagnosis = row.get("details", {}).get("diagnosis")
+            head = f"{row['status']}: {name_of(row)} {row['backend']} {row.get('arch') or ''}"
+            alone = _whole_cell(row) if diagnosis else ""
+            alike[head, _indented(diagnosis or [_reason(row)]), alone].append(row)
     found = []
-    for (head, said), same in alike.items():
+    for (head, said, _), same in alike.items():
         cells = list(dict.fromkeys(map(_whole_cell, same)))
         told = f"{head} {cells[0]}\n{said}" if len(cells) == 1 else f"{head.rstrip()}\n{said}\n  on {', '.join(cells)}"
         found.append(told + (f"\n{HOW_TO_DECLINE}" if any(map(_may_be_unsupported, same)) else ""))

@@ -1031,6 +1031,9 @@ def test_what_fails_alike_is_told_once_and_each_cell_by_its_whole_name() -> None
     even = [row | {"problem": Problem.parse(slug).to_dict(), "tile": tile} for slug in slugs]
     (told,) = tables.failures(even)
     assert told == f"crashed: x.cu own\n  SIGSEGV\n  on {slugs[0]} 64x64-s1-w4, {slugs[1]} 64x64-s1-w4"
+    diagnosed = [one | {"details": {"diagnosis": ["deadlock: nobody can go on"]}} for one in even]
+    heads = [told.splitlines()[0] for told in tables.failures(diagnosed)]
+    assert heads == [f"crashed: x.cu own  {slug} 64x64-s1-w4" for slug in slugs]
     ragged = even[0] | {"problem": Problem.parse("b1-h1-q65k64-d64-fp16-full").to_dict()}
     (told,) = tables.failures([ragged])
     assert told.splitlines()[0] == "crashed: x.cu own  b1-h1-q65k64-d64-fp16-full 64x64-s1-w4"
