@@ -32,7 +32,10 @@ HERE = Path(__file__).resolve().parent
 CACHE = Path(os.environ.get("TWINKERNELS_CACHE") or HERE.parent / "build").absolute()
 """What is built, by the hash of what it is built from: checkouts can share it. As in harness/catalog/sources.py."""
 BUILD = CACHE / "cuda"
-NO_LAUNCH = "it exports no launch; a kernel file ends in `EXPORT int launch(const AttentionArgs* args, void* stream)`"
+NO_LAUNCH = (
+    "it exports no launch; a kernel file ends in `EXPORT int launch(const AttentionArgs* args, void* stream)`, "
+    "and a launch without EXPORT (attention.cuh) is hidden"
+)
 HALF_SWITCHES = ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_CONVERSIONS", "HALF2_OPERATORS")
 """torch forces these __CUDA_NO_x__ on every extension; given here too, they hold for every compiler that we call."""
 

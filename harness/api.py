@@ -62,8 +62,9 @@ def check(
     default = (*experiment.problems, *(own.OTHER_LENGTHS if chosen.kernels else ()))
     wanted = replace(experiment, problems=_problems(problems) or default, peers=())
     cases = own.cases(wanted, replace(chosen, backends=backends), None)
-    _require(place)
-    if place == "cpu":
+    if place == "gpu":
+        _require_gpu("check(on='gpu')")
+    else:
         effort.refuse_hours(cases)
     path = one_off_file("check")
     gate = ON_A_CPU if place == "cpu" else {}
@@ -101,7 +102,7 @@ def bench(
         raise ValueError(f"backends: got {unknown[0]!r}, expected some of {', '.join(chosen.backends)}")
     chosen = replace(chosen, backends=tuple(backends or chosen.backends))
     experiment = Experiment("bench", _problems(problem), (), peers=(), modes=(mode,))
-    _require("gpu")
+    _require_gpu("bench")
     path = one_off_file("bench")
     cases = own.beside_the_best(experiment, chosen)
     return frame(runner.run(experiment, on="gpu", path=path, selected=cases), str(path))
@@ -173,8 +174,9 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-def _require(place: str) -> None:
-    if place == "gpu" and not _has_gpu():
+def _require_gpu(what: str) -> None:
+    if not _has_gpu():
         raise RuntimeError(
-            "gpu: torch sees none; `twinkernels doctor` says what is missing, and check(on='cpu') needs none"
+            f"{what} needs a GPU: torch sees none; `twinkernels doctor` says what is missing, and check(on='cpu') "
+            "needs none"
         )

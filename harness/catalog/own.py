@@ -2,8 +2,8 @@
 only.
 
 The function is `attend(q, k, v, *, causal, scale)` and returns o or (o, lse); where it has a parameter `out`, it writes
-o into that. It declines a problem by raising NotImplementedError. The .cu file ends in `extern "C" int launch(const
-AttentionArgs*, void* stream)`, as every file of cuda_kernels/ does; by 801, cudaErrorNotSupported, it declines.
+o into that. It declines a problem by raising NotImplementedError. The .cu file ends in `EXPORT int launch(const
+AttentionArgs* args, void* stream)`, as every file of cuda_kernels/ does; by 801, cudaErrorNotSupported, it declines.
 """
 
 from __future__ import annotations
@@ -62,9 +62,13 @@ def parse(text: str) -> Kernel:
         if function:
             ast.parse(code, path.name)
     except (OSError, SyntaxError, ValueError) as error:
-        raise ValueError(f"kernel: got {text!r}, which is not readable as code in UTF-8 ({error}); mend it") from None
-    if function and not {function, "*"} & set(known := _functions(path)):
-        raise ValueError(f"kernel: got {text!r}, but {path.name} has {', '.join(known) or 'no function'}")
+        wrong = f"is not readable as code in UTF-8 ({error})"
+        if isinstance(error, SyntaxError) and error.lineno:
+            wrong = f"has a syntax error at line {error.lineno}: {error.msg}"
+        raise ValueError(f"kernel: got {text!r}, which {wrong}; mend it") from None
+    if function and not {function, "*"} & set(_functions(path)):
+        mine = ", ".join(_functions(path, imported=False))
+        raise ValueError(f"kernel: got {text!r}, but {path.name} has {mine or 'no function'}")
     return Kernel(path, function or None)
 
 
@@ -120,7 +124,7 @@ def _modules(path: Path) -> set[str]:
     return names
 
 
-def _functions(path: Path) -> list[str]:
+def _functions(path: Path, *, imported: bool = True) -> list[str]:
     """What a Python file defines or binds outside functions and classes, by name; all that is bound, as a decorator or
     an import may make a function too. "*" stands for what it imports unnamed."""
     names: list[str] = []
@@ -131,7 +135,7 @@ def _functions(path: Path) -> list[str]:
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.append(node.id)
         elif isinstance(node, ast.ImportFrom):
-            names += [alias.asname or alias.name for alias in node.names]
+            names += [alias.asname or alias.name for alias in node.names if imported]
         elif not isinstance(node, ast.ClassDef | ast.AsyncFunctionDef):
             todo += ast.iter_child_nodes(node)
     return list(dict.fromkeys(names))

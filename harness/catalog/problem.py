@@ -168,6 +168,10 @@ def _problem(names: tuple[str, ...], *values: Any) -> Problem:
     return Problem(**dict(zip(names, values, strict=True)))
 
 
+_TILE_PARTS = {"size": (r"\d+x\d+", "64x128"), "stages": (r"s\d+", "s2"), "warps": (r"w\d+", "w4")}
+"""As _PARTS."""
+
+
 @dataclass(frozen=True, order=True)
 class Tile:
     """How a kernel cuts the work: query rows and keys per step, shared-memory stages of K/V, warps that do math.
@@ -205,7 +209,11 @@ class Tile:
         """The tile that a slug names. Raises ValueError on anything else."""
         match = re.fullmatch(r"(\d+)x(\d+)-s(\d+)-w(\d+)((?:-[a-z_]+\d+)*)", slug)
         if not match:
-            raise ValueError(f"tile: got {slug!r}, expected a slug such as 64x128-s2-w4")
+            parts = dict(zip(_TILE_PARTS, slug.split("-"), strict=False))
+            wrong = next((n for n, (how, _) in _TILE_PARTS.items() if not re.fullmatch(how, parts.get(n, ""))), None)
+            told = f"its {wrong} is {parts[wrong]!r}" if wrong in parts else f"it has no {wrong}"
+            told = f"; {told}, write {_TILE_PARTS[wrong][1]}" if wrong else ""
+            raise ValueError(f"tile: got {slug!r}, expected a slug such as 64x128-s2-w4{told}")
         block_m, block_n, stages, warps, levers = match.groups()
         extra = tuple((name, int(value)) for name, value in re.findall(r"-([a-z_]+)(\d+)", levers))
         return cls(int(block_m), int(block_n), int(stages), int(warps), extra)

@@ -11,9 +11,10 @@ import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from harness.catalog.sources import CACHE, ROOT
 from harness.cli import inspecting, measuring, recording, reporting
@@ -46,7 +47,20 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 """In the order in which `--help` names them."""
 
+
+class Commands(TyperGroup):
+    """Whose messages do not begin with the name of an exception of pydantic."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

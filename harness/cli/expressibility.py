@@ -85,10 +85,13 @@ def expressibility(
     if only_missing and not (asked := survey.without_row(asked, known_rows())):
         console.print("every proof has a current row")
         raise typer.Exit
+    left_out = ""
     if not install and (name is not None or only_missing):
         asked = without_missing(asked)
-    found = judged(asked, install)
-    rows = written(found) if name is None else [survey.row(*each) for each in found]
+    elif not install and all(map(tritons.is_here, triton or ())):  # else it ends with what it needs
+        asked, left_out = compiled_here(asked)
+    found = judged(asked, install) if asked else []
+    rows = written(found) if found and name is None else [survey.row(*each) for each in found]
     if as_json:
         print(json.dumps(rows, indent=1))
     elif name is None:
@@ -99,6 +102,8 @@ def expressibility(
     else:
         for each in found:
             console.print(*explained(*each), sep="\n", soft_wrap=True, highlight=False)
+    if left_out:
+        typer.echo(left_out, err=True)
     raise typer.Exit(any(row["status"] != "passed" for row in rows))
 
 
@@ -160,7 +165,7 @@ def without_missing(asked: list[Todo]) -> list[Todo]:
     """Those whose compilers are here, where there are such; the others are named, with what they need."""
     from harness.expressibility import environments
 
-    lacking = {each: sorted(one for one in needed(each) if not environments.is_here(*one)) for each in asked}
+    lacking = {each: not_here(each) for each in asked}
     here = [each for each in asked if not lacking[each]]
     if not here:
         return asked
@@ -169,6 +174,26 @@ def without_missing(asked: list[Todo]) -> list[Todo]:
             names = " and ".join(environments.name(*one) for one in needs)
             console.print(f"not run: {proof.name} needs {names}; add --install", soft_wrap=True, highlight=False)
     return here
+
+
+def compiled_here(asked: Sequence[Todo]) -> tuple[list[Todo], str]:
+    """Those whose compilers are here, and a line about the others, whose recorded verdicts are shown all the same."""
+    from harness.expressibility import environments
+
+    here = [each for each in asked if not not_here(each)]
+    lacking = sorted({one for each in asked for one in not_here(each)})
+    names = " and ".join(environments.name(*one) for one in lacking)
+    size = sum(environments.megabytes(*one) or 0 for one in lacking)
+    count = len(asked) - len(here)
+    line = f"shown as recorded: {count} proofs need {names}, not here; --install downloads that ({size} MB)"
+    return here, line if count else ""
+
+
+def not_here(each: Todo) -> list[tuple[str, str]]:
+    """The compilers of a proof that are not on this machine."""
+    from harness.expressibility import environments
+
+    return sorted(one for one in needed(each) if not environments.is_here(*one))
 
 
 def written(found: Iterable[tuple[Todo, Verdict]]) -> list[dict[str, Any]]:

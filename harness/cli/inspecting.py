@@ -225,6 +225,8 @@ def inspect(
         lambda rows: Group(*show(rows), *tables.declined(rows)),
         as_json=as_json,
         path=saved(rows) if save else None,
+        checked=True,
+        done="compiled" if on is not On.cpu else "counted",
     )
 
 
@@ -243,7 +245,9 @@ def inspected(cells: Sequence[survey.Cell], ptxas: str = "bundled") -> list[dict
 
     rows = {}
     with Progress() as progress:
-        progress.say(f"compiling {len(cells)} kernels; a second time they come from build/")
+        progress.say(
+            f"compiling {len(cells)} kernel{'s' if len(cells) != 1 else ''}; a second time they come from build/"
+        )
         for cell, fields in survey.inspect(cells, ptxas):
             rows[cell] = survey.row(cell, fields, ptxas)
             progress.count("compile", len(rows), len(cells), f"{cell[0]} {cell[1] or 'on this CPU'}")

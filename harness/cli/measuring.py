@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from harness.catalog import experiments, techniques, tiles
-from harness.catalog.cases import Case, of_experiment, of_grids
+from harness.catalog.cases import Case, of_experiment, of_grids, source_sha256
 from harness.catalog.problem import PEERS, Experiment
 from harness.cli import own_page, spreading
 from harness.cli.options import (
@@ -50,7 +50,7 @@ from harness.cli.options import (
 from harness.cli.output import RECORDED, Row, conclude, console, newest_run, one_off_file, run_file, run_name
 from harness.cli.own_page import Report
 from harness.cli.spreading import Cluster, Gpus, Rows, command, refuse_to_spread
-from harness.rows import tables
+from harness.rows import reading, results, tables
 
 LIBRARIES = "sdpa_cudnn, sdpa_flash, sdpa_math, flex, fa2, fa3, fa4"
 SCHEDULER_SEEDS = (0, 1, 2)
@@ -101,7 +101,10 @@ def check(
     if files:
         refuse(files[0], "their folders are of twins", {"--save-outputs": save_outputs, "--against": against})
     else:
-        refuse_without("a file", "a twin has its own tile and its own page", {"--tile": tile, "--report": report})
+        at = ", ".join(f"{name} at {techniques.reference_tile(techniques.get(name), 128).slug}" for name in names)
+        why = "it is for a .cu file of your own; a twin is checked at its own" + (f": {at}" if at else "")
+        refuse_without("a file", why, {"--tile": tile})
+        refuse_without("a file", "a twin has its own page", {"--report": report})
     if files and not names:
         refuse(files[0], "a kernel of your own has one backend", {"--backend": backends})
     spreads = spreading.wanted(gpus, cluster)
@@ -166,7 +169,21 @@ def check(
     if report:
         own_page.write(rows, cases, path)
     gates = [row for row in rows if row["kind"] == "gate"]
-    conclude(gates, tables.gates, as_json=as_json, checked=shard is None)
+    if rows_file and rows_file.is_file() and not gates and (gates := standing(rows_file, cases, place)):
+        typer.echo(f"all {len(gates)} cells are in {rows_file} already", err=True)
+    log = path.with_suffix(".log")
+    conclude(gates, tables.gates, as_json=as_json, log=log, checked=shard is None)
+
+
+def standing(path: Path, cases: Sequence[Case], place: str) -> list[Row]:
+    """The newest verdict that a file has on each of these cases, of sources as they are now."""
+    wanted = {(str(case), source_sha256(case)) for case in cases}
+    found = {}
+    for row in results.read(path):
+        if row["kind"] == "gate" and row["on"] == place:
+            parts = (reading.name_of(row), row["backend"], reading.slug(row), reading.tile_slug(row))
+            found[" ".join(filter(None, parts)), row.get("source_sha256")] = row
+    return [row for cell, row in found.items() if cell in wanted]
 
 
 def sanitize(
@@ -276,7 +293,7 @@ def bench(
     rows = runner.run(experiment, on="gpu", path=path, selected=cases)
     if report:
         own_page.write(rows, cases, path)
-    conclude(rows, tables.timings, as_json=as_json, as_csv=as_csv)
+    conclude(rows, tables.timings, as_json=as_json, as_csv=as_csv, log=path.with_suffix(".log"))
 
 
 def run(
@@ -324,10 +341,9 @@ def run(
     from harness.machine import environment
     from harness.measure import runner, timing
     from harness.measure.fleet import Work
-    from harness.rows import reading, results
     from harness.rows import record as recorded
 
-    formats = {"as_json": as_json, "as_csv": as_csv}
+    formats: dict[str, Any] = {"as_json": as_json, "as_csv": as_csv}
     if wanted.roofs:
         asked: dict[str, object] = {"--on": on is On.cpu, "--mode": mode, "--backend": backends, "--shard": shard}
         asked |= {"--ptxas": ptxas is Ptxas.shared, "--max-seconds": max_seconds, "--replicates": replicates > 1}

@@ -19,7 +19,7 @@ import typer
 
 from harness.catalog import architectures, own, sources, techniques
 from harness.catalog import experiments as catalog
-from harness.catalog.problem import DTYPES, LAYOUTS, Experiment, Problem, Tile
+from harness.catalog.problem import ALL_PEERS, DTYPES, LAYOUTS, Experiment, Problem, Tile
 from harness.machine.terminal import plain
 
 if TYPE_CHECKING:
@@ -42,9 +42,13 @@ def completing(words: Iterable[str]) -> Callable[[str], list[str]]:
 
 
 def split(names: Iterable[str] | None) -> tuple[list[str], list[str]]:
-    """The words of the command line that name techniques, and those that name files of the user's."""
+    """The words of the command line that name techniques, and those that name files of the user's, rightly or not."""
     words = list(names or ())
-    return [word for word in words if not own.is_kernel(word)], [word for word in words if own.is_kernel(word)]
+    return [word for word in words if not NO_NAME.search(word)], [word for word in words if NO_NAME.search(word)]
+
+
+NO_NAME = re.compile("[.:/]")
+"""Occurs in no technique's name, but in names of files."""
 
 
 NAMES = [technique.name for technique in techniques.kernels()]
@@ -58,6 +62,8 @@ Names = Annotated[
 SERIES = ", ".join(techniques.SERIES)
 MOST_LISTED = 24
 """Names in a message; of more, the first three and where the others are."""
+NEAR = 0.62
+"""How alike two names are, by difflib, for one to be meant by the other: more than 9.9.9 and 3.9.0."""
 PART = r"[bhnqdsw]\d+(k\d+)?|\d+x\d+|[a-z_]{4,}\d+"
 """Of the slug of a problem or tile, what is no word: d128, h6k2, 64x128, num_ctas2."""
 USUAL_PROBLEM = Problem.square(4, 16, 4096, 128)
@@ -110,7 +116,7 @@ def require_known(kind: str, names: Iterable[str], known: Iterable[str], shown_b
     known = list(known)
     for name in names:
         if name not in known:
-            close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
+            close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=NEAR)
             listed = ", ".join(known) if len(known) <= MOST_LISTED else f"{', '.join(known[:3])} ...; see {shown_by}"
             hint = f"did you mean {' or '.join(close)}?" if close else f"known: {listed}"
             raise typer.BadParameter(f"{kind}: got {name!r}, {hint}")
@@ -130,6 +136,14 @@ def require_words_of_cells(words: Iterable[str], recorded: Iterable[str]) -> Non
 
 def chosen(names: list[str] | None) -> tuple[str, ...]:
     """The techniques and ablations named, or all techniques, in the order of the registry."""
+    for name in names or ():
+        if name in ALL_PEERS:
+            raise typer.BadParameter(f"technique: got {name!r}, a library; `twinkernels bench --peer {name}` times it")
+        if NO_NAME.search(name):
+            raise typer.BadParameter(
+                f"technique: got {name!r}, expected a name of `twinkernels list`; of a kernel of your own "
+                "`twinkernels check FILE --report` shows the machine code"
+            )
     require_known("technique", names or (), NAMES)
     return tuple(name for name in NAMES if name in (names or RUNGS))
 
@@ -182,6 +196,10 @@ def experiments() -> dict[str, str]:
 def load_experiment(name: str, place: str = "gpu") -> Experiment:
     """The experiment of this name; for a CPU the small one that its file names WITHOUT_GPU. Bad usage where there is
     none."""
+    if name in NAMES and name not in catalog.names():
+        raise typer.BadParameter(
+            f"experiment: got {name!r}, a technique; `twinkernels check {name}` or `twinkernels bench {name}` runs it"
+        )
     require_known("experiment", [name], catalog.names())
     if place == "gpu":
         return catalog.load(name)
@@ -215,7 +233,11 @@ def require_gpu() -> None:
     import torch
 
     if not torch.cuda.is_available():
-        missing("this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing")
+        missing(
+            "this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing. Without one: "
+            "`twinkernels check --on cpu`, `twinkernels run correctness --on cpu`, or `python experiments/ladder.py`, "
+            "which prints what is recorded"
+        )
 
 
 def require_writable(option: str, folder: Path) -> None:
@@ -260,7 +282,8 @@ def part(
     found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", shard)
     if not found or not int(found[1]) <= int(found[2]) <= len(whole):
         raise typer.BadParameter(
-            f"--shard: got {shard!r}, expected I/N such as 1/{len(whole)}: I from 1 to N, N at most {len(whole)}"
+            f"--shard: got {shard!r}, expected I/N such as 1/{len(whole)}: I from 1 to N, N at most {len(whole)}, "
+            "the number of problems"
         )
     mine = set(whole[int(found[1]) - 1 :: int(found[2])])
     return tuple(problem for problem in problems if together(problem) in mine)

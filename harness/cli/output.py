@@ -59,6 +59,11 @@ def write_run(path: Path, description: Mapping[str, Any], rows: Iterable[Row]) -
         return [writer.write({**row, "environment": name}) for row in rows]
 
 
+def shown(path: Path) -> Path:
+    """As it is told: from the checkout, where it is in it."""
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+
+
 def show_failures(rows: Iterable[Row]) -> None:
     """What failed, in red, with the words of whoever found it."""
     for text in tables.failures(rows):
@@ -72,11 +77,13 @@ def conclude(
     as_json: bool = False,
     as_csv: bool = False,
     path: Path | None = None,
+    log: Path | None = None,
     checked: bool = False,
+    done: str = "checked",
 ) -> NoReturn:
-    """Prints the rows of a finished run and exits. `path` is the run's file where it can be recorded. `checked`: at
-    least one row must be of something that ran; where all was declined, nothing was checked, and the exit code is 2. A
-    shard is not asked for that: its only problem may be one that all decline."""
+    """Prints the rows of a finished run and exits. `path` is the run's file where it can be recorded, `log` where
+    kernels printed. `checked`: at least one row must be of something that ran; where all was declined, nothing was
+    `done`, and the exit code is 2. A shard is not asked for that: its only problem may be one that all decline."""
     if as_json:
         print(json.dumps(rows, indent=1))
     elif as_csv:
@@ -84,10 +91,11 @@ def conclude(
     else:
         console.print(show(rows))
         show_failures(rows)
+        if log and tables.failed(rows) and log.is_file() and log.stat().st_size:
+            console.print(f"{shown(log)} has what kernels printed, and tracebacks", soft_wrap=True)
         if path:
-            shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-            console.print(f"`twinkernels record {shown}` keeps it", soft_wrap=True)
+            console.print(f"`twinkernels record {shown(path)}` keeps it", soft_wrap=True)
     if checked and all(row["status"] == "unsupported" for row in rows):
-        typer.echo("nothing was checked: " + ("every cell was declined" if rows else "no cell was chosen"), err=True)
+        typer.echo(f"nothing was {done}: " + ("every cell was declined" if rows else "no cell was chosen"), err=True)
         raise typer.Exit(2)
     raise typer.Exit(tables.failed(rows))

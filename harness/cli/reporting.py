@@ -35,7 +35,7 @@ from harness.cli.options import (
 )
 from harness.cli.output import RECORDED, RUNS, Row, console, run_file, show_failures, write_run
 from harness.machine.progress import Progress
-from harness.rows import tables
+from harness.rows import results, tables
 
 if TYPE_CHECKING:
     from harness.rows.kept import Kept
@@ -109,7 +109,7 @@ def looked_at(ladder: Experiment, description: Row, known: Kept) -> tuple[list[R
     made = dict(zip(todo, inspected(todo), strict=True)) if todo else {}
     read = [row for cell in cells if (row := found[cell] or made.get(cell))]
     with Progress() as progress:
-        progress.say("errors of structured heads and of 8-bit inputs, outputs of a GPU computed again: on this CPU")
+        progress.say("computing on this CPU: errors of structured heads, errors of 8-bit inputs, a GPU's outputs again")
         for one in (structured_heads, fp8):
             read.append(known.find(one.about()) or one.row())
         for folder in sorted(RECORDED.glob("*/outputs")):
@@ -257,7 +257,9 @@ def history(
             raise typer.BadParameter(f"--plot: got {str(plot)!r}, expected a file that ends in .svg")
         require_writable("--plot", plot.parent)
     given = [word for each in words for word in each.split()]
-    require_known("--gpu", [gpu], sorted({path.parent.name for path in RECORDED.glob("*/*.jsonl")}))
+    require_known(
+        "--gpu", [gpu], sorted({path.parent.name for path in RECORDED.glob("*/*.jsonl")} - {results.COMPILERS})
+    )
     require_known("--experiment", [experiment], sorted(path.stem for path in (RECORDED / gpu).glob("*.jsonl")))
     require_words_of_cells(given, past.words(RECORDED / gpu, experiment))
     with bad_usage(), Progress() as progress:
@@ -275,12 +277,11 @@ def history(
         print(json.dumps({name: [asdict(point) for point in points] for name, points in found.items()}, indent=1))
     else:
         for name, points in found.items():
-            table = Table("time", "commit", "board", "source", "ms", "TFLOPS", "ratio", "", title=name)
-            slowest = max(point.ms for point in points)
+            table = Table("time", "commit", "board", "source", "ms", "TFLOPS", "time ÷ anchor's", title=name)
             for point in points:
                 numbers = (f"{point.ms:.4f}", f"{point.tflops:.1f}", f"{point.ratio:.3f}" if point.ratio else "")
-                names = (point.time, point.commit or "", point.board or "", point.source or "")
-                table.add_row(*names, *numbers, "█" * round(30 * point.ms / slowest))
+                names = (point.time, (point.commit or "")[:7], point.board or "", point.source or "")
+                table.add_row(*names, *numbers)
             console.print(table)
     if plot:
         from reports.draw import history as drawing

@@ -25,6 +25,9 @@ from harness.machine import clocks
 VARIABLES = re.compile(r"(TRITON|CUDA|TORCH|PYTORCH|DISABLE_MMA|NVIDIA_TF32)\w*|OMP_NUM_THREADS|MAX_JOBS")
 """Environment variables that change what is compiled or how it runs."""
 
+SOURCES = re.compile("(cuda_kernels|triton_kernels|harness|experiments|reports)/")
+"""Where a file that git does not know may change what is measured or shown."""
+
 TENSOR_FLOPS = {(8, 0): 2048, (8, 6): 512, (8, 9): 1024, (9, 0): 4096, (12, 0): 1024}
 """Dense 16-bit tensor-core FLOP per SM and clock with fp32 accumulation, by capability (NVIDIA's whitepapers)."""
 
@@ -153,7 +156,7 @@ def _warnings(gpu: dict[str, Any] | None, git: dict[str, Any]) -> list[str]:
     if gpu and (gpu["utilization"] or 0) > 5:
         warnings.append(f"the GPU was {gpu['utilization']}% busy before the run: times may be disturbed")
     if git["dirty"]:
-        warnings.append("the checkout has uncommitted changes")
+        warnings.append("the checkout has uncommitted changes: rows will say so")
     return warnings
 
 
@@ -173,7 +176,8 @@ def _git() -> dict[str, Any]:
         return done.stdout.strip() if done.returncode == 0 else None
 
     status = ask("status", "--porcelain")
-    return {"sha": ask("rev-parse", "HEAD"), "dirty": None if status is None else bool(status)}
+    changed = [line for line in (status or "").splitlines() if not line.startswith("?? ") or SOURCES.match(line[3:])]
+    return {"sha": ask("rev-parse", "HEAD"), "dirty": None if status is None else bool(changed)}
 
 
 def _version(distribution: str) -> str | None:

@@ -22,7 +22,7 @@ class Progress:
     def __init__(self) -> None:
         self._console = Plain(stderr=True, highlight=False)
         self._start = self._said = time.monotonic()
-        self._last = self._shown = ""
+        self._last = self._shown = self._now = ""
         self._ended = threading.Event()
         columns = (
             TextColumn("{task.description:8}"),
@@ -51,12 +51,21 @@ class Progress:
         while not self._ended.wait(SILENCE / 20):
             if time.monotonic() - self._said >= SILENCE:
                 after = f"still at work after: {self._last}" if self._last else "at work"
-                self._print(self._last if self._last != self._shown else after)
+                at = f"still at work: {self._now}" if self._now else after
+                self._print(self._last if self._last != self._shown else at)
+
+    def now(self, stage: str, label: str) -> None:
+        """What is at work, for the line that breaks a silence; until the next line says that something is done."""
+        self._now = f"{label}, stage {stage}"
 
     def say(self, text: str) -> None:
         """A line, with the seconds since the beginning."""
-        self._last = text
+        self._last, self._now = text, ""
         self._print(text)
+
+    def warn(self, text: str) -> None:
+        """A line that tells no progress, so that it is not repeated as such."""
+        self._print(f"warning: {text}")
 
     def _print(self, text: str) -> None:
         self._said, self._shown = time.monotonic(), self._last

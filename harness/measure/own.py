@@ -37,6 +37,10 @@ class Chosen:
         names = [kernel.name for kernel in self.kernels]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"kernel: got {twice} twice, expected other names: rows tell kernels apart by them")
+        if self.tile and self.kernels and all(kernel.function for kernel in self.kernels):
+            raise ValueError(
+                f"tile: got {self.tile.slug}, but {names[0]} is a function, which has tiles of its own; leave it out"
+            )
 
 
 def choose(things: Iterable[Callable[..., Any] | str], peers: Sequence[str], tile: Tile | None = None) -> Chosen:

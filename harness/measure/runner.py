@@ -161,7 +161,10 @@ class Run:
         for number, case in enumerate(fresh, 1):
             if self.session.interrupts.requested:
                 return
-            self.settle(case, self.gate(case))
+            fields = self.gate(case)
+            self.session.count = f"{number} of {len(fresh)}"
+            self.settle(case, fields)
+            self.session.count = ""
             self.session.progress.step("gate", number, len(fresh))
 
     def compile(self, cases: Iterable[Case]) -> None:

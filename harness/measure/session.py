@@ -19,7 +19,7 @@ from harness.machine.progress import Interrupts, Progress
 from harness.measure.worker import Deadlines, Worker
 from harness.rows import making, results
 from harness.rows.intervals import process
-from harness.rows.reading import median_ms
+from harness.rows.reading import median_ms, status_word
 
 
 class Session:
@@ -44,6 +44,8 @@ class Session:
         self.experiment, self.on, self.loader, self.deadlines = experiment, on, loader, deadlines
         self.progress, self.interrupts = progress, interrupts
         self.rows: list[dict[str, Any]] = []
+        self.count = ""  # 3 of 14, of the case at work
+        self._unimportable: set[str] = set()  # what was said of kernels that fail before any problem is tried
         self._writer = writer
         self._log = writer.path.with_suffix(".log")
         self._workers: dict[tuple[tuple[str, str], ...], Worker] = {}
@@ -70,7 +72,7 @@ class Session:
         self._environments.pop(self._environment, None)
         self.rows.append(writer.write(row))
         for warning in description["warnings"]:
-            progress.say(f"warning: {warning}")
+            progress.warn(warning)
 
     # Workers
 
@@ -78,7 +80,8 @@ class Session:
         """The live process with these environment variables, started when there is none."""
         name = tuple(sorted(variables.items()))
         if name not in self._workers or not self._workers[name].alive:
-            self._workers[name] = Worker(variables, self.loader.__name__, self.on, self._log, self.deadlines)
+            told = self.progress.now
+            self._workers[name] = Worker(variables, self.loader.__name__, self.on, self._log, self.deadlines, told)
         return self._workers[name]
 
     def release(self) -> None:
@@ -145,10 +148,14 @@ class Session:
             self.rows.append(self._writer.write(origin))
         row = self._writer.write(_finite(row))
         self.rows.append(row)
-        outcome = row["status"] if row["status"] == "passed" else f"{row['status']}: {row['reason']}"
+        outcome = "passed" if row["status"] == "passed" else f"{status_word(row)}: {row['reason']}"
         if row.get("samples_ms"):
             outcome = f"{median_ms(row):.4f} ms  {outcome}"
-        self.progress.say(f"{row['kind']:6}  {case}  {outcome}")
+        said = f"{case.name}  {outcome}"
+        if row["status"] == "import_error" and case.kernel and said in self._unimportable:
+            return row  # it is the same for each problem
+        self._unimportable |= {said} if row["status"] == "import_error" else set()
+        self.progress.say("  ".join(filter(None, (f"{row['kind']:6}", self.count, str(case), outcome))))
         return row
 
 

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -91,14 +91,23 @@ class Failed(Exception):
 class Worker:
     """A Python process with `environment` set before it imports anything.
 
-    `loader` is a module with `load(case, on)`, such as harness.variants; `log` is appended to. Raises RuntimeError when
-    the process does not start: that is nobody's kernel.
+    `loader` is a module with `load(case, on)`, such as harness.variants; `log` is appended to; `told` hears which case
+    is at which stage. Raises RuntimeError when the process does not start: that is nobody's kernel.
     """
 
-    def __init__(self, environment: Mapping[str, str], loader: str, on: str, log: Path, deadlines: Deadlines) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        loader: str,
+        on: str,
+        log: Path,
+        deadlines: Deadlines,
+        told: Callable[[str, str], object] = lambda stage, label: None,
+    ) -> None:
         ours, theirs = socket.socketpair()
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         self._log = log
+        self._told = told
         self._deadlines = deadlines
         with log.open("ab") as output, theirs:
             begin = log.stat().st_size
@@ -185,6 +194,8 @@ class Worker:
                 raise failed("crashed", f"the process ended (stage {stage}): {self._exit()}") from None
             if kind == "now":
                 stage, label = content
+                if label:
+                    self._told(stage, label)
                 end = time.monotonic() + getattr(self._deadlines, stage)
             elif kind == "partial":
                 partial.update(content[0])

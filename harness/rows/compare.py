@@ -71,6 +71,9 @@ def compare(
     is in both, or BASE timed none of the `techniques`.
     """
     base, new = list(base), list(new)
+    for name, rows in (("BASE", base), ("NEW", new)):
+        if not rows:
+            raise Refused(f"{name} holds no rows: expected those of a run, reports/runs/*.jsonl")
     gpus = [sorted({gpu_name(row) for row in rows if row["kind"] == "environment"}) for rows in (base, new)]
     if gpus[0] != gpus[1] or len(gpus[0]) != 1:
         names = [", ".join(found) or "no environment row" for found in gpus]

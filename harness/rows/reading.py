@@ -49,6 +49,11 @@ def name_of(row: Row) -> str:
     return row.get("technique") or row.get("kernel") or ""
 
 
+def status_word(row: Row) -> str:
+    """The row's status as people are told it: a kernel that does not support a cell declined it."""
+    return "declined" if row["status"] == "unsupported" else str(row["status"])
+
+
 def cell(row: Row) -> str:
     """Backend, technique, problem and tile in one line, as tables, summaries and `history` name a case."""
     return " ".join(filter(None, (row["backend"], name_of(row), slug(row), tile_slug(row))))

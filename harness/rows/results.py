@@ -189,12 +189,13 @@ class Writer:
 
 
 def read(
-    path: Path, check: Callable[[dict[str, Any]], None] | None = None, *, oldest: int = SCHEMA
+    path: str | Path, check: Callable[[dict[str, Any]], None] | None = None, *, oldest: int = SCHEMA
 ) -> list[dict[str, Any]]:
     """All rows of a file, as they were before it was packed (rows.packing). A torn last line (a killed run) is dropped.
     Raises NotRows for anything else that is not a row, with its line; so it does where `check` (rows.schema has one for
     files of strangers) raises ValueError, and for a schema before `oldest`. What rows share is one object: replace it,
     never change it in place."""
+    path = Path(path)
     _require_file(path)
     rows = []
     shared: dict[str, Mapping[str, Any]] = {}

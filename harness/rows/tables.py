@@ -16,7 +16,7 @@ from rich.text import Text
 
 from harness.catalog.problem import Problem
 from harness.rows import results
-from harness.rows.reading import Row, median_ms, name_of, slug, tflops, tile_slug
+from harness.rows.reading import Row, median_ms, name_of, slug, status_word, tflops, tile_slug
 
 FINE = ("passed", "unsupported")
 """Statuses that are no failure: a backend may decline a cell."""
@@ -166,7 +166,7 @@ def timings(rows: Rows) -> Table:
     for row in sorted(measured, key=lambda row: (slug(row), statistics.median(row.get("samples_ms") or [1e9]))):
         names = (slug(row), name_of(row), row["backend"], tile_slug(row))
         if not row.get("samples_ms"):
-            table.add_row(*names, "", "", f"{row['status']}: {row['reason']}", style="red")
+            table.add_row(*names, "", "", f"{status_word(row)}: {row['reason']}", style="red")
             continue
         fault = "" if row["status"] == "passed" else f"{row['status']}: {row['reason']}"
         remark = ", ".join(filter(None, ((row.get("details") or {}).get("label"), fault)))
@@ -189,13 +189,45 @@ def roofs(rows: Rows) -> Table:
 
 
 def failures(rows: Rows) -> list[str]:
-    """What failed, with the compiler's, the gate's or the CPU runtime's words."""
-    return [
-        f"{row['status']}: {name_of(row)} {row['backend']} {row.get('arch') or ''} {_cell(row)}\n"
-        f"{_indented(row.get('details', {}).get('diagnosis') or [row['reason']])}"
-        for row in rows
-        if row.get("status", "passed") not in FINE
-    ]
+    """What failed, with the compiler's, the gate's or the CPU runtime's words; what is said of several cells, once
+    with all of them. A diagnosis is of one: its threads and places are those of a run."""
+    alike: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.get("status", "passed") not in FINE:
+            diagnosis = row.get("details", {}).get("diagnosis")
+            head = f"{row['status']}: {name_of(row)} {row['backend']} {row.get('arch') or ''}"
+            alone = _whole_cell(row) if diagnosis else ""
+            alike[head, _indented(diagnosis or [_reason(row)]), alone].append(row)
+    found = []
+    for (head, said, _), same in alike.items():
+        cells = list(dict.fromkeys(map(_whole_cell, same)))
+        told = f"{head} {cells[0]}\n{said}" if len(cells) == 1 else f"{head.rstrip()}\n{said}\n  on {', '.join(cells)}"
+        found.append(told + (f"\n{HOW_TO_DECLINE}" if any(map(_may_be_unsupported, same)) else ""))
+    return found
+
+
+HOW_TO_DECLINE = "  if it does not support such lengths, its launch returns 801 (cudaErrorNotSupported)"
+
+
+def _may_be_unsupported(row: Row) -> bool:
+    """Whether a .cu file of the user's failed at lengths that its tile does not divide, after it was built."""
+    if not row.get("kernel") or not row.get("tile") or row["status"] in ("compile_error", "import_error"):
+        return False
+    problem, tile = row["problem"], row["tile"]
+    return bool(problem["seq_q"] % tile["block_m"] or problem["seq_kv"] % tile["block_n"])
+
+
+def _reason(row: Row) -> str:
+    """Without the case in front, which the line above has."""
+    if "problem" not in row:
+        return str(row["reason"])
+    case = " ".join(filter(None, (name_of(row), row["backend"], slug(row), tile_slug(row))))
+    return str(row["reason"]).removeprefix(f"{case}: ")
+
+
+def _whole_cell(row: Row) -> str:
+    """b1-h2-n128-d64-fp16-full 64x64-s1-w4. Of a roof its name."""
+    return str(row["roof"]) if row["kind"] == "roof" else f"{slug(row)} {tile_slug(row)}".rstrip()
 
 
 def _indented(lines: Iterable[str]) -> str:
@@ -204,8 +236,6 @@ def _indented(lines: Iterable[str]) -> str:
 
 
 def _cell(row: Row) -> str:
-    """d128 bf16 causal 64x64-s1-w4: what a kernel is compiled for. Of a roof its name."""
-    if row["kind"] == "roof":
-        return str(row["roof"])
+    """d128 bf16 causal 64x64-s1-w4: what a kernel is compiled for."""
     problem = Problem.from_dict(row["problem"])
     return f"d{problem.head_dim} {problem.dtype} {problem.mask} {tile_slug(row)}".rstrip()

@@ -162,7 +162,7 @@ def workspace_bytes(library: ctypes.CDLL, problem: Problem) -> int:
 
 
 class CudaVariant(Variant):
-    """A .cu file behind `extern "C" int launch(const AttentionArgs*, void* stream)`, built for the GPU here."""
+    """A .cu file behind `EXPORT int launch(const AttentionArgs* args, void* stream)`, built for the GPU here."""
 
     def __init__(self, case: Case) -> None:
         import torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,9 @@ from harness.variants.variant import Call, Variant
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+OWN_NAMES = "where a kernel must use the functions of cuda_kernels/ptx (tid_x, bar_sync, ld_global ...)"
+"""What nobody guesses of a CPU that does not know CUDA's own names."""
 
 
 def sanitizer_environment() -> dict[str, str]:
@@ -27,6 +31,15 @@ def sanitizer_environment() -> dict[str, str]:
         return cpu_build.sanitizer_environment()
     except toolchain.ToolchainError as error:
         raise Unsupported(str(error)) from None
+
+
+def error_name(code: int) -> str:
+    """ " (cudaErrorInvalidValue)", from CUDA's header; "" for what is none there."""
+    from cuda_kernels import cpu_build
+
+    header = (cpu_build.cuda_include() / "driver_types.h").read_text(errors="replace")
+    found = re.search(rf"^\s*(cudaError\w+)\s*=\s*{code}\b", header, re.MULTILINE)
+    return f" ({found[1]})" if found else ""
 
 
 def left_in(workspace: Tensor | None) -> list[str]:
@@ -50,7 +63,8 @@ class CpuCudaVariant(Variant):
         except toolchain.ToolchainError as error:
             raise Unsupported(str(error)) from None
         except build.CompileError as error:
-            raise CompileError(f"{case}: {error}") from None
+            said = str(error).replace("for the CPU:", f"for the CPU, {OWN_NAMES}:", 1) if case.kernel else error
+            raise CompileError(f"{case}: {said}") from None
         self.compile_s = time.perf_counter() - start
         self.workspace_bytes = workspace_bytes(self.library.handle, self.problem)
         flags = cpu_build.flags(sanitize=cpu_build.sanitizing())
@@ -101,7 +115,7 @@ class CpuCudaVariant(Variant):
             decline(self.case, code)
             said = library.diagnosis().splitlines() + left_in(workspace)
             if code and not said:
-                said = [f"launch_failed: launch returns cudaError {code}"]
+                said = [f"launch_failed: launch returns cudaError {code}{error_name(code)}"]
             if said:
                 order = [f"scheduler seed {self._options['seed']}"] if self._options.get("seed") else []
                 raise Diagnosed(said + order, code)

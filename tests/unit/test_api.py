@@ -87,8 +87,8 @@ def test_bad_input_ends_in_a_sentence(call, error: type[Exception], said: str) -
 
 def test_without_a_gpu_it_says_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    for call in (lambda: bench("scalar"), lambda: check("scalar", on="gpu")):
-        with pytest.raises(RuntimeError, match="gpu: torch sees none"):
+    for call, what in ((lambda: bench("scalar"), "bench"), (lambda: check("scalar", on="gpu"), "check(on='gpu')")):
+        with pytest.raises(RuntimeError, match=f"^{re.escape(what)} needs a GPU: torch sees none"):
             call()
 
 

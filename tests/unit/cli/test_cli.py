@@ -165,6 +165,18 @@ for words in (["list"], ["check", "scalr"], ["bench", "scalr"], ["run", "lader"]
         (("check", "--problem", "b1-h1-n64-d64-fp8-full"), "its dtype is 'fp8'", "write fp16 or bf16"),
         (("check", f"--problem=b1-h1-n{2**31}-d64-bf16-full"), "problem.seq_q: got 2147483648", "less than 2^31"),
         (("check", "./mine.txt"), "kernel: got './mine.txt'", "expected FILE.py:FUNCTION"),
+        (("check", "README.md"), "kernel: got 'README.md'", "expected FILE.py:FUNCTION or FILE.cu"),
+        (("bench", "mine:attend"), "kernel: got 'mine:attend'", "expected FILE.py:FUNCTION or FILE.cu"),
+        (("inspect", "mine.cu"), "technique: got 'mine.cu'", "`twinkernels check FILE --report`"),
+        (("check", "fa3"), "technique: got 'fa3', a library", "`twinkernels bench --peer fa3`"),
+        (("inspect", "fa3"), "technique: got 'fa3', a library", "`twinkernels bench --peer fa3`"),
+        (("run", "xor_swizzle"), "experiment: got 'xor_swizzle', a technique", "`twinkernels check xor_swizzle`"),
+        (("check", "xor_swizle"), "technique: got 'xor_swizle'", "did you mean xor_swizzle"),
+        (("check", "--on", "tpu"), "'--on': 'tpu' is not one of", "'gpu', 'cpu'"),
+        (("inspect", "scalar", "--tile", "64x64"), "tile: got '64x64'", "it has no stages, write s2"),
+        (("inspect", "scalar", "--tile", "64x64-s1-4"), "tile: got '64x64-s1-4'", "its warps is '4', write w4"),
+        (("history", "cuda", "--gpu", "a100"), "--gpu: got 'a100'", "known: h200"),
+        (("expressibility", "--triton", "9.9.9"), "--triton: got '9.9.9'", "known: 3.6.0"),
         (("build", "--experiment", "ladder", "--gpu", "h20"), "--gpu: got 'h20'", "did you mean h200"),
         (("history", "xor_swizle"), "CELL: got 'xor_swizle'", "did you mean xor_swizzle"),
         (("history", "cuda xor_swizzle", "trton"), "CELL: got 'trton'", "did you mean triton"),
@@ -180,7 +192,11 @@ for words in (["list"], ["check", "scalr"], ["bench", "scalr"], ["run", "lader"]
         (("run", "correctness", "--on", "cpu", "--mode", "brst"), "--mode: got 'brst'", "did you mean burst"),
         (("run", "correctness", "--on", "cpu", "--backend", "cud"), "--backend: got 'cud'", "did you mean cuda"),
         (("run", "correctness", "--on", "cpu", "--shard", "0/4"), "--shard: got '0/4'", "I from 1 to N"),
-        (("run", "correctness", "--on", "cpu", "--shard", "1/9"), "--shard: got '1/9'", "N at most 5"),
+        (
+            ("run", "correctness", "--on", "cpu", "--shard", "1/9"),
+            "--shard: got '1/9'",
+            "N at most 5, the number of problems",
+        ),
         (("run", "ladder", "--on", "cpu"), "--on: got cpu", "`twinkernels check --on cpu`"),
         (("check", "--on", "cpu", "--shard", "2"), "--shard: got '2'", "I/N"),
         (("check", "--on", "cpu", "--sharing", "2"), "--sharing: got a CPU", "use a GPU"),
@@ -198,6 +214,9 @@ def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str
     ("arguments", "said"),
     [
         (("check", "scalar", "--tile", "64x64-s1-w4"), "--tile: got it without a file"),
+        (("check", "xor_swizzle", "--tile", "32x64-s1-w4"), "checked at its own: xor_swizzle at 64x64-s1-w4"),
+        (("check", "mine.py:attend", "--tile", "64x64-s1-w4"), "tile: got 64x64-s1-w4, but mine.py:attend is a func"),
+        (("bench", "mine.py:attend", "--tile", "64x64-s1-w4"), "tile: got 64x64-s1-w4, but mine.py:attend is a func"),
         (("check", "mine.py:attend", "--backend", "cuda"), "--backend: got it with mine.py:attend"),
         (("build", "--gpu", "h200"), "--gpu: got it without --experiment"),
         (("build", "--grid", "--gpu", "h200"), "--gpu: got it without --experiment"),
@@ -241,8 +260,12 @@ def test_a_gpu_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_command_that_needs_a_gpu_blames_no_option(monkeypatch: pytest.MonkeyPatch, arguments: tuple) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    missing = "this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing\n"
-    assert invoke(*arguments) == (2, missing)
+    missing = "this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing. "
+    without = (
+        "Without one: `twinkernels check --on cpu`, `twinkernels run correctness --on cpu`, or "
+        "`python experiments/ladder.py`, which prints what is recorded\n"
+    )
+    assert invoke(*arguments) == (2, missing + without)
 
 
 def test_tools_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +321,8 @@ def test_a_head_dim_that_a_technique_has_not_is_declined_and_says_so(
 ) -> None:
     monkeypatch.setattr(output, "RUNS", tmp_path)
     code, printed = invoke(*arguments, "xor_swizzle", "--problem", "b1-h2-n128-d256-fp16-full")
-    assert code == (2 if arguments[0] == "check" else 0)
+    assert code == 2
+    assert re.search("nothing was (checked|compiled|counted): every cell was declined", printed)
     assert "declined: head_dim must be 64 or 128 (a rung marked general takes 256); got" in printed
     assert "by xor_swizzle cuda" in printed
 
@@ -313,7 +337,8 @@ def test_inspect_takes_a_tile_and_writes_what_record_keeps(monkeypatch: pytest.M
     monkeypatch.setattr(output, "ROOT", tmp_path)
     monkeypatch.setattr(output, "RUNS", tmp_path)
     asked = ("inspect", "flagship", "--backend", "cuda", "--arch", "sm_90a", "--tile", tile.slug)
-    assert invoke(*asked)[0] == 0
+    code_of_exit, said = invoke(*asked)
+    assert (code_of_exit, "compiling 1 kernel;" in said) == (0, True)
     assert not list(tmp_path.iterdir()), "only where it is asked for"
     code_of_exit, said = invoke(*asked, "--save")
     (run,) = tmp_path.glob(f"{results.ONE_OFF}/*-inspect.jsonl")
@@ -533,6 +558,11 @@ def test_history_of_one_cell_is_csv_and_of_several_a_question(tmp_path: Path, mo
     assert code == 0
     assert output.splitlines()[1] == "time,commit,board,source,ms,tflops,anchor_ms,ratio"  # below what stderr says
     assert len(output.splitlines()) == 3
+    monkeypatch.setattr("harness.cli.output.console.width", 160)
+    table = invoke("history", "cuda", "xor_swizzle")[1]
+    assert re.search(r"│ 0123456 +│", table), "some rows have seven digits of a commit, some twelve"
+    assert "time ÷ anchor's" in table
+    assert "█" not in table
     picture = tmp_path / "cell.svg"
     assert invoke("history", "cuda xor_swizzle", "--plot", str(picture))[0] == 0
     assert "<svg" in picture.read_text()
@@ -959,6 +989,60 @@ def test_a_check_that_checked_nothing_is_no_success(monkeypatch: pytest.MonkeyPa
         assert "nothing was checked: " + ("every cell was declined" if reason else "no cell was chosen") in said
 
 
+def test_a_check_of_what_its_file_of_rows_holds_ends_as_those_rows_say(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was told that no cell was chosen."""
+    monkeypatch.setattr("harness.measure.runner.run", lambda *_, **__: [])
+    slug, file = "b1-h1-n64-d64-fp16-full", tmp_path / "r.jsonl"
+    row = {"kind": "gate", "on": "cpu", "technique": "scalar", "problem": Problem.parse(slug).to_dict()}
+    row |= {"tile": techniques.reference_tile(techniques.get("scalar"), 64).to_dict(), "status": "passed"}
+    rows = [
+        row | {"backend": language, "source_sha256": sources.source_sha256(language, techniques.get("scalar").path)}
+        for language in ("cuda", "triton")
+    ]
+    arguments = ("check", "scalar", "--on", "cpu", "--problem", slug, "--rows", str(file))
+    for last, expected in (({}, 0), ({"status": "wrong", "reason": "two"}, 1)):
+        earlier = rows[0] | {"source_sha256": "0" * 64, "status": "wrong", "reason": "of another source"}
+        file.write_text("".join(json.dumps(one) + "\n" for one in (earlier, rows[0], rows[1] | last)))
+        code, said = invoke(*arguments)
+        assert (code, f"all 2 cells are in {file} already" in said) == (expected, True), said
+    file.write_text("")
+    assert "no cell was chosen" in invoke(*arguments)[1]
+
+
+def test_a_failure_names_the_file_of_what_kernels_printed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def run(*_: object, path: Path, **__: object) -> list[dict]:
+        path.parent.mkdir(parents=True)
+        path.with_suffix(".log").write_text("shape is 3")
+        return [timed("wrong")[1] | {"reason": "because"}]
+
+    monkeypatch.setattr("harness.measure.runner.run", run)
+    monkeypatch.setattr(output, "RUNS", tmp_path / "runs")
+    code, said = invoke("check", "scalar", "--on", "cpu")
+    (log,) = tmp_path.rglob("*.log")
+    assert (code, f"{log} has what kernels printed" in said) == (1, True), said
+
+
+def test_what_fails_alike_is_told_once_and_each_cell_by_its_whole_name() -> None:
+    row = {"kind": "gate", "kernel": "x.cu", "backend": "own", "status": "crashed", "reason": "SIGSEGV"}
+    tile = {"block_m": 64, "block_n": 64, "stages": 1, "warps": 4}
+    slugs = ["b1-h1-n64-d64-fp16-full", "b1-h2-n128-d64-fp16-full"]
+    even = [row | {"problem": Problem.parse(slug).to_dict(), "tile": tile} for slug in slugs]
+    (told,) = tables.failures(even)
+    assert told == f"crashed: x.cu own\n  SIGSEGV\n  on {slugs[0]} 64x64-s1-w4, {slugs[1]} 64x64-s1-w4"
+    diagnosed = [one | {"details": {"diagnosis": ["deadlock: nobody can go on"]}} for one in even]
+    heads = [told.splitlines()[0] for told in tables.failures(diagnosed)]
+    assert heads == [f"crashed: x.cu own  {slug} 64x64-s1-w4" for slug in slugs]
+    ragged = even[0] | {"problem": Problem.parse("b1-h1-q65k64-d64-fp16-full").to_dict()}
+    (told,) = tables.failures([ragged])
+    assert told.splitlines()[0] == "crashed: x.cu own  b1-h1-q65k64-d64-fp16-full 64x64-s1-w4"
+    assert "its launch returns 801 (cudaErrorNotSupported)" in told.splitlines()[-1]
+    unbuilt = ragged | {"status": "compile_error", "reason": "x.cu own b1-h1-q65k64-d64-fp16-full 64x64-s1-w4: no"}
+    assert tables.failures([unbuilt])[0].splitlines()[1:] == ["  no"], "the case stands above"
+    assert "801" not in tables.failures([{**ragged, "kernel": None, "technique": "scalar"}])[0]
+
+
 def test_a_folder_that_takes_no_output_is_told_before_any_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("harness.measure.runner.run", lambda *_, **__: pytest.fail("it worked first"))
     (tmp_path / "file").touch()
@@ -966,6 +1050,9 @@ def test_a_folder_that_takes_no_output_is_told_before_any_work(monkeypatch: pyte
     assert code == 2
     assert "--save-outputs: got" in said
     assert "Not a directory" in said
+    code, said = invoke("check", "scalar", "--on", "cpu", "--rows", str(tmp_path / "typo" / "r.jsonl"))
+    assert (code, "/typo', which is no folder; make it" in said) == (2, True)
+    assert not (tmp_path / "typo").exists()
 
 
 def test_the_scorecard_says_once_how_many_ratios_an_earlier_gate_checked(

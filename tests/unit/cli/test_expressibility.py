@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import typer
 
-from harness.cli.expressibility import without_missing
-from harness.expressibility import survey, verdicts
+from harness.cli.expressibility import needed, without_missing
+from harness.expressibility import environments, survey, verdicts
 from harness.expressibility.cells import CLAIMS, OF_RIVALS
 from harness.expressibility.claims import RIVALS, VERSIONS
 from harness.expressibility.survey import Todo
@@ -18,6 +18,8 @@ from harness.expressibility.verdicts import Verdict
 from harness.variants import tritons
 
 ASKED = survey.todo([claim for claim in CLAIMS if claim.technique == "cluster_multicast"], ("3.6.0",))
+HERE = ("3.7.1", "triton")
+EVERY = (*VERSIONS["triton"], "", *(VERSIONS[rival][0] for rival in RIVALS))
 
 
 def test_a_proof_whose_control_needs_another_triton_does_not_stop_the_others(
@@ -68,6 +70,29 @@ def test_missing_leaves_out_what_needs_a_triton_that_is_not_here(
     asked = compiled_by(monkeypatch, [], only_missing=True, name="cluster_multicast")
     assert {version for claim, _, version in asked if claim.dialect != "cuda"} == {"3.9.0"}
     assert "needs triton 3.6.0; add --install" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("rivals", [False, True])
+def test_the_whole_table_stands_without_the_compilers_that_are_not_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rivals: bool
+) -> None:
+    """Of a fresh machine no proof was shown: one of them needs a Triton that is not there."""
+    monkeypatch.setattr(tritons, "installed", lambda: "3.7.1")
+    monkeypatch.setattr(environments, "is_here", lambda version, dialect="triton": (version, dialect) == HERE)
+    rows = [survey.row(each, Verdict(verdicts.PROVEN)) for each in survey.todo((*CLAIMS, *OF_RIVALS), EVERY)]
+    asked = compiled_by(monkeypatch, rows, rivals=rivals)
+    assert bool(asked) is not rivals
+    assert {one for each in asked for one in needed(each)} <= {HERE}
+    out, err = capsys.readouterr()
+    every = int(re.search(r"(\d+) of \1 cells are proven in every version", out)[1])  # type: ignore[index]
+    assert every > 5
+    needs = (
+        r"cuTile \S+ and CuTe DSL \S+, not here; --install downloads that \(717 MB\)" if rivals else r"triton 3\.9\.0"
+    )
+    assert re.match(rf"shown as recorded: \d+ proofs need .*{needs}", err)
+    missing = {"triton": ["3.9.0"]}
+    if not rivals:
+        assert {version for *_, version in compiled_by(monkeypatch, rows, **missing)} >= {"3.9.0"}, "asked for by name"
 
 
 def told_of(monkeypatch: pytest.MonkeyPatch, **options: Any) -> int | None:

@@ -6,6 +6,8 @@ import getpass
 import json
 import os
 import platform
+import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -83,11 +85,35 @@ def test_warns_of_a_busy_gpu_and_a_dirty_checkout() -> None:
     clean = {"sha": "1", "dirty": False}
     assert environment._warnings(H200, clean) == []
     busy = environment._warnings({**H200, "other_processes": 2, "utilization": 80}, {**clean, "dirty": True})
+    assert busy[-1].endswith(": rows will say so")
     assert [warning.split(":")[0] for warning in busy] == [
         "2 other processes use the GPU",
         "the GPU was 80% busy before the run",
         "the checkout has uncommitted changes",
     ]
+
+
+def test_a_file_that_git_does_not_know_counts_where_sources_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A kernel of the user's, or a picture, in the checkout was told as a change of it."""
+    monkeypatch.setattr(environment, "ROOT", tmp_path)
+    monkeypatch.delenv("TWINKERNELS_COMMIT", raising=False)
+    for command in (["init", "-q"], ["config", "user.name", "a test"], ["config", "user.email", "a@test.invalid"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    (tmp_path / "README.md").touch()
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    subprocess.run(["git", "commit", "-qm", "first"], cwd=tmp_path, check=True)
+    (tmp_path / "my_kernel.py").touch()
+    (tmp_path / "my_kernels").mkdir()
+    (tmp_path / "my_kernels" / "one.cu").touch()
+    assert environment._git()["dirty"] is False
+    (tmp_path / "harness").mkdir()
+    (tmp_path / "harness" / "new.py").touch()
+    assert environment._git()["dirty"] is True
+    (tmp_path / "harness" / "new.py").unlink()
+    (tmp_path / "README.md").write_text("changed")
+    assert environment._git()["dirty"] is True
 
 
 def test_a_gpu_without_nvml_is_still_described(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,21 @@ def test_a_step_that_takes_long_is_no_silence(monkeypatch: pytest.MonkeyPatch) -
     assert lines == ["compiling", *["still at work after: compiling"] * 2]
 
 
+def test_a_silence_names_the_case_at_work_and_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning of the beginning was repeated every 20 seconds, as if it were what was done last."""
+    said: Queue[str] = Queue()
+    monkeypatch.setattr(progress, "SILENCE", 0.02)
+    shown = Progress()
+    monkeypatch.setattr(shown, "_console", SimpleNamespace(print=lambda text, **_: said.put(text)))
+    with shown:
+        shown.warn("uncommitted changes")
+        assert [said.get().partition(" s  ")[2] for _ in range(2)] == ["warning: uncommitted changes", "at work"]
+        shown.now("launch", "scalar cuda")
+        assert any("still at work: scalar cuda, stage launch" in said.get() for _ in range(100))
+        shown.say("passed")
+        assert any("still at work after: passed" in said.get() for _ in range(100))
+
+
 def test_bars_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")

@@ -69,6 +69,29 @@ def test_each_end_is_a_row(gated: dict[str, dict], name: str) -> None:
     assert name != "of_nothing" or "got NoneType for o" in row["reason"]
 
 
+@pytest.mark.slow
+def test_progress_tells_how_far_it_is_and_a_failed_import_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases = [
+        replace(case, problem=problem)
+        for name in ("not_a_function", "declining")
+        for case in measured.cases(EXPERIMENT, measured.Chosen((own.parse(f"{FILE}:{name}"),)), None)
+        for problem in (PROBLEM, replace(PROBLEM, causal=False))
+    ]
+    rows = runner.run(EXPERIMENT, on="cpu", path=tmp_path / "r.jsonl", selected=cases, gate={"repeats": 2})
+    assert [row["status"] for row in rows[1:]] == ["import_error", "unsupported"] * 2
+    said = capsys.readouterr().err
+    lines = [line.partition(" s  ")[2] for line in said.splitlines() if " s  gate" in line]
+    starts = [f"gate    {place} of 4  own_kernels.py:{name} own " for place, name in LINES]
+    assert [line[: len(start)] for line, start in zip(lines, starts, strict=True)] == starts
+    assert said.count("import_error: ") == 1
+    assert said.count("declined: ") == 2
+    assert "unsupported" not in said
+
+
+LINES = ((1, "not_a_function"), (2, "declining"), (4, "declining"))
+"""Of each problem in turn: place and kernel."""
 LAUNCH = f"endless at {place(own_triton.__file__, 'wait_for_ever[')}"
 
 
@@ -257,9 +280,14 @@ def test_a_cu_file_anywhere_runs_on_the_cpu(tmp_path: Path) -> None:
 
 CU_FILES = {
     "declines.cu": ("launch", "801", "unsupported", "cudaErrorNotSupported for b1-"),
-    "fails.cu": ("launch", "1", "launch_error", "launch returns cudaError 1"),
-    "without_launch.cu": ("lunch", "0", "compile_error", "it exports no launch"),
-    "broken.cu": ("launch", "zero", "compile_error", "does not build for the CPU: .*error: .*zero"),
+    "fails.cu": ("launch", "1", "launch_error", r"launch returns cudaError 1 \(cudaErrorInvalidValue\)"),
+    "without_launch.cu": ("lunch", "0", "compile_error", "it exports no launch.* a launch without EXPORT .* is hidden"),
+    "broken.cu": (
+        "launch",
+        "zero",
+        "compile_error",
+        "where a kernel must use the functions of cuda_kernels/ptx .*: .*error: .*zero",
+    ),
 }
 """Name and result of its function, status, what the reason says; none says how much shared memory it takes."""
 
@@ -336,7 +364,6 @@ def test_a_wrong_file_is_refused_by_name(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("name", "code", "said"),
     [
-        (b"mine.py", b"def attend(\n", "line 1"),
         (b"mine.py", b"def attend(): ...  # \xff\n", "utf-8"),
         (b"mine.py", b"def attend(): ...\n\0", "null bytes"),
         (b"min\xff.py", b"def attend(): ...\n", "utf-8"),
@@ -348,6 +375,18 @@ def test_a_file_that_is_no_code_is_refused(tmp_path: Path, name: bytes, code: by
     with pytest.raises(ValueError, match=r"kernel: got .* not readable as code in UTF-8") as refusal:
         own.parse(f"{path}:attend")
     assert said in str(refusal.value)
+
+
+def test_a_syntax_error_is_told_by_its_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def attend():\n    return (\n")
+    with pytest.raises(ValueError, match=r"mine.py:attend', which has a syntax error at line 2: .*; mend it"):
+        own.parse(f"{tmp_path}/mine.py:attend")
+
+
+def test_a_wrong_function_is_answered_with_those_of_the_file_itself(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("from harness import bench, check\ndef attend(): ...\n")
+    with pytest.raises(ValueError, match=r"but mine\.py has attend$"):
+        own.parse(f"{tmp_path}/mine.py:attnd")
 
 
 BOUND = """import functools

@@ -26,7 +26,7 @@ from harness.catalog.entries import Technique
 from harness.catalog.problem import Experiment, Problem, Tile
 from harness.machine import environment
 from harness.measure import runner, service, worker
-from harness.measure.worker import Deadlines, Worker
+from harness.measure.worker import Deadlines, GateOptions, Worker
 from harness.rows import noise, results, tables
 from harness.rows.reading import is_final
 from harness.variants import Case
@@ -587,6 +587,14 @@ def test_a_full_disk_is_not_the_kernels_fault(stage: str) -> None:
 def test_a_worker_that_cannot_start_is_nobodys_fault(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"no_such_loader(.|\n)*doctor"):
         Worker({}, "no_such_loader", "cpu", tmp_path / "log", PATIENT)
+
+
+def test_what_is_at_work_is_told_stage_by_stage(tmp_path: Path) -> None:
+    told: list[tuple[str, str]] = []
+    worker = Worker({}, "tests.support.fake_kernels", "cpu", tmp_path / "log", PATIENT, lambda *now: told.append(now))
+    worker.call("gate", Case("x", "right", "cuda", PROBLEM, TILE), "right cuda", GateOptions(repeats=2))
+    worker.kill()
+    assert list(dict.fromkeys(told)) == [(stage, "right cuda") for stage in ("load", "check", "launch")]
 
 
 def test_a_worker_dies_with_all_that_it_started(tmp_path: Path) -> None:

@@ -261,6 +261,12 @@ def test_folders_are_all_their_files(tmp_path: Path) -> None:
     assert compare.main(tmp_path / "base.jsonl", empty, records, console=console) == 2
 
 
+def test_a_file_without_rows_is_told_as_such() -> None:
+    for name, *rows in (("BASE", [], base()), ("NEW", base(), [])):
+        with pytest.raises(compare.Refused, match=f"^{name} holds no rows: expected those of a run"):
+            compare.compare(*rows)
+
+
 def test_another_gpu_is_refused(tmp_path: Path) -> None:
     other = {**base()[0], "details": {"gpu": {"name": "NVIDIA A100"}}}
     new = [other, *base()[1:]]

@@ -37,6 +37,12 @@ def test_rows_come_back_complete_and_in_order(path: Path) -> None:
     assert written[0]["time"].endswith("Z")
 
 
+def test_a_file_may_be_named_by_a_string(path: Path) -> None:
+    with results.Writer(path) as writer:
+        writer.write({"kind": "environment", "id": "a"})
+    assert results.read(str(path)) == results.read(path) != []
+
+
 def test_each_row_is_on_disk_at_once(path: Path) -> None:
     writer = results.Writer(path)
     writer.write(GATE)
