@@ -181,9 +181,10 @@ def compiled_here(asked: Sequence[Todo]) -> tuple[list[Todo], str]:
     from harness.expressibility import environments
 
     here = [each for each in asked if not not_here(each)]
-    lacking = sorted({one for each in asked for one in not_here(each)})
-    names = " and ".join(environments.name(*one) for one in lacking)
-    size = sum(environments.megabytes(*one) or 0 for one in lacking)
+    # Triton and Gluon are one package.
+    lacking = {environments.name(*one): one for one in sorted({one for each in asked for one in not_here(each)})}
+    names = " and ".join(lacking)
+    size = sum(environments.megabytes(*one) or 0 for one in lacking.values())
     count = len(asked) - len(here)
     line = f"shown as recorded: {count} proofs need {names}, not here; --install downloads that ({size} MB)"
     return here, line if count else ""

@@ -91,7 +91,9 @@ def test_the_whole_table_stands_without_the_compilers_that_are_not_here(
     )
     assert re.match(rf"shown as recorded: \d+ proofs need .*{needs}", err)
     missing = {"triton": ["3.9.0"]}
+    assert err.count("triton 3.9.0") <= 1
     if not rivals:
+        monkeypatch.setattr(tritons, "is_here", lambda version, dialect="triton": version == "3.7.1")
         assert {version for *_, version in compiled_by(monkeypatch, rows, **missing)} >= {"3.9.0"}, "asked for by name"
 
 
