@@ -49,6 +49,13 @@ def test_the_deadlock_is_diagnosed_as_printed(tmp_path: Path) -> None:
     )
 
 
+def test_every_planted_bug_fits_its_kernel() -> None:
+    """Their lines are a kernel's, comments too: who edits one learns it here, not from the runs of all bugs."""
+    for path in sorted((ROOT / "tests" / "planted").glob("*.patch")):
+        done = subprocess.run(["git", "apply", "--check", str(path)], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, f"{path.name}: {done.stderr}"
+
+
 def test_every_planted_bug_is_listed() -> None:
     page = rendered("guide_cpu.html", guide.cpu())
     for path in (ROOT / "tests" / "planted").glob("*.patch"):
