@@ -180,9 +180,10 @@ def compiled_here(asked: Sequence[Todo]) -> tuple[list[Todo], str]:
     """Those whose compilers are here, and a line about the others, whose recorded verdicts are shown all the same."""
     from harness.expressibility import environments
 
-    here = [each for each in asked if not not_here(each)]
+    needs = {each: not_here(each) for each in asked}
+    here = [each for each in asked if not needs[each]]
     # Triton and Gluon are one package.
-    lacking = {environments.name(*one): one for one in sorted({one for each in asked for one in not_here(each)})}
+    lacking = {environments.name(*one): one for one in sorted({one for found in needs.values() for one in found})}
     names = " and ".join(lacking)
     size = sum(environments.megabytes(*one) or 0 for one in lacking.values())
     count = len(asked) - len(here)

@@ -181,8 +181,7 @@ def standing(path: Path, cases: Sequence[Case], place: str) -> list[Row]:
     found = {}
     for row in results.read(path):
         if row["kind"] == "gate" and row["on"] == place:
-            parts = (reading.name_of(row), row["backend"], reading.slug(row), reading.tile_slug(row))
-            found[" ".join(filter(None, parts)), row.get("source_sha256")] = row
+            found[reading.case(row), row.get("source_sha256")] = row
     return [row for cell, row in found.items() if cell in wanted]
 
 

@@ -59,6 +59,11 @@ def cell(row: Row) -> str:
     return " ".join(filter(None, (row["backend"], name_of(row), slug(row), tile_slug(row))))
 
 
+def case(row: Row) -> str:
+    """The same with the technique first, as a Case is printed and errors begin."""
+    return " ".join(filter(None, (name_of(row), row["backend"], slug(row), tile_slug(row))))
+
+
 def median_ms(row: Row) -> float:
     """Median of the row's samples, in milliseconds."""
     return statistics.median(row["samples_ms"])

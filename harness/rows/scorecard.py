@@ -292,7 +292,7 @@ def _cell(
     if not theirs.get("technique"):  # a peer may be in several groups, and its newest row in another one
         of_group = [row for row in here if row["backend"] == promise.theirs and same_group(ours, row)]
         theirs = next((row for row in of_group if counts(row, hashes)), theirs)
-    if theirs.get("technique") and ours.get("mma") != theirs.get("mma"):
+    if not _is_comparable(ours, theirs):
         why = f"different instruction classes: {ours.get('mma')}, {theirs.get('mma')}"
         return {"problem": problem, "reason": why}, None
     value = ratio(ours, theirs)
@@ -362,9 +362,14 @@ def _final(promise: Promise, here: list[Row], newest: Iterable[Row], hashes: Has
     for row in filter(is_among_the_best, _finals(promise.ours, counting, hashes)):
         for other in here:
             met = other["backend"] == promise.theirs and same_group(row, other) and counts(other, hashes)
-            if met and is_among_the_best(other) and (not other.get("technique") or other.get("mma") == row.get("mma")):
+            if met and is_among_the_best(other) and _is_comparable(row, other):
                 return row, other
     return None
+
+
+def _is_comparable(ours: Row, theirs: Row) -> bool:
+    """Whether theirs is a library or uses the same instruction class: a rung is compared with no other."""
+    return not theirs.get("technique") or ours.get("mma") == theirs.get("mma")
 
 
 def _finals(backend: str, rows: Iterable[Row], hashes: Hashes) -> list[Row]:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from harness.catalog.problem import Problem
 from harness.rows import results
-from harness.rows.reading import Row, median_ms, name_of, slug, status_word, tflops, tile_slug
+from harness.rows.reading import Row, case, median_ms, name_of, slug, status_word, tflops, tile_slug
 
 FINE = ("passed", "unsupported")
 """Statuses that are no failure: a backend may decline a cell."""
@@ -221,8 +221,7 @@ def _reason(row: Row) -> str:
     """Without the case in front, which the line above has."""
     if "problem" not in row:
         return str(row["reason"])
-    case = " ".join(filter(None, (name_of(row), row["backend"], slug(row), tile_slug(row))))
-    return str(row["reason"]).removeprefix(f"{case}: ")
+    return str(row["reason"]).removeprefix(f"{case(row)}: ")
 
 
 def _whole_cell(row: Row) -> str:
