@@ -31,11 +31,12 @@ class Shared:
 
 
 def shared(data: Dataset) -> list[Shared]:
-    """Of each command and number of GPUs that the newest rows tell of: all kernels were built before, nothing was lost,
-    and both runs were of one commit on one host, as its first board tells."""
+    """Of each command and number of GPUs that the newest rows tell of: both runs were of one commit on one host, as its
+    first board tells, nothing was lost, and the earlier one found all kernels built. The later one needs the same: what
+    it saw being built was for other commands."""
     found: dict[tuple[object, ...], dict[int, Row]] = {}
     for row in results.newest(data.rows):
-        if row["kind"] == "fleet" and not row["details"]["built"] and not row["details"]["lost"]:
+        if row["kind"] == "fleet" and not row["details"]["lost"]:
             machine = data.environments[row["environment"]]["details"]
             where = (machine["gpu"] or {}).get("uuid_sha256"), (machine.get("git") or {}).get("sha")
             found.setdefault((row["command"], row["details"]["problems"], *where), {})[row["gpus"]] = row
@@ -44,5 +45,5 @@ def shared(data: Dataset) -> list[Shared]:
         for by_count in found.values()
         if (alone := by_count.get(1))
         for gpus, row in sorted(by_count.items())
-        if gpus > 1
+        if gpus > 1 and not min(alone, row, key=lambda one: str(one["time"]))["details"]["built"]
     ]

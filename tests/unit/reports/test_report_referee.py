@@ -70,8 +70,13 @@ def test_the_guide_says_how_much_faster_several_gpus_are() -> None:
 
     pair = "<code>twinkernels run ladder</code>, 16 problems: 243 s on one GPU, 126 s on 2: 1.9 times as fast."
     assert pair in said(took(1, 243.0), took(2, 126.4))
-    for other in ({"command": "run ladder --missing"}, {"details": {**took(2, 1.0, built=3)["details"]}}):
-        assert "No such pair of runs is recorded yet" in said(took(1, 243.0), {**took(2, 126.4), **other})
+    other = {"command": "run ladder --missing"}
+    assert "No such pair of runs is recorded yet" in said(took(1, 243.0), {**took(2, 126.4), **other})
+    early, late = ({"time": f"2026-11-25T10:0{minute}:00Z"} for minute in (1, 9))
+    one, two, building = took(1, 243.0), took(2, 126.4), took(2, 126.4, built=3)
+    assert "No such pair" in said({**one, **late}, {**building, **early})
+    assert pair in said({**one, **early}, {**building, **late})  # it built for other commands
+    assert "No such pair" in said({**took(1, 243.0, built=3), **early}, {**two, **late})
     assert "No such pair" in said(took(1, 243.0), took(2, 126.4, lost=1))
     assert "No such pair" in said(took(1, 243.0), took(2, 126.4, problems=15))
 
