@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from harness.rows import results
@@ -17,6 +18,11 @@ class Shared:
     alone: float
     gpus: int
     together: float
+
+    @property
+    def brief(self) -> str:
+        """The command, with its list of problems cut to a word: their number is told beside it."""
+        return re.sub(r"(?: --problem \S+){2,}", " --problem ...", self.command)
 
     @property
     def times(self) -> float:

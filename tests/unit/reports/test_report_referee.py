@@ -70,6 +70,9 @@ def test_the_guide_says_how_much_faster_several_gpus_are() -> None:
 
     pair = "<code>twinkernels run ladder</code>, 16 problems: 243 s on one GPU, 126 s on 2: 1.9 times as fast."
     assert pair in said(took(1, 243.0), took(2, 126.4))
+    long = {"command": "tune flagship --problem b1-h1-n128-d64-bf16-full --problem b2-h1-n128-d64-bf16-full --jobs 4"}
+    brief = "<code>twinkernels tune flagship --problem ... --jobs 4</code>, 16 problems"
+    assert brief in said({**took(1, 243.0), **long}, {**took(2, 126.4), **long})
     other = {"command": "run ladder --missing"}
     assert "No such pair of runs is recorded yet" in said(took(1, 243.0), {**took(2, 126.4), **other})
     early, late = ({"time": f"2026-11-25T10:0{minute}:00Z"} for minute in (1, 9))
