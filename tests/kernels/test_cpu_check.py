@@ -111,7 +111,7 @@ def test_a_diagnosis_stands_in_the_row_line_by_line() -> None:
 @pytest.mark.full
 @pytest.mark.timeout(900)
 def test_a_check_runs_a_kernel_under_sanitizers() -> None:
-    code, rows, _ = check("cp_async_pipeline", "--sanitize")
+    code, rows, _ = check("general_shapes", "--sanitize")
     assert code == 0
     assert {row["status"] for row in rows} == {"passed"}
     assert "-fsanitize=address,undefined" in rows[0]["compiler"]["flags"]
