@@ -71,7 +71,8 @@ class Term:
     ladder's kernels itself). `twins`: further ones, as (backend, kernel with the technique, kernel before it). `own`:
     kernels of the language the way starts from, with the technique and without, where its best one has it. `limited`:
     the same of CUDA kernels limited to what that language can express; there what it gains is taken out of the term, so
-    that what is left is what the flagship gains more, or less. `alike`: pairs of kernels limited to what core Triton
+    that what is left is what the flagship gains more, or less; `more` is the cause where it gains more, if that is
+    another one. `alike`: pairs of kernels limited to what core Triton
     can express, with the technique and without. Where its best kernel has none of it, the cause holds only where it
     gains less than it is worth in the first pair that has an interval. `of_tile`: whether the term is about the tile of
     Gluon's or TLX's kernel; it is there where that has the shape of SQUARE, and the flagship's has another. All else
@@ -99,6 +100,7 @@ class Term:
     otherwise: str = ""
     twins: tuple[tuple[str, str, str], ...] = ()
     own: tuple[str, str] | None = None
+    more: str = ""
     limited: tuple[str, str] | None = None
     alike: tuple[tuple[str, str], ...] = ()
     of_tile: bool = False
@@ -147,7 +149,7 @@ TERMS = (
             *("ttng.init_barrier", "ttng.async_tma_copy_global_to_local", "ttng.wait_barrier", "ttng.inval_barrier"),
             "ttng.warp_group_dot",
         ),
-        so="a load is waited for as soon as it is issued",
+        so="with one stage, which `tune` chose here, a load is waited for as soon as it is issued",
         expected=_expected(2, 2, 3, 3),
     ),
     Term(
@@ -308,13 +310,15 @@ TERMS = (
         "compiler",
         "Core Triton can express the loop over tiles with their counter, but then its compiler loads nothing of the "
         "next tile before the current one ends. In a loop by tl.range(flatten=True), which has no counter, K and V "
-        "are loaded ahead, but every product must finish before O is stored.",
+        "are loaded ahead, but every product must finish before O is stored. One loop over the steps of all tiles, "
+        "written by hand, has neither fault, but divides and branches in every step. No kernel here has it, and what it "
+        "would gain is not known.",
         "Pipeline loads across an outer loop with a counter too, and give Q a second buffer.",
         leave_out="without_persistent",
         step=("persistent", "pinned_maxima"),
-        proofs=("tiles from a counter", "tiles_flat loads", "tiles_flat flatten"),
+        proofs=("tiles from a counter", "tiles_flat loads", "tiles_flat flatten", "tiles_flat by hand"),
         ttgir=("scf.yield", "ttng.async_tma_copy_local_to_global", "ttng.async_tma_store_wait", "tt.return"),
-        so="a block has one tile and ends with its store",
+        so="the best kernel has a block for each tile, because its loop over tiles is slower",
         expected=_expected(4, 5, 3, 4),
     ),
     Term(
@@ -411,14 +415,15 @@ TERMS = (
     Term(
         "tma_store",
         "O stored by TMA during the next tile",
-        "compiler",
-        "Core Triton stores by TMA too, but the warps that multiply wait for the store.",
-        "Wait for a store only before its buffer is written again, and in another warp.",
+        "effort",
+        "Core Triton stores by TMA too. In a loop over tiles by tl.range with two stages its compiler waits for a store "
+        "only before the next one. The kernels here that take their tiles from a counter have a while loop instead, in "
+        "which Triton 3.6 waits at once, and the best kernel has no loop over tiles. So the warps that multiply wait "
+        "for the store. What a tl.range loop with two stages would gain is not known.",
+        "Nothing for the wait: it does so in a tl.range loop. Wait in another warp than those that multiply.",
         leave_out="without_tma_store",
         step=("tma_store", "persistent"),
-        proofs=("epilogue descriptor",),
-        ttgir=("ttng.async_tma_copy_local_to_global", "ttng.async_tma_store_wait", "tt.store"),
-        so="the warps that multiplied wait for O before they write the log-sum-exp",
+        proofs=("epilogue descriptor", "stored_later"),
         expected=_expected(2, 3, 1, 2),
     ),
     Term(
@@ -429,12 +434,13 @@ TERMS = (
         "best kernel has it. So the term is what the flagship gains by it more, or less, than a CUDA kernel limited to "
         "what core Triton can express. That kernel has blocks of 64 queries, which read K and V from the L2 cache "
         "three times as often as the flagship's 192. At head_dim 128 without a mask, an order in which blocks read "
-        "the same keys at the same time is worth more to them. So the cause given is that of the block's size. Why "
-        "the flagship gains more at head_dim 64 without a mask is not known.",
+        "the same keys at the same time is worth more to them. So the cause given is that of the block's size. Where "
+        "the flagship gains more, as at head_dim 64 without a mask, the reason is not known.",
         "Nothing for the order itself. It is written.",
         leave_out="without_head_by_head",
         step=("head_by_head", "tma_store"),
         own=(PLAIN, IN_SECTIONS),
+        more="unexplained",
         limited=(ORDERED, VOCABULARY),
         proofs=("order of blocks", "warps_12"),
         expected=_expected(1, 0.5, 2, 0.5),
@@ -564,7 +570,7 @@ TLX_TERMS = (
         "tlx_schedule",
         "The same schedule, written in CUDA",
         "unexplained",
-        "The flagship without the techniques that the TLX kernel lacks there, and at a tile of the same shape, over "
+        "The flagship without the techniques that the TLX kernel lacks there, and at a tile of as many queries, over "
         "that kernel. TLX puts a barrier of the warpgroup before each hand-over of a buffer, as Gluon does, where each "
         "warp hands over for itself in CUDA. The plugin demands as many warps of the producer as the first task has, "
         "four instead of one. With a causal mask the two also deal out their tiles in different orders, which is our "

@@ -337,13 +337,16 @@ class Ledger:
         """What a term's technique gains in each pair of kernels limited to what core Triton can express."""
         return [self._estimate({to: 1.0, start: -1.0}, beside=()) for to, start in term.alike]
 
-    def _cause(self, term: Term) -> str:
+    def _cause(self, term: Term, size: Estimate | None) -> str:
         """A term's cause on this problem, on all boards the same. What its technique gains elsewhere is compared with
         its price in all processes that timed the kernels of both, whether they timed the gap or not."""
-        if self.own(term) or not term.alike:
+        own = self.own(term)
+        if not (term.more if own else term.alike):
             return term.cause_at(self.tile)
         if self.board:
-            return replace(self, board=None)._cause(term)
+            return replace(self, board=None)._priced(term).cause
+        if own:
+            return term.more if size and size.value > 0 else term.cause_at(self.tile)
         price = self._estimate(_mean([one for one in self._prices(term) if one]), beside=())
         low = price.interval.low if price else None
         highs = (one.interval.high for one in self.alike(term) if one)
@@ -368,7 +371,7 @@ class Ledger:
             size = self._estimate(_sum([_mean([one for one in (without, with_it) if one]), _times(limited, -1)]))
         gained = self._estimate(own, beside=()) if own else None
         out = self._estimate(limited) if limited else None
-        return Priced(term, self._cause(term), size, alone, added, apart, gained, out, self._why(term))
+        return Priced(term, self._cause(term, size), size, alone, added, apart, gained, out, self._why(term))
 
     def _why(self, term: Term) -> str:
         """Which of its kernels have no number, or none beside the others; empty where all have."""

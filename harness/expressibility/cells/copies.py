@@ -13,6 +13,12 @@ LEFT_IN_FLIGHT = Detector("ptx", r"cp\.async\.wait_group\s+[1-9]")
 MULTICAST = Detector("ptx", r"cp\.async\.bulk\.tensor\S*multicast\S*")
 TWO_BLOCKS = Detector("ptx", r"tcgen05\.mma\.cta_group::2\S*")
 
+WAITS_BEFORE_A_STORE = Detector(
+    "ttgir",
+    "async_tma_store_wait async_tma_copy_local_to_global",
+    order="async_tma_store_wait|async_tma_copy_local_to_global",
+)
+"""The wait for a TMA store stands before the next store, not behind its own."""
 ARRIVAL_ELSEWHERE = Detector("ptx", r"mbarrier\.arrive\.shared::cluster\S*")
 
 BY_GLUON = Proof(
@@ -299,6 +305,14 @@ CLAIMS = (
                 Probe("epilogue", "descriptor"),
                 Probe("epilogue", "pointers"),
                 Detector("sass", r"UTMASTG\S*"),
+            ),
+            Proof(
+                "stored_later",
+                "A loop over tiles by tl.range with two stages waits for a store before the next one, and with one "
+                "stage right after it.",
+                Probe("stored_later", "two stages"),
+                Probe("stored_later", "one stage"),
+                WAITS_BEFORE_A_STORE,
             ),
         ),
         word=r"\.store\(\[",

@@ -108,7 +108,7 @@ def test_a_price_that_was_never_timed_beside_the_others_is_not_in_the_sum() -> N
 def test_causes_and_remainder_are_the_whole_gap(found: Ledger) -> None:
     assert found.gap
     assert found.remainder
-    assert set(found.causes) == {"compiler", "language", "assembler"}
+    assert set(found.causes) == {"compiler", "language", "assembler", "effort", "unexplained"}
     total = sum(size.value for size in found.causes.values())
     assert total + found.remainder.value == pytest.approx(found.gap.value, abs=1e-12)
     sizes = [abs(size.value) for size in found.causes.values()]
@@ -227,7 +227,9 @@ def test_each_board_has_a_ledger_of_its_own(found: Ledger) -> None:
         assert own.gap
         assert own.gap.processes == 2
         assert own.explained
-        assert own.explained[0] == pytest.approx(1, abs=0.02)
+        order = priced(own, "head_by_head").size  # worth more in the flagship, for no known reason
+        assert order
+        assert own.explained[0] == pytest.approx(1 - order.value / own.gap.value, abs=0.02)
         assert own.explained[1].low is None, "two processes have no interval"
         assert found.shares[board] == own.explained[0]
 
@@ -387,7 +389,7 @@ def test_a_technique_of_both_without_the_kernel_that_lacks_it_has_no_size_and_sa
     (found,) = ledger.ledgers([row for row in made.rows() if not _is_of_core(row, catalog.SECTIONS)], made.hashes())
     order = priced(found, "head_by_head")
     assert order.size
-    assert (order.cause, order.own, order.why) == ("language", None, "")
+    assert (order.cause, order.own, order.why) == ("unexplained", None, "")
     less = [row for row in made.rows() if row.get("technique") != catalog.VOCABULARY]
     (missing,) = ledger.ledgers(less, made.hashes())
     assert (priced(missing, "head_by_head").size, priced(missing, "head_by_head").limited) == (None, None)
@@ -413,6 +415,14 @@ def test_a_cause_rests_on_all_processes_that_timed_its_kernels() -> None:
     assert integers.cause == "compiler"
 
 
+@pytest.mark.parametrize(("alone", "cause"), [(0.0, "unexplained"), (0.03, "language")])
+def test_an_order_of_tiles_that_gains_more_in_the_flagship_has_no_known_cause(alone: float, cause: str) -> None:
+    """The small blocks of core Triton's kernel are a reason for gaining more there, and for nothing else."""
+    order = priced(one(worth={"order_alone": alone}), "head_by_head")
+    assert order.size
+    assert (order.size.value > 0, order.cause) == (cause == "unexplained", cause)
+
+
 def test_what_both_gain_is_no_part_of_the_gap() -> None:
     """At head_dim 64 core Triton's best kernel has maxima of integers and the order of tiles; so has the kernel that is
     the same program in CUDA, and what each gains there is taken out."""
@@ -420,7 +430,7 @@ def test_what_both_gain_is_no_part_of_the_gap() -> None:
     found = one(problems=(problem,))
     for name, kind in (("integer_max", "integers"), ("head_by_head", "order")):
         term = priced(found, name)
-        assert term.cause == term.term.cause
+        assert term.cause == (term.term.more or term.term.cause)
         assert term.size
         assert term.alone
         assert term.own
