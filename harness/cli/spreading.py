@@ -62,10 +62,13 @@ def wanted(gpus: str | None, cluster: str | None) -> bool:
 def spread(work: Work, path: Path, gpus: str | None, cluster: str | None, earlier: Iterable[Row] = ()) -> list[Row]:
     """The rows of the command, run everywhere. Ends the command where the GPUs or Ray are missing. On one host a row
     says how long it took: nodes of a cluster need not be alike."""
+    from harness.machine import environment
     from harness.measure import fleet, ray_hands
 
     since = time.monotonic() if cluster is None else None
     count = None if gpus in (None, "all") else int(str(gpus))
+    if cluster is None and (count or 0) > (here := len(environment.boards())):  # Ray believes any number
+        raise typer.BadParameter(f"--gpus: got {count}, expected all or a number up to {here}, the GPUs of this host")
     try:
         with ray_hands.hands(count, cluster) as (hands, new_hand):
             return fleet.run(work, path, hands, new_hand=new_hand, earlier=earlier, since=since)

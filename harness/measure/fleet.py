@@ -26,6 +26,8 @@ PAUSE = 0.2
 """Seconds between two looks at every hand."""
 PLACEMENTS = 2
 """How often a problem is begun."""
+BAD_ENDS = 2
+"""So many problems, one after the other, whose commands ended badly on one GPU, are that GPU's fault."""
 NO_HAND = 300.0
 """Seconds that the rest of the work waits for a GPU when all are lost."""
 
@@ -66,13 +68,14 @@ class Hand(Protocol):
 @dataclass(frozen=True)
 class Job:
     """Shard `number` of a command, which is `problem`; the `replicate`-th process that times it. `seen`: boards that
-    had it in an earlier one. `placed`: how often it was begun."""
+    had it in an earlier one. `placed`: how often it was begun; `failed`: boards on which its command ended badly."""
 
     number: int
     problem: Problem
     replicate: int = 1
     seen: frozenset[str] = frozenset()
     placed: int = 0
+    failed: frozenset[str] = frozenset()
 
     @property
     def label(self) -> str:
@@ -156,6 +159,9 @@ class _Run:
         self.queue.sort(key=self._weight, reverse=True)
         self.total, self.done = len(self.queue) * work.replicates, 0
         self.environment: str | None = None
+        self.bad: dict[int, set[int]] = {}
+        """Hand -> the problems that ended badly on it since it did one well."""
+        self.why = ""
 
     def _weight(self, job: Job) -> int:
         """Roughly how long it takes, beside others."""
@@ -174,19 +180,20 @@ class _Run:
                 self.look_at(hand, job, begin)
             if any(hand.board for hand in self.hands):
                 lonely_since = time.monotonic()
-            elif time.monotonic() - lonely_since > NO_HAND:
+            elif not self.hands or time.monotonic() - lonely_since > NO_HAND:
                 for job in self.queue:
-                    self.give_up(job, "no GPU is left")
+                    self.give_up(job, "no GPU is left" + self.why)
                 return
             time.sleep(PAUSE)
 
     def hand_out(self, hand: Hand) -> None:
         """Gives the hand the first problem that it may have: a further process of a problem goes to a board that has
-        not timed it, while there is one."""
+        not timed it, and one that ended badly to another board, while there is one."""
         assert hand.board is not None
         boards = {other.board for other in self.hands if other.board}
         for job in self.queue:
-            if self.interrupts.requested or (hand.board in job.seen and boards - job.seen):
+            avoided = job.seen | job.failed
+            if self.interrupts.requested or (hand.board in avoided and boards - avoided):
                 continue
             if self.work.alone and self.running and any(one.replicate > 1 for one in (job, *self._jobs())):
                 continue
@@ -217,25 +224,39 @@ class _Run:
         if answer.exit_code is None:
             return
         if answer.exit_code not in (0, 1) and not self.interrupts.requested:
-            # The command itself ended badly, on a GPU that is there: this hand is used again.
             del self.running[id(hand)]
-            self.again(job, f"exit code {answer.exit_code}: {_last_line(answer.said)}")
+            self.ended_badly(hand, job, f"exit code {answer.exit_code}: {_last_line(answer.said)}")
             return
         del self.running[id(hand)]
         if answer.exit_code not in (0, 1):
             return
         assert hand.board is not None
+        self.bad.pop(id(hand), None)
         self.done += 1
         seconds = time.monotonic() - begin
         self.progress.step("problems", self.done, self.total, f"{job.label}  {seconds:.0f} s on {hand.board}")
         if job.replicate < self.work.replicates:
-            self.queue.append(replace(job, replicate=job.replicate + 1, seen=job.seen | {hand.board}, placed=0))
+            seen = job.seen | {hand.board}
+            self.queue.append(replace(job, replicate=job.replicate + 1, seen=seen, failed=frozenset(), placed=0))
 
     def take(self, line: str) -> None:
         """Writes a row that came back. Raises ValueError for what is none."""
         row = results.parse(line.encode())
         schema.check(row)
         self.rows.append(self.writer.write(row))
+
+    def ended_badly(self, hand: Hand, job: Job, how: str) -> None:
+        """The command ended badly on a GPU that is there. Where the same happens to the next problem, the GPU gets no
+        more; else one that is out of order would fail them all faster than the others work."""
+        assert hand.board is not None
+        bad = self.bad.setdefault(id(hand), set())
+        bad.add(job.number)
+        if len(bad) == BAD_ENDS:
+            self.hands.remove(hand)
+            hand.stop(at_once=True)
+            self.why = f"; on {hand.board}: {how}"
+            self.progress.say(f"{hand.board} gets no more problems, {BAD_ENDS} ended badly there: {how}")
+        self.again(replace(job, failed=job.failed | {hand.board}), how)
 
     def lose(self, hand: Hand, job: Job, how: str) -> None:
         """The hand is gone, and what it had is placed anew."""

@@ -248,6 +248,16 @@ def test_a_cluster_is_asked_for_gpus_that_are_not_here(monkeypatch: pytest.Monke
     assert invoke("check", "scalar", "--gpus", "all")[1].startswith("this command needs a GPU")
 
 
+@pytest.mark.parametrize("gpus", ["2", "3"])
+def test_more_gpus_than_the_host_has_are_refused(monkeypatch: pytest.MonkeyPatch, gpus: str) -> None:
+    """Ray takes any number for what the host has."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    code, said = invoke("check", "scalar", "--gpus", gpus)
+    assert code == 2
+    assert f"--gpus: got {gpus}, expected all or a number up to 1" in " ".join(said.replace("│", " ").split())
+
+
 def test_a_gpu_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     for arguments in (("check", "--on", "gpu"), ("run", "ladder", "--on", "gpu")):

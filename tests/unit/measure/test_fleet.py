@@ -129,6 +129,27 @@ def test_what_a_lost_hand_had_goes_to_a_new_one(tmp_path: Path) -> None:
     assert lost.stopped == [True]
 
 
+BROKEN = Answer((), 2, "--on: got gpu, but torch sees none")
+
+
+def test_a_gpu_that_ends_every_command_badly_gets_no_more_and_costs_no_problem(tmp_path: Path) -> None:
+    """It ends its commands at once, and would take one problem after the other from the GPU that works."""
+    diary: list = []
+    broken = Pretended("GPU 0", diary, [BROKEN] * 99)
+    rows = fleet.run(WORK, tmp_path / "run.jsonl", [broken, Pretended("GPU 1", diary)], new_hand=nobody)
+    assert [length for board, length, *_ in diary if board == "GPU 0"] == [4096, 1024]
+    assert {length for board, length, *_ in diary if board == "GPU 1"} == {4096, 2048, 1024, 512}
+    assert broken.stopped == [True]
+    assert {row["reason"] for row in rows if row["kind"] == "gate"} == {"x"}, "no problem was given up"
+
+
+def test_where_every_gpu_ends_commands_badly_the_rows_say_how(tmp_path: Path) -> None:
+    rows = fleet.run(WORK, tmp_path / "run.jsonl", [Pretended("GPU 0", [], [BROKEN] * 99)], new_hand=nobody)
+    told = {row["problem"]["seq_q"]: row["reason"] for row in rows if row["kind"] == "gate"}
+    assert set(told) == {4096, 2048, 1024, 512}
+    assert all("torch sees none" in reason for reason in told.values())
+
+
 @pytest.mark.parametrize(
     "fault", [Lost("the actor died"), Answer((), -9, "Killed"), Answer(("no row",)), Answer(('{"kind": "gate"}',))]
 )
@@ -223,7 +244,7 @@ def test_every_command_on_the_gpus_of_one_host_is_timed(
 ) -> None:
     hands = nullcontext(([Pretended("GPU 0", [])], nobody))
     monkeypatch.setattr(ray_hands, "hands", lambda count, address: hands)
-    rows = spreading.spread(WORK, tmp_path / "run.jsonl", "1", cluster)
+    rows = spreading.spread(WORK, tmp_path / "run.jsonl", "all", cluster)
     assert (rows[-1]["kind"] == "fleet") is told
 
 
