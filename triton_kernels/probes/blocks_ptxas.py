@@ -41,4 +41,4 @@ if __name__ == "__main__":
         with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
             Path(file.name).write_bytes(build(form).asm["cubin"])
             usage = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True).stdout
-        print(form, *re.findall(r"REG:\d+", usage))
+        print(form, *(f"registers {number}" for number in re.findall(r"REG:(\d+)", usage)))

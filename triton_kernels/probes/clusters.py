@@ -51,7 +51,8 @@ def build(form):
 if __name__ == "__main__":
     for form in FORMS:
         try:
-            found = re.findall(r"\S*multicast\S*|tcgen05\.mma\S*|barrier\.cluster\S+", build(form).asm["ptx"])
+            named = r"\.reqnctapercluster \d|\S*multicast\S*|tcgen05\.mma\S*|barrier\.cluster\S+"
+            found = re.findall(named, build(form).asm["ptx"])
             print(form, *sorted(set(found)), flush=True)
         except Exception as error:
             print(form, error, flush=True)

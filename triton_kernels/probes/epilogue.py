@@ -37,4 +37,5 @@ if __name__ == "__main__":
     for form in FORMS:
         kernel = build(form)
         behind = kernel.asm["sass"].rpartition("HGMMA")[2]
-        print(form, *sorted(set(re.findall(r"\b(?:STS|STSM|LDS|STG|UTMASTG|UTMAREDG)\b[.\w]*", behind))))
+        print(form, *sorted(set(re.findall(r"\b(?:STS|STSM|LDS|STG|UTMASTG|UTMAREDG)\b[.\w]*", behind))), end=" ")
+        print(*sorted(set(re.findall(r"cp\.reduce\S*", kernel.asm["ptx"]))))

@@ -31,5 +31,6 @@ def build(form):
 if __name__ == "__main__":
     for form in FORMS:
         kernel = build(form)
-        print(form, *re.findall(r"perPhase = \d+, maxPhase = \d+", kernel.asm["ttgir"]), end=" ")
+        swizzled = r"swizzled_shared<{vec = \d+, perPhase = \d+, maxPhase = \d+"
+        print(form, *re.findall(swizzled, kernel.asm["ttgir"]), end=" ")
         print(*sorted(set(re.findall(r"LDSM\S*|LDGSTS\S*", kernel.asm["sass"]))))

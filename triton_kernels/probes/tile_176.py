@@ -56,4 +56,4 @@ if __name__ == "__main__":
         try:
             print(form, *sorted(set(re.findall(r"wgmma\S*\.m64n\d+k16", build(form).asm["ptx"]))))
         except Exception as error:
-            print(form, error)
+            print(form, f"{type(error).__name__}: {error}")

@@ -73,4 +73,7 @@ def build(form):
 if __name__ == "__main__":
     for form in FORMS:
         kernel = build(form)
-        print(form, "warps", kernel.metadata.num_warps, *re.findall(r"\bHGMMA\b", kernel.asm["sass"]), flush=True)
+        roles = re.findall(r"partition\d(?=\()|num_warps\(4\)", kernel.asm["ttgir"])
+        print(
+            form, *roles, "warps", kernel.metadata.num_warps, *re.findall(r"\bHGMMA\b", kernel.asm["sass"]), flush=True
+        )

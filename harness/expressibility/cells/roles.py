@@ -395,7 +395,7 @@ CLAIMS = (
                 "In the IR that the hook edits, the kernel's body is the code of roles with four warps each.",
                 Probe("warpgroups_hook", "hook"),
                 Probe("warpgroups_hook", "plain"),
-                Detector("ttgir", r"partition\d\(.*num_warps\(4\)"),
+                Detector("ttgir", r"partition\d num_warps\(4\)", order=r"partition\d(?=\()|num_warps\(4\)"),
             ),
         ),
         word="inline_asm_elementwise|add_stages_inspection_hook",
