@@ -1,4 +1,4 @@
-"""How fast are the flagship and the libraries when the power limit lowers the clock?
+"""How fast are the flagship and the libraries under load, where the power limit lowers the clock?
 
 The long sequences of hopper_grid, with each kernel launched without pause until its time is stable: TFLOPS, clock and
 watts of a GPU under load.

@@ -311,8 +311,8 @@ TERMS = (
         "Core Triton can express the loop over tiles with their counter, but then its compiler loads nothing of the "
         "next tile before the current one ends. In a loop by tl.range(flatten=True), which has no counter, K and V "
         "are loaded ahead, but every product must finish before O is stored. One loop over the steps of all tiles, "
-        "written by hand, has neither fault, but divides and branches in every step. No kernel here has it, and what it "
-        "would gain is not known.",
+        "written by hand, has neither fault, but divides and branches in every step. No kernel here has it, and what "
+        "it would gain is not known.",
         "Pipeline loads across an outer loop with a counter too, and give Q a second buffer.",
         leave_out="without_persistent",
         step=("persistent", "pinned_maxima"),
@@ -416,8 +416,8 @@ TERMS = (
         "tma_store",
         "O stored by TMA during the next tile",
         "effort",
-        "Core Triton stores by TMA too. In a loop over tiles by tl.range with two stages its compiler waits for a store "
-        "only before the next one. The kernels here that take their tiles from a counter have a while loop instead, in "
+        "Core Triton stores by TMA too. In a loop over tiles by tl.range with two stages its compiler waits for a "
+        "store only before the next one. The kernels here that take their tiles from a counter have a while loop, in "
         "which Triton 3.6 waits at once, and the best kernel has no loop over tiles. So the warps that multiply wait "
         "for the store. What a tl.range loop with two stages would gain is not known.",
         "Nothing for the wait: it does so in a tl.range loop. Wait in another warp than those that multiply.",

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Group
@@ -182,6 +182,10 @@ def inspect(
         str | None, typer.Option(help="A slug such as 128x128-s2-w8; each technique's reference tile by default.")
     ] = None,
     save: Annotated[bool, typer.Option("--save", help="Write the rows to reports/runs/, for `record`.")] = False,
+    binary: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Instead, the main loops of a library's or cubin's kernels."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Registers, spills, shared memory and instructions of both twins, compiled here; needs no GPU.
@@ -189,9 +193,15 @@ def inspect(
     A backend with a version, gluon@3.9.0, is compiled by that Triton, to a cubin that a GPU machine launches (`build`).
     With --on cpu: bank conflicts, sectors, bytes and executions of every instruction of the CUDA twins, as they run.
     With --ncu: bank conflicts, cache hit rates, occupancy and registers by the counters of the GPU.
+    With --binary: what of the softmax anybody's kernels with wgmma issue under a product, such as FlashAttention-3's.
     """
     from harness.inspection import survey
 
+    if binary:
+        others = {"TECHNIQUE": names, "--backend": backends, "--problem": problem, "--arch": arch, "--ptxas": ptxas}
+        more = {"--on": on, "--ncu": ncu, "--tile": tile, "--save": save}
+        refuse("--binary", "a binary is read as it is", {**others, **more})
+        main_loops_of(binary, as_json)
     if ncu:
         refuse(
             "--ncu",
@@ -228,6 +238,31 @@ def inspect(
         checked=True,
         done="compiled" if on is not On.cpu else "counted",
     )
+
+
+def main_loops_of(binary: Path, as_json: bool) -> NoReturn:
+    """Prints what of the softmax each kernel of a library issues under a product, and exits."""
+    from harness.inspection import binaries
+    from harness.variants.machine_code import DisassemblerError
+
+    try:
+        found = binaries.main_loops(binary)
+    except DisassemblerError as error:
+        raise typer.BadParameter(f"--binary: {error}") from None
+    if not found:
+        raise typer.BadParameter(
+            f"--binary: got {binary.name}, expected a kernel with wgmma and exponentials in a loop"
+        )
+    if as_json:
+        print(json.dumps(found, indent=1))
+        raise typer.Exit
+    for one in found:
+        loop = one["main_loop"]
+        counts = (f"{n} of {loop['all'][kind]} {kind}" for kind, n in loop["under_products"].items())
+        console.print(Text(one["kernel"], style="bold"))
+        console.print(f"  {loop['instructions']} instructions; under a product: {', '.join(counts)}")
+        console.print(Text(f"  {loop['sequence']}\n", style="dim"))
+    raise typer.Exit
 
 
 def saved(rows: Sequence[dict[str, Any]]) -> Path:

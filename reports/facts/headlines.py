@@ -219,13 +219,15 @@ def roofline_title(work: Sequence[Work], bytes_per_s: float, peak: float, instru
 
 
 def filling_title(languages: Sequence[Sequence[HeadDim]]) -> str:
-    """At what share of the peak each multiplies, at the head dimension nearest to 128."""
+    """At what share of the peak each multiplies by the fit, at the head dimension nearest to 128."""
     head_dim = min((one.head_dim for one in languages[0]), key=lambda dim: abs(dim - 128))
     rates = {LABELS[one.series]: one.rate for of in languages for one in of if one.head_dim == head_dim}
     (ours, rate), *others = rates.items()
     told = "".join(f", {label} at {100 * rate:.0f}%" for label, rate in others)
-    text = f"At head_dim {head_dim} {ours} multiplies at {100 * rate:.0f}% of the tensor cores’ peak{told}"
-    return f"{text}; the rest is how tiles fill the GPU"
+    text = (
+        f"Within a tile of head_dim {head_dim} {ours} multiplies at {100 * rate:.0f}% of the tensor cores’ peak{told}"
+    )
+    return f"{text}: a fit over all lengths"
 
 
 def stalls_title(found: Sequence[Stalls]) -> str:

@@ -181,7 +181,7 @@ class Found:
         return told
 
     def _kernel(self, head_dim: int) -> Limit | None:
-        """What KERNEL reaches at its own clock, where that was read."""
+        """What KERNEL reaches at its own clock over the longest sequence that has one: the median of the rows."""
         rows = [
             row
             for row in (self.data.counting(KERNEL_EXPERIMENT) if self.data else [])
@@ -192,9 +192,13 @@ class Found:
         ]
         if not rows or self.data is None:
             return None
-        row = max(rows, key=lambda row: (row["problem"]["seq_q"], reading.tflops(row)))
-        flop = reading.tflops(row) * 1e3 / (reading.clock_ghz(row) or 0) / self.data.multiprocessors(row)
-        return Limit(f"{KERNEL}, {row['problem']['seq_q']} tokens", flop, True)
+        seq = max(row["problem"]["seq_q"] for row in rows)
+        flop = statistics.median(
+            reading.tflops(row) * 1e3 / (reading.clock_ghz(row) or 0) / self.data.multiprocessors(row)
+            for row in rows
+            if row["problem"]["seq_q"] == seq
+        )
+        return Limit(f"{KERNEL}, {seq} tokens", flop, True)
 
     def _softmax(self, head_dim: int) -> list[Line]:
         """The softmax of a unit, alone and beside products, by each number of warps."""

@@ -66,11 +66,12 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
         points = [data.point(_experiment(technique), cell, technique, backend) for backend in (ours, theirs)]
         return _ratio(data.versus(_experiment(technique), cell, rung, ours, theirs), points)
 
-    def over(technique: str, backend: str, peer: str, problem: str, best: bool = False) -> str:
-        """A rung over a library peer, at the reference tile or at the one that `tune` chose."""
-        cell = Problem.parse(problem)
-        ours = data.point(_experiment(technique), cell, technique, backend, best=best)
-        theirs = data.point(_experiment(technique), cell, None, peer)
+    def over(technique: str, backend: str, peer: str, problem: str, best: bool = False, experiment: str = "") -> str:
+        """A rung over a library peer, at the reference tile or at the one that `tune` chose, in the ladder's experiment
+        or another."""
+        cell, where = Problem.parse(problem), experiment or _experiment(technique)
+        ours = data.point(where, cell, technique, backend, best=best)
+        theirs = data.point(where, cell, None, peer)
         return _ratio(data.ratio(ours, theirs), (ours, theirs))
 
     def code(technique: str, backend: str, problem: str, what: str, arch: str = ARCH) -> str:

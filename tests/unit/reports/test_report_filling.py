@@ -161,10 +161,10 @@ def page(made: list[Row]) -> str:
 def test_the_page_of_the_grid_says_it() -> None:
     said = page(rows(0.9, 3000))
     assert (
-        "At head_dim 128 CUDA multiplies at 90% of the tensor cores’ peak; the rest is how tiles fill the GPU" in said
+        "Within a tile of head_dim 128 CUDA multiplies at 90% of the tensor cores’ peak: a fit over all lengths" in said
     )
     assert f"CUDA 90% , 3,000 clocks within 2% of {len(PROBLEMS)} of {len(PROBLEMS)} problems" in said
     assert "behind CUDA" not in said
     both = page([*rows(0.9, 3000), *in_gluon(rows(0.8, 3000, series="gluon"))])
-    assert "CUDA multiplies at 90% of the tensor cores’ peak, Gluon at 80%; the rest" in both
+    assert "CUDA multiplies at 90% of the tensor cores’ peak, Gluon at 80%: a fit" in both
     assert "Gluon falls behind CUDA in the first number" in both

@@ -1,0 +1,51 @@
+"""`inspect --binary`: the main loops of anybody's compiled kernels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from harness import cli
+from harness.inspection import binaries
+from tests.support.checkout import executable
+
+LOOP = ["HGMMA.64x128x16.F32 R24, gdesc[UR8], R24, gsb0", *["MUFU.EX2 R4, R4"] * 9, "WARPGROUP.DEPBAR.LE gsb0, 0x0"]
+
+
+def function(name: str, instructions: list[str]) -> str:
+    code = [*instructions, "@P0 BRA 0x0", "EXIT"]
+    lines = (f"        /*{16 * number:04x}*/    {one} ;   /* 0x00000000000079c5 */" for number, one in enumerate(code))
+    return "\n".join([f"\t\tFunction : {name}", *lines, ""])
+
+
+def reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> tuple[int, str]:
+    """Exit code and output of the command, where cuobjdump prints `text`."""
+    (tmp_path / "text").write_text(text)
+    tool = executable(tmp_path / "cuobjdump", f"#!/bin/sh\ncat {tmp_path}/text\n")
+    monkeypatch.setattr(binaries, "disassembler", lambda: tool)
+    (tmp_path / "lib.so").write_bytes(b"")
+    done = CliRunner().invoke(cli.app, ("inspect", "--binary", str(tmp_path / "lib.so"), "--json"))
+    return done.exit_code, done.output
+
+
+def test_kernels_with_wgmma_in_a_softmax_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = function("attend", LOOP) + function("copy", ["LDG.E R0, desc[UR4][R2.64]"])
+    code, said = reading(tmp_path, monkeypatch, text)
+    (found,) = json.loads(said)
+    assert (code, found["kernel"]) == (0, "attend")
+    assert found["main_loop"]["under_products"]["exponentials"] == found["main_loop"]["all"]["exponentials"] == 9
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("", "got a file without kernels"), (function("copy", ["EXIT"]), "expected a kernel with wgmma")],
+)
+def test_a_file_without_such_kernels_is_refused(
+    text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, said = reading(tmp_path, monkeypatch, text)
+    assert code == 2
+    assert told in " ".join(said.replace("│", " ").split())
