@@ -13,7 +13,7 @@ import typer
 from rich import box
 from rich.table import Column, Table
 
-from harness.catalog import techniques
+from harness.catalog import own, techniques
 from harness.catalog.problem import Experiment
 from harness.catalog.sources import ROOT
 from harness.cli.helping import helped
@@ -202,7 +202,10 @@ def compare(
         Path, typer.Argument(metavar="BASE", exists=True, help="Rows of the baseline: a file or a folder.")
     ],
     new: Annotated[Path, typer.Argument(metavar="NEW", exists=True, help="Rows to judge.")],
-    names: Annotated[list[str] | None, typer.Option("--technique", help="Only its cases; repeat for several.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--technique", help="Only its cases, or those of a kernel of your own; repeat for several."),
+    ] = None,
     only_changed: Annotated[
         bool, typer.Option("--only-changed", help="Only cases whose kernel, compiler or library is another in NEW.")
     ] = False,
@@ -218,6 +221,8 @@ def compare(
     """
     from harness.rows import compare as comparison
 
+    own_kernels = [name for name in names or () if own.is_kernel(name)]
+    rungs = [name for name in names or () if name not in own_kernels]
     if accept:
         refuse("--accept", "it takes NEW whole", {"--technique": names, "--only-changed": only_changed})
     raise typer.Exit(
@@ -227,7 +232,7 @@ def compare(
             RECORDED,
             accept=accept,
             as_json=as_json,
-            techniques=chosen(names) if names else (),
+            techniques=(*own_kernels, *(chosen(rungs) if rungs else ())),
             only_changed=only_changed,
             console=console,
         )
@@ -242,13 +247,16 @@ def history(
         str, typer.Option(help="Whose recorded rows.", autocompletion=completing(experiments()))
     ] = "ladder",
     gpu: Annotated[str, typer.Option(help="A folder of reports/recorded.")] = "h200",
+    mode: Annotated[str, typer.Option(help="burst or sustained: how it was timed.")] = "burst",
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for change-point tools; of one cell.")] = False,
     plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw it: an .svg file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """One cell over the commits at which it was recorded: time, ratio to its group's anchor, board."""
+    from harness.measure import timing
     from harness.rows import history as past
 
+    require_known("--mode", [mode], timing.MODES)
     if not any(word.split() for word in words):
         raise typer.BadParameter("CELL: got no word, expected some of backend, technique, problem and tile")
     refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
@@ -265,9 +273,10 @@ def history(
     with bad_usage(), Progress() as progress:
         progress.say(f"reading {experiment} at every commit that changed it")
         rows = past.recorded(RECORDED / gpu, experiment, partial(progress.step, "commits"))
-    found = past.points(rows, given)
+    found = past.points(rows, given, mode)
     if not found:
-        raise typer.BadParameter(f"CELL: got {' '.join(words)!r}, but no recorded row of {experiment} has these words")
+        told = f"but no {mode} timing of {experiment} that is recorded has these words"
+        raise typer.BadParameter(f"CELL: got {' '.join(words)!r}, {told}")
     if len(found) > 1 and (as_csv or plot):
         shown = "; ".join(list(found)[:FEW]) + ("; ..." if len(found) > FEW else "")
         raise typer.BadParameter(f"CELL: got {' '.join(words)!r}, expected one cell of these {len(found)}: {shown}")

@@ -27,8 +27,12 @@ from harness.rows.reading import Row, gpu_name
 SAME, FASTER, SLOWER = "SAME", "FASTER", "SLOWER"
 AMBIGUOUS, MISSING, INCOMPARABLE = "AMBIGUOUS", "MISSING", "INCOMPARABLE"
 FAILING = (SLOWER, MISSING)
+NO_ROW = "no row in NEW"
 VERDICTS = {0: SAME, 1: SLOWER, -1: FASTER, noise.AMBIGUOUS: AMBIGUOUS}
 STYLES = {FASTER: "green", SLOWER: "bold red", MISSING: "bold red", AMBIGUOUS: "yellow", INCOMPARABLE: "yellow"}
+
+FEW_MISSING = 20
+"""So many cases without a row in NEW are shown; the others are counted."""
 
 IDENTITY = ("experiment", "assembler", "technique", "backend", "kernel", "problem", "tile", "mode", "on", "arch")
 """What makes two rows the same case: a row's key without the hash of its source, which is what changed."""
@@ -66,24 +70,27 @@ def compare(
 ) -> list[Verdict]:
     """One verdict per case that BASE timed, of these `techniques` if any are named.
 
-    `records` are the recorded rows that the noise is taken from, those of other GPUs aside. `only_changed` leaves out
-    cases whose program (source, compiler, libraries) is the same in both. Raises Refused when the GPUs differ, no case
-    is in both, or BASE timed none of the `techniques`.
+    `records` are the recorded rows that the noise is taken from, those of other GPUs aside. `techniques` may be kernels
+    of the user's too, by the file that rows name. `only_changed` leaves out cases whose program (source, compiler,
+    libraries) is the same in both. Raises Refused when the GPUs that timed differ, no case is in both, or BASE timed
+    none of the `techniques`. Rows without a timing equal themselves.
     """
     base, new = list(base), list(new)
     for name, rows in (("BASE", base), ("NEW", new)):
         if not rows:
             raise Refused(f"{name} holds no rows: expected those of a run, reports/runs/*.jsonl")
-    gpus = [sorted({gpu_name(row) for row in rows if row["kind"] == "environment"}) for rows in (base, new)]
+    before, after = _cases(base), _cases(new)
+    if not (before or after) and base == new:
+        return []
+    gpus = [_gpus(rows) for rows in (base, new)]
     if gpus[0] != gpus[1] or len(gpus[0]) != 1:
         names = [", ".join(found) or "no environment row" for found in gpus]
         raise Refused(f"BASE is from {names[0]}, NEW from {names[1]}: expected the same GPU")
-    before, after = _cases(base), _cases(new)
     passed = {case: rows for case, rows in before.items() if rows[-1]["status"] == "passed"}
     if not passed.keys() & after.keys():
         raise Refused(f"BASE times {len(passed)} cases, NEW {len(after)}, none is in both: run the same experiment")
     if techniques:
-        passed = {case: rows for case, rows in passed.items() if rows[-1].get("technique") in techniques}
+        passed = {case: rows for case, rows in passed.items() if _program_name(rows[-1]) in techniques}
         if not passed:
             raise Refused(f"--technique: got {', '.join(techniques)}, of which BASE times no case")
     sides = noise.Timings(base), noise.Timings(new)
@@ -127,7 +134,8 @@ def main(
     only_changed: bool = False,
     console: Console | None = None,
 ) -> int:
-    """Compares two files or folders of rows, prints a table or JSON; returns 0, 1 (SLOWER or MISSING) or 2 (refused).
+    """Compares two files or folders of rows, prints a table or JSON; returns 0, 1 (SLOWER or MISSING) or 2 (refused, or
+    no case could be judged).
 
     `records` is the folder of recorded rows. With `accept` NEW is merged into BASE, whatever is slower, as `record`
     merges a run: what NEW did not time stays. Refused where a case that BASE timed would be lost.
@@ -151,11 +159,19 @@ def main(
     else:
         if any(verdict.verdict != SAME for verdict in found):
             console.print(_table(found))
+            if (more := len(_without_a_row(found)) - FEW_MISSING) > 0:
+                console.print(Text(f"and {more} more {MISSING} without a row in NEW; --json has all"))
         console.print(
             Text(", ".join(f"{count} {kind}" for kind, count in tally(found).items()) or "no program changed")
         )
         if accept:
             console.print(Text(f"accepted: {base} now holds {new}"), soft_wrap=True)
+    if not accept and found and all(one.verdict == AMBIGUOUS and one.limit is None for one in found):
+        told = (
+            "nothing was judged: `twinkernels run EXPERIMENT --replicates 3` and `record` tell how far times move here"
+        )
+        (console if not as_json else Console(stderr=True)).print(Text(told, style="bold red"), soft_wrap=True)
+        return 2
     return 0 if accept else exit_code(found)
 
 
@@ -228,7 +244,7 @@ class _Judge:
     def verdict(self, case: str, base: Sequence[Row], new: Sequence[Row]) -> Verdict:
         base_ms = _median_ms(base)
         if not new:
-            return Verdict(case, MISSING, base_ms, reason="no row in NEW")
+            return Verdict(case, MISSING, base_ms, reason=NO_ROW)
         if new[-1]["status"] != "passed":
             return Verdict(case, MISSING, base_ms, reason=f"{new[-1]['status']}: {new[-1].get('reason')}")
         earlier = [noise.timed(row, self._before) for row in base]
@@ -275,6 +291,17 @@ class _Judge:
             which = "its time, not its ratio to the anchors," if abs(time) > limit.time else "its ratio, not its time,"
             return decision, limit.both, f"{which} moved by more than chance"
         return decision, limit.both, ""
+
+
+def _gpus(rows: Sequence[Row]) -> list[str]:
+    """Those that timed; of rows without a timing those of their environments."""
+    timed = {row.get("environment") for row in rows if row["kind"] == "timing"}
+    return sorted({gpu_name(row) for row in rows if row["kind"] == "environment" and (not timed or row["id"] in timed)})
+
+
+def _program_name(row: Row) -> str | None:
+    """Of a technique, or the file of a kernel of the user's."""
+    return row.get("technique") or row.get("kernel")
 
 
 def _runs(rows: Iterable[Row]) -> frozenset[str]:
@@ -355,11 +382,16 @@ def _lost(before: Sequence[Row], merged: Sequence[Row]) -> list[str]:
     return lost
 
 
+def _without_a_row(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    return sorted((one for one in verdicts if one.reason == NO_ROW), key=lambda one: one.case)
+
+
 def _table(verdicts: Sequence[Verdict]) -> Table:
-    """Every verdict but SAME, the failing ones first."""
+    """Every verdict but SAME, the failing ones first; of cases without a row in NEW the first few."""
     columns = ("verdict", "case", "base ms", "new ms", "time", "ratio", "by chance", "boards", "reason")
     table = Table(*columns, title="BASE -> NEW (more is slower)")
-    shown = [item for item in verdicts if item.verdict != SAME]
+    hidden = set(_without_a_row(verdicts)[FEW_MISSING:])
+    shown = [item for item in verdicts if item.verdict != SAME and item not in hidden]
     for item in sorted(shown, key=lambda item: (item.verdict not in FAILING, item.case)):
         times = [f"{ms:.4f}" if ms is not None else "-" for ms in (item.base_ms, item.new_ms)]
         changes = [f"{change:+.1%}" if change is not None else "-" for change in (item.change, item.ratio_change)]
