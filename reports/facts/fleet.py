@@ -18,6 +18,8 @@ class Shared:
     alone: float
     gpus: int
     together: float
+    disturbed: bool = False
+    """Whether the host compiled kernels for other commands during the later of the two."""
 
     @property
     def brief(self) -> str:
@@ -33,6 +35,7 @@ class Shared:
         return (
             f"{self.problems} problems: {self.alone:.0f} s on one GPU, {self.together:.0f} s on {self.gpus}: "
             f"{self.times:.1f} times as fast"
+            + (" (the host compiled other kernels during the later run)" if self.disturbed else "")
         )
 
 
@@ -46,10 +49,12 @@ def shared(data: Dataset) -> list[Shared]:
             machine = data.environments[row["environment"]]["details"]
             where = (machine["gpu"] or {}).get("uuid_sha256"), (machine.get("git") or {}).get("sha")
             found.setdefault((row["command"], row["details"]["problems"], *where), {})[row["gpus"]] = row
-    return [
-        Shared(row["command"], row["details"]["problems"], alone["details"]["seconds"], gpus, row["details"]["seconds"])
-        for by_count in found.values()
-        if (alone := by_count.get(1))
-        for gpus, row in sorted(by_count.items())
-        if gpus > 1 and not min(alone, row, key=lambda one: str(one["time"]))["details"]["built"]
-    ]
+    told = []
+    for by_count in found.values():
+        for gpus, row in sorted(by_count.items()):
+            if gpus > 1 and (alone := by_count.get(1)):
+                early, late = (one["details"]["built"] for one in sorted((alone, row), key=lambda one: str(one["time"])))
+                seconds = alone["details"]["seconds"], gpus, row["details"]["seconds"]
+                if not early:
+                    told.append(Shared(row["command"], row["details"]["problems"], *seconds, disturbed=late > 0))
+    return told

@@ -254,7 +254,7 @@ def _not_timed(answers: Sequence[Answer]) -> str:
             if bar.is_library and not bar.tflops:
                 missing.setdefault((bar.label, one.problem.head_dim), []).append(one.problem.mask)
     return "".join(
-        f" {label} was not timed at head_dim {head_dim}, {' and '.join(masks)}."
+        f" {label} was not timed on these problems of head_dim {head_dim}, {' and '.join(masks)}."
         for (label, head_dim), masks in missing.items()
     )
 
