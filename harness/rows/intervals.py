@@ -197,15 +197,16 @@ def process(row: Row) -> tuple[Any, Any]:
 
 
 def described(interval: Mapping[str, Any] | None, *, of_ratio: bool = True) -> str:
-    """An interval of the scorecard in words: 0.985 to 1.003 (3 processes), or in how few processes it was timed. A
-    ratio whose interval holds 1 is no change; a share of 1 is all."""
+    """An interval of the scorecard in words: 0.985 to 1.003 (3 processes, 1 board), or in how few processes it was
+    timed. A ratio whose interval holds 1 is no change; a share of 1 is all."""
     if interval is None:
         return ""
     processes = f"{interval['processes']} process{'es' * (interval['processes'] != 1)}"
     if interval["low"] is None:
         return f"none: {processes}"
     no_change = f"{NO_CHANGE}: " if of_ratio and interval["low"] <= 1 <= interval["high"] else ""
-    return f"{no_change}{interval['low']:.3f} to {interval['high']:.3f} ({processes})"
+    boards = f"{interval['boards']} board{'s' * (interval['boards'] != 1)}"
+    return f"{no_change}{interval['low']:.3f} to {interval['high']:.3f} ({processes}, {boards})"
 
 
 def _resampled_ms(row: Row, chance: np.random.Generator, draws: int) -> Array:

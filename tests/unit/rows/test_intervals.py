@@ -98,13 +98,13 @@ def test_a_gain_that_may_be_none_is_no_change() -> None:
     assert intervals.described(peers.to_dict()).startswith("no change: ")
     gain = known.of(pair(rows, "register_softmax")[0], pair(rows)[0])
     assert not gain.is_no_change
-    assert re.fullmatch(r"1\d\.\d{3} to 1\d\.\d{3} \(4 processes\)", intervals.described(gain.to_dict()))
+    assert re.fullmatch(r"1\d\.\d{3} to 1\d\.\d{3} \(4 processes, 4 boards\)", intervals.described(gain.to_dict()))
 
 
 def test_an_interval_in_words() -> None:
-    share = {"low": 0.93, "high": 1.0, "processes": 3}
-    assert intervals.described(share) == "no change: 0.930 to 1.000 (3 processes)"
-    assert intervals.described(share, of_ratio=False) == "0.930 to 1.000 (3 processes)"
+    share = {"low": 0.93, "high": 1.0, "processes": 3, "boards": 1}
+    assert intervals.described(share) == "no change: 0.930 to 1.000 (3 processes, 1 board)"
+    assert intervals.described(share, of_ratio=False) == "0.930 to 1.000 (3 processes, 1 board)"
     assert intervals.described({"low": None, "high": None, "processes": 1}) == "none: 1 process"
     assert intervals.described(None) == ""
 
