@@ -51,10 +51,10 @@ def shared(data: Dataset) -> list[Shared]:
             found.setdefault((row["command"], row["details"]["problems"], *where), {})[row["gpus"]] = row
     told = []
     for by_count in found.values():
-        for gpus, row in sorted(by_count.items()):
+        for gpus, several in sorted(by_count.items()):
             if gpus > 1 and (alone := by_count.get(1)):
-                early, late = (one["details"]["built"] for one in sorted((alone, row), key=lambda one: str(one["time"])))
-                seconds = alone["details"]["seconds"], gpus, row["details"]["seconds"]
-                if not early:
-                    told.append(Shared(row["command"], row["details"]["problems"], *seconds, disturbed=late > 0))
+                early, late = (row["details"] for row in sorted((alone, several), key=lambda row: str(row["time"])))
+                seconds = alone["details"]["seconds"], gpus, several["details"]["seconds"]
+                if not early["built"]:
+                    told.append(Shared(several["command"], early["problems"], *seconds, disturbed=late["built"] > 0))
     return told
