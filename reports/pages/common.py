@@ -142,6 +142,7 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
     rows = [row for row in data.newest if row.get("experiment") == name]
     ours = [row for row in rows if row.get("technique") and reading.is_current(row, data.hashes)]
     timed = [*rows, *data.timings(COOL[name])] if name in COOL else rows
+    both = loaded(row for row in timed if not row.get("technique") or reading.is_current(row, data.hashes))
     return {
         "where": data.provenance(ours),
         "scored": scored(data, name),
@@ -153,7 +154,8 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "filled": filling.section(data) if name == GRID else None,
         "moved": neighbours.moved(rows),
         "beside": versions.beside(data, name),
-        "loaded": loaded(row for row in timed if not row.get("technique") or reading.is_current(row, data.hashes)),
+        "loaded": both,
+        "limited": sum(bool((row.get("clocks") or {}).get("throttle")) for _, row in both),
         "cool": COOL.get(name),
         "groups": grouped(rows, reading.slug),
         "total": len(rows),

@@ -731,6 +731,7 @@ def test_kernels_timed_under_load_alone_stand_beside_the_same_that_were_timed_co
     cells = re.findall(r'<td class="n">([^<]*)</td>', table)
     assert cells == ["800 [800, 800]", "1980", "1.600", "500", "264", "625 [625, 625]", "1980", "1.250", "500", "686"]
     assert "The burst timings are those of <code>hopper_grid</code>." in table
+    assert "In 0 of these 1 sustained timings the driver said that power held the clock down." in table
     alone = rendered("experiment.html", common.experiment(dataset([*rows[:1], rows[2]]), "hopper_sustained"))
     assert "Cool and under load" not in alone
 
