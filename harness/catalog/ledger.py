@@ -72,11 +72,11 @@ class Term:
     kernels of the language the way starts from, with the technique and without, where its best one has it. `limited`:
     the same of CUDA kernels limited to what that language can express; there what it gains is taken out of the term, so
     that what is left is what the flagship gains more, or less; `more` is the cause where it gains more, if that is
-    another one. `alike`: pairs of kernels limited to what core Triton
-    can express, with the technique and without. Where its best kernel has none of it, the cause holds only where it
-    gains less than it is worth in the first pair that has an interval. `of_tile`: whether the term is about the tile of
-    Gluon's or TLX's kernel; it is there where that has the shape of SQUARE, and the flagship's has another. All else
-    that leads from that kernel to the flagship is then left out at SQUARE.
+    another one. `alike`: pairs of kernels limited to what core Triton can express, with the technique and without.
+    Where its best kernel has none of it, the cause holds only where it gains less than it is worth in the first pair
+    that has an interval. `of_tile`: whether the term is about the tile of Gluon's or TLX's kernel; it is there where
+    that has the shape of SQUARE, and the flagship's has another. All else that leads from that kernel to the flagship
+    is then left out at SQUARE.
     """
 
     name: str

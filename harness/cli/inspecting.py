@@ -248,7 +248,7 @@ def main_loops_of(binary: Path, as_json: bool) -> NoReturn:
     try:
         found = binaries.main_loops(binary)
     except DisassemblerError as error:
-        raise typer.BadParameter(f"--binary: {error}") from None
+        raise typer.BadParameter(f"--binary: {error}; name a library or cubin with CUDA kernels") from None
     if not found:
         raise typer.BadParameter(
             f"--binary: got {binary.name}, expected a kernel with wgmma and exponentials in a loop"

@@ -13,7 +13,7 @@ import typer
 from rich import box
 from rich.table import Column, Table
 
-from harness.catalog import own, techniques
+from harness.catalog import techniques
 from harness.catalog.problem import Experiment
 from harness.catalog.sources import ROOT
 from harness.cli.helping import helped
@@ -31,6 +31,7 @@ from harness.cli.options import (
     require_known,
     require_words_of_cells,
     require_writable,
+    split,
     where,
 )
 from harness.cli.output import RECORDED, RUNS, Row, console, run_file, show_failures, write_run
@@ -221,8 +222,7 @@ def compare(
     """
     from harness.rows import compare as comparison
 
-    own_kernels = [name for name in names or () if own.is_kernel(name)]
-    rungs = [name for name in names or () if name not in own_kernels]
+    rungs, own_kernels = split(names)
     if accept:
         refuse("--accept", "it takes NEW whole", {"--technique": names, "--only-changed": only_changed})
     raise typer.Exit(

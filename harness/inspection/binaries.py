@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from harness.variants import instruction_order
-from harness.variants.machine_code import DisassemblerError, disassembler
+from harness.variants.machine_code import DisassemblerError
+from harness.variants.roofs import listing
 
 
 def main_loops(path: Path) -> list[dict[str, Any]]:
@@ -16,9 +16,8 @@ def main_loops(path: Path) -> list[dict[str, Any]]:
     exponentials. main_loop is what instruction_order.read says: of several such loops the shortest, the steps without a
     mask. Raises DisassemblerError for a file without machine code.
     """
-    done = subprocess.run([disassembler(), "-sass", str(path)], capture_output=True, text=True)
-    _, *found = re.split(r"^\s*Function : (\S+)$", done.stdout, flags=re.MULTILINE)
-    if done.returncode or not found:
-        raise DisassemblerError(f"{path.name}: got a file without kernels, expected CUDA machine code")
+    _, *found = re.split(r"^\s*Function : (\S+)$", listing(path), flags=re.MULTILINE)
+    if not found:
+        raise DisassemblerError(f"{path.name}: got a file without kernels")
     loops = zip(found[::2], map(instruction_order.read, found[1::2]), strict=True)
     return [{"kernel": name, "main_loop": loop} for name, loop in loops if loop]

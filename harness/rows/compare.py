@@ -90,7 +90,7 @@ def compare(
     if not passed.keys() & after.keys():
         raise Refused(f"BASE times {len(passed)} cases, NEW {len(after)}, none is in both: run the same experiment")
     if techniques:
-        passed = {case: rows for case, rows in passed.items() if _program_name(rows[-1]) in techniques}
+        passed = {case: rows for case, rows in passed.items() if reading.name_of(rows[-1]) in techniques}
         if not passed:
             raise Refused(f"--technique: got {', '.join(techniques)}, of which BASE times no case")
     sides = noise.Timings(base), noise.Timings(new)
@@ -297,11 +297,6 @@ def _gpus(rows: Sequence[Row]) -> list[str]:
     """Those that timed; of rows without a timing those of their environments."""
     timed = {row.get("environment") for row in rows if row["kind"] == "timing"}
     return sorted({gpu_name(row) for row in rows if row["kind"] == "environment" and (not timed or row["id"] in timed)})
-
-
-def _program_name(row: Row) -> str | None:
-    """Of a technique, or the file of a kernel of the user's."""
-    return row.get("technique") or row.get("kernel")
 
 
 def _runs(rows: Iterable[Row]) -> frozenset[str]:

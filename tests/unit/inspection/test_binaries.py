@@ -9,7 +9,6 @@ import pytest
 from typer.testing import CliRunner
 
 from harness import cli
-from harness.inspection import binaries
 from tests.support.checkout import executable
 
 LOOP = ["HGMMA.64x128x16.F32 R24, gdesc[UR8], R24, gsb0", *["MUFU.EX2 R4, R4"] * 9, "WARPGROUP.DEPBAR.LE gsb0, 0x0"]
@@ -25,7 +24,7 @@ def reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> tuple
     """Exit code and output of the command, where cuobjdump prints `text`."""
     (tmp_path / "text").write_text(text)
     tool = executable(tmp_path / "cuobjdump", f"#!/bin/sh\ncat {tmp_path}/text\n")
-    monkeypatch.setattr(binaries, "disassembler", lambda: tool)
+    monkeypatch.setattr("harness.variants.machine_code.disassembler", lambda: tool)
     (tmp_path / "lib.so").write_bytes(b"")
     done = CliRunner().invoke(cli.app, ("inspect", "--binary", str(tmp_path / "lib.so"), "--json"))
     return done.exit_code, done.output

@@ -42,11 +42,17 @@ def test_without_a_terminal_a_line_every_twenty_seconds_tells_how_far(
     assert len(said) == 100 // 7 + 1
 
 
-def test_a_step_that_takes_long_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(monkeypatch: pytest.MonkeyPatch) -> tuple[Progress, Queue[str]]:
+    """One that breaks every silence at once, and the lines that it says."""
     said: Queue[str] = Queue()
     monkeypatch.setattr(progress, "SILENCE", 0.02)
     shown = Progress()
     monkeypatch.setattr(shown, "_console", SimpleNamespace(print=lambda text, **_: said.put(text)))
+    return shown, said
+
+
+def test_a_step_that_takes_long_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, said = impatient(monkeypatch)
     with shown:
         shown.say("compiling")
         lines = [said.get().partition(" s  ")[2] for _ in range(3)]
@@ -57,10 +63,7 @@ def test_a_step_that_takes_long_is_no_silence(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_silence_names_the_case_at_work_and_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     """A warning of the beginning was repeated every 20 seconds, as if it were what was done last."""
-    said: Queue[str] = Queue()
-    monkeypatch.setattr(progress, "SILENCE", 0.02)
-    shown = Progress()
-    monkeypatch.setattr(shown, "_console", SimpleNamespace(print=lambda text, **_: said.put(text)))
+    shown, said = impatient(monkeypatch)
     with shown:
         shown.warn("uncommitted changes")
         assert [said.get().partition(" s  ")[2] for _ in range(2)] == ["warning: uncommitted changes", "at work"]
