@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -139,13 +139,13 @@ def check(
     experiment = replace(experiment, problems=part(chosen_problems(problem, default), shard))
     cases = [*of_experiment(experiment), *own.cases(experiment, mine, None)]
     if spreads:
-        refuse_to_spread({"--on cpu": place == "cpu", "--shard": shard, "--rows": rows_file, "--against": against})
+        refuse_to_spread({"--on cpu": place == "cpu", "--shard": shard, "--against": against})
         refuse_to_spread({"--save-outputs": save_outputs, "--sharing": sharing})
         options = {"--on": "gpu", "--backend": backends, "--problem": problem, "--tile": tile}
         kernels = [str(kernel) for kernel in mine.kernels]
         work = Work(command(["check", *names, *kernels], options), experiment.problems, tuple(cases))
-        rows = spreading.spread(work, one_off_file(experiment.name), gpus, cluster)
-        conclude([row for row in rows if row["kind"] == "gate"], tables.gates, as_json=as_json, checked=True)
+        rows = spreading.spread(work, rows_file or one_off_file(experiment.name), gpus, cluster)
+        conclude(standing(rows, "gate", cases, place), tables.gates, as_json=as_json, checked=True)
     if place == "cpu" and problem:
         refuse_hours(cases)
     gate = {
@@ -169,20 +169,20 @@ def check(
     if report:
         own_page.write(rows, cases, path)
     gates = [row for row in rows if row["kind"] == "gate"]
-    if rows_file and rows_file.is_file() and not gates and (gates := standing(rows_file, cases, place)):
+    held = results.read(rows_file) if rows_file and rows_file.is_file() else ()
+    if not gates and (gates := standing(held, "gate", cases, place)):
         typer.echo(f"all {len(gates)} cells are in {rows_file} already", err=True)
     log = path.with_suffix(".log")
     conclude(gates, tables.gates, as_json=as_json, log=log, checked=shard is None)
 
 
-def standing(path: Path, cases: Sequence[Case], place: str) -> list[Row]:
-    """The newest verdict that a file has on each of these cases, of sources as they are now."""
-    wanted = {(str(case), source_sha256(case)) for case in cases}
-    found = {}
-    for row in results.read(path):
-        if row["kind"] == "gate" and row["on"] == place:
-            found[reading.case(row), row.get("source_sha256")] = row
-    return [row for cell, row in found.items() if cell in wanted]
+def standing(rows: Iterable[Row], kind: str, cases: Sequence[Case], place: str) -> list[Row]:
+    """The newest verdict of a kind on each of these cases, by each tool that has one: of sources as they are now, where
+    there is one of them."""
+    current = {str(case): source_sha256(case) for case in cases}
+    mine = [row for row in rows if row["kind"] == kind and row["on"] == place and reading.case(row) in current]
+    mine.sort(key=lambda row: row.get("source_sha256") == current[reading.case(row)])
+    return list({(reading.case(row), row.get("tool")): row for row in mine}.values())
 
 
 def sanitize(
@@ -223,11 +223,11 @@ def sanitize(
         experiment, checks = "sanitizer", [sanitizer.Check(case, name) for name in tools for case in cases]
     path = rows_file or one_off_file(run_name(experiment, shard))
     if spreads:
-        refuse_to_spread({"--shard": shard, "--rows": rows_file})
+        refuse_to_spread({"--shard": shard})
         options = {"--backend": backends, "--tool": tool, "--tile": tile, "--jobs": jobs}
         fields = {"tool": tools[0]}
         work = Work(command(["sanitize", *(names or ())], options), problems, tuple(cases), "sanitizer", fields=fields)
-        rows = [row for row in spreading.spread(work, path, gpus, cluster) if row["kind"] == "sanitizer"]
+        rows = standing(spreading.spread(work, path, gpus, cluster), "sanitizer", cases, "gpu")
         conclude(rows, tables.gates, as_json=as_json, path=path, checked=True)
     rows = sanitizer.run(checks, experiment, path, jobs=jobs)[1:]
     conclude(rows, tables.gates, as_json=as_json, path=path, checked=shard is None)
@@ -380,14 +380,13 @@ def run(
     path = rows_file or (resume and newest_run(name)) or run_file(name)
     announce(wanted.name, quiet=as_json or as_csv)
     if spreading.wanted(gpus, cluster):
-        refuse_to_spread({"--on cpu": place == "cpu", "--shard": shard, "--rows": rows_file})
+        refuse_to_spread({"--on cpu": place == "cpu", "--shard": shard})
         options: dict[str, object] = {"--mode": mode, "--backend": backends, "--max-seconds": max_seconds}
         options |= {"--missing": only_missing, "--ptxas": ptxas.value if wanted.assembler else None}
         cases = tuple(of_experiment(wanted, results.slug_of(environment.describe()["gpu"])))
         alone = spreading.neighbours_move()
         work = Work(command(["run", experiment], options), wanted.problems, cases, replicates=replicates, alone=alone)
-        known = results.read(path) if path.exists() else []
-        conclude(spreading.spread(work, path, gpus, cluster, known), tables.timings, path=path, **formats)
+        conclude(spreading.spread(work, path, gpus, cluster), tables.timings, path=path, **formats)
     limits = {"max_seconds": max_seconds} if max_seconds else {}
     standing: list[Row] = []
     if only_missing:
@@ -441,15 +440,16 @@ def tune(
     if cluster is None:
         require_gpu()
     path = rows_file or one_off_file(run_name("tune", shard))
-    if spreading.wanted(gpus, cluster):
-        refuse_to_spread({"--shard": shard, "--rows": rows_file})
+    spreads = spreading.wanted(gpus, cluster)
+    if spreads:
+        refuse_to_spread({"--shard": shard})
         options = {"--backend": backends, "--problem": problem}
         cases = tuple(of_grids(chosen(names), twins, problems))
         work = Work(command(["tune", *(names or ())], options), problems, cases, "tune")
         spreading.spread(work, path, gpus, cluster)
     else:
         tuning.tune(chosen(names), twins, problems, path, resume=rows_file is not None)
-    if rows_file:
+    if rows_file and not spreads:
         console.print(f"{rows_file} holds the rows; no table is written", soft_wrap=True)
     else:
         console.print(f"selected tiles are in {tuning.select(path, problems)}", soft_wrap=True)

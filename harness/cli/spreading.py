@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,9 +59,9 @@ def wanted(gpus: str | None, cluster: str | None) -> bool:
     return gpus is not None or cluster is not None
 
 
-def spread(work: Work, path: Path, gpus: str | None, cluster: str | None, earlier: Iterable[Row] = ()) -> list[Row]:
-    """The rows of the command, run everywhere. Ends the command where the GPUs or Ray are missing. On one host a row
-    says how long it took: nodes of a cluster need not be alike."""
+def spread(work: Work, path: Path, gpus: str | None, cluster: str | None) -> list[Row]:
+    """The rows of the command, run everywhere; what `path` holds is not done again. Ends the command where the GPUs or
+    Ray are missing. On one host a row says how long it took: nodes of a cluster need not be alike."""
     from harness.machine import environment
     from harness.measure import fleet, ray_hands
 
@@ -69,11 +69,16 @@ def spread(work: Work, path: Path, gpus: str | None, cluster: str | None, earlie
     count = None if gpus in (None, "all") else int(str(gpus))
     if cluster is None and (count or 0) > (here := len(environment.boards())):  # Ray believes any number
         raise typer.BadParameter(f"--gpus: got {count}, expected all or a number up to {here}, the GPUs of this host")
+    earlier = results.read(path) if path.exists() else ()
     try:
         with ray_hands.hands(count, cluster) as (hands, new_hand):
             return fleet.run(work, path, hands, new_hand=new_hand, earlier=earlier, since=since)
     except ray_hands.Refused as refusal:
         missing(str(refusal))
+    except (SystemExit, KeyboardInterrupt):
+        if path.exists():
+            typer.echo(f"interrupted: the same command with --rows {path} continues", err=True)
+        raise
 
 
 def neighbours_move() -> bool:

@@ -30,6 +30,7 @@ from harness.catalog.sources import ROOT
 from harness.inspection import single_launch, tool_session
 from harness.machine import cuda_tools, processes
 from harness.machine.environment import scrub
+from harness.rows import results
 from harness.variants import compiling
 
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -111,13 +112,18 @@ def planted(tools: Iterable[str]) -> list[Check]:
 def run(
     checks: Sequence[Check], experiment: str, path: Path, *, jobs: int | None = None, deadline: float = 120.0
 ) -> list[dict[str, Any]]:
-    """Runs the checks in `jobs` processes at once and returns the rows that it appended to `path`.
+    """Runs the checks in `jobs` processes at once and returns their rows, after that of the environment. What `path`
+    holds is not run again; other rows are appended to it.
 
     `deadline` in seconds is for one process, the build of its kernel included.
     """
     todo = {(check.case, check.tool): check for check in checks}
+    earlier = {results.key(row): row for row in (results.read(path) if path.exists() else ())}
     with tool_session.session(experiment, path) as session, tempfile.TemporaryDirectory() as scratch:
         arch = session.arch or "no GPU"
+        about = {key: {**session.identity(key[0]), "kind": "sanitizer", "tool": key[1]} for key in todo}
+        done = {key: earlier[name] for key in todo if (name := results.key(about[key])) in earlier}
+        todo = {key: check for key, check in todo.items() if key not in done}
         repeats = {
             tool: tool_session.same_programs(case for case, other in todo if other == tool)
             for tool in dict.fromkeys(tool for _, tool in todo)
@@ -128,15 +134,16 @@ def run(
                 pool.submit(fields, todo[key], arch, number, Path(scratch), deadline): key
                 for number, key in enumerate(distinct, _first_number())
             }
-            for done, future in enumerate(as_completed(futures), 1):
+            for count, future in enumerate(as_completed(futures), 1):
                 case, tool = futures[future]
                 row = {"kind": "sanitizer", "tool": tool, **future.result()}
                 tool_session.write(session, case, repeats[tool][case], row)
-                session.progress.step("check", done, len(futures))
+                session.progress.step("check", count, len(futures))
                 if session.interrupts.requested:
                     pool.shutdown(cancel_futures=True)
                     break
-    return session.rows
+    environment, *rows = session.rows
+    return [environment, *done.values(), *rows]
 
 
 def fields(check: Check, arch: str, number: int, scratch: Path, deadline: float) -> dict[str, Any]:

@@ -1311,12 +1311,18 @@ def test_on_all_gpus_the_ordinary_command_runs_for_each_problem(
     ):
         code, said = invoke(*arguments, "--gpus", "2")
         assert code in (0, 2), said  # no row came back: of a check nothing was checked
-        work, (_, gpus, cluster, *_) = asked.pop()
+        work, (_, gpus, cluster) = asked.pop()
         assert (work.arguments, work.kind) == (("-m", "harness", *words), kind)
         assert (gpus, cluster) == ("2", None)
         assert {case.problem for case in work.cases} <= set(work.problems)
         assert "--tile" not in words or {case.tile and case.tile.slug for case in work.cases} == {"32x64-s1-w4"}
         assert "leave one of them out" in " ".join(invoke(*arguments, "--gpus", "2", "--shard", "1/1")[1].split())
+        file = tmp_path / "begun.jsonl"
+        code, said = invoke(*arguments, "--gpus", "2", "--rows", str(file))
+        assert code in (0, 2), said
+        assert "no table is written" not in said
+        work, (path, *_) = asked.pop()
+        assert (work.arguments, path) == (("-m", "harness", *words), file)
     assert "--gpus: got 'many', expected all or a number" in invoke("run", "ladder", "--gpus", "many")[1]
     code, said = invoke("run", "correctness", "--on", "cpu", "--cluster", "auto")
     assert (code, "--on cpu: got it with --gpus, --cluster" in " ".join(said.split())) == (2, True)

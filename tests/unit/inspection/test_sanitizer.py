@@ -189,13 +189,27 @@ def test_rows_are_recorded_by_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("gpu_here")
+def test_what_the_file_holds_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    diary = tmp_path / "diary"
+    clean = f"open(result, 'w').write('{{\"status\": \"passed\"}}')\nprint('''{CLEAN}''')\n"
+    tool = fake_tool(tmp_path, f"open({str(diary)!r}, 'a').write('x')\n{clean}")
+    both = check("memcheck"), check("racecheck")
+    first = run_under(tool, monkeypatch, tmp_path, both[0])
+    rows = run_under(tool, monkeypatch, tmp_path, *both)
+    assert rows[:1] == first
+    assert [row["tool"] for row in rows] == ["memcheck", "racecheck"]
+    assert run_under(tool, monkeypatch, tmp_path, *both) == rows
+    assert diary.read_text() == "xx"
+
+
+@pytest.mark.usefixtures("gpu_here")
 def test_a_planted_bug_must_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bug = check("memcheck", "rows_padded_by_four_bytes")
     sees = f"open(report, 'w').write('''{OUT_OF_BOUNDS}''')\nsys.exit(86)\n"
     (row,) = run_under(fake_tool(tmp_path, sees), monkeypatch, tmp_path, bug)
     assert (row["status"], row["details"]["planted"], row["details"]["found"]) == ("passed", bug.planted, 1)
     blind = f"open(result, 'w').write('{{\"status\": \"passed\"}}')\nprint('''{CLEAN}''')\n"
-    (row,) = run_under(fake_tool(tmp_path, blind), monkeypatch, tmp_path, bug)
+    (row,) = run_under(fake_tool(tmp_path, blind), monkeypatch, tmp_path / "blind", bug)
     assert row["status"] == "wrong"
     assert "rows_padded_by_four_bytes is planted" in row["reason"]
 

@@ -248,6 +248,28 @@ def test_every_command_on_the_gpus_of_one_host_is_timed(
     assert (rows[-1]["kind"] == "fleet") is told
 
 
+def test_what_was_interrupted_is_continued_by_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupting(Pretended):
+        def poll(self) -> Answer:
+            if self.stopped:
+                return Answer((), 130)
+            os.kill(os.getpid(), signal.SIGINT)
+            return Answer(self.todo[0].lines)
+
+    diary: list = []
+    hands = iter((Interrupting("GPU 0", []), Pretended("GPU 0", diary)))
+    monkeypatch.setattr(ray_hands, "hands", lambda count, address: nullcontext(([next(hands)], nobody)))
+    path = tmp_path / "begun.jsonl"
+    with pytest.raises(SystemExit):
+        spreading.spread(WORK, path, "all", None)
+    assert f"the same command with --rows {path} continues" in capsys.readouterr().err
+    rows = spreading.spread(WORK, path, "all", None)
+    assert [(length, earlier) for _, length, _, earlier in diary] == [(4096, 2), (2048, 0), (1024, 0), (512, 0)]
+    assert rows == results.read(path)
+
+
 def test_where_ray_is_missing_the_way_without_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ray_hands.Refused, match=r"pip install -e '\.\[cluster\]'.*--shard 1/4"), ray_hands.hands(2):
