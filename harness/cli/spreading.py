@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,12 +24,24 @@ def _count(gpus: str | None) -> str | None:
     return gpus
 
 
+def _address(cluster: str | None) -> str | None:
+    if cluster not in (None, "auto") and not re.search(r".:\d+$", str(cluster)):
+        raise typer.BadParameter(
+            f"--cluster: got {cluster!r}, expected auto, for a cluster of which this host is a node, or HOST:PORT such "
+            "as 10.0.0.1:6379, which `ray start --head` prints"
+        )
+    return cluster
+
+
 Gpus = Annotated[
     str | None,
     typer.Option(metavar="all|N", callback=_count, help="Share the problems among the GPUs of this host, by Ray."),
 ]
 Cluster = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Share them among all GPUs of a Ray cluster, such as auto.")
+    str | None,
+    typer.Option(
+        metavar="auto|HOST:PORT", callback=_address, help="Share them among all GPUs of the Ray cluster there."
+    ),
 ]
 
 

@@ -2,7 +2,7 @@
 '.[cluster]'` brings it.
 
 Ray places the actors and says which have died; it never retries anything. Its usage reports and its dashboard are off.
-Whoever reaches an open Ray port runs code as this user: keep it inside.
+Whoever reaches the port of a Ray that asks for no token runs code as this user: keep it inside.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog.sources import ROOT, harness_id
-from harness.machine.processes import die_with_parent
+from harness.machine.processes import NoAnswer, answers, die_with_parent
 from harness.measure.fleet import Answer, Lost
 from harness.rows.reading import checkout_hashes
 
@@ -31,6 +31,8 @@ SILENCE = 120.0
 """Seconds without an answer after which an actor counts as lost, if Ray has not said so before."""
 CONNECTING = 10.0
 """Seconds that the port of a cluster has to take a connection."""
+JOINING = 60.0
+"""Seconds that a cluster has to let a process join it."""
 BEGIN = "`ray start --head` begins a cluster"
 OBJECT_STORE_BYTES = 128 * 2**20
 """Rows are small; by default Ray takes a third of the memory."""
@@ -184,12 +186,9 @@ def hands(count: int | None, address: str | None = None, *, timeout: float = 300
             "--gpus, --cluster: got no Ray; install it with: pip install -e '.[cluster]', or give each process a part: "
             "--shard 1/4"
         ) from None
-    if address and (place := re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:(\d+)", address)):
-        try:  # Ray itself tries for more than ten minutes
-            socket.create_connection((place[1], int(place[2])), timeout=CONNECTING).close()
-        except (OSError, OverflowError) as error:
-            raise Refused(f"--cluster: got {address}, where nothing answers ({error}); {BEGIN}") from None
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    if address is not None:
+        _ask_for_ray(address)
     cluster: dict[str, Any] = {"address": address}
     if address is None:
         cluster = {
@@ -203,7 +202,7 @@ def hands(count: int | None, address: str | None = None, *, timeout: float = 300
         }
     try:
         ray.init(log_to_driver=False, logging_level="ERROR", **cluster)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise Refused(
             f"--gpus, --cluster: got {address or 'this host'}, where no Ray answers ({error}); {BEGIN}"
         ) from None
@@ -221,6 +220,33 @@ def hands(count: int | None, address: str | None = None, *, timeout: float = 300
         yield ready, new_hand
     finally:
         ray.shutdown()
+
+
+def _ask_for_ray(address: str) -> None:
+    """Raises Refused where no cluster can be joined. Ray's own tries take minutes and cannot be ended from Python, so
+    that a process of its own, which can, tries first."""
+    if place := re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:(\d+)", address):
+        try:
+            socket.create_connection((place[1], int(place[2])), timeout=CONNECTING).close()
+        except (OSError, OverflowError) as error:
+            raise Refused(f"--cluster: got {address}, where nothing answers ({error}); {BEGIN}") from None
+    ((_, answer),) = answers([(_join, (address,))], {}, seconds=JOINING)
+    if isinstance(answer, NoAnswer):
+        raise Refused(f"--cluster: got {address}, where no Ray answers ({answer.reason}); {BEGIN}")
+
+
+def _join(address: str) -> None:
+    """Joins a cluster and leaves it. Raises ConnectionError with the last that Ray says: above it are tracebacks."""
+    with open(os.devnull, "wb") as nowhere:  # Ray's core has a line for each of its tries
+        os.dup2(nowhere.fileno(), sys.stderr.fileno())
+    import ray
+
+    try:
+        ray.init(address, log_to_driver=False, logging_level="ERROR")
+    except Exception as error:
+        said = str(error.__cause__ or error).strip() or repr(error)
+        raise ConnectionError(said.splitlines()[-1]) from None
+    ray.shutdown()
 
 
 def _await(ready: Sequence[RayHand], timeout: float) -> None:

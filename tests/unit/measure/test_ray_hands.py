@@ -4,6 +4,7 @@ costs its problem, which is placed once more."""
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,4 +65,19 @@ def test_an_address_where_nothing_answers_is_told_at_once(address: str) -> None:
         pytest.raises(ray_hands.Refused, match=rf"--cluster: got {address}, where nothing answers .*ray start --head"),
         ray_hands.hands(None, address),
     ):
+        raise AssertionError("there are no hands")
+
+
+def test_what_answers_at_the_address_and_is_no_ray_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_hands, "JOINING", 5.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        told = rf"--cluster: got {address}, where no Ray answers \(no answer within 5 s\).*ray start --head"
+        with pytest.raises(ray_hands.Refused, match=told), ray_hands.hands(None, address):
+            raise AssertionError("there are no hands")
+
+
+def test_why_ray_joins_no_cluster_is_told() -> None:
+    told = r"--cluster: got nowhere, where no Ray answers \(ConnectionError: [^\n]*nowhere\); `ray start --head`"
+    with pytest.raises(ray_hands.Refused, match=told), ray_hands.hands(None, "nowhere"):
         raise AssertionError("there are no hands")
