@@ -98,8 +98,14 @@ def _python() -> Iterator[Finding]:
             "checks of Triton twins without a GPU",
             f"{fault}: {SET_UP}",
         )
-    for name, purpose in (("pytest", "make test"), ("pytest-benchmark", "tests/regression"), ("ruff", "make lint")):
-        yield Finding(name, _installed(name), purpose, f"pip install {name}")
+    for name, purpose, remedy in (
+        ("pytest", "make test", "pip install pytest"),
+        ("pytest-benchmark", "tests/regression", "pip install pytest-benchmark"),
+        ("pygal", "--benchmark-histogram of tests/regression", "pip install 'pytest-benchmark[histogram]'"),
+        ("ruff", "make lint", "pip install ruff"),
+        ("ray", "--gpus and --cluster", "pip install -e '.[cluster]'"),
+    ):
+        yield Finding(name, _installed(name), purpose, remedy)
 
 
 def nvcc() -> str | None:

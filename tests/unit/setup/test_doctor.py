@@ -77,6 +77,19 @@ def test_it_knows_the_tools_that_commands_need(monkeypatch: pytest.MonkeyPatch) 
         assert finding.found or "CUDA toolkit" in finding.remedy
 
 
+@pytest.mark.parametrize(
+    ("name", "remedy"), [("ray", "pip install -e '.[cluster]'"), ("pygal", "pip install 'pytest-benchmark[histogram]'")]
+)
+def test_what_few_options_need_is_named_and_not_required(
+    monkeypatch: pytest.MonkeyPatch, name: str, remedy: str
+) -> None:
+    monkeypatch.setattr(doctor, "_installed", lambda distribution: None if distribution == name else "1.0")
+    finding = find(list(doctor._python()), name)
+    assert (finding.found, finding.remedy, finding.required) == (None, remedy, False)
+    monkeypatch.setattr(doctor, "_installed", lambda distribution: "2.0")
+    assert find(list(doctor._python()), name).found == "2.0"
+
+
 def test_without_a_compiler_the_main_job_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "nvcc", lambda: None)
     findings = doctor.examine()
