@@ -1,8 +1,9 @@
-"""The kernel that README has as an example."""
+"""The kernels that README has as examples."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from harness.catalog.sources import ROOT
 
@@ -11,3 +12,9 @@ def my_kernel() -> str:
     """The text of its my_kernel.py."""
     (example,) = re.findall(r"```python\n(# my_kernel\.py\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     return str(example)
+
+
+def copied_kernel() -> Path:
+    """The file that it copies to my_kernel.cu."""
+    (source,) = re.findall(r"^cp (\S+) my_kernel\.cu", (ROOT / "README.md").read_text(), re.MULTILINE)
+    return ROOT / source

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,8 @@ from harness import api, bench, check
 from harness.catalog.problem import Problem
 from harness.catalog.sources import ROOT
 from harness.rows import results
-from tests.support import own_kernels
-from tests.support.readme import my_kernel
+from tests.support import commands, own_kernels
+from tests.support.readme import copied_kernel, my_kernel
 
 SMALL = "b1-h2k1-n64-d64-fp16-causal"
 
@@ -103,6 +104,15 @@ def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
     done = script(file)
     assert done.returncode == 0, done.stderr
     assert re.search(r"b1-h2-n64-d64-fp16-causal +passed +[01]\.", done.stdout), done.stdout
+
+
+@pytest.mark.slow
+def test_the_file_that_the_readme_copies_passes_on_every_problem(tmp_path: Path) -> None:
+    file = tmp_path / "my_kernel.cu"
+    shutil.copy(copied_kernel(), file)
+    done = commands.run(tmp_path / "runs", "check", str(file), "--on", "cpu")
+    assert done.code == 0, done.told
+    assert {row["status"] for row in done.of("gate")} == {"passed"}, done.told
 
 
 @pytest.mark.gpu

@@ -9,17 +9,16 @@ import shutil
 
 import pytest
 
-from harness.catalog.sources import ROOT
 from harness.measure import runner
 from harness.measure.worker import Deadlines
 from tests.support import commands, own_kernels, own_triton
 from tests.support.places import place
-from tests.support.readme import my_kernel
+from tests.support.readme import copied_kernel, my_kernel
 
 pytestmark = pytest.mark.gpu
 
 KERNELS = ("my_kernel.py:attend", "my_kernel.cu")
-"""README's function, and a file by the twin contract."""
+"""README's function and its copy of a twin."""
 TILE = ("--tile", "128x64-s1-w8")
 PROBLEM = ("--problem", "b4-h16-n2048-d128-bf16-causal")
 PEER = {"backend": "sdpa_cudnn"}
@@ -42,7 +41,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """KERNELS as files: what is built of one is built once, since a build goes by the path too."""
     folder = tmp_path_factory.mktemp("mine")
     (folder / "my_kernel.py").write_text(my_kernel())
-    shutil.copy(ROOT / "cuda_kernels" / "ampere" / "xor_swizzle.cu", folder / "my_kernel.cu")
+    shutil.copy(copied_kernel(), folder / "my_kernel.cu")
     return [f"{folder}/{name}" for name in KERNELS]
 
 
