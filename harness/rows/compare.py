@@ -80,8 +80,10 @@ def compare(
         if not rows:
             raise Refused(f"{name} holds no rows: expected those of a run, reports/runs/*.jsonl")
     before, after = _cases(base), _cases(new)
-    if not (before or after) and base == new:
-        return []
+    if not (before or after):
+        if base == new:
+            return []
+        raise Refused("BASE and NEW hold no timing: expected rows of `twinkernels run` or `bench` on a GPU")
     gpus = [_gpus(rows) for rows in (base, new)]
     if gpus[0] != gpus[1] or len(gpus[0]) != 1:
         names = [", ".join(found) or "no environment row" for found in gpus]
@@ -161,9 +163,8 @@ def main(
             console.print(_table(found))
             if (more := len(_without_a_row(found)) - FEW_MISSING) > 0:
                 console.print(Text(f"and {more} more {MISSING} without a row in NEW; --json has all"))
-        console.print(
-            Text(", ".join(f"{count} {kind}" for kind, count in tally(found).items()) or "no program changed")
-        )
+        nothing = "no program changed" if only_changed else "no case is timed in either"
+        console.print(Text(", ".join(f"{count} {kind}" for kind, count in tally(found).items()) or nothing))
         if accept:
             console.print(Text(f"accepted: {base} now holds {new}"), soft_wrap=True)
     if not accept and found and all(one.verdict == AMBIGUOUS and one.limit is None for one in found):

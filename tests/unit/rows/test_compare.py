@@ -297,6 +297,16 @@ def test_a_file_without_rows_is_told_as_such() -> None:
             compare.compare(*rows)
 
 
+def test_files_without_a_timing_are_told_as_such(tmp_path: Path) -> None:
+    """Of `check`, on a machine without a GPU: it was told to run the same experiment, or that no program changed."""
+    gates, console = write(tmp_path / "gates", [row for row in base() if row["kind"] == "environment"]), io.StringIO()
+    assert compare.main(gates, gates, tmp_path, console=Console(file=console)) == 0
+    assert console.getvalue() == "no case is timed in either\n"
+    other = write(tmp_path / "other", [row for row in again() if row["kind"] == "environment"])
+    with pytest.raises(compare.Refused, match="hold no timing: expected rows of `twinkernels run` or `bench`"):
+        compare.compare(results.read(gates), results.read(other))
+
+
 def test_another_gpu_is_refused(tmp_path: Path) -> None:
     other = {**base()[0], "details": {"gpu": {"name": "NVIDIA A100"}}}
     new = [other, *base()[1:]]
