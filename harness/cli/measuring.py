@@ -144,7 +144,10 @@ def check(
         options = {"--on": "gpu", "--backend": backends, "--problem": problem, "--tile": tile}
         kernels = [str(kernel) for kernel in mine.kernels]
         work = Work(command(["check", *names, *kernels], options), experiment.problems, tuple(cases))
-        rows = spreading.spread(work, rows_file or one_off_file(experiment.name), gpus, cluster)
+        path = rows_file or one_off_file(experiment.name)
+        rows = spreading.spread(work, path, gpus, cluster)
+        if report:
+            own_page.write(rows, cases, path)
         conclude(standing(rows, "gate", cases, place), tables.gates, as_json=as_json, checked=True)
     if place == "cpu" and problem:
         refuse_hours(cases)

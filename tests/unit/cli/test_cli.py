@@ -248,6 +248,15 @@ def test_a_cluster_is_asked_for_gpus_that_are_not_here(monkeypatch: pytest.Monke
     assert invoke("check", "scalar", "--gpus", "all")[1].startswith("this command needs a GPU")
 
 
+def test_a_page_is_written_of_what_many_gpus_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pages = []
+    monkeypatch.setattr("harness.cli.spreading.spread", lambda work, *rest: [{"kind": "environment"}])
+    monkeypatch.setattr("harness.cli.own_page.write", lambda rows, cases, path: pages.append((rows, path)))
+    file = str(CHECKOUT / "tests/support/own_kernels.py") + ":attend"
+    invoke("check", file, "--cluster", "auto", "--report", "--rows", str(tmp_path / "mine.jsonl"))
+    assert pages == [([{"kind": "environment"}], tmp_path / "mine.jsonl")]
+
+
 @pytest.mark.parametrize("gpus", ["2", "3"])
 def test_more_gpus_than_the_host_has_are_refused(monkeypatch: pytest.MonkeyPatch, gpus: str) -> None:
     """Ray takes any number for what the host has."""
