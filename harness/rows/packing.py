@@ -49,6 +49,7 @@ DETAILS_OF_A_RUN = (
     "final",
     "replicate",
     "tool_version",
+    "padded",
 )
 OF_A_GROUP = ("group", "order", "clocks")
 TOGETHER = (
