@@ -66,9 +66,9 @@ def run(
     cases. `resume` skips what `path` already holds, unless it was interrupted; `standing` are rows of other files that
     are as good. `how`: Run, the default, or tune.Tuning. `replicates`: in so many processes the final groups are timed,
     on another board each where there are several, those of burst mode unless all modes are others; processes of
-    `standing` count. The second one also times by CUPTI what is timed in burst mode, where there is a GPU or `referee`
-    says so. `gate` are fields of GateOptions that the experiment does not name, `timing`
-    options of timing.time_group. Raises SystemExit after Ctrl-C (130) or SIGTERM (143): the first finishes the case in
+    `standing` count. The second one also times by CUPTI what is timed in burst mode and has no such row, where there is
+    a GPU or `referee` says so. `gate` are fields of GateOptions that the experiment does not name, `timing` options of
+    timing.time_group. Raises SystemExit after Ctrl-C (130) or SIGTERM (143): the first finishes the case in
     progress, the second marks it interrupted, and so does the first where the caller is not `patient`.
     """
     with results.Writer(path) as writer, Interrupts(patient) as interrupts, Progress() as progress:
@@ -319,22 +319,28 @@ class Run:
     def time_replicate(self, number: int, mode: str, *, referee: bool) -> None:
         """Times the final groups of every problem in one more process, on another board where there are several. Its
         rows have an environment row of their own."""
-        todo = self.replicated(number, mode)
+        todo: list[tuple[dict[str, str], list[Case], bool, bool]] = []
+        for needed, group in self.final_groups(mode):
+            due = not self.has_process(group, mode, number)
+            ask = referee and (due or self.lacks_referee(group))
+            if due or ask:
+                todo.append((needed, group, due, ask))
         if not todo or self.session.interrupts.requested:
             return
-        self.compile(case for _, group in todo for case in group)
+        self.compile(case for _, group, _, _ in todo for case in group)
         boards = environment.boards() if self.on == "gpu" else [{}]
         board = boards[(number - 1) % len(boards)]
         with self.session.process(number, board):
-            for needed, group in todo:
-                self.time_group(group, {**needed, **board}, mode, final=True, replicate=number)
-                if referee and not self.session.interrupts.requested:
+            for needed, group, due, ask in todo:
+                if due:
+                    self.time_group(group, {**needed, **board}, mode, final=True, replicate=number)
+                if ask and not self.session.interrupts.requested:
                     self.ask_referee(group, {**needed, **board}, number)
 
     def time_beside_neighbours(self, number: int, *, at_work: bool) -> None:
         """Times the final groups once more on the first board, with all others at work or idle; the rows say how many
         worked."""
-        todo = self.replicated(number, "burst")
+        todo = [pair for pair in self.final_groups("burst") if not self.has_process(pair[1], "burst", number)]
         if not todo or self.session.interrupts.requested:
             return
         self.compile(case for _, group in todo for case in group)
@@ -343,22 +349,25 @@ class Run:
             for needed, group in todo:
                 self.time_group(group, {**needed, **board}, "burst", final=True, replicate=number, beside=count)
 
-    def replicated(self, number: int, mode: str) -> list[tuple[dict[str, str], list[Case]]]:
-        """The final groups that process `number` is still to time, with the variables that each needs.
+    def final_groups(self, mode: str) -> list[tuple[dict[str, str], list[Case]]]:
+        """What further processes time, with the variables that each group needs.
 
         Where a problem needed no final group its fastest, which were in one group anyway, are timed again; in an
         experiment of one group all of it.
         """
         timed = self.timed_in(mode)
-        todo: list[tuple[dict[str, str], list[Case]]] = []
+        found: list[tuple[dict[str, str], list[Case]]] = []
         for here in by_problem(timed):
             ranks = {case: rank(timed[case]) for case in here}
             anchor, variables = anchor_of(here), self.variables(here)
             again = groups.environments(here, variables) if self.one_group else None
             for needed, group in again or groups.finals(here, variables, ranks):
-                if not self.has_process(group, mode, number):
-                    todo.append((needed, sorted(group, key=[anchor].__contains__, reverse=True)))
-        return todo
+                found.append((needed, sorted(group, key=[anchor].__contains__, reverse=True)))
+        return found
+
+    def lacks_referee(self, group: Iterable[Case]) -> bool:
+        """Whether no row that stands is CUPTI's about one of them."""
+        return any(self.session.earlier(case, "referee", "burst") is None for case in group)
 
     def has_process(self, group: Iterable[Case], mode: str, number: int) -> bool:
         """Whether an earlier run of this file timed the group in its process of this number, or as many processes did

@@ -363,6 +363,29 @@ def test_the_second_process_asks_the_referee(tmp_path: Path, monkeypatch: pytest
     assert len({row["group"] for row in rows if row["kind"] in ("timing", "referee")}) == 4
 
 
+def test_the_referee_is_asked_about_what_it_has_not_seen_though_processes_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes that stand leave nothing to time: what CUPTI timed in neither is timed by it alone, once."""
+    ask, asked = Worker.call, list[set[str]]()
+
+    def call(self: Worker, method: str, *arguments: Any) -> Any:
+        if method != "referee":
+            return ask(self, method, *arguments)
+        asked.append(set(arguments[0]))
+        return {label: {"status": "passed", "details": {"difference": 0.001}} for label in arguments[0]}
+
+    monkeypatch.setattr(Worker, "call", call)
+    what = experiment("right", peers=("sdpa_flash",))
+    standing = run(tmp_path / "one.jsonl", what, modes=("burst",), replicates=2)
+    assert asked == []
+    rows = run(tmp_path / "two.jsonl", what, modes=("burst",), standing=standing, replicates=2, referee=True)
+    assert [len(labels) for labels in asked] == [2]
+    assert [row["kind"] for row in rows if row.get("details", {}).get("replicate")] == ["referee"] * 2
+    run(tmp_path / "three.jsonl", what, modes=("burst",), standing=standing + rows, replicates=2, referee=True)
+    assert len(asked) == 1
+
+
 def test_a_kernel_that_fails_in_a_replicate_costs_only_its_row(tmp_path: Path) -> None:
     rows = run(tmp_path / "run.jsonl", experiment("right", "timed_zeros"), modes=("burst",), replicates=2)
     replicate = [row for row in rows if (row.get("details") or {}).get("replicate")]
