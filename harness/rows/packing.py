@@ -13,6 +13,9 @@ A line has the variants of all groups of a problem, sorted, without the problem 
 [the line's id, bytes of each place, all of them as base64]; a new variant changes those of its problem. In files of
 earlier commits each group has its own `order_short`.
 
+Counters of a kernel are named the same in every row of ncu: a line has their names, `metric_names`, and a row its id and
+their values, `metrics_of`.
+
 CUDA events count in ticks of 32 ns and give milliseconds as 32-bit floats. `samples_32ns` are `samples_ms` in ticks:
 the smallest, and by how much each exceeds it, in so many bytes each, lowest first, as base64; the reader gives back the
 same numbers. Files of earlier commits have a list of these differences instead. `samples_us_1024` are the same of the
@@ -37,6 +40,7 @@ SAMPLES, SAMPLES_TICKS, SAMPLES_TRACED = "samples_ms", "samples_32ns", "samples_
 TICKS_PER_MS = {SAMPLES_TICKS: 31_250, SAMPLES_TRACED: 1_024_000}
 NUMERICS, BY_FIGURE = "numerics", "numerics_by_figure"
 ORDER, ORDER_SHORT, ORDER_OF = "order", "order_short", "order_of"
+METRICS, METRIC_NAMES, METRICS_OF = "metrics", "metric_names", "metrics_of"
 DIGITS = 4
 """Significant digits of errors and host latencies."""
 OF_A_RUN = ("schema", "kind", "on", "experiment", "assembler", "arch", "mma", "mode", "status", "gate", "environment")
@@ -142,11 +146,16 @@ def pack(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     repeated = [text for text, count in occurrences.items() if count > 1 and len(text) * (count - 1) >= WORTH]
     variants = _variants(rows)
     of_problem = {slug: _canonical({ORDER: names}) for slug, names in variants.items()}
-    texts = list(dict.fromkeys([*of_problem.values(), *repeated]))  # an order may be all that rows share
+    of_metrics = {names: _canonical({METRIC_NAMES: names}) for names in sorted({*map(_metrics, rows)} - {()})}
+    # an order may be all that rows share
+    texts = list(dict.fromkeys([*of_problem.values(), *of_metrics.values(), *repeated]))
     ids = dict(zip(texts, _ids(texts), strict=True))
+    metrics = {names: ids[text] for names, text in of_metrics.items()}
     lists = {slug: (ids[of_problem[slug]], names) for slug, names in variants.items()}
     for slug, (line, listed) in sorted(lists.items(), key=lambda item: item[1]):
         yield {"id": line, FIELDS: {ORDER_SHORT: [slug, [_with_word(name, slug, "*") for name in listed]]}}
+    for names, line in sorted(metrics.items(), key=lambda item: item[1]):
+        yield {"id": line, FIELDS: {METRIC_NAMES: list(names)}}
     for text in sorted(set(repeated) - set(of_problem.values()), key=ids.__getitem__):
         yield {"id": ids[text], FIELDS: _with_places(_by_figure(json.loads(text)), lists)}
     for row, found in zip(rows, parts, strict=True):
@@ -155,7 +164,7 @@ def pack(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
             if text in ids:
                 own = _without(own, part)
         names = " ".join(ids[text] for text in found if text in ids)
-        own = _with_places(_by_figure(own), lists)
+        own = _with_values(_with_places(_by_figure(own), lists), metrics)
         yield own | {SHARED: names} if names else own
 
 
@@ -177,7 +186,7 @@ def unpack(line: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> 
 def whole(fields: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     """The fields as a row has them; `shared` are those of each id above. Raises ValueError naming the field for what
     `pack` does not write."""
-    return _with_samples(_with_order(_by_distribution(fields), shared))
+    return _with_samples(_with_metrics(_with_order(_by_distribution(fields), shared), shared))
 
 
 def _parts(row: Row) -> Iterator[dict[str, Any]]:
@@ -261,6 +270,38 @@ def _with_order(fields: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any
     if ORDER_OF in fields:
         fields = _instead(fields, ORDER_OF, ORDER, _at_places(fields[ORDER_OF], shared))
     return fields
+
+
+def _metrics(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of a row's counters."""
+    return tuple((row.get("details") or {}).get(METRICS) or ())
+
+
+def _with_values(fields: Mapping[str, Any], lines: Mapping[tuple[str, ...], str]) -> dict[str, Any]:
+    """The counters by their values alone; `lines` are the ids of their names."""
+    names = _metrics(fields)
+    if not names:
+        return dict(fields)
+    details = {name: value for name, value in fields["details"].items() if name != METRICS}
+    values = fields["details"][METRICS].values()
+    return {**fields, "details": details} | {METRICS_OF: [lines[names], *values]}
+
+
+def _with_metrics(fields: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    if METRICS_OF not in fields:
+        return fields
+    value = fields[METRICS_OF]
+    line = value[0] if isinstance(value, list) and value and isinstance(value[0], str) else None
+    names = shared.get(line, {}).get(METRIC_NAMES) if line else None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{METRICS_OF}: got {_shown(value)}, expected [id of a line above with {METRIC_NAMES}, values]")
+    if len(value) != len(names) + 1:
+        raise ValueError(f"{METRICS_OF}: got {len(value) - 1} values, expected {len(names)}")
+    details = fields.get("details", {})
+    if not isinstance(details, dict):
+        raise ValueError(f"details: got {_shown(details)}, expected an object")
+    whole = _instead(details, METRICS_OF, METRICS, dict(zip(names, value[1:], strict=True)))
+    return {name: content for name, content in fields.items() if name != METRICS_OF} | {"details": whole}
 
 
 def _named(value: Any) -> list[str]:

@@ -149,6 +149,15 @@ def test_samples_of_a_trace_are_kept_in_its_ticks(tmp_path: Path) -> None:
     assert results.read(tmp_path / "rows.jsonl") == [row]
 
 
+def test_counters_are_named_once(tmp_path: Path) -> None:
+    all_of_them = ({"memory.sum": 7, "issue.pct": 1.5}, {"memory.sum": 9, "issue.pct": 2.5}, {"issue.pct": 3.5})
+    rows = [timing("wmma", kind="counters", details={"metrics": metrics, "grid": "(1,)"}) for metrics in all_of_them]
+    write(tmp_path / "rows.jsonl", list(packing.pack(rows)))
+    text = (tmp_path / "rows.jsonl").read_text()
+    assert [text.count(name) for name in all_of_them[0]] == [1, 2]
+    assert results.read(tmp_path / "rows.jsonl") == rows
+
+
 @pytest.mark.parametrize("ticks", [[7, 7], [0, 255], [9, 265, 9], [1, 70_000, 2, 3], [5, 5 + (1 << 24)]])
 def test_samples_of_every_size_come_back(ticks: list[int]) -> None:
     row = timing("wmma", samples_ms=[packing._milliseconds(packing.SAMPLES_TICKS, one) for one in ticks])
@@ -195,6 +204,13 @@ HOSTILE: dict[str, tuple[Row, str]] = {
             *("names", None, {"names": 1}, ["names", 1, MANY]),
         )
     },
+    "counters twice": ({"details": {"metrics": {}}, "metrics_of": ["counters", 1, 2]}, "metrics_of: got it beside"),
+    "counters of no line": ({"metrics_of": ["none", 1, 2]}, "metrics_of: got "),
+    "counters of a line without names": ({"metrics_of": ["kind", 1, 2]}, "metrics_of: got "),
+    "a counter too few": ({"metrics_of": ["counters", 1]}, "metrics_of: got 1 values, expected 2"),
+    "counters in no list": ({"metrics_of": "counters"}, "metrics_of: got "),
+    "counters of a number": ({"metrics_of": [1, 1, 2]}, "metrics_of: got "),
+    "counters beside no object": ({"details": [], "metrics_of": ["counters", 1, 2]}, "details: got "),
     "a problem without end": ({"order_short": ["b1-h1-n1-d1-" + "f" * 100, ["*"]]}, r"order_short\[0\]: got "),
     "figures twice": ({"numerics": {}, "numerics_by_figure": {"of": []}}, "numerics_by_figure: got it beside numerics"),
     **{
@@ -221,11 +237,12 @@ def test_what_pack_does_not_write_is_refused_by_its_field(tmp_path: Path, name: 
         "ticks": {"samples_32ns": [5, 1, "AA"]},
         "kind": {"kind": "environment"},
         "names": {"order_short": [SLUG, ["wmma *", "scalar *"]]},
+        "counters": {"metric_names": ["a", "b"]},
     }
     above = [{"id": each, "fields": shared[each]} for each in shared]
     row = {field: value for field, value in timing("wmma").items() if field not in ("samples_ms", "order")} | fields
     write(tmp_path / "rows.jsonl", [*above, row])
-    with pytest.raises(results.NotRows, match=rf"rows\.jsonl:4: {said}"):
+    with pytest.raises(results.NotRows, match=rf"rows\.jsonl:5: {said}"):
         results.read(tmp_path / "rows.jsonl")
 
 
