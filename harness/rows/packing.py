@@ -13,8 +13,8 @@ A line has the variants of all groups of a problem, sorted, without the problem 
 [the line's id, bytes of each place, all of them as base64]; a new variant changes those of its problem. In files of
 earlier commits each group has its own `order_short`.
 
-Counters of a kernel are named the same in every row of ncu: a line has their names, `metric_names`, and a row its id and
-their values, `metrics_of`.
+Rows of ncu name the same counters: a line has the names, `metric_names`, and a row its id and their values,
+`metrics_of`.
 
 CUDA events count in ticks of 32 ns and give milliseconds as 32-bit floats. `samples_32ns` are `samples_ms` in ticks:
 the smallest, and by how much each exceeds it, in so many bytes each, lowest first, as base64; the reader gives back the
@@ -154,8 +154,8 @@ def pack(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     lists = {slug: (ids[of_problem[slug]], names) for slug, names in variants.items()}
     for slug, (line, listed) in sorted(lists.items(), key=lambda item: item[1]):
         yield {"id": line, FIELDS: {ORDER_SHORT: [slug, [_with_word(name, slug, "*") for name in listed]]}}
-    for names, line in sorted(metrics.items(), key=lambda item: item[1]):
-        yield {"id": line, FIELDS: {METRIC_NAMES: list(names)}}
+    for counters, line in sorted(metrics.items(), key=lambda item: item[1]):
+        yield {"id": line, FIELDS: {METRIC_NAMES: list(counters)}}
     for text in sorted(set(repeated) - set(of_problem.values()), key=ids.__getitem__):
         yield {"id": ids[text], FIELDS: _with_places(_by_figure(json.loads(text)), lists)}
     for row, found in zip(rows, parts, strict=True):
@@ -294,7 +294,7 @@ def _with_metrics(fields: Mapping[str, Any], shared: Mapping[str, Mapping[str, A
     line = value[0] if isinstance(value, list) and value and isinstance(value[0], str) else None
     names = shared.get(line, {}).get(METRIC_NAMES) if line else None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{METRICS_OF}: got {_shown(value)}, expected [id of a line above with {METRIC_NAMES}, values]")
+        raise ValueError(f"{METRICS_OF}: got {_shown(value)}, expected [id of a line with {METRIC_NAMES}, values]")
     if len(value) != len(names) + 1:
         raise ValueError(f"{METRICS_OF}: got {len(value) - 1} values, expected {len(names)}")
     details = fields.get("details", {})
