@@ -45,7 +45,8 @@ ARTICLE = "article"
 
 
 AMONG_THE_BEST = 0.95
-"""Of the speed of the fastest kernel with the same instructions. Runs and boards move a kernel's speed by less."""
+"""Of the speed of the fastest kernel with the same instructions, each in its fastest process: other runs and boards move
+that by less."""
 GAP_EXPLAINED = "gap_explained"
 """The entry that is no ratio: the share of a gap that has a cause (rows.ledger)."""
 ALL_BOARDS = "all boards"
@@ -349,15 +350,17 @@ def _quoted_cell(
 
 def _final(promise: Promise, here: list[Row], newest: Iterable[Row], hashes: Hashes) -> tuple[Row, Row] | None:
     """Both sides from the newest final group that has them: chosen before these samples were taken. A group of a run
-    that timed few techniques is passed over: its winners are not the best."""
+    that timed few techniques is passed over: its winners are not the best. They are judged by their fastest process,
+    because under load a board may slow down all kernels of a group."""
     counting = [row for row in newest if counts(row, hashes)]
-    fastest: dict[tuple[str, str | None], float] = defaultdict(float)
+    fastest: dict[object, float] = defaultdict(float)
     for row in counting:
-        alike = row["backend"], row.get("mma")
-        fastest[alike] = max(fastest[alike], tflops(row))
+        for alike in ((row["backend"], row.get("mma")), reading.cell(row)):
+            fastest[alike] = max(fastest[alike], tflops(row))
 
     def is_among_the_best(row: Row) -> bool:
-        return tflops(row) >= AMONG_THE_BEST * fastest[row["backend"], row.get("mma")]
+        own = max(fastest[reading.cell(row)], tflops(row))
+        return own >= AMONG_THE_BEST * fastest[row["backend"], row.get("mma")]
 
     for row in filter(is_among_the_best, _finals(promise.ours, counting, hashes)):
         for other in here:

@@ -329,6 +329,19 @@ def test_nobody_is_fastest_without_all_rivals_beside_the_same_samples(monkeypatc
     assert "were not timed in one group" in entry["reason"]
 
 
+def test_a_process_in_which_the_clock_fell_is_one_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its third process one rival was 7% slower: all rivals are still compared beside the same samples."""
+    rows = grid_rows()
+    for replicate, slower in ((2, {}), (3, {"fa3": 1.07})):
+        again = {"group": f"process {replicate}", "time": f"2031-01-0{replicate}T00:00:00Z"}
+        for row in grid_rows():
+            if "samples_ms" in row:
+                samples = [sample * slower.get(row["backend"], 1.0) for sample in row["samples_ms"]]
+                rows.append(row | again | {"samples_ms": samples, "details": {"final": True, "replicate": replicate}})
+    entry = grid_entries(rows, monkeypatch)["flagship_over_fastest"]
+    assert (entry["status"], entry["reason"]) == ("complete", None)
+
+
 def test_what_was_not_run_yet_is_incomplete_on_gpus_that_could(monkeypatch: pytest.MonkeyPatch) -> None:
     card = grid_entries(synthetic.rows(), monkeypatch)
     for name in ("flagship_over_fastest", "triton_over_cudnn", "flagship_over_fastest_sustained"):
