@@ -1,10 +1,10 @@
 """Rows as they are kept: what several rows of a file say alike is written once. Standard library only.
 
 A packed file is JSON lines too, one row a line. A line {"id", "fields"} is no row (files of earlier commits give it the
-kind "shared"). A row names in `shared` the ids of such lines above it, and says what they say: dictionaries are united,
-so that a row's `numerics` may come from two of them, the yardstick of its problem and the errors that it measured
-itself. An id is made of what it stands for; so a new row changes no other line, but for those of which it is the first
-to say the same.
+kind "shared"). A row names in `shared` the ids of such lines above it, which are of one length (files of earlier
+commits have spaces between them), and says what they say: dictionaries are united, so that a row's `numerics` may come
+from two of them, the yardstick of its problem and the errors that it measured itself. An id is made of what it stands
+for; so a new row changes no other line, but for those of which it is the first to say the same.
 
 Numerics are written by figure, {"of": distributions, figure: [its value in each]}, so that no name stands five times.
 
@@ -163,7 +163,7 @@ def pack(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
         for text, part in found.items():
             if text in ids:
                 own = _without(own, part)
-        names = " ".join(ids[text] for text in found if text in ids)
+        names = "".join(ids[text] for text in found if text in ids)
         own = _with_values(_with_places(_by_figure(own), lists), metrics)
         yield own | {SHARED: names} if names else own
 
@@ -175,8 +175,9 @@ def unpack(line: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> 
     names = line.get(SHARED, "")
     if not isinstance(names, str):
         raise ValueError(f"{SHARED}: got {type(names).__name__}, expected ids of lines with {FIELDS}")
+    length = len(next(iter(shared), "")) or ID_LENGTH
     row: dict[str, Any] = {}
-    for name in names.split():
+    for name in names.split() if " " in names else [names[at : at + length] for at in range(0, len(names), length)]:
         if name not in shared:
             raise ValueError(f"{SHARED}: got {name!r}, expected one of the {len(shared)} lines with {FIELDS} above it")
         row = _united(row, shared[name])
