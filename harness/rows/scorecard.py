@@ -45,8 +45,8 @@ ARTICLE = "article"
 
 
 AMONG_THE_BEST = 0.95
-"""Of the speed of the fastest kernel with the same instructions, each in its fastest process: other runs and boards move
-that by less."""
+"""Of the speed of the fastest kernel with the same instructions, each in its fastest process: other runs and boards
+move that by less."""
 GAP_EXPLAINED = "gap_explained"
 """The entry that is no ratio: the share of a gap that has a cause (rows.ledger)."""
 ALL_BOARDS = "all boards"
