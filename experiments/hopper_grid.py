@@ -2,7 +2,8 @@
 
 The flagship in CUDA, Triton and Gluon runs against cuDNN, FlashAttention-3 and flash-attn 4, at every point of the grid
 on which these are usually compared: batch * seq = 16384, heads * head_dim = 2048, from 512 tokens to 16384. At
-head_dim 256 another Triton kernel of the ladder can be faster than the flagship's Triton twin, so it runs there too.
+head_dim 256, and without a mask at head_dim 128 up to 4096 tokens, another Triton kernel of the ladder can be faster
+than the flagship's Triton twin, so it runs there too.
 """
 
 import sys
@@ -22,10 +23,17 @@ EXPERIMENT = Experiment(
     backends=("cuda", "triton", "gluon"),
     peers=("sdpa_cudnn", "fa3", "fa4"),
     tiles=("reference", "best"),
-    cells=tuple(
-        (problem, "producer_consumer", Tile(128, 64, 1, 8), "triton")
-        for problem in PROBLEMS
-        if problem.head_dim == 256 and (problem.causal or problem.seq_q >= 2048)
+    cells=(
+        *(
+            (problem, "producer_consumer", Tile(128, 64, 1, 8), "triton")
+            for problem in PROBLEMS
+            if problem.head_dim == 256 and (problem.causal or problem.seq_q >= 2048)
+        ),
+        *(
+            (problem, "tma_store", Tile(64, 128, 1, 4), "triton")
+            for problem in PROBLEMS
+            if problem.head_dim == 128 and not problem.causal and problem.seq_q <= 4096
+        ),
     ),
 )
 

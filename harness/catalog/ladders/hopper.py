@@ -341,6 +341,7 @@ TECHNIQUES = (
         "hopper",
         "O leaves by TMA: each warp stages its rows by stmatrix and goes on to its next tile",
         builds_on=("persistent",),
+        builds_on_in={"triton": "head_by_head"},
         mma="wgmma",
         limits=(*OVERLAPPED, *TURNED),
         general=True,
