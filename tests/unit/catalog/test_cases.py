@@ -13,11 +13,15 @@ def test_the_grid_has_the_triton_kernel_that_can_be_faster_than_the_flagships_tw
     cases = of_experiment(experiments.load("hopper_grid"), "h200")
     further = [case for case in cases if case.technique not in (None, "flagship")]
     assert {(case.technique, case.backend, case.tile) for case in further} == {
-        ("producer_consumer", "triton", Tile(128, 64, 1, 8))
+        ("producer_consumer", "triton", Tile(128, 64, 1, 8)),
+        ("tma_store", "triton", Tile(64, 128, 1, 4)),
     }
     causal = [case.problem.seq_q for case in further if case.problem.causal]
     assert causal == [512, 1024, 2048, 4096, 8192, 16_384]
-    assert {case.problem.head_dim for case in further} == {256}
+    assert {case.problem.head_dim for case in further if case.technique == "producer_consumer"} == {256}
+    stored = [case.problem for case in further if case.technique == "tma_store"]
+    assert {(problem.head_dim, problem.causal) for problem in stored} == {(128, False)}
+    assert [problem.seq_q for problem in stored] == [512, 1024, 2048, 4096]
 
 
 def test_cells_are_in_all_languages_or_in_the_one_that_they_name() -> None:

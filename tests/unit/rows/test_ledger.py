@@ -108,7 +108,7 @@ def test_a_price_that_was_never_timed_beside_the_others_is_not_in_the_sum() -> N
 def test_causes_and_remainder_are_the_whole_gap(found: Ledger) -> None:
     assert found.gap
     assert found.remainder
-    assert set(found.causes) == {"compiler", "language", "assembler", "effort", "unexplained"}
+    assert set(found.causes) == {"compiler", "language", "assembler", "unexplained"}
     total = sum(size.value for size in found.causes.values())
     assert total + found.remainder.value == pytest.approx(found.gap.value, abs=1e-12)
     sizes = [abs(size.value) for size in found.causes.values()]
