@@ -83,15 +83,19 @@ def spread(work: Work, path: Path, gpus: str | None, cluster: str | None) -> lis
     if cluster is None and (count or 0) > (here := len(environment.boards())):  # Ray believes any number
         raise typer.BadParameter(f"--gpus: got {count}, expected all or a number up to {here}, the GPUs of this host")
     earlier = results.read(path) if path.exists() else ()
+    continues = f"interrupted: the same command with --rows {path} continues"
     try:
         with ray_hands.hands(count, cluster) as (hands, new_hand):
-            return fleet.run(work, path, hands, new_hand=new_hand, earlier=earlier, since=since)
+            rows = fleet.run(work, path, hands, new_hand=new_hand, earlier=earlier, since=since)
     except ray_hands.Refused as refusal:
         missing(str(refusal))
     except (SystemExit, KeyboardInterrupt):
         if path.exists():
-            typer.echo(f"interrupted: the same command with --rows {path} continues", err=True)
+            typer.echo(continues, err=True)
         raise
+    if any(row.get("status") == "interrupted" for row in results.newest(rows)):
+        typer.echo(continues, err=True)
+    return rows
 
 
 def neighbours_move() -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from harness.catalog import architectures
 from harness.catalog.cases import Case, source_sha256
 from harness.catalog.problem import Problem
 from harness.catalog.sources import CACHE
@@ -117,10 +118,10 @@ def run(
 ) -> list[Row]:
     """Hands the problems out, the slowest first, and returns the rows, which are appended to `path` as they come.
 
-    `new_hand` takes the place of one that was lost. `earlier` are rows of `path`: what they say is not done
-    again. `since`: when the command began, by time.monotonic(); the last row, of kind fleet, says how long it took if
-    nothing had been done earlier. Raises SystemExit after Ctrl-C (130) or SIGTERM (143), when the cases in progress are
-    finished; after a second one at once. Every row that a command wrote until then is in `path`.
+    `new_hand` takes the place of one that was lost. `earlier` are rows of `path`: what they say is not done again.
+    `since`: when the command began, by time.monotonic(); the last row, of kind fleet, says how long it took, if nothing
+    had been done earlier and a GPU was left to the end. Raises SystemExit after Ctrl-C (130) or SIGTERM (143), when the
+    cases in progress are finished; after a second one at once. Every row that a command wrote until then is in `path`.
     """
     with results.Writer(path) as writer, Interrupts() as interrupts, Progress() as progress:
         known = list(earlier)
@@ -131,7 +132,7 @@ def run(
             this.loop()
         finally:
             this.end()
-        if since is not None and not interrupts.requested:
+        if since is not None and not interrupts.requested and not this.queue:
             this.sum_up(since)
     if interrupts.requested:
         raise SystemExit(interrupts.exit_code)
@@ -159,6 +160,7 @@ class _Run:
         self.queue.sort(key=self._weight, reverse=True)
         self.total, self.done = len(self.queue) * work.replicates, 0
         self.environment: str | None = None
+        self.arch: str | None = None
         self.bad: dict[int, set[int]] = {}
         """Hand -> the problems that ended badly on it since it did one well."""
         self.why = ""
@@ -182,7 +184,7 @@ class _Run:
                 lonely_since = time.monotonic()
             elif not self.hands or time.monotonic() - lonely_since > NO_HAND:
                 for job in self.queue:
-                    self.give_up(job, "no GPU is left" + self.why)
+                    self.give_up(job, "no GPU is left" + self.why, "interrupted")
                 return
             time.sleep(PAUSE)
 
@@ -278,17 +280,20 @@ class _Run:
         else:
             self.give_up(job, how)
 
-    def give_up(self, job: Job, how: str) -> None:
-        """A row for each case of the problem that has none yet, so that every hole has its reason."""
+    def give_up(self, job: Job, how: str, status: str = "crashed") -> None:
+        """A row for each case of the problem that has none yet, so that every hole has its reason. What is interrupted
+        is done by a command that continues this one."""
         self.done += 1 + self.work.replicates - job.replicate
         self.progress.step("problems", self.done, self.total, f"{job.label}  given up: {how}")
         here = self.here()
         known = {_cell(row) for row in self.rows if row["kind"] == self.work.kind}
         for case in self.work.cases:
-            about = making.about(case, on=self.work.on, source_sha256=source_sha256(case), environment=here)
+            identity = {"source_sha256": source_sha256(case), "environment": here, "arch": self.arch}
+            about = making.about(case, on=self.work.on, **identity)
             if case.problem == job.problem and _cell(about) not in known:
-                reason = environment.scrub(f"begun {job.placed} times: {how}")
-                fields = {"kind": self.work.kind, "status": "crashed", "reason": reason}
+                begun = ("never begun", "begun once")[job.placed] if job.placed < 2 else f"begun {job.placed} times"
+                reason = environment.scrub(f"{begun}: {how}")
+                fields = {"kind": self.work.kind, "status": status, "reason": reason}
                 self.rows.append(self.writer.write({**about, **(self.work.fields or {}), **fields}))
 
     def sum_up(self, since: float) -> None:
@@ -309,9 +314,12 @@ class _Run:
     def here(self) -> str:
         """Id of this process's environment row, which is written when it is first asked for."""
         if self.environment is None:
-            row = self.writer.write(making.environment(environment.describe(), self.work.on))
+            description = environment.describe()
+            row = self.writer.write(making.environment(description, self.work.on))
             self.rows.append(row)
             self.environment = row["id"]
+            if self.work.on == "gpu" and description["gpu"]:
+                self.arch = architectures.of_capability(description["gpu"]["capability"][0])
         return self.environment
 
     def end(self) -> None:

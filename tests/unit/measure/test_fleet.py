@@ -192,7 +192,8 @@ def test_without_any_gpu_left_every_problem_is_a_row(tmp_path: Path) -> None:
     rows = fleet.run(WORK, tmp_path / "run.jsonl", [lost], new_hand=nobody)
     gates = [row for row in rows if row["kind"] == "gate"]
     assert len(gates) == len(CASES)
-    assert {row["reason"] for row in gates} == {"begun 1 times: no GPU is left", "begun 0 times: no GPU is left"}
+    assert {row["reason"] for row in gates} == {"begun once: no GPU is left", "never begun: no GPU is left"}
+    assert {row["status"] for row in gates} == {"interrupted"}, "a command that continues this one does them"
 
 
 def test_ctrl_c_lets_the_cases_in_progress_end_and_loses_no_row(tmp_path: Path) -> None:
@@ -268,6 +269,23 @@ def test_what_was_interrupted_is_continued_by_its_file(
     rows = spreading.spread(WORK, path, "all", None)
     assert [(length, earlier) for _, length, _, earlier in diary] == [(4096, 2), (2048, 0), (1024, 0), (512, 0)]
     assert rows == results.read(path)
+
+
+def test_what_no_gpu_was_left_for_is_continued_by_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    diary: list = []
+    hands = iter((Pretended("GPU 0", [], [None, Lost("the node is gone")]), Pretended("GPU 1", diary)))
+    monkeypatch.setattr(ray_hands, "hands", lambda count, address: nullcontext(([next(hands)], nobody)))
+    monkeypatch.setattr(fleet, "source_sha256", lambda case: "0" * 64)
+    path = tmp_path / "begun.jsonl"
+    rows = spreading.spread(WORK, path, "all", None)
+    assert rows[-1]["kind"] == "gate", "how long the whole took is not known"
+    assert f"the same command with --rows {path} continues" in capsys.readouterr().err
+    rows = results.newest(spreading.spread(WORK, path, "all", None))
+    assert [length for _, length, *_ in diary] == [4096, 2048, 1024, 512]
+    done = [row["status"] for row in rows if row["kind"] == "gate" and row["technique"] == "scalar"]
+    assert done == ["wrong"] * len(PROBLEMS), "it is what each command here does"
 
 
 def test_where_ray_is_missing_the_way_without_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
