@@ -25,7 +25,7 @@ def _count(gpus: str | None) -> str | None:
 
 
 def _address(cluster: str | None) -> str | None:
-    if cluster not in (None, "auto") and not re.search(r".:\d+$", str(cluster)):
+    if cluster not in (None, "auto") and not re.search(r"^[^/]+:\d+$", str(cluster)):
         raise typer.BadParameter(
             f"--cluster: got {cluster!r}, expected auto, for a cluster of which this host is a node, or HOST:PORT such "
             "as 10.0.0.1:6379, which `ray start --head` prints"

@@ -225,7 +225,7 @@ def hands(count: int | None, address: str | None = None, *, timeout: float = 300
 def _ask_for_ray(address: str) -> None:
     """Raises Refused where no cluster can be joined. Ray's own tries take minutes and cannot be ended from Python, so
     that a process of its own, which can, tries first."""
-    if place := re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:(\d+)", address):
+    if place := re.fullmatch(r"\[?([^/]+?)\]?:(\d+)", address):
         try:
             socket.create_connection((place[1], int(place[2])), timeout=CONNECTING).close()
         except (OSError, OverflowError) as error:

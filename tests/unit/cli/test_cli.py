@@ -1142,6 +1142,7 @@ def test_a_hostile_run_stops_the_scorecard_with_its_line(
         (("tune", "--cluster", "local"), "--cluster: got 'local', expected auto"),
         (("check", "--cluster", "10.0.0.1"), "expected auto, for a cluster of which this host is a node, or HOST:PORT"),
         (("sanitize", "--cluster", ":6379"), "--cluster: got ':6379'"),
+        (("sanitize", "--cluster", "ray://10.0.0.1:10001"), "--cluster: got 'ray://10.0.0.1:10001'"),
         (("run", "ladder", "--rows", "/proc/none/x.jsonl"), "--rows: got '/proc/none'"),
         (("run", "ladder", "--rows", "reports/recorded/h200/x.jsonl"), "which `record` alone writes"),
         (("sanitize", "--jobs", "0"), "'--jobs': Input should be greater"),

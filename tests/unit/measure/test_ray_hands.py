@@ -58,7 +58,7 @@ def test_a_problem_whose_actor_was_killed_is_placed_once_more(rows: list[dict]) 
     assert found[3, "kills_once"] == found[3, "right"] == ("passed", None)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9", "127.0.0.1:99999"])
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "127.0.0.1:99999"])
 def test_an_address_where_nothing_answers_is_told_at_once(address: str) -> None:
     """Ray itself tried for more than ten minutes."""
     with (
