@@ -123,12 +123,15 @@ def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
 
 
 def error_pictures(datasets: Sequence[Dataset]) -> list[tuple[str, str, Figure]]:
-    """One for each dataset and experiment that has gates: its finding, the experiment, and the errors of every twin."""
+    """One for each dataset and experiment that has verdicts of a gate: its finding, the experiment, and the errors of
+    every twin."""
     made = []
     for data in datasets:
         for name, found in groupby(correctness_facts.matrices([data]), key=lambda matrix: matrix.experiment):
             matrices = list(found)
             blocks = correctness_facts.blocks(matrices)
+            if not any(error is not None for block in blocks for line in block.errors for error in line):
+                continue  # whatever was asked was declined
             told = headlines.errors_title(blocks)
             drawings = Markup().join(
                 Markup(errors.heatmap(blocks, width, told)) for width in (errors.WIDE, errors.NARROW)

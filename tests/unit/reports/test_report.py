@@ -826,6 +826,13 @@ def test_errors_are_a_picture_that_shows_what_failed() -> None:
     assert "fill: var(--bad)" in errors.heatmap(failed, errors.WIDE, "")
 
 
+def test_an_experiment_that_declined_whatever_was_asked_has_no_picture_of_errors() -> None:
+    declined = [row | {"status": "unsupported", "reason": "no"} for row in gates()]
+    data = dataset([synthetic.ENVIRONMENT, *declined])
+    assert correctness.matrices([data])
+    assert common.error_pictures([data]) == []
+
+
 def test_verdicts_of_an_earlier_gate_are_counted_as_such(pages: dict[str, str]) -> None:
     now = [row | {"gate": sources.gate_id()} for row in gates()]
     for rows, earlier in ((gates(), 4), (now, 0), ([*now[:3], *gates()[3:]], 1)):
