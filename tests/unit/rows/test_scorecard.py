@@ -342,6 +342,20 @@ def test_a_process_in_which_the_clock_fell_is_one_of_the_group(monkeypatch: pyte
     assert (entry["status"], entry["reason"]) == ("complete", None)
 
 
+def test_the_rival_that_is_fastest_over_all_processes_is_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the newest process, whose TFLOPS are shown, the fastest rival was so slow that another one was ahead of it."""
+    rows = [synthetic.environment(board, board) for board in "abc"]
+    for day, (board, slower) in enumerate({"a": 1.0, "b": 1.0, "c": 1.1}.items(), 1):
+        of_process = {"environment": board, "time": f"2031-01-0{day}T00:00:00Z"}
+        for row in grid_rows():
+            if "samples_ms" in row:
+                samples = [sample * (slower if row["backend"] == "fa3" else 1.0) for sample in row["samples_ms"]]
+                rows.append(row | of_process | {"samples_ms": samples})
+    entry = grid_entries(rows, monkeypatch)["flagship_over_fastest"]
+    assert {cell["theirs_is"] for cell in entry["cells"]} == {"fa3"}
+    assert entry["value"] == pytest.approx(714 / 700 * 1.1 ** (1 / 3))
+
+
 def test_what_was_not_run_yet_is_incomplete_on_gpus_that_could(monkeypatch: pytest.MonkeyPatch) -> None:
     card = grid_entries(synthetic.rows(), monkeypatch)
     for name in ("flagship_over_fastest", "triton_over_cudnn", "flagship_over_fastest_sustained"):
