@@ -73,3 +73,13 @@ def test_core_triton_deals_out_tiles_head_by_head_where_all_are_alike() -> None:
     problem, tile = Problem.square(1, 3, 512, 128), Tile(128, 128)
     dealt = children.call(dealt_tiles.dealt, problem, tile, True, environment={"TRITON_INTERPRET": "1"})
     assert dealt == [(head, q_tile) for head in range(3) for q_tile in reversed(range(4))]
+
+
+@pytest.mark.parametrize(("causal", "uneven"), [(True, 1.25), (False, 1.05)])
+def test_core_tritons_order_is_uneven_where_it_is_dealt_out_in_advance(causal: bool, uneven: float) -> None:
+    """As the note on tma_store says: every nth tile of an order that is made for blocks that start when others end."""
+    tile, problem, blocks = Tile(64, 128, 1, 4), Problem.square(4, 16, 4096, 128, causal=causal), 3 * 132
+    order = filling.last_rows_together(problem, tile, 132) if causal else filling.head_by_head(problem, tile, 132)
+    keys = [(q_tile // 2 if causal else 31) + 1 for _, q_tile in order]
+    loads = [sum(keys[block::blocks]) for block in range(blocks)]
+    assert max(loads) / (sum(loads) / blocks) == pytest.approx(uneven, abs=0.03)
