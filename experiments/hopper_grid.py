@@ -2,8 +2,8 @@
 
 The flagship in CUDA, Triton and Gluon runs against cuDNN, FlashAttention-3 and flash-attn 4, at every point of the grid
 on which these are usually compared: batch * seq = 16384, heads * head_dim = 2048, from 512 tokens to 16384. At
-head_dim 256, and without a mask at head_dim 128 up to 4096 tokens, another Triton kernel of the ladder can be faster
-than the flagship's Triton twin, so it runs there too.
+head_dim 256, and without a mask in short sequences at head_dim 128, another Triton kernel of the ladder can be faster
+than the flagship's Triton twin. So it runs there too, up to 4096 tokens at head_dim 128.
 """
 
 import sys
