@@ -418,13 +418,11 @@ TERMS = (
         "compiler",
         "Core Triton stores by TMA too, but in its best kernel, which has a block for each tile, and in a while loop "
         "over tiles, the warps that multiply wait for the store. In a loop by tl.range with two stages the compiler "
-        "waits only before the next store. The kernel tma_store has that loop, and gains by it in short sequences at "
-        "head_dim 128 without a mask. On the problems of this page it loses. Which tiles a block gets is fixed in "
-        "advance, by an order that is made for blocks that start when others end, and at head_dim 64 without a mask "
-        "fewer of its blocks share a multiprocessor. Neither is the compiler's doing. How it does without them is not "
-        "known.",
-        "Wait for the store in another warp than those that multiply, and as late in a while loop as in a tl.range "
-        "loop.",
+        "waits only before the next store, but such a loop cannot take its tiles from a counter. The kernel tma_store "
+        "has one. It gains in short sequences at head_dim 128 without a mask, and loses on the problems of this page. "
+        "Its tiles are dealt out in advance, with a causal mask unevenly; a more even order was not tried.",
+        "Wait for the store in another warp than those that multiply, and as late in a while loop, which can have a "
+        "counter, as in a tl.range loop.",
         leave_out="without_tma_store",
         step=("tma_store", "persistent"),
         proofs=("epilogue descriptor", "stored_later"),
