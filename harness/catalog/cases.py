@@ -75,7 +75,8 @@ def of_experiment(experiment: Experiment, gpu: str | None = None) -> list[Case]:
     """Every cell of the experiment, problem by problem.
 
     Where `tune` has chosen no tile on `gpu` (a slug such as h200) yet, the reference tile is alone; in an experiment
-    without reference tiles the case has no tile."""
+    without reference tiles the case has no tile. An experiment of gates alone checks every twin that takes the problem:
+    one that declines the reference tile at the tile that `tune` chose, or at the first that it would try."""
 
     def series(name: str) -> list[str]:
         return sources.series(experiment.backends, techniques.get(name).path)
@@ -85,7 +86,10 @@ def of_experiment(experiment: Experiment, gpu: str | None = None) -> list[Case]:
         cells: list[tuple[str | None, str, Tile | None]] = [(None, peer, None) for peer in experiment.peers]
         for name in experiment.techniques:
             for backend in series(name):
-                cells += [(name, backend, tile) for tile in _tiles(experiment.tiles, name, backend, problem, gpu)]
+                chosen = _tiles(experiment.tiles, name, backend, problem, gpu)
+                if not experiment.modes:
+                    chosen = [_taken(Case(experiment.name, name, backend, problem, tile), gpu) for tile in chosen]
+                cells += [(name, backend, tile) for tile in chosen]
         if experiment.at_its_tile and "cuda" in experiment.backends:
             best = tiles.best_tile(experiment.techniques[0], "cuda", problem, gpu)
             cells += [(name, "cuda", best) for name in experiment.at_its_tile]
@@ -106,6 +110,17 @@ def _tiles(
         "best": tiles.best_tile(technique, backend, problem, gpu),
     }
     return [named[choice] for choice in choices if named[choice] or "reference" not in choices]
+
+
+def _taken(case: Case, gpu: str | None) -> Tile | None:
+    """The case's tile, or one that the twin takes in its place; the tile itself where it takes none."""
+    if case.tile is None or case.technique is None or declined(case) is None:
+        return case.tile
+    best = tiles.best_tile(case.technique, case.backend, case.problem, gpu)
+    if best and declined(replace(case, tile=best)) is None:
+        return best
+    others = techniques.grid(techniques.get(case.technique), case.backend, case.problem)
+    return next(iter(others), case.tile)
 
 
 def at_reference_tiles(

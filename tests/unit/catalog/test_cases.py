@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from harness.catalog import experiments
-from harness.catalog.cases import of_experiment
+from harness.catalog.cases import declined, of_experiment
 from harness.catalog.problem import Tile
 
 
@@ -22,6 +24,19 @@ def test_the_grid_has_the_triton_kernel_that_can_be_faster_than_the_flagships_tw
     stored = [case.problem for case in further if case.technique == "tma_store"]
     assert {(problem.head_dim, problem.causal) for problem in stored} == {(128, False)}
     assert [problem.seq_q for problem in stored] == [512, 1024, 2048, 4096]
+
+
+@pytest.mark.parametrize("gpu", ["h200", None])
+def test_an_experiment_of_gates_checks_every_twin_that_takes_the_problem_at_some_tile(gpu: str | None) -> None:
+    """Core Triton and Gluon decline reference tiles of 192 queries or 80 keys."""
+    for name in ("correctness", "any_length"):
+        cases = of_experiment(experiments.load(name), gpu)
+        left = [case for case in cases if case.technique and declined(case)]
+        assert {case.technique for case in left} == {"cluster_multicast"}, "what it declines is no tile"
+    flagship = [case for case in cases if (case.technique, case.backend) == ("flagship", "triton")]
+    assert len(flagship) == len(experiments.load("any_length").problems)
+    timed = of_experiment(experiments.load("hopper"), gpu)
+    assert [case for case in timed if (case.technique, case.backend) == ("flagship", "triton") and declined(case)]
 
 
 def test_cells_are_in_all_languages_or_in_the_one_that_they_name() -> None:
