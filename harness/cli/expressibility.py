@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cli.options import AsJson, missing, refuse, require_known
-from harness.cli.output import RECORDED, console, run_file, write_run
+from harness.cli.output import RECORDED, console, run_file, shown, write_run
 from harness.rows import results
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def written(found: Iterable[tuple[Todo, Verdict]]) -> list[dict[str, Any]]:
 
     path = run_file("expressibility")
     rows = write_run(path, environment.describe(), (survey.row(*each) for each in found))
-    console.print(f"`twinkernels record {path.relative_to(RECORDED.parents[1])}` keeps it", soft_wrap=True)
+    console.print(f"`twinkernels record {shown(path)}` keeps it", soft_wrap=True)
     return rows
 
 

@@ -295,7 +295,8 @@ def bench(
     rows = runner.run(experiment, on="gpu", path=path, selected=cases)
     if report:
         own_page.write(rows, cases, path)
-    conclude(rows, tables.timings, as_json=as_json, as_csv=as_csv, log=path.with_suffix(".log"))
+    log = path.with_suffix(".log")
+    conclude(rows, tables.timings, as_json=as_json, as_csv=as_csv, log=log, one_off=path)
 
 
 def run(

@@ -60,8 +60,9 @@ def write_run(path: Path, description: Mapping[str, Any], rows: Iterable[Row]) -
 
 
 def shown(path: Path) -> Path:
-    """As it is told: from the checkout, where it is in it."""
-    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+    """As it is told: from the folder that the command was called in, where it is in it, so that it can be copied."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def show_failures(rows: Iterable[Row]) -> None:
@@ -78,12 +79,14 @@ def conclude(
     as_csv: bool = False,
     path: Path | None = None,
     log: Path | None = None,
+    one_off: Path | None = None,
     checked: bool = False,
     done: str = "checked",
 ) -> NoReturn:
     """Prints the rows of a finished run and exits. `path` is the run's file where it can be recorded, `log` where
-    kernels printed. `checked`: at least one row must be of something that ran; where all was declined, nothing was
-    `done`, and the exit code is 2. A shard is not asked for that: its only problem may be one that all decline."""
+    kernels printed, `one_off` the file of times that are compared rather than kept. `checked`: at least one row must be
+    of something that ran; where all was declined, nothing was `done`, and the exit code is 2. A shard is not asked for
+    that: its only problem may be one that all decline."""
     if as_json:
         print(json.dumps(rows, indent=1))
     elif as_csv:
@@ -95,6 +98,8 @@ def conclude(
             console.print(f"{shown(log)} has what kernels printed, and tracebacks", soft_wrap=True)
         if path:
             console.print(f"`twinkernels record {shown(path)}` keeps it", soft_wrap=True)
+        if one_off:
+            console.print(f"{shown(one_off)} has the rows: `twinkernels compare` takes two such files", soft_wrap=True)
     if checked and all(row["status"] == "unsupported" for row in rows):
         typer.echo(f"nothing was {done}: " + ("every cell was declined" if rows else "no cell was chosen"), err=True)
         raise typer.Exit(2)

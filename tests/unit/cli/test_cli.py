@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from harness import cli
@@ -353,7 +354,7 @@ def test_inspect_takes_a_tile_and_writes_what_record_keeps(monkeypatch: pytest.M
     fields = {"status": "passed", "mma": "wgmma", "code": code, "compiler": compiler}
     monkeypatch.setattr(survey, "inspect", lambda cells, ptxas: ((cell, fields) for cell in cells))
     monkeypatch.setattr(tables, "code", lambda rows: [])
-    monkeypatch.setattr(output, "ROOT", tmp_path)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(output, "RUNS", tmp_path)
     asked = ("inspect", "flagship", "--backend", "cuda", "--arch", "sm_90a", "--tile", tile.slug)
     code_of_exit, said = invoke(*asked)
@@ -1041,6 +1042,38 @@ def test_a_failure_names_the_file_of_what_kernels_printed(monkeypatch: pytest.Mo
     code, said = invoke("check", "scalar", "--on", "cpu")
     (log,) = tmp_path.rglob("*.log")
     assert (code, f"{log} has what kernels printed" in said) == (1, True), said
+
+
+def test_files_are_told_from_the_folder_of_the_caller(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So that what is told can be copied, in the checkout and beside a kernel of one's own."""
+    path = output.RUNS / "one-off" / "x-bench.jsonl"
+
+    def told() -> str:
+        with pytest.raises(typer.Exit):
+            output.conclude([timed("passed")[1]], lambda _: "", path=path, one_off=path)
+        return capsys.readouterr().out
+
+    monkeypatch.chdir(CHECKOUT)
+    here = told()
+    assert "`twinkernels record reports/runs/one-off/x-bench.jsonl` keeps it" in here
+    assert "reports/runs/one-off/x-bench.jsonl has the rows: `twinkernels compare`" in here
+    monkeypatch.chdir(tmp_path)
+    elsewhere = told()
+    assert f"`twinkernels record {path}` keeps it" in elsewhere
+    assert f"{path} has the rows" in elsewhere
+
+
+def test_bench_names_the_file_of_its_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two of them are what `compare` takes."""
+    monkeypatch.setattr("harness.measure.runner.run", lambda *_, **__: [timed("passed")[1]])
+    monkeypatch.setattr("harness.cli.measuring.require_gpu", lambda: None)
+    monkeypatch.setattr(output, "RUNS", tmp_path / "runs")
+    code, said = invoke("bench", "scalar")
+    assert code == 0, said
+    assert re.search(rf"{tmp_path}/runs/one-off/[-0-9]+bench.jsonl has the rows", said), said
+    json.loads(invoke("bench", "scalar", "--json")[1])
 
 
 def test_what_fails_alike_is_told_once_and_each_cell_by_its_whole_name() -> None:
