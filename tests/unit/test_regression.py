@@ -89,6 +89,25 @@ def test_gpu_times_are_stored_compared_and_guarded(tmp_path: Path) -> None:
     assert "Traceback" not in last
 
 
+@pytest.mark.parametrize(("other_source", "has_anchor"), [(None, True), ("1" * 64, False)])
+def test_a_time_without_an_anchor_gives_way_to_one_of_the_same_program(
+    tmp_path: Path, other_source: str | None, has_anchor: bool
+) -> None:
+    """A stored run carries the anchor's time. Of an edited kernel no earlier time stands in."""
+    rows = synthetic_rows()
+    tile = techniques.reference_tile(techniques.get("xor_swizzle"), synthetic.PROBLEMS[0].head_dim)
+    row = max((row for row in rows if is_kernel(row, tile)), key=lambda row: str(row["time"]))
+    alone = row | {"group": "alone", "time": "2030-01-03T00:00:00Z"}
+    assert max(other["time"] for other in rows) < alone["time"]
+    alone |= {"source_sha256": other_source or row["source_sha256"]}
+    storage = f"--benchmark-storage={tmp_path / 'storage'}"
+    saved = run(tmp_path, [*rows, alone], *SELECTED, storage, "--benchmark-autosave")
+    assert saved.returncode == 0, saved.stdout + saved.stderr
+    (path,) = tmp_path.rglob("*.json")
+    (benchmark,) = json.loads(path.read_text())["benchmarks"]
+    assert (benchmark["extra_info"]["anchor_ms"] is not None) == has_anchor
+
+
 def test_the_tuned_tile_is_a_case_and_its_slowdown_is_seen(tmp_path: Path) -> None:
     """Of a kernel that has a reference tile and another in this GPU's table, each is a benchmark."""
     problem = synthetic.PROBLEMS[0]
