@@ -108,7 +108,7 @@ PROMISES = (
 
 def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None) -> dict[str, Any]:
     """One entry per promise and GPU that ran its experiment, and GAP_EXPLAINED: {name, experiment, ours, gpu, quoted,
-    status, reason, value, interval, worst_cell, verdicts, earlier_gate, cells}.
+    status, reason, value, interval, worst_cell, verdicts, earlier_gate, kernels, unrefereed, cells}.
 
     `value` is the geometric mean over the experiment's problems of ours / theirs, None while the entry is incomplete;
     of GAP_EXPLAINED it is the share at ledger.HEADLINE, and a cell's `boards` are board -> share there. From SCHEMA 2
@@ -119,6 +119,7 @@ def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None) -> dict[str,
     intervals.Interval.to_dict makes, over every process that timed both; None where theirs is quoted. Where it has
     ends, `value` is the mean over the same processes; `ours` and `theirs` are always of one `run`.
     `verdicts` counts the gates of the kernels compared, `earlier_gate` those of them that had other inputs or limits.
+    `kernels` are these kernels and libraries by problem and tile, `unrefereed` those that CUPTI never timed.
     """
     hashes = checkout_hashes() if hashes is None else hashes
     all_rows = list(rows)
@@ -145,22 +146,37 @@ def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None) -> dict[str,
 
 
 class Gates:
-    """The newest verdict on each kernel, problem and tile in an experiment on a GPU."""
+    """The newest verdict on each kernel, problem and tile in an experiment on a GPU, and what CUPTI saw in any."""
 
     def __init__(self, rows: Iterable[Row], gpus: Mapping[Any, str]) -> None:
         self.gpus = gpus
+        rows = list(rows)
+        referees = (row for row in rows if row["kind"] == "referee" and is_as_shipped(row))
+        self.refereed = {self.program(row) for row in referees}
         gates = (row for row in rows if row["kind"] == "gate" and row["status"] != "unsupported")
         ours = (row for row in gates if row.get("technique") and is_as_shipped(row))
         self.newest = {self.place(row): row for row in sorted(ours, key=lambda row: str(row["time"]))}
 
     def place(self, row: Row) -> tuple[Any, ...]:
         """What a gate and a timing of one kernel have in common."""
-        return self.gpus.get(row.get("environment")), row["experiment"], row.get("source_sha256"), reading.cell(row)
+        return row["experiment"], *self.program(row)
 
-    def of(self, timings: Iterable[Row]) -> dict[str, int]:
-        """How many of these kernels have a verdict, and how many of the verdicts are of an earlier gate."""
+    def program(self, row: Row) -> tuple[Any, ...]:
+        """What timings of one kernel in several experiments have in common."""
+        return self.gpus.get(row.get("environment")), row.get("source_sha256"), reading.cell(row)
+
+    def of(self, timings: Iterable[Row]) -> dict[str, Any]:
+        """How many of these kernels have a verdict, and how many of the verdicts are of an earlier gate; the kernels,
+        and those that CUPTI did not time."""
+        timings = list(timings)
         found = {place: self.newest[place] for place in map(self.place, timings) if place in self.newest}
-        return {"verdicts": len(found), "earlier_gate": sum(map(reading.of_earlier_gate, found.values()))}
+        unseen = {reading.cell(row) for row in timings if self.program(row) not in self.refereed}
+        return {
+            "verdicts": len(found),
+            "earlier_gate": sum(map(reading.of_earlier_gate, found.values())),
+            "kernels": sorted({reading.cell(row) for row in timings}),
+            "unrefereed": sorted(unseen),
+        }
 
 
 def told_of_earlier_gate(entries: Iterable[Mapping[str, Any]]) -> str:

@@ -16,9 +16,12 @@ AGREEMENT = 0.02
 @dataclass(frozen=True)
 class Refereed:
     """The newest rows of kind referee of this checkout's kernels and of the libraries: those that `agree`, the
-    `others`, and how far `apart` the two medians are at most among those that agree."""
+    `others`, and how far `apart` the two medians are at most among those that agree. `scored`: how many kernels and
+    libraries, each at a problem and tile, the scorecard's ratios are of; `unseen` are those of them without a row."""
 
     rows: list[Row]
+    scored: int = 0
+    unseen: tuple[str, ...] = ()
 
     @property
     def agree(self) -> list[Row]:
@@ -45,11 +48,14 @@ class Refereed:
 
 def refereed(datasets: Sequence[Dataset]) -> Refereed:
     """Over all datasets."""
-    return Refereed(
-        [
-            row
-            for data in datasets
-            for row in data.newest
-            if row["kind"] == "referee" and reading.is_current(row, data.hashes)
-        ]
+    rows: list[Row] = [
+        row
+        for data in datasets
+        for row in data.newest
+        if row["kind"] == "referee" and reading.is_current(row, data.hashes)
+    ]
+    entries = [entry for data in datasets for entry in data.scores]
+    scored, unseen = (
+        {(entry["gpu"], kernel) for entry in entries for kernel in entry[which]} for which in ("kernels", "unrefereed")
     )
+    return Refereed(rows, len(scored), tuple(kernel for _, kernel in sorted(unseen)))

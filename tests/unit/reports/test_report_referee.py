@@ -46,6 +46,30 @@ def test_agreement_and_what_was_found_stand_on_the_page_about_correctness() -> N
     assert "Are the times right?" not in said_by("correctness.html", common.correctness([]))
 
 
+@pytest.mark.parametrize(
+    ("unseen", "expected"),
+    [
+        ([], "are of 2 kernels and libraries, each at a problem and tile. CUPTI timed all of them."),
+        (
+            ["cuda x"],
+            "CUPTI timed 1 of them; <code>twinkernels run NAME --missing --replicates 3</code> does the rest:",
+        ),
+        (["cuda x", "fa3"], "CUPTI timed none of them; "),
+    ],
+)
+def test_the_page_about_correctness_says_which_ratios_have_no_referee(
+    monkeypatch: pytest.MonkeyPatch, unseen: list[str], expected: str
+) -> None:
+    medians = {"cupti_ms": 0.99, "events_ms": 1.0, "gap_ms": 0.03}
+    agreeing = {"kind": "referee", "backend": "sdpa_cudnn", "details": {**medians, "difference": 0.0}}
+    entries = [{"gpu": "NVIDIA H200", "kernels": ["cuda x", "fa3"], "unrefereed": unseen}] * 2
+    monkeypatch.setattr(Dataset, "scores", entries)
+    said = said_by("correctness.html", common.correctness([dataset([agreeing])]))
+    assert expected in said
+    for name in ("cuda x", "fa3"):
+        assert (f'<li class="mono">{name}</li>' in said) == (name in unseen)
+
+
 @pytest.mark.parametrize(("busy", "verdict"), [(1.1, "overlap: busy"), (0.9, "do not overlap: busy")])
 def test_the_guide_says_whether_neighbours_move_a_ratio(busy: float, verdict: str) -> None:
     rows: list[dict] = []

@@ -463,6 +463,26 @@ def test_an_entry_counts_the_verdicts_of_its_kernels_and_those_of_an_earlier_gat
     assert {entry["earlier_gate"] for entry in entries([*others, *without, later]).values()} == {0}
 
 
+def test_an_entry_names_the_kernels_that_cupti_did_not_time() -> None:
+    """A row of another experiment is of the same kernel, one of another source or GPU is not."""
+    rows = synthetic.rows()
+    before = entries(rows)["cuda_over_fa2"]
+    assert before["unrefereed"] == before["kernels"]
+    assert len(before["kernels"]) == 2 * len(before["cells"])
+    case = before["cells"][0]["case"]
+    timing = next(
+        row
+        for row in reversed(rows)
+        if row["kind"] == "timing" and reading.cell(row) == case and row.get("group") != "before"
+    )
+    seen = timing | {"kind": "referee", "experiment": "hopper_grid"}
+    for other in ({"source_sha256": "0" * 64}, {"environment": "another"}, {"kind": "gate"}):
+        assert entries([*rows, seen | other])["cuda_over_fa2"]["unrefereed"] == before["kernels"]
+    after = entries([*rows, seen])["cuda_over_fa2"]
+    assert after["unrefereed"] == [kernel for kernel in before["kernels"] if kernel != case]
+    assert after["value"] == before["value"]
+
+
 def test_a_quoted_ratio_and_the_gap_count_verdicts_too() -> None:
     rows = synthetic_articles.rows("seed_5090")
     (entry,) = [one for one in entries(rows).values() if one["quoted"]]
