@@ -28,6 +28,7 @@ SAME, FASTER, SLOWER = "SAME", "FASTER", "SLOWER"
 AMBIGUOUS, MISSING, INCOMPARABLE = "AMBIGUOUS", "MISSING", "INCOMPARABLE"
 FAILING = (SLOWER, MISSING)
 NO_ROW = "no row in NEW"
+BY_THE_RATIO = "judged by the ratio alone"
 VERDICTS = {0: SAME, 1: SLOWER, -1: FASTER, noise.AMBIGUOUS: AMBIGUOUS}
 STYLES = {FASTER: "green", SLOWER: "bold red", MISSING: "bold red", AMBIGUOUS: "yellow", INCOMPARABLE: "yellow"}
 
@@ -54,6 +55,13 @@ class Verdict:
     limit: float | None = None
     new_program: bool | None = None
     reason: str = ""
+
+    @property
+    def anchors(self) -> float | None:
+        """By how much its anchors moved."""
+        if self.change is None or self.ratio_change is None:
+            return None
+        return (1 + self.change) / (1 + self.ratio_change) - 1
 
 
 class Refused(ValueError):
@@ -165,6 +173,9 @@ def main(
                 console.print(Text(f"and {more} more {MISSING} without a row in NEW; --json has all"))
         nothing = "no program changed" if only_changed else "no case is timed in either"
         console.print(Text(", ".join(f"{count} {kind}" for kind, count in tally(found).items()) or nothing))
+        if moved := [one.anchors for one in found if BY_THE_RATIO in one.reason and one.anchors is not None]:
+            middle = statistics.median(moved)
+            console.print(f"{len(moved)} of them {BY_THE_RATIO}: their anchors moved by {middle:+.1%} in the median")
         if accept:
             console.print(Text(f"accepted: {base} now holds {new}"), soft_wrap=True)
     if not accept and found and all(one.verdict == AMBIGUOUS and one.limit is None for one in found):
@@ -287,7 +298,7 @@ class _Judge:
             return decision, alone, "no library peer in both groups: judged by its time alone"
         if abs(anchors) > limit.anchors:
             moved = f"its anchors moved by {math.expm1(anchors):+.1%}, more than they do by chance"
-            return decision, limit.ratio, f"{moved}: judged by the ratio alone"
+            return decision, limit.ratio, f"{moved}: {BY_THE_RATIO}"
         if decision == AMBIGUOUS:
             which = "its time, not its ratio to the anchors," if abs(time) > limit.time else "its ratio, not its time,"
             return decision, limit.both, f"{which} moved by more than chance"

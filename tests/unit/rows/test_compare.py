@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,20 @@ def test_a_slower_machine_is_no_slower_kernel_and_hides_none() -> None:
     assert verdict.verdict == compare.SLOWER
     assert "judged by the ratio alone" in verdict.reason
     assert only(planted(machine(again(), 1 / 1.1), 1.1)).verdict == compare.SLOWER
+
+
+def test_a_slower_machine_is_told_beside_the_counts(tmp_path: Path) -> None:
+    """Each case is SAME, and so in no table; that all of it became slower must not go unsaid."""
+    cases = len(judged(again()))
+    assert "ratio alone" not in main(tmp_path, again())[1]
+    code, said = main(tmp_path, machine(again(), 1.1))
+    assert (code, f"{cases} SAME" in said) == (0, True), said
+    told = re.search(
+        r"(\d+) of them judged by the ratio alone: their anchors moved by \+(\d+\.\d)% in the median", said
+    )
+    assert told is not None, said
+    assert 0 < int(told[1]) <= cases
+    assert float(told[2]) == pytest.approx(10, abs=1)
 
 
 def test_without_a_peer_in_both_groups_the_time_decides() -> None:
