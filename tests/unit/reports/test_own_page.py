@@ -100,6 +100,17 @@ def test_the_page_shows_speed_error_and_code(recorded: list[dict], tmp_path: Pat
     assert "Next to try: <strong>" in said
 
 
+def test_the_page_says_where_code_of_another_tile_is_compared(recorded: list[dict], tmp_path: Path) -> None:
+    row = gate(recorded, "xor_swizzle")
+    tile = reading.tile_slug(row)
+    for mine, hint in ((row["tile"], False), (row["tile"] | {"block_n": 16}, True)):
+        build.own_page([as_own({**row, "tile": mine})], tmp_path / "page.html")
+        said = (tmp_path / "page.html").read_text()
+        assert f"CUDA at {tile}) most" in said
+        assert (f"<code>--tile {tile}</code> compares at its tile" in said) == hint
+        assert (f"Yours is built for {reading.tile_slug({'tile': mine})}" in said) == hint
+
+
 def test_the_page_says_why_a_kernel_has_no_machine_code(tmp_path: Path, recorded: list[dict]) -> None:
     row = as_own(gate(recorded, "xor_swizzle"))
     del row["code"]
