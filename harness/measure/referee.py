@@ -227,7 +227,7 @@ def fields(testimony: Testimony, events_ms: Sequence[float], gap_ms: float) -> d
                 "status": "implausible",
                 "check": "cupti",
                 "reason": f"{medians[0]:.4f} ms by CUPTI, {medians[1]:.4f} ms by events, at most "
-                f"{gap_ms:.4f} of them beside the kernel: {difference:+.1%}, "
+                f"{gap_ms:.4f} of them beside the kernel: {difference:+.2%}, "
                 f"expected at most {AGREEMENT:.0%}",
             }
     if testimony.findings:

@@ -188,7 +188,10 @@ def test_agreement_is_a_row_and_so_is_its_lack() -> None:
     assert (passed["status"], passed["details"]["difference"]) == ("passed", 0.0)
     other = referee.fields(testimony, [1.1, 1.1, 1.1], 0.0)
     assert (other["status"], other["check"]) == ("implausible", "cupti")
-    assert "1.0000 ms by CUPTI, 1.1000 ms by events, at most 0.0000 of them beside the kernel: -9.1%" in other["reason"]
+    said = "1.0000 ms by CUPTI, 1.1000 ms by events, at most 0.0000 of them beside the kernel: -9.09%, expected"
+    assert said in other["reason"]
+    barely = referee.fields(testimony, [1 / 1.0204], 0.0)
+    assert "+2.04%, expected at most 2%" in barely["reason"], "what is too much reads as too much"
     gap = referee.fields(testimony, [1.1, 1.1, 1.1], 0.1)
     assert (gap["status"], gap["details"]["gap_ms"]) == ("passed", 0.1)
     assert gap["details"]["difference"] == pytest.approx(0.0)
