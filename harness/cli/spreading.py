@@ -35,7 +35,11 @@ def _address(cluster: str | None) -> str | None:
 
 Gpus = Annotated[
     str | None,
-    typer.Option(metavar="all|N", callback=_count, help="Share the problems among the GPUs of this host, by Ray."),
+    typer.Option(
+        metavar="all|N",
+        callback=_count,
+        help="Share the problems among the GPUs of this host, by Ray; with --cluster, how many of its GPUs.",
+    ),
 ]
 Cluster = Annotated[
     str | None,
