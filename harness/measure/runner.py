@@ -36,9 +36,6 @@ MOST_TIMEOUTS = 2
 REFEREE_ROUNDS = 20
 """Calls of each member of a group that the referee sees."""
 
-ENDLESS = "endless_loop"
-"""The check that fails where a CPU finds a loop that goes on for ever."""
-
 Row = dict[str, Any]
 
 
@@ -247,7 +244,7 @@ class Run:
         except KeyboardInterrupt:
             return {"status": "interrupted", "reason": "stopped during the gate"}
         except Failed as failure:
-            if case.kernel and (failure.fields["status"] == "timeout" or failure.fields.get("check") == ENDLESS):
+            if case.kernel and failure.fields["status"] == "timeout":
                 self.unended.setdefault(case.kernel, []).append(case)
             return self.verdict(failure.fields)
         expected = techniques.get(case.technique).mma if case.technique else None

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from harness.catalog.cases import Case
     from harness.catalog.problem import Problem
 
-STICKY = frozenset((700, 702, 710, 714, 715, 716, 717, 718, 719))
+LAUNCH_TIMEOUT = 702
+"""CUDA's error, and a CPU's, of a kernel that goes on for ever."""
+STICKY = frozenset((700, LAUNCH_TIMEOUT, 710, 714, 715, 716, 717, 718, 719))
 """CUDA errors of a kernel that ran (illegal address, launch failure, ...): the context is lost with it."""
 
 
@@ -346,6 +348,8 @@ def status_of(error: BaseException, stage: str) -> str:
     # Triton's own passes fail as a RuntimeError.
     if names & {"CompileError", "CompilationError", "PTXASError"} or "PassManager::run failed" in str(error):
         return "compile_error"
+    if getattr(error, "code", None) == LAUNCH_TIMEOUT:
+        return "timeout"
     if "AcceleratorError" in names or "CUDA error" in str(error) or getattr(error, "code", None) in STICKY:
         return "cuda_error"
     if "LaunchError" in names:
