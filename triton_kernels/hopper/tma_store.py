@@ -6,7 +6,8 @@ heads and head_dim 64, 128 and 256.
 Core Triton stores O through a descriptor since the first rung of this ladder, which the compiler turns into stmatrix
 and a TMA store. Without a loop over tiles, or in a while loop, the program waits for that store. In a tl.range loop
 with two stages the compiler gives O a buffer of its own and waits before the next store. The programs take every nth
-tile: a counter would need a while loop. `maxnreg` sees that as many run on a multiprocessor as are launched for it.
+tile: a counter would need a while loop. `maxnreg` leaves registers for as many as are launched on a multiprocessor; at
+head_dim 256 its shared memory holds fewer.
 """
 
 import triton
