@@ -13,7 +13,6 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from harness.catalog import articles, experiments, techniques
@@ -262,14 +261,13 @@ def _entry(
         here: dict[str, list[Row]] = defaultdict(list)
         for row in filter(promise.counts, rows):
             here[slug(row)].append(row)
-        find = partial(_fastest_cell, known=known) if promise.theirs == FASTEST else _cell
+        find = _fastest_cell if promise.theirs == FASTEST else _cell
         for problem in sorted(problem.slug for problem in asked):
-            cell, pair = find(promise, problem, here[problem], hashes)
+            cell, pair = find(promise, problem, here[problem], hashes, known)
+            cells.append(cell)
             if pair:
                 pairs.append(pair)
                 compared += pair
-                cell = _of_processes(cell, pair, known)
-            cells.append(cell)
         if len(pairs) == len(cells):
             interval = known.mean(pairs).to_dict()
     holes = [cell for cell in cells if "reason" in cell]
@@ -294,9 +292,10 @@ def _entry(
 
 
 def _cell(
-    promise: Promise, problem: str, here: list[Row], hashes: Hashes
+    promise: Promise, problem: str, here: list[Row], hashes: Hashes, known: intervals.Intervals
 ) -> tuple[dict[str, Any], tuple[Row, Row] | None]:
-    """The cell, and the two rows that it is of. `here`: the problem's rows that count for the promise."""
+    """The cell, and the two rows that it is of. `here`: the problem's rows that count for the promise. Where enough
+    processes timed both, the value is the mean over them."""
     newest = results.newest(here)
     ours, why_ours = _best(promise.ours, newest, hashes)
     theirs, why_theirs = _best(promise.theirs, newest, hashes)
@@ -314,24 +313,19 @@ def _cell(
     if value is None:
         why = f"{_name(ours)} and {_name(theirs)} were not timed in one group"
         return {"problem": problem, "reason": why}, None
+    met = known.ratio(ours, theirs)
     cell = {
         "problem": problem,
-        "value": value,
+        "value": value if met.draws is None else math.exp(met.value),
         "ours": tflops(ours),
         "theirs": tflops(theirs),
         "ours_is": _name(ours),
         "theirs_is": _name(theirs),
         "case": reading.cell(ours),
         "run": ours.get("environment"),
+        "interval": met.interval.to_dict(),
     }
     return cell, (ours, theirs)
-
-
-def _of_processes(cell: dict[str, Any], pair: tuple[Row, Row], known: intervals.Intervals) -> dict[str, Any]:
-    """The cell with its interval, and the mean over the processes that this is of, where there are enough."""
-    met = known.ratio(*pair)
-    value = cell["value"] if met.draws is None else math.exp(met.value)
-    return {**cell, "value": value, "interval": met.interval.to_dict()}
 
 
 def _fastest_cell(
@@ -339,13 +333,12 @@ def _fastest_cell(
 ) -> tuple[dict[str, Any], tuple[Row, Row] | None]:
     """The cell of the rival that is fastest over all processes: in one of them another may be. Without all rivals
     beside the same samples of ours nobody is."""
-    found = [_cell(replace(promise, theirs=rival), problem, here, hashes) for rival in RIVALS]
+    found = [_cell(replace(promise, theirs=rival), problem, here, hashes, known) for rival in RIVALS]
     if hole := next((cell for cell, pair in found if pair is None), None):
         return hole, None
     if len({json.dumps(pair[0], sort_keys=True) for _, pair in found if pair}) > 1:
         return {"problem": problem, "reason": f"{', '.join(RIVALS)} were not timed in one group"}, None
-    whole = [(cell, pair) for cell, pair in found if pair]
-    return min(whole, key=lambda one: float(_of_processes(one[0], one[1], known)["value"]))
+    return min(found, key=lambda one: one[0]["value"])
 
 
 def _quoted_cell(
