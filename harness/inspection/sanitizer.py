@@ -113,12 +113,12 @@ def run(
     checks: Sequence[Check], experiment: str, path: Path, *, jobs: int | None = None, deadline: float = 120.0
 ) -> list[dict[str, Any]]:
     """Runs the checks in `jobs` processes at once and returns their rows, after that of the environment. What `path`
-    holds is not run again; other rows are appended to it.
+    holds is not run again, unless it was interrupted; other rows are appended to it.
 
     `deadline` in seconds is for one process, the build of its kernel included.
     """
     todo = {(check.case, check.tool): check for check in checks}
-    earlier = {results.key(row): row for row in (results.read(path) if path.exists() else ())}
+    earlier = {results.key(row): row for row in results.settled(results.read(path) if path.exists() else ())}
     with tool_session.session(experiment, path) as session, tempfile.TemporaryDirectory() as scratch:
         arch = session.arch or "no GPU"
         about = {key: {**session.identity(key[0]), "kind": "sanitizer", "tool": key[1]} for key in todo}

@@ -49,8 +49,8 @@ class Session:
         self._writer = writer
         self._log = writer.path.with_suffix(".log")
         self._workers: dict[tuple[tuple[str, str], ...], Worker] = {}
-        earlier = [row for row in earlier if row.get("status") != "interrupted"]
-        self._earlier = {results.key(row): dict(row) for row in earlier if not _replicate(row)}
+        earlier = results.settled(earlier)
+        self._earlier = {results.key(row): row for row in earlier if not _replicate(row)}
         self._replicates = {(_cell(row), _replicate(row)) for row in earlier if _replicate(row)}
         elsewhere = sorted(standing, key=lambda row: row["time"])
         self._standing = {results.key(row): dict(row) for row in elsewhere if row["kind"] != "environment"}

@@ -338,6 +338,11 @@ def newest(rows: Iterable[Mapping[str, Any]], *, replicates: bool = False) -> li
     ]
 
 
+def settled(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows without those of interrupted cases: a command that continues a file does these again."""
+    return [dict(row) for row in rows if row.get("status") != "interrupted"]
+
+
 def same_code(computed: Iterable[Mapping[str, Any]], recorded: Iterable[Mapping[str, Any]]) -> list[tuple[str, bool]]:
     """Compares machine code. For each row in `computed` that `recorded` has too, compiled from the same source by the
     same compiler for the same cell: the row's key, and whether the instructions are equal."""

@@ -200,6 +200,11 @@ def test_what_the_file_holds_is_not_run_again(tmp_path: Path, monkeypatch: pytes
     assert [row["tool"] for row in rows] == ["memcheck", "racecheck"]
     assert run_under(tool, monkeypatch, tmp_path, *both) == rows
     assert diary.read_text() == "xx"
+    path = tmp_path / "run.jsonl"
+    held = [row | {"status": "interrupted"} if row.get("tool") == "racecheck" else row for row in results.read(path)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in held))
+    assert run_under(tool, monkeypatch, tmp_path, *both)[0] == rows[0]
+    assert diary.read_text() == "xxx", "what was interrupted is run again"
 
 
 @pytest.mark.usefixtures("gpu_here")
