@@ -389,7 +389,14 @@ def run(
         options |= {"--missing": only_missing, "--ptxas": ptxas.value if wanted.assembler else None}
         cases = tuple(of_experiment(wanted, results.slug_of(environment.describe()["gpu"])))
         alone = spreading.neighbours_move()
-        work = Work(command(["run", experiment], options), wanted.problems, cases, replicates=replicates, alone=alone)
+        work = Work(
+            command(["run", experiment], options),
+            wanted.problems,
+            cases,
+            replicates=replicates,
+            alone=alone,
+            fields={"assembler": wanted.assembler} if wanted.assembler else None,
+        )
         conclude(spreading.spread(work, path, gpus, cluster), tables.timings, path=path, **formats)
     limits = {"max_seconds": max_seconds} if max_seconds else {}
     standing: list[Row] = []

@@ -98,7 +98,7 @@ class Work:
     alone: bool = False
     """Whether further processes of a problem are timed while all other GPUs are idle."""
     fields: Mapping[str, Any] | None = None
-    """What a row about a lost problem has beside its case: the tool of a sanitizer row."""
+    """What a row about a lost problem has beside its case: the tool of a sanitizer row, the assembler of a run."""
 
     @property
     def command(self) -> str:

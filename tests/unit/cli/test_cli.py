@@ -1348,6 +1348,7 @@ def test_on_all_gpus_the_ordinary_command_runs_for_each_problem(
     lengths = [word for length in (4096, 8192) for word in ("--problem", f"b4-h16-n{length}-d128-bf16-full")]
     for arguments, words, kind in (
         (("run", "ladder", "--replicates", "3", "--mode", "burst"), ("run", "ladder", "--mode", "burst"), "gate"),
+        (("run", "ladder", "--ptxas", "shared"), ("run", "ladder", "--ptxas", "shared"), "gate"),
         (("tune", "scalar", *lengths), ("tune", "scalar", *lengths), "tune"),
         (("check", "scalar"), ("check", "scalar", "--on", "gpu"), "gate"),
         (
@@ -1360,6 +1361,7 @@ def test_on_all_gpus_the_ordinary_command_runs_for_each_problem(
         assert code in (0, 2), said  # no row came back: of a check nothing was checked
         work, (_, gpus, cluster) = asked.pop()
         assert (work.arguments, work.kind) == (("-m", "harness", *words), kind)
+        assert ((work.fields or {}).get("assembler") == "shared") is ("--ptxas" in words)
         assert (gpus, cluster) == ("2", None)
         assert {case.problem for case in work.cases} <= set(work.problems)
         assert "--tile" not in words or {case.tile and case.tile.slug for case in work.cases} == {"32x64-s1-w4"}
