@@ -7,6 +7,7 @@ import os
 import re
 import resource
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +23,20 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 _seconds: Counter[str] = Counter()
+
+
+@pytest.fixture(autouse=True)
+def same_compilers() -> Iterator[None]:
+    """A test leaves no variable behind that a compiler reads: the next ones would get other machine code."""
+    before = _of_compilers()
+    yield
+    changed = sorted(name for name, _ in before ^ _of_compilers())
+    assert not changed, f"the test left {', '.join(changed)} changed; monkeypatch.setenv undoes it"
+
+
+def _of_compilers() -> set[tuple[str, str]]:
+    prefixes = ("TRITON_", "DISABLE_", "CUDA_", "TORCH", "TWINKERNELS_")
+    return {(name, value) for name, value in os.environ.items() if name.startswith(prefixes)}
 
 
 @cache

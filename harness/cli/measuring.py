@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -300,6 +300,7 @@ def bench(
 
 
 def run(
+    context: typer.Context,
     experiment: Annotated[
         str,
         typer.Argument(
@@ -379,7 +380,7 @@ def run(
     if ptxas is Ptxas.shared:
         cubins = {name: name in techniques.AS_CUBINS for name in wanted.backends}
         refuse("--ptxas shared", "a cubin is assembled already", cubins)
-        wanted = assembled_by_nvcc(wanted)
+        wanted = assembled_by_nvcc(wanted, context)
     name = run_name(wanted.name + ("-shared" if wanted.assembler else ""), shard)
     path = rows_file or (resume and newest_run(name)) or run_file(name)
     announce(wanted.name, quiet=as_json or as_csv)
@@ -491,6 +492,28 @@ def sanitizers() -> Iterator[None]:
         found = variants.sanitizer_environment()
     except variants.Unsupported as error:
         missing(f"--sanitize: {error}")
+    with variables(found):
+        yield
+
+
+def assembled_by_nvcc(experiment: Experiment, context: typer.Context) -> Experiment:
+    """The experiment, this command and its workers with one assembler for both languages.
+
+    All its series run, so that every ratio has its pair among rows of this assembler; a CUDA kernel is built as ever.
+    """
+    from harness.variants import compiling
+
+    try:
+        found = compiling.shared_assembler()
+    except FileNotFoundError as error:
+        missing(str(error))
+    context.with_resource(variables(found))
+    return replace(experiment, assembler=Ptxas.shared.value)
+
+
+@contextmanager
+def variables(found: Mapping[str, str]) -> Iterator[None]:
+    """The environment has these variables, for processes that are started meanwhile."""
     before = {name: os.environ.get(name) for name in found}
     os.environ.update(found)
     try:
@@ -498,17 +521,3 @@ def sanitizers() -> Iterator[None]:
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
-
-
-def assembled_by_nvcc(experiment: Experiment) -> Experiment:
-    """The experiment, this process and its workers with one assembler for both languages.
-
-    All its series run, so that every ratio has its pair among rows of this assembler; a CUDA kernel is built as ever.
-    """
-    from harness.variants import compiling
-
-    try:
-        os.environ.update(compiling.shared_assembler())
-    except FileNotFoundError as error:
-        missing(str(error))
-    return replace(experiment, assembler=Ptxas.shared.value)

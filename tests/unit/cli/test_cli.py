@@ -486,7 +486,6 @@ def test_resume_finds_the_newest_run_of_its_own_shard_and_assembler(
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: paths.append(rest["path"].name) or [])
     monkeypatch.setattr("harness.variants.compiling.shared_assembler", lambda: {"TRITON_PTXAS_PATH": "/nvcc/ptxas"})
-    monkeypatch.setenv("TRITON_PTXAS_PATH", "")
     monkeypatch.setattr("harness.cli.output.ROOT", tmp_path)
     monkeypatch.setattr("harness.cli.output.RUNS", tmp_path)
     names = ("ladder", "ladder-2of4", "ladder-1of4", "ladder-shared-2of4", "seed-ladder")
@@ -523,12 +522,13 @@ def test_one_assembler_for_both_languages_has_rows_of_its_own_name(monkeypatch: 
     asked = {}
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr(
-        "harness.measure.runner.run", lambda experiment, **rest: asked.update(rest, what=experiment) or []
+        "harness.measure.runner.run",
+        lambda experiment, **rest: asked.update(rest, what=experiment, ptxas=os.environ["TRITON_PTXAS_PATH"]) or [],
     )
     monkeypatch.setattr("harness.variants.compiling.shared_assembler", lambda: {"TRITON_PTXAS_PATH": "/nvcc/ptxas"})
-    monkeypatch.setenv("TRITON_PTXAS_PATH", "")
     assert invoke("run", "ladder", "--ptxas", "shared", "--max-seconds", "3")[0] == 0
-    assert os.environ["TRITON_PTXAS_PATH"] == "/nvcc/ptxas"  # workers inherit it
+    assert asked["ptxas"] == "/nvcc/ptxas"  # workers inherit it
+    assert os.environ.get("TRITON_PTXAS_PATH") != "/nvcc/ptxas"  # what runs later in this process does not
     assert (asked["what"].name, asked["what"].assembler) == ("ladder", "shared")
     assert asked["path"].name.endswith("-ladder-shared.jsonl")
     assert asked["timing"] == {"max_seconds": 3.0}
