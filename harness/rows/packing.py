@@ -6,7 +6,8 @@ commits have spaces between them), and says what they say: dictionaries are unit
 from two of them, the yardstick of its problem and the errors that it measured itself. An id is made of what it stands
 for; so a new row changes no other line, but for those of which it is the first to say the same.
 
-Numerics are written by figure, {"of": distributions, figure: [its value in each]}, so that no name stands five times.
+Numerics are written by figure, {"of": distributions, figure: [its value in each]}, so that no name stands five times:
+`of` is the id of a line that has the names, `distributions`. Files of earlier commits have the names themselves there.
 
 A line has the variants of all groups of a problem, sorted, without the problem that they have in common,
 `order_short`: [its slug, [each name, with * for the slug]]. `order_of` of a group are the places of its variants there:
@@ -41,6 +42,7 @@ TICKS_PER_MS = {SAMPLES_TICKS: 31_250, SAMPLES_TRACED: 1_024_000}
 NUMERICS, BY_FIGURE = "numerics", "numerics_by_figure"
 ORDER, ORDER_SHORT, ORDER_OF = "order", "order_short", "order_of"
 METRICS, METRIC_NAMES, METRICS_OF = "metrics", "metric_names", "metrics_of"
+DISTRIBUTIONS = "distributions"
 DIGITS = 4
 """Significant digits of errors and host latencies."""
 OF_A_RUN = ("schema", "kind", "on", "experiment", "assembler", "arch", "mma", "mode", "status", "gate", "environment")
@@ -147,25 +149,28 @@ def pack(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     variants = _variants(rows)
     of_problem = {slug: _canonical({ORDER: names}) for slug, names in variants.items()}
     of_metrics = {names: _canonical({METRIC_NAMES: names}) for names in sorted({*map(_metrics, rows)} - {()})}
+    of_numerics = {names: _canonical({DISTRIBUTIONS: names}) for names in sorted({*map(_distributions, rows)} - {()})}
     # an order may be all that rows share
-    texts = list(dict.fromkeys([*of_problem.values(), *of_metrics.values(), *repeated]))
+    texts = list(dict.fromkeys([*of_problem.values(), *of_metrics.values(), *of_numerics.values(), *repeated]))
     ids = dict(zip(texts, _ids(texts), strict=True))
     metrics = {names: ids[text] for names, text in of_metrics.items()}
+    distributions = {names: ids[text] for names, text in of_numerics.items()}
     lists = {slug: (ids[of_problem[slug]], names) for slug, names in variants.items()}
     for slug, (line, listed) in sorted(lists.items(), key=lambda item: item[1]):
         yield {"id": line, FIELDS: {ORDER_SHORT: [slug, [_with_word(name, slug, "*") for name in listed]]}}
-    for counters, line in sorted(metrics.items(), key=lambda item: item[1]):
-        yield {"id": line, FIELDS: {METRIC_NAMES: list(counters)}}
+    for field, named in ((METRIC_NAMES, metrics), (DISTRIBUTIONS, distributions)):
+        for names, line in sorted(named.items(), key=lambda item: item[1]):
+            yield {"id": line, FIELDS: {field: list(names)}}
     for text in sorted(set(repeated) - set(of_problem.values()), key=ids.__getitem__):
-        yield {"id": ids[text], FIELDS: _with_places(_by_figure(json.loads(text)), lists)}
+        yield {"id": ids[text], FIELDS: _with_places(_by_figure(json.loads(text), distributions), lists)}
     for row, found in zip(rows, parts, strict=True):
         own = _with_short_samples(row)
         for text, part in found.items():
             if text in ids:
                 own = _without(own, part)
-        names = "".join(ids[text] for text in found if text in ids)
-        own = _with_values(_with_places(_by_figure(own), lists), metrics)
-        yield own | {SHARED: names} if names else own
+        used = "".join(ids[text] for text in found if text in ids)
+        own = _with_values(_with_places(_by_figure(own, distributions), lists), metrics)
+        yield own | {SHARED: used} if used else own
 
 
 def unpack(line: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -187,7 +192,7 @@ def unpack(line: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> 
 def whole(fields: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     """The fields as a row has them; `shared` are those of each id above. Raises ValueError naming the field for what
     `pack` does not write."""
-    return _with_samples(_with_metrics(_with_order(_by_distribution(fields), shared), shared))
+    return _with_samples(_with_metrics(_with_order(_by_distribution(fields, shared), shared), shared))
 
 
 def _parts(row: Row) -> Iterator[dict[str, Any]]:
@@ -211,30 +216,46 @@ def _parts(row: Row) -> Iterator[dict[str, Any]]:
         yield from ({"details": {name: value}} for name, value in details.items())
 
 
-def _by_figure(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Where every distribution has the same figures; others are left as they are."""
+def _figures(numerics: Mapping[str, Any]) -> tuple[str, ...]:
+    """The figures that every distribution has alike; none where they differ."""
+    found = {tuple(sorted(of)) for of in numerics.values()}
+    return found.pop() if len(found) == 1 else ()
+
+
+def _distributions(row: Row) -> tuple[str, ...]:
+    """The names of a row's distributions, where its numerics are written by figure."""
+    numerics = row.get(NUMERICS) or {}
+    return tuple(numerics) if _figures(numerics) else ()
+
+
+def _by_figure(fields: Mapping[str, Any], lines: Mapping[tuple[str, ...], str]) -> dict[str, Any]:
+    """Where every distribution has the same figures; others are left as they are. `lines` are the ids of names that
+    rows have; of a row of which only a part can be written so, the names stand there themselves."""
     numerics = fields.get(NUMERICS) or {}
-    figures = {tuple(sorted(of)) for of in numerics.values()}
-    if len(figures) != 1 or figures == {()}:
+    figures = _figures(numerics)
+    if not figures:
         return dict(fields)
-    columns = {figure: [of[figure] for of in numerics.values()] for figure in figures.pop()}
+    columns = {figure: [of[figure] for of in numerics.values()] for figure in figures}
     return {name: value for name, value in fields.items() if name != NUMERICS} | {
-        BY_FIGURE: {"of": list(numerics), **columns}
+        BY_FIGURE: {"of": lines.get(tuple(numerics)) or list(numerics), **columns}
     }
 
 
-def _by_distribution(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+def _by_distribution(fields: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     if BY_FIGURE not in fields:
         return fields
     columns = fields[BY_FIGURE]
     of = columns.get("of") if isinstance(columns, dict) else None
+    if isinstance(of, str):
+        of = shared.get(of, {}).get(DISTRIBUTIONS)
     if not isinstance(of, list) or not all(isinstance(name, str) for name in of) or len(set(of)) < len(of):
-        raise ValueError(f"{BY_FIGURE}.of: got {_shown(of)}, expected names of distributions, each once")
-    for figure, column in columns.items():
+        got = _shown(columns.get("of") if isinstance(columns, dict) else columns)
+        raise ValueError(f"{BY_FIGURE}.of: got {got}, expected the id of a line with {DISTRIBUTIONS}, each once")
+    found = {figure: column for figure, column in columns.items() if figure != "of"}
+    for figure, column in found.items():
         if not isinstance(column, list) or len(column) != len(of):
             raise ValueError(f"{BY_FIGURE}.{figure}: got {_shown(column)}, expected {len(of)} values, of {_shown(of)}")
-    figures = [figure for figure in columns if figure != "of"]
-    numerics = {name: {figure: columns[figure][place] for figure in figures} for place, name in enumerate(of)}
+    numerics = {name: {figure: column[place] for figure, column in found.items()} for place, name in enumerate(of)}
     return _instead(fields, BY_FIGURE, NUMERICS, numerics)
 
 

@@ -158,6 +158,18 @@ def test_counters_are_named_once(tmp_path: Path) -> None:
     assert results.read(tmp_path / "rows.jsonl") == rows
 
 
+def test_distributions_are_named_once(tmp_path: Path) -> None:
+    both, one = {"normal": FIGURES, "shifted": FIGURES}, {"normal": FIGURES}
+    rows = [packing.lean(gate("wmma", numerics=numerics)) for numerics in (both, one, both)]
+    rows += [packing.lean(gate("scalar", numerics={"normal": FIGURES | {"max_abs": 0.5}, "outliers": FIGURES}))]
+    write(tmp_path / "rows.jsonl", list(packing.pack(rows)))
+    text = (tmp_path / "rows.jsonl").read_text()
+    assert [text.count(f'"{name}"') for name in ("normal", "shifted", "outliers")] == [3, 1, 1], "in three lists"
+    assert results.read(tmp_path / "rows.jsonl") == rows
+    earlier = {"numerics_by_figure": {"of": ["normal", "shifted"], "max_abs": [0.5, 0.25]}}
+    assert packing.unpack(earlier, {}) == {"numerics": {"normal": {"max_abs": 0.5}, "shifted": {"max_abs": 0.25}}}
+
+
 @pytest.mark.parametrize("ticks", [[7, 7], [0, 255], [9, 265, 9], [1, 70_000, 2, 3], [5, 5 + (1 << 24)]])
 def test_samples_of_every_size_come_back(ticks: list[int]) -> None:
     row = timing("wmma", samples_ms=[packing._milliseconds(packing.SAMPLES_TICKS, one) for one in ticks])
@@ -219,6 +231,8 @@ HOSTILE: dict[str, tuple[Row, str]] = {
             ({"max_abs": [1]}, "of"),
             ({"of": ["a", "a"], "max_abs": [1, 2]}, "of"),
             ({"of": "ab", "max_abs": [1, 2]}, "of"),
+            ({"of": "kind", "max_abs": [1, 2]}, "of"),
+            ({"of": "distributions", "max_abs": [1]}, "max_abs"),
             ({"of": [["a"]], "max_abs": [1]}, "of"),
             ([["of", ["a"]], ["max_abs", [1]]], "of"),
             ({"of": ["a"], "max_abs": [1, 2]}, "max_abs"),
@@ -238,11 +252,12 @@ def test_what_pack_does_not_write_is_refused_by_its_field(tmp_path: Path, name: 
         "kind": {"kind": "environment"},
         "names": {"order_short": [SLUG, ["wmma *", "scalar *"]]},
         "counters": {"metric_names": ["a", "b"]},
+        "distributions": {"distributions": ["normal", "shifted"]},
     }
     above = [{"id": each, "fields": shared[each]} for each in shared]
     row = {field: value for field, value in timing("wmma").items() if field not in ("samples_ms", "order")} | fields
     write(tmp_path / "rows.jsonl", [*above, row])
-    with pytest.raises(results.NotRows, match=rf"rows\.jsonl:5: {said}"):
+    with pytest.raises(results.NotRows, match=rf"rows\.jsonl:6: {said}"):
         results.read(tmp_path / "rows.jsonl")
 
 
