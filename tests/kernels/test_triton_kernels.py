@@ -204,6 +204,7 @@ def compile_hopper(name: str, problem: Problem) -> dict:
         "code": code,
         "mma": machine_code.mma_class(code["census"]),
         "ttgir": normalized(program.asm["ttgir"]),
+        "ptx": program.asm["ptx"],
         "scratch": program.metadata.global_scratch_size,
     }
 
@@ -405,6 +406,36 @@ def test_roles_and_registers_are_given_to_one_program_of_the_hopper_ladder():
     moved = {name for name in HOPPER if hopper(name)["code"]["census"]["USETMAXREG"]}
     assert with_roles == moved == {"producer_consumer"}
     assert not children.call(has_roles_with_eight_warps, "producer_consumer")
+
+
+LOAD = re.compile(r"cp\.async\.bulk\.tensor\.\dd\.shared\S+ \[(%r\d+)\]")
+
+
+def offset(ptx, value, base):
+    """Bytes behind `base` of an address in PTX, where loops begin: what they count is 0."""
+    if value.lstrip("-").isdigit():
+        return int(value)
+    made = re.search(rf"^\s*(add|sub|mul\.lo|mad\.lo)\.s32\s+{value}, (.*);", ptx, re.MULTILINE)
+    if value == base or made is None or value in made[2].split(", "):
+        return 0
+    left, right, *more = (offset(ptx, one, base) for one in made[2].split(", "))
+    found = {"add": left + right, "sub": left - right, "mul.lo": left * right, "mad.lo": left * right + sum(more)}
+    return found[made[1]]
+
+
+def test_barriers_that_nobody_uses_lie_where_the_first_stage_of_k_begins():
+    """As the note on producer_consumer says, which also says what is missing between the two."""
+    ptx = hopper("producer_consumer")["ptx"]
+    base = re.search(r"mov\.b32\s+(%r\d+), global_smem;", ptx)[1]
+    made = {offset(ptx, found, base) for found in re.findall(r"mbarrier\.init\.shared::cta\.b64 \[(%r\d+)\]", ptx)}
+    used = {offset(ptx, found, base) for found in re.findall(r"try_wait.*\[(%r\d+)\]", ptx)}
+    *_, first_of_k, _ = LOAD.finditer(ptx)
+    assert offset(ptx, first_of_k[1], base) == 0
+    assert 0 in made - used
+    before = ptx[ptx.index("mbarrier.init") : first_of_k.start()]
+    assert [word for word in ("mbarrier.inval", "fence.proxy.async") if word in before] == []
+    usual = hopper("wgmma")["ptx"]
+    assert "fence.proxy.async" in usual[usual.index("mbarrier.init") : list(LOAD.finditer(usual))[1].start()]
 
 
 def test_descriptors_fit_the_workspace():
