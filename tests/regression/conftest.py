@@ -14,12 +14,14 @@ import os
 import statistics
 from collections.abc import Generator
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.ladder import EXPERIMENT
+from harness.catalog import techniques
 from harness.catalog.cases import Case, of_experiment
 from harness.catalog.problem import ANCHOR
 from harness.measure import runner
@@ -29,6 +31,9 @@ from tests.conftest import CHECKOUT, why_no_gpu
 
 MODE = "burst"
 COLUMNS = ["median", "iqr"]
+BOXES = 74
+"""A histogram of pytest-benchmark draws the fastest 75 of a group and leaves out the others. An even number keeps a
+case beside its earlier run."""
 Row = dict[str, Any]
 
 
@@ -136,6 +141,36 @@ def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             context = {"board": timings.board(row), "anchor_ms": anchors.get(noise.group(row))}
             found[identity(row)] = row | context
     return found
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_benchmark_group_stats(config: pytest.Config) -> Generator[None, Any, Any]:
+    """Groups as they were asked for; where histograms are drawn, small enough ones."""
+    groups = yield
+    if not config.getoption("benchmark_histogram"):
+        return groups
+    return [part for group in groups for part in drawable(*group)]
+
+
+def drawable(name: str | None, benchmarks: list[Row]) -> list[tuple[str, list[Row]]]:
+    """The group in parts that a histogram draws whole: one for each ladder and language, of BOXES at most."""
+    name = name or "all"
+    if len(benchmarks) <= BOXES:
+        return [(name, benchmarks)]
+    alike = [(one, list(members)) for one, members in groupby(sorted(benchmarks, key=series), key=series)]
+    parts = [(one, members[at : at + BOXES]) for one, members in alike for at in range(0, len(members), BOXES)]
+    names = [one for one, _ in parts]
+    return [
+        (f"{name} {one}" + (f" {names[:place].count(one) + 1}" if names.count(one) > 1 else ""), members)
+        for place, (one, members) in enumerate(parts)
+    ]
+
+
+def series(benchmark: Row) -> str:
+    """Of which ladder and language a stored benchmark is; its parameter is a case as text."""
+    name, backend, *_ = str(benchmark["param"]).split(" ")
+    known = {technique.name: technique.ladder for technique in techniques.TECHNIQUES}
+    return f"{known[name]} {backend}" if name in known else "libraries"
 
 
 def identity(row: Row) -> str:

@@ -15,6 +15,7 @@ import pytest
 from harness.catalog import techniques, tiles
 from harness.catalog.problem import Tile
 from tests.conftest import CHECKOUT
+from tests.regression.conftest import cases, drawable
 from tests.support import synthetic_rows as synthetic
 from tests.support.row_file import write
 
@@ -46,6 +47,26 @@ def slower(rows: list[dict[str, Any]], factor: float) -> list[dict[str, Any]]:
         row | {"samples_ms": [sample * factor for sample in row["samples_ms"]]} if "samples_ms" in row else row
         for row in rows
     ]
+
+
+def test_histograms_draw_every_case() -> None:
+    every = [{"param": str(case), "name": str(case)} for case in cases() for _ in range(2)]
+    found = drawable("b4", every)
+    assert sorted(one["name"] for _, members in found for one in members) == sorted(one["name"] for one in every)
+    assert max(len(members) for _, members in found) <= 75
+    names = [name for name, _ in found]
+    assert len(set(names)) == len(names)
+    assert {"b4 hopper cuda 1", "b4 hopper cuda 2", "b4 libraries"} <= set(names)
+    assert drawable("b4", every[:70]) == [("b4", every[:70])]
+
+
+def test_a_histogram_is_of_one_ladder_and_language(tmp_path: Path) -> None:
+    options = ("-k", "d128-bf16-full", f"--benchmark-histogram={tmp_path / 'drawn'}")
+    done = replay(CHECKOUT / "reports" / "recorded" / "h200" / "ladder.jsonl", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "benchmark 'b4-h16-n4096-d128-bf16-full ampere cuda'" in done.stdout
+    assert "too many benchmarks" not in done.stdout + done.stderr
+    assert list(tmp_path.glob("drawn-*ampere_cuda.svg"))
 
 
 def test_gpu_times_are_stored_compared_and_guarded(tmp_path: Path) -> None:
