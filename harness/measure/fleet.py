@@ -153,6 +153,7 @@ class _Run:
         self.work, self.writer, self.new_hand = work, writer, new_hand
         self.progress, self.interrupts = progress, interrupts
         self.rows = earlier
+        self.own = {(case.kernel.name, source_sha256(case)) for case in work.cases if case.kernel}
         self.hands = hands
         self.gpus, self.lost, self.builds = len(hands), 0, _builds()
         self.running: dict[int, tuple[Hand, Job, float]] = {}
@@ -242,9 +243,13 @@ class _Run:
             self.queue.append(replace(job, replicate=job.replicate + 1, seen=seen, failed=frozenset(), placed=0))
 
     def take(self, line: str) -> None:
-        """Writes a row that came back. Raises ValueError for what is none."""
+        """Writes a row that came back. Raises ValueError for what is none, and for one of another version of a user's
+        own kernel: a node has its own copy of the file."""
         row = results.parse(line.encode())
         schema.check(row)
+        name = row.get("kernel")
+        if name and (name, row.get("source_sha256")) not in self.own:
+            raise ValueError(f"kernel: got another {name} than here; copy one version to every node")
         self.rows.append(self.writer.write(row))
 
     def ended_badly(self, hand: Hand, job: Job, how: str) -> None:
