@@ -140,7 +140,7 @@ TERMS = (
         "refilled as soon as the block has read it. It has the order of tiles of core Triton's best kernel, and its "
         "maxima of integers where that has them.",
         "Issue a load as soon as the last reader of its buffer is done. With two stages the compiler issues the loads "
-        "of the next step at the end of a step, when it is about to wait for them.",
+        "of the next step at the end of a step: it waits for K at once, and for V after the softmax.",
         otherwise="Nothing: Triton's own code is the better one.",
         step=(CONFINED, SHARED),
         proofs=("overlap_plain plain",),
@@ -212,8 +212,9 @@ TERMS = (
         "One warp loads K and V. Its warpgroup gives most of its registers to the warps that multiply. Core Triton's "
         "own kernel with these roles gains by them at the tile where the compiler makes them, but at these head "
         "dimensions it is not faster than small blocks without roles.",
-        "On sm_90, honour warp_specialize=True with eight warps, with descriptors made on the host, and with the two "
-        "loops of a causal mask. With one loop that masks every tile it is honoured already. There, shift the second "
+        "On sm_90, honour warp_specialize=True with eight warps, with descriptors of Q and O made on the host, with an "
+        "if in the loop, and with the two loops of a causal mask. With one loop that masks every tile it is honoured "
+        "already. There, shift the second "
         "consumer's row numbers once: where they share a value with a descriptor's coordinate, they are shifted twice.",
         step=("producer_consumer", FIRST_RUNG),
         needed=(
@@ -224,6 +225,8 @@ TERMS = (
         proofs=(
             "warp_specialize 8 warps",
             "warp_specialize host",
+            "roles_kept O by the host",
+            "roles_kept if",
             "warp_specialize causal",
             "warp_specialize one loop",
             "warp_specialize rows",
@@ -308,15 +311,18 @@ TERMS = (
         "persistent",
         "Persistent blocks: one per SM, for all tiles",
         "compiler",
-        "Core Triton can express the loop over tiles with their counter, but then its compiler loads nothing of the "
-        "next tile before the current one ends. In a loop by tl.range(flatten=True), which has no counter, K and V "
-        "are loaded ahead, but every product must finish before O is stored. One loop over the steps of all tiles, "
-        "written by hand, has neither fault, but divides and branches in every step. No kernel here has it, and what "
-        "it would gain is not known.",
-        "Pipeline loads across an outer loop with a counter too, and give Q a second buffer.",
+        "Core Triton can express the loop over tiles with their counter, but in nested loops its compiler loads "
+        "nothing of the next tile before the current one ends. In a loop by tl.range(flatten=True) K and V are loaded "
+        "ahead, if all tiles have as many steps, so not with a causal mask; and every product must finish before O is "
+        "stored. One loop over the steps of all tiles, written by hand, has neither fault and can have a counter, but "
+        "branches in every step. No kernel here has it, and what it would gain is not known.",
+        "Pipeline loads across nested loops, whatever bounds the inner one, and give Q a second buffer.",
         leave_out="without_persistent",
         step=("persistent", "pinned_maxima"),
-        proofs=("tiles from a counter", "tiles_flat loads", "tiles_flat flatten", "tiles_flat by hand"),
+        proofs=(
+            *("tiles from a counter", "tiles_flat loads", "tiles_flat causal", "tiles_flat flatten"),
+            *("tiles_flat by hand", "tiles_flat counter"),
+        ),
         ttgir=("scf.yield", "ttng.async_tma_copy_local_to_global", "ttng.async_tma_store_wait", "tt.return"),
         so="the best kernel has a block for each tile, because its loop over tiles is slower",
         expected=_expected(4, 5, 3, 4),
@@ -326,7 +332,8 @@ TERMS = (
         "Each warpgroup stops at its own diagonal",
         "language",
         "With a causal mask each warpgroup stops at the last tile of keys that any of its 64 rows can see. Core "
-        "Triton has no words for a loop of products that only some warps run.",
+        "Triton has no words for a loop of products that only some warps run. Its best kernels need none: their blocks "
+        "have 64 rows and stop there by themselves. So this term takes back a loss that comes with the large block.",
         "Allow loops whose bounds differ between the warpgroups of a block.",
         leave_out="without_own_diagonal",
         step=("own_diagonal", "persistent"),
@@ -418,14 +425,14 @@ TERMS = (
         "compiler",
         "Core Triton stores by TMA too, but in its best kernel, which has a block for each tile, and in a while loop "
         "over tiles, the warps that multiply wait for the store. In a loop by tl.range with two stages the compiler "
-        "waits only before the next store, but such a loop cannot take its tiles from a counter. The kernel tma_store "
-        "has one. It gains in short sequences at head_dim 128 without a mask, and loses on the problems of this page. "
-        "Its tiles are dealt out in advance, with a causal mask unevenly; longest first it lost less, but lost.",
-        "Wait for the store in another warp than those that multiply, and as late in a while loop, which can have a "
-        "counter, as in a tl.range loop.",
+        "waits only before the next store. The kernel tma_store has such a loop. It gains in short sequences at "
+        "head_dim 128 without a mask, and loses on the problems of this page. Its tiles are dealt out in advance, with "
+        "a causal mask unevenly. Such a loop can take them from a counter too, which no kernel here does.",
+        "Wait for the store in another warp than those that multiply, and in a while loop as late as in a tl.range "
+        "loop. Triton 3.9 does the second.",
         leave_out="without_tma_store",
         step=("tma_store", "persistent"),
-        proofs=("epilogue descriptor", "stored_later"),
+        proofs=("epilogue descriptor", "stored_later", "stored_later counter", "stored_later while waits"),
         ttgir=("ttng.async_tma_copy_local_to_global", "ttng.async_tma_store_wait", "tt.return"),
         so="the warps that multiplied wait for the store before they end",
         expected=_expected(2, 3, 1, 2),

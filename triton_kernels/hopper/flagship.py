@@ -1,12 +1,13 @@
-"""The techniques of the ladder that pay in core Triton. Builds on head_by_head and integer_max, which explain them.
-General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
+"""Techniques of the ladder that pay in core Triton's small blocks. Builds on head_by_head and integer_max, which
+explain them. General: any lengths, strides, grouped heads and head_dim 64, 128 and 256.
 
 Each is there where it pays. Maxima are of integers at head_dim 64, but not in short causal sequences. Tiles are dealt
 out head by head, but not in short sequences of head_dim 64 without a mask, nor in longer ones of head_dim 256 with one.
-There the order is wgmma's: longest tiles first, in sections of heads. Later rungs express the order of the products,
-persistent blocks and lazy rescaling; the note on this rung tells what each reaches at its best tile. The rest of the
-CUDA flagship has no counterpart in the language: turns between warpgroups, a release that depends on the row maxima, a
-loop that ends at each warpgroup's own diagonal, and tensors of 80 keys.
+There the order is wgmma's: longest tiles first, in sections of heads. Other rungs express roles, the order of the
+products, persistent blocks, lazy rescaling and a store during the next tile; the note on this rung tells what each
+reaches at its best tile, and where one is faster than this kernel. Of the rest of the CUDA flagship nothing is here:
+turns between warpgroups, a release that depends on the row maxima, a loop that ends at each warpgroup's own diagonal,
+and tensors of 80 keys.
 """
 
 import triton

@@ -2,8 +2,7 @@
 
 Builds on persistent. Core Triton leaves the wait for a product to the compiler: it waits where the loop over keys ends,
 before the loop over tiles continues. A single hand-written loop over the key tiles of all query tiles keeps the product
-in flight (probe tiles_flat), but needs a division and a condition in every iteration. There is no such kernel here that
-takes its tiles from a counter.
+in flight (probe tiles_flat), with a condition in every iteration. There is no such kernel here.
 
 So this is the same program as persistent.
 """

@@ -1,4 +1,4 @@
-"""Overlapped softmax: the next Q K^T is in flight while this softmax runs.
+"""Overlapped softmax: the next Q K^T begins before this softmax.
 
 Builds on wgmma; changes the order of the products. General: any lengths, strides, grouped heads and head_dim 64, 128
 and 256.
@@ -6,9 +6,10 @@ and 256.
 The CUDA twin also has P V of the previous tile in flight, and places two waits. Core Triton has no statement for a
 wait, only the order of the products: Q K^T of the next tile is issued before the softmax of this one, and everything
 that reads it comes after another wait, the one for O += P V in the next iteration. So the compiler leaves Q K^T in
-flight. It does not leave P V in flight during the softmax: it waits for a value that the loop carries before the next
-product reads it. The roles of producer_consumer are not requested, because their compiler pass fails on this loop. The
-tiles cut by the diagonal or the end of the sequence have a loop of their own, with nothing in flight.
+flight, and ptxas deals its wgmma instructions out among the exponentials. It does not leave P V in flight during the
+softmax: it waits for a value that the loop carries before the next product reads it. The roles of producer_consumer are
+not requested, because their compiler pass fails on this loop. The tiles cut by the diagonal or the end of the sequence
+have a loop of their own, with nothing in flight.
 """
 
 import triton

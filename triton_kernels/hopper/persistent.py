@@ -5,10 +5,10 @@ grouped heads and head_dim 64, 128 and 256.
 
 Tiles are numbered in the order of the parent's launch. A program's first tile is its own number; the others come from
 an atomic counter in the workspace. One number is taken for every tile, and the program that takes the last resets the
-counter to zero. Core Triton sets the number of programs, not how many of them a multiprocessor holds; the launch
-assumes 8 math warps per multiprocessor. The next tile's Q, K and V are not loaded during the end of this one: the
-compiler fills and drains the pipeline of the inner loop for each tile. (With `tl.range(flatten=True)` and no counter it
-does load the next tile's K and V ahead.)
+counter to zero. The launch assumes 8 math warps per multiprocessor. The next tile's Q, K and V are not loaded during
+the end of this one: the compiler fills and drains the pipeline of the inner loop for each tile. (With
+`tl.range(flatten=True)`, and as many steps in every tile, it loads the next tile's K and V ahead; so it does in one
+loop by hand over the steps of all tiles. The probe tiles_flat has both.)
 """
 
 import triton

@@ -5,9 +5,10 @@ Builds on wgmma; changes which warps do what. General: any lengths, strides, gro
 Core Triton cannot name roles, only hint at them. On sm_90 the compiler follows the hint for one loop over keys with
 4 warps, 128 rows and descriptors made by the kernel: it adds a producer, splits the rows between two warpgroups of
 4 warps, moves registers by setmaxnreg (40 for the producer, 232 for the others) and makes the barriers of the ring.
-With 8 warps it silently ignores the hint. Descriptors made on the host do not compile, nor does a second loop, nor an
-`if` in the loop. So there is one loop, with the mask in every iteration if a diagonal or a last tile needs it, and
-tile.warps = 8 means num_warps = 4. Descriptors need memory in every launch, which comes from the workspace.
+With 8 warps it silently ignores the hint, and with an `if` in the loop. A second loop does not compile, nor do
+descriptors of Q and O made on the host (of Q, Triton 3.6 makes a wrong program). So there is one loop, with the mask in
+every iteration if a diagonal or a last tile needs it, and tile.warps = 8 means num_warps = 4. Descriptors need memory
+in every launch, which comes from the workspace.
 
 The compiler gives the second warpgroup the rows from 64 on in two ways: it adds 64 to a descriptor's coordinate, and it
 lets a range of rows begin at 64. Where one value is both the coordinate and the first row, that warpgroup's rows get

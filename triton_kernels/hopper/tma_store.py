@@ -4,10 +4,10 @@ Builds on head_by_head; changes the launch and puts a loop around the program. G
 heads and head_dim 64, 128 and 256.
 
 Core Triton stores O through a descriptor since the first rung of this ladder, which the compiler turns into stmatrix
-and a TMA store. Without a loop over tiles, or in a while loop, the program waits for that store. In a tl.range loop
-with two stages the compiler gives O a buffer of its own and waits before the next store. The programs take every nth
-tile: a counter would need a while loop. `maxnreg` leaves registers for as many as are launched on a multiprocessor; at
-head_dim 256 its shared memory holds fewer.
+and a TMA store. Without a loop over tiles, or in a while loop of Triton up to 3.8, the program waits for that store. In
+a tl.range loop with two stages the compiler gives O a buffer of its own and waits before the next store. The programs
+take every nth tile; such a loop with a counter compiles too (probe stored_later). `maxnreg` leaves registers for as
+many as are launched on a multiprocessor; at head_dim 256 its shared memory holds fewer.
 """
 
 import triton

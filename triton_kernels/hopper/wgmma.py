@@ -3,10 +3,11 @@
 Builds on mbarrier_ring; changes the instruction. General: any lengths, strides, grouped heads and head_dim 64, 128 and
 256.
 
-Core Triton has no name for wgmma: with at least 4 warps and 64 rows `tl.dot` becomes wgmma on sm_90, unless
-DISABLE_MMA_V3 was set when Triton was imported. Q, K, V and O move by tensor descriptors made on the host; P becomes
-the first operand without leaving its registers. The compiler places the waits: O += P V stays in flight over the end of
-an iteration, and both products are waited for before the softmax, which therefore overlaps with neither.
+Core Triton has no name for wgmma: with at least 4 warps, 64 rows and more than 8 columns `tl.dot` becomes wgmma on
+sm_90, unless DISABLE_MMA_V3 is set when the kernel is compiled. Q, K, V and O move by tensor descriptors made on the
+host; P becomes the first operand without leaving its registers. The compiler places the waits: O += P V stays in flight
+over the end of an iteration, and both products are waited for before the softmax, which therefore overlaps with
+neither.
 """
 
 import triton

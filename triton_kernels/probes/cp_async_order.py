@@ -1,4 +1,4 @@
-"""Core Triton: where do cp.async copies go? After the last product, in all three orders of the source."""
+"""Core Triton: where do cp.async copies go? Behind the products, or before them if the next tile is known late."""
 
 import re
 
@@ -7,11 +7,11 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-FORMS = ("plain", "rotated", "branched")
+FORMS = ("plain", "rotated", "branched", "late")
 
 
 @triton.jit
-def attend(q_ptr, k_ptr, v_ptr, o_ptr, keys, FORM: tl.constexpr):
+def attend(q_ptr, k_ptr, v_ptr, o_ptr, counter, keys, FORM: tl.constexpr):
     row, column, dim = tl.arange(0, 64), tl.arange(0, 64), tl.arange(0, 64)
     q = tl.load(q_ptr + row[:, None] * 64 + dim)
     k_at, v_at = column[None, :] * 64 + dim[:, None], column[:, None] * 64 + dim[None, :]
@@ -22,6 +22,15 @@ def attend(q_ptr, k_ptr, v_ptr, o_ptr, keys, FORM: tl.constexpr):
             o = tl.dot(tl.exp2(s).to(tl.float16), tl.load(v_ptr + start * 64 + v_at), o)
             s = tl.dot(q, tl.load(k_ptr + (start + 64) * 64 + k_at))
         o += s
+    elif FORM == "late":  # the end of a step says which tile the next one takes
+        tile = 0
+        for start in tl.range(0, keys, 64):
+            s = tl.dot(q, tl.load(k_ptr + tile * 4096 + k_at))
+            o = tl.dot(tl.exp2(s).to(tl.float16), tl.load(v_ptr + tile * 4096 + v_at), o)
+            if start % 512 == 448:
+                tile = tl.atomic_add(counter, 1, sem="relaxed")
+            else:
+                tile += 1
     else:
         for start in tl.range(0, keys, 64):
             s = tl.dot(q, tl.load(k_ptr + start * 64 + k_at))
@@ -34,8 +43,8 @@ def attend(q_ptr, k_ptr, v_ptr, o_ptr, keys, FORM: tl.constexpr):
 
 def build(form):
     pointers = dict.fromkeys(("q_ptr", "k_ptr", "v_ptr", "o_ptr"), "*fp16")
-    signature = {**pointers, "keys": "i32", "FORM": "constexpr"}
-    attrs = {(i,): [["tt.divisibility", 16]] for i in range(5)}
+    signature = {**pointers, "counter": "*i32", "keys": "i32", "FORM": "constexpr"}
+    attrs = {(i,): [["tt.divisibility", 16]] for i in range(6)}
     source = ASTSource(attend, signature, {"FORM": form}, attrs)
     return triton.compile(source, target=GPUTarget("cuda", 80, 32), options={"num_warps": 4, "num_stages": 2})
 

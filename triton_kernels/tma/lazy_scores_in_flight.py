@@ -3,8 +3,8 @@
 Builds on scores_in_flight and lazy_rescale; changes the online softmax. General: any lengths, strides, grouped heads
 and head_dim 64, 128 and 256.
 
-Neither change is new; together they show whether one still pays beside the other. The branch lies between the issue of
-the next Q K^T and its wait, and its condition is one value for the whole block.
+Neither change is new; together they show whether one still pays beside the other. The branch comes after the next
+Q K^T; with wgmma the compiler waits for that product before the branch. Its condition is one value for the whole block.
 """
 
 import triton

@@ -72,13 +72,59 @@ POLICY_IN_GLUON = Proof(
     Detector("ptx", r"createpolicy\S*"),
 )
 
+
+def _stores(versions: tuple[str, ...], says: str, shows: str, *, seen: bool) -> Claim:
+    """Core Triton's claim on tma_store, in these versions; `seen`: whether a while loop stores as a tl.range does."""
+    return Claim(
+        "tma_store",
+        "triton",
+        "direct",
+        f"desc.store compiles to a TMA store from shared memory. {says}",
+        (
+            Proof(
+                "epilogue descriptor",
+                "The machine code has a TMA store (UTMASTG).",
+                Probe("epilogue", "descriptor"),
+                Probe("epilogue", "pointers"),
+                Detector("sass", r"UTMASTG\S*"),
+            ),
+            Proof(
+                "stored_later",
+                "A loop over tiles by tl.range with two stages waits for a store before the next one, and with one "
+                "stage right after it.",
+                Probe("stored_later", "two stages"),
+                Probe("stored_later", "one stage"),
+                WAITS_BEFORE_A_STORE,
+            ),
+            Proof(
+                "stored_later counter",
+                "So does such a loop that takes its tiles from a counter.",
+                Probe("stored_later", "counter"),
+                Probe("stored_later", "one stage"),
+                WAITS_BEFORE_A_STORE,
+            ),
+            Proof(
+                f"stored_later while{'' if seen else ' waits'}",
+                shows,
+                Probe("stored_later", "while"),
+                Probe("stored_later", "one stage" if seen else "two stages"),
+                WAITS_BEFORE_A_STORE,
+                seen=seen,
+            ),
+        ),
+        versions=versions,
+        word=r"\.store\(\[",
+    )
+
+
 CLAIMS = (
     Claim(
         "cp_async_pipeline",
         "triton",
         "hint",
         "num_stages asks for cp.async and sets the depth. The compiler chooses where the copies go and "
-        "which it waits for: it puts them after the last product, whatever the order of the source.",
+        "which it waits for: it puts them behind the last product, in three orders of the source. If a step says "
+        "only at its end which tile comes next, it puts them before the first.",
         (
             Proof(
                 "cp_async_order copies",
@@ -97,6 +143,13 @@ CLAIMS = (
                     seen=False,
                 )
                 for form in ("plain", "rotated", "branched")
+            ),
+            Proof(
+                "cp_async_order late",
+                "In a loop that takes the number of its next tile from a counter, copies come before the products.",
+                Probe("cp_async_order", "late"),
+                Probe("cp_async_order", "plain"),
+                COPY_BEFORE_PRODUCT,
             ),
             Proof(
                 "cp_async_order waits",
@@ -293,29 +346,18 @@ CLAIMS = (
         versions=("3.9.0",),
         word="num_ctas",
     ),
-    Claim(
-        "tma_store",
-        "triton",
-        "direct",
-        "desc.store compiles to a TMA store from shared memory.",
-        (
-            Proof(
-                "epilogue descriptor",
-                "The machine code has a TMA store (UTMASTG).",
-                Probe("epilogue", "descriptor"),
-                Probe("epilogue", "pointers"),
-                Detector("sass", r"UTMASTG\S*"),
-            ),
-            Proof(
-                "stored_later",
-                "A loop over tiles by tl.range with two stages waits for a store before the next one, and with one "
-                "stage right after it.",
-                Probe("stored_later", "two stages"),
-                Probe("stored_later", "one stage"),
-                WAITS_BEFORE_A_STORE,
-            ),
-        ),
-        word=r"\.store\(\[",
+    _stores(
+        ("3.6.0", "3.7.1", "3.8.0"),
+        "In a loop over tiles by tl.range with two stages the compiler waits for it before the next one; in a while "
+        "loop at once.",
+        "A while loop over tiles waits for a store right after it.",
+        seen=False,
+    ),
+    _stores(
+        ("3.9.0",),
+        "In a loop over tiles with two stages the compiler waits for it before the next one.",
+        "So does a while loop.",
+        seen=True,
     ),
     Claim(
         "staged_epilogue",

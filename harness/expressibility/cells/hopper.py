@@ -63,12 +63,28 @@ UNDER_A_PRODUCT_IN_A_ROLE = Detector(
     order=r"USETMAXREG|HGMMA(?=\S* R\d+, gdesc)|MUFU\.EX2|WARPGROUP(?=\.DEPBAR)",
 )
 """The same in machine code: exponentials come after a product of two tiles in shared memory and before its wait."""
+LOADED_AHEAD = Detector(
+    "ttgir",
+    r"async_copy_global_to_local tt\.store",
+    order=r"scf\.for|scf\.yield|async_copy_global_to_local|tt\.store",
+)
+"""Copies of a later tile start before O is stored."""
 FLAGSHIP_IN_GLUON = Twin("flagship", "gluon", tile=TILE)
 TWICE_IN_FLIGHT = Detector(
     "ptx",
     r"commit_group commit_group WAIT1 WAIT0".replace("WAIT", r"wait_group\.sync\.aligned\s+"),
     least=2,
     order=r"commit_group(?=\.sync)|wait_group\S+\s+\d",
+)
+
+
+WAITS_FOR_AN_IF = Proof(
+    "rescale_in_flight if",
+    "With a plain if around the rescale, the wait for the next Q K^T comes first.",
+    Probe("rescale_in_flight", "if"),
+    Probe("rescale_in_flight", "every step"),
+    RESCALED_IN_FLIGHT,
+    seen=False,
 )
 
 
@@ -93,8 +109,9 @@ CLAIMS = (
         "persistent",
         "triton",
         "direct",
-        "A while loop takes tile after tile from an atomic counter. A loop over tiles by "
-        "tl.range(flatten=True) has no counter, but in it the compiler loads K and V of the next tile ahead.",
+        "A while loop takes tile after tile from an atomic counter. In a loop over tiles by tl.range(flatten=True) "
+        "the compiler loads K and V of the next tile ahead, if all tiles have as many steps. So it does in one loop by "
+        "hand over the steps of all tiles, which can take them from a counter.",
         (
             Proof(
                 "tiles from a counter",
@@ -109,11 +126,24 @@ CLAIMS = (
                 "plain tl.range they start after it.",
                 Probe("tiles_flat", "flatten"),
                 Probe("tiles_flat", "nested"),
-                Detector(
-                    "ttgir",
-                    r"async_copy_global_to_local tt\.store",
-                    order=r"scf\.for|scf\.yield|async_copy_global_to_local|tt\.store",
-                ),
+                LOADED_AHEAD,
+                obtained=False,
+            ),
+            Proof(
+                "tiles_flat causal",
+                "With tl.range(flatten=True) and another number of steps for each tile, they start after it.",
+                Probe("tiles_flat", "flatten causal"),
+                Probe("tiles_flat", "flatten"),
+                LOADED_AHEAD,
+                seen=False,
+                obtained=False,
+            ),
+            Proof(
+                "tiles_flat counter",
+                "In one loop by hand, with its tiles from a counter, they start before O is stored.",
+                Probe("tiles_flat", "counter"),
+                Probe("tiles_flat", "nested"),
+                LOADED_AHEAD,
                 obtained=False,
             ),
         ),
@@ -222,14 +252,7 @@ CLAIMS = (
                     ),
                 )
             ),
-            Proof(
-                "rescale_in_flight if",
-                "With a plain if around the rescale, the wait for the next Q K^T comes first.",
-                _order("if"),
-                _order("every step"),
-                RESCALED_IN_FLIGHT,
-                seen=False,
-            ),
+            WAITS_FOR_AN_IF,
             *(
                 Proof(
                     f"rescale_order {form}",

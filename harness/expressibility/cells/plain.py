@@ -1,5 +1,6 @@
 """What every language here can write directly: arithmetic, order of blocks, widths of accesses, conditions."""
 
+from harness.expressibility.cells.hopper import WAITS_FOR_AN_IF
 from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
 
 PRODUCTS = Detector("sass", r"\bHG?MMA\S*")
@@ -74,6 +75,11 @@ BY_HAND = {
     "lazy_consumers": f"A kernel with roles {NEEDS_ONLY}",
     "lazy_scores_in_flight": f"A kernel with scores in flight {NEEDS_ONLY}",
 }
+TO_CORE_TRITON = {
+    "lazy_scores_in_flight": " With wgmma the compiler waits for the scores before such an if, so that they are not in "
+    "flight during the softmax."
+}
+"""Technique -> what the compiler of core Triton does with that if."""
 WHO_DECIDES = (
     "This if decides for {all}. An if in {language}.map_elementwise becomes a branch of each thread if its body costs "
     "enough (exp2 of 16 packed elements); a single multiplication becomes a choice."
@@ -92,6 +98,7 @@ def _words(dialect: str) -> tuple[Claim, ...]:
     who = WHO_DECIDES.format(all=every, language=language)
     of = "" if dialect == "triton" else " in Gluon"
     scalar = "shapes" if dialect == "triton" else "scalar"
+    further = TO_CORE_TRITON if dialect == "triton" else {}
     return (
         Claim(
             "scalar",
@@ -135,7 +142,7 @@ def _words(dialect: str) -> tuple[Claim, ...]:
                 technique,
                 dialect,
                 "direct",
-                f"{says}. {who}",
+                f"{says}. {who}{further.get(technique, '')}",
                 (
                     Proof(
                         f"condition of a block{of}",
@@ -145,10 +152,12 @@ def _words(dialect: str) -> tuple[Claim, ...]:
                         BRANCH,
                     ),
                     *((*PACKED, ELEMENTWISE, SELECTED) if dialect == "triton" else IN_GLUON),
+                    *((WAITS_FOR_AN_IF,) if technique in further else ()),
                 ),
                 word=rf"if {language}\.max",
             )
             for technique, says in BY_HAND.items()
+            if (technique, dialect) != ("lazy_consumers", "triton")  # see roles.py
         ),
         *(
             Claim(

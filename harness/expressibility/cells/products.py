@@ -29,6 +29,13 @@ EXPONENTIALS_IN_FLIGHT = Detector(
     in_loop=True,
     order=r"\bHGMMA\b|MUFU\.EX2|WARPGROUP\.DEPBAR",
 )
+DEALT_OUT = Detector(
+    "sass",
+    r"HGMMA (?:(?:MUFU\.EX2 )+HGMMA ){4}",
+    in_loop=True,
+    order=r"\bHGMMA\b|MUFU\.EX2|WARPGROUP\.DEPBAR",
+)
+"""Exponentials stand between five wgmma instructions that nothing waits for in between."""
 
 CLAIMS = (
     Claim(
@@ -171,9 +178,10 @@ CLAIMS = (
         "overlapped_softmax",
         "triton",
         "hint",
-        "One order of statements keeps the next Q K^T in flight during the softmax, another the P V of the step "
-        "before. In two more usual loops the compiler waits for Q K^T before the softmax. And ptxas undoes the first "
-        "order at a tile of 256 x 64, and in the kernel of overlapped_softmax at head_dim 64.",
+        "One order of statements begins the next Q K^T before the softmax, and ptxas deals its wgmma instructions out "
+        "among the exponentials; another keeps the P V of the step before in flight. In two more usual loops the "
+        "compiler waits for Q K^T before the softmax. And ptxas undoes the first order at some tiles, as 256 x 64, "
+        "and in the kernel of overlapped_softmax at head_dim 64.",
         (
             *(
                 Proof(
@@ -205,6 +213,13 @@ CLAIMS = (
                 Twin("overlapped_softmax", "triton", 128, "128x128-s2-w8"),
                 Twin("lean_mbarrier_ring", "triton_native", 128, "64x64-s2-w4"),
                 EXPONENTIALS_IN_FLIGHT,
+            ),
+            Proof(
+                "overlap_of_the_twin dealt out",
+                "There, exponentials come between the wgmma instructions of the next Q K^T too.",
+                Twin("overlapped_softmax", "triton", 128, "128x128-s2-w8"),
+                Twin("lean_mbarrier_ring", "triton_native", 128, "64x64-s2-w4"),
+                DEALT_OUT,
             ),
             Proof(
                 "overlap_of_the_twin d64",

@@ -32,6 +32,14 @@ def _elementwise(form: str) -> Probe:
     return Probe("elementwise_role", form)
 
 
+WITHOUT_AN_IF = Proof(
+    "roles_kept if",
+    "With lazy_rescale's if in the loop the compiler ignores the request: it adds no warps.",
+    Probe("roles_kept", "if"),
+    Probe("roles_kept", "plain"),
+    ROLES,
+    seen=False,
+)
 OF_ONE_FUNCTION = Proof(
     "role_barrier_gluon",
     "A barrier in one of two functions has 128 of the 256 threads.",
@@ -47,10 +55,10 @@ CLAIMS = (
         "triton",
         "hint",
         "tl.range(warp_specialize=True) asks for a producer and consumers. On sm_90 the compiler obeys if the kernel "
-        "makes its own descriptors and has four warps and one loop over keys. In the other forms tried it ignores the "
-        "request or fails. Where it obeys, it miscounts the second consumer's rows if one value is both the tile's "
-        "first row and a descriptor's coordinate. The w8 of a tile counts the warps of the two consumers: such a "
-        "kernel is launched with num_warps=4.",
+        "makes the descriptors of Q and O itself and has four warps and one loop over keys without an if. In the other "
+        "forms tried it ignores the request or fails. Where it obeys, it miscounts the second consumer's rows if one "
+        "value is both the tile's first row and a descriptor's coordinate. The w8 of a tile counts the warps of the "
+        "two consumers: such a kernel is launched with num_warps=4.",
         (
             Proof(
                 "warp_specialize",
@@ -74,6 +82,21 @@ CLAIMS = (
                 off("90 host"),
                 PASS_FAILED,
             ),
+            Proof(
+                "roles_kept K and V by the host",
+                "With the descriptors of K and V alone from the host it adds the warps.",
+                Probe("roles_kept", "K and V by the host"),
+                Probe("roles_kept", "if"),
+                ROLES,
+            ),
+            Proof(
+                "roles_kept O by the host",
+                "With O's alone it fails.",
+                Probe("roles_kept", "O by the host"),
+                Probe("roles_kept", "plain"),
+                PASS_FAILED,
+            ),
+            WITHOUT_AN_IF,
             Proof(
                 "warp_specialize causal",
                 "With the two loops of a causal mask the compiler fails.",
@@ -121,6 +144,26 @@ CLAIMS = (
             ),
         ),
         gates="warp_specialize_stages",
+        word="warp_specialize=",
+    ),
+    Claim(
+        "lazy_consumers",
+        "triton",
+        "hint",
+        "Roles and the condition of lazy_rescale exclude each other in the forms tried: the compiler ignores the "
+        "request for roles, also with the condition in tl.map_elementwise.",
+        (
+            WITHOUT_AN_IF,
+            Proof(
+                "roles_kept elementwise",
+                "With the condition in tl.map_elementwise it adds no warps either.",
+                Probe("roles_kept", "elementwise"),
+                Probe("roles_kept", "plain"),
+                ROLES,
+                seen=False,
+            ),
+        ),
+        fault="dropped",
         word="warp_specialize=",
     ),
     Claim(

@@ -12,6 +12,7 @@ from harness.expressibility.cells.hopper import (
     RESCALED_BETWEEN,
     TILE,
 )
+from harness.expressibility.cells.plain import BRANCH
 from harness.expressibility.claims import Claim, Detector, Probe, Program, Proof, Twin
 
 VERSION = "3.8.0"
@@ -77,6 +78,20 @@ OWN = (
     ),
     _claim("role_branch", "direct", "Only the warps of a task run its code.", r"async_task\(", ROLES),
     _claim("warp_specialized", "direct", "Each task has its own warps and registers.", r"async_task\(", ROLES),
+    _claim(
+        "lazy_consumers",
+        "direct",
+        "Each task has its own warps, and an if statement in a task decides for all of them.",
+        r"async_task\(|if tl\.max",
+        ROLES,
+        Proof(
+            "condition of a block, with TLX",
+            "The PTX has a branch on one scalar.",
+            Probe("words", "condition", dialect="tlx"),
+            Probe("words", "plain", dialect="tlx"),
+            BRANCH,
+        ),
+    ),
     _claim("three_warpgroups", "direct", "A kernel has as many tasks as the source writes.", r"async_task\(", ROLES),
     _claim("setmaxnreg_consumers", "direct", "A task takes a number of registers.", r"registers=232", REGISTERS),
     _claim(

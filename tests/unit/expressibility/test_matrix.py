@@ -17,13 +17,13 @@ from harness.expressibility.claims import RIVALS
 from harness.expressibility.verdicts import Verdict
 from harness.rows import record, results
 
-TMA_STORE = next(claim for claim in CLAIMS if claim.cell == ("tma_store", "triton"))
+EPILOGUE = next(claim for claim in CLAIMS if claim.cell == ("staged_epilogue", "triton"))
 MACHINE = results.environment_id({"gpu": None})
-PROVEN = Verdict(verdicts.PROVEN, "", ["UTMASTG.2D"], [])
+PROVEN = Verdict(verdicts.PROVEN, "", ["STG.E.128"], [])
 
 
 def rows(version: str, verdict: Verdict = PROVEN) -> list[dict[str, Any]]:
-    made = [survey.row((TMA_STORE, proof, version), verdict) for proof in TMA_STORE.proofs]
+    made = [survey.row((EPILOGUE, proof, version), verdict) for proof in EPILOGUE.proofs]
     return [{**row, "time": "2026-01-01T00:00:00Z", "environment": MACHINE} for row in made]
 
 
@@ -32,7 +32,7 @@ def name(cell: matrix.Cell) -> tuple[str, str]:
 
 
 def cell_of(found: list[dict[str, Any]]) -> matrix.Cell:
-    return {name(cell): cell for cell in matrix.cells(found)}[TMA_STORE.cell]
+    return {name(cell): cell for cell in matrix.cells(found)}[EPILOGUE.cell]
 
 
 def mark(found: list[dict[str, Any]], version: str) -> matrix.Mark:
@@ -47,7 +47,7 @@ def test_every_cell_has_a_claim_in_every_version_of_its_column() -> None:
 
 
 def test_a_rung_without_a_claim_is_an_empty_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matrix, "CLAIMS", [claim for claim in CLAIMS if claim.cell != TMA_STORE.cell])
+    monkeypatch.setattr(matrix, "CLAIMS", [claim for claim in CLAIMS if claim.cell != EPILOGUE.cell])
     assert {each.state for each in cell_of([]).marks.values()} == {matrix.NO_CLAIM}
 
 
@@ -95,7 +95,7 @@ def test_a_row_of_an_earlier_probe_is_not_run() -> None:
 
 
 def test_a_proof_without_a_current_row_is_asked_for() -> None:
-    asked = survey.todo([TMA_STORE], ("3.6.0", "3.9.0"))
+    asked = survey.todo([EPILOGUE], ("3.6.0", "3.9.0"))
     old = [{**row, "source_sha256": "0" * 64} for row in rows("3.9.0")]
     assert {version for _, _, version in survey.without_row(asked, [*rows("3.6.0"), *old])} == {"3.9.0"}
     assert survey.without_row(asked, [*rows("3.6.0"), *rows("3.9.0")]) == []
@@ -110,9 +110,9 @@ def test_one_refuted_proof_refutes_the_mark() -> None:
 
 def test_a_mark_shows_what_was_seen_and_how_to_see_it_again() -> None:
     shown = mark(rows("3.9.0"), "3.9.0").proofs[0]
-    assert shown.lines == ("UTMASTG.2D",)
+    assert shown.lines == ("STG.E.128",)
     assert shown.file == "triton_kernels/probes/epilogue.py"
-    assert shown.command == f"twinkernels expressibility '{TMA_STORE.proofs[0].name}' --triton 3.9.0"
+    assert shown.command == f"twinkernels expressibility '{EPILOGUE.proofs[0].name}' --triton 3.9.0"
     assert shown.alone == "pip install triton==3.9.0 && python epilogue.py"
 
 
