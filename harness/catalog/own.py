@@ -81,7 +81,7 @@ def of_function(function: Callable[..., Any]) -> Kernel:
     if file is None or not Path(file).is_file() or name not in _functions(Path(file)):
         raise ValueError(
             f"kernel: got {name}, expected a function at the top level of a file, which the process that times it "
-            "imports; write it into one"
+            "imports; write it into one, or name what the file has: my_kernel.py:attend"
         )
     return Kernel(Path(file).absolute(), name)
 

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -84,20 +84,26 @@ for name, command in COMMANDS.items():
     app.command(name)(command)
 
 
+def _end(why: str) -> NoReturn:
+    """Bad usage."""
+    print(why.encode(errors="backslashreplace").decode(), file=sys.stderr)
+    sys.exit(2)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and exits: 0 fine, 1 something failed, 2 bad usage or nothing to run it on, 130 interrupted."""
     for package in PACKAGES:
         spec = importlib.util.find_spec(package)
         folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
         if ROOT / package not in folders[:1]:
-            sys.exit(
+            _end(
                 f"{package}: got {folders[0] if folders else 'no such package'}, expected {ROOT / package}. "
                 f"Another distribution has a package of this name, or another checkout is installed here. "
                 f"Run `python -m pip install -e {ROOT}` in a virtual environment of its own, or `make report`."
             )
     for name, path in (("the checkout", ROOT), ("TWINKERNELS_CACHE", CACHE)):
         if found := sorted(letter for letter in set(str(path)) if letter in AWKWARD or letter in NO_UTF8):
-            sys.exit(
+            _end(
                 f"{name}: got {str(path)!r} with {' and '.join(found)}, at which compilers fail; move it "
                 "to a path without"
             )
@@ -106,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             CACHE.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=CACHE).close()
         except OSError as error:
-            sys.exit(
+            _end(
                 f"TWINKERNELS_CACHE: got {str(CACHE)!r}, where nothing can be written ({error.strerror}); expected a "
                 "folder for what compilers make"
             )

@@ -46,6 +46,7 @@ from harness.cli.options import (
     require_writable,
     split,
     where,
+    within,
 )
 from harness.cli.output import RECORDED, Row, conclude, console, newest_run, one_off_file, run_file, run_name
 from harness.cli.own_page import Report
@@ -67,7 +68,9 @@ def check(
     shard: Shard = None,
     seeds: Annotated[
         list[int] | None,
-        typer.Option("--scheduler-seed", "--seed", min=0, max=2**63 - 1, help="With --on cpu: another order of warps."),
+        typer.Option(
+            "--scheduler-seed", "--seed", callback=within(0, 2**63 - 1), help="With --on cpu: an order of warps."
+        ),
     ] = None,
     sanitize: Annotated[bool, typer.Option("--sanitize", help="With --on cpu: under ASan and UBSan.")] = False,
     save_outputs: Annotated[Path | None, typer.Option(file_okay=False, help="Keep O and LSE in this folder.")] = None,
@@ -75,7 +78,8 @@ def check(
         Path | None, typer.Option(exists=True, file_okay=False, help="Compare with O and LSE of another machine.")
     ] = None,
     sharing: Annotated[
-        int, typer.Option(min=0, help="While so many other processes use the GPU, as where people share one.")
+        int,
+        typer.Option(callback=within(0), help="While so many other processes use the GPU, as where it is shared."),
     ] = 0,
     tile: OwnTile = None,
     rows_file: Rows = None,
@@ -108,6 +112,8 @@ def check(
     if files and not names:
         refuse(files[0], "a kernel of your own has one backend", {"--backend": backends})
     spreads = spreading.wanted(gpus, cluster)
+    refuse_to_spread(gpus, cluster, {"--on cpu": on is On.cpu, "--shard": shard, "--against": against})
+    refuse_to_spread(gpus, cluster, {"--save-outputs": save_outputs, "--sharing": sharing})
     if spreads and on is None and cluster is None:
         require_gpu()
     place = "gpu" if cluster and on is None else where(on)
@@ -139,8 +145,6 @@ def check(
     experiment = replace(experiment, problems=part(chosen_problems(problem, default), shard))
     cases = [*of_experiment(experiment), *own.cases(experiment, mine, None)]
     if spreads:
-        refuse_to_spread({"--on cpu": place == "cpu", "--shard": shard, "--against": against})
-        refuse_to_spread({"--save-outputs": save_outputs, "--sharing": sharing})
         options = {"--on": "gpu", "--backend": backends, "--problem": problem, "--tile": tile}
         kernels = [str(kernel) for kernel in mine.kernels]
         work = Work(command(["check", *names, *kernels], options), experiment.problems, tuple(cases))
@@ -169,10 +173,10 @@ def check(
             selected=cases,
             deadlines=effort.deadlines(cases) if place == "cpu" else None,
         )
-    if report:
-        own_page.write(rows, cases, path)
     gates = [row for row in rows if row["kind"] == "gate"]
-    held = results.read(rows_file) if rows_file and rows_file.is_file() else ()
+    held = results.read(rows_file) if rows_file and rows_file.is_file() else rows
+    if report:
+        own_page.write(held, cases, path)
     if not gates and (gates := standing(held, "gate", cases, place)):
         typer.echo(f"all {len(gates)} cells are in {rows_file} already", err=True)
     log = path.with_suffix(".log")
@@ -196,7 +200,9 @@ def sanitize(
         str | None, typer.Option(help="A slug such as 256x64-s3-w8; each technique's reference tile by default.")
     ] = None,
     planted: Annotated[bool, typer.Option("--planted", help="Do the tools find bugs planted into kernels?")] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes at once; as many as cores by default.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(callback=within(1), help="Processes at once; one for each core by default.")
+    ] = None,
     shard: Shard = None,
     rows_file: Rows = None,
     gpus: Gpus = None,
@@ -215,6 +221,7 @@ def sanitize(
     if planted:
         refuse("--planted", "its bugs are few", {"--shard": shard, "--gpus": gpus, "--cluster": cluster})
         refuse("--planted", "a bug is planted at its kernel's reference tile", {"--tile": tile})
+    refuse_to_spread(gpus, cluster, {"--shard": shard})
     if cluster is None:
         require_gpu()
     tools = tool or list(sanitizer.OPTIONS)
@@ -226,7 +233,6 @@ def sanitize(
         experiment, checks = "sanitizer", [sanitizer.Check(case, name) for name in tools for case in cases]
     path = rows_file or one_off_file(run_name(experiment, shard))
     if spreads:
-        refuse_to_spread({"--shard": shard})
         options = {"--backend": backends, "--tool": tool, "--tile": tile, "--jobs": jobs}
         fields = {"tool": tools[0]}
         work = Work(command(["sanitize", *(names or ())], options), problems, tuple(cases), "sanitizer", fields=fields)
@@ -314,12 +320,14 @@ def run(
     ptxas: Annotated[Ptxas, typer.Option(help="shared: nvcc's assembles Triton too; its rows say so.")] = Ptxas.bundled,
     max_seconds: Annotated[
         float | None,
-        typer.Option(min=0.1, help="Cap on timing one group of kernels; slow ones need their fewest rounds."),
+        typer.Option(
+            callback=within(0.1), help="Cap on timing a group of kernels; slow ones need their fewest rounds."
+        ),
     ] = None,
     replicates: Annotated[
         int,
         typer.Option(
-            min=1,
+            callback=within(1),
             help="Processes that time the fastest of each series, on several boards if there are. With --missing those "
             "of recorded rows count.",
         ),
@@ -364,6 +372,9 @@ def run(
         problems=part(wanted.problems, shard),
         backends=chosen_backends(backends, wanted.backends, of=wanted.techniques, further=techniques.ON_REQUEST),
     )
+    refuse_to_spread(gpus, cluster, {"--on cpu": on is On.cpu, "--shard": shard})
+    if rows_file:
+        refuse("--rows", "it continues the run in that file", {"--resume": resume})
     if on is None and cluster is None:
         require_gpu()
     place = "gpu" if cluster and on is None else where(on or On.gpu)
@@ -385,7 +396,6 @@ def run(
     path = rows_file or (resume and newest_run(name)) or run_file(name)
     announce(wanted.name, quiet=as_json or as_csv)
     if spreading.wanted(gpus, cluster):
-        refuse_to_spread({"--on cpu": place == "cpu", "--shard": shard})
         options: dict[str, object] = {"--mode": mode, "--backend": backends, "--max-seconds": max_seconds}
         options |= {"--missing": only_missing, "--ptxas": ptxas.value if wanted.assembler else None}
         cases = tuple(of_experiment(wanted, results.slug_of(environment.describe()["gpu"])))
@@ -446,6 +456,7 @@ def tune(
     from harness.measure.fleet import Work
 
     # A table needs all problems of its cells; rows alone are selected from afterwards, by whoever has them all.
+    refuse_to_spread(gpus, cluster, {"--shard": shard})
     together = tiles.cell if rows_file is None else lambda one: one
     problems = part(chosen_problems(problem, load_experiment("ladder").problems), shard, together)
     twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), further=techniques.ON_REQUEST)
@@ -454,7 +465,6 @@ def tune(
     path = rows_file or one_off_file(run_name("tune", shard))
     spreads = spreading.wanted(gpus, cluster)
     if spreads:
-        refuse_to_spread({"--shard": shard})
         options = {"--backend": backends, "--problem": problem}
         cases = tuple(of_grids(chosen(names), twins, problems))
         work = Work(command(["tune", *(names or ())], options), problems, cases, "tune")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -249,6 +249,20 @@ def require_writable(option: str, folder: Path) -> None:
         raise typer.BadParameter(
             f"{option}: got {str(folder)!r}, where nothing can be written ({error.strerror}); expected a folder"
         ) from None
+
+
+def within(least: float, most: float | None = None) -> Callable[[Any], Any]:
+    """The callback of an option that is a number, or several: bad usage outside of these bounds."""
+
+    def checked(value: Any) -> Any:
+        for number in value if isinstance(value, list | tuple) else () if value is None else (value,):
+            if number < least or (most is not None and number > most):
+                raise typer.BadParameter(
+                    f"got {number}, expected {least} or more" + (f", {most} at most" if most else "")
+                )
+        return value
+
+    return checked
 
 
 def refuse(option: str, why: str, others: Mapping[str, object]) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from harness.catalog.cases import Case
-from harness.cli.output import RECORDED, Row, console
+from harness.cli.output import RECORDED, Row
 from harness.rows import making
 
 Report = Annotated[
@@ -32,7 +32,7 @@ def write(rows: Sequence[Row], cases: Iterable[Case], path: Path) -> None:
             mine.setdefault(case.kernel.name, case)
     target = path.with_suffix(".html")
     own_page([*rows, *map(_compiled, mine.values())], target, RECORDED)
-    console.print(f"{target} is its page", soft_wrap=True)
+    typer.echo(f"{target} is its page", err=True)
 
 
 def _compiled(case: Case) -> Row:

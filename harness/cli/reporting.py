@@ -286,7 +286,7 @@ def history(
         print(json.dumps({name: [asdict(point) for point in points] for name, points in found.items()}, indent=1))
     else:
         for name, points in found.items():
-            table = Table("time", "commit", "board", "source", "ms", "TFLOPS", "time ÷ anchor's", title=name)
+            table = Table("time", "commit", "board", "source", "ms", "TFLOPS", "time / anchor's", title=name)
             for point in points:
                 numbers = (f"{point.ms:.4f}", f"{point.tflops:.1f}", f"{point.ratio:.3f}" if point.ratio else "")
                 names = (point.time, (point.commit or "")[:7], point.board or "", point.source or "")

@@ -110,9 +110,11 @@ def neighbours_move() -> bool:
     return any(one.moves for file in files for one in neighbours.moved(results.read(file)))
 
 
-def refuse_to_spread(others: Mapping[str, object]) -> None:
-    """Bad usage when one of the other options was given too."""
-    refuse("--gpus, --cluster", "each GPU gets whole problems, and rows come back to one file here", others)
+def refuse_to_spread(gpus: str | None, cluster: str | None, others: Mapping[str, object]) -> None:
+    """Bad usage when one of the other options was given beside --gpus or --cluster."""
+    if wanted(gpus, cluster):
+        given = " and ".join(name for name, value in (("--gpus", gpus), ("--cluster", cluster)) if value is not None)
+        refuse(given, "each GPU gets whole problems, and rows come back to one file here", others)
 
 
 def command(words: Sequence[str], options: Mapping[str, object]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ more, then it is a row. Knows nothing of who starts the processes: a `Hand` does
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -135,6 +136,7 @@ def run(
         if since is not None and not interrupts.requested and not this.queue:
             this.sum_up(since)
     if interrupts.requested:
+        print(f"the rows so far are in {path}; with --rows the same command continues them", file=sys.stderr)
         raise SystemExit(interrupts.exit_code)
     return this.rows
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -111,6 +112,7 @@ def run(
         finally:
             session.release()
     if interrupts.requested:
+        print(f"the rows so far are in {path}", file=sys.stderr)
         raise SystemExit(interrupts.exit_code)
     return session.rows
 

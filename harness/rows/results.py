@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -191,10 +192,10 @@ class Writer:
 def read(
     path: str | Path, check: Callable[[dict[str, Any]], None] | None = None, *, oldest: int = SCHEMA
 ) -> list[dict[str, Any]]:
-    """All rows of a file, as they were before it was packed (rows.packing). A torn last line (a killed run) is dropped.
-    Raises NotRows for anything else that is not a row, with its line; so it does where `check` (rows.schema has one for
-    files of strangers) raises ValueError, and for a schema before `oldest`. What rows share is one object: replace it,
-    never change it in place."""
+    """All rows of a file, as they were before it was packed (rows.packing). A torn last line (a killed run) is dropped;
+    where there is a `check`, stderr says so. Raises NotRows for anything else that is not a row, with its line; so it
+    does where `check` (rows.schema has one for files of strangers) raises ValueError, and for a schema before `oldest`.
+    What rows share is one object: replace it, never change it in place."""
     path = Path(path)
     _require_file(path)
     rows = []
@@ -209,6 +210,8 @@ def read(
             raise NotRows(f"{path}:{number}: {error}") from None
         except ValueError as error:
             if number == len(lines) and line.startswith(b"{"):
+                if check:
+                    print(f"{path}:{number}: the last row is cut off and left out; copy the file anew", file=sys.stderr)
                 continue
             raise NotRows(
                 f"{path}:{number}: not JSON ({error}), expected a row of reports/runs/*.jsonl; give another file, "

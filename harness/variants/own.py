@@ -6,7 +6,7 @@ import importlib.util
 import inspect
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -35,7 +35,7 @@ class OwnFunction(Variant):
         self.device = "cpu" if on == "cpu" else "cuda"
         self.files = own.files(case.kernel)
         self.function = _import(case.kernel)
-        self.takes_out = "out" in inspect.signature(self.function).parameters
+        self.takes_out = "out" in _parameters(self.function)
         self.programs = _Programs() if on == "gpu" and importlib.util.find_spec("triton") else None
 
     def launch(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> None:
@@ -93,6 +93,14 @@ class OwnFunction(Variant):
                     "return a tensor that lies there"
                 )
         return out, rest[0] if rest else None
+
+
+def _parameters(function: Callable[..., Any]) -> Collection[str]:
+    """The names of its parameters; none where Python cannot see them, as in a function of an extension."""
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return ()
 
 
 def _import(kernel: own.Kernel) -> Callable[..., Any]:

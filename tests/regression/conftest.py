@@ -47,8 +47,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """The columns that say something of a GPU's times, unless others are asked for. Rows that are not there are bad
     usage: every case would be skipped, and the suite pass."""
     given = os.environ.get("REGRESSION_ROWS")
-    if given and not Path(given).exists():
-        raise pytest.UsageError(f"REGRESSION_ROWS: got {given}, expected a file or folder of rows")
+    if given:
+        try:
+            timed = Path(given).exists() and any(row["kind"] == "timing" for row in read(Path(given)))
+        except results.NotRows as refusal:
+            raise pytest.UsageError(f"REGRESSION_ROWS: {refusal}") from None
+        if not timed:
+            raise pytest.UsageError(f"REGRESSION_ROWS: got {given}, expected a file or folder with rows of timings")
     if config.pluginmanager.hasplugin("benchmark") and not config.getoption("benchmark_columns"):
         config.option.benchmark_columns = COLUMNS
         if config.getoption("benchmark_sort") == "min":  # the plugin's default, a column that is not shown

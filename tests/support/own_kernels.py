@@ -117,6 +117,10 @@ def decorated(q, k, v, *, causal, scale):
     return attend(q, k, v, causal=causal, scale=scale)
 
 
+from_an_extension = torch.nn.functional.scaled_dot_product_attention
+"""Python sees no parameters of it."""
+
+
 class Attention: ...
 
 

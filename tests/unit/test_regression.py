@@ -49,6 +49,23 @@ def slower(rows: list[dict[str, Any]], factor: float) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "REGRESSION_ROWS: got {file}, expected a file or folder with rows of timings"),
+        ("no rows\n", "REGRESSION_ROWS: {file}:1: not JSON"),
+    ],
+)
+def test_rows_without_a_timing_are_bad_usage(tmp_path: Path, content: str, said: str) -> None:
+    """Every case would be skipped, and the suite pass."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text(content)
+    done = replay(file)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert said.format(file=file) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_histograms_draw_every_case() -> None:
     every = [{"param": str(case), "name": str(case)} for case in cases() for _ in range(2)]
     found = drawable("b4", every)

@@ -221,7 +221,9 @@ def test_without_any_gpu_left_every_problem_is_a_row(tmp_path: Path) -> None:
     assert {row["status"] for row in gates} == {"interrupted"}, "a command that continues this one does them"
 
 
-def test_ctrl_c_lets_the_cases_in_progress_end_and_loses_no_row(tmp_path: Path) -> None:
+def test_ctrl_c_lets_the_cases_in_progress_end_and_loses_no_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Interrupting(Pretended):
         def poll(self) -> Answer:
             if self.stopped:
@@ -234,6 +236,7 @@ def test_ctrl_c_lets_the_cases_in_progress_end_and_loses_no_row(tmp_path: Path) 
         fleet.run(WORK, tmp_path / "run.jsonl", [hand], new_hand=nobody)
     assert ended.value.code == 130
     assert hand.stopped == [False, True]
+    assert f"the rows so far are in {tmp_path / 'run.jsonl'}" in capsys.readouterr().err
     assert [row["kind"] for row in results.read(tmp_path / "run.jsonl")] == ["environment", "gate"]
 
 

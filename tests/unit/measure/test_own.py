@@ -41,6 +41,7 @@ ENDS = {
     "declining": ("unsupported", None),
     "of_nothing": ("launch_error", None),
     "raising": ("launch_error", None),
+    "from_an_extension": ("launch_error", None),  # it takes is_causal
     "not_a_function": ("import_error", None),
 }
 

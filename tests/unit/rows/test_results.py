@@ -50,13 +50,16 @@ def test_each_row_is_on_disk_at_once(path: Path) -> None:
     writer.close()
 
 
-def test_a_torn_last_line_is_dropped_and_any_other_is_an_error(path: Path) -> None:
+def test_a_torn_last_line_is_dropped_and_any_other_is_an_error(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with results.Writer(path) as writer:
         writer.write(GATE)
         writer.write(GATE)
     whole = path.read_text()
     path.write_text(whole[:-20])
     assert len(results.read(path)) == 1
+    assert capsys.readouterr().err == ""
+    assert len(results.read(path, lambda row: None)) == 1
+    assert f"{path}:2: the last row is cut off and left out" in capsys.readouterr().err
     with results.Writer(path) as writer:
         writer.write(GATE)
     assert len(results.read(path)) == 2
