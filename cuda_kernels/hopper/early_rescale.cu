@@ -2,8 +2,8 @@
 // on lazy_rescale_wgmma; changes when O is rescaled. Supports any lengths, and strides aligned to 16 bytes.
 //
 // The factor for O is known as soon as the row maxima are, but only the next P V needs the rescaled O. In the parent
-// ptxas puts the vote and the multiplies at the end of an iteration, after the conversions, when this warpgroup has no
-// product in flight.
+// ptxas puts the branch and the multiplies at the end of an iteration, after the conversions, when this warpgroup has
+// no product in flight.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>

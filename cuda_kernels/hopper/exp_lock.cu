@@ -2,7 +2,7 @@
 // on producer_consumer; changes the order of the warpgroups. Supports any lengths, and strides aligned to 16 bytes.
 //
 // A warpgroup waits at its named barrier before its exponentials and arrives at the next warpgroup's after them.
-// So the exponential unit works for one warpgroup at a time. The row maxima stay outside: the lock is held only for the
+// So the exponential unit works for one warpgroup at a time. The row maxima stay outside: the lock is meant for the
 // work that keeps that unit busy.
 //
 // A barrier orders memory accesses, but a softmax is arithmetic on registers, which ptxas moves across barriers. Here

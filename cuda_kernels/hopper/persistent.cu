@@ -2,8 +2,9 @@
 // pinned_maxima; changes who has which tile; Q has two buffers. Supports any lengths, and strides aligned to 16 bytes.
 //
 // A counter in global memory hands out tiles, longest first. The producer takes the next number before it loads the
-// last V of a tile, so that nothing waits for the number, and goes on loading; ring phases continue from tile to tile.
-// A consumer warpgroup releases Q after its last Q K^T, and the rest of its tile overlaps with the loads of the next.
+// last V of a tile, while the other loads are on their way, and goes on loading; ring phases continue from tile to
+// tile. A consumer warpgroup releases Q after its last Q K^T, and the rest of its tile overlaps with the loads of the
+// next.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>

@@ -2,8 +2,8 @@
 // Builds on wide_tile; changes when K is released, and loads K before the V of the previous iteration. Supports any
 // lengths, and strides aligned to 16 bytes.
 //
-// ptxas moves the wait for P V above all arithmetic that nothing ties down, half of the maxima included, and a
-// reduction after a wait is a chain of latencies. It does not move an arrival across a wait. The kernel needs the
+// ptxas moves the wait for P V above arithmetic that nothing ties down, at head_dim 64 half of the maxima included, and
+// a reduction after a wait is a chain of latencies. It does not move an arrival across a wait. The kernel needs the
 // arrival that releases K anyway, and here it depends on the maxima; ptxas may still put exponentials on either side. K
 // is released a little later, which costs nothing when the next K is loaded before V.
 #include <attention.cuh>

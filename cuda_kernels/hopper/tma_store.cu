@@ -3,7 +3,8 @@
 //
 // From registers a lane stores four bytes at a time, 16 to 64 times per tile, and the tensor cores wait. stmatrix
 // writes 16x16 elements at once, in the swizzle that O's tensor map undoes. A bulk store reads shared memory
-// asynchronously: the lane that issued it releases the buffer in the next tile, after a softmax that hides the reads.
+// asynchronously: the lane that issued it releases the buffer in the next tile, with two buffers of Q after a softmax
+// that hides the reads.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>

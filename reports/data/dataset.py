@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import Any, Literal
 
 from harness.catalog import techniques, tiles
@@ -286,14 +287,23 @@ class Dataset:
         return Point("hole", reason="not measured")
 
     def ratio(self, ours: Point, theirs: Point) -> Ratio | None:
-        """None unless both count and a group, or an anchor in both groups, links them."""
+        """Of the two rows where one group has both; else of the newest group that has both programs; else over the
+        anchors of their groups. None where that fails too, or one of them does not count."""
         if not (ours.counts and theirs.counts and ours.row and theirs.row):
             return None
-        direct = reading.ratio(ours.row, theirs.row)
-        if direct is not None:
-            return Ratio(direct, linked=False, pair=(ours.row, theirs.row))
+        if pair := self.met(ours.row, theirs.row):
+            return Ratio(reading.tflops(pair[0]) / reading.tflops(pair[1]), linked=False, pair=pair)
         linked = self.linked(ours.row, theirs.row)
         return None if linked is None else Ratio(linked, linked=True)
+
+    def met(self, ours: Row, theirs: Row) -> tuple[Row, Row] | None:
+        """Two rows of one group: these, or else the newest of the same two programs."""
+        if reading.same_group(ours, theirs):
+            return ours, theirs
+        pairs = product(self.intervals.timings(ours), self.intervals.timings(theirs))
+        return max(
+            filter(lambda pair: reading.same_group(*pair), pairs), key=lambda pair: pair[0]["time"], default=None
+        )
 
     def mean_interval(self, ratios: Iterable[Ratio]) -> Interval | None:
         """The interval of the geometric mean of ratios; None where one of them went over anchors."""

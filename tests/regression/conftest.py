@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
         except results.NotRows as refusal:
             raise pytest.UsageError(f"REGRESSION_ROWS: {refusal}") from None
         if not timed:
-            raise pytest.UsageError(f"REGRESSION_ROWS: got {given}, expected a file or folder with rows of timings")
+            raise pytest.UsageError(f"REGRESSION_ROWS: got {given}, expected a file or folder of rows, with timings")
     if config.pluginmanager.hasplugin("benchmark") and not config.getoption("benchmark_columns"):
         config.option.benchmark_columns = COLUMNS
         if config.getoption("benchmark_sort") == "min":  # the plugin's default, a column that is not shown

@@ -52,7 +52,7 @@ def slower(rows: list[dict[str, Any]], factor: float) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "REGRESSION_ROWS: got {file}, expected a file or folder with rows of timings"),
+        ("", "REGRESSION_ROWS: got {file}, expected a file or folder of rows, with timings"),
         ("no rows\n", "REGRESSION_ROWS: {file}:1: not JSON"),
     ],
 )

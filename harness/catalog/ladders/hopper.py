@@ -34,10 +34,12 @@ WARPGROUP_ROWS = Limit(
     "each warpgroup that multiplies owns 64 query rows: block_m must be 16 * warps",
     lambda problem, tile: tile.block_m != 16 * tile.warps,
 )
+WIDTHS = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 256)
+"""Columns of a wgmma that cuda_kernels/ptx/wgmma.cuh has."""
 WGMMA_COLUMNS = Limit(
     "cuda",
-    "one wgmma spans the keys of an iteration: block_n must be a multiple of 16, at most 256",
-    lambda problem, tile: bool(tile.block_n % 16) or tile.block_n > 256,
+    f"one wgmma spans the keys of an iteration: block_n must be one that wgmma.cuh has, {', '.join(map(str, WIDTHS))}",
+    lambda problem, tile: tile.block_n not in WIDTHS,
 )
 TURNS = Limit(
     "cuda",
@@ -320,7 +322,7 @@ TECHNIQUES = (
     Technique(
         "integer_max",
         "hopper",
-        "three-input integer maxima of the rows, with a voted fallback where all scores of a row are negative",
+        "three-input integer maxima of the rows, with a voted fallback where all of a lane's scores are negative",
         builds_on=("persistent",),
         builds_on_in={"triton": "wgmma"},
         mma="wgmma",

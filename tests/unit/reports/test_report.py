@@ -415,6 +415,24 @@ def test_a_step_across_groups_goes_over_both_anchors(data: Dataset) -> None:
     assert dataset(alone).gain("ladder", problem, techniques.get("register_softmax"), "cuda") is None
 
 
+def test_a_step_is_of_the_newest_group_that_has_both_programs(data: Dataset) -> None:
+    """An older pair that met says more than two newer rows, each over the anchor of its own group."""
+    problem = synthetic.PROBLEMS[0]
+    timed = data.point("ladder", problem, "xor_swizzle", "cuda").row
+    assert timed is not None
+    alone = {**timed, "group": "alone", "time": "2030-06-01T00:00:00Z", "samples_ms": [9.0] * 9}
+    newer = dataset([*synthetic.rows(), alone])
+    assert newer.point("ladder", problem, "xor_swizzle", "cuda").row is not None
+    before, after = (one.gain("ladder", problem, techniques.get("xor_swizzle"), "cuda") for one in (data, newer))
+    assert before is not None
+    assert after is not None
+    assert (
+        newer.point("ladder", problem, "xor_swizzle", "cuda").tflops
+        != data.point("ladder", problem, "xor_swizzle", "cuda").tflops
+    )
+    assert (after.value, after.linked) == (pytest.approx(before.value), False)
+
+
 def test_no_ratio_across_instruction_classes(data: Dataset) -> None:
     technique = techniques.get("cp_async_pipeline")
     assert data.versus("ladder", synthetic.PROBLEMS[0], technique, "triton", "cuda") is not None
