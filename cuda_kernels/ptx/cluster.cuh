@@ -45,8 +45,9 @@ DEVICE void st_shared_cluster(uint32_t address, const T& value) {
 }
 
 // mbarrier.arrive (9.7.13.15) on another block's barrier (`barrier` comes from mapa) that publishes no writes: enough
-// where wgmma.wait_group has returned, so reads of the buffer are complete. It is one SYNCS in SASS, as it is without
-// .relaxed.cluster. mbarrier_arrive_cluster, a release at cluster scope, adds a fence of the GPU (MEMBAR.ALL.GPU).
+// on this hardware where wgmma.wait_group has returned, so reads of the buffer are complete; by PTX's memory model a
+// relaxed arrival orders nothing. It is one SYNCS in SASS, as it is without .relaxed.cluster. mbarrier_arrive_cluster,
+// a release at cluster scope, adds a fence of the GPU (MEMBAR.ALL.GPU).
 DEVICE void mbarrier_arrive_relaxed_cluster(uint32_t barrier) {
   asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
