@@ -9,6 +9,7 @@ import pytest
 
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
+from harness.catalog.ladders import hopper
 from harness.catalog.problem import Problem, Tile
 
 
@@ -45,8 +46,9 @@ HOPPER = techniques.get("producer_consumer")
         ("cuda", 256, Tile(128, 80, 2, 8), None),
         ("cuda", 256, Tile(128, 96, 2, 8), "shared memory"),
         ("cuda", 128, Tile(192, 128, 3, 12), "shared memory"),
-        ("cuda", 64, Tile(64, 272, 2, 4), "block_n must be a multiple of 16"),
-        ("cuda", 64, Tile(128, 72, 2, 8), "block_n must be a multiple of 16"),
+        ("cuda", 64, Tile(64, 272, 2, 4), "block_n must be one that wgmma.cuh has"),
+        ("cuda", 64, Tile(128, 72, 2, 8), "block_n must be one that wgmma.cuh has"),
+        ("cuda", 64, Tile(128, 144, 2, 8), "block_n must be one that wgmma.cuh has"),
         ("cuda", 64, Tile(256, 64, 2, 8), "block_m must be 16"),
         ("cuda", 64, Tile(256, 64, 2, 16), "warps must be 4, 8 or 12"),
         ("cuda", 64, Tile(128, 64, 1, 8), "stages must be 2"),
@@ -165,3 +167,10 @@ def test_a_triton_kernel_says_on_which_rung_it_builds() -> None:
             if not said or said[1] not in (parent.name, _program(parent.name)):
                 found[technique.name] = said and said[1]
     assert found == {}
+
+
+def test_the_widths_of_wgmma_are_those_of_its_header() -> None:
+    header = (sources.ROOT / "cuda_kernels" / "ptx" / "wgmma.cuh").read_text()
+    by_descriptor, by_register = re.findall(r"static_assert\((N == 16(?:[^;]|\n)*?),\n\s+\"add N here\"", header)
+    assert by_descriptor == by_register
+    assert tuple(map(int, re.findall(r"N == (\d+)", by_descriptor))) == hopper.WIDTHS
