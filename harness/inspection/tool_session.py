@@ -21,8 +21,7 @@ def session(experiment: str, path: Path) -> Iterator[Session]:
     """A session that writes rows about the GPU here to `path`. Raises SystemExit after Ctrl-C or SIGTERM."""
     with results.Writer(path) as writer, Interrupts() as interrupts, Progress() as progress:
         yield Session(experiment, "gpu", writer, (), variants, Deadlines(), progress, interrupts)
-    if interrupts.requested:
-        raise SystemExit(interrupts.exit_code)
+    interrupts.leave(path)
 
 
 def same_programs(cases: Iterable[Case]) -> dict[Case, list[Case]]:

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
@@ -114,6 +115,12 @@ class Interrupts:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def leave(self, rows: Path, further: str = "") -> None:
+        """Ends the process if it was asked to, and says where its rows are."""
+        if self.requested:
+            print(f"the rows so far are in {rows}{further}", file=sys.stderr)
+            raise SystemExit(self.exit_code)
 
     def _interrupt(self, number: int, _: object) -> None:
         if self.requested:

@@ -8,7 +8,6 @@ more, then it is a row. Knows nothing of who starts the processes: a `Hand` does
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -135,9 +134,7 @@ def run(
             this.end()
         if since is not None and not interrupts.requested and not this.queue:
             this.sum_up(since)
-    if interrupts.requested:
-        print(f"the rows so far are in {path}; with --rows the same command continues them", file=sys.stderr)
-        raise SystemExit(interrupts.exit_code)
+    interrupts.leave(path, "; with --rows the same command continues them")
     return this.rows
 
 

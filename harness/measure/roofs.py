@@ -40,8 +40,7 @@ def run(experiment: Experiment, path: Path) -> list[Row]:
             row = {**about(experiment, roof), **fields, "environment": opening["id"]}
             rows.append(writer.write({name: value for name, value in row.items() if value is not None}))
             progress.say(f"roof    {roof.name}  {said(rows[-1])}")
-    if interrupts.requested:
-        raise SystemExit(interrupts.exit_code)
+    interrupts.leave(path)
     return rows
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -111,9 +110,7 @@ def run(
                 raise
         finally:
             session.release()
-    if interrupts.requested:
-        print(f"the rows so far are in {path}", file=sys.stderr)
-        raise SystemExit(interrupts.exit_code)
+    interrupts.leave(path)
     return session.rows
 
 
