@@ -91,6 +91,17 @@ ORDERED = {
 }
 
 
+def condition(probe: str = "words", of: str = "") -> Proof:
+    """That an if statement of the language decides for all warps that run it."""
+    return Proof(
+        f"condition of a block{of}",
+        "The PTX has a branch on one scalar.",
+        Probe(probe, "condition"),
+        Probe(probe, "plain"),
+        BRANCH,
+    )
+
+
 def _words(dialect: str) -> tuple[Claim, ...]:
     """The claims that core Triton and Gluon have in common, each by its own probe."""
     probe, language = ("words", "tl") if dialect == "triton" else ("words_gluon", "gl")
@@ -144,13 +155,7 @@ def _words(dialect: str) -> tuple[Claim, ...]:
                 "direct",
                 f"{says}. {who}{further.get(technique, '')}",
                 (
-                    Proof(
-                        f"condition of a block{of}",
-                        "The PTX has a branch on one scalar.",
-                        Probe(probe, "condition"),
-                        Probe(probe, "plain"),
-                        BRANCH,
-                    ),
+                    condition(probe, of),
                     *((*PACKED, ELEMENTWISE, SELECTED) if dialect == "triton" else IN_GLUON),
                     *((WAITS_FOR_AN_IF,) if technique in further else ()),
                 ),

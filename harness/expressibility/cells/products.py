@@ -33,7 +33,7 @@ DEALT_OUT = Detector(
     "sass",
     r"HGMMA (?:(?:MUFU\.EX2 )+HGMMA ){4}",
     in_loop=True,
-    order=r"\bHGMMA\b|MUFU\.EX2|WARPGROUP\.DEPBAR",
+    order=EXPONENTIALS_IN_FLIGHT.order,
 )
 """Exponentials stand between five wgmma instructions that nothing waits for in between."""
 

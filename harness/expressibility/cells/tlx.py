@@ -12,7 +12,7 @@ from harness.expressibility.cells.hopper import (
     RESCALED_BETWEEN,
     TILE,
 )
-from harness.expressibility.cells.plain import BRANCH
+from harness.expressibility.cells.plain import condition
 from harness.expressibility.claims import Claim, Detector, Probe, Program, Proof, Twin
 
 VERSION = "3.8.0"
@@ -32,6 +32,16 @@ def _product(form: str) -> Probe:
 
 def _waits(form: str) -> Probe:
     return Probe("tlx_waits", form, dialect="tlx")
+
+
+def _with_plugin(proof: Proof) -> Proof:
+    return replace(
+        proof, name=f"{proof.name}, with TLX", subject=_loaded(proof.subject), control=_loaded(proof.control)
+    )
+
+
+def _loaded(program: Program) -> Program:
+    return replace(program, dialect="tlx") if isinstance(program, Probe | Twin) and program.version is None else program
 
 
 def _claim(technique: str, grade: str, says: str, word: str, *proofs: Proof, fault: str | None = None) -> Claim:
@@ -84,13 +94,7 @@ OWN = (
         "Each task has its own warps, and an if statement in a task decides for all of them.",
         r"async_task\(|if tl\.max",
         ROLES,
-        Proof(
-            "condition of a block, with TLX",
-            "The PTX has a branch on one scalar.",
-            Probe("words", "condition", dialect="tlx"),
-            Probe("words", "plain", dialect="tlx"),
-            BRANCH,
-        ),
+        _with_plugin(condition()),
     ),
     _claim("three_warpgroups", "direct", "A kernel has as many tasks as the source writes.", r"async_task\(", ROLES),
     _claim("setmaxnreg_consumers", "direct", "A task takes a number of registers.", r"registers=232", REGISTERS),
@@ -355,13 +359,3 @@ def inherited(claims: Iterable[Claim]) -> tuple[Claim, ...]:
         for claim in of_triton
         if claim.technique not in own and claim.grade != "inexpressible"
     )
-
-
-def _with_plugin(proof: Proof) -> Proof:
-    return replace(
-        proof, name=f"{proof.name}, with TLX", subject=_loaded(proof.subject), control=_loaded(proof.control)
-    )
-
-
-def _loaded(program: Program) -> Program:
-    return replace(program, dialect="tlx") if isinstance(program, Probe | Twin) and program.version is None else program
