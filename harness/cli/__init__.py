@@ -85,8 +85,8 @@ for name, command in COMMANDS.items():
 
 
 def _end(why: str) -> NoReturn:
-    """Bad usage."""
-    print(why.encode(errors="backslashreplace").decode(), file=sys.stderr)
+    """Ends the process as bad usage does."""
+    typer.echo(plain(why).encode(errors="backslashreplace").decode(), err=True)
     sys.exit(2)
 
 
@@ -131,15 +131,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(128 + signal.SIGPIPE)
     except NotRows as refusal:
-        typer.echo(plain(str(refusal)), err=True)
-        sys.exit(2)
+        _end(str(refusal))
     except OSError as error:
         if error.errno not in UNWRITABLE:
             raise
         where = error.filename or "a file"
-        said = f"{where}: {error.strerror}; make room there or choose a checkout that may be written"
-        typer.echo(plain(said), err=True)
-        sys.exit(2)
+        _end(f"{where}: {error.strerror}; make room there or choose a checkout that may be written")
 
 
 def _interrupt(_: int, frame: FrameType | None) -> None:

@@ -112,8 +112,8 @@ def check(
     if files and not names:
         refuse(files[0], "a kernel of your own has one backend", {"--backend": backends})
     spreads = spreading.wanted(gpus, cluster)
-    refuse_to_spread(gpus, cluster, {"--on cpu": on is On.cpu, "--shard": shard, "--against": against})
-    refuse_to_spread(gpus, cluster, {"--save-outputs": save_outputs, "--sharing": sharing})
+    alone = {"--on cpu": on is On.cpu, "--shard": shard, "--against": against, "--save-outputs": save_outputs}
+    refuse_to_spread(gpus, cluster, {**alone, "--sharing": sharing})
     if spreads and on is None and cluster is None:
         require_gpu()
     place = "gpu" if cluster and on is None else where(on)

@@ -7,6 +7,7 @@ the command says what this one lacks.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -251,15 +252,14 @@ def require_writable(option: str, folder: Path) -> None:
         ) from None
 
 
-def within(least: float, most: float | None = None) -> Callable[[Any], Any]:
+def within(least: float, most: float = math.inf) -> Callable[[Any], Any]:
     """The callback of an option that is a number, or several: bad usage outside of these bounds."""
 
     def checked(value: Any) -> Any:
-        for number in value if isinstance(value, list | tuple) else () if value is None else (value,):
-            if number < least or (most is not None and number > most):
-                raise typer.BadParameter(
-                    f"got {number}, expected {least} or more" + (f", {most} at most" if most else "")
-                )
+        for number in value if isinstance(value, list) else [value]:
+            if number is not None and not least <= number <= most:
+                limit = f", {most} at most" if most < math.inf else ""
+                raise typer.BadParameter(f"got {number}, expected {least} or more{limit}")
         return value
 
     return checked
