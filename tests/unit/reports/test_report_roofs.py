@@ -63,6 +63,16 @@ def html(*datasets: Dataset) -> str:
     return rendered("roofs.html", pages.page(datasets))
 
 
+def test_what_was_expected_stands_beside_its_roof() -> None:
+    names = {roof.name for roof in EXPERIMENT.roofs}
+    assert set(facts.EXPECTED) <= names
+    page = html(dataset(rows()))
+    for name, expected in facts.EXPECTED.items():
+        line = re.search(rf"<tr><th>[^\n]*<code>{name}</code>.*?</tr>", page, re.DOTALL)
+        assert line, name
+        assert f">{expected}</td>" in line[0]
+
+
 def test_rows_are_of_the_format() -> None:
     for row in rows()[1:]:
         results.check(row)
