@@ -198,6 +198,7 @@ class _Noise:
 
     def __init__(self, records: Iterable[Row], gpu: str) -> None:
         self._records, self._gpu = records, gpu
+        self._timings: noise.Timings | None = None
         self._pairs: dict[str, noise.Replicates] = {}
         self._kinds: dict[tuple[str, bool], _Kind] = {}
         self._found: dict[tuple[str, bool, frozenset[str], frozenset[str]], noise.Noise] = {}
@@ -215,13 +216,19 @@ class _Noise:
             self._found[asked] = found
         return self._found[asked]
 
+    @property
+    def timings(self) -> noise.Timings:
+        """The recorded rows of the GPU."""
+        if self._timings is None:
+            records = list(self._records)
+            here = {row["id"] for row in records if row["kind"] == "environment" and gpu_name(row) == self._gpu}
+            self._timings = noise.Timings(row for row in records if row.get("environment", row.get("id")) in here)
+        return self._timings
+
     def _in_mode(self, mode: str) -> noise.Replicates:
         """The pairs."""
         if mode not in self._pairs:
-            self._records = records = list(self._records)
-            here = {row["id"] for row in records if row["kind"] == "environment" and gpu_name(row) == self._gpu}
-            timings = noise.Timings(row for row in records if row.get("environment", row.get("id")) in here)
-            self._pairs[mode] = noise.replicates(timings, mode)
+            self._pairs[mode] = noise.replicates(self.timings, mode)
         return self._pairs[mode]
 
 
@@ -267,7 +274,11 @@ class _Judge:
         ratio = statistics.fmean(ratios) if ratios else None
         one_board = all(shift.one_board for shift in shifts)
         changed = self._before.program(base[-1]) != self._after.program(new[-1])
-        decision, limit, reason = self._judge(time, ratio, base[-1]["mode"], one_board, shifts[0].is_anchor)
+        shortest_ms = math.exp(min(one.log_ms for one in (*earlier, *later)))
+        if (time or ratio) and shortest_ms < self._known.timings.shortest_ms(one_board):
+            decision, limit, reason = self._too_short(shortest_ms)
+        else:
+            decision, limit, reason = self._judge(time, ratio, base[-1]["mode"], one_board, shifts[0].is_anchor)
         return Verdict(
             case,
             decision,
@@ -280,6 +291,15 @@ class _Judge:
             changed,
             reason,
         )
+
+    def _too_short(self, ms: float) -> tuple[str, float | None, str]:
+        """Of a kernel that is not judged between boards."""
+        gaps = self._known.timings.gaps
+        told = (
+            f"too short to be judged between boards: events read {1e3 * gaps[0]:.1f} to {1e3 * gaps[-1]:.1f} us beside "
+            f"a kernel, by host; expected at least {self._known.timings.shortest_ms(one_board=False):.3f} ms"
+        )
+        return AMBIGUOUS, (gaps[-1] - gaps[0]) / ms, told
 
     def _judge(
         self, time: float, ratio: float | None, mode: str, one_board: bool, is_anchor: bool

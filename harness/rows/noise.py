@@ -20,6 +20,9 @@ which comes nearest to both promises, false verdicts and slowdowns found, on pro
 between boards the anchor's own limit has a level of its own, chosen on its pairs. Shares of verdicts are of programs on
 boards: however often two boards timed a program, their pairs count as one, or a board that was used much would decide.
 
+Two events read a gap beside the kernel, a few microseconds that are the host's own: the referee's rows tell it. Between
+two boards a kernel so short that the difference of two gaps could be half of a planted slowdown is not judged.
+
 `trial` holds out what it judges, from the choice of the quantile as well: a pair is judged by what others say, without
 any pair of its fifth of the problems (pairs of one problem share their anchors' samples) or, a second table, without
 any pair that touches a board of the fifths that its two boards are in.
@@ -92,6 +95,20 @@ class Timings:
         for row in self.rows:
             if not row.get("technique"):
                 self._peers[group(row)][self.program(row)] = log_ms(row)
+        self._gaps: dict[str | None, list[float]] = defaultdict(list)
+        for row in rows:
+            if "gap_ms" in (row.get("details") or {}):
+                self._gaps[self.board(row)].append(row["details"]["gap_ms"])
+
+    @property
+    def gaps(self) -> list[float]:
+        """Of each board with a referee, what two events read beside a kernel: the median in ms, the least first."""
+        return sorted(map(statistics.median, self._gaps.values()))
+
+    def shortest_ms(self, one_board: bool) -> float:
+        """Below this a timing is not judged; 0 on one board, and where fewer than two boards have a referee."""
+        gaps = self.gaps
+        return 0.0 if one_board or not gaps else (gaps[-1] - gaps[0]) / (PROMISED[False].planted / 2)
 
     def board(self, row: Row) -> str | None:
         """Which board of its kind timed the row; None where that was not recorded."""
@@ -193,7 +210,7 @@ class Replicates:
 
 def replicates(timings: Timings, mode: str = "burst") -> Replicates:
     """Every pair of passed rows of one program in two groups, timed in this mode: at the power cap times swing by more
-    than on a cool card, and the two tell nothing of each other."""
+    than on a cool card, and the two tell nothing of each other. Without those too short to be judged."""
     programs: dict[str, list[Row]] = defaultdict(list)
     for row in sorted(timings.rows, key=lambda row: row["time"]):
         if row.get("mode") == mode:
@@ -201,6 +218,7 @@ def replicates(timings: Timings, mode: str = "burst") -> Replicates:
     pairs = []
     problems: dict[Problem, int] = defaultdict(lambda: len(problems))
     numbers: dict[str | None, int] = defaultdict(lambda: len(numbers))
+    shortest = {one_board: timings.shortest_ms(one_board) for one_board in (True, False)}
     for number, rows in enumerate(programs.values()):
         problem, is_twin = problems[Problem.from_dict(rows[0]["problem"])], bool(rows[0].get("technique"))
         prepared = [(row, group(row), timed(row, timings)) for row in rows]
@@ -208,6 +226,8 @@ def replicates(timings: Timings, mode: str = "burst") -> Replicates:
             if old_group == new_group or base["samples_ms"] == new["samples_ms"]:
                 continue  # one measurement, written under two names
             moved = shift(before, after)
+            if math.exp(min(before.log_ms, after.log_ms)) < shortest[moved.one_board]:
+                continue
             boards = numbers[before.board], numbers[after.board]
             environments = base["environment"], new["environment"]
             anchors = math.nan if moved.anchors is None else moved.anchors

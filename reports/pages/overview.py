@@ -57,7 +57,8 @@ def published(data: Dataset) -> dict[str, Any]:
 def regressions(data: Dataset) -> dict[str, Any]:
     """How headline cells moved from run to run; from recorded replicates, by how much they may where nothing changed,
     and what verdicts are worth."""
-    pairs = noise.replicates(noise.Timings(data.rows if data.recorded else ()))
+    timings = noise.Timings(data.rows if data.recorded else ())
+    pairs = noise.replicates(timings)
     between_boards = noise.noise(pairs, one_board=False).ratio
     found = history.sections(data)
     each = {id(one): one for section in found for one in section.lines}.values()  # one may be in several sections
@@ -82,6 +83,8 @@ def regressions(data: Dataset) -> dict[str, Any]:
         "unedited": [one for one in each if one.verdict and not one.edited],
         "noise": between_boards,
         "trials": noise.trial(pairs),
+        "gaps": timings.gaps,
+        "shortest_ms": timings.shortest_ms(one_board=False),
         "files": [downloads.Download("regressions", table, rows)] if table else [],
     }
 

@@ -149,6 +149,34 @@ def test_what_was_timed_at_the_power_cap_has_a_noise_of_its_own() -> None:
         assert noise.noise(beside, one_board) == noise.noise(quiet, one_board)
 
 
+def with_gaps(*gaps_ms: float) -> list[Row]:
+    """The records, and a referee on as many boards, before whose events so much time passes."""
+    referees = (
+        {"kind": "referee", "environment": f"board{number}-0", "details": {"gap_ms": gap}}
+        for number, gap in enumerate(gaps_ms)
+    )
+    return [*RECORDS, *referees]
+
+
+def test_a_kernel_too_short_for_two_hosts_is_not_judged_between_boards() -> None:
+    """Where the difference of two gaps could be half of a slowdown of 5%, which is promised to be found."""
+
+    def victim(new: list[Row], apart_ms: float) -> compare.Verdict:
+        found = compare.compare(base(), new, with_gaps(0.002, 0.002 + apart_ms))
+        (verdict,) = (item for item in found if (item.change or 0) > 0.05)
+        return verdict
+
+    (before,) = (item.base_ms for item in judged(planted(again(), 1.1)) if (item.change or 0) > 0.05)
+    assert before
+    half = 0.05 / 2 * before
+    assert victim(planted(elsewhere(), 1.1), 0.8 * half).verdict == compare.SLOWER
+    short = victim(planted(elsewhere(), 1.1), 1.2 * half)
+    assert short.verdict == compare.AMBIGUOUS
+    assert "too short to be judged between boards" in short.reason
+    assert short.limit == pytest.approx(1.2 * half / before, rel=0.05)
+    assert victim(planted(again(), 1.1), 1.2 * half).verdict == compare.SLOWER
+
+
 def test_faster_does_not_fail(tmp_path: Path) -> None:
     assert only(planted(again(), 0.9)).verdict == compare.FASTER
     assert main(tmp_path, planted(again(), 0.9))[0] == 0

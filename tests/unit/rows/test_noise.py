@@ -53,6 +53,33 @@ def test_limits_grow_with_the_noise_and_two_boards_have_more() -> None:
     assert loud[0] == pytest.approx(4 * quiet[0], rel=0.5)  # type: ignore[operator]
 
 
+def test_kernels_too_short_for_two_hosts_are_no_replicates_between_boards() -> None:
+    """What events read beside a kernel is the host's: 2.2 us on one, 3.9 on another."""
+    rows = replicated.rows(problems=1)
+    gaps = {"board0": (0.0022, 0.0024), "board1": (0.0039,)}
+    referees = [
+        {"kind": "referee", "environment": f"{board}-{process}", "details": {"gap_ms": gap}}
+        for board, found in gaps.items()
+        for process, gap in enumerate(found)
+    ]
+    timings = noise.Timings([*rows, *referees])
+    assert timings.gaps == pytest.approx([0.0023, 0.0039])
+    assert timings.shortest_ms(one_board=False) == pytest.approx(0.0016 / 0.025)
+    assert timings.shortest_ms(one_board=True) == noise.Timings(rows).shortest_ms(one_board=False) == 0
+
+    def slowed(factor: float) -> noise.Replicates:
+        found = [
+            row | {"samples_ms": [sample * factor for sample in row["samples_ms"]]} if "samples_ms" in row else row
+            for row in rows
+        ]
+        return noise.replicates(noise.Timings([*found, *referees]))
+
+    long, short = slowed(10.0), slowed(0.1)
+    assert len(long) == len(noise.replicates(noise.Timings(rows)))
+    assert short.one_board.all()
+    assert short.one_board.sum() == long.one_board.sum()
+
+
 def test_few_replicates_are_no_noise() -> None:
     found = pairs()
     few = noise.noise(found.where(found.one_board.cumsum() < noise.FEWEST), True)
