@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.catalog.problem import Problem
 from harness.rows import noise
 from harness.rows.reading import Row
 
@@ -97,6 +98,13 @@ class Estimate:
         drawn = None if self.draws is None else factor * self.draws
         return Estimate(factor * self.value, drawn, self.processes, self.boards)
 
+    def over(self, constant: float) -> Estimate:
+        """What it is the logarithm of, over a number that nobody timed beside it."""
+        shift = math.log(constant)
+        drawn = None if self.draws is None else self.draws - shift
+        sampled = {board: values - shift for board, values in self.sampled.items()}
+        return Estimate(self.value - shift, drawn, self.processes, self.boards, sampled)
+
     def minus(self, other: Estimate) -> Estimate:
         """The difference to what other processes timed: the draws are independent."""
         drawn = None
@@ -128,14 +136,22 @@ class Intervals:
         """The interval of the ratio of TFLOPS, `ours` over `theirs`. Both rows are of one problem."""
         return self.ratio(ours, theirs).interval
 
+    def tflops(self, row: Row) -> Estimate:
+        """The logarithm of the TFLOPS of the row's program on its problem."""
+        found = self.estimate([(row, 1.0)]) or Estimate(-noise.log_ms(row), None, 1, 1)
+        return found.over(1e9 / Problem.from_dict(row["problem"]).flops)
+
     def timings(self, row: Row) -> list[Row]:
         """Every timing of the row's program on its problem, of any process."""
         return list(self._rows[self._timings.program(row)].values())
 
     def mean(self, pairs: Iterable[tuple[Row, Row]]) -> Interval:
-        """The interval of the geometric mean of several cells' ratios. A draw takes the same boards for all cells: a
-        board moves them together. It has no ends where one of the cells has none."""
-        found = [self.ratio(*pair) for pair in pairs]
+        """The interval of the geometric mean of several cells' ratios."""
+        return self.mean_of([self.ratio(*pair) for pair in pairs])
+
+    def mean_of(self, found: Sequence[Estimate]) -> Interval:
+        """The interval of the geometric mean of several cells. A draw takes the same boards for all cells: a board
+        moves them together. It has no ends where one of the cells has none."""
         fewest = min((one.processes for one in found), default=0), min((one.boards for one in found), default=0)
         if not found or any(one.draws is None for one in found):
             return Interval(None, None, *fewest)

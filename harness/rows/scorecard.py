@@ -252,9 +252,13 @@ def _entry(
     if promise.theirs == ARTICLE:
         article = experiments.article(promise.experiment)
         quoted = f"quoted: {article.own_code_is}, measured separately on an {articles.OWN_CODE_GPU}"
-        found = [_quoted_cell(promise, shape, quoted, rows, hashes) for shape in article.shapes if shape.own_code]
+        shapes = [shape for shape in article.shapes if shape.own_code]
+        found = [_quoted_cell(promise, shape, quoted, rows, hashes, known) for shape in shapes]
         cells = [cell for cell, _ in found]
-        compared += [ours for _, ours in found if ours]
+        best = [one for _, one in found if one]
+        compared += [ours for ours, _ in best]
+        if len(best) == len(cells):
+            interval = known.mean_of([ratio for _, ratio in best]).to_dict()
     else:
         asked = [promise.problem] if promise.problem else experiments.load(promise.experiment).problems
         cells, pairs = [], []
@@ -342,26 +346,33 @@ def _fastest_cell(
 
 
 def _quoted_cell(
-    promise: Promise, shape: articles.Shape, quoted: str, rows: list[Row], hashes: Hashes
-) -> tuple[dict[str, Any], Row | None]:
-    """Our best, from the newest final group where there is one, over a number that has no samples; and its row."""
+    promise: Promise,
+    shape: articles.Shape,
+    quoted: str,
+    rows: list[Row],
+    hashes: Hashes,
+    known: intervals.Intervals,
+) -> tuple[dict[str, Any], tuple[Row, intervals.Estimate] | None]:
+    """Our best, from the newest final group where there is one, over a number that has no samples; its row, and the
+    ratio. The interval is of our side alone."""
     newest = results.newest(row for row in rows if slug(row) == shape.problem.slug)
     finals = _finals(promise.ours, newest, hashes)
     ours, why = (finals[0], None) if finals else _best(promise.ours, newest, hashes)
     if ours is None or shape.own_code is None:
         return {"problem": shape.problem.slug, "reason": why}, None
+    ratio = known.tflops(ours).over(shape.own_code)
     cell = {
         "problem": shape.problem.slug,
-        "value": tflops(ours) / shape.own_code,
-        "ours": tflops(ours),
+        "value": math.exp(ratio.value),
+        "ours": math.exp(ratio.value) * shape.own_code,
         "theirs": shape.own_code,
-        "interval": None,
+        "interval": ratio.interval.to_dict(),
         "ours_is": _name(ours),
         "theirs_is": quoted,
         "case": reading.cell(ours),
         "run": ours.get("environment"),
     }
-    return cell, ours
+    return cell, (ours, ratio)
 
 
 def _final(promise: Promise, here: list[Row], newest: Iterable[Row], hashes: Hashes) -> tuple[Row, Row] | None:

@@ -198,6 +198,24 @@ def test_the_articles_own_code_is_quoted_and_says_so() -> None:
     assert quoted["value"] == pytest.approx(cell["value"])
 
 
+def test_the_interval_over_an_articles_code_is_of_our_side() -> None:
+    """The mean over processes and boards, like any ratio; too few processes have no ends."""
+    rows = synthetic_articles.rows("seed_raw_ptx")
+    (cell,) = entries(rows)["seed_raw_ptx_over_article"]["cells"]
+    assert cell["interval"]["low"] is None
+    assert "expected at least 3 processes" in cell["interval"]["reason"]
+    (best,) = (row for row in rows if row["kind"] == "timing" and reading.cell(row) == cell["case"])
+    again = [
+        best | {"group": f"again-{number}-01", "samples_ms": [ms * factor for ms in best["samples_ms"]]}
+        for number, factor in enumerate((1.02, 1.04), start=1)
+    ]
+    entry = entries([*rows, *again])["seed_raw_ptx_over_article"]
+    (slower,) = entry["cells"]
+    assert slower["value"] == pytest.approx(cell["value"] / (1.02 * 1.04) ** (1 / 3))
+    assert slower["interval"]["low"] < slower["value"] < slower["interval"]["high"]
+    assert entry["interval"] == pytest.approx(slower["interval"], rel=0.05)
+
+
 def test_the_newest_final_stands_against_the_articles_own_code_and_not_the_luckiest() -> None:
     rows = synthetic_articles.rows("seed_raw_ptx")
     mine = [row for row in rows if row["kind"] == "timing" and row["backend"] == "cuda"]
