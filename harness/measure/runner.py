@@ -367,11 +367,13 @@ class Run:
 
     def has_process(self, group: Iterable[Case], mode: str, number: int) -> bool:
         """Whether an earlier run of this file timed the group in its process of this number, or as many processes did
-        of rows that stand, the first one of this run among them."""
+        of rows that stand, the first one of this run among them. Where all of those are of one board and this is
+        another, the second process is timed once more: an interval from one board knows nothing of others."""
         if all(self.session.has_replicate(case, mode, number) for case in group):
             return True
         met = [self.session.processes(case, mode) | {process(self.timed[case, mode])} for case in group]
-        return len(set.intersection(*met)) >= number
+        together = set.intersection(*met)
+        return len(together) >= number and not (number == 2 and self.session.are_on_one_other_board(together))
 
     def timed_in(self, mode: str) -> dict[Case, Row]:
         """What was timed in this mode and passed."""

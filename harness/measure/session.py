@@ -55,7 +55,8 @@ class Session:
         elsewhere = sorted(standing, key=lambda row: row["time"])
         self._standing = {results.key(row): dict(row) for row in elsewhere if row["kind"] != "environment"}
         self._environments = {row["id"]: row for row in elsewhere if row["kind"] == "environment"}
-        self._processes = defaultdict[str, set[object]](set)
+        self._boards = {name: _board((row.get("details") or {}).get("gpu")) for name, row in self._environments.items()}
+        self._processes = defaultdict[str, set[tuple[Any, Any]]](set)
         for row in elsewhere:
             if row["kind"] == "timing":
                 self._processes[_cell(row)].add(process(row))
@@ -112,9 +113,19 @@ class Session:
         """Whether an earlier run of this file timed the case in its process of this number."""
         return (_cell({**self.identity(case), "mode": mode}), number) in self._replicates
 
-    def processes(self, case: Case, mode: str) -> set[object]:
+    def processes(self, case: Case, mode: str) -> set[tuple[Any, Any]]:
         """The processes that timed the case in rows that stand."""
         return self._processes[_cell({**self.identity(case), "mode": mode})]
+
+    @property
+    def board(self) -> str | None:
+        """Which board of its kind the run began on; None without a GPU."""
+        return _board(self.gpu)
+
+    def are_on_one_other_board(self, processes: Iterable[tuple[Any, Any]]) -> bool:
+        """Whether these, of rows that stand, are all of one board, and the run is on another."""
+        boards = {self._boards.get(name) for name, _ in processes}
+        return len(boards) == 1 and None not in {self.board, *boards} and self.board not in boards
 
     def new_group(self) -> str:
         """A name for an interleaved group, unique among all runs."""
@@ -157,6 +168,10 @@ class Session:
         self._unimportable |= {said} if row["status"] == "import_error" else set()
         self.progress.say("  ".join(filter(None, (f"{row['kind']:6}", self.count, str(case), outcome))))
         return row
+
+
+def _board(gpu: Mapping[str, Any] | None) -> str | None:
+    return (gpu or {}).get("uuid_sha256")
 
 
 def _replicate(row: Mapping[str, Any]) -> int:

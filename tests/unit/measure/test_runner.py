@@ -25,7 +25,7 @@ from harness.catalog.cases import of_experiment
 from harness.catalog.entries import Technique
 from harness.catalog.problem import Experiment, Problem, Tile
 from harness.machine import environment
-from harness.measure import runner, service, worker
+from harness.measure import runner, service, session, worker
 from harness.measure.worker import Deadlines, GateOptions, Worker
 from harness.rows import noise, results, tables
 from harness.rows.reading import is_final
@@ -292,6 +292,27 @@ def test_recorded_processes_of_these_kernels_are_not_timed_again(tmp_path: Path)
     several += run(tmp_path / "two.jsonl", experiment("right", peers=("sdpa_flash",)), modes=("burst",))
     assert further("both.jsonl", ("right",), several, 2) == []
     assert further("new.jsonl", ("right_too",), several, 2) == [2, 2]
+
+
+def test_processes_of_one_board_are_joined_by_one_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    what = experiment("right", peers=("sdpa_flash",))
+    standing = run(tmp_path / "one.jsonl", what, modes=("burst",), replicates=3)
+    for row in standing:
+        if row["kind"] == "environment":
+            row["details"] = {**row["details"], "gpu": {"uuid_sha256": "there"}}
+
+    def replicates(name: str, board: str | None) -> list[int]:
+        monkeypatch.setattr(session.Session, "board", board)
+        rows = run(tmp_path / f"{name}.jsonl", what, modes=("burst",), standing=standing, replicates=3)
+        return [row["details"]["replicate"] for row in rows if row.get("details", {}).get("replicate")]
+
+    assert replicates("there", "there") == []
+    assert replicates("unknown", None) == []
+    assert replicates("here", "here") == [2, 2]
+    (third,) = {row["environment"] for row in standing if row.get("details", {}).get("replicate") == 3}
+    (third_row,) = (row for row in standing if row["kind"] == "environment" and row["id"] == third)
+    third_row["details"]["gpu"] = {"uuid_sha256": "elsewhere"}
+    assert replicates("both", "here") == []
 
 
 def test_what_another_process_loads_is_compiled_before_it_starts(
