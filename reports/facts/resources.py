@@ -116,6 +116,11 @@ LIBRARY_ORDERS = {
 read in November 2026 as ours are, in the binaries of hdim128 kernels that their own sources compile to for sm_90a."""
 
 
+def library_orders(which: Technique) -> dict[str, str]:
+    """LIBRARY_ORDERS beside a rung by wgmma, which these libraries use; nothing beside another."""
+    return LIBRARY_ORDERS if which.mma == "wgmma" else {}
+
+
 @dataclass(frozen=True)
 class Assembled:
     """A Triton program as shipped, and the same with the assembler of the CUDA twin, at the first problem."""

@@ -119,7 +119,7 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
         "diffs": {language: before and listing.diff(before, which, language) for language, before in parents.items()},
         "parents": parents,
         "code": {dim: [table for table in tables if table["head_dim"] == dim] for dim in _dims(tables)},
-        "library_orders": resources.LIBRARY_ORDERS,
+        "library_orders": resources.library_orders(which),
         "same_code": same_code(datasets, which),
         "uninspected": {
             backend: "it does not run at the reference tile" if judged and judged.declines(backend) else "not inspected"

@@ -9,6 +9,7 @@ import pytest
 
 from harness.catalog import techniques
 from harness.catalog.problem import Problem
+from reports.facts import resources
 from reports.pages import technique
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import dataset, rendered
@@ -28,10 +29,14 @@ def code(name: str, sequence: str, in_lock: dict[str, int] | None, backend: str 
     return synthetic.make("code", name, backend, problem, tile, on="cpu", code={**made, "main_loop": loop}, compiler={})
 
 
+def html(name: str, *rows: Row) -> str:
+    data = dataset([synthetic.ENVIRONMENT, *rows])
+    return rendered("technique.html", technique.page(data, [data], techniques.get(name), {}), data)
+
+
 def lines(name: str, *rows: Row) -> dict[str, list[str]]:
     """The lines of the tables of a page, by their first cell."""
-    data = dataset([synthetic.ENVIRONMENT, *rows])
-    text = rendered("technique.html", technique.page(data, [data], techniques.get(name), {}), data)
+    text = html(name, *rows)
     cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line) for line in re.findall(r"<tr>.*?</tr>", text, re.DOTALL)]
     return {line[0]: line[1:] for line in cells if line}
 
@@ -59,3 +64,12 @@ def test_what_a_lock_guards_is_told_where_it_guards_some_of_a_softmax() -> None:
     assert found["maxima of the main loop in the lock"] == ["0 of 68"]
     for lock in (None, dict.fromkeys(COUNTS, 0)):
         assert not [name for name in lines("pingpong", code("pingpong", "x", lock)) if "in the lock" in name]
+
+
+def test_libraries_by_wgmma_stand_beside_rungs_by_wgmma_alone() -> None:
+    """The words that explain the table stand below both."""
+    compared = {name: html(name, code(name, "x", None)) for name in ("xor_swizzle", "wgmma")}
+    assert all("Under a product: between its issue and the wait for it" in text for text in compared.values())
+    for library in resources.LIBRARY_ORDERS:
+        assert [name for name, text in compared.items() if library in text] == ["wgmma"]
+    assert "For comparison" not in compared["xor_swizzle"]
