@@ -2,52 +2,109 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.catalog import techniques
 from harness.catalog.problem import Problem
+from harness.catalog.roofs import KEYS, ROWS
 from harness.catalog.techniques import TECHNIQUES
-from harness.rows import reading
+from harness.rows import reading, scorecard
 from reports.data.dataset import Dataset, Row
 from reports.facts import roofs
 
 GRID = "flagship_over_fastest"
-"""The entry that says of each cell whether ours reached the fastest library."""
+"""The entry whose cells stand beside roofs."""
+RACES = {promise.name for promise in scorecard.PROMISES if promise.theirs == scorecard.FASTEST}
+"""The entries that say of each cell whether ours reached the fastest library."""
+REACHED, UNSETTLED, MISSED = "reached", "not settled", "missed"
 
 
 def scored(data: Dataset, experiment: str | None = None) -> list[dict[str, Any]]:
     """The scorecard's entries, of one experiment or of all, each with the worst cell's value and the rungs that only an
-    earlier version keeps out. Cells of GRID have a `bare_loop` too."""
-    return [
-        {
-            **entry,
-            "worst_value": min((cell.get("value", math.inf) for cell in entry["cells"]), default=None),
-            "earlier": earlier(data, entry["experiment"], entry["ours"]),
-            "cells": beside_bare_loop(data, entry) if entry["name"] == GRID else entry["cells"],
-        }
-        for entry in data.scores
-        if experiment in (None, entry["experiment"])
-    ]
+    earlier version keeps out. Entries of RACES have a `tally` and each of their cells a `verdict`; for GRID see
+    beside_roofs."""
+    found = []
+    for entry in data.scores:
+        if experiment in (None, entry["experiment"]):
+            values = [cell["value"] for cell in entry["cells"] if "value" in cell]
+            entry = {
+                **entry,
+                "worst_value": min(values, default=None),
+                "earlier": earlier(data, entry["experiment"], entry["ours"]),
+            }
+            if entry["name"] == GRID:
+                entry |= beside_roofs(data, entry)
+            if entry["name"] in RACES:
+                cells = [cell | {"verdict": verdict(cell)} if "value" in cell else cell for cell in entry["cells"]]
+                entry |= {"cells": cells, "tally": tally(cells)}
+            found.append(entry)
+    return found
 
 
-def beside_bare_loop(data: Dataset, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The cells of an entry, each with a `bare_loop` in TFLOPS: what the loop without loads and exponentials reaches,
-    or products alone where that loop was not measured. It is at the kernel's own clock where that was read, else at the
-    roof's; None without a roof. No limit: a kernel that rescales O less often can be faster."""
-    lines = {line.roof.name: line for line in roofs.found([data]).lines if line.flop}
+def verdict(cell: Mapping[str, Any]) -> str:
+    """Whether a ratio is above 1 for certain. Without an interval, or where it holds 1, nobody knows."""
+    interval = cell["interval"] or {}
+    low, high = interval.get("low"), interval.get("high")
+    if low is None or high is None or low <= 1 <= high:
+        return UNSETTLED
+    return REACHED if low > 1 else MISSED
+
+
+def tally(cells: Sequence[Mapping[str, Any]]) -> str:
+    """The fastest library is reached on 6 of 12 problems; 6 are not settled."""
+    counts = Counter(cell.get("verdict", "without a number") for cell in cells)
+    reached = counts.pop(REACHED, 0)
+    on = f"all {len(cells)}" if reached == len(cells) else f"{reached or 'none'} of {len(cells)}"
+    rest = [f"; {count} {'is' if count == 1 else 'are'} {word}" for word, count in sorted(counts.items())]
+    return f"The fastest library is reached on {on} problems{''.join(rest)}."
+
+
+def beside_roofs(data: Dataset, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands beside the cells of an entry, from hopper_roofs:
+
+    cells: each with the TFLOPS of `products` alone, a limit, at the kernel's own clock, None where that was not read;
+        and of the `bare_loop`, which is no limit, there at the roof's clock. None without a roof.
+    borrowed: head_dim -> that of the products in its place, where its own were not measured.
+    loops: the bare loops that were measured, as (head_dim, queries, keys).
+
+    Nothing where no roof was measured.
+    """
+    lines = [line for line in roofs.found([data]).lines if line.flop]
+    products = {line.roof.head_dim or 0: line for line in lines if line.roof.name.startswith("products_")}
+    loops = {line.roof.head_dim: line for line in lines if line.roof.name.endswith("_no_exponentials")}
+    if not products and not loops:
+        return {}
+    timed = [row for row in data.rows if (row["kind"], row.get("experiment")) == ("timing", entry["experiment"])]
+    borrowed: dict[int, int] = {}
     cells = []
     for cell in entry["cells"]:
-        problem = Problem.parse(cell["problem"])
-        points = (
-            data.point(entry["experiment"], problem, "flagship", entry["ours"], best=best) for best in (True, False)
+        head_dim = Problem.parse(cell["problem"]).head_dim
+        row = next((row for row in timed if _is_of(cell, row)), {})
+        limit, loop = products.get(head_dim), loops.get(head_dim)
+        if products and not limit:
+            borrowed[head_dim] = max(products)
+            limit = products[max(products)]
+        cells.append(
+            {
+                **cell,
+                "products": limit and at_clock_of(data, row, limit.flop),
+                "bare_loop": loop and (at_clock_of(data, row, loop.flop) or loop.median("tflops")),
+            }
         )
-        row = next((point.row for point in points if point.row), {})
-        names = (f"loop_d{problem.head_dim}_no_exponentials", "products_d128")
-        line = next((lines[name] for name in names if name in lines), None)
-        cells.append({**cell, "bare_loop": line and (at_clock_of(data, row, line.flop) or line.median("tflops"))})
-    return cells
+    tiles = [(head_dim, ROWS * line.roof.product_groups, KEYS) for head_dim, line in loops.items()]
+    return {"cells": cells, "borrowed": borrowed, "loops": tiles}
+
+
+def _is_of(cell: Mapping[str, Any], row: Row) -> bool:
+    """Whether a cell's TFLOPS of ours are this row's."""
+    return (
+        row["environment"] == cell.get("run")
+        and reading.cell(row) == cell["case"]
+        and bool(row.get("samples_ms"))
+        and reading.tflops(row) == cell["ours"]
+    )
 
 
 def at_clock_of(data: Dataset, row: Row, flop: float | None) -> float | None:

@@ -23,3 +23,10 @@ def rendered(template: str, variables: Mapping[str, Any], data: Dataset = EMPTY)
     environment = build._environment(data.provenance())
     environment.globals["experiments"] = []
     return environment.get_template(template).render({"page": template, "up": "", **variables})
+
+
+def of_cells(entry: Mapping[str, Any]) -> str:
+    """The table of an entry's cells and the words around it, as pages print them."""
+    template = "{% import 'parts.html' as parts %}{{ parts.cells(entry) }}"
+    text: str = build._environment("").from_string(template).render(entry=entry)
+    return " ".join(text.split())

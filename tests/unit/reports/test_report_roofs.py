@@ -13,14 +13,14 @@ from harness.catalog import experiments, techniques
 from harness.catalog.problem import Problem
 from harness.catalog.roofs import PEAK, unit_flop
 from harness.measure import roofs as measure
-from harness.rows import record, results
+from harness.rows import reading, record, results
 from reports.data.dataset import Dataset
 from reports.facts import roofs as facts
 from reports.facts import scores
 from reports.pages import prose
 from reports.pages import roofs as pages
 from tests.support import synthetic_rows as synthetic
-from tests.support.pages import dataset, rendered
+from tests.support.pages import dataset, of_cells, rendered
 
 pytestmark = pytest.mark.slow
 
@@ -123,22 +123,52 @@ def test_the_flagship_stands_beside_the_roofs_at_its_own_clock() -> None:
         assert not [one for one in other.limits(128) if one.label.startswith("flagship")]
 
 
-def test_a_cell_of_the_grid_has_the_bare_loop_beside_it() -> None:
-    slugs = {seq: Problem.square(16_384 // seq, 16, seq, 128).slug for seq in (4096, 16_384)}
-    unread = flagship(4096, 700)
+def grid_entry(*timed: Row) -> dict[str, Any]:
+    """An entry of the scorecard with a cell for each of these timings of ours."""
+    cells = [
+        {
+            "problem": reading.slug(row),
+            "case": reading.cell(row),
+            "run": row["environment"],
+            "ours": reading.tflops(row),
+        }
+        for row in timed
+    ]
+    return {"experiment": facts.KERNEL_EXPERIMENT, "ours": "cuda", "cells": cells}
+
+
+def test_a_cell_of_the_grid_has_a_limit_and_the_bare_loop_beside_it() -> None:
+    """Both at the clock of the timing that the cell is of, not of another one of the same kernel."""
+    unread, slower = flagship(4096, 700), flagship(16_384, 750)
     del unread["clock_ghz"]
-    data = dataset([*rows(), unread, flagship(16_384, 750)])
-    entry = {
-        "experiment": facts.KERNEL_EXPERIMENT,
-        "ours": "cuda",
-        "cells": [{"problem": slug} for slug in slugs.values()],
-    }
+    newer = flagship(16_384, 751, time="2031-01-01T00:00:00Z", clock_ghz=[1.9], group="h")
+    found = scores.beside_roofs(dataset([*rows(), unread, slower, newer]), grid_entry(unread, slower))
     multiprocessors = synthetic.ENVIRONMENT["details"]["gpu"]["sm_count"]
-    assert [cell["bare_loop"] for cell in scores.beside_bare_loop(data, entry)] == [
+    peak = pytest.approx(PEAK * 1.7 * multiprocessors / 1e3)
+    assert [cell["products"] for cell in found["cells"]] == [None, peak]
+    assert [cell["bare_loop"] for cell in found["cells"]] == [
         710.0,  # the roof's own, of a clock that nobody read
         pytest.approx(0.75 * PEAK * 1.7 * multiprocessors / 1e3),
     ]
-    assert [cell["bare_loop"] for cell in scores.beside_bare_loop(dataset(synthetic.rows()), entry)] == [None, None]
+    assert found["loops"] == [(64, 192, 128), (128, 128, 128)]
+    assert found["borrowed"] == {}
+    assert scores.beside_roofs(dataset([slower]), grid_entry(slower)) == {}
+
+
+def test_a_head_dim_without_roofs_has_the_limit_of_another_and_says_so() -> None:
+    problem = Problem.square(1, 8, 16_384, 256)
+    tile = techniques.reference_tile(techniques.get("flagship"), 256)
+    of = {"experiment": facts.KERNEL_EXPERIMENT, "mode": "burst", "group": "g", "clock_ghz": [1.7]}
+    row = synthetic.make("timing", "flagship", "cuda", problem, tile, samples_ms=[problem.flops / 700e9], **of)
+    found = scores.beside_roofs(dataset([*rows(), row]), grid_entry(row))
+    (cell,) = found["cells"]
+    assert found["borrowed"] == {256: 128}
+    assert cell["products"] == pytest.approx(PEAK * 1.7 * synthetic.ENVIRONMENT["details"]["gpu"]["sm_count"] / 1e3)
+    assert cell["bare_loop"] is None
+    shown = {**cell, "value": 1.1, "interval": None, "theirs": 636.0, "ours_is": "x"}
+    text = of_cells({**grid_entry(row), **found, "name": scores.GRID, "cells": [shown]})
+    assert "(for head_dim 256, where it measured none, those of head_dim 128)" in text
+    assert f"ours: {700 / cell['products']:.0%}" in text
 
 
 def test_the_page_shows_every_roof_and_draws_both_head_dims() -> None:
