@@ -56,6 +56,8 @@ FASTEST = "fastest"
 ENDS = (ledger.FLAGSHIP, ledger.TRITON)
 """The kernels between which GAP_EXPLAINED is."""
 RIVALS = ("sdpa_cudnn", "fa3", "fa4")
+FAILURES = ("wrong", "cuda_error", "crashed")
+"""Statuses of a gate that the kernel failed: the machine and its limits of time and memory are not to blame."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,8 @@ def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None) -> dict[str,
     interval, ours, theirs (TFLOPS), ours_is, theirs_is, case, run} or {problem, reason}. `interval` is what
     intervals.Interval.to_dict makes, over every process that timed both; None where theirs is quoted. Where it has
     ends, `value` is the mean over the same processes; `ours` and `theirs` are always of one `run`.
+    A cell has a `failed_gate` where one of its kernels failed another gate than the one before its timing: which, in
+    words (Gates.failed_by).
     `verdicts` counts the gates of the kernels compared, `earlier_gate` those of them that had other inputs or limits.
     `kernels` are these kernels and libraries by problem and tile, `unrefereed` those that CUPTI never timed.
     """
@@ -145,7 +149,8 @@ def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None) -> dict[str,
 
 
 class Gates:
-    """The newest verdict on each kernel, problem and tile in an experiment on a GPU, and what CUPTI saw in any."""
+    """The newest verdict on each kernel, problem and tile in an experiment on a GPU, the gates that kernels failed, and
+    what CUPTI saw in any."""
 
     def __init__(self, rows: Iterable[Row], gpus: Mapping[Any, str]) -> None:
         self.gpus = gpus
@@ -153,8 +158,14 @@ class Gates:
         referees = (row for row in rows if row["kind"] == "referee" and is_as_shipped(row))
         self.refereed = {self.program(row) for row in referees}
         gates = (row for row in rows if row["kind"] == "gate" and row["status"] != "unsupported")
-        ours = (row for row in gates if row.get("technique") and is_as_shipped(row))
-        self.newest = {self.place(row): row for row in sorted(ours, key=lambda row: str(row["time"]))}
+        ours = [row for row in gates if row.get("technique") and is_as_shipped(row)]
+        ours.sort(key=lambda row: str(row["time"]))
+        self.newest = {self.place(row): row for row in ours}
+        self.passed = {self.program(row) for row in ours if row["status"] == "passed"}
+        self.failed: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+        for row in ours:
+            if row["status"] in FAILURES:
+                self.failed[self.twin(row)].append(row)
 
     def place(self, row: Row) -> tuple[Any, ...]:
         """What a gate and a timing of one kernel have in common."""
@@ -163,6 +174,31 @@ class Gates:
     def program(self, row: Row) -> tuple[Any, ...]:
         """What timings of one kernel in several experiments have in common."""
         return self.gpus.get(row.get("environment")), row.get("source_sha256"), reading.cell(row)
+
+    def twin(self, row: Row) -> tuple[Any, ...]:
+        """What programs of one kernel have in common, whatever the problem and the tile."""
+        return self.gpus.get(row.get("environment")), row.get("source_sha256"), row["backend"], row.get("technique")
+
+    def failed_by(self, timing: Row) -> str | None:
+        """Which gates the kernel of a timing failed elsewhere, in words: those at the timing's tile, and those of a
+        program that passed another gate, so that its result does not always repeat. A tile that never passes says
+        nothing about another tile."""
+        tile = tile_slug(timing)
+        found = [
+            gate
+            for gate in self.failed.get(self.twin(timing), ())
+            if tile_slug(gate) == tile or self.program(gate) in self.passed
+        ]
+        if not found:
+            return None
+        which = "another gate" if len(found) == 1 else f"{len(found)} other gates, the last"
+        last = found[-1]
+        return f"of a kernel that failed {which}: {reading.cell(last)} in {last['experiment']}: {last['reason']}"
+
+    def marked(self, cell: dict[str, Any], timings: Iterable[Row]) -> dict[str, Any]:
+        """The cell of these timings, with a `failed_gate` where there is one."""
+        told = next(filter(None, map(self.failed_by, timings)), None)
+        return cell | {"failed_gate": told} if told else cell
 
     def of(self, timings: Iterable[Row]) -> dict[str, Any]:
         """How many of these kernels have a verdict, and how many of the verdicts are of an earlier gate; the kernels,
@@ -184,19 +220,28 @@ def told_of_earlier_gate(entries: Iterable[Mapping[str, Any]]) -> str:
     return reading.told_of_earlier_gate(sum(count > 0 for count in counts), len(counts), "ratio")
 
 
+def told_of_failed_gates(entry: Mapping[str, Any]) -> str:
+    """On how many of an entry's problems a kernel failed another gate: without an end; empty where there is none."""
+    count, total = sum("failed_gate" in cell for cell in entry["cells"]), len(entry["cells"])
+    if not count:
+        return ""
+    where = f"on {count} of {total} problems" if total > 1 else "here"
+    return f"{where} one of the kernels failed another gate, though it passed the gate before its timing"
+
+
 def _gap_explained(gpu: str, rows: Iterable[Row], hashes: Hashes, gates: Gates) -> dict[str, Any]:
     """How much of the gap between core Triton and the flagship has a cause, on each problem of the experiment that was
     measured; the value is HEADLINE's, and complete where that is. A cell of another problem may say why it has none."""
     found = {one.problem: one for one in ledger.ledgers(rows, hashes)}
     problems = experiments.load(ledger.EXPERIMENT).problems
     asked = [problem for problem in problems if problem in found or problem == ledger.HEADLINE]
-    cells = [_explained_cell(problem, found.get(problem)) for problem in asked]
+    rows_of = {p: [found[p].rows[name] for name in ENDS if name in found[p].rows] for p in asked if p in found}
+    cells = [gates.marked(_explained_cell(p, found.get(p)), rows_of.get(p, ())) for p in asked]
     (headline,) = [cell for cell in cells if cell["problem"] == ledger.HEADLINE.slug]
     reason = f"{headline['problem']}: {headline['reason']}" if "reason" in headline else None
     if not found:
         reason = f"{ledger.EXPERIMENT} was not run on this GPU: `twinkernels run {ledger.EXPERIMENT}`"
     valued = [cell for cell in cells if "value" in cell]
-    ends = [found[p].rows[name] for p in asked if p in found for name in ENDS if name in found[p].rows]
     return {
         "name": GAP_EXPLAINED,
         "experiment": ledger.EXPERIMENT,
@@ -209,7 +254,7 @@ def _gap_explained(gpu: str, rows: Iterable[Row], hashes: Hashes, gates: Gates) 
         "interval": headline.get("interval"),
         "worst_cell": None if reason else min(valued, key=lambda cell: float(cell["value"]))["problem"],
         "goal": ledger.GOAL,
-        **gates.of(ends),
+        **gates.of(row for rows in rows_of.values() for row in rows),
         "cells": cells,
     }
 
@@ -254,7 +299,7 @@ def _entry(
         quoted = f"quoted: {article.own_code_is}, measured separately on an {articles.OWN_CODE_GPU}"
         shapes = [shape for shape in article.shapes if shape.own_code]
         found = [_quoted_cell(promise, shape, quoted, rows, hashes, known) for shape in shapes]
-        cells = [cell for cell, _ in found]
+        cells = [gates.marked(cell, one[:1] if one else ()) for cell, one in found]
         best = [one for _, one in found if one]
         compared += [ours for ours, _ in best]
         if len(best) == len(cells):
@@ -268,7 +313,7 @@ def _entry(
         find = _fastest_cell if promise.theirs == FASTEST else _cell
         for problem in sorted(problem.slug for problem in asked):
             cell, pair = find(promise, problem, here[problem], hashes, known)
-            cells.append(cell)
+            cells.append(gates.marked(cell, pair or ()))
             if pair:
                 pairs.append(pair)
                 compared += pair

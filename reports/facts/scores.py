@@ -22,9 +22,9 @@ REACHED, UNSETTLED, MISSED = "reached", "not settled", "missed"
 
 
 def scored(data: Dataset, experiment: str | None = None) -> list[dict[str, Any]]:
-    """The scorecard's entries, of one experiment or of all, each with the worst cell's value and the rungs that only an
-    earlier version keeps out. Entries of RACES have a `tally` and each of their cells a `verdict`; for GRID see
-    beside_roofs."""
+    """The scorecard's entries, of one experiment or of all, each with the worst cell's value, the rungs that only an
+    earlier version keeps out, and on how many problems a kernel failed another gate. Entries of RACES have a `tally`
+    and each of their cells a `verdict`; for GRID see beside_roofs."""
     found = []
     for entry in data.scores:
         if experiment in (None, entry["experiment"]):
@@ -33,6 +33,7 @@ def scored(data: Dataset, experiment: str | None = None) -> list[dict[str, Any]]
                 **entry,
                 "worst_value": min(values, default=None),
                 "earlier": earlier(data, entry["experiment"], entry["ours"]),
+                "told_of_failed_gates": scorecard.told_of_failed_gates(entry),
             }
             if entry["name"] == GRID:
                 entry |= beside_roofs(data, entry)

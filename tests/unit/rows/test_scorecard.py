@@ -336,6 +336,67 @@ def test_triton_stands_with_its_best_rung_and_cuda_with_the_flagship(monkeypatch
     assert {cell["theirs_is"].split()[1] for cell in card["triton_over_flagship"]["cells"]} == {"flagship"}
 
 
+def gate_of(row: Row, **fields: Any) -> Row:
+    """A gate that a timing's kernel passed, or failed."""
+    kept = {name: value for name, value in row.items() if name not in ("samples_ms", "mode", "group")}
+    return kept | {"kind": "gate", "status": "passed"} | fields
+
+
+WRONG = {"status": "wrong", "reason": "elements are NaN"}
+
+
+def failed_gates(rows: list[Row], monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """Of the entry whose kernels are core Triton's and the flagship: what is said -> on which problems."""
+    found: dict[str, list[str]] = {}
+    for cell in grid_entries(rows, monkeypatch)["triton_over_flagship"]["cells"]:
+        if "failed_gate" in cell:
+            found.setdefault(cell["failed_gate"], []).append(cell["problem"])
+    return found
+
+
+def test_a_cell_says_that_its_kernel_failed_another_gate_and_keeps_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = grid_rows()
+    before = grid_entries(rows, monkeypatch)["triton_over_flagship"]
+    assert failed_gates(rows, monkeypatch) == {}
+    assert scorecard.told_of_failed_gates(before) == ""
+    timing = next(row for row in rows if row.get("backend") == "triton")
+    other = Tile(64, 64).to_dict()
+    elsewhere = {"experiment": "shared_gpu", "tile": other}
+    unsteady = [gate_of(timing, **elsewhere), gate_of(timing, **elsewhere, **WRONG)]
+    ((told, problems),) = failed_gates([*rows, *unsteady], monkeypatch).items()
+    case = reading.cell(unsteady[0])
+    assert told == f"of a kernel that failed another gate: {case} in shared_gpu: elements are NaN"
+    assert len(problems) == 36, "a program that passed a gate and failed another may fail on any problem"
+    after = grid_entries([*rows, *unsteady], monkeypatch)["triton_over_flagship"]
+    assert scorecard.told_of_failed_gates(after).startswith("on 36 of 36 problems one of the kernels failed")
+    assert [cell.pop("failed_gate") for cell in after["cells"]] == [told] * 36
+    assert [cell["value"] for cell in after["cells"]] == [cell["value"] for cell in before["cells"]]
+
+    later = gate_of(timing, **elsewhere, time="2031-01-01T00:00:00Z", status="crashed", reason="it ended")
+    (told,) = failed_gates([*rows, *unsteady, later], monkeypatch)
+    assert told == f"of a kernel that failed 2 other gates, the last: {case} in shared_gpu: it ended"
+    at_tile = gate_of(timing, **WRONG, experiment="bench")
+    assert list(failed_gates([*rows, at_tile], monkeypatch).values()) == [problems]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},  # a tile that never passes
+        {"source_sha256": "earlier", "tile": Tile(128, 128).to_dict()},
+        {"environment": "another", "tile": Tile(128, 128).to_dict()},
+        {"technique": "wgmma", "tile": Tile(128, 128).to_dict()},
+        {"assembler": "shared", "tile": Tile(128, 128).to_dict()},
+        {"status": "timeout", "tile": Tile(128, 128).to_dict()},
+    ],
+)
+def test_a_gate_of_another_kernel_marks_no_cell(fields: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = grid_rows()
+    timing = next(row for row in rows if row.get("backend") == "triton")
+    gate = gate_of(timing, experiment="bench", **{**WRONG, "tile": Tile(64, 64).to_dict(), **fields})
+    assert failed_gates([*rows, gate], monkeypatch) == {}
+
+
 def test_nobody_is_fastest_without_all_rivals_beside_the_same_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     without = {name: speed for name, speed in RIVALS.items() if name != "fa4"}
     entry = grid_entries(grid_rows(rivals=without), monkeypatch)["flagship_over_fastest"]
