@@ -8,6 +8,7 @@ technique's own order, which a source only asks for.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ pytestmark = pytest.mark.spread
 
 RUNGS = [one for one in techniques.TECHNIQUES if one.ladder == "hopper"]
 MASKS = {"full": False, "causal": True}
+LENGTHS = (1024, 4096, 16_384)
+"""One of each class of lengths that has tiles of its own."""
 PINNED = "pinned_maxima"
 SQUARE = Tile(128, 128, 2, 8)
 LEAST_EXPONENTIALS = 10
@@ -62,7 +65,8 @@ def committed() -> list[Cell]:
     tables = [path.stem for path in tiles.FOLDER.glob("*.toml")]
     for rung, head_dim, causal in product(RUNGS, (64, 128, 256), MASKS.values()):
         case, _ = cell(rung.name, head_dim, causal)
-        chosen = [tiles.best_tile(rung.name, "cuda", case.problem, gpu) for gpu in tables]
+        problems = [replace(case.problem, seq_q=length, seq_kv=length) for length in LENGTHS]
+        chosen = [tiles.best_tile(rung.name, "cuda", *at) for at in product(problems, tables)]
         for tile in filter(None, (case.tile, *chosen)):
             if techniques.unsupported(rung, "cuda", case.problem, tile):
                 continue
@@ -72,11 +76,19 @@ def committed() -> list[Cell]:
 
 
 COMMITTED = committed()
+IN_FP16 = [
+    (replace(case, problem=replace(case.problem, dtype="fp16")), arch)
+    for case, arch in COMMITTED
+    if case.technique == "flagship"
+]
+"""Few rows are of fp16: the flagship alone, and only in `make test-full`."""
+IN_BOTH_FORMATS = [*COMMITTED, *(pytest.param(one, marks=pytest.mark.full) for one in IN_FP16)]
 
 
 def label(cell: Cell) -> str:
-    case, _ = cell
-    return f"{case.technique}-d{case.problem.head_dim}-{'causal' if case.problem.causal else 'full'}-{case.tile.slug}"
+    problem, tile = cell[0].problem, cell[0].tile
+    dtype = "" if problem.dtype == "bf16" else f"-{problem.dtype}"
+    return f"{cell[0].technique}-d{problem.head_dim}-{problem.mask}-{tile.slug}{dtype}"
 
 
 Code = Callable[[Cell], dict[str, Any]]
@@ -87,7 +99,7 @@ def code(request: pytest.FixtureRequest) -> Code:
     return proven.compile_here if request.param == "compiled" else proven.machine_code
 
 
-@pytest.mark.parametrize("one", COMMITTED, ids=label)
+@pytest.mark.parametrize("one", IN_BOTH_FORMATS, ids=label)
 def test_no_main_loop_is_serialized_or_spills(one: Cell, code: Code) -> None:
     main_loop = code(one)["main_loop"]
     assert code(one).get("remarks", []) == []
@@ -95,13 +107,13 @@ def test_no_main_loop_is_serialized_or_spills(one: Cell, code: Code) -> None:
     assert main_loop["local_memory"] == 0
 
 
-@pytest.mark.parametrize("one", COMMITTED, ids=label)
+@pytest.mark.parametrize("one", IN_BOTH_FORMATS, ids=label)
 def test_no_main_loop_fences_the_gpu(one: Cell, code: Code) -> None:
     """What a release to the cluster is made of."""
     assert "fence of the GPU" not in code(one)["main_loop"]["sequence"]
 
 
-@pytest.mark.parametrize("one", COMMITTED, ids=label)
+@pytest.mark.parametrize("one", IN_BOTH_FORMATS, ids=label)
 def test_registers_move_from_the_producer_on(one: Cell, code: Code) -> None:
     moved = code(one).get("setmaxnreg", [])
     if one[0].technique == "wgmma":
@@ -187,6 +199,17 @@ def test_what_was_edited_is_compiled_again(tmp_path: Path, monkeypatch: pytest.M
         for one in COMMITTED:
             proven.machine_code(one)
     assert asked == [one for one in COMMITTED if one in concerned or one not in before]
+
+
+def test_every_tile_of_the_tables_is_among_them() -> None:
+    names, problem = {rung.name for rung in RUNGS}, COMMITTED[0][0].problem
+    read = [one for path in tiles.FOLDER.glob("*.toml") for one in tiles.read(path)]
+    mine = [one for one in read if one.backend == "cuda" and one.technique in names]
+    assert {"flagship", "wgmma"} <= {one.technique for one in mine}
+    held = {(origin(case), tiles.cell(case.problem), case.tile) for case, _ in COMMITTED}
+    for one in mine:
+        program = origin(Case("inspect", one.technique, "cuda", problem, one.tile))
+        assert (program, "-".join(one.cell.split("-")[:2]), one.tile) in held, one
 
 
 def test_every_kernel_of_the_ladder_is_among_them() -> None:
