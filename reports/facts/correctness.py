@@ -340,6 +340,7 @@ def _matrix(data: Dataset, experiment: str, backend: str, rows: Sequence[Row]) -
         lengths[f"{problem.seq_q}×{problem.seq_kv}, heads {problem.heads}/{problem.heads_kv}"] = None
     grid = experiments.load(experiment)
     asked = {problem.slug for problem in grid.problems}
+    current = [row for row in rows if reading.is_current(row, data.hashes)]
     in_series = [name for name in grid.techniques if sources.has_series(backend, techniques.get(name).path)]
     return Matrix(
         experiment,
@@ -353,7 +354,7 @@ def _matrix(data: Dataset, experiment: str, backend: str, rows: Sequence[Row]) -
         ],
         sorted({name for one in whole.values() for name in one.distributions}),
         sorted(lengths),
-        sum(reading.is_current(row, data.hashes) and reading.slug(row) in asked for row in rows),
+        len({(row["technique"], reading.slug(row)) for row in current if reading.slug(row) in asked}),
         len(grid.problems) * len(in_series) if all(row["on"] == "gpu" for row in rows) else None,
     )
 

@@ -814,6 +814,9 @@ def test_the_gate_by_technique_and_cell() -> None:
     beside = gate("scalar", Problem.square(1, 2, 256, 64, dtype="fp16"))
     (matrix,) = correctness.matrices([dataset([synthetic.ENVIRONMENT, *gates(), beside])])
     assert matrix.gated == 5  # the grid has no such problem
+    at_another_tile = {**gates()[0], "tile": Tile(32, 64).to_dict()}
+    (matrix,) = correctness.matrices([dataset([synthetic.ENVIRONMENT, *gates(), at_another_tile])])
+    assert matrix.gated == 5  # one cell at two tiles
     (matrix,) = correctness.matrices(
         [Dataset("NVIDIA H200", True, gates(), {})]
     )  # of another version: shown, not counted
