@@ -119,6 +119,10 @@ class Problem:
             return rows * heads * self.head_dim, self.head_dim, heads * self.head_dim
         return heads * rows * self.head_dim, rows * self.head_dim, self.head_dim
 
+    def query_tiles(self, tile: Tile) -> int:
+        """Tiles of queries, those of all heads and batches."""
+        return self.batch * self.heads * math.ceil(self.seq_q / tile.block_m)
+
     def tflops(self, milliseconds: float) -> float:
         """TFLOPS of a launch that takes so many milliseconds."""
         return self.flops / milliseconds / 1e9

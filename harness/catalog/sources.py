@@ -92,6 +92,11 @@ def closure(top: Path, root: Path) -> list[Path]:
     return [top, *sorted(found - {top})]
 
 
+def is_persistent(technique_path: str, root: Path | None = None) -> bool:
+    """Whether a block of the CUDA kernel takes one tile after another, by the header that deals them out."""
+    return any(path.name == "persistent_tiles.cuh" for path in files("cuda", technique_path, root))
+
+
 def source_sha256(backend: str, technique_path: str, root: Path | None = None) -> str:
     """Hash over the names of `files` and the code in them: what is measured stays so when a comment is mended.
 

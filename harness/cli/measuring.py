@@ -225,7 +225,7 @@ def sanitize(
     if cluster is None:
         require_gpu()
     tools = tool or list(sanitizer.OPTIONS)
-    problems = part((*sanitizer.PROBLEMS, *sanitizer.RAGGED), shard)
+    problems = part(sanitizer.ALL_PROBLEMS, shard)
     if planted:
         experiment, checks = "sanitizer_planted", sanitizer.planted(tools)
     else:

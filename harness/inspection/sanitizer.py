@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 
 from harness import variants
 from harness.catalog import planted as bugs
-from harness.catalog import techniques
+from harness.catalog import sources, techniques
 from harness.catalog.cases import Case, at_reference_tiles
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.sources import ROOT
@@ -52,6 +52,13 @@ RAGGED = (
     Problem(1, 2, 1, 113, 203, 256, "fp16", False),
 )
 """Further problems, for the techniques marked general."""
+SEVERAL_TILES = (
+    Problem(2, 68, 17, 203, 257, 128, "bf16", True, "bshd"),
+    Problem(2, 68, 17, 130, 113, 256, "fp16", False),
+)
+"""Further problems, for persistent kernels: with more than two tiles for each multiprocessor of an H200, blocks go on
+from one tile to another."""
+ALL_PROBLEMS = (*PROBLEMS, *RAGGED, *SEVERAL_TILES)
 
 BUGS: dict[str, tuple[str, ...]] = {
     "memcheck": ("one_key_tile_too_many", "rows_padded_by_four_bytes"),
@@ -89,10 +96,12 @@ class Check:
 
 
 def cases(names: Iterable[str], backends: Sequence[str], tile: Tile | None = None) -> list[Case]:
-    """Every technique at its reference tiles, or at `tile`, on PROBLEMS, and where it is general on RAGGED."""
+    """Every technique at its reference tiles, or at `tile`, on PROBLEMS, where it is general on RAGGED, and where it is
+    persistent on SEVERAL_TILES."""
     found = []
     for technique in map(techniques.get, names):
         problems = (*PROBLEMS, *(RAGGED if technique.general else ()))
+        problems += SEVERAL_TILES if sources.is_persistent(technique.path) else ()
         found += at_reference_tiles("sanitizer", [technique.name], backends, problems)
     return [replace(case, tile=tile) for case in found] if tile else found
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from harness import variants
-from harness.catalog import techniques
+from harness.catalog import techniques, tiles
 from harness.catalog.problem import Tile
 from harness.inspection import sanitizer, tool_session
 from harness.inspection.sanitizer import Check
@@ -23,6 +23,8 @@ from harness.setup import doctor
 from tests.support.checkout import executable
 
 NAMES = [technique.name for technique in techniques.TECHNIQUES]
+MULTIPROCESSORS = 132
+"""Of an H200."""
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 OUT_OF_BOUNDS = """<?xml version="1.0" encoding="utf-8"?>
 <ComputeSanitizerOutput>
@@ -280,6 +282,31 @@ def test_every_technique_is_checked_and_declines_a_tile_in_triton_or_a_mask_at_m
     assert {name for name, backend in launched if backend == "cuda"} == set(NAMES)
     ragged = {case.technique for case in cases if case.problem in sanitizer.RAGGED}
     assert ragged == {technique.name for technique in techniques.TECHNIQUES if technique.general}
+
+
+def descends(name: str, ancestor: str) -> bool:
+    parent = techniques.parent(techniques.get(name))
+    return name == ancestor or (parent is not None and descends(parent.name, ancestor))
+
+
+def test_persistent_kernels_are_checked_where_blocks_go_on_to_another_tile() -> None:
+    """At every tile that the ladder's CUDA kernels are measured at, and on no other kernel: such problems take long."""
+    committed = [one for path in tiles.FOLDER.glob("*.toml") for one in tiles.read(path) if one.backend == "cuda"]
+    rungs = [technique for technique in techniques.TECHNIQUES if technique.ladder == "hopper"]
+    names = {rung.name for rung in rungs}
+
+    def several(head_dim: int) -> list[Tile]:
+        chosen = [one.tile for one in committed if one.technique in names and one.cell.startswith(f"d{head_dim}-")]
+        return [*chosen, *(techniques.reference_tile(rung, head_dim) for rung in rungs)]
+
+    found: dict[str, set[int]] = {}
+    for case in sanitizer.cases(NAMES, ["cuda"]):
+        head_dim = case.problem.head_dim
+        if case.problem in sanitizer.SEVERAL_TILES:
+            assert all(case.problem.query_tiles(tile) >= 2 * MULTIPROCESSORS for tile in several(head_dim))
+            found.setdefault(case.technique or "", set()).add(head_dim)
+    assert found == {name: {128, 256} for name in NAMES if descends(name, "persistent")}
+    assert "flagship" in found
 
 
 def test_a_program_is_launched_once_for_all_its_names() -> None:
