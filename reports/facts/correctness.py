@@ -11,7 +11,7 @@ from typing import Any
 from harness.catalog import experiments, sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.planted import bugs
-from harness.catalog.problem import Problem
+from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import SERIES, TECHNIQUES
 from harness.rows import reading, results
 from reports.data.dataset import Dataset, Row
@@ -272,6 +272,23 @@ def sanitizer_table(datasets: Sequence[Dataset]) -> list[tuple[Technique, dict[t
         for technique, tools in found
         if ran
     ]
+
+
+def of_one_tile(datasets: Sequence[Dataset]) -> list[Technique]:
+    """The persistent CUDA kernels that the tools passed only on problems with at most as many tiles as blocks: they saw
+    none go on from one tile to another."""
+    found = []
+    for technique in TECHNIQUES:
+        if sources.is_persistent(technique.path):
+            several = [
+                Problem.from_dict(row["problem"]).query_tiles(Tile.from_dict(row["tile"])) > data.multiprocessors(row)
+                for data in datasets
+                for (backend, _), one in sanitized([data], technique).items()
+                for row in one.rows
+                if backend == "cuda" and row["status"] == "passed"
+            ]
+            found += [technique] if several and not any(several) else []
+    return found
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,7 @@ def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
             for tool in results.SANITIZERS
             if any((backend, tool) in found for _, found in sanitized)
         ],
+        "of_one_tile": correctness_facts.of_one_tile(datasets),
         "planted": correctness_facts.planted(datasets),
         "cpu_outputs": correctness_facts.cpu_outputs(datasets),
         "refereed": referee.refereed(datasets),

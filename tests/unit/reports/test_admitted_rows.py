@@ -23,7 +23,13 @@ Row = dict[str, Any]
 VALUES = (None, True, 0, 1, -1, 300, 0.5, "x", "", [], {}, ["x"], [1], {"x": 1}, {"x": {}}, {"x": None})
 FEW = (0, "x")
 """Of rows of which each needs pages or figures of its own."""
-TECHNIQUES = {"gate": "overlapped_softmax", "code": "flagship", "counters": "flagship", "memory": "padded_rows"}
+TECHNIQUES = {
+    "gate": "overlapped_softmax",
+    "sanitizer": "flagship",
+    "code": "flagship",
+    "counters": "flagship",
+    "memory": "padded_rows",
+}
 """Of rows that pages look at for these alone."""
 TIMED = TIMING | {"time": "2025-12-31T00:00:00Z"}
 GIVEN = ("schema", "kind", "problem", "environment")

@@ -29,6 +29,7 @@ from harness.rows.reading import slug
 from reports import build
 from reports.data.dataset import Dataset, Point
 from reports.data.loading import load
+from reports.data.titles import title
 from reports.draw import banks, errors, figures, readme, reuse, style
 from reports.facts import agreement, correctness, counters, headlines, holes, resources, tuning
 from reports.facts.comparisons import GRID
@@ -923,6 +924,28 @@ def test_a_kernel_that_no_sanitizer_saw_has_a_line_that_says_so(pages: dict[str,
     assert set(lines) == {technique.name for technique in TECHNIQUES}
     assert lines["persistent"].count("not run") == 3  # memcheck, racecheck, initcheck ran on another kernel
     assert "not run" not in lines["scalar"]
+
+
+def test_the_page_about_correctness_says_which_persistent_kernels_had_one_tile_a_block() -> None:
+    """Until a row is there in which a block has several."""
+    tile = {"tile": techniques.reference_tile(techniques.get("persistent"), 128).to_dict()}
+
+    def clean(technique: str, problem: Problem, **change: Any) -> Row:
+        return {**sanitizer(technique, "memcheck"), **tile, "problem": problem.to_dict(), **change}
+
+    one, several = Problem.square(1, 132, 192, 128), Problem.square(1, 132, 193, 128)
+
+    def told(*rows: Row) -> str:
+        page = rendered("correctness.html", common.correctness([dataset([synthetic.ENVIRONMENT, *rows])]))
+        found = re.search(r"in problems where each block has one tile: (.*?)\. On a CPU", page)
+        return found[1] if found else ""
+
+    assert told(clean("scalar", one)) == ""
+    first = clean("persistent", one)
+    assert told(first, clean("flagship", one)) == f"{title('persistent')}; {title('flagship')}"
+    for beside in ({"status": "timeout", "reason": "long"}, {"backend": "gluon"}, {"details": {"planted": "a_bug"}}):
+        assert told(first, clean("persistent", several, **beside)) == title("persistent"), beside
+    assert told(first, clean("flagship", one), clean("persistent", several)) == title("flagship")
 
 
 @pytest.mark.parametrize(
