@@ -2,7 +2,8 @@
 
 Problems have lengths next to multiples of the tile, prime lengths, and a single token; as many keys as queries, fewer
 and more; grouped heads; and rows of NaN after every sequence. Every kernel is checked and none is timed. Number formats
-and storage orders alternate, so that each pair of them meets every head dimension and mask.
+and storage orders alternate, so that each pair of them meets every head dimension and mask. Two problems have enough
+heads that a persistent block of an H200 takes several tiles.
 """
 
 import sys
@@ -22,15 +23,21 @@ LENGTHS = (
 )
 """(seq_q, seq_kv). Append new ones: number formats and storage orders are assigned by position."""
 TURNS = tuple(product(DTYPES, LAYOUTS))
+SEVERAL_TILES = (
+    Problem(3, 24, 8, 700, 911, 128, "bf16", True, "bshd"),
+    Problem(3, 24, 8, 700, 911, 256, "fp16", False),
+)
+"""More than two tiles of 192 queries for each multiprocessor."""
 
 
 def problems() -> tuple[Problem, ...]:
     cells = enumerate(product(LENGTHS, (64, 128, 256), (False, True)))
     turns = [(TURNS[(number + number // 6) % len(TURNS)], cell) for number, cell in cells]
-    return tuple(
+    lengths = (
         Problem(2, 4, 2, seq_q, seq_kv, head_dim, dtype, causal, layout)
         for (dtype, layout), ((seq_q, seq_kv), head_dim, causal) in turns
     )
+    return (*lengths, *SEVERAL_TILES)
 
 
 EXPERIMENT = Experiment(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.catalog import experiments
+from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import declined, of_experiment
 from harness.catalog.problem import Tile
 
@@ -37,6 +37,20 @@ def test_an_experiment_of_gates_checks_every_twin_that_takes_the_problem_at_some
     assert len(flagship) == len(experiments.load("any_length").problems)
     timed = of_experiment(experiments.load("hopper"), gpu)
     assert [case for case in timed if (case.technique, case.backend) == ("flagship", "triton") and declined(case)]
+
+
+def test_persistent_kernels_are_gated_at_lengths_where_blocks_take_several_tiles() -> None:
+    """On an H200, between rows of NaN and with a ragged tail, at the tile of each."""
+    found: dict[str, set[int]] = {}
+    for case in of_experiment(experiments.load("any_length"), "h200"):
+        if case.technique and case.tile and case.backend == "cuda" and case.problem.query_tiles(case.tile) >= 2 * 132:
+            problem = case.problem
+            assert problem.seq_q % case.tile.block_m
+            assert problem.seq_kv % case.tile.block_n
+            assert problem.heads != problem.heads_kv
+            found.setdefault(case.technique, set()).add(problem.head_dim)
+    persistent = [one.name for one in techniques.TECHNIQUES if sources.is_persistent(one.path)]
+    assert {name: found[name] for name in persistent} == {name: {128, 256} for name in persistent}
 
 
 def test_cells_are_in_all_languages_or_in_the_one_that_they_name() -> None:
