@@ -24,7 +24,8 @@ from tests.support.random_problems import try_problems
 ON_A_GPU, ON_A_CPU = 1000, 12
 LONGEST_ON_A_GPU = 2500
 """Queries and keys: of both classes of length that are no minutes of the exact result."""
-RAGGED = Problem(2, 6, 2, 333, 571, 128, "bf16", True, "bshd")
+RAGGED = Problem(3, 48, 16, 333, 571, 128, "bf16", True, "bshd")
+"""With so many heads that a persistent block takes several tiles."""
 RAGGED_FULL = replace(RAGGED, causal=False)
 """For a rung that declines causal masks."""
 RUNGS = [rung.name for rung in techniques.TECHNIQUES if rung.ladder == "hopper"]
@@ -86,6 +87,13 @@ def test_a_thousand_random_problems(capsys: pytest.CaptureFixture[str]) -> None:
     said = try_problems(ON_A_GPU, check, longest=LONGEST_ON_A_GPU)
     with capsys.disabled():
         print(f" {said} ", end="")
+
+
+def test_the_ragged_problem_has_several_tiles_for_each_block_of_an_h200() -> None:
+    for name in RUNGS:
+        tile = techniques.reference_tile(techniques.get(name), RAGGED.head_dim)
+        assert RAGGED.query_tiles(tile) > 2 * 132, name
+        assert RAGGED.seq_q % tile.block_m
 
 
 @pytest.fixture(scope="module")
