@@ -148,7 +148,7 @@ def scorecard(as_json: AsJson = False) -> None:
     """The promised ratios, from recorded rows and from fresh ones."""
     from harness.rows import ledger, results, schema
     from harness.rows.intervals import described
-    from harness.rows.scorecard import GAP_EXPLAINED, told_of_earlier_gate, told_of_failed_gates
+    from harness.rows.scorecard import GAP_EXPLAINED, caveats, told_of_earlier_gate
     from harness.rows.scorecard import scorecard as compute
 
     recorded = [row for _, path in results.iter_recorded(RECORDED) for row in results.read(path)]
@@ -175,7 +175,7 @@ def scorecard(as_json: AsJson = False) -> None:
             console.print(shares(entry))
             console.print(SIGNS)
     for entry in card["entries"]:
-        if told := told_of_failed_gates(entry):
+        for told in caveats(entry):
             console.print(f"{entry['name']} on {entry['gpu']}: {told}; `--json` says which.", soft_wrap=True)
     if told := told_of_earlier_gate(card["entries"]):
         console.print(f"{told}; `twinkernels run NAME --missing` checks them again.")

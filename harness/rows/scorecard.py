@@ -109,7 +109,7 @@ PROMISES = (
 
 def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None) -> dict[str, Any]:
     """One entry per promise and GPU that ran its experiment, and GAP_EXPLAINED: {name, experiment, ours, gpu, quoted,
-    status, reason, value, interval, worst_cell, verdicts, earlier_gate, kernels, unrefereed, cells}.
+    status, reason, value, interval, worst_cell, verdicts, earlier_gate, kernels, unrefereed, disagreeing, cells}.
 
     `value` is the geometric mean over the experiment's problems of ours / theirs, None while the entry is incomplete;
     of GAP_EXPLAINED it is the share at ledger.HEADLINE, and a cell's `boards` are board -> share there. From SCHEMA 2
@@ -117,12 +117,13 @@ def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None) -> dict[str,
     "all boards" or the name of one.
     `quoted` says what theirs is where it was not measured with ours, else it is None. A cell is {problem, value,
     interval, ours, theirs (TFLOPS), ours_is, theirs_is, case, run} or {problem, reason}. `interval` is what
-    intervals.Interval.to_dict makes, over every process that timed both; None where theirs is quoted. Where it has
+    intervals.Interval.to_dict makes, over every process that timed both, or ours where theirs is quoted. Where it has
     ends, `value` is the mean over the same processes; `ours` and `theirs` are always of one `run`.
     A cell has a `failed_gate` where one of its kernels failed another gate than the one before its timing: which, in
     words (Gates.failed_by).
     `verdicts` counts the gates of the kernels compared, `earlier_gate` those of them that had other inputs or limits.
-    `kernels` are these kernels and libraries by problem and tile, `unrefereed` those that CUPTI never timed.
+    `kernels` are these kernels and libraries by problem and tile, `unrefereed` those that CUPTI never timed,
+    `disagreeing` those of which it last said otherwise than the events.
     """
     hashes = checkout_hashes() if hashes is None else hashes
     all_rows = list(rows)
@@ -155,8 +156,9 @@ class Gates:
     def __init__(self, rows: Iterable[Row], gpus: Mapping[Any, str]) -> None:
         self.gpus = gpus
         rows = list(rows)
-        referees = (row for row in rows if row["kind"] == "referee" and is_as_shipped(row))
-        self.refereed = {self.program(row) for row in referees}
+        referees = [row for row in rows if row["kind"] == "referee" and is_as_shipped(row)]
+        referees.sort(key=lambda row: str(row["time"]))
+        self.refereed = {self.program(row): row["status"] for row in referees}
         gates = (row for row in rows if row["kind"] == "gate" and row["status"] != "unsupported")
         ours = [row for row in gates if row.get("technique") and is_as_shipped(row)]
         ours.sort(key=lambda row: str(row["time"]))
@@ -202,15 +204,16 @@ class Gates:
 
     def of(self, timings: Iterable[Row]) -> dict[str, Any]:
         """How many of these kernels have a verdict, and how many of the verdicts are of an earlier gate; the kernels,
-        and those that CUPTI did not time."""
+        those that CUPTI did not time, and those of which it last said otherwise than the events."""
         timings = list(timings)
         found = {place: self.newest[place] for place in map(self.place, timings) if place in self.newest}
-        unseen = {reading.cell(row) for row in timings if self.program(row) not in self.refereed}
+        seen = {reading.cell(row): self.refereed.get(self.program(row)) for row in timings}
         return {
             "verdicts": len(found),
             "earlier_gate": sum(map(reading.of_earlier_gate, found.values())),
-            "kernels": sorted({reading.cell(row) for row in timings}),
-            "unrefereed": sorted(unseen),
+            "kernels": sorted(seen),
+            "unrefereed": sorted(kernel for kernel, status in seen.items() if status is None),
+            "disagreeing": sorted(kernel for kernel, status in seen.items() if status not in (None, "passed")),
         }
 
 
@@ -220,13 +223,18 @@ def told_of_earlier_gate(entries: Iterable[Mapping[str, Any]]) -> str:
     return reading.told_of_earlier_gate(sum(count > 0 for count in counts), len(counts), "ratio")
 
 
-def told_of_failed_gates(entry: Mapping[str, Any]) -> str:
-    """On how many of an entry's problems a kernel failed another gate: without an end; empty where there is none."""
+def caveats(entry: Mapping[str, Any]) -> list[str]:
+    """What a reader of an entry's value should know of its kernels, in words without an end: on how many problems one
+    failed another gate, and of how many CUPTI disagrees with the events."""
+    told = []
     count, total = sum("failed_gate" in cell for cell in entry["cells"]), len(entry["cells"])
-    if not count:
-        return ""
-    where = f"on {count} of {total} problems" if total > 1 else "here"
-    return f"{where} one of the kernels failed another gate, though it passed the gate before its timing"
+    if count:
+        where = f"on {count} of {total} problems" if total > 1 else "here"
+        told.append(f"{where} one of the kernels failed another gate, though it passed the gate before its timing")
+    if entry["disagreeing"]:
+        count, total = len(entry["disagreeing"]), len(entry["kernels"])
+        told.append(f"of {count} of {total} kernels and libraries CUPTI measured another time than the events")
+    return told
 
 
 def _gap_explained(gpu: str, rows: Iterable[Row], hashes: Hashes, gates: Gates) -> dict[str, Any]:

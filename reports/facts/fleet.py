@@ -19,7 +19,7 @@ class Shared:
     gpus: int
     together: float
     disturbed: bool = False
-    """Whether the host compiled kernels for other commands during the later of the two."""
+    """Whether the host compiled kernels for other commands during the later of the two: it was not alone."""
 
     @property
     def brief(self) -> str:
@@ -35,7 +35,7 @@ class Shared:
         return (
             f"{self.problems} problems: {self.alone:.0f} s on one GPU, {self.together:.0f} s on {self.gpus}: "
             f"{self.times:.1f} times as fast"
-            + (" (the host compiled other kernels during the later run)" if self.disturbed else "")
+            + (" (the host did other work during the later run, which may have slowed it)" if self.disturbed else "")
         )
 
 

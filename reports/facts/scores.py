@@ -33,7 +33,7 @@ def scored(data: Dataset, experiment: str | None = None) -> list[dict[str, Any]]
                 **entry,
                 "worst_value": min(values, default=None),
                 "earlier": earlier(data, entry["experiment"], entry["ours"]),
-                "told_of_failed_gates": scorecard.told_of_failed_gates(entry),
+                "caveats": scorecard.caveats(entry),
             }
             if entry["name"] == GRID:
                 entry |= beside_roofs(data, entry)

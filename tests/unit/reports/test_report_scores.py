@@ -52,7 +52,7 @@ def test_each_cell_of_a_race_says_what_it_is_whatever_the_mode(monkeypatch: pyte
     """Other entries have no library to reach."""
     first, second, *_ = (problem.slug for problem in experiments.load("hopper_sustained").problems)
     data = dataset(synthetic.rows())
-    entry = {"experiment": "hopper_sustained", "ours": "cuda", "gpu": "x", "name": SUSTAINED}
+    entry = {"experiment": "hopper_sustained", "ours": "cuda", "gpu": "x", "name": SUSTAINED, "disagreeing": []}
     entry["cells"] = [cell(first, 1.05, 1.01, 1.09), cell(second, 1.03, 0.96, 1.12)]
     data.scores = [entry, {**entry, "name": "flagship_over_fa3"}]
     race, other = scores.scored(data)
@@ -73,13 +73,14 @@ def test_a_cell_of_a_kernel_that_failed_another_gate_says_so() -> None:
     plain, marked = cell("one", 0.8, 0.79, 0.81), cell("two", 0.7, 0.69, 0.71)
     marked["failed_gate"] = "of a kernel that failed another gate: x in bench: y"
     entry = {"experiment": "hopper_grid", "ours": "triton", "gpu": "x", "name": "triton_over_flagship"}
+    entry |= {"disagreeing": []}
     data.scores = [{**entry, "cells": [plain, marked]}, {**entry, "cells": [plain]}]
     found, other = scores.scored(data)
     first, second = re.findall(r"<tr><td>.*?</tr>", of_cells(found))
     assert marked["failed_gate"] in second
     assert "failed" not in first
-    assert found["told_of_failed_gates"].startswith("on 1 of 2 problems one of the kernels failed another gate")
-    assert other["told_of_failed_gates"] == ""
+    assert found["caveats"][0].startswith("on 1 of 2 problems one of the kernels failed another gate")
+    assert other["caveats"] == []
 
 
 def test_the_grid_and_the_sustained_ratio_are_races() -> None:

@@ -358,7 +358,7 @@ def test_a_cell_says_that_its_kernel_failed_another_gate_and_keeps_its_value(mon
     rows = grid_rows()
     before = grid_entries(rows, monkeypatch)["triton_over_flagship"]
     assert failed_gates(rows, monkeypatch) == {}
-    assert scorecard.told_of_failed_gates(before) == ""
+    assert scorecard.caveats(before) == []
     timing = next(row for row in rows if row.get("backend") == "triton")
     other = Tile(64, 64).to_dict()
     elsewhere = {"experiment": "shared_gpu", "tile": other}
@@ -368,7 +368,7 @@ def test_a_cell_says_that_its_kernel_failed_another_gate_and_keeps_its_value(mon
     assert told == f"of a kernel that failed another gate: {case} in shared_gpu: elements are NaN"
     assert len(problems) == 36, "a program that passed a gate and failed another may fail on any problem"
     after = grid_entries([*rows, *unsteady], monkeypatch)["triton_over_flagship"]
-    assert scorecard.told_of_failed_gates(after).startswith("on 36 of 36 problems one of the kernels failed")
+    assert scorecard.caveats(after)[0].startswith("on 36 of 36 problems one of the kernels failed")
     assert [cell.pop("failed_gate") for cell in after["cells"]] == [told] * 36
     assert [cell["value"] for cell in after["cells"]] == [cell["value"] for cell in before["cells"]]
 
@@ -560,6 +560,15 @@ def test_an_entry_names_the_kernels_that_cupti_did_not_time() -> None:
     after = entries([*rows, seen])["cuda_over_fa2"]
     assert after["unrefereed"] == [kernel for kernel in before["kernels"] if kernel != case]
     assert after["value"] == before["value"]
+    assert after["disagreeing"] == scorecard.caveats(after) == []
+    doubted = seen | {"status": "implausible", "reason": "CUPTI: +2.4%", "time": "2035-01-01T00:00:00Z"}
+    disagrees = entries([*rows, seen, doubted])["cuda_over_fa2"]
+    assert disagrees["disagreeing"] == [case]
+    total = len(before["kernels"])
+    told = f"of 1 of {total} kernels and libraries CUPTI measured another time than the events"
+    assert scorecard.caveats(disagrees) == [told]
+    agrees = seen | {"time": "2036-01-01T00:00:00Z"}
+    assert entries([*rows, doubted, agrees])["cuda_over_fa2"]["disagreeing"] == []
 
 
 def test_a_quoted_ratio_and_the_gap_count_verdicts_too() -> None:
