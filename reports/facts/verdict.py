@@ -60,13 +60,20 @@ class Gain:
 
     @property
     def phrase(self) -> str:
-        """Buys, costs, changes nothing or depends on the problem, with the number: "about" where it is linked."""
+        """Buys, costs, changes nothing or depends on the problem, with the number, and its interval where it has ends:
+        "about" where it is linked."""
         value = f"{'about ' if self.linked else ''}{self.value:.2f}×"
         if self.mixed:
             return f"gives {value} the speed on average, from {self.low:.2f}× to {self.high:.2f}×"
+        certain = ""
+        if self.interval and self.interval.low is not None:
+            certain = f"95% interval {self.interval.low:.2f} to {self.interval.high:.2f}"
         if self.is_no_change or value == "1.00×":
-            return f"changes {'nothing' if value == '1.00×' else 'little'} ({value})"
-        return f"gives {value} the speed" + (", a loss" if self.value < 1 else "")
+            told = ", ".join(filter(None, (value, certain)))
+            return f"changes {'nothing' if value == '1.00×' else 'little'} ({told})"
+        return (
+            f"gives {value} the speed" + (f" ({certain})" if certain else "") + (", a loss" if self.value < 1 else "")
+        )
 
 
 @dataclass(frozen=True)

@@ -82,10 +82,10 @@ def test_a_gain_of_two_runs_is_told_as_about() -> None:
     [
         (1.015, None, "changes little (1.01×)"),
         (1.015, Interval(None, None, 2, 1), "changes little (1.01×)"),
-        (1.015, Interval(1.012, 1.018, 3, 2), "gives 1.01× the speed"),
-        (0.97, Interval(0.93, 1.01, 3, 1), "changes little (0.97×)"),
+        (1.015, Interval(1.012, 1.018, 3, 2), "gives 1.01× the speed (95% interval 1.01 to 1.02)"),
+        (0.97, Interval(0.93, 1.01, 3, 1), "changes little (0.97×, 95% interval 0.93 to 1.01)"),
         (0.97, None, "gives 0.97× the speed, a loss"),
-        (1.002, Interval(1.001, 1.003, 3, 1), "changes nothing (1.00×)"),
+        (1.002, Interval(1.001, 1.003, 3, 1), "changes nothing (1.00×, 95% interval 1.00 to 1.00)"),
     ],
 )
 def test_an_interval_decides_before_a_threshold(value: float, interval: Interval | None, told: str) -> None:
