@@ -226,10 +226,14 @@ def _jobs(
     ]
 
 
-def own_page(rows: Sequence[Row], target: Path, recorded: Path = ROOT / "recorded") -> None:
-    """Writes the page about kernels of the user's from the rows of one run of check or bench."""
+def ladder(rows: Iterable[Row], recorded: Path = ROOT / "recorded") -> list[Row]:
+    """What is recorded of the GPU of these rows, or of another: the page about the user's kernels compares with it."""
     names = [reading.gpu_name(row) for row in rows if row["kind"] == "environment"]
-    ladder = own.recorded_rows(recorded, results.gpu_slug(names[0]) if names else "")
+    return own.recorded_rows(recorded, results.gpu_slug(names[0]) if names else "")
+
+
+def own_page(rows: Sequence[Row], target: Path, ladder: Iterable[Row]) -> None:
+    """Writes the page about kernels of the user's from the rows of one run of check or bench, beside the ladder's."""
     target.write_text(anchored(_environment().get_template("own.html").render(own.page(rows, ladder))))
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from harness.catalog import own, sources, techniques
 from harness.catalog.cases import Case
+from harness.catalog.entries import Technique
+from harness.catalog.problem import Problem, Tile
 from harness.cli.output import RECORDED, Row
+from harness.machine.progress import Progress
 from harness.rows import making
 
 Report = Annotated[
@@ -19,23 +23,55 @@ Report = Annotated[
 ]
 ARCH = "sm_90a"
 """What a .cu file is compiled for where there is no GPU: the recorded rows are of this one."""
+LONGEST = 300.0
+"""Seconds that nvcc has for a rung."""
 
 
-def write(rows: Sequence[Row], cases: Iterable[Case], path: Path) -> None:
+def write(rows: Sequence[Row], cases: Sequence[Case], path: Path) -> None:
     """Writes the page beside `path`, the file of the rows, and says where."""
-    from reports.build import own_page
+    from reports import build
+    from reports.facts import resemblance
+    from reports.pages import own as page
 
-    compiled = {row["kernel"] for row in rows if row.get("kernel") and row.get("code")}
     mine: dict[str, Case] = {}
     for case in cases:
-        if case.kernel and case.kernel.function is None and case.kernel.name not in compiled:
+        if case.kernel and case.kernel.function is None:
             mine.setdefault(case.kernel.name, case)
+    rows = [*rows, *(compiled(case) for name, case in mine.items() if page.code_of(name, rows) is None)]
+    ladder = build.ladder(rows, RECORDED)
+    codes = filter(None, (page.code_of(name, rows) for name in mine))
+    beside = [rung for code in codes for rung in rungs(code, resemblance.candidates(code, ladder))]
     target = path.with_suffix(".html")
-    own_page([*rows, *map(_compiled, mine.values())], target, RECORDED)
+    build.own_page(rows, target, [*ladder, *beside])
     typer.echo(f"{target} is its page", err=True)
 
 
-def _compiled(case: Case) -> Row:
+def rungs(row: Mapping[str, Any], candidates: Iterable[Technique]) -> list[Row]:
+    """Rows of kind code: what nvcc makes of the rungs' own files at the tile, the problem and the architecture of the
+    user's, as it made that. A rung that does not take them, or does not compile, is left out."""
+    from harness.machine import processes
+    from harness.variants import compiling
+
+    problem, tile = Problem.from_dict(row["problem"]), Tile.from_dict(row["tile"])
+    jobs = {}
+    for technique in candidates:
+        taken = row["arch"] in techniques.LADDERS[technique.ladder].archs
+        if taken and techniques.unsupported(technique, "cuda", problem, tile) is None:
+            file = own.Kernel(sources.kernel_file("cuda", technique.path), None)
+            jobs[Case(row["experiment"], None, own.BACKEND, problem, tile, file)] = technique
+    found = []
+    with Progress() as progress:
+        built = processes.answers([(compiling.inspect, (case, row["arch"])) for case in jobs], {}, seconds=LONGEST)
+        for done, ((_, (case, arch)), answer) in enumerate(built, 1):
+            progress.step("rungs compiled at its tile", done, len(jobs), jobs[case].name)
+            if not isinstance(answer, processes.NoAnswer):
+                rung = replace(case, technique=jobs[case].name, backend="cuda", kernel=None)
+                about = making.about(rung, on="cpu", source_sha256=None, arch=arch)
+                found.append({**about, "kind": "code", "status": "passed", **answer})
+    return found
+
+
+def compiled(case: Case) -> Row:
     """A row of kind code: what nvcc makes of the user's .cu file, and the bank conflicts that a CPU counts."""
     from harness.inspection import memory
     from harness.machine.environment import headline

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from harness.catalog import techniques
 from harness.catalog.entries import Technique
@@ -28,12 +29,17 @@ FEATURES = {
 """What a kernel may use -> the instruction of the census that shows it."""
 SWIZZLE = "shared memory without bank conflicts"
 """Of CUDA kernels, whose addresses a CPU counts: a swizzle, or padding."""
+PRODUCTS = ("HGMMA", "HMMA", "FFMA")
+"""Instructions that multiply; of those that a kernel has the first counts."""
+PLACES = {technique.name: place for place, technique in enumerate(techniques.TECHNIQUES)}
+Conflicts = dict[tuple[str, str], int | None]
+"""(technique, backend) -> the CPU's count of bank conflicts."""
 
 
 @dataclass(frozen=True)
 class Resemblance:
     """The nearest rung: `row` holds its machine code. `lacks` and `adds`: features of it that the kernel has not, and
-    the other way round. `then`: the technique to try next, None at the end of a ladder."""
+    the other way round. `then`: the technique to try next, None where the kernel has all that builds on the rung."""
 
     technique: Technique
     row: Row
@@ -49,52 +55,104 @@ def features(row: Row) -> list[str]:
     return [*found, SWIZZLE] if _conflicts(row) == 0 else found
 
 
-def nearest(row: Row, recorded: Iterable[Row]) -> Resemblance | None:
-    """Of a row with machine code among recorded ones of its head_dim and mask: the fewest features that differ, then
-    the nearest counts of all instructions, then the earlier rung. None where nothing is recorded of them."""
-    recorded = list(recorded)
-    places = {technique.name: place for place, technique in enumerate(techniques.TECHNIQUES)}
-    cell = [row["problem"][name] for name in ("head_dim", "causal")]
-    conflicts = {
-        (other["technique"], other["backend"]): _conflicts(other) for other in recorded if other["kind"] == "counters"
-    }
-    mine = set(features(row))
-    best: tuple[float, float, int] | None = None
-    found: Row | None = None
+def candidates(row: Row, recorded: Iterable[Row]) -> list[Technique]:
+    """The rungs in CUDA whose features, at whatever tile and problem, differ the least from those of a row with machine
+    code. Counts of instructions tell these apart, but only at one tile: compile them at the row's for `nearest`."""
+    mine = {*features(row)} - {SWIZZLE}
+    apart: dict[str, int] = {}
     for other in recorded:
-        if other.get("technique") not in places or not (other.get("code") or {}).get("census"):
-            continue
-        if [other["problem"][name] for name in ("head_dim", "causal")] != cell:
-            continue
-        theirs = set(features(other))
+        if _is_rung(other) and other["backend"] == "cuda":
+            name = other["technique"]
+            differing = len(mine ^ ({*features(other)} - {SWIZZLE}))
+            apart[name] = min(differing, apart.get(name, differing))
+    least = min(apart.values(), default=0)
+    return [technique for technique in techniques.TECHNIQUES if apart.get(technique.name) == least]
+
+
+def nearest(row: Row, recorded: Iterable[Row]) -> Resemblance | None:
+    """Of a row with machine code among those of rungs of its head_dim and mask, recorded or compiled for this: the same
+    program, then the fewest features that differ, then the same tile and architecture, then the nearest counts of
+    instructions for each product of the tensor cores, then the earlier rung. None where there are none."""
+    recorded = list(recorded)
+    alike = [other for other in recorded if _is_rung(other) and _cell(other) == _cell(row)]
+    mine = {*features(row)}
+    conflicts = _conflicts_of(recorded)
+
+    def rank(other: Row) -> tuple[bool, int, bool, float, int]:
         count = conflicts.get((other["technique"], other["backend"]))
-        if _conflicts(row) is not None and count is not None:
-            theirs |= {SWIZZLE} if count == 0 else set()
-            differing = len(mine ^ theirs)
-        else:
-            differing = len((mine ^ theirs) - {SWIZZLE})
-        rank = (differing, _distance(row["code"]["census"], other["code"]["census"]), places[other["technique"]])
-        if best is None or rank < best:
-            best, found = rank, other
-    if found is None:
+        differing = mine ^ {*features(other)}
+        if count is None or _conflicts(row) is None:
+            differing -= {SWIZZLE}
+        elif count == 0:
+            differing = mine ^ {*features(other), SWIZZLE}
+        return (
+            not _same_program(row, other),
+            len(differing),
+            (row.get("tile"), row.get("arch")) != (other.get("tile"), other.get("arch")),
+            _distance(row["code"]["census"], other["code"]["census"]),
+            PLACES[other["technique"]],
+        )
+
+    if not alike:
         return None
+    found = min(alike, key=rank)
     technique, its = techniques.get(found["technique"]), features(found)
     return Resemblance(
         technique,
         found,
         tuple(name for name in its if name not in mine),
         tuple(name for name in features(row) if name not in (*its, SWIZZLE)),
-        _next(technique, recorded, row),
+        _next(technique, recorded, row, [other for other in alike if other["backend"] == "cuda"], conflicts),
     )
 
 
-def _next(technique: Technique, recorded: Iterable[Row], row: Row) -> Technique | None:
-    """Of the rungs that build on it the one that was fastest, or the first in the registry where none is recorded."""
-    parents = {other.name: techniques.parent(other) for other in techniques.TECHNIQUES}
-    children = [other for other in techniques.TECHNIQUES if parents[other.name] == technique]
+def _next(
+    technique: Technique, recorded: Iterable[Row], row: Row, alike: Sequence[Row], conflicts: Conflicts
+) -> Technique | None:
+    """Of the rungs that build on it the one that was fastest, or the first in the registry where none is recorded. In
+    place of a rung that the kernel has already stand those that build on that one. It has one whose program at this
+    tile it is, unless the tile is what that rung changes, and one of which it has every further feature."""
+
+    def usual(of: Technique) -> set[str]:
+        its = [other for other in alike if other["technique"] == of.name]
+        return {*features(max(its, key=lambda other: other.get("time", "")))} - {SWIZZLE} if its else set()
+
+    def has(child: Technique) -> bool:
+        its = (other for other in alike if other["technique"] == child.name)
+        tile = techniques.reference_tile(child, row["problem"]["head_dim"])
+        if (not child.tile or row.get("tile") == tile.to_dict()) and any(_same_program(row, other) for other in its):
+            return True
+        gained = usual(child) - usual(technique)
+        before, after = (conflicts.get((one.name, "cuda")) for one in (technique, child))
+        if before and after == 0:
+            gained |= {SWIZZLE}
+        return bool(gained) and gained <= {*features(row)}
+
+    todo, lacking = [technique], list[Technique]()
+    for done in todo:
+        for child in (other for other in techniques.TECHNIQUES if techniques.parent(other) == done):
+            (todo if has(child) else lacking).append(child)
     order = [name for name, _ in fastest.of_rows(recorded, Problem.from_dict(row["problem"]))]
-    ranked = sorted(children, key=lambda each: order.index(each.name) if each.name in order else len(order))
+    ranked = sorted(lacking, key=lambda each: order.index(each.name) if each.name in order else len(order))
     return ranked[0] if ranked else None
+
+
+def _is_rung(row: Row) -> bool:
+    """Whether it holds the machine code of a rung."""
+    return row.get("technique") in PLACES and bool((row.get("code") or {}).get("census"))
+
+
+def _cell(row: Row) -> list[Any]:
+    return [row["problem"][name] for name in ("head_dim", "causal")]
+
+
+def _same_program(one: Row, other: Row) -> bool:
+    hashes = [(row.get("arch"), row["code"].get("sass_sha256")) for row in (one, other)]
+    return hashes[0] == hashes[1] and hashes[0][1] is not None and one["code"]["census"] == other["code"]["census"]
+
+
+def _conflicts_of(rows: Iterable[Row]) -> Conflicts:
+    return {(row["technique"], row["backend"]): _conflicts(row) for row in rows if row["kind"] == "counters"}
 
 
 def _conflicts(row: Row) -> int | None:
@@ -104,5 +162,11 @@ def _conflicts(row: Row) -> int | None:
 
 
 def _distance(one: Mapping[str, int], other: Mapping[str, int]) -> float:
-    """Between two censuses: by how many times each count differs, as a sum of logarithms."""
-    return sum(abs(math.log((one.get(name, 0) + 1) / (other.get(name, 0) + 1))) for name in {*one, *other})
+    """Between two censuses: by how many times each count differs, for each product, as a sum of logarithms."""
+    scale = _products(other) / _products(one)
+    return sum(abs(math.log((one.get(name, 0) * scale + 1) / (other.get(name, 0) + 1))) for name in {*one, *other})
+
+
+def _products(census: Mapping[str, int]) -> int:
+    """How many instructions multiply: a tile twice as large, or a loop unrolled twice, has twice as many."""
+    return next((census[name] for name in PRODUCTS if census.get(name)), 1)

@@ -37,8 +37,7 @@ def page(rows: Sequence[Row], recorded: Iterable[Row]) -> dict[str, Any]:
     problems = list(dict.fromkeys(Problem.from_dict(row["problem"]) for row in rows if "problem" in row))
     kernels = []
     for name in dict.fromkeys(row["kernel"] for row in mine):
-        with_code = [row for row in mine if row["kernel"] == name and row.get("code")]
-        code = max(with_code, key=lambda row: row["kind"] == "code", default=None)
+        code = code_of(name, mine)
         kernels.append(
             {
                 "name": name,
@@ -57,6 +56,12 @@ def page(rows: Sequence[Row], recorded: Iterable[Row]) -> dict[str, Any]:
         "census": _census,
         "label_of": lambda row: (row.get("details") or {}).get("label"),
     }
+
+
+def code_of(name: str, rows: Iterable[Row]) -> Row | None:
+    """The row that holds the machine code of the user's kernel of this name; None where none does."""
+    its = [row for row in rows if row.get("kernel") == name and (row.get("code") or {}).get("census")]
+    return max(its, key=lambda row: row["kind"] == "code", default=None)
 
 
 def _why_no_code(name: str, mine: Iterable[Row]) -> str | None:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from harness.catalog.sources import ROOT
+from cuda_kernels import toolchain
+from harness.catalog import own, techniques
+from harness.catalog.cases import Case
+from harness.catalog.problem import Problem
+from harness.catalog.sources import ROOT, kernel_file
+from harness.cli import own_page
 from harness.rows import reading
 from reports import build
 from reports.facts import resemblance
-from reports.pages import own
+from reports.pages import own as page
 
 RECORDED = ROOT / "reports" / "recorded"
 
 
 @pytest.fixture(scope="module")
 def recorded() -> list[dict]:
-    return [row for row in own.recorded_rows(RECORDED, "h200") if row["kind"] in ("gate", "timing", "counters")]
+    return [row for row in page.recorded_rows(RECORDED, "h200") if row["kind"] in ("gate", "timing", "counters")]
 
 
 def gate(recorded: list[dict], technique: str, backend: str = "cuda") -> dict:
@@ -66,6 +72,79 @@ def test_the_next_technique_builds_on_the_one_it_resembles(recorded: list[dict])
     assert resemblance.nearest(as_own(gate(recorded, "scalar")), []) is None
 
 
+def test_what_the_kernel_has_already_is_not_next(recorded: list[dict]) -> None:
+    row = as_own(gate(recorded, "direct_rescale"))
+    cures = ("padded_rows", "xor_swizzle")
+    for conflicts, expected in ((7, True), (0, False)):
+        found = resemblance.nearest({**row, "details": {"totals": {"bank_conflicts": conflicts}}}, recorded)
+        assert found is not None
+        assert found.then is not None
+        assert found.technique.name == "direct_rescale"
+        assert (found.then.name in cures) == expected
+
+
+def test_a_technique_whose_program_the_kernel_is_is_not_next(recorded: list[dict]) -> None:
+    row = gate(recorded, "general_shapes")
+    child = {**row, "technique": "lean_instructions"}
+    others = [other for other in recorded if other.get("technique") != "lean_instructions"]
+    found = resemblance.nearest(as_own(row), [*others, child])
+    assert found is not None
+    assert found.then is not None
+    assert found.technique.name == "general_shapes"
+    assert found.then.builds_on[0] == "lean_instructions"
+
+
+@pytest.mark.parametrize("technique", ["general_shapes", "exp2_softmax", "lazy_consumers", "pingpong"])
+def test_at_another_tile_counts_are_compared_for_each_product(recorded: list[dict], technique: str) -> None:
+    """A tile three times as large has three times the products, and three times the rest."""
+    row = gate(recorded, technique)
+    census = {name: 3 * count for name, count in row["code"]["census"].items()}
+    tile = {**row["tile"], "block_m": 3 * row["tile"]["block_m"]}
+    found = resemblance.nearest(as_own({**row, "tile": tile, "code": {**row["code"], "census": census}}), recorded)
+    assert found is not None
+    assert found.technique.name == technique
+
+
+def test_rungs_at_the_tile_of_the_kernel_are_compared_first(recorded: list[dict]) -> None:
+    row = gate(recorded, "conditional_rescale")
+    tile = {**row["tile"], "block_m": 3 * row["tile"]["block_m"]}
+    there = {**gate(recorded, "exp2_softmax"), "tile": tile, "problem": row["problem"], "kind": "code"}
+    mine = as_own({**row, "tile": tile, "code": {**row["code"], "sass_sha256": "0" * 64}})
+    found = resemblance.nearest(mine, [*recorded, there])
+    assert found is not None
+    assert found.row is there
+
+
+def test_candidates_use_what_the_kernel_uses(recorded: list[dict]) -> None:
+    names = {technique.name for technique in resemblance.candidates(as_own(gate(recorded, "general_shapes")), recorded)}
+    assert {"cp_async_pipeline", "longest_first", "general_shapes", "lean_instructions"} <= names
+    assert not {"scalar", "xor_swizzle", "tma_loads", "wgmma"} & names
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(toolchain.find(toolchain.homes()) is None, reason="there is no nvcc")
+def test_a_copy_of_a_rung_resembles_it_at_the_default_tile(recorded: list[dict], tmp_path: Path) -> None:
+    """Where most of them have no recorded row: they are compiled there."""
+    problem, tile = (
+        Problem.square(4, 16, 4096, 64, causal=True),
+        techniques.reference_tile(techniques.TECHNIQUES[0], 64),
+    )
+    rungs: list[dict] = []
+    for name in ("general_shapes", "lean_instructions", "longest_first"):
+        copy = tmp_path / f"my_{name}.cu"
+        shutil.copy(kernel_file("cuda", techniques.get(name).path), copy)
+        code = own_page.compiled(Case("check", None, own.BACKEND, problem, tile, own.Kernel(copy, None)))
+        rungs = rungs or own_page.rungs(code, resemblance.candidates(code, recorded))
+        found = resemblance.nearest(code, [*recorded, *rungs])
+        assert found is not None
+        assert found.then is not None
+        assert found.technique.name == name
+        assert found.row["code"]["sass_sha256"] == code["code"]["sass_sha256"]
+        assert techniques.parent(found.then) == found.technique
+    build.own_page([code], tmp_path / "page.html", [*recorded, *rungs])
+    assert f"CUDA at {tile.slug}, compiled beside it) most" in (tmp_path / "page.html").read_text()
+
+
 def test_of_rungs_with_one_program_the_earlier_is_named(recorded: list[dict]) -> None:
     row = gate(recorded, "xor_swizzle")
     later = {**row, "technique": "large_tile"}
@@ -89,7 +168,7 @@ def test_the_page_shows_speed_error_and_code(recorded: list[dict], tmp_path: Pat
     code = as_own(gate(recorded, "xor_swizzle"))
     failed = {**code, "status": "wrong", "reason": "<b> is off", "numerics": {"normal": {"max_abs": None}}}
     target = tmp_path / "page.html"
-    build.own_page([slow, peer, code, failed], target)
+    build.own_page([slow, peer, code, failed], target, recorded)
     said = target.read_text()
     assert "mine.cu beside the ladder" in said
     assert said.index("cuDNN") < said.index(", no LSE"), "the fastest first"
@@ -104,7 +183,7 @@ def test_the_page_says_where_code_of_another_tile_is_compared(recorded: list[dic
     row = gate(recorded, "xor_swizzle")
     tile = reading.tile_slug(row)
     for mine, hint in ((row["tile"], False), (row["tile"] | {"block_n": 16}, True)):
-        build.own_page([as_own({**row, "tile": mine})], tmp_path / "page.html")
+        build.own_page([as_own({**row, "tile": mine})], tmp_path / "page.html", recorded)
         said = (tmp_path / "page.html").read_text()
         assert f"CUDA at {tile}) most" in said
         assert (f"<code>--tile {tile}</code> compares at its tile" in said) == hint
@@ -115,17 +194,17 @@ def test_the_page_says_why_a_kernel_has_no_machine_code(tmp_path: Path, recorded
     row = as_own(gate(recorded, "xor_swizzle"))
     del row["code"]
     failed = {**row, "kind": "code", "status": "compile_error", "reason": "mine.cu does not build: error: <FILENAME>"}
-    build.own_page([row, failed], tmp_path / "page.html")
+    build.own_page([row, failed], tmp_path / "page.html", recorded)
     said = (tmp_path / "page.html").read_text()
     assert "None was read: mine.cu does not build: error: &lt;FILENAME&gt;. <code>twinkernels doctor" in said
-    build.own_page([row], tmp_path / "page.html")
+    build.own_page([row], tmp_path / "page.html", recorded)
     assert "None was read: the kernel was not compiled for a GPU." in (tmp_path / "page.html").read_text()
 
 
 def test_without_times_and_code_the_page_says_why(tmp_path: Path, recorded: list[dict]) -> None:
     row = as_own(gate(recorded, "xor_swizzle"))
     del row["code"]
-    build.own_page([{**row, "kernel": "mine.py:attend"}], tmp_path / "page.html")
+    build.own_page([{**row, "kernel": "mine.py:attend"}], tmp_path / "page.html", recorded)
     said = (tmp_path / "page.html").read_text()
     assert "only on a GPU" in said
     assert "None was read: of a Python function it is read only on a GPU" in said
