@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,9 @@ CONNECTING = 10.0
 """Seconds that the port of a cluster has to take a connection."""
 JOINING = 60.0
 """Seconds that a cluster has to let a process join it."""
-BEGIN = "`ray start --head` begins a cluster"
+BEGIN = "`ray start --head` begins a cluster; where ~/.ray/auth_token exists, set RAY_AUTH_MODE=token for it and here"
+NO_TOKEN = "AuthenticationError"
+"""Ray's name for what becomes of a process without the cluster's token."""
 OBJECT_STORE_BYTES = 128 * 2**20
 """Rows are small; by default Ray takes a third of the memory."""
 SAID = 4000
@@ -206,7 +208,10 @@ def hands(count: int | None, address: str | None = None, *, timeout: float = 300
         raise Refused(
             f"--gpus, --cluster: got {address or 'this host'}, where no Ray answers ({error}); {BEGIN}"
         ) from None
-    try:
+    with ExitStack() as ending:
+        # Ray prints the end of a dead node's log, whatever is asked of its loggers: into what --json is read from.
+        ending.enter_context(redirect_stdout(ending.enter_context(open(os.devnull, "w"))))
+        ending.callback(ray.shutdown)
         found = int(ray.cluster_resources().get("GPU", 0))
         if found < (wanted := count or max(1, found)):
             raise Refused(f"--gpus: got {count or 'all'}, but Ray sees {found} GPUs; expected at least {wanted}")
@@ -218,8 +223,6 @@ def hands(count: int | None, address: str | None = None, *, timeout: float = 300
         ready = [new_hand() for _ in range(wanted)]
         _await(ready, timeout)
         yield ready, new_hand
-    finally:
-        ray.shutdown()
 
 
 def _ask_for_ray(address: str) -> None:
@@ -232,6 +235,14 @@ def _ask_for_ray(address: str) -> None:
             raise Refused(f"--cluster: got {address}, where nothing answers ({error}); {BEGIN}") from None
     ((_, answer),) = answers([(_join, (address,))], {}, seconds=JOINING)
     if isinstance(answer, NoAnswer):
+        if NO_TOKEN in answer.reason:
+            asked = os.environ.get("RAY_AUTH_MODE") == "token"
+            step = (
+                "copy ~/.ray/auth_token of the node of `ray start --head` to here"
+                if asked
+                else "set RAY_AUTH_MODE=token here and for each `ray start`"
+            )
+            raise Refused(f"--cluster: got {address}, whose Ray expects its token; {step}")
         raise Refused(f"--cluster: got {address}, where no Ray answers ({answer.reason}); {BEGIN}")
 
 

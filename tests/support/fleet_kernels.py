@@ -1,7 +1,7 @@
 """A command as it is handed out, with fake kernels: `python -m tests.support.fleet_kernels --shard 1/4 --rows FILE`.
 
 A loader for the runner too: the fakes of fake_kernels, with rows that pass the check of rows, and a kernel that ends
-the process which started the command, as a lost node does.
+the process which started the command, as a lost node does. With --cluster the whole of it, on a cluster's GPUs.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ import argparse
 import hashlib
 import os
 import signal
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import typer
 
 from harness.catalog import techniques
 from harness.catalog.cases import Case, of_experiment
 from harness.catalog.entries import Technique
 from harness.catalog.problem import Experiment, Problem, Tile
-from harness.measure import runner
+from harness.measure import fleet, runner
 from harness.measure.worker import Deadlines
 from tests.support import fake_kernels
 from tests.support.fake_kernels import available, environment_of, prebuild, same_program
@@ -27,6 +31,8 @@ __all__ = ["available", "environment_of", "load", "prebuild", "same_program", "s
 
 MARK = "FLEET_MARK"
 """Variable that names a file: it is there once a command was ended from within."""
+NODE = "FLEET_NODE"
+"""Variable; where it is set, what is ended is the raylet, with its node."""
 TILE = Tile(16, 16)
 PROBLEMS = tuple(Problem.square(1, heads, 64, 64, dtype="fp16") for heads in (1, 2, 3))
 ENDS = ({"right": "passed", "segfaults": "crashed"}, {"right": "passed", "sleeps": "timeout"})
@@ -75,22 +81,48 @@ def load(case: Case, on: str) -> Any:
 
 
 def kills(*_: Any, **__: Any) -> None:
-    """Ends the process that started the command of this worker: kernel -> worker -> command -> that one."""
+    """Ends the process that started the command of this worker: kernel -> worker -> command -> that one -> raylet."""
     Path(os.environ[MARK]).touch()
     time.sleep(1)  # rows that were written before are on their way
-    status = Path(f"/proc/{os.getppid()}/status").read_text()
-    os.kill(int(status.partition("PPid:")[2].split()[0]), signal.SIGKILL)
+    ended = parent(os.getppid())
+    os.kill(parent(ended) if os.environ.get(NODE) else ended, signal.SIGKILL)
     signal.pause()
+
+
+def parent(process: int) -> int:
+    return int(Path(f"/proc/{process}/status").read_text().partition("PPid:")[2].split()[0])
 
 
 def source_sha256(case: Case) -> str | None:
     return case.technique and hashlib.sha256(case.technique.encode()).hexdigest()
 
 
+def ends(rows: Sequence[dict[str, Any]]) -> dict[tuple[int, str], tuple[str, str | None]]:
+    """(heads, technique) -> status and check of the newest gate."""
+    gates = [row for row in rows if row["kind"] == "gate"]
+    return {(row["problem"]["heads"], row["technique"]): (row["status"], row.get("check")) for row in gates}
+
+
+def work() -> fleet.Work:
+    cases = tuple(of_experiment(experiment()))
+    return fleet.Work(("-m", "tests.support.fleet_kernels"), PROBLEMS, cases, on="cpu")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--shard")
     parser.add_argument("--rows", type=Path)
+    parser.add_argument("--cluster")
     options = parser.parse_args()
+    if options.cluster:
+        from harness.cli import spreading
+
+        techniques.TECHNIQUES = ()
+        fleet.source_sha256 = source_sha256
+        try:
+            spreading.spread(work(), options.rows, None, options.cluster)
+        except typer.Exit as ended:
+            sys.exit(ended.exit_code)
+        sys.exit()
     number, count = map(int, options.shard.split("/"))
     run(options.rows, PROBLEMS[number - 1 :: count])

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.catalog.cases import of_experiment
 from harness.catalog.sources import ROOT
 from harness.measure import fleet, ray_hands
 from harness.rows import results, schema
 from tests.support import fleet_kernels
-from tests.support.fleet_kernels import ENDS, MARK, PROBLEMS
+from tests.support.fleet_kernels import ENDS, MARK, PROBLEMS, ends
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[cluster]'")
 pytestmark = pytest.mark.slow
@@ -28,27 +27,19 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict]]:
         patch.setenv(MARK, str(folder / "mark"))
         patch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
         patch.setattr("harness.catalog.techniques.TECHNIQUES", ())
-        cases = tuple(of_experiment(fleet_kernels.experiment()))
         patch.setattr(fleet, "source_sha256", fleet_kernels.source_sha256)
-        work = fleet.Work(("-m", "tests.support.fleet_kernels"), PROBLEMS, cases, on="cpu")
         path = folder / "fleet.jsonl"
         with ray_hands.hands(2, timeout=3600) as (hands, new_hand):
             assert sorted(hand.board.partition(" of ")[0] for hand in hands) == ["GPU 0", "GPU 1"]
-            found = fleet.run(work, path, hands, new_hand=new_hand)
+            found = fleet.run(fleet_kernels.work(), path, hands, new_hand=new_hand)
         assert found == results.read(path, schema.check)
         yield found
-
-
-def ends(rows: list[dict]) -> dict[tuple[int, str], tuple[str, str | None]]:
-    """(heads, technique) -> status and check of the newest gate."""
-    gates = [row for row in rows if row["kind"] == "gate"]
-    return {(row["problem"]["heads"], row["technique"]): (row["status"], row.get("check")) for row in gates}
 
 
 def test_two_gpus_give_the_rows_of_one_process(rows: list[dict], tmp_path: Path) -> None:
     alone = ends(fleet_kernels.run(tmp_path / "alone.jsonl", PROBLEMS[:2]))
     assert {name: status for name, (status, _) in alone.items()} == {
-        (heads, name): status for heads, ends in enumerate(ENDS, 1) for name, status in ends.items()
+        (heads, name): status for heads, those in enumerate(ENDS, 1) for name, status in those.items()
     }
     assert {name: end for name, end in ends(rows).items() if name[0] <= 2} == alone
 
