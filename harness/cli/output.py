@@ -83,10 +83,12 @@ def conclude(
     checked: bool = False,
     done: str = "checked",
 ) -> NoReturn:
-    """Prints the rows of a finished run and exits. `path` is the run's file where it can be recorded, `log` where
+    """Prints the rows of a finished run and exits. `path` is the run's file, where `record` may take it, `log` where
     kernels printed, `one_off` the file of times that are compared rather than kept. `checked`: at least one row must be
     of something that ran; where all was declined, nothing was `done`, and the exit code is 2. A shard is not asked for
     that: its only problem may be one that all decline."""
+    from harness.rows import record as recorded
+
     if as_json:
         print(json.dumps(rows, indent=1))
     elif as_csv:
@@ -96,7 +98,7 @@ def conclude(
         show_failures(rows)
         if log and tables.failed(rows) and log.is_file() and log.stat().st_size:
             console.print(f"{shown(log)} has what kernels printed, and tracebacks", soft_wrap=True)
-        if path:
+        if path and recorded.takes(rows):
             console.print(f"`twinkernels record {shown(path)}` keeps it", soft_wrap=True)
         if one_off:
             console.print(f"{shown(one_off)} has the rows: `twinkernels compare` takes two such files", soft_wrap=True)

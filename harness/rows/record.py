@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.catalog import sources, techniques
 from harness.rows import files, packing, reading, results, schema, summary
@@ -29,6 +29,7 @@ class Refused(ValueError):
     """The run does not say where it comes from, or does not come from a GPU."""
 
 
+AnyRow = TypeVar("AnyRow", bound=Row)
 Proofs = Collection[tuple[str, str]]
 """(technique, proof) of all claims of expressibility."""
 
@@ -62,8 +63,7 @@ def _placed(run: Path, root: Path) -> dict[Path, list[dict[str, Any]]]:
     about its kernel, so its row has no place."""
     rows = results.read(run, schema.admit)
     described = {row["id"]: row for row in rows if row["kind"] == "environment"}
-    measured = [row for row in rows if row["kind"] != "environment" and row["status"] != "interrupted"]
-    if not measured:
+    if not (measured := _measured(rows)):
         raise Refused(f"{run.name}: got no measured row, expected a finished run")
     by_file: dict[Path, list[dict[str, Any]]] = {}
     for row in measured:
@@ -76,12 +76,30 @@ def _placed(run: Path, root: Path) -> dict[Path, list[dict[str, Any]]]:
             by_file.setdefault(root / results.COMPILERS / f"{reading.page(row)}.jsonl", []).append(row)
             continue
         gpu = origin["details"]["gpu"]
-        if row["on"] != "gpu" or gpu is None:
+        if _of_cpu(row, origin):
             raise Refused(
                 f"{run.name}: row of {_subject(row)} was made on a CPU, expected on a GPU: only those are recorded"
             )
         by_file.setdefault(root / results.gpu_slug(gpu["name"]) / f"{reading.page(row)}.jsonl", []).append(row)
     return {path: [*described.values(), *rows] for path, rows in by_file.items()}
+
+
+def takes(rows: Sequence[Row]) -> bool:
+    """Whether a finished run of these rows can be recorded: some are measured, and none of those on a CPU."""
+    described = {row["id"]: row for row in rows if row["kind"] == "environment"}
+    measured = _measured(rows)
+    return bool(measured) and not any(_of_cpu(row, described.get(row.get("environment"))) for row in measured)
+
+
+def _measured(rows: Iterable[AnyRow]) -> list[AnyRow]:
+    return [row for row in rows if row["kind"] != "environment" and row["status"] != "interrupted"]
+
+
+def _of_cpu(row: Row, origin: Row | None) -> bool:
+    """Whether a row that is of a GPU or of none was made where there is none. `origin`: its environment row."""
+    if row["kind"] in ("probe", "code"):
+        return False
+    return row["on"] != "gpu" or (origin is not None and origin["details"]["gpu"] is None)
 
 
 def _of_programs(root: Path) -> list[Path]:

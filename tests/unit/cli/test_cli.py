@@ -1065,6 +1065,27 @@ def test_files_are_told_from_the_folder_of_the_caller(
     assert f"{path} has the rows" in elsewhere
 
 
+@pytest.mark.parametrize(
+    ("fields", "gpu", "expected"),
+    [
+        ({}, {"name": "NVIDIA H200"}, True),
+        ({"status": "interrupted"}, {"name": "NVIDIA H200"}, False),
+        ({"status": "crashed"}, None, False),
+        ({"on": "cpu"}, None, False),
+        ({"on": "cpu", "kind": "code"}, None, True),
+    ],
+)
+def test_record_is_named_where_it_takes_the_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], fields: dict, gpu: dict | None, expected: bool
+) -> None:
+    """Not for the rows of a cluster where no GPU worked."""
+    environment = {"kind": "environment", "id": "x", "details": {"gpu": gpu}}
+    rows = [environment, {**timed()[1], "environment": "x", "reason": "because", **fields}]
+    with pytest.raises(typer.Exit):
+        output.conclude(rows, lambda _: "", path=tmp_path / "x.jsonl")
+    assert ("`twinkernels record " in capsys.readouterr().out) == expected
+
+
 def test_bench_names_the_file_of_its_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Two of them are what `compare` takes."""
     monkeypatch.setattr("harness.measure.runner.run", lambda *_, **__: [timed("passed")[1]])
@@ -1286,7 +1307,7 @@ def test_no_name_is_cut_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, co
 
 def timed(status: str = "passed") -> list[dict]:
     problem = options.load_experiment("ladder").problems[0]
-    about = {"technique": "scalar", "backend": "cuda", "problem": problem.to_dict(), "status": status}
+    about = {"on": "gpu", "technique": "scalar", "backend": "cuda", "problem": problem.to_dict(), "status": status}
     about["tile"] = {"block_m": 64, "block_n": 64, "stages": 1, "warps": 4}
     time = {**about, "kind": "timing", "mode": "burst", "samples_ms": [2.0, 4.0, 3.0], "reason": 'a "b", c'}
     return [{"kind": "environment", "id": "x"}, {**about, "kind": "gate"}, time]
