@@ -292,7 +292,7 @@ def history(
             table = Table("time", "commit", "board", "source", "ms", "TFLOPS", "time / anchor's", title=name)
             for point in points:
                 numbers = (f"{point.ms:.4f}", f"{point.tflops:.1f}", f"{point.ratio:.3f}" if point.ratio else "")
-                names = (point.time, (point.commit or "")[:7], point.board or "", point.source or "")
+                names = (point.time, point.commit or "", point.board or "", point.source or "")
                 table.add_row(*names, *numbers)
             console.print(table)
     if plot:

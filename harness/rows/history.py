@@ -21,6 +21,8 @@ from harness.catalog.problem import ANCHOR
 from harness.rows import noise, results, summary
 from harness.rows.reading import Row, cell, median_ms, tflops
 
+COMMIT = 7
+"""Digits of a commit: earlier environment rows have no more."""
 Progress = Callable[[int, int], object]
 
 
@@ -61,7 +63,7 @@ def points(rows: Iterable[Row], words: Sequence[str], mode: str = "burst") -> di
         commit = (timings.environments.get(row.get("environment", ""), {}).get("git") or {}).get("sha")
         point = Point(
             row["time"],
-            commit and commit[:12],
+            commit and commit[:COMMIT],
             timings.board(row),
             row.get("source_sha256") and row["source_sha256"][:12],
             ms,
