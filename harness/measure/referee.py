@@ -22,10 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-AGREEMENT = 0.02
-"""Relative difference up to which the medians by CUPTI and by events agree. Around an empty kernel a pair of events
-reads more than CUPTI does, about 4 us on an H200, which is 3% of a short kernel. Of another kernel that much or less
-lies outside of what CUPTI sees, so that it may say anything between events with and without it."""
+from harness.rows.reading import AGREEMENT
+
 CALL, MARK = "twinkernels call", "twinkernels mark"
 """Names of what the harness does in a trace: a timed call, and its own work between two."""
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")

@@ -19,6 +19,10 @@ Hashes = Mapping[tuple[str, str], str]
 SHARED_PTXAS = "_shared_ptxas"
 """Suffix of an experiment's name where nvcc's ptxas assembled the Triton programs. Pages show these rows beside the
 headline, never in it."""
+AGREEMENT = 0.02
+"""Relative difference up to which the medians by CUPTI and by events agree. Around an empty kernel a pair of events
+reads more than CUPTI does, about 4 us on an H200, which is 3% of a short kernel. Of another kernel that much or less
+lies outside of what CUPTI sees, so that it may say anything between events with and without it."""
 
 
 def checkout_hashes() -> dict[tuple[str, str], str]:

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.rows import reading
+from harness.rows.reading import AGREEMENT
 from reports.data.dataset import Dataset, Row
-
-AGREEMENT = 0.02
-"""That of harness/measure/referee.py, which judged the rows."""
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from harness.catalog.problem import Problem
-from harness.measure import referee as measured
-from harness.rows import noise
+from harness.rows import noise, reading
 from reports.data.dataset import Dataset
-from reports.facts import referee
 from reports.pages import common, guide, overview
 from tests.support.pages import rendered
 
@@ -37,9 +35,9 @@ def test_agreement_and_what_was_found_stand_on_the_page_about_correctness() -> N
     level = {**agreeing, "backend": "fa4", "details": {**medians, "cupti_ms": 0.99, "difference": 0.0}}
     caught = {"kind": "referee", "backend": "fa3", "status": "implausible", "reason": "the call waits for the GPU: x"}
     said = said_by("correctness.html", common.correctness([dataset([agreeing, level, {**caught, "details": {}}])]))
-    assert "timed 3 cells once more (3 of hopper). In 2 of them its median agrees within 2%" in said
+    within = f"{reading.AGREEMENT:.0%}"
+    assert f"timed 3 cells once more (3 of hopper). In 2 of them its median agrees within {within}" in said
     assert "(at most 1.3% apart; with that time included, 1 of them differs by more than 2%)" in said
-    assert referee.AGREEMENT == measured.AGREEMENT
     assert "the call waits for the GPU: x" in said
     said = said_by("correctness.html", common.correctness([dataset([agreeing, level])]))
     assert "timed 2 cells once more (2 of hopper). In all of them its median agrees" in said
