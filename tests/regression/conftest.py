@@ -30,6 +30,7 @@ from harness.rows.reading import gpu_name
 from tests.conftest import CHECKOUT, why_no_gpu
 
 MODE = "burst"
+NO_ROW = "no row"
 COLUMNS = ["median", "iqr"]
 BOXES = 74
 """A histogram of pytest-benchmark draws the fastest 75 of a group and leaves out the others. An even number keeps a
@@ -72,7 +73,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> Generator[None, None, None
         terminalreporter._session.exitstatus = pytest.ExitCode.TESTS_FAILED
     session = getattr(terminalreporter.config, "_benchmarksession", None)
     if path := replayed():
-        terminalreporter.line(f"Nothing was timed here. The times are {gpu()}'s, read from {path}.")
+        without = sum(NO_ROW in str(report.longrepr) for report in terminalreporter.getreports("skipped"))
+        holes = f" Cases with {NO_ROW} there: {without}." if without else ""
+        terminalreporter.line(f"Nothing was timed here. The times are {gpu()}'s, read from {path}.{holes}")
     slower = [f"{name}  {by}" for name, by in session.performance_regressions] if session else []
     failed = [report.nodeid for report in terminalreporter.getreports("failed")]
     if slower or failed:

@@ -9,7 +9,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from harness.catalog.cases import Case
 from harness.rows import reading, tables
-from tests.regression.conftest import cases, identity, replayed
+from tests.regression.conftest import NO_ROW, cases, identity, replayed
 
 
 class GpuClock:
@@ -42,7 +42,7 @@ def test_gpu_time(case: Case, rows: dict[str, dict[str, Any]], benchmark: Benchm
     }
     row = rows.get(identity(wanted))
     if row is None:
-        pytest.skip(f"no row in {replayed()}" if replayed() else "not timed")
+        pytest.skip(f"{NO_ROW} in {replayed()}" if replayed() else "not timed")
     if row["status"] != "passed":
         # Measured now, a kernel's failure is this checkout's; replayed, it is history and only leaves a hole.
         outcome = pytest.fail if tables.failed([row]) and not replayed() else pytest.skip

@@ -42,6 +42,15 @@ def replay(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_cases_without_a_row_are_counted_at_the_end(tmp_path: Path) -> None:
+    """Also where -r hides which were skipped."""
+    selected = sum("xor_swizzle cuda" in str(case) and "d128-bf16-full" in str(case) for case in cases())
+    rows = [row for row in synthetic_rows() if row.get("technique") != "xor_swizzle"]
+    done = run(tmp_path, rows, *SELECTED, "-rN")
+    assert done.returncode == 0, done.stdout
+    assert f"read from {tmp_path / 'rows.jsonl'}. Cases with no row there: {selected}.\n" in done.stdout
+
+
 def slower(rows: list[dict[str, Any]], factor: float) -> list[dict[str, Any]]:
     return [
         row | {"samples_ms": [sample * factor for sample in row["samples_ms"]]} if "samples_ms" in row else row
