@@ -317,7 +317,7 @@ class Run:
         rows have an environment row of their own."""
         todo: list[tuple[dict[str, str], list[Case], bool, bool]] = []
         for needed, group in self.final_groups(mode):
-            due = not self.has_process(group, mode, number)
+            due = not self.has_process(group, mode, number, on_another_board=number == 2)
             ask = referee and (due or self.lacks_referee(group))
             if due or ask:
                 todo.append((needed, group, due, ask))
@@ -365,15 +365,16 @@ class Run:
         """Whether no row that stands is CUPTI's about one of them."""
         return any(self.session.earlier(case, "referee", "burst") is None for case in group)
 
-    def has_process(self, group: Iterable[Case], mode: str, number: int) -> bool:
+    def has_process(self, group: Iterable[Case], mode: str, number: int, *, on_another_board: bool = False) -> bool:
         """Whether an earlier run of this file timed the group in its process of this number, or as many processes did
-        of rows that stand, the first one of this run among them. Where all of those are of one board and this is
-        another, the second process is timed once more: an interval from one board knows nothing of others."""
+        of rows that stand, the first one of this run among them. `on_another_board`: not if all of those are of one
+        board and this is another, for an interval from one board knows nothing of others."""
         if all(self.session.has_replicate(case, mode, number) for case in group):
             return True
         met = [self.session.processes(case, mode) | {process(self.timed[case, mode])} for case in group]
         together = set.intersection(*met)
-        return len(together) >= number and not (number == 2 and self.session.are_on_one_other_board(together))
+        alone = on_another_board and self.session.are_on_one_other_board(together)
+        return len(together) >= number and not alone
 
     def timed_in(self, mode: str) -> dict[Case, Row]:
         """What was timed in this mode and passed."""
