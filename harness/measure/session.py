@@ -17,7 +17,7 @@ from harness.catalog.cases import Case
 from harness.machine import environment
 from harness.machine.progress import Interrupts, Progress
 from harness.measure.worker import Deadlines, Worker
-from harness.rows import making, results
+from harness.rows import making, reading, results
 from harness.rows.intervals import process
 from harness.rows.reading import median_ms, status_word
 
@@ -55,7 +55,7 @@ class Session:
         elsewhere = sorted(standing, key=lambda row: row["time"])
         self._standing = {results.key(row): dict(row) for row in elsewhere if row["kind"] != "environment"}
         self._environments = {row["id"]: row for row in elsewhere if row["kind"] == "environment"}
-        self._boards = {name: _board((row.get("details") or {}).get("gpu")) for name, row in self._environments.items()}
+        self._boards = {name: reading.board(row.get("details") or {}) for name, row in self._environments.items()}
         self._processes = defaultdict[str, set[tuple[Any, Any]]](set)
         for row in elsewhere:
             if row["kind"] == "timing":
@@ -120,7 +120,7 @@ class Session:
     @property
     def board(self) -> str | None:
         """Which board of its kind the run began on; None without a GPU."""
-        return _board(self.gpu)
+        return reading.board({"gpu": self.gpu})
 
     def are_on_one_other_board(self, processes: Iterable[tuple[Any, Any]]) -> bool:
         """Whether these, of rows that stand, are all of one board, and the run is on another."""
@@ -168,10 +168,6 @@ class Session:
         self._unimportable |= {said} if row["status"] == "import_error" else set()
         self.progress.say("  ".join(filter(None, (f"{row['kind']:6}", self.count, str(case), outcome))))
         return row
-
-
-def _board(gpu: Mapping[str, Any] | None) -> str | None:
-    return (gpu or {}).get("uuid_sha256")
 
 
 def _replicate(row: Mapping[str, Any]) -> int:

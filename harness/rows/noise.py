@@ -36,12 +36,14 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from harness.catalog.problem import ANCHOR, Problem
+from harness.rows import reading
 from harness.rows.reading import Row, median_ms, page
 
 Array = Any
@@ -100,7 +102,7 @@ class Timings:
             if "gap_ms" in (row.get("details") or {}):
                 self._gaps[self.board(row)].append(row["details"]["gap_ms"])
 
-    @property
+    @cached_property
     def gaps(self) -> list[float]:
         """Of each board with a referee, what two events read beside a kernel: the median in ms, the least first."""
         return sorted(map(statistics.median, self._gaps.values()))
@@ -112,8 +114,7 @@ class Timings:
 
     def board(self, row: Row) -> str | None:
         """Which board of its kind timed the row; None where that was not recorded."""
-        gpu = self._details(row).get("gpu") or {}
-        return gpu.get("uuid_sha256")
+        return reading.board(self._details(row))
 
     def program(self, row: Row) -> str:
         """A key that replicates share."""

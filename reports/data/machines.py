@@ -33,7 +33,7 @@ def machines(environments: Iterable[Row]) -> list[Machine]:
     """`environments` in the order of time, by what they have in common."""
     found = []
     for runs in grouped(environments, lambda row: json.dumps(_common(row), sort_keys=True)).values():
-        cards = {((row.get("details") or {}).get("gpu") or {}).get("uuid_sha256") for row in runs}
+        cards = {reading.board(row.get("details") or {}) for row in runs}
         days = list(dict.fromkeys(row["time"][:10] for row in runs))
         found.append(Machine(reading.gpu_name(runs[0]), len(cards), days, runs, _common(runs[0])))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from harness.rows import results
+from harness.rows import reading, results
 from reports.data.dataset import Dataset, Row
 
 
@@ -47,7 +47,7 @@ def shared(data: Dataset) -> list[Shared]:
     for row in results.newest(data.rows):
         if row["kind"] == "fleet" and not row["details"]["lost"]:
             machine = data.environments[row["environment"]]["details"]
-            where = (machine["gpu"] or {}).get("uuid_sha256"), (machine.get("git") or {}).get("sha")
+            where = reading.board(machine), (machine.get("git") or {}).get("sha")
             found.setdefault((row["command"], row["details"]["problems"], *where), {})[row["gpus"]] = row
     told = []
     for by_count in found.values():
