@@ -294,10 +294,10 @@ class _Judge:
 
     def _too_short(self, ms: float) -> tuple[str, float | None, str]:
         """Of a kernel that is not judged between boards."""
-        gaps = self._known.timings.gaps
+        gaps, shortest = self._known.timings.gaps, self._known.timings.shortest_ms(one_board=False)
         told = (
-            f"too short to be judged between boards: events read {1e3 * gaps[0]:.1f} to {1e3 * gaps[-1]:.1f} us beside "
-            f"a kernel, by host; expected at least {self._known.timings.shortest_ms(one_board=False):.3f} ms"
+            f"too short to be judged between boards: a timing includes {1e3 * gaps[0]:.1f} to {1e3 * gaps[-1]:.1f} us "
+            f"that are not the kernel's, by host; expected at least {shortest:.3f} ms"
         )
         return AMBIGUOUS, (gaps[-1] - gaps[0]) / ms, told
 
