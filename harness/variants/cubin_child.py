@@ -59,8 +59,8 @@ def launch(specialized: Any, kernel: Any) -> dict[str, Any]:
         raise RuntimeError(
             f"{metadata.name}: descriptors without tensor maps, for {metadata.target.arch}; not launched"
         )
-    if scratch := [name for name in ("global", "profile") if getattr(metadata, f"{name}_scratch_size")]:
-        raise RuntimeError(f"{metadata.name}: needs {' and '.join(scratch)} scratch memory, which no launch here has")
+    if metadata.profile_scratch_size:
+        raise RuntimeError(f"{metadata.name}: needs scratch memory of a profiler, which no launch here has")
     parameters = [each for name, kind in signature.items() for each in expanded(name, kind, maps.get(name))]
     parameters += [("global_scratch", "*i8"), ("profile_scratch", "*i8")]
     if (described := [size(kind) for _, kind in parameters]) != (declared := declared_sizes(kernel.asm["ptx"])):
@@ -82,6 +82,7 @@ def launch(specialized: Any, kernel: Any) -> dict[str, Any]:
         "maps": maps,
         "constants": plain,
         "multiples_of_16": multiples,
+        "scratch_bytes": metadata.global_scratch_size,
     }
 
 

@@ -16,6 +16,7 @@ import ctypes
 import functools
 import hashlib
 import json
+import math
 import re
 import subprocess
 import sys
@@ -156,7 +157,9 @@ class CubinVariant(Variant):
         self.about = known(case, arch)
         self.compiler, self.compile_s = self.about["compiler"], self.about["compile_s"]
         names = [name for name, _ in self.about["parameters"]]
-        self.workspace_bytes = specialization.COUNTER_BYTES if "counter" in names else 0
+        # The scratch memory of all programs, in which a kernel makes descriptors, comes before the counter.
+        self.scratch_bytes = math.prod(self.about["programs"]) * self.about["scratch_bytes"]
+        self.workspace_bytes = self.scratch_bytes + (specialization.COUNTER_BYTES if "counter" in names else 0)
 
     @functools.cached_property
     def function(self) -> ctypes.c_void_p:
@@ -206,8 +209,9 @@ class CubinVariant(Variant):
 
         given = specialization.arguments(q, k, v, o, lse, scale=scale, causal=causal, tile=self.case.tile)
         values: dict[str, Any] = {name: _plain(value) for name, value in given.items()}
-        values |= {"batches": q.shape[0], "global_scratch": 0, "profile_scratch": 0}
-        values |= {"counter": workspace.data_ptr()} if workspace is not None else {}
+        address = 0 if workspace is None else workspace.data_ptr()
+        values |= {"batches": q.shape[0], "global_scratch": address if self.scratch_bytes else 0, "profile_scratch": 0}
+        values |= {"counter": address + self.scratch_bytes}
         maps = self.about["maps"]
         tensors = {name.removesuffix("_desc"): "rows" for name in maps}
         for name, descriptor in specialization.describe({**given, "rows": 1}, tensors).items():

@@ -40,6 +40,7 @@ from harness.variants import (
 )
 from harness.variants.variables import environment_of
 from tests.conftest import CHECKOUT
+from triton_kernels import specialization
 
 SUPPORT = CHECKOUT / "tests" / "support"
 INSTALLED = tritons.installed()
@@ -164,6 +165,7 @@ def about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "maps": {"q_desc": {"swizzle": 3, "elem_size": 2, "elem_type": 10, "block_size": [1, 1, 64, 64]}},
         "constants": {"group": 2, "HEAD_DIM": 128},
         "multiples_of_16": ["lse_ptr", "seq_kv"],
+        "scratch_bytes": 0,
         "programs": [64],
         "programs_of_multiprocessor": 1,
         "cubin": hashlib.sha256(cubin).hexdigest(),
@@ -220,6 +222,18 @@ def test_arguments_lie_in_the_order_and_the_types_of_the_parameters(about: dict[
     described = bytes.fromhex(launched["parameters"][0])
     assert list(described[:6]) == [9, 4, 0, 3, 2, 0], "bf16, 4 dimensions, a swizzle of 128 bytes, zeros outside"
     assert int.from_bytes(described[16:24], "little") == given[0].data_ptr()
+
+
+def test_scratch_memory_of_all_programs_comes_before_the_counter(about: dict[str, Any], calls: Path) -> None:
+    save(about | {"scratch_bytes": 640})
+    variant = cubins.CubinVariant(CASE, ARCH)
+    assert variant.workspace_bytes == 64 * 640 + specialization.COUNTER_BYTES
+    workspace = torch.zeros(variant.workspace_bytes, dtype=torch.uint8)
+    variant._workspace = lambda device: workspace  # type: ignore[method-assign]
+    variant.bind(*tensors(), scale=0.25, causal=True)()
+    counter, *_, scratch, profile = json.loads(calls.read_text().splitlines()[-1])["parameters"][10:]
+    addresses = [int.from_bytes(bytes.fromhex(one), "little") for one in (counter, scratch, profile)]
+    assert addresses == [workspace.data_ptr() + 64 * 640, workspace.data_ptr(), 0]
 
 
 def test_blocks_of_a_cluster_are_counted_in_the_grid(about: dict[str, Any], calls: Path) -> None:
