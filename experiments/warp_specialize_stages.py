@@ -1,7 +1,8 @@
 """Is core Triton right when it specializes warps, with every number of stages?
 
-The same source is compiled with two and with three stages. Each is checked, not timed: a kernel that compiles without a
-warning may still be wrong.
+The same source is compiled with two and with three stages, as it is and with the barriers invalidated that nobody uses
+(triton_kernels/hatch/hopper/producer_consumer.py). Each is checked, not timed: a kernel that compiles without a warning
+may still be wrong.
 """
 
 import sys
@@ -19,7 +20,7 @@ EXPERIMENT = Experiment(
     name="warp_specialize_stages",
     problems=PROBLEMS,
     techniques=(),
-    backends=("triton",),
+    backends=("triton", "triton@3.7.1", "triton@3.8.0", "triton@3.9.0", "hatch"),
     peers=("sdpa_cudnn",),
     modes=(),
     cells=tuple(

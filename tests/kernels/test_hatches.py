@@ -17,7 +17,7 @@ from harness.variants import tritons
 def test_a_hatch_is_no_series_of_a_ladder() -> None:
     assert techniques.HATCH not in techniques.SERIES
     having = [each.name for each in techniques.TECHNIQUES if sources.has_series(techniques.HATCH, each.path)]
-    assert having == ["softmax_lock"]
+    assert having == ["softmax_lock", "producer_consumer"]
 
 
 def test_a_hatch_is_not_interpreted() -> None:
@@ -39,3 +39,18 @@ def test_nothing_between_the_wait_and_the_arrival_needs_the_whole_block(head_dim
     order = " ".join(re.findall(r"bar\.(?:sync\s+\d+|arrive\s+\w+)|\bex2(?=\.)", texts["ptx"])).replace("\t", "")
     assert re.search(r"^bar\.arrive 9 .*bar\.sync 9 bar\.sync 10 (?:ex2 )+bar\.arrive t .*bar\.sync 9", order)
     assert len(re.findall(r"bar\.(?:sync|arrive) (?!0)", order)) == 5
+
+
+@pytest.mark.parametrize("tile", ["128x64-s2-w8", "128x64-s3-w8", "128x64-s4-w8"])
+def test_it_invalidates_the_barriers_that_nobody_uses_before_k_is_loaded(tile: str) -> None:
+    """They lie one after another where the memory of the block begins, and so does K's first stage."""
+    hatch = Twin("producer_consumer", techniques.HATCH, 128, tile)
+    ((_, texts),) = programs.compiled([programs.at(hatch, tritons.installed() or "")])
+    ptx, stages = texts["ptx"], Tile.parse(tile).stages
+    base = re.search(r"mov\.b32\s+(%r\d+), global_smem;", ptx)[1]  # type: ignore[index]
+    offsets = {base: 0} | {name: int(at) for name, at in re.findall(rf"add\.s32\s+(%r\d+), {base}, (\d+);", ptx)}
+    made = {offsets[name] for name in re.findall(r"mbarrier\.init\.shared::cta\.b64 \[(%r\d+)\]", ptx)}
+    keys = stages * 64 * 128 * 2
+    assert sorted(at for at in made if at < keys) == [8 * stage for stage in range(stages)]
+    order = "".join(re.findall(r"mbarrier\.in(?=val)|(?<=cp\.async\.bulk\.)tensor(?=\S*mbarrier)", ptx))
+    assert order.startswith("tensor" * 2 + "mbarrier.in" * stages + "tensor"), "Q of two consumers, then K"
