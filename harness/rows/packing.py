@@ -21,6 +21,9 @@ CUDA events count in ticks of 32 ns and give milliseconds as 32-bit floats. `sam
 the smallest, and by how much each exceeds it, in so many bytes each, lowest first, as base64; the reader gives back the
 same numbers. Files of earlier commits have a list of these differences instead. `samples_us_1024` are the same of the
 traces by CUPTI, which torch.profiler gives in 1024ths of a microsecond.
+
+Every SHA-256 is written as base64 for URLs, 43 characters; the reader gives back its 64 hexadecimal digits, which files
+of earlier commits have themselves.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ import json
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -43,6 +46,9 @@ NUMERICS, BY_FIGURE = "numerics", "numerics_by_figure"
 ORDER, ORDER_SHORT, ORDER_OF = "order", "order_short", "order_of"
 METRICS, METRIC_NAMES, METRICS_OF = "metrics", "metric_names", "metrics_of"
 DISTRIBUTIONS = "distributions"
+SASS = "sass_sha256"
+HASHES = ("source_sha256", "renewed_from", "differs_from", SASS)
+"""Fields of a row that are a SHA-256; its `code` has a SASS too."""
 DIGITS = 4
 """Significant digits of errors and host latencies."""
 OF_A_RUN = ("schema", "kind", "on", "experiment", "assembler", "arch", "mma", "mode", "status", "gate", "environment")
@@ -96,6 +102,9 @@ LONGEST = 50_000
 has. A few bytes must not fill the memory."""
 WIDEST = 8
 """Bytes of a packed sample or place."""
+HEXADECIMAL = re.compile(r"[0-9a-f]{64}")
+HASH_LENGTH = 43
+"""Characters of a SHA-256 as base64."""
 
 
 def lean(row: Row) -> dict[str, Any]:
@@ -162,14 +171,15 @@ def pack(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
         for names, line in sorted(named.items(), key=lambda item: item[1]):
             yield {"id": line, FIELDS: {field: list(names)}}
     for text in sorted(set(repeated) - set(of_problem.values()), key=ids.__getitem__):
-        yield {"id": ids[text], FIELDS: _with_places(_by_figure(json.loads(text), distributions), lists)}
+        part = _with_places(_by_figure(json.loads(text), distributions), lists)
+        yield {"id": ids[text], FIELDS: _with_short_hashes(part)}
     for row, found in zip(rows, parts, strict=True):
         own = _with_short_samples(row)
         for text, part in found.items():
             if text in ids:
                 own = _without(own, part)
         used = "".join(ids[text] for text in found if text in ids)
-        own = _with_values(_with_places(_by_figure(own, distributions), lists), metrics)
+        own = _with_short_hashes(_with_values(_with_places(_by_figure(own, distributions), lists), metrics))
         yield own | {SHARED: used} if used else own
 
 
@@ -192,7 +202,7 @@ def unpack(line: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> 
 def whole(fields: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     """The fields as a row has them; `shared` are those of each id above. Raises ValueError naming the field for what
     `pack` does not write."""
-    return _with_samples(_with_metrics(_with_order(_by_distribution(fields, shared), shared), shared))
+    return _with_hashes(_with_samples(_with_metrics(_with_order(_by_distribution(fields, shared), shared), shared)))
 
 
 def _parts(row: Row) -> Iterator[dict[str, Any]]:
@@ -381,6 +391,46 @@ def _unfolded(packed: str, value: Any) -> list[float]:
     return [_milliseconds(packed, count) for count in ticks]
 
 
+def _with_short_hashes(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return _each_hash(fields, _shortened)
+
+
+def _with_hashes(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return _each_hash(fields, _lengthened)
+
+
+def _each_hash(fields: Mapping[str, Any], form: Callable[[str, Any], Any]) -> dict[str, Any]:
+    """The fields with what `form` makes of the name and value of each SHA-256."""
+    found = {name: form(name, value) if name in HASHES else value for name, value in fields.items()}
+    code = fields.get("code")
+    if isinstance(code, dict) and SASS in code:
+        found["code"] = code | {SASS: form(f"code.{SASS}", code[SASS])}
+    return found
+
+
+def _shortened(_: str, value: Any) -> Any:
+    """A SHA-256 as base64; what is none is left as it is."""
+    return _base64(bytes.fromhex(value)) if isinstance(value, str) and HEXADECIMAL.fullmatch(value) else value
+
+
+def _lengthened(name: str, value: Any) -> Any:
+    """Its hexadecimal digits; what has another length than _shortened gives is left as it is."""
+    if not isinstance(value, str) or len(value) != HASH_LENGTH:
+        return value
+    try:
+        digest = base64.urlsafe_b64decode(f"{value}=")
+    except ValueError:
+        digest = b""
+    if _base64(digest) != value:
+        raise ValueError(f"{name}: got {_shown(value)}, expected a SHA-256 as base64 for URLs")
+    return digest.hex()
+
+
+def _base64(digest: bytes) -> str:
+    """For URLs, without = at the end."""
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
 def _instead(fields: Mapping[str, Any], packed: str, name: str, value: Any) -> dict[str, Any]:
     """The fields with `name` in the place of what packs it."""
     if name in fields:
@@ -395,7 +445,7 @@ def _shown(value: Any) -> str:
 
 def _ids(texts: Sequence[str]) -> list[str]:
     """The first digits of their SHA-256, of 64 each: as many as tell them apart."""
-    hashes = [base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts]
+    hashes = [_base64(hashlib.sha256(text.encode()).digest()) for text in texts]
     length = ID_LENGTH
     while len({name[:length] for name in hashes}) < len(hashes):
         length += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,23 @@ def test_distributions_are_named_once(tmp_path: Path) -> None:
     assert packing.unpack(earlier, {}) == {"numerics": {"normal": {"max_abs": 0.5}, "shifted": {"max_abs": 0.25}}}
 
 
+def test_hashes_are_kept_as_base64_and_read_as_hexadecimal_digits(tmp_path: Path) -> None:
+    hashes = {name: f"{number:x}" * 64 for number, name in enumerate(packing.HASHES, 7)}
+    own = "0123456789abcdef" * 4
+    rows = [packing.lean(gate("wmma", **hashes, code={"sass_sha256": "f" * 64}, seed=seed)) for seed in (1, 2)]
+    rows += [packing.lean(gate("wmma", source_sha256="now", code={"sass_sha256": own}))]
+    record.write(tmp_path / "rows.jsonl", rows)
+    text = (tmp_path / "rows.jsonl").read_text()
+    assert results.read(tmp_path / "rows.jsonl") == rows
+    assert not re.search("[0-9a-f]{64}", text)
+    assert text.count('"code":{"sass_sha256":"ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8"}') == 1
+    for sha256 in (*hashes.values(), "f" * 64, own):
+        text = text.replace(base64.urlsafe_b64encode(bytes.fromhex(sha256)).decode().rstrip("="), sha256)
+    (tmp_path / "earlier.jsonl").write_text(text)
+    assert len(re.findall('"[0-9a-f]{64}"', text)) == 6, "each in one line"
+    assert results.read(tmp_path / "earlier.jsonl") == rows
+
+
 @pytest.mark.parametrize("ticks", [[7, 7], [0, 255], [9, 265, 9], [1, 70_000, 2, 3], [5, 5 + (1 << 24)]])
 def test_samples_of_every_size_come_back(ticks: list[int]) -> None:
     row = timing("wmma", samples_ms=[packing._milliseconds(packing.SAMPLES_TICKS, one) for one in ticks])
@@ -223,6 +241,14 @@ HOSTILE: dict[str, tuple[Row, str]] = {
     "counters in no list": ({"metrics_of": "counters"}, "metrics_of: got "),
     "counters of a number": ({"metrics_of": [1, 1, 2]}, "metrics_of: got "),
     "counters beside no object": ({"details": [], "metrics_of": ["counters", 1, 2]}, "details: got "),
+    **{
+        f"a hash {kept[-3:]} of {name}": (fields, f"{name}: got ")
+        for kept in ("A" * 42 + "B", "A" * 42 + "=", "A" * 21 + "!" + "A" * 21, "A" * 42 + "+", "Ä" * 43)
+        for name, fields in (
+            *((name, {name: kept}) for name in packing.HASHES),
+            ("code.sass_sha256", {"code": {"sass_sha256": kept}}),
+        )
+    },
     "a problem without end": ({"order_short": ["b1-h1-n1-d1-" + "f" * 100, ["*"]]}, r"order_short\[0\]: got "),
     "figures twice": ({"numerics": {}, "numerics_by_figure": {"of": []}}, "numerics_by_figure: got it beside numerics"),
     **{
