@@ -6,8 +6,9 @@ commits have spaces between them), and says what they say: dictionaries are unit
 from two of them, the yardstick of its problem and the errors that it measured itself. An id is made of what it stands
 for; so a new row changes no other line, but for those of which it is the first to say the same.
 
-Numerics are written by figure, {"of": distributions, figure: [its value in each]}, so that no name stands five times:
-`of` is the id of a line that has the names, `distributions`. Files of earlier commits have the names themselves there.
+Numerics are written by figure, so that no name stands five times: [the id of a line that has the names, `distributions`
+and `figures`, then for each figure its value in each distribution]. Files of earlier commits have
+{"of": distributions, figure: [its value in each]}; `of` is the id of a line that has their names, or the names.
 
 A line has the variants of all groups of a problem, sorted, without the problem that they have in common,
 `order_short`: [its slug, [each name, with * for the slug]]. `order_of` of a group are the places of its variants there:
@@ -35,9 +36,11 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from functools import reduce
+from typing import Any, TypeGuard
 
 Row = Mapping[str, Any]
+Names = tuple[str, ...]
 
 SHARED, FIELDS = "shared", "fields"
 SAMPLES, SAMPLES_TICKS, SAMPLES_TRACED = "samples_ms", "samples_32ns", "samples_us_1024"
@@ -45,7 +48,7 @@ TICKS_PER_MS = {SAMPLES_TICKS: 31_250, SAMPLES_TRACED: 1_024_000}
 NUMERICS, BY_FIGURE = "numerics", "numerics_by_figure"
 ORDER, ORDER_SHORT, ORDER_OF = "order", "order_short", "order_of"
 METRICS, METRIC_NAMES, METRICS_OF = "metrics", "metric_names", "metrics_of"
-DISTRIBUTIONS = "distributions"
+DISTRIBUTIONS, FIGURES = "distributions", "figures"
 SASS = "sass_sha256"
 HASHES = ("source_sha256", "renewed_from", "differs_from", SASS)
 """Fields of a row that are a SHA-256; its `code` has a SASS too."""
@@ -157,30 +160,35 @@ def pack(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     repeated = [text for text, count in occurrences.items() if count > 1 and len(text) * (count - 1) >= WORTH]
     variants = _variants(rows)
     of_problem = {slug: _canonical({ORDER: names}) for slug, names in variants.items()}
+    shared = {*of_problem.values(), *repeated}
+    own = [
+        reduce(_without, (part for text, part in found.items() if text in shared), _with_short_samples(row))
+        for row, found in zip(rows, parts, strict=True)
+    ]
     of_metrics = {names: _canonical({METRIC_NAMES: names}) for names in sorted({*map(_metrics, rows)} - {()})}
-    of_numerics = {names: _canonical({DISTRIBUTIONS: names}) for names in sorted({*map(_distributions, rows)} - {()})}
+    by_figure = sorted({*map(_numerics, [*map(json.loads, repeated), *own])} - {()})
+    of_numerics = {names: _canonical(dict(zip((DISTRIBUTIONS, FIGURES), names, strict=True))) for names in by_figure}
     # an order may be all that rows share
     texts = list(dict.fromkeys([*of_problem.values(), *of_metrics.values(), *of_numerics.values(), *repeated]))
     ids = dict(zip(texts, _ids(texts), strict=True))
     metrics = {names: ids[text] for names, text in of_metrics.items()}
-    distributions = {names: ids[text] for names, text in of_numerics.items()}
+    numerics = {names: ids[text] for names, text in of_numerics.items()}
     lists = {slug: (ids[of_problem[slug]], names) for slug, names in variants.items()}
+
+    def packed(fields: Mapping[str, Any]) -> dict[str, Any]:
+        found = _with_places(_by_figure(fields, numerics), lists)
+        return _with_short_hashes(_with_values(found, metrics))
+
     for slug, (line, listed) in sorted(lists.items(), key=lambda item: item[1]):
         yield {"id": line, FIELDS: {ORDER_SHORT: [slug, [_with_word(name, slug, "*") for name in listed]]}}
-    for field, named in ((METRIC_NAMES, metrics), (DISTRIBUTIONS, distributions)):
-        for names, line in sorted(named.items(), key=lambda item: item[1]):
-            yield {"id": line, FIELDS: {field: list(names)}}
+    for named in (of_metrics, of_numerics):
+        for text in sorted(named.values(), key=ids.__getitem__):
+            yield {"id": ids[text], FIELDS: json.loads(text)}
     for text in sorted(set(repeated) - set(of_problem.values()), key=ids.__getitem__):
-        part = _with_places(_by_figure(json.loads(text), distributions), lists)
-        yield {"id": ids[text], FIELDS: _with_short_hashes(part)}
-    for row, found in zip(rows, parts, strict=True):
-        own = _with_short_samples(row)
-        for text, part in found.items():
-            if text in ids:
-                own = _without(own, part)
-        used = "".join(ids[text] for text in found if text in ids)
-        own = _with_short_hashes(_with_values(_with_places(_by_figure(own, distributions), lists), metrics))
-        yield own | {SHARED: used} if used else own
+        yield {"id": ids[text], FIELDS: packed(json.loads(text))}
+    for fields, found in zip(own, parts, strict=True):
+        used = "".join(ids[text] for text in found if text in shared)
+        yield packed(fields) | ({SHARED: used} if used else {})
 
 
 def unpack(line: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -226,47 +234,56 @@ def _parts(row: Row) -> Iterator[dict[str, Any]]:
         yield from ({"details": {name: value}} for name, value in details.items())
 
 
-def _figures(numerics: Mapping[str, Any]) -> tuple[str, ...]:
-    """The figures that every distribution has alike; none where they differ."""
-    found = {tuple(sorted(of)) for of in numerics.values()}
-    return found.pop() if len(found) == 1 else ()
-
-
-def _distributions(row: Row) -> tuple[str, ...]:
-    """The names of a row's distributions, where its numerics are written by figure."""
-    numerics = row.get(NUMERICS) or {}
-    return tuple(numerics) if _figures(numerics) else ()
-
-
-def _by_figure(fields: Mapping[str, Any], lines: Mapping[tuple[str, ...], str]) -> dict[str, Any]:
-    """Where every distribution has the same figures; others are left as they are. `lines` are the ids of names that
-    rows have; of a row of which only a part can be written so, the names stand there themselves."""
+def _numerics(fields: Mapping[str, Any]) -> tuple[Names, ...]:
+    """The names of a row's distributions and those of their figures; none where they have not all the same figures."""
     numerics = fields.get(NUMERICS) or {}
-    figures = _figures(numerics)
-    if not figures:
+    figures = {tuple(sorted(of)) for of in numerics.values()}
+    return (tuple(numerics), *figures) if len(figures) == 1 and figures != {()} else ()
+
+
+def _by_figure(fields: Mapping[str, Any], lines: Mapping[tuple[Names, ...], str]) -> dict[str, Any]:
+    """Where every distribution has the same figures; others are left as they are. `lines` are the ids of the names."""
+    names = _numerics(fields)
+    if not names:
         return dict(fields)
-    columns = {figure: [of[figure] for of in numerics.values()] for figure in figures}
-    return {name: value for name, value in fields.items() if name != NUMERICS} | {
-        BY_FIGURE: {"of": lines.get(tuple(numerics)) or list(numerics), **columns}
-    }
+    columns = ([of[figure] for of in fields[NUMERICS].values()] for figure in names[1])
+    return {name: value for name, value in fields.items() if name != NUMERICS} | {BY_FIGURE: [lines[names], *columns]}
 
 
 def _by_distribution(fields: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     if BY_FIGURE not in fields:
         return fields
-    columns = fields[BY_FIGURE]
-    of = columns.get("of") if isinstance(columns, dict) else None
-    if isinstance(of, str):
-        of = shared.get(of, {}).get(DISTRIBUTIONS)
-    if not isinstance(of, list) or not all(isinstance(name, str) for name in of) or len(set(of)) < len(of):
-        got = _shown(columns.get("of") if isinstance(columns, dict) else columns)
-        raise ValueError(f"{BY_FIGURE}.of: got {got}, expected the id of a line with {DISTRIBUTIONS}, each once")
-    found = {figure: column for figure, column in columns.items() if figure != "of"}
-    for figure, column in found.items():
+    line, columns = _columns(fields[BY_FIGURE], shared)
+    if not columns:
+        raise ValueError(f"{BY_FIGURE}: got no figure, expected at least one")
+    of = shared.get(line, {}).get(DISTRIBUTIONS) if isinstance(line, str) else line
+    if not _are_names(of):
+        raise ValueError(
+            f"{BY_FIGURE}.of: got {_shown(line)}, expected the id of a line with {DISTRIBUTIONS}, each once"
+        )
+    for figure, column in columns.items():
         if not isinstance(column, list) or len(column) != len(of):
             raise ValueError(f"{BY_FIGURE}.{figure}: got {_shown(column)}, expected {len(of)} values, of {_shown(of)}")
-    numerics = {name: {figure: column[place] for figure, column in found.items()} for place, name in enumerate(of)}
+    numerics = {name: {figure: column[place] for figure, column in columns.items()} for place, name in enumerate(of)}
     return _instead(fields, BY_FIGURE, NUMERICS, numerics)
+
+
+def _columns(value: Any, shared: Mapping[str, Mapping[str, Any]]) -> tuple[Any, dict[str, Any]]:
+    """What names the distributions, and figure -> its value in each."""
+    if isinstance(value, dict):
+        return value.get("of"), {figure: column for figure, column in value.items() if figure != "of"}
+    line = value[0] if isinstance(value, list) and value and isinstance(value[0], str) else None
+    figures = shared.get(line, {}).get(FIGURES) if line else None
+    if not _are_names(figures):
+        raise ValueError(f"{BY_FIGURE}: got {_shown(value)}, expected [id of a line with {FIGURES}, values of each]")
+    if len(value) != len(figures) + 1:
+        raise ValueError(f"{BY_FIGURE}: got values of {len(value) - 1} figures, expected those of {_shown(figures)}")
+    return line, dict(zip(figures, value[1:], strict=True))
+
+
+def _are_names(value: Any) -> TypeGuard[list[str]]:
+    """Whether it is a list of names, each once."""
+    return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
 
 
 def _variants(rows: Iterable[Row]) -> dict[str, list[str]]:

@@ -159,16 +159,29 @@ def test_counters_are_named_once(tmp_path: Path) -> None:
     assert results.read(tmp_path / "rows.jsonl") == rows
 
 
-def test_distributions_are_named_once(tmp_path: Path) -> None:
+def test_distributions_and_figures_are_named_once(tmp_path: Path) -> None:
     both, one = {"normal": FIGURES, "shifted": FIGURES}, {"normal": FIGURES}
     rows = [packing.lean(gate("wmma", numerics=numerics)) for numerics in (both, one, both)]
     rows += [packing.lean(gate("scalar", numerics={"normal": FIGURES | {"max_abs": 0.5}, "outliers": FIGURES}))]
     write(tmp_path / "rows.jsonl", list(packing.pack(rows)))
     text = (tmp_path / "rows.jsonl").read_text()
-    assert [text.count(f'"{name}"') for name in ("normal", "shifted", "outliers")] == [3, 1, 1], "in three lists"
+    named = [line["fields"] for line in lines(tmp_path / "rows.jsonl") if "figures" in line.get("fields", {})]
+    assert sorted((line["distributions"], line["figures"]) for line in named) == [
+        (["normal"], sorted(FIGURES)),
+        (["normal", "outliers"], sorted(FIGURES)),
+        (["normal", "shifted"], ["floor", "yardstick"]),  # of the problem
+        (["normal", "shifted"], ["max_abs", "rel_l2"]),
+    ]
+    assert [text.count(f'"{name}"') for name in ("normal", "shifted", "max_abs")] == [4, 2, 3]
     assert results.read(tmp_path / "rows.jsonl") == rows
-    earlier = {"numerics_by_figure": {"of": ["normal", "shifted"], "max_abs": [0.5, 0.25]}}
-    assert packing.unpack(earlier, {}) == {"numerics": {"normal": {"max_abs": 0.5}, "shifted": {"max_abs": 0.25}}}
+
+
+def test_a_file_of_an_earlier_commit_names_the_figures_in_each_row() -> None:
+    numerics = {"numerics": {"normal": {"max_abs": 0.5}, "shifted": {"max_abs": 0.25}}}
+    names = ["normal", "shifted"]
+    for of in (names, "id"):
+        earlier = {"numerics_by_figure": {"of": of, "max_abs": [0.5, 0.25]}}
+        assert packing.unpack(earlier, {"id": {"distributions": names}}) == numerics
 
 
 def test_hashes_are_kept_as_base64_and_read_as_hexadecimal_digits(tmp_path: Path) -> None:
@@ -250,7 +263,10 @@ HOSTILE: dict[str, tuple[Row, str]] = {
         )
     },
     "a problem without end": ({"order_short": ["b1-h1-n1-d1-" + "f" * 100, ["*"]]}, r"order_short\[0\]: got "),
-    "figures twice": ({"numerics": {}, "numerics_by_figure": {"of": []}}, "numerics_by_figure: got it beside numerics"),
+    "figures twice": (
+        {"numerics": {}, "numerics_by_figure": {"of": ["a"], "max_abs": [1]}},
+        "numerics_by_figure: got it beside numerics",
+    ),
     **{
         f"figures {figures}": ({"numerics_by_figure": figures}, rf"numerics_by_figure\.{name}: got ")
         for figures, name in (
@@ -260,11 +276,22 @@ HOSTILE: dict[str, tuple[Row, str]] = {
             ({"of": "kind", "max_abs": [1, 2]}, "of"),
             ({"of": "distributions", "max_abs": [1]}, "max_abs"),
             ({"of": [["a"]], "max_abs": [1]}, "of"),
-            ([["of", ["a"]], ["max_abs", [1]]], "of"),
             ({"of": ["a"], "max_abs": [1, 2]}, "max_abs"),
             ({"of": ["a", "b"], "max_abs": [1]}, "max_abs"),
             ({"of": ["a", "b"], "max_abs": "12"}, "max_abs"),
             ({"of": ["a"], "max_abs": {"0": 1}}, "max_abs"),
+            (["names of figures", [1], [1, 2]], "max_abs"),
+            (["names of figures", [1, 2], "12"], "rel_l2"),
+            (["figures alone", [1, 2]], "of"),
+        )
+    },
+    **{
+        f"figures {figures}": ({"numerics_by_figure": figures}, "numerics_by_figure: got ")
+        for figures in (
+            *([], "names of figures", None, 1, [["names of figures"], [1, 2], [1, 2]], ["kind", [1, 2], [1, 2]]),
+            *(["none", [1, 2], [1, 2]], ["distributions", [1, 2], [1, 2]], ["a figure twice", [1, 2], [1, 2]]),
+            *(["names of figures", [1, 2]], ["names of figures", [1, 2], [1, 2], [1, 2]], ["a figure of 1", [1, 2]]),
+            *(["no figure"], {"of": "distributions"}),
         )
     },
 }
@@ -279,11 +306,16 @@ def test_what_pack_does_not_write_is_refused_by_its_field(tmp_path: Path, name: 
         "names": {"order_short": [SLUG, ["wmma *", "scalar *"]]},
         "counters": {"metric_names": ["a", "b"]},
         "distributions": {"distributions": ["normal", "shifted"]},
+        "names of figures": {"distributions": ["normal", "shifted"], "figures": ["max_abs", "rel_l2"]},
+        "figures alone": {"figures": ["max_abs"]},
+        "a figure twice": {"distributions": ["normal", "shifted"], "figures": ["max_abs", "max_abs"]},
+        "no figure": {"distributions": ["normal", "shifted"], "figures": []},
+        "a figure of 1": {"distributions": ["normal", "shifted"], "figures": [1]},
     }
     above = [{"id": each, "fields": shared[each]} for each in shared]
     row = {field: value for field, value in timing("wmma").items() if field not in ("samples_ms", "order")} | fields
     write(tmp_path / "rows.jsonl", [*above, row])
-    with pytest.raises(results.NotRows, match=rf"rows\.jsonl:6: {said}"):
+    with pytest.raises(results.NotRows, match=rf"rows\.jsonl:11: {said}"):
         results.read(tmp_path / "rows.jsonl")
 
 
@@ -345,7 +377,11 @@ def test_ids_of_one_beginning_get_longer(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(
     ("missing", "said"),
-    [(0, r"order_of\[0\]: got '[\w-]+', expected the id"), (1, r"shared: got '[\w-]+', expected one of the \d+ lines")],
+    [
+        (0, r"order_of\[0\]: got '[\w-]+', expected the id"),
+        (1, r"numerics_by_figure: got \['[\w-]+', .*, expected \[id of a line"),
+        (2, r"shared: got '[\w-]+', expected one of the \d+ lines"),
+    ],
 )
 def test_a_reference_to_nothing_names_the_line(tmp_path: Path, missing: int, said: str) -> None:
     record.write(tmp_path / "rows.jsonl", ROWS)
