@@ -19,8 +19,9 @@ from harness.setup import bootstrap
 
 RECORDED = bootstrap.CHECKOUT / "reports" / "recorded"
 SITE = bootstrap.CHECKOUT / "reports" / "site"
-PAGES = {"any_length": "correctness.html", "correctness": "correctness.html", "expressibility": "expressibility.html"}
-"""Pages of experiments that have none of their own name."""
+CORRECTNESS = "evidence/correctness.html"
+PAGES = {"any_length": CORRECTNESS, "correctness": CORRECTNESS, "expressibility": "expressibility.html"}
+"""Of experiments that another page tells than the one of their name."""
 ORDER = {technique.name: number for number, technique in enumerate(techniques.kernels())}
 
 

@@ -26,6 +26,7 @@ from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import LADDERS, TECHNIQUES
 from harness.rows import reading
 from harness.rows.reading import slug
+from harness.setup import script
 from reports import build
 from reports.data.dataset import Dataset, Point
 from reports.data.loading import load
@@ -217,6 +218,7 @@ def test_the_site_has_a_page_for_each_ladder_technique_and_experiment(pages: dic
     expected |= {f"experiment/{name}.html" for name in (*experiments, "hopper_roofs", "memory-a-cpu-here")}
     published = {f"experiment/{name}.html" for name in catalog.about_articles()}
     assert set(pages) - published == expected
+    assert {*script.PAGES.values()} <= set(pages), "an experiment's script names a page"
 
 
 def test_the_scorecard_says_of_each_ratio_how_certain_it_is(pages: dict[str, str]) -> None:
