@@ -90,7 +90,7 @@ LADDERS = ("ladder", "hopper")
 """Experiments that have each kernel once."""
 NOT_OF_A_PROOF = ("grade", "fault", "shows", "detector", "seen", "command")
 """Details that rows of proofs are kept without: claims say them, and a claim may be graded or worded anew."""
-ONLY_GATED = ("any_length", "correctness")
+ONLY_GATED = ("any_length", "correctness", "random_problems")
 """Experiments that time nothing: their rows are kept without milliseconds of a launch, and without what is COUNTED in
 machine code."""
 COUNTED = ("census", "main_loop")

@@ -20,7 +20,10 @@ from harness.setup import bootstrap
 RECORDED = bootstrap.CHECKOUT / "reports" / "recorded"
 SITE = bootstrap.CHECKOUT / "reports" / "site"
 CORRECTNESS = "evidence/correctness.html"
-PAGES = {"any_length": CORRECTNESS, "correctness": CORRECTNESS, "expressibility": "expressibility.html"}
+PAGES = {
+    **dict.fromkeys(("any_length", "correctness", "random_problems"), CORRECTNESS),
+    "expressibility": "expressibility.html",
+}
 """Of experiments that another page tells than the one of their name."""
 ORDER = {technique.name: number for number, technique in enumerate(techniques.kernels())}
 

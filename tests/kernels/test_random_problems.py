@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from experiments.random_problems import HEAD_DIMS, LONGEST
 from harness import flash_attention
 from harness.attention import inputs, numerics, reference
 from harness.catalog import techniques
@@ -22,8 +23,6 @@ from tests.support import cpu_run
 from tests.support.random_problems import try_problems
 
 ON_A_GPU, ON_A_CPU = 1000, 12
-LONGEST_ON_A_GPU = 2500
-"""Queries and keys: of both classes of length that are no minutes of the exact result."""
 RAGGED = Problem(3, 48, 16, 333, 571, 128, "bf16", True, "bshd")
 """With so many heads that a persistent block takes several tiles."""
 RAGGED_FULL = replace(RAGGED, causal=False)
@@ -66,7 +65,7 @@ def test_a_thousand_random_problems(capsys: pytest.CaptureFixture[str]) -> None:
     """By the plain function, between NaN, two kinds of values each and the same bits when launched again."""
     need_hopper()
     gpu = gpu_slug(torch.cuda.get_device_name())
-    kinds = product((1024, LONGEST_ON_A_GPU), (64, 128, 256), DTYPES, (False, True))
+    kinds = product((1024, LONGEST), HEAD_DIMS, DTYPES, (False, True))
     prebuild(
         {
             plain.case_of(Problem.square(1, 1, seq, head_dim, dtype=dtype, causal=causal), gpu)
@@ -84,7 +83,7 @@ def test_a_thousand_random_problems(capsys: pytest.CaptureFixture[str]) -> None:
         )
         assert verdict.passed, f"{problem.slug}, {verdict.check}: {verdict.reason}"
 
-    said = try_problems(ON_A_GPU, check, longest=LONGEST_ON_A_GPU)
+    said = try_problems(ON_A_GPU, check, longest=LONGEST)
     with capsys.disabled():
         print(f" {said} ", end="")
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from experiments.random_problems import BATCHES, GROUP, HEAD_DIMS, HEADS_KV
 from harness.attention.inputs import DISTRIBUTIONS
 from harness.catalog.problem import DTYPES, LAYOUTS, Problem
 
@@ -18,11 +19,12 @@ SEED = int(os.environ.get("RANDOM_PROBLEMS") or random.SystemRandom().randrange(
 
 @st.composite
 def problems(draw: st.DrawFn, *, head_dims: tuple[int, ...], dtypes: tuple[str, ...], longest: int) -> Problem:
-    """Up to `longest` queries and keys, 3 batches and 12 heads; one of three has as many keys as queries."""
-    seq_q, heads_kv = draw(st.integers(1, longest)), draw(st.integers(1, 3))
+    """Up to `longest` queries and keys, else the ranges of the experiment random_problems; one of three has as many
+    keys as queries."""
+    seq_q, heads_kv = draw(st.integers(1, longest)), draw(st.integers(1, HEADS_KV))
     return Problem(
-        draw(st.integers(1, 3)),
-        heads_kv * draw(st.integers(1, 4)),
+        draw(st.integers(1, BATCHES)),
+        heads_kv * draw(st.integers(1, GROUP)),
         heads_kv,
         seq_q,
         draw(st.one_of(st.just(seq_q), st.integers(1, longest), st.integers(1, longest))),
@@ -37,7 +39,7 @@ def try_problems(
     count: int,
     check: Callable[[Problem, str, int], None],
     *,
-    head_dims: tuple[int, ...] = (64, 128, 256),
+    head_dims: tuple[int, ...] = HEAD_DIMS,
     dtypes: tuple[str, ...] = DTYPES,
     longest: int,
 ) -> str:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
+from experiments import random_problems
 from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import declined, of_experiment
-from harness.catalog.problem import Tile
+from harness.catalog.problem import DTYPES, LAYOUTS, Tile
+
+FIRST_RANDOM = ["b1-h6k2-n2151-d64-bf16-causal-bshd", "b2-h12k3-q1878k600-d128-fp16-causal"]
+RANDOM_SHA256 = "ddf7ed0760406e99957b8a2450ee5d1e01398d21b4778fdb7ec17bc06ff9e300"
 
 
 def test_the_grid_has_the_triton_kernel_that_can_be_faster_than_the_flagships_twin() -> None:
@@ -51,6 +58,47 @@ def test_persistent_kernels_are_gated_at_lengths_where_blocks_take_several_tiles
             found.setdefault(case.technique, set()).add(problem.head_dim)
     persistent = [one.name for one in techniques.TECHNIQUES if sources.is_persistent(one.path)]
     assert {name: found[name] for name in persistent} == {name: {128, 256} for name in persistent}
+
+
+def test_random_problems_are_always_the_same() -> None:
+    """In every version of Python: what is recorded says so of these and no others."""
+    drawn = random_problems.problems()
+    assert drawn == random_problems.EXPERIMENT.problems
+    assert len(set(drawn)) == len(drawn) == 1000
+    assert [problem.slug for problem in drawn[:2]] == FIRST_RANDOM
+    assert hashlib.sha256(" ".join(problem.slug for problem in drawn).encode()).hexdigest() == RANDOM_SHA256
+
+
+def test_random_problems_are_of_every_kind() -> None:
+    """Within the ranges that the file names."""
+    drawn = random_problems.EXPERIMENT.problems
+    kinds = Counter((one.head_dim, one.dtype, one.causal, one.layout) for one in drawn)
+    assert set(kinds) == set(product((64, 128, 256), DTYPES, (False, True), LAYOUTS))
+    assert min(kinds.values()) > 20
+    assert {one.batch for one in drawn} == {1, 2, 3}
+    heads = {(one.heads_kv, one.heads // one.heads_kv) for one in drawn}
+    assert heads == set(product((1, 2, 3), (1, 2, 3, 4)))
+    lengths = [length for one in drawn for length in (one.seq_q, one.seq_kv)]
+    assert min(lengths) == 1
+    assert 2400 < max(lengths) <= 2500
+    assert 300 < sum(one.seq_q == one.seq_kv for one in drawn) < 370
+
+
+def test_random_problems_have_ragged_tails_rows_without_a_key_and_blocks_with_several_tiles() -> None:
+    """Of the flagship alone, which takes all of them; on an H200."""
+    cases = of_experiment(random_problems.EXPERIMENT, "h200")
+    assert [case.problem for case in cases] == list(random_problems.EXPERIMENT.problems)
+    assert {(case.technique, case.backend) for case in cases} == {("flagship", "cuda")}
+    assert not any(declined(case) for case in cases)
+    builds = {(case.tile, case.problem.head_dim, case.problem.dtype, case.problem.causal) for case in cases}
+    assert len(builds) == 12, "as many as any_length has of the flagship"
+    tiles = [(case.problem, case.tile) for case in cases if case.tile]
+    ragged = [one for one, tile in tiles if one.seq_q % tile.block_m and one.seq_kv % tile.block_n]
+    assert len(ragged) > 900
+    assert sum(one.causal and one.seq_q > one.seq_kv for one, _ in tiles) > 100
+    several = Counter(one.head_dim for one, tile in tiles if one.query_tiles(tile) > 2 * 132)
+    assert set(several) == {64, 128, 256}
+    assert sum(one.batch * one.heads * -(-one.seq_q // 192) > 2 * 132 for one, _ in tiles) >= 20
 
 
 def test_cells_are_in_all_languages_or_in_the_one_that_they_name() -> None:

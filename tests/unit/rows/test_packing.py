@@ -340,8 +340,8 @@ def test_a_tile_that_is_tried_keeps_its_time_alone_and_what_is_only_gated_none()
     row = timing("wmma", kind="tune", call_us={"launcher": 45.0}, clock_ghz=[1.7], compile_s=3.0)
     assert packing.lean(row).keys() == row.keys() - {"order", "clock_ghz", "call_us", "compile_s"}
     assert packing.lean({**row, "details": {"label": "", "launch_ms": 0.1}})["details"] == {"label": ""}
-    only_gated = packing.lean(gate("wmma", experiment="correctness"))
-    assert only_gated["details"] == {"label": ""}
+    for name in ("any_length", "correctness", "random_problems"):
+        assert packing.lean(gate("wmma", experiment=name))["details"] == {"label": ""}
     assert "compile_s" not in packing.lean(gate("wmma", compile_s=3.0))
 
 
