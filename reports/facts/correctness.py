@@ -1,4 +1,5 @@
-"""Is every twin right? The gates of two experiments, and NVIDIA's sanitizers, technique by technique."""
+"""Is every twin right? The gates of two experiments and NVIDIA's sanitizers, technique by technique; and the flagship's
+gates on random problems."""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ from reports.data.dataset import Dataset, Row
 from reports.data.titles import title
 
 EXPERIMENTS = ("correctness", "any_length")
+RANDOM = "random_problems"
+"""Has one kernel and too many problems for a matrix."""
 LOADED_BY_TMA = ("tma", "hopper")
 """Ladders whose kernels have K and V written to shared memory by TMA."""
 
@@ -173,6 +176,51 @@ def failed_elsewhere(datasets: Sequence[Dataset]) -> list[Row]:
         and row.get("experiment") not in EXPERIMENTS
         and reading.is_current(row, data.hashes)
     ]
+
+
+@dataclass(frozen=True)
+class RandomProblems:
+    """What one dataset's gates say of a kernel on the problems of the experiment RANDOM. `rows` are its verdicts."""
+
+    where: str
+    technique: str
+    backend: str
+    rows: list[Row]
+    earlier: bool
+    """The rows are of an earlier version of the kernel, because there are no others."""
+
+    @property
+    def problems(self) -> set[str]:
+        return {reading.slug(row) for row in self.rows}
+
+    @property
+    def failed(self) -> set[str]:
+        """At whatever tile."""
+        return {reading.slug(row) for row in self.rows if row["status"] != "passed"}
+
+    @property
+    def earlier_gate(self) -> int:
+        return sum(reading.of_earlier_gate(row) for row in self.rows)
+
+
+def random_problems(datasets: Sequence[Dataset]) -> list[RandomProblems]:
+    """One per dataset and kernel of the experiment that has a verdict."""
+    grid = experiments.load(RANDOM)
+    asked = {problem.slug for problem in grid.problems}
+    found = []
+    for data, technique, backend in product(datasets, grid.techniques, grid.backends):
+        gates = [
+            row
+            for row in data.newest
+            if (row["kind"], row.get("experiment")) == ("gate", RANDOM)
+            and (row.get("technique"), row["backend"]) == (technique, backend)
+            and row["status"] != "unsupported"
+            and reading.slug(row) in asked
+        ]
+        if rows := _current_or_earlier(gates, data):
+            earlier = not reading.is_current(rows[0], data.hashes)
+            found.append(RandomProblems(data.provenance(rows), technique, backend, rows, earlier))
+    return found
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.catalog import sources, techniques
+from harness.catalog import experiments, sources, techniques
 from harness.catalog.entries import Ladder, Technique
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES, TECHNIQUES
@@ -106,6 +106,8 @@ def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
     return {
         "pictures": error_pictures(datasets),
         "matrices": correctness_facts.matrices(datasets),
+        "random_problems": correctness_facts.random_problems(datasets),
+        "random_experiment": experiments.load(correctness_facts.RANDOM),
         "elsewhere": correctness_facts.failed_elsewhere(datasets),
         "sanitized": (sanitized := correctness_facts.sanitizer_table(datasets)),
         "ran": [

@@ -963,6 +963,43 @@ def test_the_page_about_correctness_has_failures_of_other_experiments(change: di
     assert [each["reason"] for each in failed] == ["half of lse"] * told
 
 
+def test_the_page_about_correctness_counts_random_problems() -> None:
+    """Those of the experiment alone, by the flagship in CUDA, whatever the tile."""
+    first, second, *_ = catalog.load("random_problems").problems
+    now = {"experiment": "random_problems", "gate": sources.gate_id()}
+    passed = [gate("flagship", problem, **now) for problem in (first, second)]
+    wrong = {"status": "wrong", "check": "unwritten", "reason": "half of lse"}
+
+    def told(*rows: Row, hashes: reading.Hashes | None = None) -> str:
+        found = dataset([synthetic.ENVIRONMENT, *rows])
+        if hashes is not None:
+            found = Dataset("NVIDIA H200", True, found.rows, hashes)
+        page = rendered("correctness.html", common.correctness([found]))
+        section = page.partition('<h2 id="random">')[2].partition("<h2")[0]
+        return " ".join(re.sub(r"<[^>]*>", "", section).split())
+
+    drawn = "drawn from the SEED in experiments/random_problems.py."
+    none = f"They are not checked yet. twinkernels run random_problems checks 1,000 of them, {drawn[:-1]}, on a GPU."
+    assert none in told()
+    declined = gate("flagship", first, **now, status="unsupported", reason="needs Hopper")
+    other = gate("flagship", synthetic.PROBLEMS[0], **now)
+    elsewhere = gate("flagship", first, gate=sources.gate_id())
+    assert none in told(declined, other, elsewhere, {**passed[0], "backend": "gluon"}, gate("wgmma", first, **now))
+    two = told(*passed, other)
+    assert f"“Flagship” in CUDA passed all 2 random problems that were checked, of 1,000, {drawn}" in two
+    assert "NVIDIA H200" in two
+    assert "other inputs or limits" not in two
+    again = {**passed[1], **wrong, "tile": Tile(32, 64).to_dict()}
+    assert "passed 1 of 2 random problems that were checked, of 1,000" in told(*passed, again)
+    assert "The failures are below." in told(*passed, again)
+    assert "1 of 2 verdicts were made with other inputs or limits" in told(passed[0], {**passed[1], "gate": "0" * 12})
+    whole = [gate("flagship", problem, **now) for problem in catalog.load("random_problems").problems]
+    assert f"passed all 1,000 random problems, {drawn}" in told(*whole)
+    earlier = told(passed[0], {**passed[1], **wrong}, hashes={})
+    assert "An earlier version of “Flagship” in CUDA passed 1 of 2 random problems that were checked" in earlier
+    assert f"It failed: {second.slug}." in earlier
+
+
 def test_the_guide_prints_what_a_run_printed(pages: dict[str, str]) -> None:
     text = pages["guide/cpu.html"]
     assert "nobody can go on" in text
