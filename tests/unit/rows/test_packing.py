@@ -345,6 +345,13 @@ def test_a_tile_that_is_tried_keeps_its_time_alone_and_what_is_only_gated_none()
     assert "compile_s" not in packing.lean(gate("wmma", compile_s=3.0))
 
 
+def test_a_random_problem_keeps_the_shares_of_the_limits_and_a_failure_everything() -> None:
+    numerics = {"normal": {"max_abs": 0.5, "floor": 0.25, "max_error_used": 0.3, "rel_l2_used": 0.61239}}
+    row = gate("flagship", experiment="random_problems", numerics=numerics)
+    assert packing.lean(row)["numerics"] == {"normal": {"max_error_used": 0.3, "rel_l2_used": 0.6124}}
+    assert packing.lean({**row, "status": "wrong"})["numerics"]["normal"].keys() == numerics["normal"].keys()
+
+
 @pytest.mark.parametrize(("experiment", "kept"), [("ladder", True), ("hopper", True), ("hopper_grid", False)])
 def test_host_latency_is_kept_in_ladders(experiment: str, kept: bool) -> None:
     row = packing.lean(timing("wmma", experiment=experiment, call_us={"launcher": 4.56789}))
