@@ -1,17 +1,18 @@
-"""Ablations: kernels of cuda_kernels/hopper/ablations, each the flagship less one technique, or two. Plain data,
-standard library only.
+"""Ablations: kernels of cuda_kernels/hopper/ablations, each the flagship, or another rung, less one technique, or two.
+Plain data, standard library only.
 
 They have no Triton twin and are in no ladder. Together with the ladder's steps from below they say what each technique
 is worth (experiments/what_triton_misses.py). The counter is a part of one, persistent blocks, and the vote of another,
-integer maxima; they have experiments of their own (experiments/static_order.py, experiments/vote.py). So has the
-flagship in which MUFU does not compute all exponentials (experiments/polynomials.py).
+integer maxima; they have experiments of their own (experiments/static_order.py, experiments/vote.py). So have the
+flagship in which MUFU does not compute all exponentials (experiments/polynomials.py) and persistent blocks with one
+buffer of Q (experiments/one_q_buffer.py).
 """
 
 from __future__ import annotations
 
 from harness.catalog.entries import Ablation, Limit
 from harness.catalog.ladders.hopper import FLAGSHIP_LIMITS, SHARED_MEMORY, WARPGROUP_ROWS, WARPGROUPS, WGMMA_COLUMNS
-from harness.catalog.limits import HEAD_DIM
+from harness.catalog.limits import HEAD_DIM, SHARED_MEMORY_BYTES, buffers
 
 LAZY = Limit(
     "*",
@@ -23,6 +24,12 @@ DIAGONAL = Limit(
     "without a causal mask there is no diagonal: there is nothing to leave out",
     lambda problem, tile: not problem.causal,
 )
+SECOND_Q_BUFFER = Limit(
+    "*",
+    f"where {SHARED_MEMORY_BYTES} bytes do not hold two buffers of Q and the rings of K and V, persistent has one: "
+    "there is nothing to leave out",
+    lambda problem, tile: buffers(problem, tile) + 2 * problem.head_dim * tile.block_m > SHARED_MEMORY_BYTES,
+)
 POWERS_OF_TWO = Limit(
     "cuda",
     "core Triton's tensors and warps come in powers of two: block_n and warps must be such",
@@ -32,13 +39,18 @@ VOCABULARY_LIMITS = (HEAD_DIM, WARPGROUPS, WARPGROUP_ROWS, WGMMA_COLUMNS, SHARED
 
 
 def _without(
-    *lacks: str, idea: str, name: str = "", limits: tuple[Limit, ...] = (), serialized: bool = False
+    *lacks: str,
+    idea: str,
+    name: str = "",
+    limits: tuple[Limit, ...] = (),
+    serialized: bool = False,
+    rung: str = "flagship",
 ) -> Ablation:
     return Ablation(
         name or f"without_{'_or_'.join(lacks)}",
         "hopper",
         idea,
-        builds_on=("flagship",),
+        builds_on=(rung,),
         mma="wgmma",
         limits=(HEAD_DIM, *limits, *FLAGSHIP_LIMITS),
         lacks=lacks,
@@ -62,6 +74,12 @@ ABLATIONS = (
     _without("tma_store", idea="lanes store O from their registers"),
     _without("head_by_head", idea="tiles are dealt out longest first"),
     _without("counter", idea="the number of a block says which tiles it takes"),
+    _without(
+        "second_q_buffer",
+        idea="the next Q is loaded only when all warps have finished their last Q K^T",
+        limits=(SECOND_Q_BUFFER,),
+        rung="persistent",
+    ),
     _without("moved_descriptors", idea="operands are described anew for every wgmma"),
     _without("turns", "overlap", idea="neither turns nor a softmax under the warpgroup's own product"),
     _without("turns", "pinned_maxima", idea="neither turns nor maxima held before the wait"),

@@ -1,5 +1,5 @@
-"""The flagship less one technique at a time: each file is whole and differs from the flagship by little, passes the
-numerics gate on the CPU, and its machine code has lost what it says and nothing else.
+"""The flagship, or another rung, less one technique at a time: each file is whole and differs from that rung's by
+little, passes the numerics gate on the CPU, and its machine code has lost what it says and nothing else.
 
 `make test` compiles and runs each once, and reads the machine code of each at every problem and tile at which it is
 timed: a recorded row tells it, of this source and by this compiler; what no row tells is compiled. `make test-full`
@@ -33,8 +33,13 @@ from tests.support.tuned import tuned
 pytestmark = pytest.mark.spread
 
 EXPERIMENT = experiments.load("what_triton_misses")
-PARTS = {"counter": "static_order", "vote": "vote", "mufu": "polynomials"}
-"""What has no price in the ledger -> the experiment that times the flagship without it."""
+PARTS = {
+    "counter": "static_order",
+    "vote": "vote",
+    "mufu": "polynomials",
+    "second_q_buffer": "one_q_buffer",
+}
+"""What has no price in the ledger -> the experiment that times a kernel without it."""
 TIMED = {
     (case.technique, case.problem, case.tile)
     for each in (EXPERIMENT, *map(experiments.load, PARTS.values()))
@@ -58,13 +63,15 @@ def cell(name: str, problem: Problem, tile: Tile) -> Cell:
 def tiles_of(one: Ablation, head_dim: int) -> list[Tile]:
     if one not in LESS:
         return [*OWN_TILES]
-    return sorted({SQUARE} | {tile for chosen_for, tile in CHOSEN if chosen_for == head_dim})
+    timed = {tile for name, problem, tile in TIMED if (name, problem.head_dim) == (one.name, head_dim) and tile}
+    return sorted({SQUARE} | timed | {tile for chosen_for, tile in CHOSEN if chosen_for == head_dim})
 
 
 def cells() -> list[Any]:
     """At every tile; what `make test` leaves out is marked."""
     found = []
-    for one, problem in product(ABLATIONS, EXPERIMENT.problems):
+    problems = sorted({*EXPERIMENT.problems, *(problem for _, problem, _ in TIMED)})
+    for one, problem in product(ABLATIONS, problems):
         for tile in tiles_of(one, problem.head_dim):
             is_timed = (one.name, problem, tile) in TIMED
             if techniques.unsupported(one, "cuda", problem, tile) or not (is_timed or problem in PROBLEMS.values()):
@@ -87,12 +94,12 @@ def test_every_file_of_the_folder_is_in_the_registry() -> None:
 
 
 @pytest.mark.parametrize("one", LESS, ids=lambda one: one.name)
-def test_it_is_the_flagship_but_for_what_it_lacks(one: Ablation) -> None:
-    flagship, less = (
+def test_it_is_what_it_builds_on_but_for_what_it_lacks(one: Ablation) -> None:
+    rung, less = (
         sources.kernel_file("cuda", path).read_text().splitlines()
-        for path in (techniques.get(ledger.FLAGSHIP).path, one.path)
+        for path in (techniques.get(one.builds_on[0]).path, one.path)
     )
-    body = [lines[lines.index("#include <attention.cuh>") :] for lines in (flagship, less)]
+    body = [lines[lines.index("#include <attention.cuh>") :] for lines in (rung, less)]
     changed = [line for line in difflib.ndiff(*body) if line[0] in "+-"]
     assert 2 < len(changed) <= 60, "\n".join(changed)
     assert one.lacks
@@ -134,6 +141,20 @@ def test_a_static_order_keeps_no_counter() -> None:
     case = Case("test", "without_counter", "cuda", problem_of(128, False), SQUARE)
     assert variants.load(case, on="cpu").workspace_bytes == 0
     assert variants.load(replace(case, technique=ledger.FLAGSHIP), on="cpu").workspace_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("one", "problem", "tile"),
+    [
+        pytest.param(one, problem, tile, id=f"{one.name}-{problem.slug}-{tile.slug}")
+        for one in LESS
+        if one.lacks == ("second_q_buffer",)
+        for name, problem, tile in sorted(TIMED, key=str)
+        if name == one.name and tile and problem.seq_q == 4096
+    ],
+)
+def test_another_producer_leaves_the_main_loop_as_it_was(one: Ablation, problem: Problem, tile: Tile) -> None:
+    assert main_loop(one.name, problem, tile) == main_loop(one.builds_on[0], problem, tile)
 
 
 def test_a_softmax_without_overlap_stands_alone() -> None:
