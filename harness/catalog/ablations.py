@@ -4,8 +4,9 @@ Plain data, standard library only.
 They have no Triton twin and are in no ladder. Together with the ladder's steps from below they say what each technique
 is worth (experiments/what_triton_misses.py). The counter is a part of one, persistent blocks, and the vote of another,
 integer maxima; they have experiments of their own (experiments/static_order.py, experiments/vote.py). So have the
-flagship in which MUFU does not compute all exponentials (experiments/polynomials.py) and persistent blocks with one
-buffer of Q (experiments/one_q_buffer.py).
+flagship in which MUFU does not compute all exponentials (experiments/polynomials.py), the one that does not wait for a
+number from the counter (experiments/number_in_flight.py), and persistent blocks with one buffer of Q
+(experiments/one_q_buffer.py).
 """
 
 from __future__ import annotations
@@ -74,6 +75,11 @@ ABLATIONS = (
     _without("tma_store", idea="lanes store O from their registers"),
     _without("head_by_head", idea="tiles are dealt out longest first"),
     _without("counter", idea="the number of a block says which tiles it takes"),
+    _without(
+        "wait_for_number",
+        idea="the last V is asked for while the next number is on its way from the counter",
+        name="with_number_in_flight",
+    ),
     _without(
         "second_q_buffer",
         idea="the next Q is loaded only when all warps have finished their last Q K^T",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import subprocess
 from dataclasses import replace
 from functools import cache
 from itertools import groupby, product
@@ -26,6 +27,8 @@ from harness.catalog.cases import Case, of_experiment
 from harness.catalog.entries import Ablation
 from harness.catalog.problem import Problem, Tile
 from harness.inspection.survey import MEASURED, Cell
+from harness.setup import doctor
+from harness.variants import cuda, instruction_order, machine_code
 from tests.support import proven
 from tests.support.cpu_run import in_turn
 from tests.support.tuned import tuned
@@ -37,6 +40,7 @@ PARTS = {
     "counter": "static_order",
     "vote": "vote",
     "mufu": "polynomials",
+    "wait_for_number": "number_in_flight",
     "second_q_buffer": "one_q_buffer",
 }
 """What has no price in the ledger -> the experiment that times a kernel without it."""
@@ -148,13 +152,37 @@ def test_a_static_order_keeps_no_counter() -> None:
     [
         pytest.param(one, problem, tile, id=f"{one.name}-{problem.slug}-{tile.slug}")
         for one in LESS
-        if one.lacks == ("second_q_buffer",)
+        if one.lacks in (("wait_for_number",), ("second_q_buffer",))
         for name, problem, tile in sorted(TIMED, key=str)
         if name == one.name and tile and problem.seq_q == 4096
     ],
 )
 def test_another_producer_leaves_the_main_loop_as_it_was(one: Ablation, problem: Problem, tile: Tile) -> None:
     assert main_loop(one.name, problem, tile) == main_loop(one.builds_on[0], problem, tile)
+
+
+def instructions(name: str) -> list[instruction_order.Instruction]:
+    """Those of the kernel's machine code."""
+    if doctor.nvcc() is None:
+        pytest.skip("no nvcc here")
+    case, arch = cell(name, PROBLEMS[128, True], SQUARE)
+    assert arch is not None
+    library = cuda.build_cuda(case, arch).library
+    done = subprocess.run([machine_code.disassembler(), "-sass", library], capture_output=True, text=True, check=True)
+    (code,) = instruction_order.functions(done.stdout)
+    return code
+
+
+@pytest.mark.parametrize(("name", "waits"), [(ledger.FLAGSHIP, True), ("with_number_in_flight", False)])
+def test_the_number_of_the_next_tile_is_awaited_before_the_last_v_or_behind_it(name: str, waits: bool) -> None:
+    """The first instruction that names the register of the counter's result waits for it."""
+    code = instructions(name)
+    (taken,) = (place for place, one in enumerate(code) if one.is_a("ATOMG"))
+    result = code[taken].operands.split(", ")[1]
+    used = next(place for place in range(taken + 1, len(code)) if re.search(rf"\b{result}\b", code[place].operands))
+    last_v = max(place for place, one in enumerate(code) if one.is_a("UTMALDG"))
+    assert taken < last_v
+    assert (used < last_v) is waits
 
 
 def test_a_softmax_without_overlap_stands_alone() -> None:
