@@ -5,8 +5,8 @@ They have no Triton twin and are in no ladder. Together with the ladder's steps 
 is worth (experiments/what_triton_misses.py). The counter is a part of one, persistent blocks, and the vote of another,
 integer maxima; they have experiments of their own (experiments/static_order.py, experiments/vote.py). So have the
 flagship in which MUFU does not compute all exponentials (experiments/polynomials.py), the one that does not wait for a
-number from the counter (experiments/number_in_flight.py), and persistent blocks with one buffer of Q
-(experiments/one_q_buffer.py).
+number from the counter (experiments/number_in_flight.py), the one with hints for L2 (experiments/cache_hints.py), and
+persistent blocks with one buffer of Q (experiments/one_q_buffer.py).
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ ABLATIONS = (
         idea="the last V is asked for while the next number is on its way from the counter",
         name="with_number_in_flight",
     ),
+    _without("evict_normal", idea="L2 is told to evict Q first, K and V last", name="with_cache_hints"),
     _without(
         "second_q_buffer",
         idea="the next Q is loaded only when all warps have finished their last Q K^T",

@@ -41,6 +41,7 @@ PARTS = {
     "vote": "vote",
     "mufu": "polynomials",
     "wait_for_number": "number_in_flight",
+    "evict_normal": "cache_hints",
     "second_q_buffer": "one_q_buffer",
 }
 """What has no price in the ledger -> the experiment that times a kernel without it."""
@@ -152,7 +153,7 @@ def test_a_static_order_keeps_no_counter() -> None:
     [
         pytest.param(one, problem, tile, id=f"{one.name}-{problem.slug}-{tile.slug}")
         for one in LESS
-        if one.lacks in (("wait_for_number",), ("second_q_buffer",))
+        if one.lacks in (("wait_for_number",), ("evict_normal",), ("second_q_buffer",))
         for name, problem, tile in sorted(TIMED, key=str)
         if name == one.name and tile and problem.seq_q == 4096
     ],
@@ -183,6 +184,13 @@ def test_the_number_of_the_next_tile_is_awaited_before_the_last_v_or_behind_it(n
     last_v = max(place for place, one in enumerate(code) if one.is_a("UTMALDG"))
     assert taken < last_v
     assert (used < last_v) is waits
+
+
+@pytest.mark.parametrize(("name", "hints"), [(ledger.FLAGSHIP, False), ("with_cache_hints", True)])
+def test_every_load_has_a_hint_or_none_has(name: str, hints: bool) -> None:
+    loads = [one for one in instructions(name) if one.is_a("UTMALDG")]
+    assert loads
+    assert {"desc[" in one.operands for one in loads} == {hints}
 
 
 def test_a_softmax_without_overlap_stands_alone() -> None:
