@@ -173,6 +173,9 @@ class CubinVariant(Variant):
 
         self._check(q, k, v, o, lse, scale, causal)
         workspace, about = self._workspace(q.device), self.about
+        most = torch.cuda.get_device_properties(q.device).shared_memory_per_block_optin if q.is_cuda else math.inf
+        if about["shared"] > most:
+            raise Unsupported(f"a block needs {about['shared']} bytes of shared memory, of which this GPU has {most}")
         x, *others = about["programs"]
         if about["programs_of_multiprocessor"]:
             x = min(x, about["programs_of_multiprocessor"] * specialization.multiprocessors(q))

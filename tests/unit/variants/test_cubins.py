@@ -15,6 +15,7 @@ import sys
 import sysconfig
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -234,6 +235,16 @@ def test_scratch_memory_of_all_programs_comes_before_the_counter(about: dict[str
     counter, *_, scratch, profile = json.loads(calls.read_text().splitlines()[-1])["parameters"][10:]
     addresses = [int.from_bytes(bytes.fromhex(one), "little") for one in (counter, scratch, profile)]
     assert addresses == [workspace.data_ptr() + 64 * 640, workspace.data_ptr(), 0]
+
+
+def test_a_kernel_that_needs_too_much_shared_memory_is_declined(
+    about: dict[str, Any], calls: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = SimpleNamespace(shared_memory_per_block_optin=about["shared"] - 1, major=9, minor=0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    with pytest.raises(Unsupported, match=r"a block needs 197616 bytes of shared memory, of which this GPU has 197615"):
+        cubins.CubinVariant(CASE, ARCH).bind(*tensors(), scale=0.25, causal=True)
 
 
 def test_blocks_of_a_cluster_are_counted_in_the_grid(about: dict[str, Any], calls: Path) -> None:
