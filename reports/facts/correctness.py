@@ -339,6 +339,22 @@ def of_one_tile(datasets: Sequence[Dataset]) -> list[Technique]:
     return found
 
 
+QUEUES = {"cuda": "ld_st.cuh", "gluon": "gluon_warpgroups.py"}
+"""Language -> the file that writes and reads the slots by which a persistent block's producer tells its tiles."""
+QUEUE_BUG = "slot_freed_while_read"
+"""The planted bug that is a race there."""
+
+
+def reported_queues(datasets: Sequence[Dataset]) -> dict[str, list[Technique]]:
+    """Language -> the persistent kernels of which racecheck reports the queue of tiles."""
+    found: dict[str, list[Technique]] = {}
+    for technique, (backend, file) in product(TECHNIQUES, QUEUES.items()):
+        said = sanitized(datasets, technique).get((backend, "racecheck"))
+        if said and sources.is_persistent(technique.path) and any(file in line for line in said.reasons):
+            found.setdefault(backend, []).append(technique)
+    return found
+
+
 @dataclass(frozen=True)
 class Planted:
     """A tool, and a kernel with a planted bug. `on_cpu` is the name that a run on a CPU gives the bug, by its test."""

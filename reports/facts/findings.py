@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.catalog import techniques
 from harness.catalog.problem import Problem
 from harness.expressibility import verdicts
+from harness.expressibility.claims import Claim
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
 from reports.facts import correctness, matrix, processes
@@ -37,12 +38,14 @@ class Hatch:
 @dataclass(frozen=True)
 class Gated:
     """What an experiment's gates say of a cell: at which tiles the result is right, at which wrong, and the first
-    reason."""
+    reason; and the other versions of the compiler with which those that are wrong are right, or wrong too."""
 
     experiment: str
     right: tuple[str, ...]
     wrong: tuple[str, ...]
     reason: str
+    right_in: tuple[str, ...]
+    wrong_in: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -133,8 +136,28 @@ def gated(known: Known, data: Dataset) -> dict[tuple[str, str], Gated]:
         }
         reason = next((str(row["reason"]) for row in rows if row["status"] == "wrong"), "")
         if rows:
-            found[name] = Gated(claim.gates, tiles["passed"], tiles["wrong"], reason)
+            others = _gates_of_others(claim, data, tiles["wrong"])
+            found[name] = Gated(claim.gates, tiles["passed"], tiles["wrong"], reason, others["passed"], others["wrong"])
     return found
+
+
+def _gates_of_others(claim: Claim, data: Dataset, tiles: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Status -> the further versions of the claim's compiler, of which all gates at these tiles have that status."""
+    said: dict[str, set[str]] = {}
+    for row in data.newest:
+        language, _, version = row["backend"].partition("@")
+        if (
+            (row["kind"], row.get("experiment"), language) == ("gate", claim.gates, claim.dialect)
+            and version
+            and row["status"] in ("passed", "wrong")
+            and reading.is_current(row, data.hashes)
+            and reading.tile_slug(row) in tiles
+        ):
+            said.setdefault(version, set()).add(row["status"])
+    return {
+        status: tuple(sorted(version for version, statuses in said.items() if statuses == {status}))
+        for status in ("passed", "wrong")
+    }
 
 
 def _overlap(rows: Iterable[Row], hashes: reading.Hashes) -> dict[str, Row | None]:

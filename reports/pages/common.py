@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.catalog import experiments, sources, techniques
+from harness.catalog import experiments, planted, sources, techniques
 from harness.catalog.entries import Ladder, Technique
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES, TECHNIQUES
@@ -117,6 +117,8 @@ def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
             if any((backend, tool) in found for _, found in sanitized)
         ],
         "of_one_tile": correctness_facts.of_one_tile(datasets),
+        "queues": correctness_facts.reported_queues(datasets),
+        "queue_bug": planted.find(correctness_facts.QUEUE_BUG),
         "planted": correctness_facts.planted(datasets),
         "cpu_outputs": correctness_facts.cpu_outputs(datasets),
         "refereed": referee.refereed(datasets),

@@ -48,9 +48,10 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
     """The functions that a note may call. `backend` is cuda, triton, triton_native, gluon or a peer
     (technique None)."""
 
-    def tflops(technique: str | None, backend: str, problem: str, mode: str = "burst") -> str:
-        """Median TFLOPS at the reference tile."""
-        point = data.point(_experiment(technique), Problem.parse(problem), technique, backend, mode)
+    def tflops(technique: str | None, backend: str, problem: str, tile: str = "", experiment: str = "") -> str:
+        """Median TFLOPS at the reference tile, or at another in an experiment that has it."""
+        where, at = experiment or _experiment(technique), Tile.parse(tile) if tile else None
+        point = data.point(where, Problem.parse(problem), technique, backend, tile=at)
         return f"{point.tflops:.0f} TFLOPS" if point.counts else _missing(point)
 
     def gain(technique: str, backend: str, problem: str) -> str:

@@ -134,7 +134,22 @@ def test_a_cell_says_what_the_gates_of_a_gpu_say() -> None:
         overview.expressibility([], given, [], findings.findings(given, data, None, [], {}), data),
     )
     told = 'it is right at 128x64-s2-w8 and gives a <span class="fault">wrong result</span> at 128x64-s3-w8 '
-    assert f"{told}(elements of O are NaN)." in " ".join(page.split())
+    assert f"{told}(elements of O are NaN). <span" in " ".join(page.split())
+
+    def by(version: str, stages: int, status: str) -> Row:
+        return gate(stages, status) | {"backend": f"triton@{version}"}
+
+    rows += [by("3.7.1", 3, "wrong"), by("3.8.0", 3, "passed"), by("3.9.0", 3, "passed"), by("3.9.0", 2, "wrong")]
+    hashes = {("producer_consumer", backend): "f" * 64 for backend in ("triton", *techniques.AS_CUBINS)}
+    found = findings.gated(given, Dataset("NVIDIA H200", True, rows, hashes))["warp_specialized", "triton"]
+    assert (found.wrong_in, found.right_in) == (("3.7.1",), ("3.8.0", "3.9.0"))
+    told = "So does what Triton 3.7.1 compiles. What Triton 3.8.0 and 3.9.0 compile is right there."
+    data = Dataset("NVIDIA H200", True, rows, hashes)
+    page = rendered(
+        "expressibility.html",
+        overview.expressibility([], given, [], findings.findings(given, data, None, [], {}), data),
+    )
+    assert f"(elements of O are NaN). {told}" in " ".join(page.split())
     assert findings.gated(given, EMPTY) == {}
 
 

@@ -950,6 +950,26 @@ def test_the_page_about_correctness_says_which_persistent_kernels_had_one_tile_a
     assert told(first, clean("flagship", one), clean("persistent", several)) == title("flagship")
 
 
+def test_the_page_about_correctness_explains_what_racecheck_says_of_the_queue_of_tiles() -> None:
+    def told(*rows: Row) -> str:
+        page = rendered("correctness.html", common.correctness([dataset([synthetic.ENVIRONMENT, *rows])]))
+        found = re.search(r"racecheck reports the queue.*?</p>", page, re.DOTALL)
+        return re.sub(r"<[^>]+>", "", " ".join(found[0].split())) if found else ""
+
+    race = sanitizer("persistent", "racecheck", "Race condition at ld_st.cuh:17, ld_st.cuh:12")
+    in_gluon = sanitizer("flagship", "racecheck", "Race condition at gluon_warpgroups.py:241") | {"backend": "gluon"}
+    assert "other warps its tiles, in 1 kernel in CUDA. There is no race." in told(race)
+    assert "and race where the barrier of the warp is missing (tests/planted/slot_freed_while_read.patch)." in told(
+        race
+    )
+    assert "gl.warp_specialize" not in told(race)
+    assert "in 1 kernel in CUDA and 1 kernel in Gluon." in told(race, in_gluon)
+    assert told(race, in_gluon).endswith("the compiler’s own code hands values to the roles.")
+    clean = race | {"status": "passed", "tile": techniques.reference_tile(techniques.get("persistent"), 128).to_dict()}
+    for other in (clean, race | {"technique": "scalar"}, race | {"tool": "memcheck"}):
+        assert told(other) == ""
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [({}, True), ({"status": "passed"}, False), ({"experiment": "correctness"}, False), ({"technique": None}, False)],
