@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 
 ARCH = "sm_90a"
+ALIGNMENT = 128
+"""Bytes, of the memory in which a kernel makes descriptors; a GPU's memory always has it."""
 
 
 def launches() -> list[dict[str, object]]:
@@ -51,7 +53,9 @@ def main(request: str, *exchanged: str) -> None:
     tensors = [torch.empty_strided(shape, stride, dtype=dtype) for shape, stride in zip(shapes, strides, strict=True)]
     tensors.append(torch.empty(shapes[0][:3], dtype=torch.float32))
     variant = cubins.CubinVariant(case, ARCH)
-    workspace = torch.zeros(variant.workspace_bytes, dtype=torch.uint8) if variant.workspace_bytes else None
+    memory = torch.zeros(variant.workspace_bytes + ALIGNMENT, dtype=torch.uint8)
+    start = -memory.data_ptr() % ALIGNMENT
+    workspace = memory[start : start + variant.workspace_bytes] if variant.workspace_bytes else None
     variant._workspace = lambda device: workspace
     ptx = language.compile_triton(case, ARCH).asm["ptx"]
     os.environ["FAKE_LIBCUDA_SIZES"] = ",".join(map(str, cubin_child.declared_sizes(ptx)))

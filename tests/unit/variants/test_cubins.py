@@ -79,6 +79,7 @@ CASES = [
     *(case_of(f"gluon@{version}", "flagship", GROUPED, FLAGSHIP) for version in techniques.RELEASES[1:]),
     case_of("gluon@3.9.0", "flagship", SMALL, FLAGSHIP),
     case_of("triton@3.9.0", "flagship", RAGGED, Tile(64, 128, 1, 4)),
+    case_of("triton@3.9.0", "producer_consumer", GROUPED, Tile(128, 64, 3, 8)),
     case_of("triton@3.8.0", "cp_async_pipeline", replace(GROUPED, heads_kv=4), Tile(128, 64, 2, 8)),
     case_of("tlx@3.8.0", "flagship", GROUPED, FLAGSHIP),
     *(case_of(f"gluon@{version}", "cluster_multicast", RAGGED, FLAGSHIP) for version in techniques.RELEASES[2:]),
