@@ -18,6 +18,10 @@ earlier commits each group has its own `order_short`.
 Rows of ncu name the same counters: a line has the names, `metric_names`, and a row its id and their values,
 `metrics_of`.
 
+`code` is written by value: [the id of a line that has its names, `names`, then the values in their order]. The names of
+a dictionary in it are a list that its own name opens, and its values stand where it does: ["registers", ["census",
+"HMMA", "LDSM"]] are the names of three values. Files of earlier commits have the dictionary itself.
+
 CUDA events count in ticks of 32 ns and give milliseconds as 32-bit floats. `samples_32ns` are `samples_ms` in ticks:
 the smallest, and by how much each exceeds it, in so many bytes each, lowest first, as base64; the reader gives back the
 same numbers. Files of earlier commits have a list of these differences instead. `samples_us_1024` are the same of the
@@ -37,6 +41,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import chain
 from typing import Any, TypeGuard
 
 Row = Mapping[str, Any]
@@ -49,6 +54,12 @@ NUMERICS, BY_FIGURE = "numerics", "numerics_by_figure"
 ORDER, ORDER_SHORT, ORDER_OF = "order", "order_short", "order_of"
 METRICS, METRIC_NAMES, METRICS_OF = "metrics", "metric_names", "metrics_of"
 DISTRIBUTIONS, FIGURES = "distributions", "figures"
+NAMES = "names"
+BY_VALUE = ("code",)
+"""Fields of a row that are dictionaries and are written without their names."""
+DEEPEST = 3
+"""Dictionaries in each other whose names stand in one line, as in code.main_loop.all: a value of few bytes must not
+unfold to many."""
 SASS = "sass_sha256"
 HASHES = ("source_sha256", "renewed_from", "differs_from", SASS)
 """Fields of a row that are a SHA-256; its `code` has a SASS too."""
@@ -174,10 +185,13 @@ def pack(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
         for row, found in zip(rows, parts, strict=True)
     ]
     of_metrics = {names: _canonical({METRIC_NAMES: names}) for names in sorted({*map(_metrics, rows)} - {()})}
-    by_figure = sorted({*map(_numerics, [*map(json.loads, repeated), *own])} - {()})
+    said = [*map(json.loads, repeated), *own]
+    by_figure = sorted({*map(_numerics, said)} - {()})
     of_numerics = {names: _canonical(dict(zip((DISTRIBUTIONS, FIGURES), names, strict=True))) for names in by_figure}
+    of_values = sorted({text for fields in said for text in _names_by_field(fields).values()})
     # an order may be all that rows share
-    texts = list(dict.fromkeys([*of_problem.values(), *of_metrics.values(), *of_numerics.values(), *repeated]))
+    named = (of_metrics.values(), of_numerics.values(), of_values)
+    texts = list(dict.fromkeys([*of_problem.values(), *chain(*named), *repeated]))
     ids = dict(zip(texts, _ids(texts), strict=True))
     metrics = {names: ids[text] for names, text in of_metrics.items()}
     numerics = {names: ids[text] for names, text in of_numerics.items()}
@@ -185,12 +199,12 @@ def pack(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
     def packed(fields: Mapping[str, Any]) -> dict[str, Any]:
         found = _with_places(_by_figure(fields, numerics), lists)
-        return _with_short_hashes(_with_values(found, metrics))
+        return _by_value(_with_short_hashes(_with_values(found, metrics)), ids)
 
     for slug, (line, listed) in sorted(lists.items(), key=lambda item: item[1]):
         yield {"id": line, FIELDS: {ORDER_SHORT: [slug, [_with_word(name, slug, "*") for name in listed]]}}
-    for named in (of_metrics, of_numerics):
-        for text in sorted(named.values(), key=ids.__getitem__):
+    for of_kind in named:
+        for text in sorted(of_kind, key=ids.__getitem__):
             yield {"id": ids[text], FIELDS: json.loads(text)}
     for text in sorted(set(repeated) - set(of_problem.values()), key=ids.__getitem__):
         yield {"id": ids[text], FIELDS: packed(json.loads(text))}
@@ -218,7 +232,8 @@ def unpack(line: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> 
 def whole(fields: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     """The fields as a row has them; `shared` are those of each id above. Raises ValueError naming the field for what
     `pack` does not write."""
-    return _with_hashes(_with_samples(_with_metrics(_with_order(_by_distribution(fields, shared), shared), shared)))
+    named = _by_distribution(_by_name(fields, shared), shared)
+    return _with_hashes(_with_samples(_with_metrics(_with_order(named, shared), shared)))
 
 
 def _parts(row: Row) -> Iterator[dict[str, Any]]:
@@ -292,6 +307,72 @@ def _columns(value: Any, shared: Mapping[str, Mapping[str, Any]]) -> tuple[Any, 
 def _are_names(value: Any) -> TypeGuard[list[str]]:
     """Whether it is a list of names, each once."""
     return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
+
+
+def _names_by_field(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Field -> the line of its names, of those that are written BY_VALUE."""
+    names = {field: _nested(fields[field]) for field in BY_VALUE if isinstance(fields.get(field), dict)}
+    return {field: _canonical({NAMES: nested}) for field, nested in names.items() if _are_nested(nested)}
+
+
+def _by_value(fields: Mapping[str, Any], ids: Mapping[str, str]) -> dict[str, Any]:
+    lines = _names_by_field(fields)
+    return {name: [ids[lines[name]], *_values(value)] if name in lines else value for name, value in fields.items()}
+
+
+def _by_name(fields: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    packed = [field for field in BY_VALUE if field in fields and not isinstance(fields[field], dict)]
+    return {**fields, **{field: _filled(field, fields[field], shared) for field in packed}} if packed else fields
+
+
+def _filled(field: str, value: Any, shared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The dictionary of these values."""
+    line = value[0] if isinstance(value, list) and value and isinstance(value[0], str) else None
+    names = shared.get(line, {}).get(NAMES) if line else None
+    if not _are_nested(names):
+        raise ValueError(f"{field}: got {_shown(value)}, expected an object or [id of a line with {NAMES}, values]")
+    if len(value) != (count := _count(names)) + 1:
+        raise ValueError(f"{field}: got {len(value) - 1} values, expected {count}")
+    if wrong := [each for each in value if each and isinstance(each, dict)]:
+        raise ValueError(f"{field}: got {_shown(wrong[0])}, expected its values alone: a line has their {NAMES}")
+    return _dictionary(names, iter(value[1:]))
+
+
+def _nested(value: Mapping[str, Any]) -> list[Any]:
+    """The names of a dictionary; those of one in it are a list that its own name opens."""
+    return [[name, *_nested(each)] if each and isinstance(each, dict) else name for name, each in value.items()]
+
+
+def _values(value: Mapping[str, Any]) -> Iterator[Any]:
+    """In the order of _nested."""
+    for each in value.values():
+        if each and isinstance(each, dict):
+            yield from _values(each)
+        else:
+            yield each
+
+
+def _dictionary(names: list[Any], values: Iterator[Any]) -> dict[str, Any]:
+    """Of which these are _nested and _values."""
+    found = {}
+    for each in names:
+        if isinstance(each, str):
+            found[each] = next(values)
+        else:
+            found[each[0]] = _dictionary(each[1:], values)
+    return found
+
+
+def _count(names: list[Any]) -> int:
+    return sum(1 if isinstance(each, str) else _count(each[1:]) for each in names)
+
+
+def _are_nested(names: Any, depth: int = DEEPEST) -> TypeGuard[list[Any]]:
+    """Whether _nested gives such names: every dictionary has some, each once, and none lies deeper than DEEPEST."""
+    if not names or not isinstance(names, list) or not depth:
+        return False
+    own = [each[0] if each and isinstance(each, list) else each for each in names]
+    return _are_names(own) and all(_are_nested(each[1:], depth - 1) for each in names if isinstance(each, list))
 
 
 def _variants(rows: Iterable[Row]) -> dict[str, list[str]]:

@@ -184,6 +184,48 @@ def test_a_file_of_an_earlier_commit_names_the_figures_in_each_row() -> None:
         assert packing.unpack(earlier, {"id": {"distributions": names}}) == numerics
 
 
+LOOP = {"all": {"maxima": 4, "shuffles": 0}, "in_lock": None, "serialized": False, "sequence": "HMMA x8", "empty": {}}
+
+
+def code(registers: int, **fields: Any) -> Row:
+    return {"registers": registers, "census": {"HMMA": 128, "STS.128": 4}, "main_loop": LOOP, **fields}
+
+
+def test_names_in_code_are_written_once(tmp_path: Path) -> None:
+    twice = code(32)  # said by two rows, so that a line has it
+    backwards = code(64, census={"STS.128": 4, "HMMA": 128}, remarks=["spilled"], setmaxnreg=[24, 240])
+    rows = [packing.lean(gate("wmma", code=each)) for each in (twice, twice, code(33), backwards)]
+    record.write(tmp_path / "rows.jsonl", rows)
+    written = lines(tmp_path / "rows.jsonl")
+    text = (tmp_path / "rows.jsonl").read_text()
+    names = [line["fields"]["names"] for line in written if "names" in line.get("fields", {})]
+    loop = ["main_loop", ["all", "maxima", "shuffles"], "in_lock", "serialized", "sequence", "empty"]
+    assert ["registers", ["census", "HMMA", "STS.128"], loop] in names
+    assert [text.count(name) for name in ("STS.128", "maxima")] == [len(names), len(names)] == [3, 3]
+    values = [line.get("fields", line)["code"][1:] for line in written if "code" in line.get("fields", line)]
+    assert [33, 128, 4, 4, 0, None, False, "HMMA x8", {}] in values
+    read = results.read(tmp_path / "rows.jsonl")
+    assert read == rows
+    assert list(read[3]["code"]["census"]) == ["STS.128", "HMMA"], "the order in which `inspect` shows them"
+
+
+def test_the_same_names_have_the_same_id_in_every_file() -> None:
+    few, more = ([*packing.pack([gate("wmma", code=code(number)) for number in range(n)])] for n in (1, 3))
+    assert few[-1]["code"][0] == more[-1]["code"][0]
+
+
+def test_code_of_an_earlier_commit_has_its_names_itself(tmp_path: Path) -> None:
+    rows = [{"kind": "code", "status": "passed", "code": each} for each in (code(32), {})]
+    write(tmp_path / "rows.jsonl", [{"id": "abcd", "fields": {"code": code(8)}}, *rows, {**rows[1], "shared": "abcd"}])
+    assert [row["code"] for row in results.read(tmp_path / "rows.jsonl")] == [code(32), {}, code(8)]
+
+
+@pytest.mark.parametrize("kept", [{}, {"a": {"b": {"c": {"d": 1}}}}])
+def test_a_code_without_names_or_of_many_in_each_other_is_kept_as_it_is(kept: Row) -> None:
+    (line,) = packing.pack([{"kind": "code", "code": kept}])
+    assert line["code"] == packing.unpack(line, {})["code"] == kept
+
+
 def test_hashes_are_kept_as_base64_and_read_as_hexadecimal_digits(tmp_path: Path) -> None:
     hashes = {name: f"{number:x}" * 64 for number, name in enumerate(packing.HASHES, 7)}
     own = "0123456789abcdef" * 4
@@ -193,7 +235,7 @@ def test_hashes_are_kept_as_base64_and_read_as_hexadecimal_digits(tmp_path: Path
     text = (tmp_path / "rows.jsonl").read_text()
     assert results.read(tmp_path / "rows.jsonl") == rows
     assert not re.search("[0-9a-f]{64}", text)
-    assert text.count('"code":{"sass_sha256":"ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8"}') == 1
+    assert text.count('"ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8"]') == 1
     for sha256 in (*hashes.values(), "f" * 64, own):
         text = text.replace(base64.urlsafe_b64encode(bytes.fromhex(sha256)).decode().rstrip("="), sha256)
     (tmp_path / "earlier.jsonl").write_text(text)
@@ -262,6 +304,16 @@ HOSTILE: dict[str, tuple[Row, str]] = {
             ("code.sass_sha256", {"code": {"sass_sha256": kept}}),
         )
     },
+    **{
+        f"code {kept}": ({"code": kept}, "code: got ")
+        for kept in (
+            *([], "names of values", None, 1, ["names of values"], [["names of values"], 1, 2], ["none", 1, 2]),
+            *(["kind", 1, 2], ["names of values", 1], ["names of values", 1, 2, 3], ["names of values", 1, {"a": 2}]),
+            *(["no value"], ["no value in it"], ["a dictionary without a name"], ["a value twice", 1, 2]),
+            *(["a dictionary twice", 1, 2], ["a value of 1", 1], ["too deep", 1], ["names in no list", 1]),
+        )
+    },
+    "code shared and said": ({"shared": "code", "code": ["names of values", 1, 3]}, "b: got 2 and 3"),
     "a problem without end": ({"order_short": ["b1-h1-n1-d1-" + "f" * 100, ["*"]]}, r"order_short\[0\]: got "),
     "figures twice": (
         {"numerics": {}, "numerics_by_figure": {"of": ["a"], "max_abs": [1]}},
@@ -311,11 +363,21 @@ def test_what_pack_does_not_write_is_refused_by_its_field(tmp_path: Path, name: 
         "a figure twice": {"distributions": ["normal", "shifted"], "figures": ["max_abs", "max_abs"]},
         "no figure": {"distributions": ["normal", "shifted"], "figures": []},
         "a figure of 1": {"distributions": ["normal", "shifted"], "figures": [1]},
+        "names of values": {"names": ["a", ["census", "b"]]},
+        "no value": {"names": []},
+        "no value in it": {"names": [["census"]]},
+        "a dictionary without a name": {"names": [[]]},
+        "a value twice": {"names": ["a", "a"]},
+        "a dictionary twice": {"names": ["a", ["a", "b"]]},
+        "a value of 1": {"names": [1]},
+        "too deep": {"names": [["a", ["b", ["c", "d"]]]]},
+        "names in no list": {"names": "a"},
+        "code": {"code": ["names of values", 1, 2]},
     }
     above = [{"id": each, "fields": shared[each]} for each in shared]
     row = {field: value for field, value in timing("wmma").items() if field not in ("samples_ms", "order")} | fields
     write(tmp_path / "rows.jsonl", [*above, row])
-    with pytest.raises(results.NotRows, match=rf"rows\.jsonl:11: {said}"):
+    with pytest.raises(results.NotRows, match=rf"rows\.jsonl:{len(above) + 1}: {said}"):
         results.read(tmp_path / "rows.jsonl")
 
 
@@ -387,13 +449,14 @@ def test_ids_of_one_beginning_get_longer(monkeypatch: pytest.MonkeyPatch) -> Non
     [
         (0, r"order_of\[0\]: got '[\w-]+', expected the id"),
         (1, r"numerics_by_figure: got \['[\w-]+', .*, expected \[id of a line"),
-        (2, r"shared: got '[\w-]+', expected one of the \d+ lines"),
+        (2, r"code: got \['[\w-]+', .*, expected an object or \[id of a line"),
+        (-len(ROWS) - 1, r"shared: got '[\w-]+', expected one of the \d+ lines"),
     ],
 )
 def test_a_reference_to_nothing_names_the_line(tmp_path: Path, missing: int, said: str) -> None:
     record.write(tmp_path / "rows.jsonl", ROWS)
     written = (tmp_path / "rows.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "rows.jsonl").write_text("".join(line for number, line in enumerate(written) if number != missing))
+    (tmp_path / "rows.jsonl").write_text("".join(line for line in written if line != written[missing]))
     with pytest.raises(ValueError, match=rf"rows\.jsonl:\d+: {said}"):
         results.read(tmp_path / "rows.jsonl")
 
