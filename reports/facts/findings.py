@@ -37,10 +37,12 @@ class Hatch:
 
 @dataclass(frozen=True)
 class Gated:
-    """What an experiment's gates say of a cell: at which tiles the result is right, at which wrong, and the first
-    reason; and the other versions of the compiler with which those that are wrong are right, or wrong too."""
+    """What an experiment's gates say of a cell, as the installed version of its compiler makes it: at which tiles the
+    result is right, at which wrong, and the first reason; and the other versions with which those that are wrong are
+    right, or wrong too."""
 
     experiment: str
+    version: str
     right: tuple[str, ...]
     wrong: tuple[str, ...]
     reason: str
@@ -137,7 +139,15 @@ def gated(known: Known, data: Dataset) -> dict[tuple[str, str], Gated]:
         reason = next((str(row["reason"]) for row in rows if row["status"] == "wrong"), "")
         if rows:
             others = _gates_of_others(claim, data, tiles["wrong"])
-            found[name] = Gated(claim.gates, tiles["passed"], tiles["wrong"], reason, others["passed"], others["wrong"])
+            found[name] = Gated(
+                claim.gates,
+                techniques.RELEASES[0],
+                tiles["passed"],
+                tiles["wrong"],
+                reason,
+                others["passed"],
+                others["wrong"],
+            )
     return found
 
 
