@@ -49,101 +49,138 @@ OF_ONE_FUNCTION = Proof(
     obtained=False,
 )
 
+ROLES_OF_THE_COMPILER = (
+    Proof(
+        "warp_specialize",
+        "num_warps=4 launches 12 warps: the compiler has added warps for the roles.",
+        Probe("warp_specialize", "90"),
+        off("90"),
+        ROLES,
+    ),
+    Proof(
+        "warp_specialize 8 warps",
+        "With eight warps the compiler ignores the request: it adds no warps.",
+        Probe("warp_specialize", "90 8 warps"),
+        Probe("warp_specialize", "90"),
+        ROLES,
+        seen=False,
+    ),
+    Proof(
+        "warp_specialize host",
+        "With descriptors from the host the compiler fails.",
+        Probe("warp_specialize", "90 host"),
+        off("90 host"),
+        PASS_FAILED,
+    ),
+    Proof(
+        "roles_kept K and V by the host",
+        "With the descriptors of K and V alone from the host it adds the warps.",
+        Probe("roles_kept", "K and V by the host"),
+        Probe("roles_kept", "if"),
+        ROLES,
+    ),
+    Proof(
+        "roles_kept O by the host",
+        "With O's alone it fails.",
+        Probe("roles_kept", "O by the host"),
+        Probe("roles_kept", "plain"),
+        PASS_FAILED,
+    ),
+    WITHOUT_AN_IF,
+    Proof(
+        "warp_specialize causal",
+        "With the two loops of a causal mask the compiler fails.",
+        Probe("warp_specialize", "90 causal"),
+        off("90 causal"),
+        PASS_FAILED,
+    ),
+    Proof(
+        "warp_specialize one loop",
+        "With one loop that masks every iteration the compiler adds the warps.",
+        Probe("warp_specialize", "90 causal in one loop"),
+        off("90 causal in one loop"),
+        ROLES,
+    ),
+    Proof(
+        "warp_specialize rows",
+        "If one value is both the first row and O's coordinate, the second consumer's rows get 64 twice: its "
+        "range of rows starts at 64, and the value that is added to the range already has 64 more than the "
+        "first row, because O's coordinate needs them.",
+        Probe("warp_specialize", "90 causal in one loop"),
+        Probe("warp_specialize", "90 causal in one loop, rows apart"),
+        SHIFTED_TWICE,
+    ),
+    Proof(
+        "warp_specialize rows of the twin",
+        "The twin makes its row numbers from a value of their own, and its second consumer adds 64 once.",
+        Twin("producer_consumer", "triton", tile="128x128-s2-w8"),
+        Probe("warp_specialize", "90 causal in one loop"),
+        SHIFTED_TWICE,
+        seen=False,
+    ),
+    Proof(
+        "warp_specialize 3 stages",
+        "With three stages it compiles too: K and V have three buffers each.",
+        Probe("warp_specialize", "90 3 stages"),
+        Probe("warp_specialize", "90"),
+        Detector("ttgir", r"memdesc<3x64x128", least=2),
+    ),
+    Proof(
+        "warp_specialize 64 rows",
+        "With 64 rows both consumers compute the same rows: the IR has Q K^T of all 64 rows twice.",
+        Probe("warp_specialize", "90 64 rows"),
+        off("90 64 rows"),
+        Detector("ttgir", r"warp_group_dot .*tensor<64x64xf32", least=2),
+    ),
+)
+SAID_OF_ROLES = (
+    "tl.range(warp_specialize=True) asks for a producer and consumers. On sm_90 the compiler obeys if the kernel "
+    "makes the descriptors of Q and O itself and has four warps and one loop over keys without an if. In the other "
+    "forms tried it ignores the request or fails. Where it obeys, it miscounts the second consumer's rows if one "
+    "value is both the tile's first row and a descriptor's coordinate. The w8 of a tile counts the warps of the "
+    "two consumers: such a kernel is launched with num_warps=4."
+)
+PRODUCER_CONSUMER = Twin("producer_consumer", "triton", tile="128x128-s2-w8")
+INVALIDATED = r"mbarrier\.inval"
+
 CLAIMS = (
     Claim(
         "warp_specialized",
         "triton",
         "hint",
-        "tl.range(warp_specialize=True) asks for a producer and consumers. On sm_90 the compiler obeys if the kernel "
-        "makes the descriptors of Q and O itself and has four warps and one loop over keys without an if. In the other "
-        "forms tried it ignores the request or fails. Where it obeys, it miscounts the second consumer's rows if one "
-        "value is both the tile's first row and a descriptor's coordinate. The w8 of a tile counts the warps of the "
-        "two consumers: such a kernel is launched with num_warps=4.",
+        f"{SAID_OF_ROLES} It invalidates none of its barriers, though their memory may hold K later.",
         (
+            *ROLES_OF_THE_COMPILER,
             Proof(
-                "warp_specialize",
-                "num_warps=4 launches 12 warps: the compiler has added warps for the roles.",
-                Probe("warp_specialize", "90"),
-                off("90"),
-                ROLES,
-            ),
-            Proof(
-                "warp_specialize 8 warps",
-                "With eight warps the compiler ignores the request: it adds no warps.",
-                Probe("warp_specialize", "90 8 warps"),
-                Probe("warp_specialize", "90"),
-                ROLES,
+                "warp_specialize none invalidated",
+                "No barrier is invalidated; without roles all are.",
+                PRODUCER_CONSUMER,
+                Twin("wgmma", "triton", tile="128x128-s2-w8"),
+                Detector("ptx", INVALIDATED),
                 seen=False,
-            ),
-            Proof(
-                "warp_specialize host",
-                "With descriptors from the host the compiler fails.",
-                Probe("warp_specialize", "90 host"),
-                off("90 host"),
-                PASS_FAILED,
-            ),
-            Proof(
-                "roles_kept K and V by the host",
-                "With the descriptors of K and V alone from the host it adds the warps.",
-                Probe("roles_kept", "K and V by the host"),
-                Probe("roles_kept", "if"),
-                ROLES,
-            ),
-            Proof(
-                "roles_kept O by the host",
-                "With O's alone it fails.",
-                Probe("roles_kept", "O by the host"),
-                Probe("roles_kept", "plain"),
-                PASS_FAILED,
-            ),
-            WITHOUT_AN_IF,
-            Proof(
-                "warp_specialize causal",
-                "With the two loops of a causal mask the compiler fails.",
-                Probe("warp_specialize", "90 causal"),
-                off("90 causal"),
-                PASS_FAILED,
-            ),
-            Proof(
-                "warp_specialize one loop",
-                "With one loop that masks every iteration the compiler adds the warps.",
-                Probe("warp_specialize", "90 causal in one loop"),
-                off("90 causal in one loop"),
-                ROLES,
-            ),
-            Proof(
-                "warp_specialize rows",
-                "If one value is both the first row and O's coordinate, the second consumer's rows get 64 twice: its "
-                "range of rows starts at 64, and the value that is added to the range already has 64 more than the "
-                "first row, because O's coordinate needs them.",
-                Probe("warp_specialize", "90 causal in one loop"),
-                Probe("warp_specialize", "90 causal in one loop, rows apart"),
-                SHIFTED_TWICE,
-            ),
-            Proof(
-                "warp_specialize rows of the twin",
-                "The twin makes its row numbers from a value of their own, and its second consumer adds 64 once.",
-                Twin("producer_consumer", "triton", tile="128x128-s2-w8"),
-                Probe("warp_specialize", "90 causal in one loop"),
-                SHIFTED_TWICE,
-                seen=False,
-            ),
-            Proof(
-                "warp_specialize 3 stages",
-                "With three stages it compiles too: K and V have three buffers each.",
-                Probe("warp_specialize", "90 3 stages"),
-                Probe("warp_specialize", "90"),
-                Detector("ttgir", r"memdesc<3x64x128", least=2),
-            ),
-            Proof(
-                "warp_specialize 64 rows",
-                "With 64 rows both consumers compute the same rows: the IR has Q K^T of all 64 rows twice.",
-                Probe("warp_specialize", "90 64 rows"),
-                off("90 64 rows"),
-                Detector("ttgir", r"warp_group_dot .*tensor<64x64xf32", least=2),
             ),
         ),
         gates="warp_specialize_stages",
+        versions=("3.6.0", "3.7.1"),
+        word="warp_specialize=",
+    ),
+    Claim(
+        "warp_specialized",
+        "triton",
+        "hint",
+        f"{SAID_OF_ROLES} It invalidates all of its barriers in the end.",
+        (
+            *ROLES_OF_THE_COMPILER,
+            Proof(
+                "warp_specialize all invalidated",
+                "28 barriers are invalidated; without roles there are 5.",
+                PRODUCER_CONSUMER,
+                Twin("wgmma", "triton", tile="128x128-s2-w8"),
+                Detector("ptx", INVALIDATED, least=28),
+            ),
+        ),
+        gates="warp_specialize_stages",
+        versions=("3.8.0", "3.9.0"),
         word="warp_specialize=",
     ),
     Claim(
