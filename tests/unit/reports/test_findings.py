@@ -133,7 +133,10 @@ def test_a_cell_says_what_the_gates_of_a_gpu_say() -> None:
         "expressibility.html",
         overview.expressibility([], given, [], findings.findings(given, data, None, [], {}), data),
     )
-    told = 'what Triton 3.6.0 compiles is right at 128x64-s2-w8 and gives a <span class="fault">wrong result</span> at 128x64-s3-w8 '
+    told = (
+        "what Triton 3.6.0 compiles is right at 128x64-s2-w8 and gives a "
+        '<span class="fault">wrong result</span> at 128x64-s3-w8 '
+    )
     assert f"{told}(elements of O are NaN). <span" in " ".join(page.split())
 
     def by(version: str, stages: int, status: str) -> Row:
