@@ -62,8 +62,8 @@ class Promise:
 
 PROMISED = {True: Promise(false=0.01, planted=0.03), False: Promise(false=0.02, planted=0.05)}
 """On one board, on two."""
-LEVELS = tuple(1 - 0.02 / 2 ** (half / 2) for half in range(10))
-"""Shares of replicate pairs that a limit may let pass, of which one is chosen: from 98% to 99.9%."""
+LEVELS = tuple(1 - 0.04 / 2 ** (half / 2) for half in range(12))
+"""Shares of replicate pairs that a limit may let pass, of which one is chosen: from 96% to 99.9%."""
 FEWEST = math.ceil(1 / PROMISED[True].false)
 """Pairs below which no limit can keep what is promised."""
 PARTS = 5
