@@ -104,7 +104,7 @@ NOT_OF_A_PROOF = ("grade", "fault", "shows", "detector", "seen", "command")
 ONLY_GATED = ("any_length", "correctness", "random_problems")
 """Experiments that time nothing: their rows are kept without milliseconds of a launch, and without what is COUNTED in
 machine code."""
-SHARES = ("max_error_used", "rel_l2_used")
+OF_RANDOM = ("max_abs", "yardstick", "floor", "max_error_used", "rel_l2_used")
 """Numerics that are kept of a kernel that passed a random problem: no other row has that problem, so they are shared
 with none."""
 COUNTED = ("census", "main_loop")
@@ -136,7 +136,7 @@ def lean(row: Row) -> dict[str, Any]:
     - what a proof looked for (NOT_OF_A_PROOF): its claim says it
     - launch times and what is COUNTED in machine code, of experiments that are ONLY_GATED: `inspect` and the ladders
       count in the same kernels
-    - numerics of a random problem that was passed, but for the SHARES of the limits
+    - numerics of a random problem that was passed, but for those OF_RANDOM
     """
     only_gated = row.get("experiment") in ONLY_GATED
     left_out = {
@@ -161,7 +161,7 @@ def lean(row: Row) -> dict[str, Any]:
     if numerics := row.get(NUMERICS):
         of_random = row.get("experiment") == "random_problems" and row["status"] == "passed"
         found[NUMERICS] = {
-            name: {key: _rounded(value) for key, value in of.items() if not of_random or key in SHARES}
+            name: {key: _rounded(value) for key, value in of.items() if not of_random or key in OF_RANDOM}
             for name, of in numerics.items()
         }
     if code := row.get("code"):

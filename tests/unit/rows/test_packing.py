@@ -407,10 +407,10 @@ def test_a_tile_that_is_tried_keeps_its_time_alone_and_what_is_only_gated_none()
     assert "compile_s" not in packing.lean(gate("wmma", compile_s=3.0))
 
 
-def test_a_random_problem_keeps_the_shares_of_the_limits_and_a_failure_everything() -> None:
-    numerics = {"normal": {"max_abs": 0.5, "floor": 0.25, "max_error_used": 0.3, "rel_l2_used": 0.61239}}
+def test_a_random_problem_keeps_what_a_reader_needs_and_a_failure_everything() -> None:
+    numerics = {"normal": {"max_abs": 0.5, "floor": 0.25, "lse_max_abs": 1e-6, "rel_l2_used": 0.61239}}
     row = gate("flagship", experiment="random_problems", numerics=numerics)
-    assert packing.lean(row)["numerics"] == {"normal": {"max_error_used": 0.3, "rel_l2_used": 0.6124}}
+    assert packing.lean(row)["numerics"] == {"normal": {"max_abs": 0.5, "floor": 0.25, "rel_l2_used": 0.6124}}
     assert packing.lean({**row, "status": "wrong"})["numerics"]["normal"].keys() == numerics["normal"].keys()
 
 
