@@ -117,6 +117,13 @@ def test_a_wrong_use_of_wgmma_is_named(bug: str, name: str) -> None:
         assert "in flight: wgmma_product.cu" in said
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_is_read_as_a_whole_until_every_warp_has_waited(seed: int) -> None:
+    """A warp that has waited may not write its own 16 rows of A before the other warps have waited too."""
+    assert "race" in names(product(bug="EARLY_OVERWRITE", seed=seed)[0])
+    assert product(bug="ORDERED_OVERWRITE", seed=seed)[0] == ""
+
+
 @pytest.mark.parametrize(
     ("bug", "name"), [("LATE_FRAGMENT", "missing_wgmma_fence"), ("EARLY_FRAGMENT", "wgmma_fragment_written")]
 )

@@ -48,10 +48,12 @@ void execute(Thread& self, const Wgmma& op) {
     }
   } else {
     const Operand operand(op.a, false);
-    for (int row = 0; row < ROWS; ++row)
+    const int first_row = self.warp->index % WARPS_OF_GROUP * ROWS;
+    for (int group_row = 0; group_row < WARPS_OF_GROUP * ROWS; ++group_row)
       for (int k = 0; k < k_extent; k += per_chunk) {
-        const uint32_t group_row = self.warp->index % WARPS_OF_GROUP * ROWS + row;
         const std::byte* bytes = read(self, op, operand.chunk(group_row, k * bits / 8));
+        const int row = group_row - first_row;
+        if (row < 0 || row >= ROWS) continue;
         for (int j = 0; j < per_chunk; ++j) a[row * k_extent + k + j] = value(bytes, j, op.format);
       }
   }

@@ -1,4 +1,5 @@
 // Matrix multiply-accumulate of a warpgroup. Each warp has its 16 of the 64 rows; its part is computed when it waits.
+// Until then it counts as a reader of all of A and B in shared memory: PTX does not say which warp reads what.
 #pragma once
 
 #include <array>

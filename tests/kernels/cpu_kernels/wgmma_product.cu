@@ -105,6 +105,9 @@ KERNEL(THREADS, 1) wgmma_product(const GRID_CONSTANT Params params) {
   wgmma_wait_group<0>();
   while (BUG == EARLY_RELEASE && !mbarrier_try_wait_parity(full, 1)) {
   }
+  if (BUG == ORDERED_OVERWRITE) bar_sync();
+  if (BUG == EARLY_OVERWRITE || BUG == ORDERED_OVERWRITE)  // the 16 rows of A that this warp's accumulators stem from
+    st_shared(a_smem + warp * 16 * SLAB_BYTES + lane * 16, make_uint4(0, 0, 0, 0));
   if (BUG == UNORDERED_LANES) d_regs[0] += ld_shared<int>(spare + (tid_x() ^ 1) * 8);
   if (BUG == HIDDEN_READ) {
     bar_sync();
