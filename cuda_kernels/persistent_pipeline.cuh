@@ -140,8 +140,8 @@ struct Pipeline {
     }
   }
 
-  // Executed by one consumer warp, after its warpgroup's last P V: writes its 16 rows of O to the Q buffer of this tile
-  // or to a stage of V, and their LSE to global memory. `v_ring` is past the tile's last V; `row_max` is in log2 units.
+  // Executed by every warp of a consumer warpgroup, after the last P V: writes the warp's 16 rows of O to the Q buffer
+  // of the tile or to a stage of V, their LSE to global memory. `v_ring` is past the last V; `row_max` in log2 units.
   DEVICE void stage_o(const BlockTile& tile, const AttentionArgs& args, int q_buffer, Ring v_ring,
                       const float (&o_regs)[HEAD_DIM / 2], const float (&row_max)[2], const float (&row_sum)[2]) const {
     const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
@@ -180,8 +180,8 @@ struct Pipeline {
     if (lane == 0) mbarrier_arrive(o_full + (q_buffer * WARPGROUPS + warpgroup) * 8);
   }
 
-  // Instead of stage_o, executed by a consumer warp whose warpgroup has no query in this tile: its bulk store writes no
-  // row, since all of them lie past the end.
+  // Instead of stage_o, executed by every warp of a consumer warpgroup that has no query in this tile: the bulk store
+  // writes no row, since all of them lie past the end.
   DEVICE void stage_nothing(int q_buffer) const {
     const int warpgroup = shfl_idx(tid_x() / WARPGROUP, 0);
     if (tid_x() % WARP_SIZE != 0) return;

@@ -2,10 +2,10 @@
 // the maximum of a row's scores is found. Supports any lengths, and strides aligned to 16 bytes.
 //
 // Hopper has a maximum of three integers, but none of three floats. Compared as integers, the bits of floats are in the
-// right order as long as the largest float is not negative, which is rare over many keys: a warp votes, and where all
-// scores of a row that some lane holds are negative, it computes float maxima after all. NaN is the largest integer of
-// all: the float maximum that follows drops all that the lane found in the row, the parent only the NaN. The row is NaN
-// either way.
+// right order unless the largest float is negative, which is rare over many keys: a warp votes, and where all scores of
+// a row that some lane holds are negative, it computes float maxima after all. NaN is the largest integer of all: the
+// float maximum that follows drops all that the lane found in the row, the parent only the NaN. The row is NaN either
+// way.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>

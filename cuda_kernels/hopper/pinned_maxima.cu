@@ -5,7 +5,7 @@
 // ptxas moves the wait for P V above arithmetic that nothing ties down, at head_dim 64 half of the maxima included, and
 // a reduction after a wait is a chain of latencies. It does not move an arrival across a wait. The kernel needs the
 // arrival that releases K anyway, and here it depends on the maxima; ptxas may still put exponentials on either side. K
-// is released a little later, which costs nothing when the next K is loaded before V.
+// is released a little later; to make up for that, the next K is loaded before V.
 #include <attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
