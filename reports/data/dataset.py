@@ -5,6 +5,7 @@ Nothing here draws or writes; statistics are computed from samples at this point
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -287,12 +288,13 @@ class Dataset:
         return Point("hole", reason="not measured")
 
     def ratio(self, ours: Point, theirs: Point) -> Ratio | None:
-        """Of the two rows where one group has both; else of the newest group that has both programs; else over the
-        anchors of their groups. None where that fails too, or one of them does not count."""
+        """The mean over the processes that timed both programs in one group; else over the anchors of their groups.
+        None where that fails too, or one of them does not count."""
         if not (ours.counts and theirs.counts and ours.row and theirs.row):
             return None
-        if pair := self.met(ours.row, theirs.row):
-            return Ratio(reading.tflops(pair[0]) / reading.tflops(pair[1]), linked=False, pair=pair)
+        pair = self.met(ours.row, theirs.row)
+        if pair and (found := self.intervals.ratio(*pair)).processes:
+            return Ratio(math.exp(found.value), linked=False, pair=pair)
         linked = self.linked(ours.row, theirs.row)
         return None if linked is None else Ratio(linked, linked=True)
 

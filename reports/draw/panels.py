@@ -84,7 +84,7 @@ def length_panel(found: Lengths, width: int) -> str:
     right, left, height = 168 if width == WIDE else 112, 36, 340
     figure, axes = canvas(width, height, left, right, 12, 40)
     problems = sorted({problem.seq_q for curve in found.curves for problem, _ in curve.points})
-    top = 1.06 * max(point.tflops or 0 for curve in found.curves for _, point in curve.points)
+    top = 1.06 * max(speed for curve in found.curves for speed in curve.speeds)
     axes.set(xlim=(math.log2(problems[0]), math.log2(problems[-1])), ylim=(0, top))
     for tick in range(0, int(top) + 1, 200):
         axes.plot(axes.get_xlim(), [tick, tick], color=GRID if tick else MUTED, lw=1, zorder=0)
@@ -101,14 +101,14 @@ def length_panel(found: Lengths, width: int) -> str:
         color=MUTED,
     )
     names = {"wgmma": "CUDA", "cuda": "CUDA, mma.sync"}
-    ends = {curve.series: curve.longest.tflops or 0.0 for curve in found.curves}
+    ends = {curve.series: curve.speeds[-1] for curve in found.curves}
     places = apart(ends, top * 17 / (height - 52))
     for curve in found.curves:
         library = curve.series not in SERIES
         style = "cuda" if curve.series == "wgmma" else curve.series
         color = LIBRARY if library else COLORS[style]
         xs = [math.log2(problem.seq_q) for problem, _ in curve.points]
-        ys = [point.tflops or 0 for _, point in curve.points]
+        ys = curve.speeds
         same_instructions = curve.series in ("cuda", "triton")
         axes.plot(
             xs, ys, color=color, lw=1.4 if library else 2.4, ls=(0, (4, 2)) if same_instructions else "-", clip_on=False

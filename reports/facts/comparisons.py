@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row
-from reports.facts import answer, counters, steps
+from reports.facts import answer, counters, processes, steps
 from reports.facts.answer import Answer
 
 LENGTHS, GRID = "sequence_length", "hopper_grid"
@@ -32,14 +32,17 @@ class Curve:
 
     series: str
     points: list[tuple[Problem, Point]]
+    means: Mapping[Problem, float] = field(default_factory=dict)
+    """TFLOPS, the mean over the processes that timed the point's program."""
 
     @property
-    def longest(self) -> Point:
-        return self.points[-1][1]
+    def speeds(self) -> list[float]:
+        """TFLOPS of each point, as drawn."""
+        return [self.means.get(problem) or point.tflops or 0.0 for problem, point in self.points]
 
     @property
     def technique(self) -> str | None:
-        return (self.longest.row or {}).get("technique")
+        return (self.points[-1][1].row or {}).get("technique")
 
 
 @dataclass(frozen=True)
@@ -94,15 +97,16 @@ def lengths(data: Dataset) -> list[Lengths]:
     return found
 
 
-def share(found: Lengths, series: str, place: int) -> float | None:
-    """The series over the fastest library at its shortest (0) or its longest (-1) length, by the points as drawn."""
+def share(data: Dataset, found: Lengths, series: str, place: int) -> float | None:
+    """The series over the fastest library at its shortest (0) or its longest (-1) length: the mean over the processes
+    that timed both."""
     ours = found.curve(series)
     if ours is None:
         return None
     problem, point = ours.points[place]
     libraries = (curve.points for curve in found.curves if curve.series in LIBRARIES)
-    fastest = max((other.tflops or 0 for points in libraries for at, other in points if at == problem), default=0)
-    return point.tflops / fastest if point.tflops and fastest else None
+    met = [processes.over(data, point, other) for points in libraries for at, other in points if at == problem]
+    return min((over.value for over in met if over), default=None)
 
 
 def work(datasets: Sequence[Dataset], data: Dataset, problem: Problem) -> list[Work]:
@@ -212,4 +216,5 @@ def _curve(data: Dataset, problems: Sequence[Problem], series: str) -> Curve:
         ]
         if rows:
             points.append((problem, Point("measured", max(rows, key=reading.tflops))))
-    return Curve(series, points)
+    means = {problem: speed.mean for problem, point in points if (speed := processes.speed(data, point))}
+    return Curve(series, points, means)

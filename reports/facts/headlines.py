@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.rows.intervals import Interval
 from harness.rows.scorecard import RIVALS
+from reports.data.dataset import Dataset
 from reports.data.names import LABELS
 from reports.data.titles import title
 from reports.facts import comparisons
@@ -191,11 +192,11 @@ def problems_title(answers: Sequence[Answer]) -> str:
     return f"Core Triton over masks and head dimensions: {'; '.join(parts)}" if parts else "Masks and head dimensions"
 
 
-def lengths_title(found: Lengths) -> str:
-    """How the share of the fastest library moves from the shortest length to the longest. Points of different runs make
-    up the shares, so they are told to differ where they do so by more than runs."""
+def lengths_title(data: Dataset, found: Lengths) -> str:
+    """How the share of the fastest library moves from the shortest length to the longest. The two lengths are of
+    different runs, so the shares are told to differ where they do so by more than runs."""
     curve = found.curve("triton_native") or found.curve("triton")
-    shares = [share for place in (0, -1) if curve and (share := comparisons.share(found, curve.series, place))]
+    shares = [share for place in (0, -1) if curve and (share := comparisons.share(data, found, curve.series, place))]
     if not curve or len(shares) < 2:
         return "Speed against sequence length"
     first, last = shares

@@ -43,12 +43,15 @@ def over(data: Dataset, ours: Point, theirs: Point) -> Spread | None:
 
 
 def _linked(data: Dataset, ours: Point, theirs: Point) -> float | None:
-    """Over anchors: a library may be in a later group without our kernel."""
-    pairs = sorted(
-        product(replicates(data, ours), replicates(data, theirs)), key=lambda pair: str(pair[0]["time"]), reverse=True
-    )
-    found = (data.linked(row, other) for row, other in pairs)
+    """Over anchors, of the points' own rows or else of the newest: a library may be in a later group without our
+    kernel."""
+    again = product(*(sorted(replicates(data, point), key=_time, reverse=True) for point in (ours, theirs)))
+    found = (data.linked(row, other) for row, other in ((ours.row, theirs.row), *again) if row and other)
     return next((value for value in found if value is not None), None)
+
+
+def _time(row: Row) -> str:
+    return str(row["time"])
 
 
 def replicates(data: Dataset, point: Point) -> list[Row]:

@@ -109,7 +109,7 @@ def lengths(data: Dataset) -> Section | None:
     kinds = " and ".join(f"head_dim {one.head_dim}, {'causal' if one.causal else 'full'}" for one in found)
     return Section(
         "lengths",
-        headlines.lengths_title(found[0]),
+        headlines.lengths_title(data, found[0]),
         f"Each point is the fastest kernel and tile of its series that was timed at that length: {kinds} attention.",
         [Markup(panels.length_panel(one, width)) for one in found for width in (panels.WIDE, panels.NARROW)],
         "grid",
@@ -118,12 +118,12 @@ def lengths(data: Dataset) -> Section | None:
             {
                 "series": curve.series,
                 "tokens": problem.seq_q,
-                "tflops": point.tflops,
+                "tflops": speed,
                 "technique": (point.row or {}).get("technique"),
             }
             for one in found
             for curve in one.curves
-            for problem, point in curve.points
+            for (problem, point), speed in zip(curve.points, curve.speeds, strict=True)
         ],
         rows,
     )

@@ -17,7 +17,7 @@ from harness.rows import compare
 from harness.rows.intervals import Interval
 from harness.rows.reading import slug, tflops
 from harness.rows.scorecard import RIVALS
-from reports.data.dataset import Dataset, Point
+from reports.data.dataset import Dataset
 from reports.data.names import score_title
 from reports.draw import bars, figures, panels
 from reports.facts import answer, comparisons, headlines, history, matrix, processes, steps
@@ -26,7 +26,7 @@ from reports.facts.expressibility import Said
 from reports.facts.processes import Spread
 from reports.facts.verdict import verdict
 from reports.pages import comparisons as pages
-from reports.pages import overview
+from reports.pages import overview, prose
 from tests.support import replicated_rows as replicated
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import rendered
@@ -98,18 +98,18 @@ def test_only_beside_all_rivals_a_library_is_called_the_fastest(found: answer.An
 
 def test_over_lengths_too_a_library_is_called_the_fastest_beside_all_rivals(data: Dataset) -> None:
     (lengths, *_) = comparisons.lengths(data)
-    assert "of the fastest library timed" in headlines.lengths_title(lengths)
+    assert "of the fastest library timed" in headlines.lengths_title(data, lengths)
     cudnn = lengths.curve("sdpa_cudnn")
     assert cudnn
     others = [curve for curve in lengths.curves if curve.series not in RIVALS]
     whole = replace(lengths, curves=[*others, *(replace(cudnn, series=rival) for rival in RIVALS)])
-    told = headlines.lengths_title(whole)
+    told = headlines.lengths_title(data, whole)
     assert "of the fastest library" in told
     assert "library timed" not in told
     for place in (0, -1):
         gap = replace(cudnn, series="fa3", points=[one for one in cudnn.points if one is not cudnn.points[place]])
         partly = replace(whole, curves=[gap if curve.series == "fa3" else curve for curve in whole.curves])
-        assert "library timed" in headlines.lengths_title(partly)
+        assert "library timed" in headlines.lengths_title(data, partly)
 
 
 @pytest.mark.parametrize(
@@ -122,23 +122,33 @@ def test_over_lengths_too_a_library_is_called_the_fastest_beside_all_rivals(data
         (0.9, "loses ground with length: 0.50 of the fastest library timed at"),
     ],
 )
-def test_shares_of_two_lengths_move_by_more_than_runs_differ(data: Dataset, last: float, told: str) -> None:
-    """Half of the fastest library at the shortest length, and `last` times as much of it at the longest: both shares
-    are those of the points as drawn."""
-    (lengths, *_) = comparisons.lengths(data)
-    curve = lengths.curve("sdpa_cudnn")
-    assert curve
-    (shortest, _), (longest, _) = curve.points[0], curve.points[-1]
-
-    def at(problem: Problem, speed: float) -> tuple[Problem, Point]:
-        return problem, Point("measured", {"problem": problem.to_dict(), "samples_ms": [problem.flops / speed / 1e9]})
-
-    ours = replace(curve, series="triton_native", points=[at(shortest, 100), at(longest, 150 * last)])
-    fastest = replace(curve, points=[at(shortest, 200), at(longest, 300)])
-    slower = replace(curve, series="flex", points=[at(shortest, 190), at(longest, 10)])
-    text = headlines.lengths_title(replace(lengths, curves=[ours, slower, fastest]))
+def test_shares_of_two_lengths_move_by_more_than_runs_differ(last: float, told: str) -> None:
+    """Half of the fastest library at the shortest length, and `last` times as much of it at the longest, both means of
+    two processes, of which the newest says less."""
+    shortest, longest = (Problem.square(16_384 // seq, 16, seq, 128) for seq in (512, 16_384))
+    tile = techniques.reference_tile(techniques.get("flagship"), 128)
+    made: list[Row] = []
+    for place, factor in enumerate((1.25, 0.8)):
+        run = f"{place}" * 12
+        made.append({**synthetic.ENVIRONMENT, "id": run})
+        of_run = {"environment": run, "time": f"2030-01-0{place + 1}T00:00:00Z", "mode": "burst"}
+        for problem, ours, flex, cudnn in ((shortest, 100, 190, 200), (longest, 150 * last, 10, 300)):
+            for name, backend, speed in (
+                ("flagship", "triton", ours * factor),
+                *((None, "flex", flex), (None, "sdpa_cudnn", cudnn)),
+            ):
+                of_row = {"experiment": "hopper_grid", "group": problem.slug, **of_run}
+                row = synthetic.make("timing", name, backend, problem, tile if name else None, **of_row)
+                made.append(row | {"samples_ms": [problem.flops / speed / 1e9] * 20})
+        made += [row | {"experiment": "sequence_length"} for row in made if row.get("backend") == "flex"]
+    data = dataset(made)
+    (lengths,) = comparisons.lengths(data)
+    text = headlines.lengths_title(data, lengths)
     assert text.startswith(f"Core Triton {told} ")
     assert text.endswith((f"from {shortest.seq_q} to {longest.seq_q} tokens", f"{0.5 * last:.2f} at {longest.seq_q}"))
+    ours = lengths.curve("triton_native")
+    assert ours
+    assert ours.speeds == pytest.approx([100, 150 * last])  # drawn, too, are means
 
 
 def test_the_sentence_turns_with_the_finding(found: answer.Answer) -> None:
@@ -172,10 +182,15 @@ def test_a_ratio_has_an_interval_from_three_processes_on(data: Dataset) -> None:
             if row["kind"] == "timing" and row["group"] == (ours.row or {})["group"]:
                 slower = factor if row.get("technique") == "xor_swizzle" else 1
                 again.append({**row, "environment": run, "samples_ms": [ms * slower for ms in row["samples_ms"]]})
-    three = processes.over(dataset([*synthetic.rows(), *again]), ours, theirs)
+    more = dataset([*synthetic.rows(), *again])
+    three = processes.over(more, ours, theirs)
     assert three
     assert (three.processes, three.has_interval, three.linked) == (3, True, False)
     assert three.value == pytest.approx(alone.value / (0.97 * 1.05) ** (1 / 3))  # the mean of all, not the newest
+    step = more.gain("ladder", problem, techniques.get("xor_swizzle"), "cuda")
+    assert step
+    assert step.value == pytest.approx(three.value)  # pages and notes tell the same
+    assert prose.references(more)["gain"]("xor_swizzle", "cuda", problem.slug) == f"{three.value:.2f}×"
     assert three.low < alone.value / 1.04
     assert three.high > alone.value / 0.98
 
