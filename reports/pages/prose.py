@@ -18,7 +18,7 @@ from harness.catalog.problem import Problem, Tile
 from harness.rows import reading
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Point, Ratio, Row
-from reports.facts import answer, counters, roofs
+from reports.facts import answer, counters, roofs, scores
 from reports.facts.resources import ARCH
 
 ROOT = Path(__file__).resolve().parent.parent / "notes"
@@ -74,6 +74,21 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
         ours = data.point(where, cell, technique, backend, best=best)
         theirs = data.point(where, cell, None, peer)
         return _ratio(data.ratio(ours, theirs), (ours, theirs))
+
+    def ahead(which: str, head_dim: int = 0, mask: str = "", tokens: int = 0, tile: str = "") -> str:
+        """The least or the most of the flagship's speed over the fastest library's, over the problems of its grid: of a
+        head_dim, with a mask, from so many `tokens` on, and at tiles of a size such as 192x80."""
+        extreme = {"least": min, "most": max}[which]
+        cells = [cell for entry in data.scores if entry["name"] == scores.GRID for cell in entry["cells"]]
+        values = [
+            cell["value"]
+            for cell in cells
+            if "value" in cell and cell["case"].rpartition(" ")[2].startswith(f"{tile}-" if tile else "")
+            if (problem := Problem.parse(cell["problem"])).head_dim in (head_dim or problem.head_dim,)
+            and problem.mask in (mask or problem.mask,)
+            and problem.seq_q >= tokens
+        ]
+        return f"{extreme(values):.2f}×" if values else NOT_MEASURED
 
     def code(technique: str, backend: str, problem: str, what: str, arch: str = ARCH) -> str:
         """A number from the machine code at the reference tile: registers, spill_bytes, smem_bytes or an instruction
@@ -139,7 +154,7 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
         share = roofs.found([data]).line(name).share
         return f"{100 * share:.0f}%" if share else NOT_MEASURED
 
-    functions = (tflops, gain, versus, over, code, best, tried, gain_at, gate, ncu, roof)
+    functions = (tflops, gain, versus, over, ahead, code, best, tried, gain_at, gate, ncu, roof)
     return {function.__name__: function for function in functions}
 
 

@@ -34,6 +34,7 @@ from reports.data.titles import title
 from reports.draw import banks, errors, figures, readme, reuse, style
 from reports.facts import agreement, correctness, counters, headlines, holes, resources, tuning
 from reports.facts.comparisons import GRID
+from reports.facts.scores import GRID as GRID_SCORE
 from reports.pages import common, downloads, prose
 from reports.pages.common import loaded
 from reports.pages.technique import LINKED, same_code, side_by_side
@@ -1072,6 +1073,28 @@ def test_a_note_tells_tiles_gates_and_counters(tmp_path: Path) -> None:
     assert functions["tried"](*tuned, "128x32-s2-w8") == "274 TFLOPS"
     with pytest.raises(ValueError, match="expected a slug"):
         functions["tried"](*tuned, "128-32-2-8")
+
+
+def test_a_note_tells_how_far_the_flagship_is_ahead() -> None:
+    rows = synthetic.rows()
+    empty = prose.references(dataset(rows))["ahead"]
+    assert empty("least") == prose.NOT_MEASURED
+    cells = {
+        "b1-h8-n16384-d256-bf16-full": ("128x80-s2-w8", 1.014),
+        "b16-h8-n1024-d256-bf16-full": ("128x64-s2-w8", 1.024),
+        "b16-h8-n1024-d256-bf16-causal": ("128x64-s2-w8", 1.126),
+        "b4-h16-n4096-d128-bf16-full": ("192x80-s3-w12", 1.054),
+    }
+    data = dataset(rows)
+    found = [{"problem": slug, "value": v, "case": f"cuda flagship {slug} {tile}"} for slug, (tile, v) in cells.items()]
+    missing = {"problem": "b1-h8-n8192-d256-bf16-full", "reason": "not measured"}
+    data.__dict__["scores"] = [{"name": GRID_SCORE, "cells": [*found, missing]}]
+    ahead = prose.references(data)["ahead"]
+    assert (ahead("least"), ahead("most")) == ("1.01×", "1.13×")
+    assert ahead("most", 256, "full") == "1.02×"
+    assert ahead("least", 256, tokens=16_384, mask="full") == "1.01×"
+    assert ahead("least", tile="192x80") == ahead("most", 128) == "1.05×"
+    assert ahead("most", 64) == prose.NOT_MEASURED
 
 
 def test_a_note_resolves_references_and_admits_holes(tmp_path: Path, data: Dataset) -> None:
