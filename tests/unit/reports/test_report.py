@@ -1043,6 +1043,17 @@ def test_notes_have_their_parts_and_type_no_numbers() -> None:
         assert not re.search(r"\d\s*(?:TFLOPS|%|×|x\b|ms\b|us\b|µs\b)", typed), path
 
 
+def test_a_language_that_a_note_predicts_for_has_an_outcome() -> None:
+    for path in sorted(prose.ROOT.glob("*.md")):
+        predicted, told = (set(re.findall(r"CUDA|Gluon|Triton", part)) for part in parts_of(path)[:2])
+        assert predicted <= told, f"{path.name} predicts for {predicted - told}, and has no outcome there"
+
+
+def parts_of(path: Path) -> list[str]:
+    """What a note says under its headings: prediction, outcome, explanation."""
+    return re.split(r"^### \w+\n", path.read_text(), flags=re.MULTILINE)[1:]
+
+
 def test_every_note_renders(data: Dataset) -> None:
     for technique in TECHNIQUES:
         text = prose.render(technique.name, data) or "TFLOPS"
