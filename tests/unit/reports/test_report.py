@@ -651,6 +651,23 @@ def test_what_a_rung_takes(counted: list[Row]) -> None:
     assert swizzle.codes["cuda"]["arch"] == "sm_90a"
 
 
+def test_a_ladder_tells_the_registers_that_roles_ask_for() -> None:
+    def asks(row: Row, *registers: int) -> Row:
+        return row | {"code": {**row["code"], "registers": 128, "setmaxnreg": list(registers)}}
+
+    asked = {"setmaxnreg_consumers": (32, 160), "softmax_lock": (24, 120, 240), "warp_specialized": ()}
+    rows = [
+        asks(row, *asked[row["technique"]]) if row["kind"] == "code" and row.get("technique") in asked else row
+        for row in synthetic.rows()
+    ]
+    data = dataset(rows)
+    tma = LADDERS[techniques.get("softmax_lock").ladder]
+    page = rendered("ladder.html", {**common.ladder(data, [data], tma), "up": "../", "roofs": ""})
+    assert '128<span class="small">by roles 32 and 160</span>' in page
+    assert '128<span class="small">by roles 24, 120 and 240</span>' in page
+    assert "by roles </span>" not in page
+
+
 def test_the_shared_assembler_is_compared_over_anchors(data: Dataset) -> None:
     assert resources.assembled(data, "ladder", TECHNIQUES) == []
     faster = [
