@@ -281,6 +281,14 @@ def test_a_technique_page_marks_gains_of_two_runs(pages: dict[str, str]) -> None
     assert LINKED not in pages["technique/xor_swizzle.html"]
 
 
+def test_one_mark_says_on_every_page_that_two_kernels_were_never_timed_together(pages: dict[str, str]) -> None:
+    """A dagger is a kernel that spills, on the first page."""
+    assert {path for path, page in pages.items() if "†" in page} <= {"index.html"}
+    assert re.search(r"<abbr title=\"never timed together[^>]*>~</abbr>1\.7\d×", pages["ladder/ampere.html"])
+    assert "~: the two were never timed together" in pages["ladder/ampere.html"]
+    assert "~ marks a ratio" in pages["guide/reading.html"]
+
+
 def test_the_files_of_an_experiment_have_what_counts(site: Path, data: Dataset) -> None:
     stem = site / "data" / downloads.stem(data, "ladder")
     lines = list(csv.DictReader(stem.with_suffix(".csv").read_text().splitlines()))
