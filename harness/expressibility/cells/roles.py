@@ -148,7 +148,7 @@ CLAIMS = (
         "warp_specialized",
         "triton",
         "hint",
-        f"{SAID_OF_ROLES} It invalidates none of its barriers, though their memory may hold K later.",
+        f"{SAID_OF_ROLES} The kernel invalidates none of its barriers, whose memory may hold K later.",
         (
             *ROLES_OF_THE_COMPILER,
             Proof(
@@ -168,7 +168,7 @@ CLAIMS = (
         "warp_specialized",
         "triton",
         "hint",
-        f"{SAID_OF_ROLES} It invalidates all of its barriers in the end.",
+        f"{SAID_OF_ROLES} The kernel invalidates all of its barriers in the end.",
         (
             *ROLES_OF_THE_COMPILER,
             Proof(
