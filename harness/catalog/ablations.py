@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from harness.catalog.entries import Ablation, Limit
 from harness.catalog.ladders.hopper import FLAGSHIP_LIMITS, SHARED_MEMORY, WARPGROUP_ROWS, WARPGROUPS, WGMMA_COLUMNS
-from harness.catalog.limits import HEAD_DIM, SHARED_MEMORY_BYTES, buffers
+from harness.catalog.limits import HEAD_DIM, SHARED_MEMORY_BYTES, one_q_buffer
 
 LAZY = Limit(
     "*",
@@ -29,7 +29,7 @@ SECOND_Q_BUFFER = Limit(
     "*",
     f"where {SHARED_MEMORY_BYTES} bytes do not hold two buffers of Q and the rings of K and V, persistent has one: "
     "there is nothing to leave out",
-    lambda problem, tile: buffers(problem, tile) + 2 * problem.head_dim * tile.block_m > SHARED_MEMORY_BYTES,
+    one_q_buffer,
 )
 POWERS_OF_TWO = Limit(
     "cuda",

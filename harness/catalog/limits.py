@@ -14,6 +14,11 @@ def buffers(problem: Problem, tile: Tile) -> int:
     return 2 * problem.head_dim * (tile.block_m + 2 * tile.stages * tile.block_n) + 1024
 
 
+def one_q_buffer(problem: Problem, tile: Tile) -> bool:
+    """Whether a second buffer of Q finds no room beside the rings of K and V."""
+    return buffers(problem, tile) + 2 * problem.head_dim * tile.block_m > SHARED_MEMORY_BYTES
+
+
 RAGGED = Limit(
     "*",
     "lengths must be multiples of the tile (a rung marked general takes any length)",

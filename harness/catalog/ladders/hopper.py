@@ -12,7 +12,7 @@ from harness.catalog.limits import (
     RING,
     SHARED_MEMORY,
     SHARED_MEMORY_BYTES,
-    buffers,
+    one_q_buffer,
 )
 from harness.catalog.problem import Tile
 
@@ -50,10 +50,7 @@ STAGED_OUTPUT = Limit(
     "cuda",
     f"where {SHARED_MEMORY_BYTES} bytes do not hold two buffers of Q and the rings of K and V, each warpgroup stages O "
     "in a stage of V: stages must be warps / 4 or more, block_n 64 or more",
-    lambda problem, tile: (
-        buffers(problem, tile) + 2 * problem.head_dim * tile.block_m > SHARED_MEMORY_BYTES
-        and (tile.stages < tile.warps // 4 or tile.block_n < 64)
-    ),
+    lambda problem, tile: one_q_buffer(problem, tile) and (tile.stages < tile.warps // 4 or tile.block_n < 64),
 )
 OVERLAPPED_REGISTERS = Limit(
     "cuda",
