@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.catalog import techniques
 from harness.catalog.problem import Problem
 from harness.expressibility import verdicts
-from harness.expressibility.claims import Claim
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
 from reports.facts import correctness, matrix, processes
@@ -126,48 +125,30 @@ def gated(known: Known, data: Dataset) -> dict[tuple[str, str], Gated]:
         claim = said.cell.newest.claim if said.cell else None
         if claim is None or not claim.gates:
             continue
-        rows = [
-            row
-            for row in data.newest
-            if (row["kind"], row.get("experiment"), row["backend"]) == ("gate", claim.gates, claim.dialect)
-            and reading.is_current(row, data.hashes)
-        ]
+        versions: dict[str, list[Row]] = {}
+        for row in data.newest:
+            language, _, version = row["backend"].partition("@")
+            is_asked = (row["kind"], row.get("experiment"), language) == ("gate", claim.gates, claim.dialect)
+            if is_asked and reading.is_current(row, data.hashes):
+                versions.setdefault(version, []).append(row)
+        rows = versions.pop("", [])
         tiles = {
             status: tuple(sorted({reading.tile_slug(row) for row in rows if row["status"] == status}))
             for status in ("passed", "wrong")
         }
         reason = next((str(row["reason"]) for row in rows if row["status"] == "wrong"), "")
+        there = {
+            version: {row["status"] for row in others if reading.tile_slug(row) in tiles["wrong"]} & {*tiles}
+            for version, others in sorted(versions.items())
+        }
         if rows:
-            others = _gates_of_others(claim, data, tiles["wrong"])
-            found[name] = Gated(
-                claim.gates,
-                techniques.RELEASES[0],
-                tiles["passed"],
-                tiles["wrong"],
-                reason,
-                others["passed"],
-                others["wrong"],
+            right_in, wrong_in = (
+                tuple(version for version, statuses in there.items() if statuses == {status})
+                for status in ("passed", "wrong")
             )
+            release = techniques.RELEASES[0]
+            found[name] = Gated(claim.gates, release, tiles["passed"], tiles["wrong"], reason, right_in, wrong_in)
     return found
-
-
-def _gates_of_others(claim: Claim, data: Dataset, tiles: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Status -> the further versions of the claim's compiler, of which all gates at these tiles have that status."""
-    said: dict[str, set[str]] = {}
-    for row in data.newest:
-        language, _, version = row["backend"].partition("@")
-        if (
-            (row["kind"], row.get("experiment"), language) == ("gate", claim.gates, claim.dialect)
-            and version
-            and row["status"] in ("passed", "wrong")
-            and reading.is_current(row, data.hashes)
-            and reading.tile_slug(row) in tiles
-        ):
-            said.setdefault(version, set()).add(row["status"])
-    return {
-        status: tuple(sorted(version for version, statuses in said.items() if statuses == {status}))
-        for status in ("passed", "wrong")
-    }
 
 
 def _overlap(rows: Iterable[Row], hashes: reading.Hashes) -> dict[str, Row | None]:
