@@ -1,8 +1,8 @@
 """Is core Triton right when it specializes warps, with every number of stages?
 
-The same source is compiled with two and with three stages, as it is and with the barriers invalidated that nobody uses
-(triton_kernels/hatch/hopper/producer_consumer.py). Each is checked, not timed: a kernel that compiles without a warning
-may still be wrong.
+The same source is compiled with two and with three stages, by four versions of Triton. Beside it is the one in which
+the barriers are invalidated that nobody uses (triton_kernels/hatch/hopper/producer_consumer.py). Each is checked, not
+timed: a kernel that compiles without a warning may still be wrong.
 """
 
 import sys
