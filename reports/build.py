@@ -21,9 +21,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.catalog import experiments as catalog
-from harness.catalog import sources, tiles
+from harness.catalog import sources
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
+from harness.operators.attention import tiles
 from harness.rows import intervals, reading, results
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Row

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from harness.catalog import own, sources, techniques, tiles
+from harness.catalog import own, sources, techniques
 from harness.catalog.problem import Experiment, Problem, Tile
+from harness.operators.attention import tiles
 
 
 @dataclass(frozen=True)

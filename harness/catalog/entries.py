@@ -51,6 +51,7 @@ class Technique:
     """Language -> what its twin builds on, where that is another rung than the ladder's parent."""
     also: tuple[str, ...] = ()
     """What else changes with the idea: "tile"."""
+    operator: str = "attention"
     mma: str = "mma_sync"
     tile: dict[int, Tile] = field(default_factory=dict)
     grid: dict[str, tuple[Tile, ...]] = field(default_factory=dict)
@@ -74,8 +75,8 @@ class Technique:
 
     @property
     def path(self) -> str:
-        """ladder/name: the stem of both twins below cuda_kernels/ and triton_kernels/."""
-        return f"{self.ladder}/{self.name}"
+        """operator/ladder/name: the stem of both twins below cuda_kernels/ and triton_kernels/."""
+        return f"{self.operator}/{self.ladder}/{self.name}"
 
 
 @dataclass(frozen=True)
@@ -89,4 +90,4 @@ class Ablation(Technique):
 
     @property
     def path(self) -> str:
-        return f"{self.ladder}/ablations/{self.name}"
+        return f"{self.operator}/{self.ladder}/ablations/{self.name}"

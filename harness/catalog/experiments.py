@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from harness.catalog.articles import Article
 from harness.catalog.problem import Experiment
 from harness.catalog.sources import ROOT
+from harness.operators.attention.articles import Article
 
-FOLDER = ROOT / "experiments"
+FOLDER = ROOT / "experiments" / "attention"
 
 
 def names() -> list[str]:
@@ -46,4 +46,4 @@ def article(name: str) -> Article:
 
 
 def _module(name: str) -> Any:
-    return importlib.import_module(f"experiments.{name}")
+    return importlib.import_module(f"experiments.attention.{name}")

@@ -1,4 +1,4 @@
-"""Limits of a multiprocessor that kernels of cuda_kernels/hopper/roofs measure: plain data, standard library only."""
+"""Limits of a multiprocessor, measured by cuda_kernels/attention/hopper/roofs: plain data, standard library only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ THROUGHPUT = {
 """SASS instruction -> its unit and how many lanes of it a multiprocessor of compute capability 9.0 does in a clock, of
 all instructions of that unit together (CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions")."""
 SATURATING = {"HGMMA": 32, "MUFU.EX2": 0}
-"""The loop of a warpgroup that keeps the tensor cores busy beside others (cuda_kernels/roofs.cuh: saturate)."""
+"""The loop of a warpgroup that keeps the tensor cores busy beside others (attention/roofs.cuh: saturate)."""
 SATURATING_COLUMNS = 128
 PRODUCT_GROUPS = VECTOR_GROUPS = 2
 """Warpgroups of a block that multiply, or that compute otherwise, where nothing else is said: two warps for each
@@ -57,7 +57,7 @@ class Roof:
 
     @property
     def defines(self) -> dict[str, int]:
-        """The compile-time constants (cuda_kernels/roofs.cuh)."""
+        """The compile-time constants (cuda_kernels/attention/roofs.cuh)."""
         groups = {"PRODUCT_GROUPS": self.product_groups, "VECTOR_GROUPS": self.vector_groups}
         return {f"ROOF_{name}": value for name, value in {**groups, **self.constants}.items()}
 

@@ -1,8 +1,8 @@
 """What a kernel is made of: its source files, their hash, their size, and whether it is another's program again.
 
 Standard library only, so that a report can be made without torch. A kernel is named by `technique_path`, which is
-`ladder/name`: cuda_kernels/ladder/name.cu, triton_kernels/ladder/name.py and, where there is one,
-triton_kernels/gluon/ladder/name.py or triton_kernels/tlx/ladder/name.py.
+`operator/ladder/name`: cuda_kernels/operator/ladder/name.cu, triton_kernels/operator/ladder/name.py and, where there is
+one, triton_kernels/operator/gluon/ladder/name.py or triton_kernels/operator/tlx/ladder/name.py.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> 
     if language in ("triton", "triton_native"):
         return root / "triton_kernels" / f"{technique_path}.py"
     if language in ("gluon", "tlx", "hatch"):
-        return root / "triton_kernels" / language / f"{technique_path}.py"
+        operator, _, stem = technique_path.partition("/")
+        return root / "triton_kernels" / operator / language / f"{stem}.py"
     raise ValueError(
         f"backend: got {backend!r}, expected cuda, triton, triton_native, gluon, tlx or hatch (peers have no file here)"
     )
@@ -61,7 +62,7 @@ def series(backends: Iterable[str], technique_path: str, root: Path | None = Non
     where Triton is native already; an ablation is CUDA alone."""
     if "/ablations/" in technique_path:
         return [name for name in backends if name == "cuda"]
-    without = {"triton_native"} if technique_path.startswith("hopper/") else set()
+    without = {"triton_native"} if "/hopper/" in technique_path else set()
     without |= {name for name in ("gluon", "tlx", "hatch") if not kernel_file(name, technique_path, root).is_file()}
     return [name for name in backends if name.partition("@")[0] not in without]
 
@@ -98,7 +99,7 @@ def is_persistent(technique_path: str, root: Path | None = None) -> bool:
 
 
 def source_sha256(backend: str, technique_path: str, root: Path | None = None) -> str:
-    """Hash over the names of `files` and the code in them: what is measured stays so when a comment is mended.
+    """Hash over the code in `files`, paths left out: a row stays current when a comment changes or a file moves.
 
     triton and triton_native are one source, so one hash.
     """
@@ -108,18 +109,22 @@ def source_sha256(backend: str, technique_path: str, root: Path | None = None) -
 
 def sha256_of(top: Path, root: Path) -> str:
     """`source_sha256` of a kernel's file."""
-    digest = hashlib.sha256()
-    for path in closure(top, root):
-        digest.update(f"{path.relative_to(root).as_posix()}\0{code(path)}\0".encode())
-    return digest.hexdigest()
+    first, *rest = [_placeless(code(path)) for path in closure(top, root)]
+    return hashlib.sha256("\0".join([first, *sorted(rest)]).encode()).hexdigest()
+
+
+def _placeless(text: str) -> str:
+    """Code without the folders of what it includes and imports from this checkout."""
+    text = re.sub(r'(#\s*include\s*[<"])(?!ptx/)(?:\w+/)*(\w+\.cuh?[>"])', r"\1\2", text)
+    return re.sub(r"\bfrom triton_kernels[.\w]* import\b", "import", text)
 
 
 @cache
 def gate_id() -> str:
     """Twelve hex digits that name the gate: what it takes as inputs, as the truth and as limits."""
-    room, digest = ROOT / "harness" / "attention", hashlib.sha256()
+    room, digest = ROOT / "harness" / "operators" / "attention", hashlib.sha256()
     for name in ("inputs.py", "reference.py", "numerics.py"):
-        digest.update(f"{name}\0{code(room / name)}\0".encode())
+        digest.update(f"{name}\0{code(room / name).replace('operators.', '')}\0".encode())
     return digest.hexdigest()[:12]
 
 
@@ -128,7 +133,7 @@ def harness_id() -> str:
     """Twelve hex digits that name what rows depend on besides kernels and compilers: the registry, the code that
     compiles, reads, runs and judges kernels, and the CPU runtime. Titles and ideas in the registry do not count, so
     that rewording one compiles nothing again."""
-    rooms = ("attention", "inspection", "machine", "measure", "variants")
+    rooms = ("operators", "inspection", "machine", "measure", "variants")
     python = [path for room in rooms for path in (ROOT / "harness" / room).rglob("*.py")]
     python += (ROOT / "cuda_kernels").glob("*.py")
     runtime = [path for path in (ROOT / "cuda_kernels" / "cpu").rglob("*") if path.is_file()]

@@ -6,30 +6,30 @@ entry in ladders/<ladder>.py. The name is the file stem, the kernel symbol and t
 
 from __future__ import annotations
 
-from harness.catalog.ablations import ABLATIONS
 from harness.catalog.entries import Technique
-from harness.catalog.ladders import ampere, hopper, tma
 from harness.catalog.problem import Problem, Tile
-from harness.catalog.tiles import compared_with
+from harness.operators.attention.ablations import ABLATIONS
+from harness.operators.attention.ladders import ampere, hopper, tma
+from harness.operators.attention.tiles import compared_with
 
 TWINS = ("cuda", "triton", "triton_native")
 """Series of one technique. triton_native is the Triton source without DISABLE_MMA_V3, so that it may use wgmma."""
 
 SERIES = (*TWINS, "gluon")
-"""TWINS and Gluon, for techniques that have triton_kernels/gluon/<ladder>/<name>.py."""
+"""TWINS and Gluon, for techniques that have triton_kernels/attention/gluon/<ladder>/<name>.py."""
 
 RELEASES = ("3.6.0", "3.7.1", "3.8.0", "3.9.0")
 """The Tritons that are tried, oldest first. A series without a version is of the first, which is installed."""
 
 VERSIONS = {"triton": RELEASES, "triton_native": RELEASES, "gluon": RELEASES, "tlx": ("3.8.0",)}
 """Series -> the Tritons that compile it to cubins, for a machine that has another one. TLX, Meta's extensions of
-Triton, is a series in no other way: triton_kernels/tlx/<ladder>/<name>.py."""
+Triton, is a series in no other way: triton_kernels/attention/tlx/<ladder>/<name>.py."""
 
 AS_CUBINS = tuple(f"{series}@{version}" for series, versions in VERSIONS.items() for version in versions)
 """The names of these series as backends, such as gluon@3.9.0."""
 
 HATCH = "hatch"
-"""Core Triton past its language, by inline PTX: triton_kernels/hatch/<ladder>/<name>.py. No rung's twin."""
+"""Core Triton past its language, by inline PTX: triton_kernels/attention/hatch/<ladder>/<name>.py. No rung's twin."""
 
 RIVALS = ("cute", "cutile")
 """Languages of NVIDIA's own that proofs of expressibility are about, each with its version: cute@4.8.1."""

@@ -55,7 +55,7 @@ def expressibility(
     --rivals what CuTe DSL and cuTile can say of seven questions.
     """
     from harness.expressibility import matrix, survey
-    from harness.expressibility.cells import CLAIMS, OF_RIVALS
+    from harness.operators.attention.claims import CLAIMS, OF_RIVALS
     from harness.variants import tritons
 
     if diff or newest:
@@ -275,7 +275,7 @@ def show_changes(cells: Iterable[matrix.Cell], old: str, new: str) -> None:
 def try_newest(install: bool) -> None:
     """Every claim of the newest known version, in the newest of the package index; exits 3 when one does not hold."""
     from harness.expressibility import matrix, survey
-    from harness.expressibility.cells import CLAIMS
+    from harness.operators.attention.claims import CLAIMS
     from harness.variants import tritons
 
     try:

@@ -15,8 +15,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from harness.catalog import experiments as catalog
-from harness.catalog import sources, techniques, tiles
-from harness.catalog.ablations import ABLATIONS
+from harness.catalog import sources, techniques
 from harness.catalog.cases import of_experiment, of_grids
 from harness.catalog.problem import Tile
 from harness.catalog.sources import ROOT
@@ -46,6 +45,8 @@ from harness.cli.options import (
 )
 from harness.cli.output import conclude, console, one_off_file, show_failures, write_run
 from harness.machine.progress import Progress
+from harness.operators.attention import tiles
+from harness.operators.attention.ablations import ABLATIONS
 from harness.rows import results, tables
 
 if TYPE_CHECKING:

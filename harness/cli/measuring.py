@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from harness.catalog import experiments, techniques, tiles
+from harness.catalog import experiments, techniques
 from harness.catalog.cases import Case, of_experiment, of_grids, source_sha256
 from harness.catalog.problem import PEERS, Experiment
 from harness.cli import own_page, spreading
@@ -51,6 +51,7 @@ from harness.cli.options import (
 from harness.cli.output import RECORDED, Row, conclude, console, newest_run, one_off_file, run_file, run_name
 from harness.cli.own_page import Report
 from harness.cli.spreading import Cluster, Gpus, Rows, command, refuse_to_spread
+from harness.operators.attention import tiles
 from harness.rows import reading, results, tables
 
 LIBRARIES = "sdpa_cudnn, sdpa_flash, sdpa_math, flex, fa2, fa3, fa4"
@@ -451,7 +452,7 @@ def tune(
     gpus: Gpus = None,
     cluster: Cluster = None,
 ) -> None:
-    """Time every tile of every technique on this GPU and write harness/catalog/tiles/<gpu>.toml."""
+    """Time every tile of every technique on this GPU and write harness/operators/attention/tiles/<gpu>.toml."""
     from harness.measure import tune as tuning
     from harness.measure.fleet import Work
 

@@ -236,7 +236,8 @@ def require_gpu() -> None:
     if not torch.cuda.is_available():
         missing(
             "this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing. Without one: "
-            "`twinkernels check --on cpu`, `twinkernels run correctness --on cpu`, or `python experiments/ladder.py`, "
+            "`twinkernels check --on cpu`, `twinkernels run correctness --on cpu`, or "
+            "`python experiments/attention/ladder.py`, "
             "which prints what is recorded"
         )
 

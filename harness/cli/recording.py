@@ -55,8 +55,8 @@ def record(
 
 def renamed(names: str) -> list[Path]:
     """OLD=NEW[:BACKEND,...]: moves what is recorded about a technique and returns the files that changed."""
-    from harness.catalog import tiles
     from harness.measure import outputs
+    from harness.operators.attention import tiles
     from harness.rows import record as recorded
     from harness.rows.rename import rename_in_note
 
@@ -74,7 +74,7 @@ def renamed(names: str) -> list[Path]:
         tiles.rename(table, old, new, backends)
     for folder in sorted(RECORDED.glob("*/outputs")) if not backends or "cuda" in backends else ():
         outputs.rename(folder, old, new)
-    for note in sorted((ROOT / "reports" / "notes").glob("*.md")):
+    for note in sorted((ROOT / "reports" / "notes" / "attention").glob("*.md")):
         text = rename_in_note(note.read_text(), old, new, backends)
         moves = note.stem == old and not backends
         if text != note.read_text() or moves:

@@ -63,7 +63,7 @@ HATCHES = r"inline_asm|ir_override|add_stages_inspection_hook|DISABLE_MMA_V3|edi
 
 @dataclass(frozen=True)
 class Probe:
-    """triton_kernels/probes/<name>.py, or harness/expressibility/rivals/<dialect>/<name>.py, in one of its forms."""
+    """triton_kernels/probes/<name>.py, or <name>.py of a rival, in one of its forms."""
 
     name: str
     form: str = "plain"
@@ -74,7 +74,9 @@ class Probe:
 
     @property
     def file(self) -> str:
-        place = f"harness/expressibility/rivals/{self.dialect}" if self.dialect in RIVALS else "triton_kernels/probes"
+        place = (
+            f"harness/operators/attention/rivals/{self.dialect}" if self.dialect in RIVALS else "triton_kernels/probes"
+        )
         return f"{place}/{self.name}.py"
 
     @property

@@ -21,9 +21,9 @@ from typing import Any
 
 from harness.catalog import techniques
 from harness.expressibility import verdicts
-from harness.expressibility.cells import CLAIMS, EXTRA, OF_RIVALS
-from harness.expressibility.cells.rivals import ASKED, PACKAGES
 from harness.expressibility.claims import DIALECTS, RIVALS, VERSIONS, Claim, Proof, Twin
+from harness.operators.attention.claims import CLAIMS, EXTRA, OF_RIVALS
+from harness.operators.attention.claims.rivals import ASKED, PACKAGES
 
 NOT_RUN, NO_CLAIM = "not run", "no claim"
 ORDER = (verdicts.REFUTED, verdicts.BROKEN, NOT_RUN, verdicts.PROVEN)

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from harness.attention import inputs, reference
 from harness.catalog.problem import Problem
+from harness.operators.attention import inputs, reference
 
 PROBLEM = Problem(1, 1, 1, 256, 2048, 128, "bf16", False)
 """Many keys, because errors of sums grow over them."""

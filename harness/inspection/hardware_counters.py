@@ -256,8 +256,8 @@ def launch_all(cases: Iterable[Case], result: Path) -> None:
     Appends one line of JSON per case to `result`."""
     import torch
 
-    from harness.attention import inputs
     from harness.measure import service
+    from harness.operators.attention import inputs
 
     for case in cases:
         problem, stage = case.problem, "load"

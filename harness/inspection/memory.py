@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from harness import variants
-from harness.attention import inputs
 from harness.catalog.problem import Problem
+from harness.operators.attention import inputs
 
 PROBLEM = Problem.square(1, 1, 512, 128, causal=True)
 

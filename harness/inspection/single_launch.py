@@ -129,7 +129,7 @@ def launch_triton(case: Case) -> None:
     """Raises variants.Unsupported and what Triton raises."""
     import torch
 
-    from harness.attention import inputs
+    from harness.operators.attention import inputs
 
     variant = variants.load(case)
     sample = inputs.sample(case.problem, "normal", 0, "cpu")

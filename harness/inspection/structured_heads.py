@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from harness import variants
-from harness.attention import inputs, reference
 from harness.catalog.problem import Problem, Tile
+from harness.operators.attention import inputs, reference
 from harness.rows import making
 
 SEQ, DIM = 256, 64

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 
 from harness import variants
-from harness.attention import inputs, numerics, reference
 from harness.catalog.cases import Case, at_reference_tiles, source_sha256
 from harness.catalog.problem import Problem
+from harness.operators.attention import inputs, numerics, reference
 from harness.rows import files, making
 from harness.rows.renew import program
 

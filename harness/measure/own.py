@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.catalog import architectures, own, sources, techniques, tiles
+from harness.catalog import architectures, own, sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.problem import PEERS, Experiment, Problem, Tile
 from harness.machine import environment
+from harness.operators.attention import tiles
 from harness.rows import fastest
 from harness.rows.results import slug_of
 

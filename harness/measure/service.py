@@ -28,9 +28,9 @@ from harness.measure.worker import LOG_TAIL, UNHEARD, Deadlines, GateOptions, St
 from harness.rows import files
 
 if TYPE_CHECKING:
-    from harness.attention.numerics import Verdict
     from harness.catalog.cases import Case
     from harness.catalog.problem import Problem
+    from harness.operators.attention.numerics import Verdict
 
 LAUNCH_TIMEOUT = 702
 """CUDA's error, and a CPU's, of a kernel that goes on for ever."""
@@ -95,7 +95,7 @@ class Service:
 
     def gate(self, case: Case, label: str, options: GateOptions) -> dict[str, Any]:
         """Loads and judges one case: the fields of its gate row."""
-        from harness.attention import numerics, partial
+        from harness.operators.attention import numerics, partial
 
         self.now("load", label)
         variant = self._loader.load(case, self._on)
@@ -144,8 +144,8 @@ class Service:
 
     def _exchange(self, case: Case, launch: Any, verdict: Verdict, options: GateOptions) -> tuple[Verdict, Any]:
         """Saves the output of the case, or compares it with a saved one: a verdict, and what the row says of it."""
-        from harness.attention import numerics, reference
         from harness.measure import outputs
+        from harness.operators.attention import numerics, reference
 
         sha256 = self._loader.source_sha256(case)
         assert sha256 is not None, f"{case}: a peer has no source to keep its output with"
@@ -175,9 +175,9 @@ class Service:
         failure there costs nothing else. `options` go to timing.time_group. Inputs are normal, seed 0; outputs are
         poisoned before the first timed launch and judged after the last.
         """
-        from harness.attention import inputs
         from harness.machine import clocks
         from harness.measure import timing
+        from harness.operators.attention import inputs
 
         problem = next(iter(cases.values())).problem
         self.now("check", None)
@@ -218,7 +218,7 @@ class Service:
 
     def _judge_timed(self, case: Case, written: tuple[Any, Any], tensors: Any) -> Verdict:
         """The verdict on the last output of a timed call. A user's kernel may leave lse out."""
-        from harness.attention import numerics, partial, reference
+        from harness.operators.attention import numerics, partial, reference
 
         (o, lse), sample = written, tensors.sample
         if case.kernel and (lse is None or partial.is_unwritten(lse)):
@@ -230,7 +230,7 @@ class Service:
     ) -> tuple[dict[str, Callable[[], None]], dict[str, Any]]:
         """Label -> a call of its kernel, launched twice already, with its outputs poisoned since; and where each call
         leaves what it returns."""
-        from harness.attention import inputs
+        from harness.operators.attention import inputs
 
         calls: dict[str, Callable[[], None]] = {}
         outputs, written = {}, {}
@@ -258,9 +258,9 @@ class Service:
         of the last inputs."""
         import torch
 
-        from harness.attention import inputs
         from harness.machine import clocks
         from harness.measure import referee, timing
+        from harness.operators.attention import inputs
 
         problem = next(iter(cases.values())).problem
         self.now("check", None)

@@ -16,10 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.catalog import sources, techniques, tiles
+from harness.catalog import sources, techniques
 from harness.catalog.cases import Case, SameProgram, of_grids, origin, same_program
 from harness.catalog.problem import Experiment, Problem, Tile
 from harness.measure import groups, runner
+from harness.operators.attention import tiles
 from harness.rows import results
 
 QUICK = {"min_samples": 10, "max_seconds": 3.0, "target": 0.005, "limit": 0.02}

@@ -15,8 +15,9 @@ from functools import cached_property
 from typing import Any
 
 from harness.catalog import techniques
-from harness.catalog.ablations import ABLATIONS
-from harness.catalog.ledger import (
+from harness.catalog.problem import ANCHOR, Problem, Tile
+from harness.operators.attention.ablations import ABLATIONS
+from harness.operators.attention.gap import (
     CONFINED,
     FLAGSHIP,
     FLOATS,
@@ -37,7 +38,6 @@ from harness.catalog.ledger import (
     at_their_tiles,
     shape,
 )
-from harness.catalog.problem import ANCHOR, Problem, Tile
 from harness.rows import intervals, noise, reading, twins
 from harness.rows.intervals import Estimate, Interval
 from harness.rows.reading import Hashes, Row

@@ -47,7 +47,7 @@ def record(runs: Iterable[Path], root: Path, proofs: Proofs | None = None) -> li
     for run in runs:
         for path, rows in _placed(run, root).items():
             new.setdefault(path, []).extend(rows)
-    cited = citations(root.parent / "notes")
+    cited = citations(root.parent / "notes" / "attention")
     with files.locked(root):
         kept = {}
         for path, mine in new.items():
@@ -123,7 +123,7 @@ def renew(
         all_rows = [row for rows in found.values() for row in rows]
         outcome = renewing.renew(all_rows, hashes, compile, lambda row: row["technique"] in names, identify)
         changed = [path for path, lines in _lines(found).items() if lines != before[path]]
-        cited = citations(root.parent / "notes")
+        cited = citations(root.parent / "notes" / "attention")
         keep_all({path: merge(pruned(found[path], cited)) for path in changed})
     return changed, outcome
 

@@ -100,7 +100,7 @@ FIELDS = {
     "tool": "of a sanitizer row: " + ", ".join(SANITIZERS),
     "proof": "of a probe: which proof of the claim",
     "gpu": "of outputs that a CPU computed: the GPU that they are compared with",
-    "roof": "of a roof: its name in experiments/hopper_roofs.py",
+    "roof": "of a roof: its name in experiments/attention/hopper_roofs.py",
     "command": "of a fleet: what ran, without --gpus",
     "gpus": "of a fleet: how many GPUs shared the problems; details are {problems, seconds, built: kernels that were "
     "compiled meanwhile, lost: problems that were begun once more}",

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.catalog import articles, experiments, techniques
+from harness.catalog import experiments, techniques
 from harness.catalog.problem import Problem
+from harness.operators.attention import articles
 from harness.rows import intervals, ledger, noise, reading, results
 from harness.rows.reading import (
     Hashes,

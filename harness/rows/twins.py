@@ -14,9 +14,9 @@ from functools import cache
 from typing import Any
 
 from harness.catalog import sources, techniques
-from harness.catalog.ablations import ABLATIONS
-from harness.catalog.ledger import FLAGSHIP, GLUON, TERMS, TLX, WAYS, Term, shape
 from harness.catalog.problem import ANCHOR, Problem, Tile
+from harness.operators.attention.ablations import ABLATIONS
+from harness.operators.attention.gap import FLAGSHIP, GLUON, TERMS, TLX, WAYS, Term, shape
 from harness.rows import intervals, noise, reading
 from harness.rows.intervals import Estimate
 from harness.rows.reading import Hashes, Row

@@ -117,7 +117,7 @@ def declared_sizes(ptx: str) -> list[int]:
 def grid(case: Any, arch: str) -> dict[str, Any]:
     """Programs of a launch, and how many of them a multiprocessor has where the kernel takes no more than those."""
     from harness.variants import triton as language
-    from triton_kernels import specialization
+    from triton_kernels.attention import specialization
 
     grids = []
     for multiprocessors in (1, MANY):

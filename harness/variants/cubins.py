@@ -152,7 +152,7 @@ class CubinVariant(Variant):
 
     def __init__(self, case: Case, arch: str) -> None:
         super().__init__(case)
-        from triton_kernels import specialization
+        from triton_kernels.attention import specialization
 
         self.about = known(case, arch)
         self.compiler, self.compile_s = self.about["compiler"], self.about["compile_s"]
@@ -169,7 +169,7 @@ class CubinVariant(Variant):
     def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
         import torch
 
-        from triton_kernels import specialization
+        from triton_kernels.attention import specialization
 
         self._check(q, k, v, o, lse, scale, causal)
         workspace, about = self._workspace(q.device), self.about
@@ -208,7 +208,7 @@ class CubinVariant(Variant):
         self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, workspace: Any, scale: float, causal: bool
     ) -> dict[str, Any]:
         """Every parameter by its name. Raises ValueError where the program was not compiled for these tensors."""
-        from triton_kernels import specialization
+        from triton_kernels.attention import specialization
 
         given = specialization.arguments(q, k, v, o, lse, scale=scale, causal=causal, tile=self.case.tile)
         values: dict[str, Any] = {name: _plain(value) for name, value in given.items()}

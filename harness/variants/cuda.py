@@ -111,7 +111,7 @@ class _Strides(ctypes.Structure):
 
 
 class AttentionArgs(ctypes.Structure):
-    """cuda_kernels/attention.cuh, field by field."""
+    """cuda_kernels/attention/attention.cuh, field by field."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("q", "k", "v", "o", "lse", "workspace")),

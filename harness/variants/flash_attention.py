@@ -8,10 +8,11 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from harness.attention.validate import check_memory, validate
-from harness.catalog import techniques, tiles
+from harness.catalog import techniques
 from harness.catalog.cases import Case
 from harness.catalog.problem import Problem
+from harness.operators.attention import tiles
+from harness.operators.attention.validate import check_memory, validate
 from harness.rows.results import gpu_slug
 from harness.variants.cuda import CudaVariant, attention_args
 from harness.variants.errors import LaunchError

@@ -27,7 +27,7 @@ class BuiltRoof:
 
 
 class RoofArgs(ctypes.Structure):
-    """cuda_kernels/roofs.cuh, field by field."""
+    """cuda_kernels/attention/roofs.cuh, field by field."""
 
     _fields_ = [
         ("samples", ctypes.c_void_p),
@@ -91,7 +91,7 @@ def launches(library: Path, roof: Roof, samples: int, results: int, steps: Seque
 
 
 def samples_shape(roof: Roof, multiprocessors: int) -> tuple[int, int, int]:
-    """Of what a launch writes: every multiprocessor, every warp, the fields of RoofSample in cuda_kernels/roofs.cuh."""
+    """Of what a launch writes: every multiprocessor, every warp, the fields of RoofSample in attention/roofs.cuh."""
     return multiprocessors, threads(roof) // WARP, 5
 
 

@@ -72,7 +72,7 @@ def compile_triton(case: Case, arch: str) -> Any:
 
 
 def specialized(case: Case, arch: str) -> Any:
-    """The triton_kernels.specialization.Specialization of a case: what would be compiled."""
+    """The triton_kernels.attention.specialization.Specialization of a case: what would be compiled."""
     return twin_of(case).specialize(case.problem, None, case.tile, arch)
 
 

@@ -56,7 +56,7 @@ class Variant:
         return {"code": code, "mma": mma, "compiler": self.compiler, "compile_s": self.compile_s}
 
     def _check(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, scale: float, causal: bool) -> None:
-        from harness.attention.validate import validate
+        from harness.operators.attention.validate import validate
 
         capability = None
         if q.is_cuda:

@@ -14,9 +14,10 @@ from functools import cached_property
 from itertools import product
 from typing import Any, Literal
 
-from harness.catalog import techniques, tiles
+from harness.catalog import techniques
 from harness.catalog.entries import Technique
 from harness.catalog.problem import ANCHOR, Problem, Tile
+from harness.operators.attention import tiles
 from harness.rows import reading, results, scorecard
 from harness.rows.intervals import Interval, Intervals
 from harness.rows.noise import Timings

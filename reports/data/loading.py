@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from harness.catalog import tiles
+from harness.operators.attention import tiles
 from harness.rows import reading, results, schema
 from harness.rows.reading import Hashes
 from reports.data.dataset import Dataset, Row

@@ -46,5 +46,5 @@ def question(name: str, root: Path = sources.ROOT) -> str:
             f"{first}\n\nThe Triton programs of the experiment {experiment}, assembled by the ptxas of the CUDA twins "
             "instead of the one that Triton brings."
         )
-    path = root / "experiments" / f"{name}.py"
+    path = root / "experiments" / "attention" / f"{name}.py"
     return (ast.get_docstring(sources.parse(path)) or "") if path.is_file() else COMMANDS.get(name, "")

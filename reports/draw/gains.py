@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import Any
 
-from harness.catalog.articles import Article
+from harness.operators.attention.articles import Article
 from reports.data.names import LABELS
 from reports.draw.reuse import once
 from reports.draw.style import COLORS, MARKERS, MUTED, WIDTH, new_grid, to_svg

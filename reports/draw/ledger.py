@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from harness.catalog.ledger import FLAGSHIP, GLUON, TLX, TRITON
+from harness.operators.attention.gap import FLAGSHIP, GLUON, TLX, TRITON
 from harness.rows.intervals import Estimate
 from harness.rows.ledger import Ledger, percent
 from reports.draw.style import AUTO, COLORS, GRID, INK, LIBRARY, MUTED, PAPER, TICK, TILE, canvas, to_svg, write

@@ -25,11 +25,11 @@ from reports.data.dataset import Dataset, Row
 EXPERIMENT, KERNEL = "hopper_grid", "flagship"
 SERIES = ("cuda", "gluon", "triton")
 L2_BYTES, WAVES = 32 << 20, 2
-"""Of head_by_head in triton_kernels/gluon_warpgroups.py, as in cuda_kernels/persistent_tiles.cuh."""
+"""Of head_by_head in attention/gluon_warpgroups.py, as in attention/persistent_tiles.cuh."""
 LAST_ROWS, SHORT = 1 << 15, 2048
-"""Of triton_kernels/hopper/flagship.py; LAST_ROWS of HeadByHead in cuda_kernels/head_by_head.cuh too."""
+"""Of attention/hopper/flagship.py; LAST_ROWS of HeadByHead in attention/head_by_head.cuh too."""
 SECTION_BYTES = 16 << 20
-"""Of triton_kernels/hopper/flagship.py too, and of LongestFirst in cuda_kernels/tile_schedulers.cuh."""
+"""Of attention/hopper/flagship.py too, and of LongestFirst in attention/tile_schedulers.cuh."""
 REGISTERS, SHARED_BYTES, RESERVED_BYTES, WARPS = 65_536, 233_472, 1024, 64
 """Of a multiprocessor of compute capability 9.0; RESERVED_BYTES for each block (CUDA's programming guide)."""
 STEP, MOST = 250, 20_000
@@ -263,5 +263,5 @@ def _together(first: int, count: int, tiles: int) -> list[tuple[int, int]]:
 
 
 ORDERS = {"cuda": shortest_third_last, "gluon": head_by_head, "triton": last_rows_together}
-"""By series: of shortest_third_last in cuda_kernels/persistent_pipeline.cuh, of head_by_head in
-triton_kernels/gluon_warpgroups.py and of triton_kernels/hopper/flagship.py."""
+"""By series: of shortest_third_last in cuda_kernels/attention/persistent_pipeline.cuh, of head_by_head in
+triton_kernels/attention/gluon_warpgroups.py and of triton_kernels/attention/hopper/flagship.py."""

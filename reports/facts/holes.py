@@ -46,7 +46,10 @@ def unmeasured(data: Dataset, name: str) -> list[str]:
     problems are others."""
     rows = [row for row in data.newest if row.get("experiment") == name]
     name = name.removesuffix(reading.SHARED_PTXAS)
-    if not any(row["on"] == "gpu" for row in rows) or not (sources.ROOT / "experiments" / f"{name}.py").is_file():
+    if (
+        not any(row["on"] == "gpu" for row in rows)
+        or not (sources.ROOT / "experiments" / "attention" / f"{name}.py").is_file()
+    ):
         return []
     asked = experiments.load(name).problems
     met = {reading.slug(row) for row in rows if row.get("technique") and reading.is_current(row, data.hashes)}

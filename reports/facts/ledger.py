@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.catalog import ledger as catalog
-from harness.catalog import techniques, tiles
-from harness.catalog.ledger import CAUSES, FLAGSHIP, GLUON, TLX, TRITON, WAYS, Term
+from harness.catalog import techniques
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.roofs import PEAK
-from harness.expressibility.cells import CLAIMS
+from harness.operators.attention import gap as catalog
+from harness.operators.attention import tiles
+from harness.operators.attention.claims import CLAIMS
+from harness.operators.attention.gap import CAUSES, FLAGSHIP, GLUON, TLX, TRITON, WAYS, Term
 from harness.rows import ledger, reading, twins
 from harness.rows.intervals import Estimate
 from harness.rows.ledger import EXPERIMENT, Ledger, Priced, percent

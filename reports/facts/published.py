@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from harness.catalog import articles
-from harness.catalog.articles import Article, Shape, Step
 from harness.catalog.problem import Problem, Tile
+from harness.operators.attention import articles
+from harness.operators.attention.articles import Article, Shape, Step
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Ratio, fastest
 

@@ -15,7 +15,7 @@ from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES
-from harness.expressibility.cells import CLAIMS
+from harness.operators.attention.claims import CLAIMS
 from harness.rows import reading
 from harness.rows.intervals import Interval
 from harness.rows.reading import tile_slug

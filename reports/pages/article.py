@@ -7,7 +7,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.catalog import articles, experiments
+from harness.catalog import experiments
+from harness.operators.attention import articles
 from harness.rows import reading
 from reports.data.dataset import Dataset
 from reports.draw import heads

@@ -9,8 +9,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.catalog.ledger import GLUON, SHARED, TERMS, TLX, WAYS, Term
 from harness.catalog.problem import Problem
+from harness.operators.attention.gap import GLUON, SHARED, TERMS, TLX, WAYS, Term
 from harness.rows.intervals import Estimate
 from harness.rows.ledger import GOAL, Ledger, percent
 from harness.rows.reading import Hashes

@@ -8,9 +8,9 @@ from typing import Any
 from harness.catalog import experiments
 from harness.catalog.techniques import LADDERS, TECHNIQUES, experiment_of
 from harness.expressibility import matrix as proofs
-from harness.expressibility.cells.rivals import ASKED
 from harness.expressibility.claims import RIVALS, VERSIONS
 from harness.expressibility.verdicts import files_of
+from harness.operators.attention.claims.rivals import ASKED
 from harness.rows import noise
 from harness.rows.scorecard import told_of_earlier_gate
 from reports.data.dataset import Dataset, Row

@@ -21,7 +21,7 @@ from reports.data.dataset import Dataset, Point, Ratio, Row
 from reports.facts import answer, counters, roofs, scores
 from reports.facts.resources import ARCH
 
-ROOT = Path(__file__).resolve().parent.parent / "notes"
+ROOT = Path(__file__).resolve().parent.parent / "notes" / "attention"
 NOT_MEASURED = "*not measured*"
 EARLIER = "*not measured in this version*"
 

@@ -20,13 +20,14 @@ import pytest
 import torch
 
 from harness import variants
-from harness.attention import inputs, numerics
-from harness.catalog import experiments, ledger, sources, techniques
-from harness.catalog.ablations import ABLATIONS
+from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import Case, of_experiment
 from harness.catalog.entries import Ablation
 from harness.catalog.problem import Problem, Tile
 from harness.inspection.survey import MEASURED, Cell
+from harness.operators.attention import gap as ledger
+from harness.operators.attention import inputs, numerics
+from harness.operators.attention.ablations import ABLATIONS
 from harness.setup import doctor
 from harness.variants import cuda, instruction_order, machine_code
 from tests.support import proven
@@ -93,7 +94,7 @@ def main_loop(name: str, problem: Problem = PROBLEMS[128, True], tile: Tile = SQ
 
 
 def test_every_file_of_the_folder_is_in_the_registry() -> None:
-    folder = sources.ROOT / "cuda_kernels/hopper/ablations"
+    folder = sources.ROOT / "cuda_kernels/attention/hopper/ablations"
     assert {path.stem for path in folder.glob("*.cu")} == {one.name for one in ABLATIONS}
     assert not {one.name for one in ABLATIONS} & {one.name for one in techniques.TECHNIQUES}
 
@@ -104,7 +105,7 @@ def test_it_is_what_it_builds_on_but_for_what_it_lacks(one: Ablation) -> None:
         sources.kernel_file("cuda", path).read_text().splitlines()
         for path in (techniques.get(one.builds_on[0]).path, one.path)
     )
-    body = [lines[lines.index("#include <attention.cuh>") :] for lines in (rung, less)]
+    body = [lines[lines.index("#include <attention/attention.cuh>") :] for lines in (rung, less)]
     changed = [line for line in difflib.ndiff(*body) if line[0] in "+-"]
     assert 2 < len(changed) <= 60, "\n".join(changed)
     assert one.lacks

@@ -120,7 +120,11 @@ def test_rows_prove_nothing_of_what_was_edited(tmp_path: Path, edited: str) -> N
     name = next((cell[0].technique for cell in CELLS if cell in before and cell[0].backend == "cuda"), None)
     if name is None:
         pytest.skip("no row proves a CUDA kernel here")
-    file = "cuda_kernels/attention.cuh" if edited == "a header" else f"cuda_kernels/{techniques.get(name).path}.cu"
+    file = (
+        "cuda_kernels/attention/attention.cuh"
+        if edited == "a header"
+        else f"cuda_kernels/{techniques.get(name).path}.cu"
+    )
     concerned = {cell for cell in CELLS if proven.uses(cell, file)}
     assert before & concerned
     with proven.edited(tmp_path, file):

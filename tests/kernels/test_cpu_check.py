@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from cuda_kernels import cpu_build
 from cuda_kernels.toolchain import ToolchainError
 from harness import cli
-from harness.attention import numerics
 from harness.catalog.cases import Case
 from harness.measure import outputs, service, worker
+from harness.operators.attention import numerics
 from harness.rows import tables
 from tests.support.checkout import executable
 
@@ -54,7 +54,7 @@ def test_scheduler_seeds_are_taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
         def send(self, message: object) -> None:
             pass
 
-    monkeypatch.setattr("harness.attention.numerics.gate", gate)
+    monkeypatch.setattr("harness.operators.attention.numerics.gate", gate)
     case = Case("check", "scalar", "cuda", outputs.PROBLEMS[0], None)
     service.Service(Connection(), Loader(), "cpu").gate(case, "x", worker.GateOptions(scheduler_seeds=(4, 5)))  # type: ignore[arg-type]
     assert seen == [4, 5, 4]

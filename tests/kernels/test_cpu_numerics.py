@@ -22,13 +22,13 @@ import torch
 
 from cuda_kernels import cpu_build
 from harness import variants
-from harness.attention import numerics
-from harness.attention.inputs import DISTRIBUTIONS
-from harness.attention.reference import expect
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.problem import DTYPES, LAYOUTS, Problem, Tile
 from harness.catalog.techniques import TECHNIQUES
+from harness.operators.attention import numerics
+from harness.operators.attention.inputs import DISTRIBUTIONS
+from harness.operators.attention.reference import expect
 from harness.variants.flash_attention import FLAGSHIP
 from tests.support import cpu_run, proven
 from tests.support.cpu_run import in_turn

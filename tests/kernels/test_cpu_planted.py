@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from cuda_kernels import cpu_build
-from harness.attention import numerics, reference
 from harness.catalog import planted, techniques
 from harness.catalog.planted import Bug
 from harness.catalog.problem import Problem
+from harness.operators.attention import numerics, reference
 from tests.support.cpu_run import copied, run
 
 pytestmark = pytest.mark.spread

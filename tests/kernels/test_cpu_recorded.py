@@ -15,12 +15,12 @@ import pytest
 import torch
 
 from harness import variants
-from harness.attention import numerics, reference
 from harness.catalog import techniques
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import TECHNIQUES
 from harness.inspection import memory
 from harness.measure import outputs
+from harness.operators.attention import numerics, reference
 from harness.rows import reading, results
 from harness.variants import Case
 from reports.data.dataset import Dataset

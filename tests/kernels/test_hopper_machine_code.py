@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import sources, techniques, tiles
+from harness.catalog import sources, techniques
 from harness.catalog.cases import Case, origin
 from harness.catalog.problem import Problem, Tile
 from harness.inspection.survey import MEASURED, Cell
+from harness.operators.attention import tiles
 from tests.support import proven
 
 pytestmark = pytest.mark.spread
@@ -221,5 +222,5 @@ def test_every_tile_of_the_tables_is_among_them() -> None:
 
 
 def test_every_kernel_of_the_ladder_is_among_them() -> None:
-    kernels = {path.stem for path in (sources.ROOT / "cuda_kernels/hopper").glob("*.cu")}
+    kernels = {path.stem for path in (sources.ROOT / "cuda_kernels/attention/hopper").glob("*.cu")}
     assert kernels == {rung.name for rung in RUNGS}

@@ -35,9 +35,11 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = root / kernels / "ampere"
         source = (folder / f"mma_ldmatrix{suffix}").read_text()
         (folder / f"synthetic{suffix}").write_text(source.replace("mma_ldmatrix", "synthetic"))
-    (root / "cuda_kernels/ampere/broken.cu").write_text("#include <attention.cuh>\nthis is no C++;\n")
-    (root / "triton_kernels/ampere/broken.py").write_text("import os\n\nos._exit(3)\n")
-    registry = root / "harness/catalog/ladders/ampere.py"
+    (root / "cuda_kernels/attention/ampere/broken.cu").write_text(
+        "#include <attention/attention.cuh>\nthis is no C++;\n"
+    )
+    (root / "triton_kernels/attention/ampere/broken.py").write_text("import os\n\nos._exit(3)\n")
+    registry = root / "harness/operators/attention/ladders/ampere.py"
     entries = registry.read_text()
     assert entries.endswith("\n)\n"), "the registry does not end where this test expects it to"
     registry.write_text(entries.removesuffix("\n)\n") + ENTRIES + ")\n")
@@ -45,7 +47,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ladder.write_text(ladder.read_text().replace("(128, 64)", "(64,)").replace("(False, True)", "(False,)"))
     text, cut = re.subn(r"        Problem\(1, .*\n", "", correctness.read_text())
     text, put = re.subn(r"(?=        Problem\(2, 6, 2, 128, 128, 64)", f"        {RAGGED!r},\n", text)
-    assert (cut, put) == (4, 1), "experiments/correctness.py is not what this test makes smaller"
+    assert (cut, put) == (4, 1), "experiments/attention/correctness.py is not what this test makes smaller"
     correctness.write_text(text)
     return root
 
@@ -55,8 +57,8 @@ def test_list_finds_it(tree: Path) -> None:
     assert done.returncode == 0, done.stderr
     row = next(row for row in json.loads(done.stdout)["techniques"] if row["name"] == "synthetic")
     assert row["builds_on"] == "mma_ldmatrix"
-    assert row["cuda"] == "cuda_kernels/ampere/synthetic.cu"
-    assert row["triton"] == "triton_kernels/ampere/synthetic.py"
+    assert row["cuda"] == "cuda_kernels/attention/ampere/synthetic.cu"
+    assert row["triton"] == "triton_kernels/attention/ampere/synthetic.py"
 
 
 def test_check_finds_it(tree: Path) -> None:

@@ -15,9 +15,9 @@ import pytest
 from harness.catalog import sources
 from harness.cli.expressibility import needed
 from harness.expressibility import environments, programs, survey, verdicts
-from harness.expressibility.cells import CLAIMS, OF_RIVALS
 from harness.expressibility.claims import RELEASES, RIVALS, VERSIONS, Probe
 from harness.expressibility.survey import Todo
+from harness.operators.attention.claims import CLAIMS, OF_RIVALS
 from harness.variants import tritons
 from tests.support import proven
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.random_problems import HEAD_DIMS, LONGEST
+from experiments.attention.random_problems import HEAD_DIMS, LONGEST
 from harness import flash_attention
-from harness.attention import inputs, numerics, reference
 from harness.catalog import techniques
 from harness.catalog.cases import Case, declined
 from harness.catalog.problem import DTYPES, Problem
+from harness.operators.attention import inputs, numerics, reference
 from harness.rows.results import gpu_slug
 from harness.variants import flash_attention as plain
 from harness.variants import load, prebuild

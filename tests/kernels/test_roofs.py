@@ -104,7 +104,7 @@ def test_polynomials_are_as_good_as_bf16(tmp_path: Any) -> None:
     """By the CPU twin of the kernels' own function, from 0 down to where exponentials end."""
     source = tmp_path / "polynomial.cu"
     source.write_text(
-        "#include <roofs.cuh>\n"
+        "#include <attention/roofs.cuh>\n"
         "EXPORT void evaluate(float* x, int n) { for (int i = 0; i < n; ++i) x[i] = polynomial_ex2(x[i]); }\n"
         "EXPORT int shared_memory_bytes() { return 0; }\n"
         "EXPORT int launch(const RoofArgs*, void*) { return 0; }\n"

@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.attention import inputs, reference
 from harness.catalog import sources, techniques
-from harness.catalog import tiles as tiles_of_the_catalog
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import LADDERS
+from harness.operators.attention import inputs, reference
+from harness.operators.attention import tiles as tiles_of_the_catalog
 from harness.variants import interpreter, machine_code
 from harness.variants.errors import Diagnosed
 from tests.conftest import CHECKOUT as ROOT
 from tests.support import children, proven
 from tests.support.programs import normalized
-from triton_kernels import specialization
+from triton_kernels.attention import specialization
 
 pytestmark = pytest.mark.spread
 
@@ -149,7 +149,7 @@ def interpret_combined(head_by_head: bool, integers: bool, problem: Problem) -> 
 
 def interpret_mutant(folder: str, old: str, new: str) -> str:
     """What is said of persistent with `old` replaced by `new`."""
-    text = (ROOT / "triton_kernels/hopper/persistent.py").read_text()
+    text = (ROOT / "triton_kernels/attention/hopper/persistent.py").read_text()
     assert old in text
     (Path(folder) / "mutant.py").write_text(text.replace(old, new))
     sys.path.insert(0, folder)
@@ -238,7 +238,7 @@ def renamed_copy() -> dict:
     """A kernel file under another name, with one variable renamed: a twin that does not own up."""
     import tempfile
 
-    source = (ROOT / "triton_kernels/ampere/direct_rescale.py").read_text()
+    source = (ROOT / "triton_kernels/attention/ampere/direct_rescale.py").read_text()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "another_name.py"
         path.write_text(source.replace("direct_rescale", "another_name").replace("new_max", "larger_max"))

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from experiments.ladder import EXPERIMENT
+from experiments.attention.ladder import EXPERIMENT
 from harness.catalog import techniques
 from harness.catalog.cases import Case, of_experiment
 from harness.catalog.problem import ANCHOR

@@ -36,7 +36,7 @@ def main(request: str, *exchanged: str) -> None:
     from harness.catalog.problem import Problem, Tile
     from harness.variants import cubin_child, cubins
     from harness.variants import triton as language
-    from triton_kernels import specialization
+    from triton_kernels.attention import specialization
 
     asked = json.loads(request)
     problem, tile = Problem.from_dict(asked["problem"]), Tile.from_dict(asked["tile"])

@@ -17,9 +17,9 @@ from torch import Tensor
 from cuda_kernels import cpu_build
 from cuda_kernels.cpu_library import Library
 from harness import variants
-from harness.attention import inputs
 from harness.catalog import techniques
 from harness.catalog.problem import Problem
+from harness.operators.attention import inputs
 from harness.variants.cuda import attention_args, workspace_bytes
 from harness.variants.cuda_on_cpu import left_in
 

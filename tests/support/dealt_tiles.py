@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from harness.catalog.problem import Problem, Tile
-from triton_kernels.hopper.flagship import _head_by_head, _sections
+from triton_kernels.attention.hopper.flagship import _head_by_head, _sections
 
 
 @triton.jit

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from harness.attention import reference
+from harness.operators.attention import reference
 from harness.variants import Case, CompileError, LaunchError, Unsupported
 
 Call = Any

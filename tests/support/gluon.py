@@ -16,7 +16,7 @@ from tests.support import proven
 
 
 def module(name: str) -> ModuleType:
-    return importlib.import_module(f"triton_kernels.gluon.{techniques.get(name).path.replace('/', '.')}")
+    return importlib.import_module(f"triton_kernels.attention.gluon.{techniques.get(name).path.replace('/', '.')}")
 
 
 @cache

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
-from harness.catalog import experiments, ledger
-from harness.catalog.ablations import ABLATIONS
+from harness.catalog import experiments
 from harness.catalog.cases import of_experiment
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import get, unsupported
-from harness.catalog.tiles import best_tile
+from harness.operators.attention import gap as ledger
+from harness.operators.attention.ablations import ABLATIONS
+from harness.operators.attention.tiles import best_tile
 from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]

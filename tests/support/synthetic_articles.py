@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.catalog import experiments, techniques
-from harness.catalog.articles import Article
 from harness.catalog.problem import Problem, Tile
+from harness.operators.attention.articles import Article
 from tests.support.synthetic_rows import ENVIRONMENT, make, samples
 
 Row = dict[str, Any]

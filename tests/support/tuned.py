@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.catalog import tiles
 from harness.catalog.problem import Tile
+from harness.operators.attention import tiles
 from harness.variants.flash_attention import FLAGSHIP
 
 

@@ -53,15 +53,15 @@ FILES = (
         ),
     ),
     Row("harness/expressibility/child.py", ("triton",)),
-    Row("harness/expressibility/rivals/cute/*", ("cutlass",)),
-    Row("harness/expressibility/rivals/cutile/*", ("cuda.tile", "nvidia", "assemble")),
+    Row("harness/operators/attention/rivals/cute/*", ("cutlass",)),
+    Row("harness/operators/attention/rivals/cutile/*", ("cuda.tile", "nvidia", "assemble")),
     Row("harness/__main__.py", ("harness.cli", "harness.setup.doctor")),
     Row("harness/setup/lint.py", ()),
     Row("harness/setup/script.py", ("harness.setup.bootstrap", "harness.catalog.techniques")),
     Row("harness/setup/bootstrap.py", ("cuda_kernels.toolchain",)),
     Row("triton_kernels/gluon_names.py", ("triton",)),
     Row("triton_kernels/probes/*", ("triton", "utlx_plugin")),
-    Row("triton_kernels/tlx/*", ("triton", "utlx_plugin", "triton_kernels.specialization")),
+    Row("triton_kernels/attention/tlx/*", ("triton", "utlx_plugin", "triton_kernels.attention.specialization")),
 )
 
 # Room by room, the lowest first: a room imports itself and rooms above it in this table.
@@ -70,8 +70,12 @@ ROOMS = {
     "triton_kernels": Row(
         "triton_kernels/*",
         (
-            *("torch", "triton", "triton_kernels.specialization"),
-            *("triton_kernels.gluon_names", "triton_kernels.gluon_warpgroups", "triton_kernels.gluon_pipeline"),
+            *("torch", "triton", "triton_kernels.attention.specialization"),
+            *(
+                "triton_kernels.gluon_names",
+                "triton_kernels.attention.gluon_warpgroups",
+                "triton_kernels.attention.gluon_pipeline",
+            ),
         ),
     ),
     "harness.catalog": Row("harness/catalog/*", ("harness.catalog", "cuda_kernels.includes")),
@@ -83,7 +87,9 @@ ROOMS = {
         ),
     ),
     "harness.rows": Row("harness/rows/*", ("harness.rows", "harness.catalog", "numpy", "rich")),
-    "harness.attention": Row("harness/attention/*", ("harness.attention", "harness.catalog", "torch")),
+    "harness.operators.attention": Row(
+        "harness/operators/attention/*", ("harness.operators.attention", "harness.catalog", "torch")
+    ),
     "harness.variants": Row(
         "harness/variants/*",
         None,
@@ -95,14 +101,20 @@ ROOMS = {
     "harness.measure": Row(
         "harness/measure/*",
         (
-            *("harness.measure", "harness.catalog", "harness.machine", "harness.rows", "harness.attention"),
+            *("harness.measure", "harness.catalog", "harness.machine", "harness.rows", "harness.operators.attention"),
             *("harness.variants", "torch", "numpy"),
         ),
     ),
     "harness.inspection": Row(
         "harness/inspection/*",
         (
-            *("harness.inspection", "harness.catalog", "harness.machine", "harness.rows", "harness.attention"),
+            *(
+                "harness.inspection",
+                "harness.catalog",
+                "harness.machine",
+                "harness.rows",
+                "harness.operators.attention",
+            ),
             *("harness.variants", "harness.measure", "torch"),
         ),
     ),
@@ -197,23 +209,26 @@ def test_a_python_file_imports_only_what_the_table_allows(file: str) -> None:
     [
         ("harness/catalog/techniques.py", "import torch"),
         ("harness/measure/timing.py", "from harness.catalog.problem import Problem"),
-        ("harness/measure/timing.py", "def f():\n    from harness.attention import inputs"),
-        ("harness/attention/numerics.py", "from harness.measure import timing"),
-        ("harness/measure/runner.py", "import triton_kernels.ampere.scalar"),
+        ("harness/measure/timing.py", "def f():\n    from harness.operators.attention import inputs"),
+        ("harness/operators/attention/numerics.py", "from harness.measure import timing"),
+        ("harness/measure/runner.py", "import triton_kernels.attention.ampere.scalar"),
         ("harness/measure/runner.py", "from cuda_kernels import build"),
         ("harness/setup/doctor.py", "from cuda_kernels import build"),
         ("harness/variants/peers.py", "import pandas"),
         ("harness/measure/fleet.py", "import ray"),
         ("harness/cli/spreading.py", "def f():\n    import ray"),
-        ("triton_kernels/ampere/scalar.py", "from harness.catalog.problem import Problem"),
-        ("triton_kernels/ampere/x.py", "from triton_kernels.ampere import scalar\nlaunch = scalar.launch"),
+        ("triton_kernels/attention/ampere/scalar.py", "from harness.catalog.problem import Problem"),
+        (
+            "triton_kernels/attention/ampere/x.py",
+            "from triton_kernels.attention.ampere import scalar\nlaunch = scalar.launch",
+        ),
         ("cuda_kernels/build.py", "import triton"),
         ("reports/build.py", "import torch"),
         ("reports/draw/figures.py", "from harness.measure import timing"),
         ("reports/facts/verdict.py", "from reports.draw import figures"),
         ("reports/data/dataset.py", "from reports.facts import scores"),
         ("reports/draw/banks.py", "from reports.pages import common"),
-        ("experiments/ladder.py", "from harness.measure import runner"),
+        ("experiments/attention/ladder.py", "from harness.measure import runner"),
     ],
 )
 def test_the_table_rejects(file: str, source: str) -> None:
@@ -278,8 +293,8 @@ def test_experiments_are_imported_by_name_in_one_place() -> None:
 
 
 def test_a_one_line_twin_may_import_its_sibling() -> None:
-    twin = '"""The same program."""\nfrom triton_kernels.ampere.scalar import twin\n'
-    assert violations("triton_kernels/ampere/x.py", twin) == []
+    twin = '"""The same program."""\nfrom triton_kernels.attention.ampere.scalar import twin\n'
+    assert violations("triton_kernels/attention/ampere/x.py", twin) == []
 
 
 def picked_names(source: str) -> list[str]:
@@ -378,12 +393,12 @@ def test_a_cuda_file_includes_only_what_the_table_allows(file: str) -> None:
 @pytest.mark.parametrize(
     ("file", "source"),
     [
-        ("cuda_kernels/ampere/x.cu", "#include <torch/types.h>\nint a;"),
-        ("cuda_kernels/ampere/x.cu", "#include <cutlass/cutlass.h>\nint a;"),
-        ("cuda_kernels/ampere/x.cu", "#include <ampere/scalar.cu>\nint a;"),
-        ("cuda_kernels/ampere/x.cu", '#include "attention.cuh"\nint a;'),
-        ("cuda_kernels/ampere/x.cu", "#include <cuda_runtime.h>\nint a;"),
-        ("cuda_kernels/hopper/x.cu", "#include <hopper/persistent.cu>\nint a;"),
+        ("cuda_kernels/attention/ampere/x.cu", "#include <torch/types.h>\nint a;"),
+        ("cuda_kernels/attention/ampere/x.cu", "#include <cutlass/cutlass.h>\nint a;"),
+        ("cuda_kernels/attention/ampere/x.cu", "#include <attention/ampere/scalar.cu>\nint a;"),
+        ("cuda_kernels/attention/ampere/x.cu", '#include "attention.cuh"\nint a;'),
+        ("cuda_kernels/attention/ampere/x.cu", "#include <cuda_runtime.h>\nint a;"),
+        ("cuda_kernels/attention/hopper/x.cu", "#include <attention/hopper/persistent.cu>\nint a;"),
         ("cuda_kernels/ptx/mma.cuh", "#include <cute/tensor.hpp>"),
     ],
 )
@@ -409,4 +424,9 @@ def test_a_kernel_depends_on_what_it_uses(kernel: str, header: str, depends: boo
 
 
 def test_a_cuda_file_that_is_the_same_program_again_may_include_it() -> None:
-    assert include_violations("cuda_kernels/ampere/x.cu", "// Only the tile.\n#include <ampere/scalar.cu>\n") == []
+    assert (
+        include_violations(
+            "cuda_kernels/attention/ampere/x.cu", "// Only the tile.\n#include <attention/ampere/scalar.cu>\n"
+        )
+        == []
+    )

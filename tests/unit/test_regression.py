@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import techniques, tiles
+from harness.catalog import techniques
 from harness.catalog.problem import Tile
+from harness.operators.attention import tiles
 from tests.conftest import CHECKOUT
 from tests.regression.conftest import cases, drawable
 from tests.support import synthetic_rows as synthetic

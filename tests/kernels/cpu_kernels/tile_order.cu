@@ -1,10 +1,10 @@
 // (head, tile of queries) in the orders in which tiles are dealt out, by persistent blocks and by the launch of a grid:
 // four of (tiles x 2). values: heads, seq_q, seq_kv, blocks.
 #include <arguments.cuh>
-#include <head_by_head.cuh>
-#include <persistent_pipeline.cuh>
-#include <persistent_tiles.cuh>
-#include <tile_schedulers.cuh>
+#include <attention/head_by_head.cuh>
+#include <attention/persistent_pipeline.cuh>
+#include <attention/persistent_tiles.cuh>
+#include <attention/tile_schedulers.cuh>
 
 namespace {
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness.attention import inputs
-from harness.attention.validate import validate
 from harness.catalog.problem import Problem
+from harness.operators.attention import inputs
+from harness.operators.attention.validate import validate
 from tests.support.wrong_kernels import around
 
 PROBLEM = Problem(2, 4, 2, 100, 75, 64, "bf16")

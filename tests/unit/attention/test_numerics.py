@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness.attention import inputs, numerics, reference
 from harness.catalog.problem import Problem
+from harness.operators.attention import inputs, numerics, reference
 from tests.support.wrong_kernels import RAGGED, SQUARE, WRONG, OIn16Bits, StaleOutput, Tiled, around
 
 SHAPES = {

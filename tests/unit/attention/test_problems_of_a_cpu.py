@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.correctness import WITHOUT_GPU
-from harness.attention import numerics
+from experiments.attention.correctness import WITHOUT_GPU
 from harness.catalog.problem import Problem
 from harness.measure.own import OTHER_LENGTHS
+from harness.operators.attention import numerics
 from tests.support import wrong_kernels
 from tests.support.wrong_kernels import Tiled
 

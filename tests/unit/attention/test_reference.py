@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness.attention import inputs, reference
 from harness.catalog.problem import Problem
+from harness.operators.attention import inputs, reference
 
 PROBLEM = Problem(2, 4, 2, 50, 70, 64, "bf16")
 PROBLEMS = {

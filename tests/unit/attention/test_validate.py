@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from harness.attention.validate import validate
 from harness.catalog import techniques
+from harness.operators.attention.validate import validate
 
 SCALAR = techniques.get("scalar")
 GENERAL = replace(SCALAR, general=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.attention.inputs import DISTRIBUTIONS
 from harness.catalog import experiments, sources, techniques
-from harness.catalog.articles import Article, Step
 from harness.catalog.cases import of_experiment
 from harness.catalog.problem import Problem, Tile
+from harness.operators.attention.articles import Article, Step
+from harness.operators.attention.inputs import DISTRIBUTIONS
 from harness.rows import reading, results
 
 ARTICLES = {name: experiments.article(name) for name in experiments.about_articles()}

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import experiments, ledger, techniques
-from harness.catalog.ablations import ABLATIONS
+from harness.catalog import experiments, techniques
 from harness.catalog.cases import of_experiment
-from harness.catalog.ledger import TERMS, WAYS, Term
 from harness.catalog.problem import Tile
 from harness.catalog.sources import ROOT
-from harness.catalog.tiles import best_tile
-from harness.expressibility.cells import CLAIMS
+from harness.operators.attention import gap as ledger
+from harness.operators.attention.ablations import ABLATIONS
+from harness.operators.attention.claims import CLAIMS
+from harness.operators.attention.gap import TERMS, WAYS, Term
+from harness.operators.attention.tiles import best_tile
 from harness.rows import reading, results
 from harness.rows.twins import Step, Twins, written
 

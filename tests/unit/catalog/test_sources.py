@@ -12,18 +12,18 @@ import pytest
 from harness.catalog import sources
 
 TREE = {
-    "cuda_kernels/attention.cuh": "#pragma once\n#include <cstdint>\n#include <ptx/mma.cuh>\n",
+    "cuda_kernels/attention/attention.cuh": "#pragma once\n#include <cstdint>\n#include <ptx/mma.cuh>\n",
     "cuda_kernels/ptx/mma.cuh": "#pragma once\n",
     "cuda_kernels/ptx/unused.cuh": "#pragma once\n",
-    "cuda_kernels/ampere/first.cu": "// idea\n/* two\n   lines */\n#include <attention.cuh>\n\nint x = 1;  // why\n",
-    "cuda_kernels/ampere/second.cu": "// the tile only\n\n#include <ampere/first.cu>\n",
-    "triton_kernels/specialization.py": "x = 1\n",
-    "triton_kernels/ampere/first.py": (
-        '"""Idea.\n\nMore.\n"""\n\nfrom triton_kernels.specialization import x\n\n\n'
+    "cuda_kernels/attention/ampere/first.cu": "// idea\n/* two\n   lines */\n#include <attention/attention.cuh>\n\nint x = 1;  // why\n",  # noqa: E501
+    "cuda_kernels/attention/ampere/second.cu": "// the tile only\n\n#include <attention/ampere/first.cu>\n",
+    "triton_kernels/attention/specialization.py": "x = 1\n",
+    "triton_kernels/attention/ampere/first.py": (
+        '"""Idea.\n\nMore.\n"""\n\nfrom triton_kernels.attention.specialization import x\n\n\n'
         'def f():\n    """Doc."""\n    # why\n    return (\n        x\n    )\n'
     ),
-    "triton_kernels/ampere/second.py": (
-        '"""The same program."""\n\nfrom triton_kernels.ampere.first import f  # noqa: F401\n\n__all__ = ["f"]\n'
+    "triton_kernels/attention/ampere/second.py": (
+        '"""The same program."""\n\nfrom triton_kernels.attention.ampere.first import f  # noqa: F401\n\n__all__ = ["f"]\n'  # noqa: E501
     ),
 }
 
@@ -43,15 +43,15 @@ def names(paths: list[Path], root: Path) -> list[str]:
 
 def test_the_files_of_a_kernel_follow_includes_and_imports(tree: Path) -> None:
     assert names(sources.files("cuda", "ampere/second", tree), tree) == [
-        "cuda_kernels/ampere/second.cu",
-        "cuda_kernels/ampere/first.cu",
-        "cuda_kernels/attention.cuh",
+        "cuda_kernels/attention/ampere/second.cu",
+        "cuda_kernels/attention/ampere/first.cu",
+        "cuda_kernels/attention/attention.cuh",
         "cuda_kernels/ptx/mma.cuh",
     ]
     assert names(sources.files("triton_native", "ampere/second", tree), tree) == [
-        "triton_kernels/ampere/second.py",
-        "triton_kernels/ampere/first.py",
-        "triton_kernels/specialization.py",
+        "triton_kernels/attention/ampere/second.py",
+        "triton_kernels/attention/ampere/first.py",
+        "triton_kernels/attention/specialization.py",
     ]
 
 
@@ -59,8 +59,8 @@ def test_the_files_of_a_kernel_follow_includes_and_imports(tree: Path) -> None:
     ("backend", "file"),
     [
         ("cuda", "cuda_kernels/ptx/mma.cuh"),
-        ("cuda", "cuda_kernels/ampere/first.cu"),
-        ("triton", "triton_kernels/specialization.py"),
+        ("cuda", "cuda_kernels/attention/ampere/first.cu"),
+        ("triton", "triton_kernels/attention/specialization.py"),
     ],
 )
 def test_a_hash_changes_with_the_code_of_every_file_it_rests_on(tree: Path, backend: str, file: str) -> None:
@@ -74,7 +74,7 @@ def test_a_hash_changes_with_the_code_of_every_file_it_rests_on(tree: Path, back
 
 
 def test_a_hash_ignores_docstrings(tree: Path) -> None:
-    path = tree / "triton_kernels/ampere/first.py"
+    path = tree / "triton_kernels/attention/ampere/first.py"
     before = sources.source_sha256("triton", "ampere/first", tree)
     path.write_text('"""Another opening."""\n' + path.read_text().partition('"""\n')[2])
     assert sources.source_sha256("triton", "ampere/first", tree) == before
@@ -94,13 +94,13 @@ def test_a_re_export_is_the_same_program(tree: Path) -> None:
 
 
 def test_lines_of_code_are_those_without_comments_and_docstrings(tree: Path) -> None:
-    assert sources.lines_of_code(tree / "cuda_kernels/ampere/first.cu") == 2
-    assert sources.lines_of_code(tree / "triton_kernels/ampere/first.py") == 5
-    assert sources.lines_of_code(tree / "triton_kernels/ampere/second.py") == 2
+    assert sources.lines_of_code(tree / "cuda_kernels/attention/ampere/first.cu") == 2
+    assert sources.lines_of_code(tree / "triton_kernels/attention/ampere/first.py") == 5
+    assert sources.lines_of_code(tree / "triton_kernels/attention/ampere/second.py") == 2
 
 
 def test_python_that_does_not_parse_is_not_the_reports_problem(tree: Path) -> None:
-    path = tree / "triton_kernels/ampere/broken.py"
+    path = tree / "triton_kernels/attention/ampere/broken.py"
     path.write_text("def f(:")
     assert sources.lines_of_code(path) == 0
     assert sources.same_program("ampere/broken", "triton", tree) is None

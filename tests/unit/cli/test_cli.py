@@ -20,8 +20,7 @@ import typer
 from typer.testing import CliRunner
 
 from harness import cli
-from harness.attention.inputs import DISTRIBUTIONS
-from harness.catalog import sources, techniques, tiles
+from harness.catalog import sources, techniques
 from harness.catalog.cases import of_experiment, of_grids
 from harness.catalog.problem import Problem
 from harness.cli import options, output
@@ -30,6 +29,8 @@ from harness.machine import environment
 from harness.machine.terminal import Plain
 from harness.measure import effort
 from harness.measure.fleet import Work
+from harness.operators.attention import tiles
+from harness.operators.attention.inputs import DISTRIBUTIONS
 from harness.rows import record, results, tables
 from harness.setup import bootstrap
 from harness.setup.script import PAGES
@@ -74,7 +75,7 @@ def test_list_names_every_technique_and_experiment() -> None:
     assert code == 0
     assert [row["name"] for row in answer["techniques"]] == NAMES
     ablations = {row["name"]: row["cuda"] for row in answer["ablations"]}
-    assert ablations["without_turns"] == "cuda_kernels/hopper/ablations/without_turns.cu"
+    assert ablations["without_turns"] == "cuda_kernels/attention/hopper/ablations/without_turns.cu"
     assert all((CHECKOUT / path).is_file() for path in ablations.values())
     assert answer["experiments"]["ladder"] == "What does each step buy, in each language?"
     said = invoke("list")[1]
@@ -284,7 +285,7 @@ def test_a_command_that_needs_a_gpu_blames_no_option(monkeypatch: pytest.MonkeyP
     missing = "this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing. "
     without = (
         "Without one: `twinkernels check --on cpu`, `twinkernels run correctness --on cpu`, or "
-        "`python experiments/ladder.py`, which prints what is recorded\n"
+        "`python experiments/attention/ladder.py`, which prints what is recorded\n"
     )
     assert invoke(*arguments) == (2, missing + without)
 
@@ -919,7 +920,7 @@ def test_help_of_a_script_does_not_trust_a_set_up_that_runs_or_was_interrupted(t
     executable(venv / "python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     done = script("ladder", "--help", checkout=checkout)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Usage: python experiments/ladder.py [OPTIONS]" in done.stdout
+    assert "Usage: python experiments/attention/ladder.py [OPTIONS]" in done.stdout
     assert "once `make report` has set up, this lists them" in done.stdout
 
 

@@ -11,10 +11,10 @@ import typer
 
 from harness.cli.expressibility import needed, without_missing
 from harness.expressibility import environments, survey, verdicts
-from harness.expressibility.cells import CLAIMS, OF_RIVALS
 from harness.expressibility.claims import RIVALS, VERSIONS
 from harness.expressibility.survey import Todo
 from harness.expressibility.verdicts import Verdict
+from harness.operators.attention.claims import CLAIMS, OF_RIVALS
 from harness.variants import tritons
 
 ASKED = survey.todo([claim for claim in CLAIMS if claim.technique == "cluster_multicast"], ("3.6.0",))

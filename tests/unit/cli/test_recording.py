@@ -73,7 +73,7 @@ def scorecard(tree: Path) -> Any:
 def test_rows_outlive_an_edit_that_leaves_the_machine_code_as_it_is(tree: Path) -> None:
     before = scorecard(tree)
     assert [entry["status"] for entry in before] == ["complete", "complete"]
-    header, kernel = tree / "cuda_kernels/attention.cuh", tree / f"cuda_kernels/ampere/{NAME}.cu"
+    header, kernel = tree / "cuda_kernels/attention/attention.cuh", tree / f"cuda_kernels/attention/ampere/{NAME}.cu"
 
     header.write_text("// A comment.\n" + header.read_text())
     assert scorecard(tree) == before, "a comment is no code"

@@ -13,14 +13,14 @@ import pytest
 
 from cuda_kernels import build, toolchain
 from harness import variants
-from harness.attention import inputs, numerics
 from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem
+from harness.operators.attention import inputs, numerics
 from harness.variants import Case
 
 KERNEL = "ampere/xor_swizzle"
 TREE = {
-    "ampere/xor_swizzle.cu": "#include <attention.cuh>\n",
+    "ampere/xor_swizzle.cu": "#include <attention/attention.cuh>\n",
     "attention.cuh": "#include <cstdint>\n#include <ptx/mma.cuh>\n",
     "ptx/mma.cuh": "// mma\n",
     "ptx/unused.cuh": "// nothing\n",

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from harness.expressibility import detectors
-from harness.expressibility.cells import (
+from harness.expressibility.claims import Detector
+from harness.operators.attention.claims import (
     beyond,
     copies,
     cuda,
@@ -19,7 +20,6 @@ from harness.expressibility.cells import (
     shared_memory,
     tlx,
 )
-from harness.expressibility.claims import Detector
 
 WITH, WITHOUT = True, False
 TTGIR_LOOP = """

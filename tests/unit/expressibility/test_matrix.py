@@ -11,10 +11,10 @@ import pytest
 
 from harness.catalog import sources
 from harness.expressibility import matrix, survey, verdicts
-from harness.expressibility.cells import CLAIMS, OF_RIVALS
-from harness.expressibility.cells.rivals import ASKED
 from harness.expressibility.claims import RIVALS
 from harness.expressibility.verdicts import Verdict
+from harness.operators.attention.claims import CLAIMS, OF_RIVALS
+from harness.operators.attention.claims.rivals import ASKED
 from harness.rows import record, results
 
 EPILOGUE = next(claim for claim in CLAIMS if claim.cell == ("staged_epilogue", "triton"))
@@ -42,7 +42,7 @@ def mark(found: list[dict[str, Any]], version: str) -> matrix.Mark:
 def test_every_cell_has_a_claim_in_every_version_of_its_column() -> None:
     cells = [*matrix.cells([]), *matrix.rivals([])]
     empty = [(*name(cell), version) for cell in cells for version, mark in cell.marks.items() if mark.claim is None]
-    assert empty == [], "add a Claim to harness/expressibility/cells"
+    assert empty == [], "add a Claim to harness/operators/attention/claims"
     assert {claim.cell for claim in (*CLAIMS, *OF_RIVALS)} == set(map(name, cells)), "a claim about no row of the table"
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from harness.expressibility import survey, verdicts
-from harness.expressibility.cells import CLAIMS, OF_RIVALS
 from harness.expressibility.claims import VERSIONS, Claim, Detector, Probe, Proof
 from harness.expressibility.verdicts import Verdict
+from harness.operators.attention.claims import CLAIMS, OF_RIVALS
 from harness.rows import packing
 
 PROOF = Proof("p", "it is there", Probe("words"), Probe("words", "other"), Detector("sass", r"\bHGMMA\b"))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from harness.attention import inputs
 from harness.inspection import fp8
+from harness.operators.attention import inputs
 from harness.rows import schema
 
 

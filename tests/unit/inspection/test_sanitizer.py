@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from harness import variants
-from harness.catalog import techniques, tiles
+from harness.catalog import techniques
 from harness.catalog.problem import Tile
 from harness.inspection import sanitizer, tool_session
 from harness.inspection.sanitizer import Check
 from harness.machine import cuda_tools
+from harness.operators.attention import tiles
 from harness.rows import record, results
 from harness.setup import doctor
 from tests.support.checkout import executable

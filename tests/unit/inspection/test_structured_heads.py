@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from harness.attention import reference
 from harness.inspection import structured_heads
 from harness.inspection.structured_heads import ANCHORS, BIN, BLOCK, HEADS, PERIOD, SEQ
+from harness.operators.attention import reference
 from harness.rows import results
 
 pytestmark = pytest.mark.slow

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from harness.attention import inputs
 from harness.catalog import own, sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.problem import Experiment, Problem, Tile
 from harness.measure import effort, groups, runner
 from harness.measure import own as measured
 from harness.measure.worker import Deadlines, Worker, places
+from harness.operators.attention import inputs
 from harness.rows import fastest, results, schema, tables
 from harness.variants import interpreter
 from harness.variants.own import OwnFunction
@@ -297,7 +297,7 @@ CU_FILES = {
 def test_each_end_of_a_cu_file_is_a_row_that_says_why(tmp_path: Path) -> None:
     for name, (function, result, *_) in CU_FILES.items():
         text = f"EXPORT int {function}(const AttentionArgs*, void*) {{ return {result}; }}"
-        (tmp_path / name).write_text(f"#include <attention.cuh>\n{text}\n")
+        (tmp_path / name).write_text(f"#include <attention/attention.cuh>\n{text}\n")
     kernels = [own.parse(str(tmp_path / name)) for name in CU_FILES]
     rows = {row["kernel"]: row for row in run(tmp_path / "run.jsonl", *kernels) if row["kind"] == "gate"}
     for name, (*_, status, said) in CU_FILES.items():

@@ -20,13 +20,14 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import techniques, tiles
+from harness.catalog import techniques
 from harness.catalog.cases import of_experiment
 from harness.catalog.entries import Technique
 from harness.catalog.problem import Experiment, Problem, Tile
 from harness.machine import environment
 from harness.measure import runner, service, session, worker
 from harness.measure.worker import Deadlines, GateOptions, Worker
+from harness.operators.attention import tiles
 from harness.rows import noise, results, tables
 from harness.rows.reading import is_final
 from harness.variants import Case

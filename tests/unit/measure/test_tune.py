@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import techniques, tiles
+from harness.catalog import techniques
 from harness.catalog.entries import Limit, Technique
 from harness.catalog.problem import Problem, Tile
 from harness.machine import environment
 from harness.measure import tune
 from harness.measure.worker import Deadlines
+from harness.operators.attention import tiles
 from harness.rows import results
 from tests.support import fake_kernels
 
@@ -124,7 +125,7 @@ def test_several_processes_may_write_one_table(tmp_path: Path) -> None:
     script = f"""
 from pathlib import Path
 import sys
-from harness.catalog import tiles
+from harness.operators.attention import tiles
 for number in range(20):
     tile = tiles.Tile(16, 16)
     tiles.update(Path({str(path)!r}), [tiles.Selection(f"t{{sys.argv[1]}}", "cuda", f"d{{number}}-full", tile, 1, "x")])

@@ -11,7 +11,7 @@ import pytest
 
 from harness.catalog import techniques
 from harness.expressibility import verdicts
-from harness.expressibility.cells import CLAIMS
+from harness.operators.attention.claims import CLAIMS
 from harness.rows import schema
 from reports import build
 from reports.pages import roofs

@@ -9,8 +9,8 @@ from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
 from harness.expressibility import matrix as proofs
 from harness.expressibility import verdicts
-from harness.expressibility.cells import CLAIMS
 from harness.expressibility.claims import VERSIONS
+from harness.operators.attention.claims import CLAIMS
 from harness.rows import results
 from reports import build
 from reports.data.dataset import Dataset, Row
@@ -181,7 +181,7 @@ def test_a_site_has_the_files_of_its_proofs_with_what_they_need_beside_them() ->
     recorded = results.read(build.ROOT / "recorded" / "compilers" / "expressibility.jsonl")
     files = overview.programs(expressibility.said(recorded))
     assert "triton_kernels/probes/swizzle_box.py" in files
-    assert "harness/expressibility/rivals/cutile/assemble.py" in files
+    assert "harness/operators/attention/rivals/cutile/assemble.py" in files
     assert all((sources.ROOT / path).is_file() for path in files)
     assert overview.programs(known(wgmma="hint")) == set(), "nothing was compiled"
 

@@ -21,9 +21,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from cuda_kernels.cpu_library import ncu_metrics, totals
 from experiments import ladder
 from harness.catalog import experiments as catalog
-from harness.catalog import sources, techniques, tiles
+from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import LADDERS, TECHNIQUES
+from harness.operators.attention import tiles
 from harness.rows import reading
 from harness.rows.reading import slug
 from harness.setup import script
@@ -356,7 +357,10 @@ def test_verdicts_are_sentences_made_from_rows(pages: dict[str, str]) -> None:
 
 def test_technique_page_has_sources_diff_code_and_numerics(pages: dict[str, str]) -> None:
     text = pages["technique/cp_async_pipeline.html"]
-    for words in ("cuda_kernels/ampere/cp_async_pipeline.cu", "triton_kernels/ampere/cp_async_pipeline.py"):
+    for words in (
+        "cuda_kernels/attention/ampere/cp_async_pipeline.cu",
+        "triton_kernels/attention/ampere/cp_async_pipeline.py",
+    ):
         assert words in text
     assert 'class="gi"' in text  # an added line of a diff
     assert '<pre class="code excerpt">' in text
@@ -383,7 +387,7 @@ def test_without_rows_there_is_a_site_that_says_so(tmp_path: Path) -> None:
     given = {"recorded": tmp_path, "runs": (), "hashes": {}, "progress": lambda *step: seen.append(step)}
     site = build.build(tmp_path / "site", **given).parent
     assert "Nothing is recorded yet" in (site / "index.html").read_text()
-    assert "cuda_kernels/ampere/scalar.cu" in (site / "technique/scalar.html").read_text()
+    assert "cuda_kernels/attention/ampere/scalar.cu" in (site / "technique/scalar.html").read_text()
     assert [done for done, _, _ in seen] == list(range(1, seen[0][1] + 1))
     assert seen[0][2] == "index.html"
     assert {name for *_, name in seen} == {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
@@ -1024,7 +1028,7 @@ def test_the_page_about_correctness_counts_random_problems() -> None:
         section = page.partition('<h2 id="random">')[2].partition("<h2")[0]
         return " ".join(re.sub(r"<[^>]*>", "", section).split())
 
-    drawn = "drawn from the SEED in experiments/random_problems.py."
+    drawn = "drawn from the SEED in experiments/attention/random_problems.py."
     none = f"They are not checked yet. twinkernels run random_problems checks 1,000 of them, {drawn[:-1]}, on a GPU."
     assert none in told()
     declined = gate("flagship", first, **now, status="unsupported", reason="needs Hopper")

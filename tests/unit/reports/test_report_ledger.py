@@ -9,9 +9,9 @@ from functools import cache
 import pytest
 from markupsafe import escape
 
-from harness.catalog.ledger import CAUSES, GLUON, ORDERED, SQUARE, TERMS, TLX, TRITON, VOCABULARY, WAYS
 from harness.catalog.problem import Problem, Tile
 from harness.inspection import hardware_counters
+from harness.operators.attention.gap import CAUSES, GLUON, ORDERED, SQUARE, TERMS, TLX, TRITON, VOCABULARY, WAYS
 from harness.rows.ledger import Ledger
 from reports.data.dataset import Dataset, tile_slug
 from reports.data.names import cell_title

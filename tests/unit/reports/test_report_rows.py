@@ -155,7 +155,12 @@ def test_a_site_is_named_by_all_that_it_is_made_from(tmp_path: Path) -> None:
         (tmp_path / left_out).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / left_out).write_text("new")
     assert build.inputs(tmp_path) == before
-    for file in ("reports/runs/1-ladder.jsonl", "reports/notes/scalar.md", "cuda_kernels/tma/x.cu", "harness/x.py"):
+    for file in (
+        "reports/runs/1-ladder.jsonl",
+        "reports/notes/attention/scalar.md",
+        "cuda_kernels/attention/tma/x.cu",
+        "harness/x.py",
+    ):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         for text in ("one", "two"):
             (tmp_path / file).write_text(text)

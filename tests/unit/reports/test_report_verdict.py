@@ -10,8 +10,8 @@ import pytest
 from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import TECHNIQUES, Technique
-from harness.expressibility.cells import CLAIMS
 from harness.inspection import hardware_counters
+from harness.operators.attention.claims import CLAIMS
 from harness.rows.intervals import Interval
 from reports.data.dataset import Dataset
 from reports.data.questions import question
@@ -353,7 +353,7 @@ def test_a_re_export_says_who_decides_as_the_matrix_grades_it(technique: Techniq
     """Core Triton "leaves" a hint and what is automatic to the compiler, and "cannot express" a hatch or less. What it
     expresses in full has neither phrase, nor have two kernels whose missing pieces are several."""
     grades = {claim.grade for claim in CLAIMS if claim.cell == (technique.name, "triton")}
-    assert grades, f"{technique.name}: no claim about core Triton, expected one in harness/expressibility/cells"
+    assert grades, f"{technique.name}: no claim about core Triton, expected one in harness/operators/attention/claims"
     text = sources.kernel_file("triton", technique.path).read_text()
     said = [verb for verb in ("cannot express", "leaves") if f"Core Triton {verb} " in " ".join(text.split())]
     if grades == {"direct"} or technique.name in ("flagship", "wide_tile"):

@@ -48,7 +48,7 @@ def test_headings_are_of_drawings_that_there_are() -> None:
 
 
 def test_products_leave_scores_where_the_next_ones_take_them_and_a_half_warp_does_not() -> None:
-    """As cuda_kernels/ampere counts them: `group` is lane / 4, `quad` is lane % 4."""
+    """As cuda_kernels/attention/ampere counts them: `group` is lane / 4, `quad` is lane % 4."""
     left, wanted, taken = (one.lanes for one in fragments.HOLDINGS)
     for lane in range(32):
         group, quad = lane // 4, lane % 4

@@ -89,7 +89,9 @@ def test_what_failed_is_tried_again_and_what_was_declined_is_not(tmp_path: Path)
     assert [row["status"] for row in kept([declined]).rows] == ["unsupported"]
 
 
-@pytest.mark.parametrize("file", ["harness/variants/x.py", "harness/catalog/ladders/x.py", "cuda_kernels/cpu/x.h"])
+@pytest.mark.parametrize(
+    "file", ["harness/variants/x.py", "harness/operators/attention/ladders/x.py", "cuda_kernels/cpu/x.h"]
+)
 def test_the_harness_is_named_by_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
     monkeypatch.setattr(sources, "ROOT", tmp_path)
     path = tmp_path / file

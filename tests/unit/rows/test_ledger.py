@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import ledger as catalog
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.sources import ROOT
+from harness.operators.attention import gap as catalog
 from harness.rows import ledger, reading, results
 from harness.rows.ledger import Ledger, Priced
 from tests.support import ledger_rows as made

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.catalog.ledger import GLUON, GLUON_TERMS, TERMS, TLX, TLX_TERMS, TRITON, TRITONS, Term
 from harness.catalog.problem import Problem, Tile
+from harness.operators.attention.gap import GLUON, GLUON_TERMS, TERMS, TLX, TLX_TERMS, TRITON, TRITONS, Term
 from harness.rows.twins import Twins, written
 from tests.support import synthetic_rows as synthetic
 

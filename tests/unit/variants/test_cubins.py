@@ -22,11 +22,11 @@ import pytest
 import torch
 
 from harness.catalog import sources, techniques
-from harness.catalog import tiles as tiles_of
 from harness.catalog.cases import Case, of_experiment, source_sha256
 from harness.catalog.experiments import load as load_experiment
 from harness.catalog.problem import Problem, Tile
 from harness.measure import runner
+from harness.operators.attention import tiles as tiles_of
 from harness.rows.renew import Program, Unknown
 from harness.variants import (
     LaunchError,
@@ -41,7 +41,7 @@ from harness.variants import (
 )
 from harness.variants.variables import environment_of
 from tests.conftest import CHECKOUT
-from triton_kernels import specialization
+from triton_kernels.attention import specialization
 
 SUPPORT = CHECKOUT / "tests" / "support"
 INSTALLED = tritons.installed()

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from harness import flash_attention
-from harness.attention import inputs, numerics
-from harness.catalog import sources, techniques, tiles
+from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
+from harness.operators.attention import inputs, numerics, tiles
 from harness.variants import LaunchError
 from harness.variants import flash_attention as plain
 

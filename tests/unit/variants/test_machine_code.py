@@ -189,7 +189,7 @@ def by_environment(backend: str) -> list[list[Case]]:
 
 def launched(first: Case, *names: str) -> dict[str, list[Any]]:
     """Technique -> `code` of the binary that was launched, `code` of what a machine without a GPU compiles."""
-    from harness.attention import inputs
+    from harness.operators.attention import inputs
 
     backend = first.backend
     cases = {name: case(backend, name) for name in names}

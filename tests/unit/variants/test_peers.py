@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from harness import variants
-from harness.attention import inputs, numerics, reference
 from harness.catalog.problem import Problem
+from harness.operators.attention import inputs, numerics, reference
 
 PROBLEM = Problem(1, 2, 1, 64, 96, 64, "fp16", True, "bhsd")
 

@@ -18,7 +18,7 @@ from tests.conftest import CHECKOUT
 
 pytestmark = pytest.mark.slow
 
-KERNEL = "triton_kernels/ampere/scalar.py"
+KERNEL = "triton_kernels/attention/ampere/scalar.py"
 PROBLEM = Problem.square(2, 4, 256, 64)
 
 
@@ -78,7 +78,7 @@ def gluon(kernel: str) -> Program:
 def test_a_constexpr_function_may_move_and_comments_may_change(tmp_path: Path) -> None:
     """Triton puts the line of each function into the key of its cache, and its text with comments. Layouts come from
     constexpr functions."""
-    kernel = "triton_kernels/gluon/ampere/cp_async_pipeline.py"
+    kernel = "triton_kernels/attention/gluon/ampere/cp_async_pipeline.py"
     one = gluon("cp_async_pipeline")
     places = [
         tree(tmp_path / "as it is", kernel),
@@ -96,7 +96,7 @@ def test_a_constexpr_function_may_move_and_comments_may_change(tmp_path: Path) -
 def test_a_name_is_the_same_whatever_was_named_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Triton's own depends on it where a kernel calls a function that reads a constant, as `load_rows` does."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})  # one process for all
-    kernels = [f"triton_kernels/gluon/hopper/{name}.py" for name in ("exp_lock", "pingpong")]
+    kernels = [f"triton_kernels/attention/gluon/hopper/{name}.py" for name in ("exp_lock", "pingpong")]
     jobs: list[processes.Job] = [
         (recompiling._identify, (str(CHECKOUT), kernel, [gluon(Path(kernel).stem)])) for kernel in kernels
     ]

@@ -9,8 +9,8 @@ import torch
 from torch.nn import attention
 
 from harness import register_flash_attention
-from harness.attention import numerics, reference
 from harness.catalog.problem import Problem
+from harness.operators.attention import numerics, reference
 from harness.variants import sdpa
 
 has_registry = pytest.mark.skipif(

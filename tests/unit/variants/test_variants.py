@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from cuda_kernels import cpu_build
-from harness.attention import inputs
 from harness.catalog.problem import Problem, Tile
+from harness.operators.attention import inputs
 from harness.variants import Case, CpuCudaVariant, PeerVariant, Unsupported, Variant, cuda, triton
 
 

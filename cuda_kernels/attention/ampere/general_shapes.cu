@@ -1,0 +1,222 @@
+// Any length and any strides: rows that do not exist are read as zeros, masked, and not written.
+// Builds on longest_first; changes what a tile may be: the end of a sequence may cut it, not only the diagonal.
+//
+// Every copy is told how many rows of its tile exist, and cp.async fills the others with zeros. Scores of keys that do
+// not exist are masked where the diagonal is. Offsets within a head have 64 bits, because strides are arbitrary. This
+// rung measures what that costs a problem whose lengths are multiples of the tile. Supports head_dim 256.
+#include <attention/attention.cuh>
+#include <ptx/barrier.cuh>
+#include <ptx/cp_async.cuh>
+#include <ptx/ld_st.cuh>
+#include <ptx/ldmatrix.cuh>
+#include <ptx/math.cuh>
+#include <ptx/mma.cuh>
+#include <ptx/shfl.cuh>
+#include <attention/tile_schedulers.cuh>
+
+namespace {
+
+constexpr int THREADS = WARPS * WARP_SIZE;
+constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
+constexpr int S_TILES = BLOCK_N / MMA_N;            // mma tiles along the keys
+constexpr int O_TILES = HEAD_DIM / MMA_N;           // mma tiles along head_dim
+constexpr int M_TILES = BLOCK_M / (WARPS * MMA_M);  // m16 tiles per warp
+static_assert(BLOCK_M == WARPS * M_TILES * MMA_M);
+static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
+static_assert(STAGES == 1, "one buffer for K, one for V");
+
+constexpr int ROW_BYTES = HEAD_DIM * ELEMENT_BYTES;
+
+struct SharedMemory {
+  static constexpr int q = 0;
+  static constexpr int k = q + BLOCK_M * ROW_BYTES;
+  static constexpr int v = k + BLOCK_N * ROW_BYTES;
+  static constexpr int bytes = v + BLOCK_N * ROW_BYTES;
+};
+
+// Address of an element in a tile of Q, K or V: its 16-byte column is XORed with the row.
+DEVICE uint32_t tile_address(uint32_t smem, int row, int col) {
+  return smem + row * ROW_BYTES + ((col * ELEMENT_BYTES) ^ ((row & 7) * 16));
+}
+// Moves an address by `row` rows (a multiple of 8) and `col` columns (a multiple of 16 bytes, without a carry).
+DEVICE uint32_t advance(uint32_t address, int row, int col) {
+  return (address ^ (col * ELEMENT_BYTES)) + row * ROW_BYTES;
+}
+static_assert(ROW_BYTES % 128 == 0, "the XOR permutes within 128 bytes");
+
+// Reduces over the four lanes that share a row.
+DEVICE float quad_reduce_max(float x) {
+  x = max_f32(x, shfl_bfly(x, 1));
+  return max_f32(x, shfl_bfly(x, 2));
+}
+DEVICE float quad_reduce_sum(float x) {
+  x += shfl_bfly(x, 1);
+  return x + shfl_bfly(x, 2);
+}
+
+// Copies a tile; rows from `valid_rows` on are filled with zeros.
+template <int TILE_ROWS>
+DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride, int valid_rows) {
+  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements per 16-byte access
+  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies per pass
+  static_assert(TILE_ROWS % ROWS == 0);
+  const int row = tid_x() / (HEAD_DIM / CHUNK), col = tid_x() % (HEAD_DIM / CHUNK) * CHUNK;
+  gmem += row * row_stride + col;
+#pragma unroll
+  for (int i = 0; i < TILE_ROWS / ROWS; ++i, gmem += ROWS * row_stride)
+    cp_async_cg_16_zfill(tile_address(smem, row + i * ROWS, col), gmem, row + i * ROWS < valid_rows ? 16 : 0);
+  cp_async_commit_group();
+}
+
+// One warp writes rows of a tile to global memory: each lane copies 16-byte pieces, neighbouring lanes along a row.
+// Rows from `valid_rows` on are not written.
+template <int TILE_ROWS>
+DEVICE void store_tile(Element* gmem, int64_t row_stride, uint32_t smem, int first_row, int valid_rows) {
+  constexpr int CHUNK = 16 / ELEMENT_BYTES;
+  constexpr int ROWS = WARP_SIZE / (HEAD_DIM / CHUNK);  // rows that the warp copies per pass
+  static_assert(TILE_ROWS % ROWS == 0);
+  const int lane = tid_x() % WARP_SIZE;
+  const int row = first_row + lane / (HEAD_DIM / CHUNK), col = lane % (HEAD_DIM / CHUNK) * CHUNK;
+  gmem += row * row_stride + col;
+#pragma unroll
+  for (int i = 0; i < TILE_ROWS / ROWS; ++i, gmem += ROWS * row_stride)
+    if (row + i * ROWS < valid_rows) st_global(gmem, ld_shared<uint4>(tile_address(smem, row + i * ROWS, col)));
+}
+
+KERNEL(THREADS, 1) general_shapes(const AttentionArgs args) {
+  const LongestFirst order(args, ctaid_x());
+  const BlockTile tile(args, order.batch, order.head, order.q_tile);
+  const uint32_t smem = shared_base();
+  const uint32_t q_smem = smem + SharedMemory::q;
+  const uint32_t k_smem = smem + SharedMemory::k;
+  const uint32_t v_smem = smem + SharedMemory::v;
+  const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
+  const int warp_row = warp * M_TILES * MMA_M;
+
+  // The row address that this lane passes to ldmatrix for the first fragment of each operand.
+  uint32_t q_lane = tile_address(q_smem, warp_row + lane % 16, lane / 16 * 8);
+  uint32_t k_lane = tile_address(k_smem, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8);
+  uint32_t v_lane = tile_address(v_smem, lane % 16, lane / 16 * 8);
+  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and 2 * quad + 1.
+  const int group = lane / 4, quad = lane % 4;
+
+  const float scale_log2 = args.scale * LOG2_E;
+  float o_regs[M_TILES][O_TILES][4] = {};
+  float row_max[M_TILES][2], row_sum[M_TILES][2] = {};
+  for (int m = 0; m < M_TILES; ++m) row_max[m][0] = row_max[m][1] = -INFINITY_F32;
+
+  const int keys = tile.visible_keys(args);
+  const int unmasked_keys = tile.unmasked_keys(args);
+  const int q_rows = args.seq_q - tile.q_start;
+
+  // load Q, then the first K
+  if (keys > 0) {
+    load_tile<BLOCK_M>(q_smem, tile.q(args), args.q_stride.seq, q_rows);
+    load_tile<BLOCK_N>(k_smem, tile.k(args), args.k_stride.seq, args.seq_kv);
+  }
+
+  for (int kv_start = 0; kv_start < keys; kv_start += BLOCK_N) {
+    // Without the fences the compiler precomputes every address below and keeps each in a register of its own.
+    register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
+    cp_async_wait_group<0>();
+    bar_sync();  // K (and Q) has arrived; every warp is done with the previous V
+    load_tile<BLOCK_N>(v_smem, tile.v(args) + kv_start * args.v_stride.seq, args.v_stride.seq, args.seq_kv - kv_start);
+
+    // S = Q K^T
+    float s_regs[M_TILES][S_TILES][4] = {};
+#pragma unroll
+    for (int d = 0; d < HEAD_DIM; d += MMA_K) {
+      uint32_t q_regs[M_TILES][4];
+      for (int m = 0; m < M_TILES; ++m) ldmatrix_x4(q_regs[m], advance(q_lane, m * MMA_M, d));
+#pragma unroll
+      for (int n = 0; n < S_TILES; n += 2) {
+        uint32_t k_regs[4];
+        ldmatrix_x4(k_regs, advance(k_lane, n * MMA_N, d));
+        for (int m = 0; m < M_TILES; ++m) {
+          mma_m16n8k16<Element>(s_regs[m][n], q_regs[m], k_regs);
+          mma_m16n8k16<Element>(s_regs[m][n + 1], q_regs[m], k_regs + 2);
+        }
+      }
+    }
+    if (kv_start + BLOCK_N > unmasked_keys) {
+#pragma unroll
+      for (int m = 0; m < M_TILES; ++m)
+        for (int n = 0; n < S_TILES; ++n)
+          for (int i = 0; i < 4; ++i)
+            if (kv_start + n * MMA_N + quad * 2 + i % 2 > tile.last_key(args, warp_row + m * MMA_M + group + i / 2 * 8))
+              s_regs[m][n][i] = -INFINITY_F32;
+    }
+
+    // online softmax
+#pragma unroll
+    for (int row = 0; row < M_TILES * 2; ++row) {
+      const int m = row / 2, half = row % 2;
+      float new_max = -INFINITY_F32, tile_sum = 0.f;
+#pragma unroll
+      for (int n = 0; n < S_TILES; ++n)
+        new_max = max_f32(new_max, max_f32(s_regs[m][n][half * 2], s_regs[m][n][half * 2 + 1]));
+      new_max = max_f32(row_max[m][half], quad_reduce_max(new_max) * scale_log2);
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
+      const float new_base = new_max == -INFINITY_F32 ? 0.f : new_max;
+      const float rescale = ex2_approx_ftz(row_max[m][half] - new_base);
+      row_max[m][half] = new_max;
+#pragma unroll
+      for (int n = 0; n < S_TILES; ++n) {
+        for (int i = half * 2; i < half * 2 + 2; ++i) {
+          s_regs[m][n][i] = ex2_approx_ftz(s_regs[m][n][i] * scale_log2 - new_base);
+          tile_sum += s_regs[m][n][i];
+        }
+      }
+      row_sum[m][half] = row_sum[m][half] * rescale + quad_reduce_sum(tile_sum);
+#pragma unroll
+      for (int d = 0; d < O_TILES; ++d) o_regs[m][d][half * 2] *= rescale, o_regs[m][d][half * 2 + 1] *= rescale;
+    }
+
+    cp_async_wait_group<0>();
+    bar_sync();  // V has arrived; every warp is done with K
+    if (kv_start + BLOCK_N < keys)
+      load_tile<BLOCK_N>(k_smem, tile.k(args) + (kv_start + BLOCK_N) * args.k_stride.seq, args.k_stride.seq,
+                         args.seq_kv - kv_start - BLOCK_N);
+
+    // O += P V
+#pragma unroll
+    for (int n = 0; n < S_TILES; n += 2) {
+      uint32_t p_regs[M_TILES][4], v_regs[O_TILES / 2][4];
+#pragma unroll
+      for (int d = 0; d < O_TILES; d += 2) ldmatrix_x4_trans(v_regs[d / 2], advance(v_lane, n * MMA_N, d * MMA_N));
+      for (int m = 0; m < M_TILES; ++m)
+        for (int i = 0; i < 4; ++i)
+          p_regs[m][i] = cvt_pack<Element>(s_regs[m][n + i / 2][i % 2 * 2], s_regs[m][n + i / 2][i % 2 * 2 + 1]);
+#pragma unroll
+      for (int d = 0; d < O_TILES; ++d)
+        for (int m = 0; m < M_TILES; ++m) mma_m16n8k16<Element>(o_regs[m][d], p_regs[m], v_regs[d / 2] + d % 2 * 2);
+    }
+  }
+
+  // epilogue: no copy is in flight, and no other warp reads this warp's rows of Q, which O overwrites
+  const uint32_t o_lane = tile_address(q_smem, warp_row + group, quad * 2);
+#pragma unroll
+  for (int i = 0; i < M_TILES * 2; ++i) {
+    const int m = i / 2, half = i % 2;
+    const int row = m * MMA_M + half * 8;
+    const float inverse = row_sum[m][half] > 0.f ? rcp_approx_ftz(row_sum[m][half]) : 0.f;
+#pragma unroll
+    for (int d = 0; d < O_TILES; ++d)
+      st_shared(advance(o_lane, row, d * MMA_N),
+                cvt_pack<Element>(o_regs[m][d][half * 2] * inverse, o_regs[m][d][half * 2 + 1] * inverse));
+    if (quad == 0 && warp_row + row + group < q_rows)
+      st_global(tile.lse(args) + warp_row + row + group,
+                row_sum[m][half] > 0.f ? (row_max[m][half] + lg2_approx_ftz(row_sum[m][half])) * LN_2 : -INFINITY_F32);
+  }
+  bar_warp_sync();  // the warp's rows of O are complete
+  store_tile<M_TILES * MMA_M>(tile.o(args), args.o_stride.seq, q_smem, warp_row, q_rows);
+}
+
+}  // namespace
+
+EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
+
+EXPORT int launch(const AttentionArgs* args, void* stream) {
+  const Grid grid{LongestFirst::blocks(*args), 1, 1};
+  return launch_kernel<general_shapes>(grid, THREADS, SharedMemory::bytes, stream, *args);
+}

@@ -1,0 +1,205 @@
+// Two warps share 16 query rows: each computes S for half of the keys and O for half of head_dim.
+// Builds on direct_rescale; changes who holds what: a grid of BLOCK_M / 16 x 2 warps instead of BLOCK_M / 16.
+//
+// A block has twice the warps, each with half of the accumulators. The price: the maximum over half of the keys is not
+// enough, so the two warps exchange row maxima through shared memory in every iteration (row sums only once, at the
+// end). O += P V also needs the other warp's half of P, so P goes to shared memory in 16 bits and comes back by
+// ldmatrix. Only the two warps synchronize for that, at a named barrier. Q, K and V move as in direct_rescale.
+#include <attention/attention.cuh>
+#include <ptx/barrier.cuh>
+#include <ptx/ld_st.cuh>
+#include <ptx/ldmatrix.cuh>
+#include <ptx/math.cuh>
+#include <ptx/mma.cuh>
+#include <ptx/shfl.cuh>
+
+namespace {
+
+constexpr int THREADS = WARPS * WARP_SIZE;
+constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
+constexpr int PAIR = 2;                           // warps that share 16 query rows
+constexpr int S_TILES = BLOCK_N / PAIR / MMA_N;   // mma tiles along a warp's half of the keys
+constexpr int O_TILES = HEAD_DIM / PAIR / MMA_N;  // mma tiles along its half of head_dim
+static_assert(BLOCK_M * PAIR == WARPS * MMA_M, "each pair of warps owns 16 query rows");
+static_assert(WARPS / PAIR <= 15, "each pair has a named barrier");
+static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
+static_assert(STAGES == 1, "one buffer for K, one for V");
+
+constexpr int ROW_BYTES = HEAD_DIM * ELEMENT_BYTES;
+constexpr int P_ROW_BYTES = (BLOCK_N + 8) * ELEMENT_BYTES;  // padded against bank conflicts
+
+struct SharedMemory {
+  static constexpr int q = 0;
+  static constexpr int k = q + BLOCK_M * ROW_BYTES;
+  static constexpr int v = k + BLOCK_N * ROW_BYTES;
+  static constexpr int p = v + BLOCK_N * ROW_BYTES;
+  static constexpr int row = p + BLOCK_M * P_ROW_BYTES;  // one float per query row and warp of the pair
+  static constexpr int bytes = row + PAIR * BLOCK_M * 4;
+};
+
+// Address of an element in a tile of Q, K or V.
+DEVICE uint32_t tile_address(uint32_t smem, int row, int col) { return smem + row * ROW_BYTES + col * ELEMENT_BYTES; }
+// Moves an address by `row` rows and `col` columns.
+DEVICE uint32_t advance(uint32_t address, int row, int col) { return address + row * ROW_BYTES + col * ELEMENT_BYTES; }
+
+// Reduces over the four lanes that share a row.
+DEVICE float quad_reduce_max(float x) {
+  x = max_f32(x, shfl_bfly(x, 1));
+  return max_f32(x, shfl_bfly(x, 2));
+}
+DEVICE float quad_reduce_sum(float x) {
+  x += shfl_bfly(x, 1);
+  return x + shfl_bfly(x, 2);
+}
+
+template <int TILE_ROWS>
+DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
+  constexpr int CHUNK = 16 / ELEMENT_BYTES;           // elements per 16-byte access
+  constexpr int ROWS = THREADS / (HEAD_DIM / CHUNK);  // rows that the block copies per pass
+  static_assert(TILE_ROWS % ROWS == 0);
+  const int row = tid_x() / (HEAD_DIM / CHUNK), col = tid_x() % (HEAD_DIM / CHUNK) * CHUNK;
+  gmem += static_cast<int>(row * row_stride + col);  // offsets within a head fit in 32 bits
+#pragma unroll
+  for (int i = 0; i < TILE_ROWS / ROWS; ++i, gmem += ROWS * row_stride)
+    st_shared(tile_address(smem, row + i * ROWS, col), ld_global<uint4>(gmem));
+}
+
+KERNEL(THREADS, 1) split_warp_pairs(const AttentionArgs args) {
+  const BlockTile tile(args, ctaid_y(), ctaid_x(), ctaid_z());  // consecutive blocks share no K and V
+  const uint32_t smem = shared_base();
+  const uint32_t q_smem = smem + SharedMemory::q;
+  const uint32_t k_smem = smem + SharedMemory::k;
+  const uint32_t v_smem = smem + SharedMemory::v;
+  const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
+  const int pair = warp / PAIR, side = warp % PAIR;
+  const int warp_row = pair * MMA_M, warp_key = side * BLOCK_N / PAIR, warp_dim = side * HEAD_DIM / PAIR;
+
+  // The row address that this lane passes to ldmatrix for the first fragment of each operand.
+  uint32_t q_lane = tile_address(q_smem, warp_row + lane % 16, lane / 16 * 8);
+  uint32_t k_lane = tile_address(k_smem, warp_key + lane % 8, lane / 8 % 2 * 8);
+  uint32_t v_lane = tile_address(v_smem, lane % 16, warp_dim);
+  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and 2 * quad + 1.
+  const int group = lane / 4, quad = lane % 4;
+  // Where this lane writes P and reads it; where it leaves a value of row `group`, and finds the other warp's.
+  const uint32_t p_smem = smem + SharedMemory::p + warp_row * P_ROW_BYTES;
+  const uint32_t p_write = p_smem + group * P_ROW_BYTES + (warp_key + quad * 2) * ELEMENT_BYTES;
+  const uint32_t p_lane = p_smem + lane % 16 * P_ROW_BYTES + lane / 16 * 16;
+  const uint32_t row_smem = smem + SharedMemory::row + (warp_row + group) * 4;
+  const uint32_t own_row = row_smem + side * BLOCK_M * 4, other_row = row_smem + (1 - side) * BLOCK_M * 4;
+
+  float o_regs[O_TILES][4] = {};
+  float row_max[2] = {-INFINITY_F32, -INFINITY_F32}, row_sum[2] = {};
+
+  // load Q
+  load_tile<BLOCK_M>(q_smem, tile.q(args), args.q_stride.seq);
+
+  const int keys = tile.visible_keys(args);
+  for (int kv_start = 0; kv_start < keys; kv_start += BLOCK_N) {
+    // Without the fences the compiler precomputes every address below and keeps each in a register of its own.
+    register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
+    bar_sync();  // every warp is done with the previous K and V
+    load_tile<BLOCK_N>(k_smem, tile.k(args) + kv_start * args.k_stride.seq, args.k_stride.seq);
+    load_tile<BLOCK_N>(v_smem, tile.v(args) + kv_start * args.v_stride.seq, args.v_stride.seq);
+    bar_sync();  // K and V (and Q) are in shared memory
+
+    // S = Q K^T
+    float s_regs[S_TILES][4] = {};
+#pragma unroll
+    for (int d = 0; d < HEAD_DIM; d += MMA_K) {
+      uint32_t q_regs[4];
+      ldmatrix_x4(q_regs, advance(q_lane, 0, d));
+#pragma unroll
+      for (int n = 0; n < S_TILES; ++n) {
+        uint32_t k_regs[2];
+        ldmatrix_x2(k_regs, advance(k_lane, n * MMA_N, d));
+        mma_m16n8k16<Element>(s_regs[n], q_regs, k_regs);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < S_TILES; ++n)
+      for (int i = 0; i < 4; ++i) s_regs[n][i] *= args.scale;
+    if (tile.crosses_diagonal(args, kv_start)) {
+#pragma unroll
+      for (int n = 0; n < S_TILES; ++n)
+        for (int i = 0; i < 4; ++i)
+          if (!tile.sees(args, warp_row + group + i / 2 * 8, kv_start + warp_key + n * MMA_N + quad * 2 + i % 2))
+            s_regs[n][i] = -INFINITY_F32;
+    }
+
+    // online softmax
+    float side_max[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      side_max[half] = -INFINITY_F32;
+#pragma unroll
+      for (int n = 0; n < S_TILES; ++n)
+        side_max[half] = max_f32(side_max[half], max_f32(s_regs[n][half * 2], s_regs[n][half * 2 + 1]));
+      side_max[half] = quad_reduce_max(side_max[half]);
+      if (quad == 0) st_shared(own_row + half * 8 * 4, side_max[half]);
+    }
+    bar_sync(1 + pair, PAIR * WARP_SIZE);  // the other warp's maxima are in shared memory
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float new_max = max_f32(side_max[half], ld_shared<float>(other_row + half * 8 * 4)), tile_sum = 0.f;
+      new_max = max_f32(row_max[half], new_max);
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
+      const float new_base = new_max == -INFINITY_F32 ? 0.f : new_max;
+      const float rescale = ex2_approx_ftz((row_max[half] - new_base) * LOG2_E);
+      row_max[half] = new_max;
+#pragma unroll
+      for (int n = 0; n < S_TILES; ++n) {
+        for (int i = half * 2; i < half * 2 + 2; ++i) {
+          s_regs[n][i] = ex2_approx_ftz((s_regs[n][i] - new_base) * LOG2_E);
+          tile_sum += s_regs[n][i];
+        }
+        st_shared(p_write + half * 8 * P_ROW_BYTES + n * MMA_N * ELEMENT_BYTES,
+                  cvt_pack<Element>(s_regs[n][half * 2], s_regs[n][half * 2 + 1]));
+      }
+      row_sum[half] = row_sum[half] * rescale + quad_reduce_sum(tile_sum);
+#pragma unroll
+      for (int d = 0; d < O_TILES; ++d) o_regs[d][half * 2] *= rescale, o_regs[d][half * 2 + 1] *= rescale;
+    }
+
+    bar_sync(1 + pair, PAIR * WARP_SIZE);  // the pair's 16 rows of P are complete
+
+    // O += P V
+#pragma unroll
+    for (int n = 0; n < BLOCK_N; n += MMA_K) {
+      uint32_t p_regs[4];
+      ldmatrix_x4(p_regs, p_lane + n * ELEMENT_BYTES);
+#pragma unroll
+      for (int d = 0; d < O_TILES; ++d) {
+        uint32_t v_regs[2];
+        ldmatrix_x2_trans(v_regs, advance(v_lane, n, d * MMA_N));
+        mma_m16n8k16<Element>(o_regs[d], p_regs, v_regs);
+      }
+    }
+  }
+
+  // epilogue
+  if (quad == 0) st_shared(own_row, row_sum[0]), st_shared(own_row + 8 * 4, row_sum[1]);
+  bar_sync(1 + pair, PAIR * WARP_SIZE);  // the other warp's sums are in shared memory
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = warp_row + group + half * 8;
+    row_sum[half] += ld_shared<float>(other_row + half * 8 * 4);
+    const float inverse = row_sum[half] > 0.f ? rcp_approx_ftz(row_sum[half]) : 0.f;
+    Element* o = tile.o(args) + row * args.o_stride.seq;
+#pragma unroll
+    for (int d = 0; d < O_TILES; ++d)
+      st_global(o + warp_dim + d * MMA_N + quad * 2,
+                cvt_pack<Element>(o_regs[d][half * 2] * inverse, o_regs[d][half * 2 + 1] * inverse));
+    if (quad == 0 && side == 0)
+      st_global(tile.lse(args) + row,
+                row_sum[half] > 0.f ? row_max[half] + lg2_approx_ftz(row_sum[half]) * LN_2 : -INFINITY_F32);
+  }
+}
+
+}  // namespace
+
+EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
+
+EXPORT int launch(const AttentionArgs* args, void* stream) {
+  const Grid grid{args->heads, args->batch, args->seq_q / BLOCK_M};
+  return launch_kernel<split_warp_pairs>(grid, THREADS, SharedMemory::bytes, stream, *args);
+}

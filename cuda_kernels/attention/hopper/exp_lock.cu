@@ -1,0 +1,222 @@
+// A lock: only one consumer warpgroup at a time computes its exponentials, and the others have the tensor cores. Builds
+// on producer_consumer; changes the order of the warpgroups. Supports any lengths, and strides aligned to 16 bytes.
+//
+// A warpgroup waits at its named barrier before its exponentials and arrives at the next warpgroup's after them.
+// So the exponential unit works for one warpgroup at a time. The row maxima stay outside: the lock is meant for the
+// work that keeps that unit busy.
+//
+// A barrier orders memory accesses, but a softmax is arithmetic on registers, which ptxas moves across barriers. Here
+// data dependences tie it to the lock: which barrier to wait at depends on the maxima, the scale is read from shared
+// memory after the wait, and which barrier to arrive at depends on the sums. In fact none of these ever varies.
+#include <attention/attention.cuh>
+#include <ptx/barrier.cuh>
+#include <ptx/fence.cuh>
+#include <ptx/ld_st.cuh>
+#include <ptx/math.cuh>
+#include <ptx/mbarrier.cuh>
+#include <ptx/setmaxnreg.cuh>
+#include <ptx/shfl.cuh>
+#include <ptx/vote.cuh>
+#include <ptx/wgmma.cuh>
+#include <attention/tile_schedulers.cuh>
+#include <attention/tma_params.cuh>
+#include <attention/warpgroup_tiles.cuh>
+
+namespace {
+
+constexpr int CONSUMERS = WARPS * WARP_SIZE;
+constexpr int THREADS = CONSUMERS + WARPGROUP;  // plus the producer warpgroup
+static_assert(BLOCK_M * WARPGROUP == WARPGROUP_ROWS * CONSUMERS, "each math warpgroup owns 64 query rows");
+// setmaxnreg moves registers of the launch (at most 65536) from the producer to two or three consumer warpgroups.
+constexpr int PRODUCER_REGISTERS = WARPS == 8 ? 24 : 32;
+constexpr int CONSUMER_REGISTERS = WARPS == 8 ? 240 : 160;
+static_assert(WARPS == 8 || WARPS == 12, "two or three warpgroups take turns");
+constexpr int WARPGROUPS = WARPS / WARPGROUP_WARPS, TURN = 2 * WARPGROUP;  // a waiting and an arriving warpgroup
+static_assert(BLOCK_N % MMA_K == 0 && BLOCK_N <= 256);
+static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
+
+struct SharedMemory {
+  static constexpr int q = 0;
+  static constexpr int k = q + Q_BYTES;
+  static constexpr int v = k + STAGES * KV_BYTES;
+  static constexpr int q_full = v + STAGES * KV_BYTES;
+  static constexpr int k_full = q_full + 8;
+  static constexpr int v_full = k_full + STAGES * 8;
+  static constexpr int k_empty = v_full + STAGES * 8;
+  static constexpr int v_empty = k_empty + STAGES * 8;
+  static constexpr int scale_log2 = v_empty + STAGES * 8;
+  static constexpr int bytes = scale_log2 + 8;
+};
+static_assert(SharedMemory::k % 1024 == 0 && KV_BYTES % 1024 == 0, "the swizzle pattern starts at each buffer");
+
+KERNEL(THREADS, 1) exp_lock(GRID_CONSTANT const TmaParams params) {
+  const AttentionArgs& args = params.args;
+  const LongestFirst order(args, ctaid_x());
+  const BlockTile tile(args, order.batch, order.head, order.q_tile);
+  const uint32_t smem = shared_base();
+  const uint32_t q_smem = smem + SharedMemory::q;
+  const uint32_t k_smem = smem + SharedMemory::k;
+  const uint32_t v_smem = smem + SharedMemory::v;
+  const uint32_t q_full = smem + SharedMemory::q_full;
+  const uint32_t k_full = smem + SharedMemory::k_full, v_full = smem + SharedMemory::v_full;
+  const uint32_t k_empty = smem + SharedMemory::k_empty, v_empty = smem + SharedMemory::v_empty;
+  const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
+  const int warpgroup = warp / WARPGROUP_WARPS;
+  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and 2 * quad + 1.
+  const int group = lane / 4, quad = lane % 4;
+  const int warp_row = warp * 16;
+
+  const int key_tiles = ceil_div(tile.visible_keys(args), BLOCK_N);
+
+  if (tid_x() == 0) {
+    mbarrier_init(q_full, 1);
+    for (int stage = 0; stage < STAGES; ++stage) {
+      mbarrier_init(k_full + stage * 8, 1), mbarrier_init(v_full + stage * 8, 1);
+      mbarrier_init(k_empty + stage * 8, WARPS), mbarrier_init(v_empty + stage * 8, WARPS);
+    }
+    fence_mbarrier_init();
+    st_shared(smem + SharedMemory::scale_log2, args.scale * LOG2_E);
+  }
+  bar_sync();  // every thread sees the initialized barriers
+
+  // producer: load Q, then K and V of every iteration as buffers become empty
+  if (warp >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS>();
+    if (warp == WARPS && elect_sync() && key_tiles > 0) {
+      load_tile<BLOCK_M>(q_smem, params.q, tile.q_start, tile.head, tile.batch, q_full);
+      Ring ring;
+      for (int j = 0; j < key_tiles; ++j, ring.advance()) {
+        wait(k_empty + ring.stage * 8, ring.phase ^ 1);  // passes immediately in the first round
+        load_tile<BLOCK_N>(k_smem + ring.stage * KV_BYTES, params.k, j * BLOCK_N, tile.head_kv, tile.batch,
+                           k_full + ring.stage * 8);
+        wait(v_empty + ring.stage * 8, ring.phase ^ 1);
+        load_tile<BLOCK_N>(v_smem + ring.stage * KV_BYTES, params.v, j * BLOCK_N, tile.head_kv, tile.batch,
+                           v_full + ring.stage * 8);
+      }
+    }
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS>();
+
+  const float scale_log2 = args.scale * LOG2_E;
+  float o_regs[HEAD_DIM / 2] = {};
+  float row_max[2] = {-INFINITY_F32, -INFINITY_F32}, row_sum[2] = {};
+  const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask
+  const int q_rows = args.seq_q - tile.q_start;
+
+  // Named barriers from 1 on say whose turn it is; warpgroup 0 goes first.
+  const int my_turn = 1 + warpgroup, next_turn = 1 + (warpgroup + 1) % WARPGROUPS;
+  if (key_tiles > 0) {
+    wait(q_full, 0);
+    if (warpgroup == WARPGROUPS - 1) bar_arrive(next_turn, TURN);
+  }
+
+  const uint64_t q_operand = k_major(q_smem + warpgroup * WARPGROUP_ROWS * ROW_BYTES);
+  float s_regs[BLOCK_N / 2];
+  uint32_t p_regs[BLOCK_N / MMA_K][4];
+  Ring ring;
+  for (int j = 0; j < key_tiles; ++j) {
+    wait(k_full + ring.stage * 8, ring.phase);
+
+    // S = Q K^T
+    const uint64_t k_operand = k_major(k_smem + ring.stage * KV_BYTES);
+    register_fence(s_regs);
+    wgmma_fence();
+#pragma unroll
+    for (int d = 0; d < HEAD_DIM; d += MMA_K)
+      wgmma_mma_async_ss<Element, BLOCK_N>(s_regs, q_operand + k_major_columns<BLOCK_M>(d),
+                                           k_operand + k_major_columns<BLOCK_N>(d), d != 0);
+    wgmma_commit_group();
+    wgmma_wait_group<0>();
+    register_fence(s_regs);
+    if (lane == 0) mbarrier_arrive(k_empty + ring.stage * 8);
+    if (j >= whole_tiles) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int visible = tile.last_key(args, warp_row + group + half * 8) - j * BLOCK_N - quad * 2;
+#pragma unroll
+        for (int n = half * 2; n < BLOCK_N / 2; n += 4)
+          for (int i = 0; i < 2; ++i)
+            if (n / 4 * 8 + i > visible) s_regs[n + i] = -INFINITY_F32;
+      }
+    }
+
+    // online softmax
+    float new_base[2], rescale[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float new_max = -INFINITY_F32;
+#pragma unroll
+      for (int n = half * 2; n < BLOCK_N / 2; n += 4) new_max = max_f32(new_max, max_f32(s_regs[n], s_regs[n + 1]));
+      new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
+      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
+      new_base[half] = new_max == -INFINITY_F32 ? 0.f : new_max;
+      rescale[half] = ex2_approx_ftz(row_max[half] - new_base[half]);
+      row_max[half] = new_max;
+    }
+#pragma unroll
+    for (int d = 0; d < HEAD_DIM / 2; ++d) o_regs[d] *= rescale[d / 2 % 2];
+    const bool unordered = row_max[0] != row_max[0] || row_max[1] != row_max[1];  // never true, but needs both maxima
+    bar_sync(my_turn + unordered, TURN);
+    const float locked_scale_log2 = ld_shared<float>(smem + SharedMemory::scale_log2);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      row_sum[half] *= rescale[half];
+#pragma unroll
+      for (int n = half * 2; n < BLOCK_N / 2; n += 4) {
+        for (int i = n; i < n + 2; ++i) {
+          s_regs[i] = ex2_approx_ftz(s_regs[i] * locked_scale_log2 - new_base[half]);
+          row_sum[half] += s_regs[i];
+        }
+      }
+    }
+    const bool negative = row_sum[0] < 0.f || row_sum[1] < 0.f;  // never true, but needs both complete sums
+    bar_arrive(next_turn + negative, TURN);
+#pragma unroll
+    for (int n = 0; n < BLOCK_N / MMA_K; ++n)
+      for (int i = 0; i < 4; ++i) p_regs[n][i] = cvt_pack<Element>(s_regs[n * 8 + i * 2], s_regs[n * 8 + i * 2 + 1]);
+
+    wait(v_full + ring.stage * 8, ring.phase);
+
+    // O += P V
+    const uint64_t v_operand = mn_major<BLOCK_N>(v_smem + ring.stage * KV_BYTES);
+    register_fence(o_regs), register_fence(p_regs);
+    wgmma_fence();
+#pragma unroll
+    for (int n = 0; n < BLOCK_N / MMA_K; ++n)
+      wgmma_mma_async_rs<Element, HEAD_DIM, true>(o_regs, p_regs[n], v_operand + mn_major_rows(n * MMA_K), 1);
+    wgmma_commit_group();
+    wgmma_wait_group<0>();
+    register_fence(o_regs), register_fence(p_regs);
+    if (lane == 0) mbarrier_arrive(v_empty + ring.stage * 8);
+    ring.advance();
+  }
+
+  // epilogue
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = warp_row + group + half * 8;
+    const float sum = quad_reduce_sum(row_sum[half]);
+    const float inverse = sum > 0.f ? rcp_approx_ftz(sum) : 0.f;
+    if (row < q_rows) {
+      Element* o = tile.o(args) + row * args.o_stride.seq;
+#pragma unroll
+      for (int d = 0; d < HEAD_DIM / 8; ++d)
+        st_global(o + d * 8 + quad * 2,
+                  cvt_pack<Element>(o_regs[d * 4 + half * 2] * inverse, o_regs[d * 4 + half * 2 + 1] * inverse));
+      if (quad == 0)
+        st_global(tile.lse(args) + row, sum > 0.f ? (row_max[half] + lg2_approx_ftz(sum)) * LN_2 : -INFINITY_F32);
+    }
+  }
+}
+
+}  // namespace
+
+EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
+
+EXPORT int launch(const AttentionArgs* args, void* stream) {
+  TmaParams params{*args};
+  if (const Error error = encode(params, SLAB, Swizzle::bytes_128)) return error;
+  const Grid grid{LongestFirst::blocks(*args), 1, 1};
+  return launch_kernel<exp_lock>(grid, THREADS, SharedMemory::bytes, stream, params);
+}

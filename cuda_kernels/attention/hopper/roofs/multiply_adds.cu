@@ -1,0 +1,25 @@
+// Do fp32 multiply-adds and the tensor cores slow each other down? Sixteen chains of FFMA, on the FMA pipe.
+#include <attention/roofs.cuh>
+
+namespace {
+
+KERNEL(THREADS, 1) multiply_adds(const RoofArgs args) {
+  Roof roof(args);
+  if (roof.multiplies()) return saturate<ROOF_COLUMNS>(roof);
+  float x[16];
+#pragma unroll
+  for (int i = 0; i < 16; ++i) x[i] = args.seed * (i + tid_x() % 32);
+  roof.start();
+#pragma unroll 1
+  do {
+    roof.begin_vector();
+#pragma unroll
+    for (int i = 0; i < ROOF_OPERATIONS; ++i) x[i % 16] = x[i % 16] * args.seed + x[(i + 5) % 16];
+  } while (roof.goes_on());
+  roof.finish(roof.step, sum(x));
+}
+
+}  // namespace
+
+EXPORT int shared_memory_bytes() { return RoofMemory::bytes; }
+EXPORT int launch(const RoofArgs* args, void* stream) { return launch_roof<multiply_adds>(args, stream); }

@@ -1,0 +1,43 @@
+"""Is there a faster attention forward on this GPU?
+
+The flagship in CUDA, Triton and Gluon runs against cuDNN, FlashAttention-3 and flash-attn 4, at every point of the grid
+on which these are usually compared: batch * seq = 16384, heads * head_dim = 2048, from 512 tokens to 16384. At
+head_dim 256, and without a mask in short sequences at head_dim 128, another Triton kernel of the ladder can be faster
+than the flagship's Triton twin. So it runs there too, up to 4096 tokens at head_dim 128.
+"""
+
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/.."  # import from this checkout
+
+from harness.catalog.problem import Experiment, Problem, Tile
+from harness.operators.attention.ladders.hopper import TECHNIQUES
+
+PROBLEMS = Problem.comparison_grid((512, 1024, 2048, 4096, 8192, 16_384))
+
+EXPERIMENT = Experiment(
+    name="hopper_grid",
+    problems=PROBLEMS,
+    techniques=tuple(technique.name for technique in TECHNIQUES if technique.name == "flagship"),
+    backends=("cuda", "triton", "gluon"),
+    peers=("sdpa_cudnn", "fa3", "fa4"),
+    tiles=("reference", "best"),
+    cells=(
+        *(
+            (problem, "producer_consumer", Tile(128, 64, 1, 8), "triton")
+            for problem in PROBLEMS
+            if problem.head_dim == 256 and (problem.causal or problem.seq_q >= 2048)
+        ),
+        *(
+            (problem, "tma_store", Tile(64, 128, 1, 4), "triton")
+            for problem in PROBLEMS
+            if problem.head_dim == 128 and not problem.causal and problem.seq_q <= 4096
+        ),
+    ),
+)
+
+if __name__ == "__main__":
+    from harness.setup.script import become
+
+    become("run", EXPERIMENT.name)

@@ -1,0 +1,245 @@
+"""The ladder `ampere`: scalar FMA up to mma.sync fed by cp.async. Plain data, standard library only."""
+
+from __future__ import annotations
+
+from harness.catalog.entries import Ladder, Limit, Technique
+from harness.catalog.problem import Tile
+from harness.operators.attention.limits import BATCHED, GENERAL, MMA, ONE_STAGE, PLAIN, ROWS, THREAD_MAP
+
+LADDER = Ladder(
+    "ampere",
+    "Ampere: scalar FMA up to mma.sync with cp.async",
+    archs=("sm_80", "sm_90a", "sm_120a"),
+    capabilities=(8, 9, 12),
+)
+
+WGMMA_TILES = (*Tile.grid((128,), (64, 128), (1, 2, 3), (4, 8)), *Tile.grid((64,), (64, 128), (1, 2, 3), (4,)))
+"""Tiles with which wgmma keeps up with the tensor cores: 64 rows a warpgroup, a deep pipeline."""
+SQUARE = {64: Tile(64, 64), 128: Tile(64, 64)}
+TALL = {64: Tile(128, 64), 128: Tile(128, 64)}
+
+TECHNIQUES = (
+    Technique(
+        "scalar",
+        "ampere",
+        "tiled FlashAttention-2 with online softmax on fp32 FMA, no tensor cores",
+        mma="fma",
+        tile=SQUARE,
+        grid={
+            "cuda": (Tile(64, 64), Tile(64, 32)),
+            "triton": Tile.grid((32, 64), (16, 32), (1,), (4, 8)),
+        },
+        limits=(*PLAIN, ONE_STAGE, THREAD_MAP),
+        seeds=("000 step 1", "003 v1"),
+    ),
+    Technique(
+        "vectorized_loads",
+        "ampere",
+        "16-byte accesses to global and shared memory",
+        builds_on=("scalar",),
+        mma="fma",
+        limits=(*PLAIN, ONE_STAGE, THREAD_MAP),
+        seeds=("000 step 2", "003 v6"),
+    ),
+    Technique(
+        "wmma",
+        "ampere",
+        "tensor cores by nvcuda::wmma; the fragment layout is opaque, so scores and O pass through shared memory",
+        builds_on=("vectorized_loads", "scalar"),
+        builds_on_in={"triton": "scalar"},
+        grid={
+            "cuda": (Tile(64, 32), Tile(64, 64)),
+            "triton": Tile.grid((64, 128), (32, 64, 128), (1,), (4, 8)),
+        },
+        limits=(
+            *PLAIN,
+            ROWS,
+            ONE_STAGE,
+            Limit("cuda", "block_n must be 32 or 64", lambda problem, tile: tile.block_n not in (32, 64)),
+        ),
+        seeds=("003 v3",),
+    ),
+    Technique(
+        "mma_ldmatrix",
+        "ampere",
+        "products by mma.sync, fed by ldmatrix; scores still pass through shared memory, rows are not swizzled",
+        builds_on=("wmma", "vectorized_loads", "scalar"),
+        grid={"cuda": tuple(Tile(m, n, 1, m // 16) for m in (64, 128) for n in (32, 64, 128))},
+        limits=MMA,
+        seeds=("000 step 3", "001 k01", "002 v1", "003 v7", "004 k1"),
+    ),
+    Technique(
+        "register_softmax",
+        "ampere",
+        "scores never leave registers: quad shuffles reduce rows, the C fragment of S is the A fragment of P",
+        builds_on=("mma_ldmatrix",),
+        limits=MMA,
+        seeds=("001", "003 v8", "004"),
+    ),
+    Technique(
+        "direct_rescale",
+        "ampere",
+        "the new row max comes first, so exp(S - new_max) needs no second multiply",
+        builds_on=("register_softmax",),
+        grid={"gluon": Tile.grid((64, 128), (32, 64, 128), (1,), (4, 8))},
+        limits=MMA,
+        seeds=("000", "001", "003 v9"),
+    ),
+    Technique(
+        "split_warp_pairs",
+        "ampere",
+        "two warps share 16 query rows and exchange max and sum through shared memory",
+        builds_on=("direct_rescale",),
+        tile={64: Tile(64, 64, 1, 8), 128: Tile(64, 64, 1, 8)},
+        limits=(
+            *PLAIN,
+            ONE_STAGE,
+            Limit(
+                "cuda",
+                "a pair of warps owns 16 query rows: block_m must be 8 * warps; block_n a multiple of 16, at most 128",
+                lambda problem, tile: tile.block_m != 8 * tile.warps or bool(tile.block_n % 16) or tile.block_n > 128,
+            ),
+        ),
+        seeds=("000", "003"),
+    ),
+    Technique(
+        "padded_rows",
+        "ampere",
+        "rows of shared memory 16 bytes further apart: the other cure for bank conflicts",
+        builds_on=("direct_rescale",),
+        limits=MMA,
+        seeds=("003",),
+        shows="(HEAD_DIM + 8) * ELEMENT_BYTES",
+    ),
+    Technique(
+        "xor_swizzle",
+        "ampere",
+        "shared-memory columns permuted by XOR with the row: ldmatrix without bank conflicts",
+        builds_on=("direct_rescale",),
+        limits=MMA,
+        seeds=("000 step 5", "001 k02", "002 v2"),
+    ),
+    Technique(
+        "large_tile",
+        "ampere",
+        "the tile only: 128 keys an iteration instead of 64",
+        builds_on=("xor_swizzle",),
+        tile={64: Tile(64, 128), 128: Tile(64, 128)},
+        limits=MMA,
+        seeds=("001 k02",),
+    ),
+    Technique(
+        "cp_async_pipeline",
+        "ampere",
+        "copies by cp.async: V loads during Q K^T, the next K during P V",
+        builds_on=("large_tile",),
+        grid={"triton": (*Tile.grid((128,), (32, 64), (1, 2), (4, 8)), *Tile.grid((64,), (64, 128), (1, 2), (4,)))},
+        limits=MMA,
+        seeds=("000 step 6", "001 k03", "002 v3", "004"),
+    ),
+    Technique(
+        "ldmatrix_x4",
+        "ampere",
+        "one ldmatrix.x4 feeds two mma, for K and (with .trans) for V",
+        builds_on=("cp_async_pipeline",),
+        limits=MMA,
+        seeds=("001 k04", "002 v4"),
+    ),
+    Technique(
+        "exp2_softmax",
+        "ampere",
+        "scale * log2(e) folded into one FFMA before MUFU.EX2",
+        builds_on=("ldmatrix_x4",),
+        grid={"triton": Tile.grid((128,), (32, 64), (1, 2, 3), (4, 8))},
+        limits=MMA,
+        seeds=("001 k05",),
+    ),
+    Technique(
+        "batched_m_tiles",
+        "ampere",
+        "each warp has two m16 tiles, which share its K and V fragments: 128 query rows, 64 keys",
+        builds_on=("exp2_softmax",),
+        tile=TALL,
+        grid={"cuda": tuple(Tile(m, n) for m in (64, 128) for n in (32, 64, 128))},
+        limits=BATCHED,
+        seeds=("001 k06",),
+    ),
+    Technique(
+        "fragment_double_buffer",
+        "ampere",
+        "the next ldmatrix is issued before this mma: published as a regression",
+        builds_on=("batched_m_tiles",),
+        limits=BATCHED,
+        seeds=("001 k07", "004"),
+    ),
+    Technique(
+        "asymmetric_kv_buffers",
+        "ampere",
+        "K double-buffered, V single-buffered, Q in registers and its shared memory reused",
+        builds_on=("batched_m_tiles",),
+        also=("tile",),
+        tile={64: Tile(128, 64), 128: Tile(64, 64)},
+        limits=(
+            *BATCHED,
+            Limit(
+                "cuda",
+                "Q lives in registers: head_dim * block_m / (16 * warps) must be at most 128",
+                lambda problem, tile: problem.head_dim * tile.block_m > 128 * 16 * tile.warps,
+            ),
+        ),
+        seeds=("002 v5",),
+    ),
+    Technique(
+        "l2_grid_order",
+        "ampere",
+        "consecutive blocks share K and V: the grid walks the query tiles of a head first",
+        builds_on=("batched_m_tiles",),
+        limits=BATCHED,
+        seeds=("004",),
+    ),
+    Technique(
+        "staged_epilogue",
+        "ampere",
+        "O through shared memory, stored 16 bytes a lane",
+        builds_on=("l2_grid_order",),
+        limits=BATCHED,
+        seeds=("000", "001", "004"),
+    ),
+    Technique(
+        "longest_first",
+        "ampere",
+        "causal blocks with the most keys start first, in sections of heads whose K and V fit in L2",
+        builds_on=("staged_epilogue",),
+        limits=BATCHED,
+    ),
+    Technique(
+        "conditional_rescale",
+        "ampere",
+        "O is rescaled only when some row max of the warp grew",
+        builds_on=("longest_first",),
+        limits=BATCHED,
+    ),
+    Technique(
+        "general_shapes",
+        "ampere",
+        "any lengths and strides: rows that do not exist are read as zeros, masked, and not written",
+        builds_on=("longest_first",),
+        tile={256: Tile(64, 64)},
+        limits=(*GENERAL, ONE_STAGE),
+        general=True,
+    ),
+    Technique(
+        "lean_instructions",
+        "ampere",
+        "constant strides, keys walked backwards, masks for the first tiles only: nothing but what attention needs",
+        builds_on=("general_shapes",),
+        grid={
+            "triton": (*Tile.grid((128,), (32, 64), (1, 2, 3), (4, 8)), Tile(64, 64, 2), Tile(64, 128)),
+            "triton_native": WGMMA_TILES,
+        },
+        limits=(*GENERAL, ONE_STAGE),
+        general=True,
+        constant_strides=True,
+        seeds=("004",),
+    ),
+)

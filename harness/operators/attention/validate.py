@@ -1,0 +1,263 @@
+"""Bad input ends here: the checks in front of both languages, before anything is built, allocated or launched.
+
+Reads shapes, strides, dtypes and addresses only, never values, so meta tensors do.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from harness.catalog.entries import Technique
+from harness.catalog.techniques import LADDERS
+
+DTYPES = (torch.float16, torch.bfloat16)
+HEAD_DIMS = (64, 128)
+GENERAL_HEAD_DIMS = (64, 128, 256)
+ALIGNMENT = 16
+"""Bytes: the widest load or store of a kernel, the unit of cp.async and of a TMA stride."""
+FP32 = torch.finfo(torch.float32)
+INT32_LIMIT = 2**31
+"""Kernels take sizes, and offsets inside one head, as int32; batch and head offsets are int64."""
+SECTION_BYTES, SMALLEST_BLOCK_M = 32 * 2**20, 64
+"""Kernels take tiles in sections of as many heads as have K and V of so many bytes (persistent_tiles.cuh),
+and multiply that number of heads by the number of tiles."""
+
+_DIMENSIONS = ("batch", "heads", "seq", "head_dim")
+
+
+def validate(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    o: torch.Tensor,
+    lse: torch.Tensor,
+    *,
+    scale: float,
+    causal: bool,
+    technique: Technique | None = None,
+    capability: tuple[int, int] | None = None,
+) -> None:
+    """Returns when the twin contract takes these arguments; the first one that it does not take raises.
+
+    q, o: (batch, heads, seq_q, head_dim); k, v: (batch, heads_kv, seq_kv, head_dim), fp16 or bf16, last dimension
+    contiguous; lse: (batch, heads, seq_q) fp32, contiguous. `technique` narrows head_dim and, with `capability`
+    (major, minor), the GPU. Raises TypeError for what is not a tensor, number or dtype of the right kind, ValueError
+    for everything else; the message names the argument, what was got and what is expected.
+    """
+    matrices = {"q": q, "k": k, "v": v, "o": o}
+    tensors = {**matrices, "lse": lse}
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{name}: got {type(tensor).__name__}, expected a torch.Tensor")
+    _check_options(scale, causal)
+    for name, tensor in tensors.items():
+        check_memory(name, tensor)
+    _check_dtypes(q, tensors)
+    _check_devices(q, tensors)
+    _check_shapes(q, k, v, o, lse)
+    _check_head_dim(q.shape[-1], technique)
+    for name, tensor in tensors.items():
+        if tensor.requires_grad:
+            raise ValueError(f"{name}.requires_grad: got True, expected False (forward only); pass {name}.detach()")
+    for name, tensor in matrices.items():
+        _check_layout(name, tensor)
+    if not lse.is_contiguous():
+        raise ValueError(f"lse.stride(): got {lse.stride()}, expected contiguous; pass lse.contiguous()")
+    _check_overlap_within(o)
+    _check_aliasing(tensors)
+    if technique is not None and capability is not None:
+        _check_capability(technique, capability)
+
+
+def _check_options(scale: float, causal: bool) -> None:
+    if isinstance(scale, bool) or not isinstance(scale, int | float):
+        raise TypeError(f"scale: got {type(scale).__name__}, expected a float; the usual one is head_dim ** -0.5")
+    if isinstance(scale, int) and scale > FP32.max:
+        raise ValueError(f"scale: got an int of {scale.bit_length()} bits, expected at most {FP32.max:.3g} (fp32)")
+    if not (math.isfinite(scale) and scale > 0):
+        raise ValueError(f"scale: got {scale}, expected finite and positive; the usual one is head_dim ** -0.5")
+    if not FP32.tiny <= scale <= FP32.max:
+        raise ValueError(
+            f"scale: got {scale}, expected {FP32.tiny:.3g} to {FP32.max:.3g} (kernels take it in fp32); the usual "
+            "one is head_dim ** -0.5"
+        )
+    if not isinstance(causal, bool):
+        raise TypeError(f"causal: got {type(causal).__name__}, expected True or False")
+
+
+def check_memory(name: str, tensor: torch.Tensor) -> None:
+    """Returns when the tensor holds its values in memory, one stride a dimension; else raises ValueError.
+
+    A kernel reads memory, and as it is: what PyTorch remembers to do with it later, it does not know.
+    """
+    if tensor.is_nested:
+        raise ValueError(
+            f"{name}: got a nested tensor, expected one size of each dimension; pad it, or call per sequence"
+        )
+    if tensor.layout != torch.strided:
+        raise ValueError(f"{name}.layout: got {tensor.layout}, expected torch.strided; pass {name}.to_dense()")
+    if tensor.is_neg() or tensor.is_conj():
+        lazily = "negated" if tensor.is_neg() else "conjugated"
+        raise ValueError(
+            f"{name}: got a view that PyTorch has {lazily} without touching its memory, expected plain values; pass "
+            f"{name}.resolve_neg().resolve_conj()"
+        )
+    if tensor.device.type == "meta" or not tensor.numel():
+        return
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    needed = (tensor.storage_offset() + last + 1) * tensor.element_size()
+    try:
+        size, has_memory = tensor.untyped_storage().nbytes(), not tensor._is_zerotensor() and tensor.data_ptr() != 0
+    except RuntimeError:  # what torch.vmap and torch.func.grad give to a function
+        size, has_memory = needed, False
+    if size >= needed and not has_memory:
+        raise ValueError(
+            f"{name}: got a tensor without memory of its own (a fake one, a lazy zero, or one inside torch.func), "
+            "expected one that holds its values"
+        )
+    if size < needed:
+        raise ValueError(
+            f"{name}: got a storage of {size} bytes, expected the {needed} that its shape and strides reach; it was "
+            "freed or made smaller"
+        )
+
+
+def _check_dtypes(q: torch.Tensor, tensors: dict[str, torch.Tensor]) -> None:
+    if q.dtype not in DTYPES:
+        raise TypeError(f"q.dtype: got {q.dtype}, expected torch.float16 or torch.bfloat16; convert with q.to(...)")
+    for name, tensor in tensors.items():
+        expected = torch.float32 if name == "lse" else q.dtype
+        if tensor.dtype != expected:
+            of_q = "" if name == "lse" else " as q"
+            raise TypeError(f"{name}.dtype: got {tensor.dtype}, expected {expected}{of_q}; convert it first")
+
+
+def _check_devices(q: torch.Tensor, tensors: dict[str, torch.Tensor]) -> None:
+    for name, tensor in tensors.items():
+        if tensor.device != q.device:
+            raise ValueError(f"{name}.device: got {tensor.device}, expected {q.device} as q; use .to(q.device)")
+
+
+def _check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Tensor, lse: torch.Tensor) -> None:
+    for name, tensor in {"q": q, "k": k, "v": v, "o": o}.items():
+        if tensor.dim() != 4:
+            raise ValueError(
+                f"{name}.dim(): got {tensor.dim()} with shape {tuple(tensor.shape)}, "
+                "expected 4: (batch, heads, seq, head_dim)"
+            )
+        for dimension, size in zip(_DIMENSIONS, tensor.shape, strict=True):
+            if not 0 < size < INT32_LIMIT:
+                raise ValueError(f"{name}.shape: got {dimension} = {size}, expected 1 to {INT32_LIMIT - 1} (int32)")
+    batch, heads, seq_q, head_dim = q.shape
+    if batch * heads >= INT32_LIMIT:
+        raise ValueError(f"q.shape: got batch * heads = {batch * heads}, expected below {INT32_LIMIT} (grid dimension)")
+    heads_kv, seq_kv = k.shape[1:3]
+    section_heads = max(1, SECTION_BYTES // (head_dim * 4 * seq_kv))
+    if seq_q > (longest := (INT32_LIMIT - 1) // section_heads * SMALLEST_BLOCK_M):
+        raise ValueError(
+            f"q.shape: got seq = {seq_q} beside {seq_kv} keys, expected at most {longest} (the order of tiles counts "
+            "in int32); split the queries"
+        )
+    if heads % heads_kv:
+        raise ValueError(f"k.shape: got {heads_kv} heads, expected a divisor of q's {heads} heads")
+    for name, tensor, expected, meaning in (
+        ("k", k, (batch, heads_kv, seq_kv, head_dim), "batch and head_dim as q"),
+        ("v", v, (batch, heads_kv, seq_kv, head_dim), "the shape of k"),
+        ("o", o, (batch, heads, seq_q, head_dim), "the shape of q"),
+        ("lse", lse, (batch, heads, seq_q), "(batch, heads, seq_q) of q"),
+    ):
+        if tuple(tensor.shape) != expected:
+            raise ValueError(f"{name}.shape: got {tuple(tensor.shape)}, expected {expected}: {meaning}")
+
+
+def _check_head_dim(head_dim: int, technique: Technique | None) -> None:
+    supported = GENERAL_HEAD_DIMS if technique is None or technique.general else HEAD_DIMS
+    if head_dim not in supported:
+        whose = f" for {technique.name}" if technique else ""
+        hint = "; a technique marked general takes 256" if head_dim == 256 else ""
+        raise ValueError(f"q.shape: got head_dim = {head_dim}, expected one of {supported}{whose}{hint}")
+
+
+def _check_layout(name: str, tensor: torch.Tensor) -> None:
+    """Strides and address as 16-byte loads and int32 offsets need them; strides of size-1 dimensions do not count."""
+    head_dim = tensor.shape[-1]
+    if tensor.stride(-1) != 1:
+        raise ValueError(
+            f"{name}.stride(-1): got {tensor.stride(-1)}, expected 1 (last dimension contiguous); "
+            f"pass {name}.contiguous()"
+        )
+    elements = ALIGNMENT // tensor.element_size()
+    for dimension, size, stride in zip(_DIMENSIONS[:3], tensor.shape, tensor.stride(), strict=False):
+        if size == 1:
+            continue
+        if stride < head_dim:
+            kind = "expanded" if stride == 0 else "overlapping rows"
+            raise ValueError(
+                f"{name}.stride(): got {stride} for {dimension} ({kind}), expected at least head_dim = {head_dim}; "
+                f"pass {name}.contiguous()"
+            )
+        if stride % elements:
+            raise ValueError(
+                f"{name}.stride(): got {stride} for {dimension}, expected a multiple of {elements} elements "
+                f"({ALIGNMENT} bytes); pass {name}.contiguous()"
+            )
+    if tensor.data_ptr() % ALIGNMENT:
+        raise ValueError(
+            f"{name}.data_ptr(): got {tensor.data_ptr() % ALIGNMENT} bytes past a multiple of {ALIGNMENT}, "
+            f"expected aligned to {ALIGNMENT} bytes; pass {name}.clone()"
+        )
+    last = (tensor.shape[2] - 1) * tensor.stride(2) + head_dim - 1
+    if last >= INT32_LIMIT:
+        raise ValueError(
+            f"{name}.stride(): got a last offset of {last} elements inside one head, expected below {INT32_LIMIT} "
+            f"(int32); pass {name}.contiguous() in (batch, heads, seq, head_dim) or a shorter sequence"
+        )
+
+
+def _check_overlap_within(o: torch.Tensor) -> None:
+    """Two rows of an output in one place would be one row: each dimension steps over what the finer ones cover."""
+    covered = o.shape[-1]
+    steps = zip(o.stride(), o.shape[:-1], _DIMENSIONS[:-1], strict=False)
+    for stride, size, dimension in sorted(step for step in steps if step[1] > 1):
+        if stride < covered:
+            raise ValueError(
+                f"o.stride(): got {stride} for {dimension} (o overlaps itself), expected at least {covered}; "
+                "allocate it with torch.empty_like"
+            )
+        covered += (size - 1) * stride
+
+
+def _check_aliasing(tensors: dict[str, torch.Tensor]) -> None:
+    """Outputs need memory of their own, also from each other. Meta tensors have no addresses to compare."""
+    if tensors["q"].device.type == "meta":
+        return
+    extents = {name: _extent(tensor) for name, tensor in tensors.items()}
+    for output in ("o", "lse"):
+        begin, end = extents[output]
+        for name, (other_begin, other_end) in extents.items():
+            if name != output and begin < other_end and other_begin < end:
+                raise ValueError(
+                    f"{output}: got memory that overlaps {name}, expected memory of its own; "
+                    f"allocate it with torch.empty_like"
+                )
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """Addresses of the first byte and of the byte after the last one. Strides are not negative in PyTorch."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+
+
+def _check_capability(technique: Technique, capability: tuple[int, int]) -> None:
+    majors = LADDERS[technique.ladder].capabilities
+    if capability[0] in majors:
+        return
+    got = f"{capability[0]}.{capability[1]}"
+    expected = ", ".join(f"{major}.x" for major in majors)
+    age = "too old" if capability[0] < min(majors) else "without these instructions"
+    raise ValueError(
+        f"GPU: got compute capability {got}, {age} for {technique.name} ({technique.ladder}), "
+        f"expected one of {expected}; `twinkernels list` shows what runs where"
+    )

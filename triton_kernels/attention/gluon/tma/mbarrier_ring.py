@@ -1,0 +1,114 @@
+"""Rings of buffers with full and empty mbarriers: K and V are loaded ahead.
+
+Builds on tma_swizzle; changes how buffers are filled and released, and gives K and V tile.stages buffers each. Core
+Triton makes rings too, but frees a buffer by a barrier of the block.
+
+`full` counts bytes; `empty` counts one arrival, which says that a buffer was read. One thread arrives, and before that
+the compiler adds a barrier of all warps of the program, here the whole block. So warps still meet twice per iteration,
+as in the parent, and do not drift apart as those of the CUDA twin do.
+"""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import mma_v2
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared
+
+from triton_kernels.attention import gluon_warpgroups as wg
+from triton_kernels.attention.specialization import options, plain_grid
+
+LOWEST = gl.constexpr(-3.0e38)
+"""Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
+
+LOG2_E = gl.constexpr(1.4426950408889634)
+LN_2 = gl.constexpr(0.6931471805599453)
+
+
+@gluon.jit
+def mbarrier_ring(
+    q_desc, k_desc, v_desc, o_ptr, lse_ptr, scale, heads, group, seq_q, seq_kv,
+    o_stride_batch, o_stride_head, o_stride_row,
+    HEAD_DIM: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, CAUSAL: gl.constexpr,
+    STAGES: gl.constexpr,
+):  # fmt: skip
+    batch, head = gl.program_id(0) // heads, gl.program_id(0) % heads
+    kv_head = head // group
+    q_start = gl.program_id(1) * BLOCK_M
+    whole_tiles, key_tiles = wg.key_tiles(q_start, BLOCK_M, seq_q, seq_kv, BLOCK_N, CAUSAL)
+    o_ptr += batch.to(gl.int64) * o_stride_batch + head.to(gl.int64) * o_stride_head
+    lse_ptr += gl.program_id(0).to(gl.int64) * seq_q
+    scale_log2 = scale * LOG2_E
+
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [gl.num_warps(), 1], [16, 8])
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    element: gl.constexpr = o_ptr.dtype.element_ty
+    q_smem = wg.buffers(q_desc, 1)
+    k_smem = wg.buffers(k_desc, STAGES)
+    v_smem = wg.buffers(v_desc, STAGES)
+    q_full = wg.barriers(1, 1)
+    k_full = wg.barriers(STAGES, 1)
+    v_full = wg.barriers(STAGES, 1)
+    k_empty = wg.barriers(STAGES, 1)
+    v_empty = wg.barriers(STAGES, 1)
+    fence_async_shared()
+
+    # load Q, then the first STAGES - 1 tiles of K and V
+    wg.load(q_desc, q_smem, q_full, 0, batch, head, q_start)
+    for j in gl.static_range(STAGES - 1):
+        wg.load(k_desc, k_smem, k_full, j, batch, kv_head, j * BLOCK_N, j < key_tiles)
+        wg.load(v_desc, v_smem, v_full, j, batch, kv_head, j * BLOCK_N, j < key_tiles)
+
+    o = gl.zeros((BLOCK_M, HEAD_DIM), gl.float32, mma)
+    zero = gl.zeros((BLOCK_M, BLOCK_N), gl.float32, mma)
+    row_max = gl.full((BLOCK_M,), LOWEST, gl.float32, gl.SliceLayout(1, mma))
+    row_sum = gl.zeros((BLOCK_M,), gl.float32, gl.SliceLayout(1, mma))
+    row = q_start + gl.arange(0, BLOCK_M, gl.SliceLayout(1, mma))
+    last_key = row + seq_kv - seq_q
+
+    wg.wait_full(q_full, 0)
+    for j in range(key_tiles):
+        # Refill the buffers of the previous iteration, for the iteration STAGES - 1 after this one.
+        further = j + STAGES - 1
+        wg.wait_full(k_full, j)
+        wg.wait_empty(k_empty, further)
+        wg.load(k_desc, k_smem, k_full, further, batch, kv_head, further * BLOCK_N, further < key_tiles)
+
+        # S = Q K^T
+        q_regs = wg.matrix(q_smem, 0).load(left)
+        k_regs = wg.matrix(k_smem, j).permute((1, 0)).load(right)
+        s = mma_v2(q_regs, k_regs, zero)
+        fence_async_shared()  # otherwise TMA, in the async proxy, may overwrite what ldmatrix still reads
+        wg.arrive(k_empty, j)
+        if CAUSAL and j >= whole_tiles:
+            key = j * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, mma))
+            s = gl.where(key[None, :] <= last_key[:, None], s, float("-inf"))
+
+        # online softmax in base 2: row_max and the exponents are scaled by log2(e)
+        new_max = gl.maximum(row_max, gl.max(s, 1) * scale_log2)
+        rescale = gl.exp2(row_max - new_max)
+        p = gl.exp2(s * scale_log2 - new_max[:, None])
+        row_sum = row_sum * rescale + gl.sum(p, 1)
+        row_max = new_max
+        o = o * rescale[:, None]
+
+        wg.wait_empty(v_empty, further)
+        wg.load(v_desc, v_smem, v_full, further, batch, kv_head, further * BLOCK_N, further < key_tiles)
+        wg.wait_full(v_full, j)
+
+        # O += P V
+        p_regs = gl.convert_layout(p.to(element), left, assert_trivial=True)
+        v_regs = wg.matrix(v_smem, j).load(right)
+        o = mma_v2(p_regs, v_regs, o)
+        fence_async_shared()  # otherwise TMA, in the async proxy, may overwrite what ldmatrix still reads
+        wg.arrive(v_empty, j)
+
+    # epilogue: a row that sees no key has row_sum 0, so O = 0 and LSE = -inf
+    total = gl.where(row_sum == 0, 1.0, row_sum)
+    o = o * (1.0 / total)[:, None]
+    dim = gl.arange(0, HEAD_DIM, gl.SliceLayout(0, mma))
+    gl.store(o_ptr + row[:, None].to(gl.int64) * o_stride_row + dim[None, :], o.to(element))
+    lse = gl.where(row_sum == 0, float("-inf"), (row_max + gl.log2(total)) * LN_2)
+    gl.store(lse_ptr + row, lse)
+
+
+twin = wg.Twin(mbarrier_ring, lambda tile: options(tile, num_stages=1), plain_grid, query_rows=None)
