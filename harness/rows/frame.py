@@ -1,0 +1,378 @@
+"""All rows of one kind as a typed pandas table, with the machine of each row joined: what scorecard, compare, tune and
+pages read. Raw rows are read in harness/rows alone.
+
+    from harness.rows.frame import frame
+    timing = frame("timing")
+    fastest = timing[timing.usable & (timing.purpose == "timing")].groupby("problem").speed.max()
+
+A missing text is NaN (ask with `.isna()`), a missing number NaN, a missing object None; bools are never missing.
+
+Columns of every kind:
+
+| column | what it is |
+|---|---|
+| operator | attention |
+| experiment | name of the experiment; bench, tune, inspect, ncu, sanitizer, expressibility for commands |
+| technique | name in the registry; missing for peers and for a user's own kernel |
+| kernel | file:function of a user's own kernel |
+| backend, language, version | gluon@3.9.0, gluon, 3.9.0; the version is missing where it is the installed one |
+| name | technique or kernel; missing for peers |
+| problem, tile | slugs; the tile is "" for peers |
+| problem_fields, tile_fields | the same as dictionaries (object) |
+| reference_tile | bool: the registry's tile, or a peer |
+| case | "technique backend problem tile" in one line, as errors and tables name it |
+| arch, mma | sm_90a; fma, mma_sync or wgmma |
+| on | gpu or cpu |
+| status, reason, check | passed or why not; which check failed |
+| assembler | own, or shared where nvcc's ptxas assembled Triton's programs too |
+| source_sha256 | code of the kernel's sources; missing for peers |
+| sass_sha256 | its machine code, where known |
+| compiler | {front_end, ptxas, flags} (object) |
+| current | bool: about this checkout's program; peers always are |
+| same_program | the technique whose program this twin re-exports |
+| details | what else the row says (object) |
+| recorded, run | bool: below reports/recorded; stem of the row's file |
+| environment, gpu, gpu_slug, board | id; "NVIDIA H200"; h200; which board of its kind |
+| sm_count, max_sm_mhz, power_limit_w | of the GPU |
+| process, driver, torch, triton, cuda, commit | of the run |
+| time | UTC, such as 2026-01-31T23:59:59Z; sorts as text |
+
+timing:
+
+| column | what it is |
+|---|---|
+| purpose | timing; tune: one tile among others; cupti: CUPTI's time of a launch; roof: a limit of the hardware |
+| mode | burst or sustained |
+| group, order | id of the interleaved group, unique with `environment`; labels of its variants (object) |
+| samples_ms | every sample (object: list); None where nothing was timed |
+| ms, speed, unit | median; the same in the operator's unit of speed; TFLOPS |
+| cupti_ms, events_ms, gap_ms, difference | of purpose cupti: both medians, idle time between launches, the rest |
+| findings | of purpose cupti: what it saw beside the kernel (object: list) |
+| clock_ghz | median SM clock of the kernel |
+| clocks, call_us | {sm_mhz, power_w, throttle}; host latency {launcher, graph} (objects) |
+| replicate, final | process of the run, 0 for the first; bool: of a final group (each series' fastest kernel) |
+| again | A/A pair of the group {of, difference, limit, flagged} (object) |
+| label, neighbours, launch_hidden | as measured |
+| roof, per_clock, tflops | of purpose roof: its name, {what: rates}, TFLOPS launch by launch (objects) |
+| usable | bool: passed, measured and current |
+
+gate:
+
+| column | what it is |
+|---|---|
+| tool | of a sanitizer: memcheck, synccheck, racecheck or initcheck; missing for the gate of numerics |
+| distributions | names of the inputs that were checked (object: tuple) |
+| numerics | distribution -> {max_abs, yardstick, floor, rel_l2, ...} (object) |
+| errors | distribution -> largest error over the yardstick, None where not finite (object) |
+| error, error_in | the largest of `errors`, inf where not finite; in which distribution |
+| gate, covers_all | id of inputs and limits; bool: every distribution, by this checkout's comparison |
+| padded, sharing, planted, label, launch_ms | as checked; `planted`: the bug that was put in |
+| found, findings | of a sanitizer |
+
+code (one row for every row of any kind that read the machine code; `of`: that row's kind):
+registers, spill_bytes, smem_bytes, census (object), main_loop (object), setmaxnreg (object), remarks (object).
+
+counters: metrics, totals, sites, ncu (objects), grid, block, symbol, clock_ghz, tool_version. `on` is gpu for Nsight
+Compute, cpu for the CPU runtime.
+
+proof: proof, verdict, subject, control, lines, control_lines (objects), seen.
+
+environment (indexed by id): gpu, gpu_slug, board, sm_count, major, max_sm_mhz, power_limit_w, driver, tensor_tflops,
+bytes_per_s, torch, triton, cuda, cudnn, nvcc, ptxas, triton_ptxas, commit, dirty, process, details (object), time.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.catalog import sources
+from harness.rows import reading, results, schema
+
+if TYPE_CHECKING:
+    import pandas
+
+KINDS = ("timing", "gate", "code", "counters", "proof", "environment")
+RECORDED = sources.ROOT / "reports" / "recorded"
+UNIT = "TFLOPS"
+PURPOSES = {"timing": "timing", "tune": "tune", "referee": "cupti", "roof": "roof"}
+"""Kind of a row -> what it was timed for."""
+
+Row = Mapping[str, Any]
+Column = Callable[[Row], Any]
+
+
+def frame(kind: str, *, root: Path = RECORDED, runs: Iterable[Path] = (), operator: str | None = None) -> Any:
+    """The table of `kind` (one of KINDS): rows recorded below `root`, and those of `runs`, files of fresh rows.
+
+    One table for each argument is made in a process and shared: never change it in place. Raises ValueError for another
+    kind, results.NotRows for a file that holds no rows.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind: got {kind!r}, expected one of {', '.join(KINDS)}")
+    table = _frame(kind, Path(root), tuple(map(Path, runs)))
+    if operator is None or kind == "environment":
+        return table
+    return table[table.operator == operator]
+
+
+def newest(table: pandas.DataFrame, *cell: str) -> pandas.DataFrame:
+    """The newest row of each cell: columns that name one, such as "experiment", "problem", "technique", "backend"."""
+    return table.sort_values("time", kind="stable").drop_duplicates(list(cell), keep="last")
+
+
+def in_groups(ours: pandas.DataFrame, theirs: pandas.DataFrame) -> pandas.DataFrame:
+    """Pairs of timings that were interleaved with each other, as columns x_ours and x_theirs, one row a pair, and
+    `ratio`: speed of ours over theirs."""
+    both = ours.merge(theirs, on=["environment", "group"], suffixes=("_ours", "_theirs"))
+    return both.assign(ratio=both.speed_ours / both.speed_theirs)
+
+
+def ratio(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float | None:
+    """Speed of one timing over another's (rows of the table), None unless one process interleaved them."""
+    if (ours["environment"], ours["group"]) != (theirs["environment"], theirs["group"]) or ours["group"] is None:
+        return None
+    return float(ours["speed"] / theirs["speed"])
+
+
+@cache
+def rows(root: Path = RECORDED, runs: tuple[Path, ...] = ()) -> tuple[dict[str, Any], ...]:
+    """The rows themselves, each with `run` (the stem of its file) and `recorded`."""
+    files = [(path, True) for path in sorted(root.rglob("*.jsonl"))] + [(path, False) for path in runs]
+    found: list[dict[str, Any]] = []
+    for path, recorded in files:
+        read = results.read(path) if recorded else results.read(path, schema.check)
+        found += ({**row, "run": path.stem, "recorded": recorded} for row in read)
+    return tuple(found)
+
+
+@cache
+def _frame(kind: str, root: Path, runs: tuple[Path, ...]) -> pandas.DataFrame:
+    import pandas
+
+    every = rows(root, runs)
+    environments = {row["id"]: _environment(row) for row in every if row["kind"] == "environment"}
+    if kind == "environment":
+        return pandas.DataFrame(list(environments.values())).set_index("id", drop=False)
+    chosen = [row for row in every if _is_of(kind, row)]
+    columns = {**_COMMON, **_COLUMNS[kind]}
+    table = {name: [read(row) for row in chosen] for name, read in columns.items()}
+    for name in _OF_ENVIRONMENT:
+        table[name] = [environments.get(row.get("environment"), {}).get(name) for row in chosen]
+    return pandas.DataFrame(_typed(table, pandas))
+
+
+def _typed(table: Mapping[str, list[Any]], pandas: Any) -> dict[str, Any]:
+    """Lists and dictionaries stay objects, numbers become floats, texts pandas' strings."""
+    typed = {}
+    for name, values in table.items():
+        if name in _OBJECTS:
+            typed[name] = pandas.Series(values, dtype=object)
+        elif name in _NUMBERS:
+            typed[name] = pandas.Series(values, dtype=float)
+        elif name in _TRUTHS:
+            typed[name] = pandas.Series(values, dtype=bool)
+        else:
+            typed[name] = pandas.Series(values, dtype="str")
+    return typed
+
+
+def _is_of(kind: str, row: Row) -> bool:
+    if kind == "timing":
+        return row["kind"] in PURPOSES
+    if kind == "gate":
+        return row["kind"] in ("gate", "sanitizer")
+    if kind == "code":
+        return row["kind"] == "code" or (row.get("code") or {}).get("registers") is not None
+    if kind == "counters":
+        return row["kind"] in ("counters", "memory")
+    return row["kind"] in ("proof", "probe")
+
+
+def _environment(row: Row) -> dict[str, Any]:
+    details = row["details"]
+    gpu, peaks, git = (details.get(name) or {} for name in ("gpu", "peaks", "git"))
+    software, tools = details.get("software") or {}, details.get("toolchain") or {}
+    return {
+        "id": row["id"],
+        "gpu": gpu.get("name") or "a CPU",
+        "gpu_slug": results.slug_of(gpu),
+        "board": gpu.get("uuid_sha256"),
+        "sm_count": gpu.get("sm_count"),
+        "major": (gpu.get("capability") or [None])[0],
+        "max_sm_mhz": gpu.get("max_sm_mhz"),
+        "power_limit_w": gpu.get("power_limit_w"),
+        "driver": gpu.get("driver"),
+        "tensor_tflops": peaks.get("tensor_tflops"),
+        "bytes_per_s": peaks.get("bytes_per_s"),
+        "torch": software.get("torch"),
+        "triton": software.get("triton"),
+        "cuda": software.get("cuda_runtime"),
+        "cudnn": software.get("cudnn"),
+        "nvcc": tools.get("nvcc"),
+        "ptxas": tools.get("ptxas"),
+        "triton_ptxas": tools.get("triton_ptxas"),
+        "commit": git.get("sha"),
+        "dirty": bool(git.get("dirty")),
+        "process": details.get("process"),
+        "details": details,
+        "time": row["time"],
+        "recorded": row["recorded"],
+    }
+
+
+@cache
+def checkout_hashes() -> dict[tuple[str, str], str]:
+    """(technique, backend) -> hash of this checkout's sources."""
+    return reading.checkout_hashes()
+
+
+def _field(name: str) -> Column:
+    return lambda row: row.get(name)
+
+
+def _detail(name: str, missing: Any = None) -> Column:
+    return lambda row: (row.get("details") or {}).get(name, missing)
+
+
+def _of_code(name: str) -> Column:
+    return lambda row: (row.get("code") or {}).get(name)
+
+
+def _version(row: Row) -> str | None:
+    return str(row.get("backend", "")).partition("@")[2] or None
+
+
+def _is_current(row: Row) -> bool:
+    return reading.is_current(row, checkout_hashes())
+
+
+def _is_reference(row: Row) -> bool:
+    return "problem" in row and reading.is_reference_tile(row)
+
+
+def _ms(row: Row) -> float | None:
+    return reading.median_ms(row) if row.get("samples_ms") else None
+
+
+def _speed(row: Row) -> float | None:
+    if row["kind"] == "roof":
+        return statistics.median(row["tflops"]) if row.get("tflops") else None
+    return reading.tflops(row) if row.get("samples_ms") else None
+
+
+def _usable(row: Row) -> bool:
+    measured = row.get("samples_ms") or row.get("per_clock")
+    return row["status"] == "passed" and bool(measured) and _is_current(row)
+
+
+def _errors(row: Row) -> dict[str, float | None] | None:
+    return reading.error_over_yardstick(row) if row.get("numerics") else None
+
+
+def _worst(row: Row) -> tuple[float | None, str | None]:
+    errors = {name: float("inf") if error is None else error for name, error in (_errors(row) or {}).items()}
+    worst = max(errors, key=errors.__getitem__, default=None)
+    return (None, None) if worst is None else (errors[worst], worst)
+
+
+def _covers_all(row: Row) -> bool:
+    return not reading.of_earlier_gate(row) and set(_distributions()) <= set(row.get("numerics") or ())
+
+
+@cache
+def _distributions() -> tuple[str, ...]:
+    from harness.catalog.problem import Experiment
+
+    return Experiment("", (), ()).distributions
+
+
+_COMMON: dict[str, Column] = {
+    "operator": lambda row: row.get("operator", "attention"),
+    **{name: _field(name) for name in ("experiment", "technique", "kernel", "backend")},
+    "language": lambda row: str(row.get("backend", "")).partition("@")[0],
+    "version": _version,
+    "name": lambda row: reading.name_of(row) or None,
+    "problem": lambda row: reading.slug(row) if "problem" in row else None,
+    "tile": reading.tile_slug,
+    "problem_fields": _field("problem"),
+    "tile_fields": _field("tile"),
+    "reference_tile": _is_reference,
+    "case": lambda row: reading.case(row) if "problem" in row else None,
+    **{name: _field(name) for name in ("arch", "mma", "on", "status", "reason", "check")},
+    "assembler": lambda row: row.get("assembler") or "own",
+    "source_sha256": _field("source_sha256"),
+    "sass_sha256": lambda row: (row.get("code") or {}).get("sass_sha256") or row.get("sass_sha256"),
+    "compiler": _field("compiler"),
+    "current": _is_current,
+    "same_program": _detail("same_program"),
+    **{name: _field(name) for name in ("details", "recorded", "run", "environment", "time")},
+}
+_OF_ENVIRONMENT = (
+    *("gpu", "gpu_slug", "board", "sm_count", "max_sm_mhz", "power_limit_w"),
+    *("process", "driver", "torch", "triton", "cuda", "commit"),
+)
+_COLUMNS: dict[str, dict[str, Column]] = {
+    "timing": {
+        "purpose": lambda row: PURPOSES[row["kind"]],
+        **{name: _field(name) for name in ("mode", "group", "order", "samples_ms")},
+        "ms": _ms,
+        "speed": _speed,
+        "unit": lambda row: UNIT,
+        **{name: _detail(name) for name in ("cupti_ms", "events_ms", "gap_ms", "difference", "findings")},
+        "clock_ghz": reading.clock_ghz,
+        **{name: _field(name) for name in ("clocks", "call_us")},
+        "replicate": _detail("replicate", 0),
+        "final": _detail("final", False),
+        **{name: _detail(name) for name in ("again", "label", "neighbours", "launch_hidden")},
+        **{name: _field(name) for name in ("roof", "per_clock", "tflops")},
+        "usable": _usable,
+    },
+    "gate": {
+        "tool": _field("tool"),
+        "distributions": lambda row: tuple(row.get("numerics") or ()),
+        "numerics": _field("numerics"),
+        "errors": _errors,
+        "error": lambda row: _worst(row)[0],
+        "error_in": lambda row: _worst(row)[1],
+        "gate": _field("gate"),
+        "covers_all": _covers_all,
+        "padded": _detail("padded", False),
+        **{name: _detail(name) for name in ("sharing", "planted", "label", "launch_ms", "found", "findings")},
+    },
+    "code": {
+        "of": _field("kind"),
+        **{
+            name: _of_code(name)
+            for name in ("registers", "spill_bytes", "smem_bytes", "census", "main_loop", "setmaxnreg", "remarks")
+        },
+    },
+    "counters": {
+        **{name: _detail(name) for name in ("metrics", "totals", "sites", "ncu", "grid", "block", "tool_version")},
+        "symbol": _detail("kernel"),
+        "clock_ghz": reading.clock_ghz,
+    },
+    "proof": {
+        "proof": _field("proof"),
+        **{name: _detail(name) for name in ("verdict", "subject", "control", "lines", "control_lines", "seen")},
+    },
+}
+_OBJECTS = frozenset(
+    (
+        *("problem_fields", "tile_fields", "compiler", "details", "order", "samples_ms", "findings", "clocks"),
+        *("call_us", "again", "per_clock", "tflops", "distributions", "numerics", "errors", "census", "main_loop"),
+        *("setmaxnreg", "remarks", "metrics", "totals", "sites", "ncu", "lines", "control_lines", "launch_hidden"),
+        "seen",
+    )
+)
+_NUMBERS = frozenset(
+    (
+        *("ms", "speed", "cupti_ms", "events_ms", "gap_ms", "difference", "clock_ghz", "replicate", "neighbours"),
+        *("error", "sharing", "launch_ms", "found", "registers", "spill_bytes", "smem_bytes"),
+        *("sm_count", "max_sm_mhz", "power_limit_w"),
+    )
+)
+_TRUTHS = frozenset(("reference_tile", "current", "recorded", "final", "usable", "covers_all", "padded"))
