@@ -253,9 +253,8 @@ class Experiment:
     sequence, for techniques that take any stride. `assembler` is "shared" where nvcc's ptxas assembles Triton's
     programs too. `roofs` are limits of the hardware, measured by kernels of their own. `at_its_tile` are CUDA kernels
     at the best tile of the first technique, whatever their own is. With `one_group` all that is timed of a problem is
-    interleaved with each other, in replicates too. `neighbours`: so many further processes time the problems with all
-    other GPUs of the host at work, and as many with them idle. `sharing`: so many other processes use the same GPU
-    while kernels are gated, as on a machine that people share.
+    interleaved with each other, in replicates too. `sharing`: so many other processes use the same GPU while kernels
+    are gated, as on a machine that people share.
     """
 
     name: str
@@ -273,7 +272,6 @@ class Experiment:
     padded: bool = False
     assembler: str | None = None
     roofs: tuple[Roof, ...] = ()
-    neighbours: int = 0
     sharing: int = 0
     at_its_tile: tuple[str, ...] = ()
     one_group: bool = False

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -43,7 +42,6 @@ from harness.cli.options import (
     refuse_without,
     require_gpu,
     require_known,
-    require_writable,
     split,
     where,
     within,
@@ -74,10 +72,6 @@ def check(
         ),
     ] = None,
     sanitize: Annotated[bool, typer.Option("--sanitize", help="With --on cpu: under ASan and UBSan.")] = False,
-    save_outputs: Annotated[Path | None, typer.Option(file_okay=False, help="Keep O and LSE in this folder.")] = None,
-    against: Annotated[
-        Path | None, typer.Option(exists=True, file_okay=False, help="Compare with O and LSE of another machine.")
-    ] = None,
     sharing: Annotated[
         int,
         typer.Option(callback=within(0), help="While so many other processes use the GPU, as where it is shared."),
@@ -92,20 +86,17 @@ def check(
     """Compare every twin, or a kernel of your own, with the exact result. On a CPU, CUDA kernels run thread by thread,
     Triton's in its interpreter, other functions on tensors of the CPU.
 
-    Launches take the scheduler seeds in turn, 0, 1 and 2 by default; 0 is the plain order. --save-outputs and --against
-    take CUDA twins through the same few problems on every machine.
+    Launches take the scheduler seeds in turn, 0, 1 and 2 by default; 0 is the plain order.
     """
     names, files = split(names)
     rungs = chosen(names) if names or not files else ()
     mine = chosen_kernels(files, chosen_tile(tile))
 
     from harness import variants
-    from harness.measure import effort, outputs, own, runner
+    from harness.measure import effort, own, runner
     from harness.measure.fleet import Work
 
-    if files:
-        refuse(files[0], "their folders are of twins", {"--save-outputs": save_outputs, "--against": against})
-    else:
+    if not files:
         at = ", ".join(f"{name} at {techniques.reference_tile(techniques.get(name), 128).slug}" for name in names)
         why = "it is for a .cu file of your own; a twin is checked at its own" + (f": {at}" if at else "")
         refuse_without("a file", why, {"--tile": tile})
@@ -113,8 +104,7 @@ def check(
     if files and not names:
         refuse(files[0], "a kernel of your own has one backend", {"--backend": backends})
     spreads = spreading.wanted(gpus, cluster)
-    alone = {"--on cpu": on is On.cpu, "--shard": shard, "--against": against, "--save-outputs": save_outputs}
-    refuse_to_spread(gpus, cluster, {**alone, "--sharing": sharing})
+    refuse_to_spread(gpus, cluster, {"--on cpu": on is On.cpu, "--shard": shard, "--sharing": sharing})
     if spreads and on is None and cluster is None:
         require_gpu()
     place = "gpu" if cluster and on is None else where(on)
@@ -129,19 +119,14 @@ def check(
         raise typer.BadParameter("--sharing: got a CPU, whose processes do not stop a kernel in its middle; use a GPU")
     if (seeds or sanitize) and place == "gpu":
         raise typer.BadParameter("--scheduler-seed, --sanitize: got a GPU, which obeys neither; add --on cpu")
-    if sanitize or save_outputs or against:
+    if sanitize:
         if "cuda" not in wanted:
             raise typer.BadParameter(
-                f"--backend: got {', '.join(wanted)}, but --sanitize, --save-outputs and --against are for CUDA twins; "
-                "leave it out"
+                f"--backend: got {', '.join(wanted)}, but --sanitize is for CUDA twins; leave it out"
             )
         wanted = ("cuda",)
-    if save_outputs:
-        require_writable("--save-outputs", save_outputs)
     experiment = correctness(place, rungs, wanted)
     experiment = replace(experiment, sharing=sharing, peers=() if files else experiment.peers)
-    if save_outputs or against:
-        experiment = replace(experiment, problems=outputs.PROBLEMS, peers=())
     default = (*experiment.problems, *(own.OTHER_LENGTHS if files else ()))
     experiment = replace(experiment, problems=part(chosen_problems(problem, default), shard))
     cases = [*of_experiment(experiment), *own.cases(experiment, mine, None)]
@@ -159,8 +144,6 @@ def check(
     gate = {
         **(ON_A_CPU if place == "cpu" else {}),
         **({"scheduler_seeds": tuple(seeds)} if seeds else {}),
-        "save": save_outputs and save_outputs.resolve(),
-        "against": against and against.resolve(),
     }
     with sanitizers() if sanitize else nullcontext():
         path = rows_file or one_off_file(run_name(experiment.name, shard))
@@ -384,11 +367,6 @@ def run(
         timed |= {"--ptxas": ptxas is Ptxas.shared}
         refuse("--on cpu", "there nothing is timed, nor assembled", timed)
         refuse("--on cpu", "recorded rows are of GPUs", {"--missing": only_missing})
-    if wanted.neighbours:
-        others = {"--gpus": gpus, "--cluster": cluster, "--replicates": replicates > 1, "--on cpu": place == "cpu"}
-        refuse(wanted.name, "it times in processes of its own, on one GPU beside the others", others)
-        if len(environment.boards()) < 2:
-            missing(f"{wanted.name}: got one GPU, expected a host with two or more: there are no neighbours")
     if ptxas is Ptxas.shared:
         cubins = {name: name in techniques.AS_CUBINS for name in wanted.backends}
         refuse("--ptxas shared", "a cubin is assembled already", cubins)
@@ -400,13 +378,11 @@ def run(
         options: dict[str, object] = {"--mode": mode, "--backend": backends, "--max-seconds": max_seconds}
         options |= {"--missing": only_missing, "--ptxas": ptxas.value if wanted.assembler else None}
         cases = tuple(of_experiment(wanted, results.slug_of(environment.describe()["gpu"])))
-        alone = spreading.neighbours_move()
         work = Work(
             command(["run", experiment], options),
             wanted.problems,
             cases,
             replicates=replicates,
-            alone=alone,
             fields={"assembler": wanted.assembler} if wanted.assembler else None,
         )
         conclude(spreading.spread(work, path, gpus, cluster), tables.timings, path=path, **formats)

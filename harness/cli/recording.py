@@ -27,7 +27,7 @@ def record(
         list[str] | None,
         typer.Option(
             metavar="OLD=NEW[:BACKEND,...]",
-            help="A rung's rows, tiles, outputs and notes take its new name, or those of some backends alone.",
+            help="A rung's rows, tiles and notes take its new name, or those of some backends alone.",
         ),
     ] = None,
 ) -> None:
@@ -55,7 +55,6 @@ def record(
 
 def renamed(names: str) -> list[Path]:
     """OLD=NEW[:BACKEND,...]: moves what is recorded about a technique and returns the files that changed."""
-    from harness.measure import outputs
     from harness.operators.attention import tiles
     from harness.rows import record as recorded
     from harness.rows.rename import rename_in_note
@@ -72,8 +71,6 @@ def renamed(names: str) -> list[Path]:
     console.print(f"{count} rows of {old} are {new}'s")
     for table in sorted(tiles.FOLDER.glob("*.toml")):
         tiles.rename(table, old, new, backends)
-    for folder in sorted(RECORDED.glob("*/outputs")) if not backends or "cuda" in backends else ():
-        outputs.rename(folder, old, new)
     for note in sorted((ROOT / "reports" / "notes" / "attention").glob("*.md")):
         text = rename_in_note(note.read_text(), old, new, backends)
         moves = note.stem == old and not backends
@@ -88,7 +85,6 @@ def renewed(names: Sequence[str]) -> list[Path]:
     """Compares recorded rows of earlier sources with this checkout, says what became of them, and returns the files
     that changed."""
     from harness.machine.progress import Interrupts, Progress
-    from harness.measure import outputs
     from harness.rows import record as recorded
     from harness.rows import renew
     from harness.rows.reading import checkout_hashes
@@ -107,8 +103,6 @@ def renewed(names: Sequence[str]) -> list[Path]:
                 raise typer.Exit(interrupts.exit_code)
 
         files, outcome = recorded.renew(RECORDED, checkout_hashes(), compile, names, identify_all)
-    for folder in sorted(RECORDED.glob("*/outputs")):
-        outputs.renew(folder, outcome.sources)
     console.print(f"{outcome.renewed} rows renewed; {outcome.different} are of other machine code")
     for reason, count in outcome.unknown.most_common():
         console.print(f"{count} rows not compared: {reason}", soft_wrap=True)

@@ -101,8 +101,8 @@ def report(names: Names = None) -> None:
 def looked_at(ladder: Experiment, description: Row, known: Kept) -> tuple[list[Row], int]:
     """What compilers and the CPU make of the ladder's techniques, as rows, and how many of them are fresh: those that
     are not `known`. They are on disk."""
-    from harness.inspection import fp8, structured_heads, survey
-    from harness.measure import outputs
+    from harness.inspection import survey
+    from harness.operators.attention import structured_heads
 
     cells = [*survey.survey(ladder), *survey.on_cpu(ladder.techniques)]
     found = {cell: known.find(survey.row(cell, {})) for cell in cells}
@@ -110,11 +110,8 @@ def looked_at(ladder: Experiment, description: Row, known: Kept) -> tuple[list[R
     made = dict(zip(todo, inspected(todo), strict=True)) if todo else {}
     read = [row for cell in cells if (row := found[cell] or made.get(cell))]
     with Progress() as progress:
-        progress.say("computing on this CPU: errors of structured heads, errors of 8-bit inputs, a GPU's outputs again")
-        for one in (structured_heads, fp8):
-            read.append(known.find(one.about()) or one.row())
-        for folder in sorted(RECORDED.glob("*/outputs")):
-            read += outputs.compared(ladder.techniques, folder, partial(progress.count, "outputs"), known.find)
+        progress.say("computing on this CPU: attention and errors of structured heads")
+        structured_heads.update()
     fresh = [row for row in read if "environment" not in row]
     if fresh:
         write_run(run_file("inspect"), description, fresh)
@@ -124,10 +121,11 @@ def looked_at(ladder: Experiment, description: Row, known: Kept) -> tuple[list[R
 def drawn() -> Path:
     """Builds the site from all rows that there are, where it is not of them already, and returns the path of its first
     page."""
+    from harness.operators.attention import structured_heads
     from reports import build as site
 
     index, stamp = SITE / "index.html", SITE / ".drawn-from"
-    inputs = site.inputs()
+    inputs = f"{site.inputs()} {structured_heads.saved() is not None}"
     if stamp.is_file() and stamp.read_text() == inputs + site.pages(SITE):
         return index
     with Progress() as progress:

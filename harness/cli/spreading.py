@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -78,11 +77,10 @@ def wanted(gpus: str | None, cluster: str | None) -> bool:
 
 def spread(work: Work, path: Path, gpus: str | None, cluster: str | None) -> list[Row]:
     """The rows of the command, run everywhere; what `path` holds is not done again. Ends the command where the GPUs or
-    Ray are missing. On one host a row says how long it took: nodes of a cluster need not be alike."""
+    Ray are missing."""
     from harness.machine import environment
     from harness.measure import fleet, ray_hands
 
-    since = time.monotonic() if cluster is None else None
     count = None if gpus in (None, "all") else int(str(gpus))
     if cluster is None and (count or 0) > (here := len(environment.boards())):  # Ray believes any number
         raise typer.BadParameter(f"--gpus: got {count}, expected all or a number up to {here}, the GPUs of this host")
@@ -90,7 +88,7 @@ def spread(work: Work, path: Path, gpus: str | None, cluster: str | None) -> lis
     continues = f"interrupted: the same command with --rows {path} continues"
     try:
         with ray_hands.hands(count, cluster) as (hands, new_hand):
-            rows = fleet.run(work, path, hands, new_hand=new_hand, earlier=earlier, since=since)
+            rows = fleet.run(work, path, hands, new_hand=new_hand, earlier=earlier)
     except ray_hands.Refused as refusal:
         missing(str(refusal))
     except (SystemExit, KeyboardInterrupt):
@@ -100,14 +98,6 @@ def spread(work: Work, path: Path, gpus: str | None, cluster: str | None) -> lis
     if any(row.get("status") == "interrupted" for row in results.newest(rows)):
         typer.echo(continues, err=True)
     return rows
-
-
-def neighbours_move() -> bool:
-    """Whether a recorded run of the experiment neighbours found that busy GPUs of a host move a ratio."""
-    from reports.facts import neighbours
-
-    files = sorted(RECORDED.glob("*/neighbours.jsonl"))
-    return any(one.moves for file in files for one in neighbours.moved(results.read(file)))
 
 
 def refuse_to_spread(gpus: str | None, cluster: str | None, others: Mapping[str, object]) -> None:

@@ -17,11 +17,9 @@ from typing import Any, Protocol
 from harness.catalog import architectures
 from harness.catalog.cases import Case, source_sha256
 from harness.catalog.problem import Problem
-from harness.catalog.sources import CACHE
 from harness.machine import environment
 from harness.machine.progress import Interrupts, Progress
 from harness.rows import making, results, schema
-from harness.variants import sm_clocks
 
 PAUSE = 0.2
 """Seconds between two looks at every hand."""
@@ -95,16 +93,8 @@ class Work:
     kind: str = "gate"
     on: str = "gpu"
     replicates: int = 1
-    alone: bool = False
-    """Whether further processes of a problem are timed while all other GPUs are idle."""
     fields: Mapping[str, Any] | None = None
     """What a row about a lost problem has beside its case: the tool of a sanitizer row, the assembler of a run."""
-
-    @property
-    def command(self) -> str:
-        """What a user types behind `twinkernels`, without --gpus: run ladder --replicates 3."""
-        replicates = [f"--replicates {self.replicates}"] if self.replicates > 1 else []
-        return environment.scrub(" ".join([*self.arguments[2:], *replicates]))
 
 
 def run(
@@ -114,26 +104,20 @@ def run(
     *,
     new_hand: Callable[[], Hand],
     earlier: Iterable[Row] = (),
-    since: float | None = None,
 ) -> list[Row]:
     """Hands the problems out, the slowest first, and returns the rows, which are appended to `path` as they come.
 
     `new_hand` takes the place of one that was lost. `earlier` are rows of `path`: what they say is not done again.
-    `since`: when the command began, by time.monotonic(); the last row, of kind fleet, says how long it took, if nothing
-    had been done earlier and a GPU was left to the end. Raises SystemExit after Ctrl-C (130) or SIGTERM (143), when the
+    Raises SystemExit after Ctrl-C (130) or SIGTERM (143), when the
     cases in progress are finished; after a second one at once. Every row that a command wrote until then is in `path`.
     """
     with results.Writer(path) as writer, Interrupts() as interrupts, Progress() as progress:
         known = list(earlier)
-        if known:
-            since = None
         this = _Run(work, writer, list(hands), new_hand, known, progress, interrupts)
         try:
             this.loop()
         finally:
             this.end()
-        if since is not None and not interrupts.requested and not this.queue:
-            this.sum_up(since)
     interrupts.leave(path, "; with --rows the same command continues them")
     return this.rows
 
@@ -154,7 +138,6 @@ class _Run:
         self.rows = earlier
         self.own = {(case.kernel.name, source_sha256(case)) for case in work.cases if case.kernel}
         self.hands = hands
-        self.gpus, self.lost, self.builds = len(hands), 0, _builds()
         self.running: dict[int, tuple[Hand, Job, float]] = {}
         self.queue = [Job(number, problem) for number, problem in enumerate(work.problems, 1)]
         self.queue.sort(key=self._weight, reverse=True)
@@ -197,8 +180,6 @@ class _Run:
             avoided = job.seen | job.failed
             if self.interrupts.requested or (hand.board in avoided and boards - avoided):
                 continue
-            if self.work.alone and self.running and any(one.replicate > 1 for one in (job, *self._jobs())):
-                continue
             self.queue.remove(job)
             job = replace(job, placed=job.placed + 1)
             shard = f"{job.number}/{len(self.work.problems)}"
@@ -211,9 +192,6 @@ class _Run:
             except Lost as lost:
                 self.lose(hand, job, str(lost))
             return
-
-    def _jobs(self) -> list[Job]:
-        return [job for _, job, _ in self.running.values()]
 
     def look_at(self, hand: Hand, job: Job, begin: float) -> None:
         try:
@@ -277,7 +255,6 @@ class _Run:
     def again(self, job: Job, how: str) -> None:
         if self.interrupts.requested:
             return
-        self.lost += 1
         if job.placed < PLACEMENTS:
             self.progress.say(f"{job.label} is begun once more: {how}")
             self.queue.insert(0, job)
@@ -300,21 +277,6 @@ class _Run:
                 fields = {"kind": self.work.kind, "status": status, "reason": reason}
                 self.rows.append(self.writer.write({**about, **(self.work.fields or {}), **fields}))
 
-    def sum_up(self, since: float) -> None:
-        """Writes how long the work took on how many GPUs."""
-        seconds = time.monotonic() - since
-        details = {
-            "problems": len(self.work.problems),
-            "seconds": round(seconds, 1),
-            "built": _builds() - self.builds,
-            "lost": self.lost,
-        }
-        about = {"kind": "fleet", "on": self.work.on, "experiment": "fleet", "command": self.work.command}
-        row = {**about, "gpus": self.gpus, "environment": self.here(), "status": "passed", "details": details}
-        self.rows.append(self.writer.write(row))
-        gpus = f"{self.gpus} GPU{'s' * (self.gpus != 1)}"
-        self.progress.say(f"{len(self.work.problems)} problems on {gpus}: {seconds:.0f} s")
-
     def here(self) -> str:
         """Id of this process's environment row, which is written when it is first asked for."""
         if self.environment is None:
@@ -336,13 +298,6 @@ class _Run:
         named = {row["environment"] for row in rows}
         environments = {row["id"]: row for row in self.rows if row["kind"] == "environment" and row["id"] in named}
         return [*environments.values(), *rows]
-
-
-def _builds() -> int:
-    """How many kernels that are compared are kept, compiled, on this host: not the harness's own, which a first timing
-    compiles in a second."""
-    kept = (entry for language in ("cuda", "triton") for entry in (CACHE / language).glob("*") if entry.is_dir())
-    return sum(not entry.name.startswith(sm_clocks.SOURCE) for entry in kept)
 
 
 def _cell(row: Mapping[str, Any]) -> str:

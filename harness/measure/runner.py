@@ -16,7 +16,7 @@ from harness.catalog.own import Kernel
 from harness.catalog.problem import ANCHOR, Experiment, Problem
 from harness.machine import environment
 from harness.machine.progress import Interrupts, Progress
-from harness.measure import groups, neighbours
+from harness.measure import groups, sharing
 from harness.measure.session import Session
 from harness.measure.worker import Deadlines, Failed, GateOptions
 from harness.rows import results
@@ -91,7 +91,7 @@ def run(
         by_cupti = burst and (on == "gpu" if referee is None else referee)
         this = (how or Run)(session, todo, modes, options, timing or {}, experiment.one_group)
         try:
-            shared = neighbours.at_work([{}] * experiment.sharing) if experiment.sharing else nullcontext(0)
+            shared = sharing.busy_processes(experiment.sharing) if experiment.sharing else nullcontext(0)
             with shared as this.sharing:
                 this.gate_all()
             this.screen()
@@ -102,8 +102,6 @@ def run(
                 this.look_at_own()
             for number, mode in product(range(2, replicates + 1), further):
                 this.time_replicate(number, mode, referee=by_cupti and number == 2)
-            for number in range(2, 2 + 2 * experiment.neighbours) if burst else ():
-                this.time_beside_neighbours(number, at_work=number % 2 == 0)
             this.repeat_same_programs()
         except KeyboardInterrupt:
             if patient or not interrupts.requested:
@@ -333,18 +331,6 @@ class Run:
                 if ask and not self.session.interrupts.requested:
                     self.ask_referee(group, {**needed, **board}, number)
 
-    def time_beside_neighbours(self, number: int, *, at_work: bool) -> None:
-        """Times the final groups once more on the first board, with all others at work or idle; the rows say how many
-        worked."""
-        todo = [pair for pair in self.final_groups("burst") if not self.has_process(pair[1], "burst", number)]
-        if not todo or self.session.interrupts.requested:
-            return
-        self.compile(case for _, group in todo for case in group)
-        board, *others = environment.boards()
-        with neighbours.at_work(others if at_work else []) as count, self.session.process(number, board):
-            for needed, group in todo:
-                self.time_group(group, {**needed, **board}, "burst", final=True, replicate=number, beside=count)
-
     def final_groups(self, mode: str) -> list[tuple[dict[str, str], list[Case]]]:
         """What further processes time, with the variables that each group needs.
 
@@ -431,13 +417,11 @@ class Run:
         *,
         final: bool = False,
         replicate: int = 0,
-        beside: int | None = None,
     ) -> None:
         """One interleaved group. A case that ends the worker loses its place; the others are timed anew without it.
 
         A resumed group that is not complete is timed again as a whole, or its rows would not have met each other.
-        Rows of a final group say so in their details, which replicate they are of, and `beside` how many GPUs at work
-        it was, where that was asked.
+        Rows of a final group say so in their details, and which replicate they are of.
         """
         earlier = {
             case: row for case in group if (row := self.session.earlier(case, self.kind, mode)) and not replicate
@@ -456,7 +440,6 @@ class Run:
         def write(case: Case, fields: Mapping[str, Any]) -> None:
             if final:
                 which = {"final": True, **({"replicate": replicate} if replicate else {})}
-                which |= {} if beside is None else {"neighbours": beside}
                 fields = {**fields, "details": {**fields.get("details", {}), **which}}
             row = self.session.write(case, {**common, **fields})
             if not replicate:

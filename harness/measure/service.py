@@ -131,8 +131,6 @@ class Service:
             details["label"] = "no LSE"
             figures = {name: without_lse(of) for name, of in verdict.numerics.items()}
             verdict = replace(verdict, numerics=figures)
-        if verdict.passed and (options.save or options.against):
-            verdict, details["outputs"] = self._exchange(case, launch, verdict, options)
         return {
             "status": verdict.status,
             "reason": verdict.reason,
@@ -141,25 +139,6 @@ class Service:
             **variant.of_compilers(),
             "details": details,
         }
-
-    def _exchange(self, case: Case, launch: Any, verdict: Verdict, options: GateOptions) -> tuple[Verdict, Any]:
-        """Saves the output of the case, or compares it with a saved one: a verdict, and what the row says of it."""
-        from harness.measure import outputs
-        from harness.operators.attention import numerics, reference
-
-        sha256 = self._loader.source_sha256(case)
-        assert sha256 is not None, f"{case}: a peer has no source to keep its output with"
-        pair = outputs.compute(launch, case.problem, self._device)
-        if options.save:
-            outputs.save(options.save, case, sha256, pair)
-            return verdict, "saved"
-        assert options.against is not None
-        other = outputs.load(options.against, case, sha256)
-        expected = reference.expect(case.problem, outputs.DISTRIBUTION, outputs.SEED, "cpu")
-        same = numerics.judge_same(*pair, *other, expected)
-        if not same.passed:
-            verdict = replace(verdict, passed=False, check=same.check, reason=same.reason)
-        return verdict, same.numerics
 
     def describe(self, argv: list[str]) -> dict[str, Any]:
         """What machine this process sees: environment.describe."""
@@ -338,8 +317,8 @@ def status_of(error: BaseException, stage: str) -> str:
     import torch
 
     names = {cls.__name__ for cls in type(error).__mro__}
-    # Triton's OutOfResources comes before the launch (the tile does not fit); Missing is of harness.measure.outputs.
-    if names & {"Unsupported", "OutOfResources", "Missing"}:
+    # Triton's OutOfResources comes before the launch: the tile does not fit.
+    if names & {"Unsupported", "OutOfResources"}:
         return "unsupported"
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error):
         return "out_of_memory"

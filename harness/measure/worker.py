@@ -64,16 +64,13 @@ Stage = Literal["start", "load", "launch", "check"]
 @dataclass(frozen=True)
 class GateOptions:
     """How a case is gated. The first four go to numerics.gate. `scheduler_seeds`: launches on a CPU take these orders
-    of warps in turn. `save`: a folder to which outputs.compute's result is added. `against`: such a folder, to compare
-    it with."""
+    of warps in turn."""
 
     distributions: tuple[str, ...] = ("normal",)
     seeds: tuple[int, ...] = (0,)
     repeats: int = 10
     padded: bool = False
     scheduler_seeds: tuple[int, ...] = ()
-    save: Path | None = None
-    against: Path | None = None
 
 
 class Failed(Exception):

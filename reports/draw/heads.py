@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import seaborn as sns
 from matplotlib.ticker import MaxNLocator
 
-from reports.data.dataset import Row
 from reports.draw.reuse import once
 from reports.draw.style import COLORS, INK, MUTED, WIDTH, new_axes, new_grid, to_svg
 
@@ -13,9 +14,8 @@ MAP = "mako"
 
 
 @once
-def attention(row: Row) -> str:
-    """Four heatmaps, queries downwards, keys to the right."""
-    details = row["details"]
+def attention(details: dict[str, Any]) -> str:
+    """Four heatmaps, queries downwards, keys to the right. `details`: what structured_heads.compute returns."""
     figure, all_axes = new_grid(2, 2, WIDTH, WIDTH * 1.06, sharex=True, sharey=True)
     for axes, head in zip(all_axes, details["heads"], strict=True):
         end = details["seq"]
@@ -31,9 +31,8 @@ def attention(row: Row) -> str:
 
 
 @once
-def error_by_position(row: Row) -> str:
+def error_by_position(details: dict[str, Any]) -> str:
     """Median and largest |O - truth| of the positions of a bin, on a logarithmic axis."""
-    details = row["details"]
     figure, axes = new_axes(WIDTH, 3.2)
     palette = sns.color_palette("colorblind", len(details["heads"])).as_hex()
     positions = [details["bin"] * (place + 0.5) for place in range(details["seq"] // details["bin"])]
@@ -47,9 +46,9 @@ def error_by_position(row: Row) -> str:
 
 
 @once
-def error_by_head(row: Row) -> str:
+def error_by_head(details: dict[str, Any]) -> str:
     """Largest |O - truth| of each head, and that of roundings alone."""
-    heads = row["details"]["heads"]
+    heads = details["heads"]
     figure, axes = new_axes(WIDTH, 0.8 + 0.32 * len(heads))
     right = 1.6 * max(max(head["max_abs"], head["rounding"]) for head in heads)
     for place, head in enumerate(heads):

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from harness.catalog import experiments
 from harness.operators.attention import articles
-from harness.rows import reading
+from harness.operators.attention import structured_heads as computed
 from reports.data.dataset import Dataset
 from reports.draw import heads
 from reports.draw.gains import gains_figure
@@ -23,7 +23,7 @@ HEADS = "seed_rtx5080"
 
 
 def page(datasets: Sequence[Dataset], data: Dataset, name: str) -> dict[str, Any]:
-    """`data`: the rows of the headline GPU; `datasets`: all, of which the newest has the structured heads."""
+    """`data`: the rows of the headline GPU; `datasets`: all."""
     article = experiments.article(name)
     lines = steps(data, article)
     svg = gains_figure(lines, article)
@@ -41,7 +41,7 @@ def page(datasets: Sequence[Dataset], data: Dataset, name: str) -> dict[str, Any
         "own_code_gpu": articles.OWN_CODE_GPU,
         "hit_rates": (rates := resources.hit_rates(datasets) if article.l2_hit_rates else []),
         "counted_here": any(one.problem == article.problem for one in rates),
-        "heads": structured_heads(datasets) if name == HEADS else None,
+        "heads": structured_heads() if name == HEADS else None,
     }
 
 
@@ -57,21 +57,15 @@ def finding(lines: Sequence[Line]) -> str:
     return f"“{name}” gains most here, {value:.2f}× in CUDA"
 
 
-def structured_heads(datasets: Sequence[Dataset]) -> dict[str, Any]:
-    """{"row", "figures"} of the newest run of this checkout's kernel; "row" is None where there is none."""
-    rows = [
-        (row["time"], number, row)
-        for number, data in enumerate(datasets)
-        for row in data.newest
-        if row["kind"] == "heads" and row.get("details") and reading.is_current(row, data.hashes)
-    ]
-    if not rows:
-        return {"row": None, "figures": []}
-    _, number, row = max(rows, key=lambda found: found[:2])
-    where = f"{datasets[number].origin} on a CPU by running the kernel {row['technique']}, {row['time'][:10]}"
+def structured_heads() -> dict[str, Any]:
+    """{"arrays", "figures"} of this checkout's kernel; "arrays" is None where they are not computed."""
+    arrays = computed.saved()
+    if arrays is None:
+        return {"arrays": None, "figures": []}
+    where = f"computed on this CPU by running the kernel {arrays['technique']}"
     drawings = (
-        (heads.attention(row), "Attention of four structured heads; colour is the square root of P, from 0 to 1"),
-        (heads.error_by_position(row), "Error against the exact result by query position, one line per head"),
-        (heads.error_by_head(row), "Largest error of each head, beside that of roundings alone"),
+        (heads.attention(arrays), "Attention of four structured heads; colour is the square root of P, from 0 to 1"),
+        (heads.error_by_position(arrays), "Error against the exact result by query position, one line per head"),
+        (heads.error_by_head(arrays), "Largest error of each head, beside that of roundings alone"),
     )
-    return {"row": row, "figures": [Figure(Markup(svg), f"{text}; {where}", text, "") for svg, text in drawings]}
+    return {"arrays": arrays, "figures": [Figure(Markup(svg), f"{text}; {where}", text, "") for svg, text in drawings]}

@@ -1,4 +1,4 @@
-"""`twinkernels check --on cpu`: scheduler seeds, outputs kept and compared, sanitizers, and which compiler it takes."""
+"""`twinkernels check --on cpu`: scheduler seeds, sanitizers, and which compiler it takes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from cuda_kernels import cpu_build
 from cuda_kernels.toolchain import ToolchainError
 from harness import cli
 from harness.catalog.cases import Case
-from harness.measure import outputs, service, worker
+from harness.catalog.problem import Problem
+from harness.measure import service, worker
 from harness.operators.attention import numerics
 from harness.rows import tables
 from tests.support.checkout import executable
 
-SLUG = outputs.PROBLEMS[0].slug
+PROBLEM = Problem.square(1, 2, 256, 64, dtype="fp16", causal=False)
 
 
 def check(*arguments: str) -> tuple[int, list[dict], str]:
@@ -55,7 +56,7 @@ def test_scheduler_seeds_are_taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
             pass
 
     monkeypatch.setattr("harness.operators.attention.numerics.gate", gate)
-    case = Case("check", "scalar", "cuda", outputs.PROBLEMS[0], None)
+    case = Case("check", "scalar", "cuda", PROBLEM, None)
     service.Service(Connection(), Loader(), "cpu").gate(case, "x", worker.GateOptions(scheduler_seeds=(4, 5)))  # type: ignore[arg-type]
     assert seen == [4, 5, 4]
 
@@ -68,22 +69,9 @@ def test_check_takes_three_orders(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [gate["scheduler_seeds"] for gate in seen] == [(0, 1, 2), (5,)]
 
 
-def test_outputs_are_kept_and_compared(tmp_path: Path) -> None:
-    one = ("direct_rescale", "--problem", SLUG, "--backend", "cuda")
-    code, (row,), _ = check(*one, "--save-outputs", str(tmp_path), "--scheduler-seed", "3")
-    assert (code, row["details"]["outputs"]) == (0, "saved")
-    assert [path.name for path in tmp_path.iterdir()] == [f"{SLUG}.npz"]
-    code, (row,), _ = check(*one, "--against", str(tmp_path))
-    assert (code, row["details"]["outputs"]["differing"]) == (0, 0.0)
-    code, (row,), _ = check("large_tile", *one[1:], "--against", str(tmp_path))
-    assert (code, row["status"]) == (2, "unsupported"), "nothing was compared"
-    assert "record it on a GPU: twinkernels check large_tile --on gpu" in row["reason"]
-
-
-@pytest.mark.parametrize("option", [("--sanitize",), ("--save-outputs", "here")])
-def test_what_is_for_cuda_twins_refuses_others(option: tuple[str, ...]) -> None:
+def test_sanitizers_refuse_what_is_no_cuda_twin() -> None:
     done = CliRunner(env={"COLUMNS": "300"}).invoke(
-        cli.app, ("check", "scalar", "--on", "cpu", "--backend", "triton", *option)
+        cli.app, ("check", "scalar", "--on", "cpu", "--backend", "triton", "--sanitize")
     )
     assert done.exit_code == 2
     assert "for CUDA twins" in done.output
@@ -102,7 +90,7 @@ def test_a_diagnosis_stands_in_the_row_line_by_line() -> None:
     )()
     fields = service._diagnosis(error)
     assert fields["check"] == "race"
-    row = {"kind": "gate", "technique": "x", "backend": "cuda", "problem": outputs.PROBLEMS[0].to_dict()}
+    row = {"kind": "gate", "technique": "x", "backend": "cuda", "problem": PROBLEM.to_dict()}
     row |= {"status": "launch_error", "reason": "race", "details": {"diagnosis": fields["diagnosis"]}}
     (told,) = tables.failures([row])
     assert told.splitlines()[1:] == ["  race: two warps", "    [x.cu:3 st_shared, block (0, 0, 0), warp 1, lane 2]"]

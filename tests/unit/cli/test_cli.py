@@ -40,7 +40,7 @@ from tests.support import ledger_rows
 from tests.support import replicated_rows as replicated
 from tests.support import synthetic_rows as synthetic
 from tests.support.checkout import copied, executable
-from tests.support.row_file import OF_KINDS, write
+from tests.support.row_file import write
 
 NAMES = [technique.name for technique in techniques.TECHNIQUES]
 
@@ -648,9 +648,7 @@ def test_report_fails_when_a_kernel_did_and_builds_the_site_all_the_same(
     monkeypatch.setattr("harness.cli.reporting.RUNS", tmp_path)
     monkeypatch.setattr("harness.cli.reporting.SITE", tmp_path / "site")
     monkeypatch.setattr("harness.cli.reporting.run_file", lambda name: tmp_path / f"{name}.jsonl")
-    monkeypatch.setattr("harness.inspection.structured_heads.probe", lambda: {"status": "passed"})
-    monkeypatch.setattr("harness.inspection.fp8.errors", lambda _: OF_KINDS["fp8"]["numerics"]["normal"])
-    monkeypatch.setattr("harness.measure.outputs.compared", lambda *_: [])
+    monkeypatch.setattr("harness.operators.attention.structured_heads.update", lambda: None)
     monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: [gate])
     monkeypatch.setattr("reports.build.inputs", lambda: f"changed {len(sites)} times")
     monkeypatch.setattr("reports.build.build", lambda site, **_: site.mkdir(exist_ok=True) or sites.append(site))
@@ -686,12 +684,7 @@ def test_a_second_report_does_only_what_changed(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("harness.cli.reporting.RUNS", runs)
     monkeypatch.setattr("harness.cli.reporting.SITE", tmp_path / "site")
     monkeypatch.setattr("harness.cli.reporting.inspected", inspected)
-    monkeypatch.setattr(
-        "harness.inspection.structured_heads.probe",
-        lambda: done.append("heads") or {"status": "passed", "details": OF_KINDS["heads"]["details"]},
-    )
-    monkeypatch.setattr("harness.inspection.fp8.errors", lambda _: OF_KINDS["fp8"]["numerics"]["normal"])
-    monkeypatch.setattr("harness.measure.outputs.compared", lambda *_: [])
+    monkeypatch.setattr("harness.operators.attention.structured_heads.update", lambda: done.append("heads"))
     monkeypatch.setattr("harness.measure.runner.Run.gate", gate)
     monkeypatch.setattr("reports.build.inputs", lambda: ",".join(path.name for path in results.fresh_runs(runs)))
     monkeypatch.setattr("reports.build.build", build)
@@ -1118,18 +1111,6 @@ def test_what_fails_alike_is_told_once_and_each_cell_by_its_whole_name() -> None
     assert "801" not in tables.failures([{**ragged, "kernel": None, "technique": "scalar"}])[0]
 
 
-def test_a_folder_that_takes_no_output_is_told_before_any_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("harness.measure.runner.run", lambda *_, **__: pytest.fail("it worked first"))
-    (tmp_path / "file").touch()
-    code, said = invoke("check", "scalar", "--on", "cpu", "--save-outputs", str(tmp_path / "file/outputs"))
-    assert code == 2
-    assert "--save-outputs: got" in said
-    assert "Not a directory" in said
-    code, said = invoke("check", "scalar", "--on", "cpu", "--rows", str(tmp_path / "typo" / "r.jsonl"))
-    assert (code, "/typo', which is no folder; make it" in said) == (2, True)
-    assert not (tmp_path / "typo").exists()
-
-
 def test_the_scorecard_says_once_how_many_ratios_an_earlier_gate_checked(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -1350,7 +1331,6 @@ def test_check_of_a_file_ends_with_what_its_kernel_did(monkeypatch: pytest.Monke
     assert code == 1
     assert "wrong: own_kernels.py:wrong own" in said
     assert invoke("check", f"{file}:attnd", "--on", "cpu")[0] == 2
-    assert "--save-outputs: got it with" in invoke("check", f"{file}:attend", "--save-outputs", str(tmp_path))[1]
 
 
 def test_bench_of_a_file_is_beside_the_best_or_what_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

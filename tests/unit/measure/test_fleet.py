@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import pairwise
@@ -95,21 +94,6 @@ def test_further_processes_of_a_problem_go_to_other_boards_with_its_rows(tmp_pat
         assert len({board for board, *_ in mine}) == 3
         assert [number for _, number, _ in mine] == [1, 2, 3]
         assert [earlier for *_, earlier in mine] == [0, 2, 4]
-
-
-def test_further_processes_can_have_the_host_to_themselves(tmp_path: Path) -> None:
-    diary: list = []
-
-    class Watching(Pretended):
-        def start(self, arguments: Sequence[str], earlier: Sequence[str]) -> None:
-            super().start(arguments, earlier)
-            beside = [hand.number for hand in hands if getattr(hand, "todo", None) and hand is not self]
-            assert not beside or max(self.number, *beside) == 1
-
-    hands = [Watching(f"GPU {number}", diary) for number in range(2)]
-    work = Work(WORK.arguments, PROBLEMS, CASES, replicates=2, alone=True)
-    fleet.run(work, tmp_path / "run.jsonl", hands, new_hand=nobody)
-    assert len(diary) == 8
 
 
 def test_on_one_board_all_processes_are_its_own(tmp_path: Path) -> None:
@@ -238,43 +222,6 @@ def test_ctrl_c_lets_the_cases_in_progress_end_and_loses_no_row(
     assert hand.stopped == [False, True]
     assert f"the rows so far are in {tmp_path / 'run.jsonl'}" in capsys.readouterr().err
     assert [row["kind"] for row in results.read(tmp_path / "run.jsonl")] == ["environment", "gate"]
-
-
-def test_the_reader_of_clocks_is_no_kernel_that_was_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "CACHE", tmp_path)
-    for name in ("cuda/sm_clocks-0123", "cuda/hopper_flagship-0123", "triton/ABCD"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "cuda/hopper_flagship-0123.lock").touch()
-    assert fleet._builds() == 2
-
-
-@pytest.mark.parametrize("lost", [0, 1])
-def test_the_last_row_says_how_long_it_took_on_how_many_gpus(tmp_path: Path, lost: int) -> None:
-    hands = [Pretended(f"GPU {number}", [], [Answer((), -9, "Killed")] * lost) for number in range(2)]
-    work, path = Work(WORK.arguments, PROBLEMS, CASES, replicates=2), tmp_path / "run.jsonl"
-    rows = fleet.run(work, path, hands, new_hand=nobody, since=time.monotonic() - 100)
-    environment, row = rows[-2:]
-    assert (row["kind"], row["environment"], row["gpus"]) == ("fleet", environment["id"], 2)
-    assert row["command"] == "run ladder --replicates 2"
-    assert 100 <= row["details"].pop("seconds") < 200
-    assert row["details"] == {"problems": 4, "built": 0, "lost": 2 * lost}
-    schema.admit({**results.read(path)[-1], "time": "2026-01-31T23:59:59Z"})
-
-
-def test_a_run_that_went_on_says_nothing_of_its_time(tmp_path: Path) -> None:
-    earlier = [json.loads(line) for line in lines(CASES[0], 1)]
-    rows = fleet.run(WORK, tmp_path / "run.jsonl", [Pretended("GPU 0", [])], new_hand=nobody, earlier=earlier, since=0)
-    assert "fleet" not in {row["kind"] for row in rows}
-
-
-@pytest.mark.parametrize(("cluster", "told"), [(None, True), ("auto", False)])
-def test_every_command_on_the_gpus_of_one_host_is_timed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str | None, told: bool
-) -> None:
-    hands = nullcontext(([Pretended("GPU 0", [])], nobody))
-    monkeypatch.setattr(ray_hands, "hands", lambda count, address: hands)
-    rows = spreading.spread(WORK, tmp_path / "run.jsonl", "all", cluster)
-    assert (rows[-1]["kind"] == "fleet") is told
 
 
 def test_what_was_interrupted_is_continued_by_its_file(

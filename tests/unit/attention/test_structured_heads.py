@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from harness.inspection import structured_heads
-from harness.inspection.structured_heads import ANCHORS, BIN, BLOCK, HEADS, PERIOD, SEQ
-from harness.operators.attention import reference
-from harness.rows import results
+from harness.operators.attention import reference, structured_heads
+from harness.operators.attention.structured_heads import ANCHORS, BIN, BLOCK, HEADS, PERIOD, SEQ
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def row() -> dict[str, Any]:
-    return structured_heads.row()
+    return structured_heads.compute()
 
 
 @pytest.fixture(scope="module")
 def attention(row: dict[str, Any]) -> dict[str, torch.Tensor]:
     """P of each head, the largest of each bin."""
-    return {head["name"]: (torch.tensor(head["attention"]) / 255) ** 2 for head in row["details"]["heads"]}
+    return {head["name"]: (torch.tensor(head["attention"]) / 255) ** 2 for head in row["heads"]}
 
 
-def test_the_row_is_one_that_can_be_kept(row: dict[str, Any]) -> None:
-    assert row["status"] == "passed", row.get("reason")
-    results.check(row)
-    assert [head["name"] for head in row["details"]["heads"]] == list(HEADS)
-    assert row["source_sha256"]
+def test_arrays_of_an_earlier_kernel_are_not_shown(
+    row: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(structured_heads, "CACHE", tmp_path)
+    monkeypatch.setattr(structured_heads, "compute", lambda: row)
+    assert structured_heads.saved() is None
+    structured_heads.update()
+    found = structured_heads.saved()
+    assert found is not None
+    assert [head["name"] for head in found["heads"]] == list(HEADS)
+    monkeypatch.setattr(structured_heads, "source_sha256", lambda case: "another")
+    assert structured_heads.saved() is None
 
 
 def test_p_sums_to_one_and_keeps_to_the_mask(row: dict[str, Any], attention: dict[str, torch.Tensor]) -> None:
-    for head in row["details"]["heads"]:
+    for head in row["heads"]:
         assert head["row_sums"] == pytest.approx([1.0, 1.0], abs=2e-3)
         assert attention[head["name"]].triu(1).max() == 0
 
@@ -64,10 +70,10 @@ def test_each_head_has_its_structure(attention: dict[str, torch.Tensor]) -> None
 
 
 def test_errors_are_roundings_and_a_wrong_kernel_shows(row: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    for head in row["details"]["heads"]:
+    for head in row["heads"]:
         assert 0 < head["median_abs"] < head["max_abs"] <= 2 * head["rounding"]
         assert max(head["error_max"]) == pytest.approx(head["max_abs"], rel=0.01)
     right = reference.truth
     monkeypatch.setattr(reference, "truth", lambda q, k, v, **o: right(q, k, v.flip(2), **o))
-    wrong = structured_heads.probe()["details"]["heads"]
+    wrong = structured_heads.compute()["heads"]
     assert all(head["max_abs"] > 0.1 for head in wrong)

@@ -1,14 +1,13 @@
-"""Other GPUs of this host at work, or this one for others too: matrix products without end, in a process each.
+"""Other processes that keep this GPU busy while kernels are checked: matrix products without end, in a process each.
 
-`python -m harness.measure.neighbours` is such a process: it says so when it has begun, and works until it is ended.
+`python -m harness.measure.sharing` is such a process: it prints when it has begun and works until it is ended.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from harness.catalog.sources import ROOT
@@ -16,37 +15,35 @@ from harness.machine.processes import die_with_parent
 
 BEGUN = "at work"
 SIZE = 8192
-"""Rows of the square matrices: a product takes milliseconds, and all of a GPU."""
+"""Rows of the square matrices: a product takes milliseconds and the whole GPU."""
 
 
 @contextmanager
-def at_work(boards: Sequence[Mapping[str, str]]) -> Iterator[int]:
-    """How many of these GPUs work meanwhile: all, once the block begins. `boards`: for each the variables with which a
-    process sees it alone; none for the GPU of this process. Raises RuntimeError for one that does not begin."""
+def busy_processes(count: int) -> Iterator[int]:
+    """Keeps `count` processes at work on the GPU while the block runs. Raises RuntimeError if one does not begin."""
     with ExitStack() as stack:
         processes = [
             subprocess.Popen(
-                [sys.executable, "-m", "harness.measure.neighbours"],
+                [sys.executable, "-m", "harness.measure.sharing"],
                 cwd=ROOT,
-                env={**os.environ, **board},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 text=True,
                 start_new_session=True,
             )
-            for board in boards
+            for _ in range(count)
         ]
         for process in processes:
             stack.callback(process.wait)
             stack.callback(process.kill)
-        for process, board in zip(processes, boards, strict=True):
+        for process in processes:
             assert process.stdout is not None
             if (said := process.stdout.readline().strip()) != BEGUN:
                 raise RuntimeError(
-                    f"neighbour on {dict(board)}: got {said!r}, expected {BEGUN!r}; `twinkernels doctor` says what is "
-                    "missing"
+                    f"a process that shares the GPU: got {said!r}, expected {BEGUN!r}; `twinkernels doctor` says what "
+                    "is missing"
                 )
-        yield len(processes)
+        yield count
 
 
 def work() -> None:

@@ -2,27 +2,30 @@
 
 Queries and keys are made so that the attention of each head has a shape that one can see. With V = a block of the
 identity, O is the kernel's own P, normalized and rounded as the kernel does it; nothing is recomputed from its inputs.
+`update` computes the arrays and writes them to build/; a page draws what `saved` returns.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from harness import variants
+from harness.catalog.cases import Case, source_sha256
 from harness.catalog.problem import Problem, Tile
-from harness.operators.attention import inputs, reference
-from harness.rows import making
+from harness.catalog.sources import CACHE
+
+if TYPE_CHECKING:
+    import torch
 
 SEQ, DIM = 256, 64
 BIN = 4
-"""Positions that a row's arrays take together."""
+"""Positions that share one entry of the arrays."""
 PERIOD = BLOCK = 32
 ANCHORS = 8
 HEADS = ("local", "strided", "global anchor", "block")
-CASE = variants.Case(
+CASE = Case(
     "inspect",
     "direct_rescale",
     "cuda",
@@ -39,6 +42,8 @@ def structured() -> tuple[torch.Tensor, torch.Tensor]:
     multiple of PERIOD. global anchor: all queries point where the first ANCHORS keys do. block: a direction for every
     BLOCK positions. Some noise on top.
     """
+    import torch
+
     chance = torch.Generator().manual_seed(0)
     position = torch.arange(SEQ, dtype=torch.float64)
     short = torch.logspace(-1.5, 0, DIM // 2, dtype=torch.float64)  # no distance at which all are in phase again
@@ -57,24 +62,43 @@ def structured() -> tuple[torch.Tensor, torch.Tensor]:
     return (q + noise[0]).half(), (k + noise[1]).half()
 
 
-def probe(case: variants.Case = CASE) -> dict[str, Any]:
-    """Fields of a row of kind heads: its status, and `details` {"seq", "bin", "heads": [one per head of HEADS]}.
+def saved() -> dict[str, Any] | None:
+    """The arrays that `update` last wrote, None if they are not of this checkout's kernel."""
+    try:
+        found: dict[str, Any] = json.loads(_path().read_text())
+    except (OSError, ValueError):
+        return None
+    return found if found.get("source_sha256") == source_sha256(CASE) else None
+
+
+def update() -> None:
+    """Computes the arrays and writes them, unless `saved` has them. Does nothing on a machine that cannot run the
+    kernel; the gate's rows say why it cannot."""
+    from harness import variants
+
+    if saved() is None:
+        try:
+            arrays = compute()
+        except (variants.Unsupported, variants.CompileError, variants.LaunchError):
+            return
+        _path().parent.mkdir(parents=True, exist_ok=True)
+        _path().write_text(json.dumps({"source_sha256": source_sha256(CASE), "technique": CASE.technique, **arrays}))
+
+
+def compute() -> dict[str, Any]:
+    """{"seq", "bin", "heads": [one per head of HEADS]}.
 
     A head has `attention`: the largest P of each BIN x BIN positions, a row per query bin, as 255 * sqrt(P);
     `row_sums`, the least and the largest sum of P over the keys; `error_max` and `error_median` of |O - truth| per
     query bin, with random V; `max_abs` and `median_abs` over all positions, and `rounding`, the largest error of
     attention with only the roundings that no 16-bit kernel avoids.
     """
-    try:
-        variant = variants.load(case, on="cpu")
-        q, k, v, o = _run(variant)
-    except variants.Unsupported as problem:
-        return {"status": "unsupported", "reason": str(problem)}
-    except variants.CompileError as problem:
-        return {"status": "compile_error", "reason": str(problem)}
-    except variants.LaunchError as problem:
-        return {"status": "launch_error", "reason": str(problem)}
-    options: dict[str, Any] = {"scale": case.problem.scale, "causal": case.problem.causal}
+    import torch
+
+    from harness.operators.attention import reference
+
+    q, k, v, o = _run()
+    options: dict[str, Any] = {"scale": CASE.problem.scale, "causal": CASE.problem.causal}
     truth = reference.truth(q, k, v, **options)[0]
     rounded = reference.yardstick(q, k, v, **options)[0]
     blocks = SEQ // DIM
@@ -97,27 +121,21 @@ def probe(case: variants.Case = CASE) -> dict[str, Any]:
                 "rounding": rounding[head].max().item(),
             }
         )
-    return {
-        "status": "passed",
-        "source_sha256": variant.source_sha256,
-        "mma": variant.technique and variant.technique.mma,
-        "compiler": variant.compiler,
-        "details": {"seq": SEQ, "bin": BIN, "heads": heads},
-    }
+    return {"seq": SEQ, "bin": BIN, "heads": heads}
 
 
-def about() -> dict[str, Any]:
-    """What the row is about."""
-    return making.about(CASE, on="cpu", kind="heads", source_sha256=variants.source_sha256(CASE))
+def _path() -> Path:
+    return CACHE / "structured_heads.json"
 
 
-def row() -> dict[str, Any]:
-    """The whole row but for its environment."""
-    return {**about(), **probe()}
+def _run() -> tuple[torch.Tensor, ...]:
+    """q, k, v and the kernel's o."""
+    import torch
 
+    from harness import variants
+    from harness.operators.attention import inputs
 
-def _run(variant: variants.Variant) -> tuple[torch.Tensor, ...]:
-    problem = variant.problem
+    problem, variant = CASE.problem, variants.load(CASE, on="cpu")
     heads_q, heads_k = structured()
     q, k = (heads.expand(problem.batch, -1, -1, -1).contiguous() for heads in (heads_q, heads_k))
     identity = torch.eye(SEQ, dtype=torch.float16).reshape(SEQ, SEQ // DIM, DIM).permute(1, 0, 2)
