@@ -55,6 +55,7 @@ timing:
 | label, neighbours, launch_hidden | as measured |
 | roof, per_clock, tflops | of purpose roof: its name, {what: rates}, TFLOPS launch by launch (objects) |
 | usable | bool: passed, measured and current |
+| program | key of the machine code on one problem with its compilers, libraries and driver (rows/stats.py) |
 
 gate:
 
@@ -83,6 +84,7 @@ bytes_per_s, torch, triton, cuda, cudnn, nvcc, ptxas, triton_ptxas, commit, dirt
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -151,18 +153,39 @@ def rows(root: Path = RECORDED, runs: tuple[Path, ...] = ()) -> tuple[dict[str, 
 
 @cache
 def _frame(kind: str, root: Path, runs: tuple[Path, ...]) -> pandas.DataFrame:
+    return table(kind, rows(root, runs))
+
+
+def table(kind: str, every: Iterable[Row]) -> pandas.DataFrame:
+    """The table of `kind` of these rows. Rows without `run` and `recorded` are taken for fresh ones."""
     import pandas
 
-    every = rows(root, runs)
+    every = list(every)
     environments = {row["id"]: _environment(row) for row in every if row["kind"] == "environment"}
     if kind == "environment":
         return pandas.DataFrame(list(environments.values())).set_index("id", drop=False)
     chosen = [row for row in every if _is_of(kind, row)]
     columns = {**_COMMON, **_COLUMNS[kind]}
-    table = {name: [read(row) for row in chosen] for name, read in columns.items()}
+    found = {name: [read(row) for row in chosen] for name, read in columns.items()}
     for name in _OF_ENVIRONMENT:
-        table[name] = [environments.get(row.get("environment"), {}).get(name) for row in chosen]
-    return pandas.DataFrame(_typed(table, pandas))
+        found[name] = [environments.get(row.get("environment"), {}).get(name) for row in chosen]
+    if kind == "timing":
+        found["program"] = [_program(row, environments.get(row.get("environment"), {})) for row in chosen]
+    return pandas.DataFrame(_typed(found, pandas))
+
+
+_PROGRAM = ("technique", "kernel", "backend", "problem", "tile", "mode", "arch", "source_sha256", "compiler")
+_LIBRARIES = ("torch", "cuda_runtime", "cudnn", "triton")
+_OWN_LIBRARY = {"fa2": "flash-attn", "fa3": "flash-attn-3", "fa4": "flash-attn-4"}
+"""A peer's own, beside those that all share."""
+
+
+def _program(row: Row, environment: Mapping[str, Any]) -> str:
+    details = environment.get("details") or {}
+    software, gpu = details.get("software") or {}, details.get("gpu") or {}
+    libraries = (*_LIBRARIES, _OWN_LIBRARY.get(row["backend"].partition("@")[0]))
+    around = [gpu.get("name"), gpu.get("driver"), *(software.get(name) for name in libraries)]
+    return json.dumps([*(row.get(name) for name in _PROGRAM), *around], sort_keys=True)
 
 
 def _typed(table: Mapping[str, list[Any]], pandas: Any) -> dict[str, Any]:
@@ -220,7 +243,7 @@ def _environment(row: Row) -> dict[str, Any]:
         "process": details.get("process"),
         "details": details,
         "time": row["time"],
-        "recorded": row["recorded"],
+        "recorded": row.get("recorded", False),
     }
 
 
