@@ -221,8 +221,7 @@ def _jobs(
         *(of_experiment(*one) for one in _experiments(main, datasets)),
         Job("guide/reading.html", "guide_reading.html", guide.reading),
         Job("guide/cpu.html", "guide_cpu.html", guide.cpu),
-        Job("guide/gpus.html", "guide_gpus.html", partial(guide.gpus, datasets)),
-        Job("guide/fp8.html", "guide_fp8.html", partial(guide.fp8, datasets)),
+        Job("guide/gpus.html", "guide_gpus.html", dict),
         Job("data.html", "data.html", partial(overview.data_page, main, others)),
     ]
 

@@ -224,37 +224,6 @@ def random_problems(datasets: Sequence[Dataset]) -> list[RandomProblems]:
 
 
 @dataclass(frozen=True)
-class CpuOutputs:
-    """Outputs that a CPU computed, against those that a GPU gave for the same inputs."""
-
-    gpu: str
-    rows: list[Row]
-
-    @property
-    def techniques(self) -> set[str]:
-        return {row["technique"] for row in self.rows}
-
-    @property
-    def failed(self) -> list[Row]:
-        return [row for row in self.rows if row["status"] != "passed"]
-
-    @property
-    def differing(self) -> float:
-        """The largest share of the elements of an O."""
-        return max(row["details"]["differing"] for row in self.rows)
-
-
-def cpu_outputs(datasets: Sequence[Dataset]) -> list[CpuOutputs]:
-    """One per GPU that outputs are recorded of, from the newest runs of the checkout's kernels."""
-    found: dict[str, list[Row]] = {}
-    for data in datasets:
-        for row in data.newest:
-            if row["kind"] == "outputs" and reading.is_current(row, data.hashes):
-                found.setdefault(row["gpu"], []).append(row)
-    return [CpuOutputs(gpu, rows) for gpu, rows in sorted(found.items())]
-
-
-@dataclass(frozen=True)
 class Sanitized:
     """What one tool says of one twin, over the problems that it was run on."""
 

@@ -21,7 +21,7 @@ from reports.data.names import cell_title
 from reports.data.questions import question
 from reports.draw import banks, errors, figures
 from reports.facts import correctness as correctness_facts
-from reports.facts import counters, headlines, neighbours, referee, resources, versions
+from reports.facts import counters, headlines, resources, versions
 from reports.facts.comparisons import GRID, LENGTHS
 from reports.facts.holes import group_holes, unmeasured
 from reports.facts.scores import earlier, earlier_cells, scored
@@ -120,9 +120,6 @@ def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "queues": correctness_facts.reported_queues(datasets),
         "queue_bug": planted.find(correctness_facts.QUEUE_BUG),
         "planted": correctness_facts.planted(datasets),
-        "cpu_outputs": correctness_facts.cpu_outputs(datasets),
-        "refereed": referee.refereed(datasets),
-        "agreement": referee.AGREEMENT,
         "group_holes": group_holes,
     }
 
@@ -160,7 +157,6 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "question": question(name),
         "shown": comparisons.lengths(data) if name == LENGTHS else None,
         "filled": filling.section(data) if name == GRID else None,
-        "moved": neighbours.moved(rows),
         "beside": versions.beside(data, name),
         "loaded": both,
         "limited": sum(bool((row.get("clocks") or {}).get("throttle")) for _, row in both),

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.catalog import planted
 from reports.data import links
-from reports.data.dataset import Dataset
-from reports.facts import fleet, headlines, neighbours, verdict
-from reports.facts import fp8 as eight_bits
+from reports.facts import headlines, verdict
 from reports.pages import listing
 
 BUG = "ring_wrong_phase_at_empty"
@@ -25,20 +22,6 @@ def reading() -> dict[str, Any]:
     """The variables of guide_reading.html."""
     thresholds = {"same": headlines.SAME, "nothing": verdict.NOTHING}
     return {"reading": links.READING, "sections": links.SECTIONS, "ptx_isa": links.PTX_ISA, **thresholds}
-
-
-def gpus(datasets: Sequence[Dataset]) -> dict[str, Any]:
-    """The variables of guide_gpus.html."""
-    return {
-        "moved": [one for data in datasets for one in neighbours.moved(data.newest)],
-        "shared": [one for data in datasets for one in fleet.shared(data)],
-    }
-
-
-def fp8(datasets: Sequence[Dataset]) -> dict[str, Any]:
-    """The variables of guide_fp8.html."""
-    row = eight_bits.row(datasets)
-    return {"row": row, "sentences": eight_bits.sentences(row) if row else [], "percent": eight_bits.percent}
 
 
 def cpu() -> dict[str, Any]:

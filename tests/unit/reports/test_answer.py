@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from experiments import what_triton_costs
+from experiments.attention import what_triton_costs
 from harness.catalog import techniques
 from harness.catalog.problem import Problem
 from harness.inspection import hardware_counters

@@ -19,7 +19,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from cuda_kernels.cpu_library import ncu_metrics, totals
-from experiments import ladder
+from experiments.attention import ladder
 from harness.catalog import experiments as catalog
 from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
@@ -42,7 +42,6 @@ from reports.pages.technique import LINKED, same_code, side_by_side
 from tests.support import cpu_run, synthetic_articles
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import rendered
-from tests.support.row_file import FLEET
 
 pytestmark = pytest.mark.slow
 
@@ -64,14 +63,8 @@ def write(folder: Path, rows: list[Row]) -> None:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("recorded")
-    write(root / "h200", [*synthetic.rows(), *gates(), *sanitized(), *shared()])
+    write(root / "h200", [*synthetic.rows(), *gates(), *sanitized()])
     return root
-
-
-def shared() -> list[Row]:
-    """A command on one GPU and on two."""
-    about = {**FLEET, "environment": synthetic.ENVIRONMENT["id"]}
-    return [about, {**about, "gpus": 1, "details": {**FLEET["details"], "seconds": 243.0}}]
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +207,7 @@ class Page(HTMLParser):
 
 def test_the_site_has_a_page_for_each_ladder_technique_and_experiment(pages: dict[str, str]) -> None:
     expected = {*build.MENU, "expressibility.html", *(f"ladder/{name}.html" for name in LADDERS)}
-    expected |= {f"guide/{name}.html" for name in ("cpu", "fp8", "gpus", "reading")}
+    expected |= {f"guide/{name}.html" for name in ("cpu", "gpus", "reading")}
     expected |= {f"technique/{technique.name}.html" for technique in TECHNIQUES}
     experiments = ("ladder", "sequence_length", "tune", "correctness", "sanitizer", "sanitizer_planted")
     expected |= {f"experiment/{name}.html" for name in (*experiments, "hopper_roofs", "memory-a-cpu-here")}
@@ -232,10 +225,6 @@ def test_the_scorecard_says_of_each_ratio_how_certain_it_is(pages: dict[str, str
     )
     assert entry in text
     assert cell in text
-
-
-def test_the_guide_compares_one_gpu_with_two(pages: dict[str, str]) -> None:
-    assert "16 problems: 243 s on one GPU, 126 s on 2: 1.9 times as fast." in pages["guide/gpus.html"]
 
 
 def test_links_resolve_and_nothing_is_fetched(site: Path, pages: dict[str, str]) -> None:
