@@ -7,7 +7,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from cuda_kernels.build import HERE, CompileError, flags
+from cuda_kernels.build import CompileError, flags
+from cuda_kernels.patched import HERE, kernel_file
 from cuda_kernels.toolchain import toolchain
 
 
@@ -18,7 +19,7 @@ def assemble(kernel: str, defines: Mapping[str, int], arch: str) -> tuple[str, b
     options = [flag for flag in flags(arch, defines) if not flag.startswith(("-gencode", "-Xcompiler", "-Xptxas"))]
     with tempfile.TemporaryDirectory() as place:
         ptx, cubin = Path(place) / "kernel.ptx", Path(place) / "kernel.cubin"
-        source = HERE / f"{kernel}.cu"
+        source = kernel_file(kernel, HERE)
         compute = f"arch=compute_{target},code=compute_{target}"
         _call(tools.bin / "nvcc", *options, f"-gencode={compute}", f"-I{HERE}", "-ptx", "-o", ptx, source)
         _call(tools.bin / "ptxas", "-O3", f"-arch={arch}", "-o", cubin, ptx)

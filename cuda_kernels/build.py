@@ -1,6 +1,6 @@
 """Builds a kernel file into a shared library, one library per set of compile-time constants.
 
-With a CUDA build of torch this is `torch.utils.cpp_extension.load_inline` on the one line `#include <ladder/x.cu>`:
+With a CUDA build of torch this is `torch.utils.cpp_extension.load_inline` on the one line `#include "x.cu"`:
 no torch header is seen by nvcc, so a kernel builds in seconds. Without one (load_inline refuses to run there) nvcc
 is called directly on the same line with the same flags, so that the machine code can be read on any machine.
 
@@ -26,11 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cuda_kernels import includes
+from cuda_kernels.patched import CACHE, HERE, kernel_file
 from cuda_kernels.toolchain import Toolchain, toolchain
 
-HERE = Path(__file__).resolve().parent
-CACHE = Path(os.environ.get("TWINKERNELS_CACHE") or HERE.parent / "build").absolute()
-"""What is built, by the hash of what it is built from: checkouts can share it. As in harness/catalog/sources.py."""
 BUILD = CACHE / "cuda"
 NO_LAUNCH = (
     "it exports no launch; a kernel file ends in `EXPORT int launch(const AttentionArgs* args, void* stream)`, "
@@ -64,8 +62,8 @@ def sources(kernel: str | Path) -> list[Path]:
 
 
 def _file(kernel: str | Path) -> Path:
-    """`ladder/name` is a file of this folder, a Path one of any."""
-    return kernel if isinstance(kernel, Path) else HERE / f"{kernel}.cu"
+    """`ladder/name` is a kernel of this folder, a Path a file anywhere."""
+    return kernel if isinstance(kernel, Path) else kernel_file(kernel, HERE)
 
 
 def flags(arch: str, defines: Mapping[str, int]) -> tuple[str, ...]:
@@ -104,7 +102,7 @@ def build(kernel: str | Path, defines: Mapping[str, int], arch: str, *, inline: 
         if not marker.is_file():
             shutil.rmtree(folder, ignore_errors=True)  # a killed build leaves files, and torch's lock among them
             folder.mkdir(parents=True)
-            source = f'#include "{file}"\n' if isinstance(kernel, Path) else f"#include <{kernel}.cu>\n"
+            source = f'#include "{file}"\n'
             start = time.perf_counter()
             make = _load_inline if inline else _nvcc
             try:

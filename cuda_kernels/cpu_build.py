@@ -21,7 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cuda_kernels import includes
-from cuda_kernels.build import CACHE, HALF_SWITCHES, CompileError, locked
+from cuda_kernels.build import HALF_SWITCHES, CompileError, locked
+from cuda_kernels.patched import CACHE
 from cuda_kernels.toolchain import ToolchainError, homes
 
 HERE = Path(__file__).resolve().parent

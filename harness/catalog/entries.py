@@ -81,7 +81,7 @@ class Technique:
 
 @dataclass(frozen=True)
 class Ablation(Technique):
-    """A CUDA kernel less something of its parent: no rung, without a twin and in no ladder."""
+    """A CUDA kernel less something of its parent, most of them a patch on that: no rung, no twin, in no ladder."""
 
     lacks: tuple[str, ...] = ()
     """Terms of the ledger (catalog.ledger) that it does without, or a part of one that has no price there."""
@@ -90,4 +90,4 @@ class Ablation(Technique):
 
     @property
     def path(self) -> str:
-        return f"{self.operator}/{self.ladder}/ablations/{self.name}"
+        return f"{self.operator}/ablations/{self.name}"

@@ -41,11 +41,14 @@ def put(path: Path, content: bytes) -> None:
 
 
 def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> Path:
-    """The twin's file, whether or not it exists. Raises ValueError for a backend that has no kernel file here."""
+    """The twin's file, whether or not it exists; of an ablation that is a patch, the patched file in the build folder.
+    Raises ValueError for a backend that has no kernel file here, and for a patch that does not fit."""
     root = root or ROOT
     language = backend.partition("@")[0]
     if language == "cuda":
-        return root / "cuda_kernels" / f"{technique_path}.cu"
+        from cuda_kernels import patched  # not before the command line has seen whose package this is
+
+        return patched.kernel_file(technique_path, root / "cuda_kernels")
     if language in ("triton", "triton_native"):
         return root / "triton_kernels" / f"{technique_path}.py"
     if language in ("gluon", "tlx", "hatch"):
@@ -54,6 +57,14 @@ def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> 
     raise ValueError(
         f"backend: got {backend!r}, expected cuda, triton, triton_native, gluon, tlx or hatch (peers have no file here)"
     )
+
+
+def shown(backend: str, technique_path: str) -> str:
+    """Where to read a kernel: its file or its patch, from the root of the checkout."""
+    path = ROOT / "cuda_kernels" / f"{technique_path}.patch"
+    if backend != "cuda" or not path.is_file():
+        path = kernel_file(backend, technique_path)
+    return path.relative_to(ROOT).as_posix()
 
 
 def series(backends: Iterable[str], technique_path: str, root: Path | None = None) -> list[str]:
@@ -237,7 +248,7 @@ def _code(text: str, is_python: bool) -> str:
 
 
 def _without_comments(text: str) -> str:
-    from cuda_kernels import includes  # not before the command line has seen whose package this is
+    from cuda_kernels import includes
 
     return includes.without_comments(text)
 

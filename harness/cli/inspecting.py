@@ -74,7 +74,7 @@ def list_techniques(as_json: AsJson = False) -> None:
             }
         )
     ablations = [
-        {"name": one.name, "idea": one.idea, "builds_on": one.builds_on[0], "cuda": f"cuda_kernels/{one.path}.cu"}
+        {"name": one.name, "idea": one.idea, "builds_on": one.builds_on[0], "cuda": sources.shown("cuda", one.path)}
         for one in ABLATIONS
     ]
     if as_json:

@@ -72,10 +72,12 @@ class CpuCudaVariant(Variant):
         self._options: dict[str, Any] = {"seed": 0}
 
     def _build(self, *, packed: bool) -> Any:
-        from cuda_kernels import cpu_build, cpu_library
+        from cuda_kernels import cpu_build, cpu_library, patched
 
         kernel = cuda_file(self.case)
-        path, beside = (kernel, [kernel.parent]) if isinstance(kernel, Path) else (cpu_build.HERE / f"{kernel}.cu", [])
+        path, beside = (
+            (kernel, [kernel.parent]) if isinstance(kernel, Path) else (patched.kernel_file(kernel, cpu_build.HERE), [])
+        )
         defines, sanitize = constants(self.case, packed=packed), cpu_build.sanitizing()
         return cpu_library.Library(cpu_build.build(path, defines, sanitize=sanitize, include=beside))
 

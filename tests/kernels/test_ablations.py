@@ -1,5 +1,5 @@
-"""The flagship, or another rung, less one technique at a time: each file is whole and differs from that rung's by
-little, passes the numerics gate on the CPU, and its machine code has lost what it says and nothing else.
+"""The flagship, or another kernel, less one technique at a time: each patch applies and is small, its kernel passes the
+numerics gate on the CPU, and its machine code has lost what it says and nothing else.
 
 `make test` compiles and runs each once, and reads the machine code of each at every problem and tile at which it is
 timed: a recorded row tells it, of this source and by this compiler; what no row tells is compiled. `make test-full`
@@ -8,17 +8,18 @@ compiles at every tile that `tune` chose for the flagship, and runs at both head
 
 from __future__ import annotations
 
-import difflib
 import re
 import subprocess
 from dataclasses import replace
 from functools import cache
 from itertools import groupby, product
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from cuda_kernels import patched
 from harness import variants
 from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import Case, of_experiment
@@ -94,22 +95,40 @@ def main_loop(name: str, problem: Problem = PROBLEMS[128, True], tile: Tile = SQ
 
 
 def test_every_file_of_the_folder_is_in_the_registry() -> None:
-    folder = sources.ROOT / "cuda_kernels/attention/hopper/ablations"
-    assert {path.stem for path in folder.glob("*.cu")} == {one.name for one in ABLATIONS}
+    folder = sources.ROOT / "cuda_kernels/attention/ablations"
+    assert sorted(path.stem for path in folder.iterdir()) == sorted(one.name for one in ABLATIONS)
     assert not {one.name for one in ABLATIONS} & {one.name for one in techniques.TECHNIQUES}
 
 
-@pytest.mark.parametrize("one", LESS, ids=lambda one: one.name)
-def test_it_is_what_it_builds_on_but_for_what_it_lacks(one: Ablation) -> None:
-    rung, less = (
-        sources.kernel_file("cuda", path).read_text().splitlines()
-        for path in (techniques.get(one.builds_on[0]).path, one.path)
-    )
-    body = [lines[lines.index("#include <attention/attention.cuh>") :] for lines in (rung, less)]
-    changed = [line for line in difflib.ndiff(*body) if line[0] in "+-"]
-    assert 2 < len(changed) <= 60, "\n".join(changed)
-    assert one.lacks
+@pytest.mark.parametrize("one", [one for one in ABLATIONS if one.name != ledger.VOCABULARY], ids=lambda one: one.name)
+def test_it_is_a_small_patch_on_what_it_builds_on(one: Ablation) -> None:
+    patch = sources.ROOT / "cuda_kernels" / f"{one.path}.patch"
+    changed = [line for line in patch.read_text().partition("\n@@")[2].splitlines() if line[:1] in ("+", "-")]
+    assert 2 < len(changed) <= 70
+    ancestors = {one.builds_on[0], *techniques.get(one.builds_on[0]).builds_on}
+    assert patched.base(patch).stem in ancestors
+    kernel = sources.kernel_file("cuda", one.path).read_text()
+    assert f" {one.name}(" in kernel
+    assert f"launch_kernel<{one.name}>" in kernel
+    assert bool(one.lacks) is (one in LESS)
     assert set(one.lacks) <= {term.name for term in ledger.TERMS} | {*PARTS}
+
+
+def test_a_patch_that_does_not_fit_its_kernel_is_refused(tmp_path: Path) -> None:
+    hunk = "@@ -1,2 +1,2 @@\n int a;\n-int b;\n+int c;\n"
+    base, patch = tmp_path / "base.cu", tmp_path / "less.patch"
+    patch.write_text(f"Less.\n\n--- a/cuda_kernels/base.cu\n+++ b/cuda_kernels/less.cu\n{hunk}")
+    base.write_text("// The base.\nint a;\nint b;\n")
+    assert patched.kernel_file("less", tmp_path).read_text() == "// Less.\nint a;\nint c;\n"
+    for text in ("int a;\n\nint b;\n", "int a;\nint b;\nint a;\nint b;\n", "int a;\nint b;  // a comment\n"):
+        base.write_text(text)
+        with pytest.raises(
+            ValueError, match=r"less.patch: hunk 1 of 1 does not fit base.cu; expected these lines once"
+        ):
+            patched.kernel_file("less", tmp_path)
+    base.unlink()
+    with pytest.raises(ValueError, match=r"less.patch: got no line `--- a/cuda_kernels/FILE.cu`"):
+        patched.kernel_file("less", tmp_path)
 
 
 @pytest.mark.parametrize("one", cells())
@@ -195,15 +214,14 @@ def test_every_load_has_a_hint_or_none_has(name: str, hints: bool) -> None:
 
 
 def test_a_softmax_without_overlap_stands_alone() -> None:
-    for name in ("without_overlap", "without_turns_or_overlap", *VOCABULARIES):
+    for name in ("without_overlap", *VOCABULARIES):
         assert set(main_loop(name)["under_products"].values()) == {0}
 
 
 def test_maxima_that_nothing_holds_leave_the_place_that_they_had() -> None:
     held = main_loop("without_turns")["under_products"]
-    for name in ("without_pinned_maxima", "without_turns_or_pinned_maxima"):
-        free = main_loop(name)["under_products"]
-        assert free["maxima"] + free["exponentials"] < held["maxima"] + held["exponentials"]
+    free = main_loop("without_pinned_maxima")["under_products"]
+    assert free["maxima"] + free["exponentials"] < held["maxima"] + held["exponentials"]
 
 
 def test_maxima_of_floats_are_counted_once() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cuda_kernels import cpu_build
+from cuda_kernels import cpu_build, patched
 from cuda_kernels.cpu_library import Library
 from harness import variants
 from harness.catalog import techniques
@@ -87,7 +87,8 @@ def build(name: str, problem: Problem, root: Path = cpu_build.HERE, sanitize: bo
     technique = techniques.get(name)
     tile = techniques.reference_tile(technique, problem.head_dim)
     defines = variants.cuda_defines(problem, tile)
-    return Library(cpu_build.build(root / f"{technique.path}.cu", defines, sanitize=sanitize, root=root))
+    path = patched.kernel_file(technique.path, root)
+    return Library(cpu_build.build(path, defines, sanitize=sanitize, root=root))
 
 
 def watch(library: Library, label: str, tensor: Tensor, use: str) -> None:

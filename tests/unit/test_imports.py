@@ -33,6 +33,7 @@ class Row:
 FILES = (
     Row("cuda_kernels/toolchain.py", ()),
     Row("cuda_kernels/includes.py", ()),
+    Row("cuda_kernels/patched.py", ()),
     Row("harness/machine/cuda_tools.py", ()),
     Row("harness/machine/processes.py", ()),
     Row("harness/machine/clocks.py", ("torch", "pynvml")),
@@ -78,7 +79,7 @@ ROOMS = {
             ),
         ),
     ),
-    "harness.catalog": Row("harness/catalog/*", ("harness.catalog", "cuda_kernels.includes")),
+    "harness.catalog": Row("harness/catalog/*", ("harness.catalog", "cuda_kernels.includes", "cuda_kernels.patched")),
     "harness.machine": Row(
         "harness/machine/*",
         (

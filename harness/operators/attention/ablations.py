@@ -1,5 +1,5 @@
-"""Ablations: kernels of attention/hopper/ablations, each the flagship, or another rung, less one technique, or two.
-Plain data, standard library only.
+"""Ablations: kernels of attention/ablations, each a patch on the flagship, or on another kernel, that takes out one
+technique, or two. Plain data, standard library only.
 
 They have no Triton twin and are in no ladder. Together with the ladder's steps from below they say what each technique
 is worth (what_triton_misses). The counter is a part of one, persistent blocks, and the vote of another,
@@ -94,22 +94,7 @@ ABLATIONS = (
         rung="persistent",
     ),
     _without("moved_descriptors", idea="operands are described anew for every wgmma"),
-    _without("turns", "overlap", idea="neither turns nor a softmax under the warpgroup's own product"),
-    _without("turns", "pinned_maxima", idea="neither turns nor maxima held before the wait"),
     _without("lazy_rescale", "integer_max", idea="O is multiplied in every step, by maxima of floats"),
-    _without(
-        "lazy_rescale",
-        "early_rescale",
-        idea="O is multiplied in every step, behind the wait for the P V of before",
-        limits=(LAZY,),
-    ),
-    _without("persistent", "tma_store", idea="a block for each tile of queries, and lanes store O"),
-    _without(
-        "persistent",
-        "own_diagonal",
-        idea="a block for each tile of queries, of which every warpgroup works on all tiles of keys",
-        limits=(DIAGONAL,),
-    ),
     _without(
         "producer_consumer",
         idea="all warps keep as many registers",

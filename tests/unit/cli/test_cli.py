@@ -75,7 +75,7 @@ def test_list_names_every_technique_and_experiment() -> None:
     assert code == 0
     assert [row["name"] for row in answer["techniques"]] == NAMES
     ablations = {row["name"]: row["cuda"] for row in answer["ablations"]}
-    assert ablations["without_turns"] == "cuda_kernels/attention/hopper/ablations/without_turns.cu"
+    assert ablations["without_turns"] == "cuda_kernels/attention/ablations/without_turns.patch"
     assert all((CHECKOUT / path).is_file() for path in ablations.values())
     assert answer["experiments"]["ladder"] == "What does each step buy, in each language?"
     said = invoke("list")[1]

@@ -22,7 +22,7 @@ from reports.pages import ledger as pages
 from tests.support import ledger_rows as made
 from tests.support.pages import rendered
 
-ROWS = made.rows((made.PROBLEM, made.CAUSAL), beyond={"without_turns_or_overlap": 0.05})
+ROWS = made.rows((made.PROBLEM, made.CAUSAL), beyond={"without_lazy_rescale_or_integer_max": 0.05})
 
 
 def dataset(rows: list[made.Row]) -> Dataset:
@@ -162,7 +162,7 @@ def test_the_assemblers_words_stand_where_nothing_can_be_left_out() -> None:
     assert f"ptxas 13.0.88 says: “{words}”. It spills 160 bytes" in told
     assert facts.refusal([{**row, "code": {}}, {**row, "technique": "without_turns"}], term, hashes) == ""
     assert facts.refusal([{**row, "source_sha256": "earlier"}], term, hashes) == ""
-    assert f"ablations/{term.serialized}.cu" in whole()
+    assert f"ablations/{term.serialized}.patch" in whole()
 
 
 def test_each_board_is_told() -> None:
