@@ -1,33 +1,42 @@
-"""Who works when, before and after a technique: the schematic drawings of timelines.toml, which says how to read it."""
+"""Schematic drawings before and after a technique, from the block "```toml drawings" of its note.
+
+    as = "exp_lock"                 the drawings of another technique, or:
+    heading = "..."                 where they do not show who works when; text and legend.KIND likewise
+    [[drawing]]                     one before the technique, one with it
+    title, text = "...", "..."
+    lanes.WHO = "load*2 | .*1"      spans as label*width from left to right; "." waits; all lanes are equally long
+
+Nothing in them is measured.
+"""
 
 from __future__ import annotations
 
+import re
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-DRAWINGS = Path(__file__).with_suffix(".toml")
-AS = {
-    "lazy_consumers": "lazy_rescale",
-    "lazy_rescale_wgmma": "lazy_rescale",
-    "lazy_scores_in_flight": "scores_in_flight",
-    "lean_mbarrier_ring": "mbarrier_ring",
-    "setmaxnreg_consumers": "producer_consumer",
-    "softmax_lock": "exp_lock",
-}
-"""Technique -> the one whose drawings it has."""
+NOTES = Path(__file__).resolve().parent.parent / "notes" / "attention"
+BLOCK = re.compile(r"^```toml drawings\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+HEADING = "Who works when"
+TEXT = "From left to right, a drawing and not a measurement"
+LEGEND = {"product": "tensor cores", "copy": "copies", "other": "other work", "wait": "waits"}
 PRODUCTS = ("Q K", "P V", "products")
 COPIES = ("load", "store", "reads")
 
 
 @dataclass(frozen=True)
 class Span:
-    label: str  # "" where the lane waits
+    """`label` is empty where the lane waits."""
+
+    label: str
     width: int
 
     @property
     def kind(self) -> str:
-        """What it is drawn as: product, copy, wait or other."""
+        """What it is drawn as, a key of LEGEND."""
         if not self.label:
             return "wait"
         return "product" if self.label.startswith(PRODUCTS) else "copy" if self.label.startswith(COPIES) else "other"
@@ -39,64 +48,48 @@ class Timeline:
 
     title: str
     text: str
-    lanes: dict[str, str]
-
-    def spans(self) -> dict[str, list[Span]]:
-        return {who: [_span(text) for text in lane.split(" | ")] for who, lane in self.lanes.items()}
+    lanes: dict[str, list[Span]]
 
 
 @dataclass(frozen=True)
-class Heading:
-    """What the drawings of a technique show. `legend`: kind of a span -> what it is, of those that are drawn."""
+class Drawings:
+    """`legend`: kind of a span -> what it is, of those that are drawn."""
 
-    title: str
-    text: str = "From left to right, a drawing and not a measurement"
-    legend: tuple[tuple[str, str], ...] = (
-        ("product", "tensor cores"),
-        ("copy", "copies"),
-        ("other", "other work"),
-        ("wait", "waits"),
-    )
+    heading: str
+    text: str
+    legend: dict[str, str]
+    timelines: list[Timeline]
 
 
-def heading(name: str) -> Heading:
-    """Of a technique's drawings."""
-    found = HEADINGS.get(name, WHEN)
-    kinds = {span.kind for one in TIMELINES[name] for lane in one.spans().values() for span in lane}
-    return replace(found, legend=tuple(each for each in found.legend if each[0] in kinds))
+@cache
+def drawings(technique: str) -> Drawings | None:
+    """Those of a technique's note; None without any."""
+    path = NOTES / f"{technique}.md"
+    found = BLOCK.search(path.read_text()) if path.is_file() else None
+    if found is None:
+        return None
+    block: dict[str, Any] = tomllib.loads(found[1])
+    if other := block.pop("as", None):
+        shown = drawings(other)
+        if shown is None:
+            raise ValueError(f"{path.name}: as: got {other!r}, expected a technique whose note has drawings")
+        timelines = shown.timelines
+    else:
+        timelines = [
+            Timeline(one["title"], one["text"], {who: spans(lane) for who, lane in one["lanes"].items()})
+            for one in block.pop("drawing")
+        ]
+    drawn = {span.kind for one in timelines for lane in one.lanes.values() for span in lane}
+    legend = {kind: what for kind, what in {**LEGEND, **block.get("legend", {})}.items() if kind in drawn}
+    return Drawings(block.get("heading", HEADING), block.get("text", TEXT), legend, timelines)
 
 
-def _span(text: str) -> Span:
-    label, _, width = text.rpartition("*")
-    return Span("" if label == "." else label, int(width))
+def spans(lane: str) -> list[Span]:
+    """Of a lane such as "load*2 | .*1"."""
+    parts = (part.rpartition("*") for part in lane.split(" | "))
+    return [Span("" if label == "." else label, int(width)) for label, _, width in parts]
 
 
-def _drawn() -> dict[str, tuple[Timeline, ...]]:
-    found = {name: tuple(Timeline(**one) for one in pair) for name, pair in tomllib.loads(DRAWINGS.read_text()).items()}
-    return found | {name: found[other] for name, other in AS.items()}
-
-
-TIMELINES = _drawn()
-"""Technique -> before it and with it."""
-
-WHEN = Heading("Who works when")
-ITERATION = Heading("What an iteration does", legend=(*WHEN.legend[:3], ("wait", "nothing to do")))
-SCORE = Heading(
-    "What a score goes through", legend=(("other", "instructions"), ("product", "products"), ("wait", "waits"))
-)
-HEADINGS = {
-    "scalar": Heading("What passes through memory"),
-    "mma_ldmatrix": Heading("What passes through shared memory"),
-    "register_softmax": Heading("What passes through shared memory"),
-    "staged_epilogue": Heading("How a row of O leaves"),
-    "integer_max": Heading("How the largest of five scores is found", legend=SCORE.legend),
-    "wide_tile": Heading(
-        "What the registers hold",
-        "A multiprocessor's registers at head_dim 128, to scale; a drawing and not a measurement",
-        (("other", "of a thread in this warpgroup"), ("wait", "left for the third")),
-    ),
-    **dict.fromkeys(("exp2_softmax", "direct_rescale"), SCORE),
-    **dict.fromkeys(("conditional_rescale", "lazy_rescale", "lazy_consumers", "lazy_rescale_wgmma"), ITERATION),
-    **dict.fromkeys(("large_tile", "general_shapes", "lean_instructions"), ITERATION),
-}
-"""Technique -> what its drawings show, where it is not who works when."""
+def without(note: str) -> str:
+    """The text of a note without its drawings."""
+    return BLOCK.sub("", note)

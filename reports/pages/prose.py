@@ -18,7 +18,7 @@ from harness.catalog.problem import Problem, Tile
 from harness.rows import reading
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Point, Ratio, Row
-from reports.facts import answer, counters, roofs, scores
+from reports.facts import answer, counters, roofs, scores, timelines
 from reports.facts.resources import ARCH
 
 ROOT = Path(__file__).resolve().parent.parent / "notes" / "attention"
@@ -33,7 +33,7 @@ def render(name: str, data: Dataset, root: Path = ROOT) -> Markup | None:
         return None
     environment = Environment(undefined=StrictUndefined, autoescape=False)
     try:
-        text = environment.from_string(path.read_text()).render(references(data))
+        text = environment.from_string(timelines.without(path.read_text())).render(references(data))
     except Exception as error:
         raise ValueError(f"{path.name}: {error}; correct the reference in reports/notes/{path.name}") from error
     return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(text))

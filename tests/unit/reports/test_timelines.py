@@ -1,33 +1,33 @@
-"""Drawings of techniques: for rungs that there are, with lanes of one length; a legend says what each colour is."""
+"""Drawings in notes: two each, with lanes of one length; a legend names what is drawn."""
 
 from __future__ import annotations
 
 import pytest
 
 from harness.catalog import techniques
-from reports.facts import fragments
-from reports.facts.timelines import HEADINGS, TIMELINES, Timeline, heading
+from reports.facts import fragments, timelines
 
-ALL = [(name, one) for name, pair in TIMELINES.items() for one in pair]
-
-
-@pytest.mark.parametrize(("name", "timeline"), ALL, ids=lambda one: one if isinstance(one, str) else one.title)
-def test_the_lanes_of_a_timeline_are_of_one_length(name: str, timeline: Timeline) -> None:
-    assert techniques.get(name)
-    spans = timeline.spans()
-    assert len(spans) > 1
-    assert len({sum(span.width for span in lane) for lane in spans.values()}) == 1, timeline.lanes
-    assert all(span.width > 0 for lane in spans.values() for span in lane)
-    assert {span.kind for lane in spans.values() for span in lane} & {"product", "other", "copy"}
+DRAWN = [technique.name for technique in techniques.TECHNIQUES if timelines.drawings(technique.name)]
 
 
-def test_a_technique_has_a_drawing_before_it_and_one_with_it() -> None:
-    assert {len(pair) for pair in TIMELINES.values()} == {2}
+def test_notes_have_drawings() -> None:
+    assert len(DRAWN) == 50
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_note_draws_before_and_with_the_technique_and_its_lanes_are_equally_long(name: str) -> None:
+    drawn = timelines.drawings(name)
+    assert drawn is not None
+    assert len(drawn.timelines) == 2
+    for one in drawn.timelines:
+        assert len(one.lanes) > 1
+        assert len({sum(span.width for span in lane) for lane in one.lanes.values()}) == 1, one.lanes
+        assert all(span.width > 0 for lane in one.lanes.values() for span in lane)
+    assert {*drawn.legend} & {"product", "other", "copy"}
 
 
 def test_a_lane_that_waits_has_no_label() -> None:
-    (spans,) = Timeline("", "", {"warp": "Q K 1*2 | .*3 | load*1 | softmax*4"}).spans().values()
-    assert [(span.label, span.width, span.kind) for span in spans] == [
+    assert [(span.label, span.width, span.kind) for span in timelines.spans("Q K 1*2 | .*3 | load*1 | softmax*4")] == [
         ("Q K 1", 2, "product"),
         ("", 3, "wait"),
         ("load", 1, "copy"),
@@ -35,16 +35,17 @@ def test_a_lane_that_waits_has_no_label() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", TIMELINES)
-def test_the_legend_names_what_is_drawn_and_nothing_else(name: str) -> None:
-    drawn = {span.kind for one in TIMELINES[name] for lane in one.spans().values() for span in lane}
-    assert {kind for kind, _ in heading(name).legend} == drawn
-
-
-def test_headings_are_of_drawings_that_there_are() -> None:
-    assert set(HEADINGS) <= set(TIMELINES)
-    assert heading("pingpong").title == "Who works when"
-    assert heading("wide_tile").legend == (("other", "of a thread in this warpgroup"), ("wait", "left for the third"))
+def test_a_note_names_its_own_heading_and_legend_or_takes_the_drawings_of_another() -> None:
+    own, usual = timelines.drawings("wide_tile"), timelines.drawings("pingpong")
+    assert own is not None
+    assert usual is not None
+    assert own.legend == {"other": "of a thread in this warpgroup", "wait": "left for the third"}
+    assert usual.heading == "Who works when"
+    same, other = timelines.drawings("softmax_lock"), timelines.drawings("exp_lock")
+    assert same is not None
+    assert other is not None
+    assert same.timelines == other.timelines
+    assert timelines.drawings("no_technique") is None
 
 
 def test_products_leave_scores_where_the_next_ones_take_them_and_a_half_warp_does_not() -> None:
