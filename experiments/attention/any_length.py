@@ -9,7 +9,7 @@ heads that a persistent block of an H200 takes several tiles.
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from itertools import product
 

@@ -7,7 +7,7 @@ runs the flagship whose loads tell L2 to evict Q first, and K and V last.
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem
 

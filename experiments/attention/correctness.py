@@ -8,7 +8,7 @@ because the interpreter silently computes bf16 wrongly.
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from itertools import product
 

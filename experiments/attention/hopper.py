@@ -9,7 +9,7 @@ leave more to gain. The number of tokens and the model width stay the same
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem, Tile
 from harness.operators.attention.ladders.hopper import TECHNIQUES

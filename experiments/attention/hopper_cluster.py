@@ -7,7 +7,7 @@ kernels are launched from cubins, each beside its parent compiled by the same Tr
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem, Tile
 

@@ -9,7 +9,7 @@ than the flagship's Triton twin. So it runs there too, up to 4096 tokens at head
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem, Tile
 from harness.operators.attention.ladders.hopper import TECHNIQUES

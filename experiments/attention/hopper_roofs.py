@@ -11,7 +11,7 @@ themselves.
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog import roofs
 from harness.catalog.problem import Experiment

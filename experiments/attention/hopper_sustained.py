@@ -7,7 +7,7 @@ watts of a GPU under load.
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem
 from harness.operators.attention.ladders.hopper import TECHNIQUES

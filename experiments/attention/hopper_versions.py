@@ -9,7 +9,7 @@ is too (gluon@3.6.0), which separates the effect of the launch from that of the 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem
 from harness.operators.attention.ladders.hopper import TECHNIQUES

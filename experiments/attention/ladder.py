@@ -8,7 +8,7 @@ that most models use, with and without a causal mask. The libraries show how fas
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem
 from harness.catalog.techniques import SERIES, TECHNIQUES

@@ -9,7 +9,7 @@ larger the share of what lies between two tiles.
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem
 from harness.operators.attention import gap as ledger

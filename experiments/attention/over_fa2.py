@@ -7,7 +7,7 @@ it (as SDPA flash) and against cuDNN at short, middle and long sequences: 16384 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from itertools import product
 

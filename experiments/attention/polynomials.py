@@ -8,7 +8,7 @@ does so on Blackwell, where the tensor cores are twice as fast.
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem
 

@@ -9,7 +9,7 @@ is timed.
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from collections.abc import Sequence
 from random import Random

@@ -7,7 +7,7 @@ that it links to uses a different one in nearly every step. Here a change of the
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Problem, Tile
 from harness.operators.attention.articles import Article, Shape, Step

@@ -7,7 +7,7 @@ one producer warp and eight consumer warps. It names its steps but gives a numbe
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Problem, Tile
 from harness.operators.attention.articles import Article, Shape, Step

@@ -7,7 +7,7 @@ heads, dim). Both orders of the grid are timed; the later kernels that the artic
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Problem, Tile
 from harness.operators.attention.articles import Article, Shape, Step

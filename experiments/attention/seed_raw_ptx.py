@@ -7,7 +7,7 @@ of its steps change the tile together with something else; here each change is a
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Problem, Tile
 from harness.operators.attention.articles import Article, Shape, Step

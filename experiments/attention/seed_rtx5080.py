@@ -8,7 +8,7 @@ show where the kernel attends.
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Problem, Tile
 from harness.operators.attention.articles import Article, Shape, Step

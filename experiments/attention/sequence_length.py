@@ -7,7 +7,7 @@ sequence means more work per query and fewer, longer rows of blocks. Four rungs 
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem
 

@@ -7,7 +7,7 @@ wrong afterwards. The problems take longer than the slice of time that a process
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem
 

@@ -8,7 +8,7 @@ with a causal mask they do not.
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem
 

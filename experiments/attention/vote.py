@@ -8,7 +8,7 @@ comes first, until no row maximum is negative, and the flagship whose warps vote
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem
 

@@ -8,7 +8,7 @@ timed: a kernel that compiles without a warning may still be wrong.
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem, Tile
 

@@ -11,7 +11,7 @@ PTX as nvcc's ptxas assembles it.
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] += "/.."  # import from this checkout
+    sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.problem import Experiment, Problem
 from harness.operators.attention import gap as ledger

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from harness.catalog.sources import ROOT, sha256_of
 
-FOLDER = "hopper/roofs"
+FOLDER = "attention/hopper/roofs"
 """Where the kernels lie, below cuda_kernels/. They are no rungs: they have no Triton twin and are in no ladder."""
 ROWS, KEYS = 64, 128
 """A unit of attention: the queries of a warpgroup's step and the keys that it meets."""

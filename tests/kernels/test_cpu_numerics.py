@@ -277,7 +277,7 @@ def test_a_row_stride_taken_for_another_is_found(
     of: str, taken_for: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, problem = cpu_run.copied(tmp_path), Problem(2, 2, 2, 64, 64, 64, "fp16")
-    path = root / "ampere" / "mma_ldmatrix.cu"
+    path = root / "attention" / "ampere" / "mma_ldmatrix.cu"
     path.write_text(path.read_text().replace(f"{of}.seq", f"{taken_for}.seq"))
     monkeypatch.setattr(cpu_build, "HERE", root)
     variant = variants.load(variants.Case("test", "mma_ldmatrix", "cuda", problem, Tile(64, 64, 1, 4)), on="cpu")
@@ -288,7 +288,7 @@ def test_a_row_stride_taken_for_another_is_found(
 def test_an_offset_of_32_bits_is_found(tmp_path: Path) -> None:
     """In a process of its own: it writes where nothing is."""
     root, whole = cpu_run.copied(tmp_path), "batch * args.o_stride.batch"
-    path = root / "attention.cuh"
+    path = root / "attention" / "attention.cuh"
     path.write_text(path.read_text().replace(whole, f"static_cast<int>({whole})"))
     code = """
 from pathlib import Path
@@ -337,7 +337,7 @@ def test_a_last_smaller_section_of_heads_is_told_from_a_whole_one(
 def test_a_rescale_may_be_lazy_by_a_factor_of_four_and_no_more(slack: str, status: str, tmp_path: Path) -> None:
     """Where one key dominates a row its P must not be rounded; with a slack of 2^8 it is, as a GPU showed."""
     root, problem = cpu_run.copied(tmp_path), Problem(2, 4, 4, 512, 512, 64, "fp16", True)
-    kernel = root / "tma" / "lazy_rescale.cu"
+    kernel = root / "attention" / "tma" / "lazy_rescale.cu"
     source = kernel.read_text()
     assert "SLACK = 2.f;" in source
     kernel.write_text(source.replace("SLACK = 2.f;", f"SLACK = {slack};"))

@@ -29,12 +29,12 @@ def test_a_workspace_is_zeroed_watched_and_left_zero(
 ) -> None:
     """Counters per head, which each thread of its only block moves on; the last head's lies in the workspace, the one
     behind it does not."""
-    source = (cpu_build.HERE / "ampere" / "scalar.cu").read_text()
+    source = (cpu_build.HERE / "attention" / "ampere" / "scalar.cu").read_text()
     start = "const BlockTile tile(args,"
     assert source.count(start) == 1
     counting = source.replace(start, COUNTER.format(beyond=beyond, last=last) + start) + SIZE
-    (tmp_path / "ampere").mkdir()
-    (tmp_path / "ampere" / "scalar.cu").write_text("#include <ptx/atom.cuh>\n" + counting)
+    (tmp_path / "attention" / "ampere").mkdir(parents=True)
+    (tmp_path / "attention" / "ampere" / "scalar.cu").write_text("#include <ptx/atom.cuh>\n" + counting)
     case = variants.Case("test", "scalar", "cuda", PROBLEM, Tile(64, 64, 1, 4))
     assert variants.load(case, "cpu").workspace_bytes == 0
     monkeypatch.setattr(cpu_build, "HERE", tmp_path)

@@ -46,9 +46,9 @@ def before(technique: Technique) -> Technique | None:
 
 
 def test_every_file_is_a_rung_and_is_its_series() -> None:
-    folder = sources.ROOT / "triton_kernels" / "gluon"
+    folder = sources.ROOT / "triton_kernels" / "attention" / "gluon"
     files = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("[!_]*.py")}
-    assert files == {technique.path for technique in STATED}
+    assert files == {f"{technique.ladder}/{technique.name}" for technique in STATED}
     scalar = techniques.get("scalar")
     assert not sources.has_series("gluon", scalar.path)
     assert all(sources.has_series(twin, scalar.path) for twin in techniques.TWINS)
@@ -85,7 +85,7 @@ def test_no_program_is_secretly_an_earlier_one(name: str) -> None:
 
 
 def test_a_renamed_copy_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = sources.kernel_file("gluon", "ampere/xor_swizzle").read_text()
+    source = sources.kernel_file("gluon", "attention/ampere/xor_swizzle").read_text()
     (tmp_path / "gluon_copy.py").write_text(
         source.replace("xor_swizzle", "another_name").replace("new_max", "larger_max")
     )

@@ -32,7 +32,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     few problems, as each takes seconds."""
     root = copied(tmp_path_factory.mktemp("checkout"), "tests/planted", "pyproject.toml", *bootstrap.LOCKS)
     for kernels, suffix in (("cuda_kernels", ".cu"), ("triton_kernels", ".py")):
-        folder = root / kernels / "ampere"
+        folder = root / kernels / "attention" / "ampere"
         source = (folder / f"mma_ldmatrix{suffix}").read_text()
         (folder / f"synthetic{suffix}").write_text(source.replace("mma_ldmatrix", "synthetic"))
     (root / "cuda_kernels/attention/ampere/broken.cu").write_text(
@@ -43,7 +43,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     entries = registry.read_text()
     assert entries.endswith("\n)\n"), "the registry does not end where this test expects it to"
     registry.write_text(entries.removesuffix("\n)\n") + ENTRIES + ")\n")
-    ladder, correctness = (root / f"experiments/{name}.py" for name in ("ladder", "correctness"))
+    ladder, correctness = (root / f"experiments/attention/{name}.py" for name in ("ladder", "correctness"))
     ladder.write_text(ladder.read_text().replace("(128, 64)", "(64,)").replace("(False, True)", "(False,)"))
     text, cut = re.subn(r"        Problem\(1, .*\n", "", correctness.read_text())
     text, put = re.subn(r"(?=        Problem\(2, 6, 2, 128, 128, 64)", f"        {RAGGED!r},\n", text)

@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 
-from experiments import random_problems
+from experiments.attention import random_problems
 from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import declined, of_experiment
 from harness.catalog.problem import DTYPES, LAYOUTS, Tile

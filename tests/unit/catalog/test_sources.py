@@ -42,13 +42,13 @@ def names(paths: list[Path], root: Path) -> list[str]:
 
 
 def test_the_files_of_a_kernel_follow_includes_and_imports(tree: Path) -> None:
-    assert names(sources.files("cuda", "ampere/second", tree), tree) == [
+    assert names(sources.files("cuda", "attention/ampere/second", tree), tree) == [
         "cuda_kernels/attention/ampere/second.cu",
         "cuda_kernels/attention/ampere/first.cu",
         "cuda_kernels/attention/attention.cuh",
         "cuda_kernels/ptx/mma.cuh",
     ]
-    assert names(sources.files("triton_native", "ampere/second", tree), tree) == [
+    assert names(sources.files("triton_native", "attention/ampere/second", tree), tree) == [
         "triton_kernels/attention/ampere/second.py",
         "triton_kernels/attention/ampere/first.py",
         "triton_kernels/attention/specialization.py",
@@ -64,33 +64,33 @@ def test_the_files_of_a_kernel_follow_includes_and_imports(tree: Path) -> None:
     ],
 )
 def test_a_hash_changes_with_the_code_of_every_file_it_rests_on(tree: Path, backend: str, file: str) -> None:
-    before = sources.source_sha256(backend, "ampere/second", tree)
-    assert before == sources.source_sha256(backend, "ampere/second", tree)
+    before = sources.source_sha256(backend, "attention/ampere/second", tree)
+    assert before == sources.source_sha256(backend, "attention/ampere/second", tree)
     comment, statement = ("// why\n", "int more;\n") if backend == "cuda" else ("# why\n\n", "more = 1\n")
     (tree / file).write_text((tree / file).read_text() + comment)
-    assert sources.source_sha256(backend, "ampere/second", tree) == before
+    assert sources.source_sha256(backend, "attention/ampere/second", tree) == before
     (tree / file).write_text((tree / file).read_text() + statement)
-    assert sources.source_sha256(backend, "ampere/second", tree) != before
+    assert sources.source_sha256(backend, "attention/ampere/second", tree) != before
 
 
 def test_a_hash_ignores_docstrings(tree: Path) -> None:
     path = tree / "triton_kernels/attention/ampere/first.py"
-    before = sources.source_sha256("triton", "ampere/first", tree)
+    before = sources.source_sha256("triton", "attention/ampere/first", tree)
     path.write_text('"""Another opening."""\n' + path.read_text().partition('"""\n')[2])
-    assert sources.source_sha256("triton", "ampere/first", tree) == before
+    assert sources.source_sha256("triton", "attention/ampere/first", tree) == before
 
 
 def test_a_hash_ignores_headers_that_are_not_included(tree: Path) -> None:
-    before = sources.source_sha256("cuda", "ampere/first", tree)
+    before = sources.source_sha256("cuda", "attention/ampere/first", tree)
     (tree / "cuda_kernels/ptx/unused.cuh").write_text("changed\n")
-    assert sources.source_sha256("cuda", "ampere/first", tree) == before
+    assert sources.source_sha256("cuda", "attention/ampere/first", tree) == before
 
 
 def test_a_re_export_is_the_same_program(tree: Path) -> None:
     for language in ("cuda", "triton", "triton_native"):
-        assert sources.same_program("ampere/second", language, tree) == "first"
-        assert sources.same_program("ampere/first", language, tree) is None
-        assert sources.same_program("ampere/absent", language, tree) is None
+        assert sources.same_program("attention/ampere/second", language, tree) == "first"
+        assert sources.same_program("attention/ampere/first", language, tree) is None
+        assert sources.same_program("attention/ampere/absent", language, tree) is None
 
 
 def test_lines_of_code_are_those_without_comments_and_docstrings(tree: Path) -> None:
@@ -103,15 +103,15 @@ def test_python_that_does_not_parse_is_not_the_reports_problem(tree: Path) -> No
     path = tree / "triton_kernels/attention/ampere/broken.py"
     path.write_text("def f(:")
     assert sources.lines_of_code(path) == 0
-    assert sources.same_program("ampere/broken", "triton", tree) is None
-    assert sources.files("triton", "ampere/broken", tree) == [path]
+    assert sources.same_program("attention/ampere/broken", "triton", tree) is None
+    assert sources.files("triton", "attention/ampere/broken", tree) == [path]
 
 
 def test_absent_kernel_and_unknown_backend_say_so(tree: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="cuda twin of ampere/absent"):
-        sources.files("cuda", "ampere/absent", tree)
+    with pytest.raises(FileNotFoundError, match="cuda twin of attention/ampere/absent"):
+        sources.files("cuda", "attention/ampere/absent", tree)
     with pytest.raises(ValueError, match="sdpa_flash"):
-        sources.files("sdpa_flash", "ampere/first", tree)
+        sources.files("sdpa_flash", "attention/ampere/first", tree)
 
 
 def test_checkouts_can_share_what_compilers_make(tmp_path: Path) -> None:

@@ -134,8 +134,8 @@ def test_a_tile_whose_output_has_no_room_is_declined() -> None:
 
 
 def test_triton_is_one_series_where_it_may_use_wgmma() -> None:
-    assert sources.series(techniques.TWINS, "hopper/wgmma") == ["cuda", "triton"]
-    assert sources.series(techniques.TWINS, "tma/tma_loads") == list(techniques.TWINS)
+    assert sources.series(techniques.TWINS, "attention/hopper/wgmma") == ["cuda", "triton"]
+    assert sources.series(techniques.TWINS, "attention/tma/tma_loads") == list(techniques.TWINS)
 
 
 @pytest.mark.parametrize("technique", techniques.TECHNIQUES, ids=lambda technique: technique.name)

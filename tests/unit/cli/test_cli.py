@@ -839,7 +839,7 @@ def test_a_declined_cell_says_why() -> None:
 
 @pytest.mark.parametrize("name", options.experiments())
 def test_an_experiment_opens_with_its_question(name: str) -> None:
-    source = (CHECKOUT / "experiments" / f"{name}.py").read_text()
+    source = (CHECKOUT / "experiments" / "attention" / f"{name}.py").read_text()
     assert source.startswith('"""')
     assert source.partition("\n")[0].endswith("?")
     assert 'if __name__ == "__main__":' in source
@@ -854,7 +854,7 @@ def script(
 ) -> subprocess.CompletedProcess[str]:
     """Runs a file of experiments/ on a machine without a GPU, from another folder."""
     hidden = {"CUDA_VISIBLE_DEVICES": "", "PATH": "/usr/bin:/bin", "PYTHONPATH": ""}
-    command = [*python, str(checkout / "experiments" / f"{name}.py"), *options]
+    command = [*python, str(checkout / "experiments" / "attention" / f"{name}.py"), *options]
     return subprocess.run(command, cwd=cwd, env={**os.environ, **hidden}, capture_output=True, text=True, timeout=120)
 
 
@@ -866,7 +866,7 @@ def test_an_experiment_without_a_gpu_tells_what_is_recorded(name: str, tmp_path:
     """Whatever Python runs it, with nothing installed: its question, the table with GPU and day, the report's page."""
     done = script(name, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith((CHECKOUT / "experiments" / f"{name}.py").read_text()[3:].partition("\n")[0])
+    assert done.stdout.startswith((CHECKOUT / "experiments" / "attention" / f"{name}.py").read_text()[3:].partition("\n")[0])
     if list((CHECKOUT / "reports/recorded").glob(f"*/{name}.summary.csv")):
         assert re.search(r"^Recorded on H200, \d{4}-\d\d-\d\d$", done.stdout, re.MULTILINE)
         page = re.search(r"^With what was measured beside it: reports/site/(\S+\.html)", done.stdout, re.MULTILINE)
@@ -898,10 +898,10 @@ def test_help_of_a_script_is_its_own(name: str, command: str, tmp_path: Path) ->
     mine, bare = script(name, "--help", python=(sys.executable,)), script(name, "-h")
     for done in (mine, bare):
         assert done.returncode == 0, done.stderr
-        assert f"Usage: python experiments/{name}.py [OPTIONS]" in done.stdout
+        assert f"Usage: python experiments/attention/{name}.py [OPTIONS]" in done.stdout
         assert "{experiment}" not in done.stdout
         assert "harness" not in done.stdout.partition("Options")[0]
-        assert (CHECKOUT / f"experiments/{name}.py").read_text()[3:].partition("?")[0][:40] in done.stdout
+        assert (CHECKOUT / f"experiments/attention/{name}.py").read_text()[3:].partition("?")[0][:40] in done.stdout
     assert "--backend" in mine.stdout
 
 

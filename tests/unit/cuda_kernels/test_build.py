@@ -18,10 +18,10 @@ from harness.catalog.problem import Problem
 from harness.operators.attention import inputs, numerics
 from harness.variants import Case
 
-KERNEL = "ampere/xor_swizzle"
+KERNEL = "attention/ampere/xor_swizzle"
 TREE = {
-    "ampere/xor_swizzle.cu": "#include <attention/attention.cuh>\n",
-    "attention.cuh": "#include <cstdint>\n#include <ptx/mma.cuh>\n",
+    "attention/ampere/xor_swizzle.cu": "#include <attention/attention.cuh>\n",
+    "attention/attention.cuh": "#include <cstdint>\n#include <ptx/mma.cuh>\n",
     "ptx/mma.cuh": "// mma\n",
     "ptx/unused.cuh": "// nothing\n",
 }
@@ -66,7 +66,7 @@ def test_a_changed_include_is_another_build(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     for name, text in TREE.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(build, "HERE", tmp_path)
     before = built().library.parent

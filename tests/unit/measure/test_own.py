@@ -266,7 +266,7 @@ def test_cupti_looks_at_what_a_call_hides(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_a_cu_file_anywhere_runs_on_the_cpu(tmp_path: Path) -> None:
-    source = (sources.ROOT / "cuda_kernels" / "ampere" / "xor_swizzle.cu").read_text()
+    source = (sources.ROOT / "cuda_kernels" / "attention" / "ampere" / "xor_swizzle.cu").read_text()
     folder = tmp_path / "some where"
     folder.mkdir()
     (folder / "mine.cu").write_text('#include "beside.h"\n' + source)

@@ -150,8 +150,8 @@ def test_a_timing_of_an_earlier_source_goes_when_a_newer_one_was_timed(tmp_path:
 
 def test_a_gate_of_an_earlier_source_stays_only_if_a_note_cites_it(tmp_path: Path, root: Path) -> None:
     cell = f'"{PROBLEM.slug}", "{Tile(64, 64).slug}"'
-    notes = root.parent / "notes"
-    notes.mkdir()
+    notes = root.parent / "notes" / "attention"
+    notes.mkdir(parents=True)
     (notes / "scalar.md").write_text(f'It was {{{{ gate("scalar", "cuda", {cell}, earlier=True) }}}} once.')
     both = "scalar", "xor_swizzle"
     for number, source in enumerate((OLD, NEW), 1):

@@ -400,7 +400,7 @@ def test_a_version_has_the_file_the_limits_and_the_tile_of_its_language() -> Non
     assert sources.kernel_file("gluon@3.9.0", flagship.path) == sources.kernel_file("gluon", flagship.path)
     asked = ["triton@3.9.0", "triton_native@3.9.0", "gluon@3.9.0", "tlx@3.8.0"]
     assert sources.series(asked, flagship.path) == ["triton@3.9.0", "gluon@3.9.0", "tlx@3.8.0"]
-    assert sources.series(asked, "ampere/scalar") == ["triton@3.9.0", "triton_native@3.9.0"]
+    assert sources.series(asked, "attention/ampere/scalar") == ["triton@3.9.0", "triton_native@3.9.0"]
     odd, problem = Tile(192, 80, 3, 12), Problem.square(4, 16, 4096, 128)
     for backend in ("gluon", "gluon@3.9.0", "tlx@3.8.0"):
         assert "powers of two" in (techniques.unsupported(flagship, backend, problem, odd) or "")
