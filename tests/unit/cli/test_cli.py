@@ -866,7 +866,9 @@ def test_an_experiment_without_a_gpu_tells_what_is_recorded(name: str, tmp_path:
     """Whatever Python runs it, with nothing installed: its question, the table with GPU and day, the report's page."""
     done = script(name, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith((CHECKOUT / "experiments" / "attention" / f"{name}.py").read_text()[3:].partition("\n")[0])
+    assert done.stdout.startswith(
+        (CHECKOUT / "experiments" / "attention" / f"{name}.py").read_text()[3:].partition("\n")[0]
+    )
     if list((CHECKOUT / "reports/recorded").glob(f"*/{name}.summary.csv")):
         assert re.search(r"^Recorded on H200, \d{4}-\d\d-\d\d$", done.stdout, re.MULTILINE)
         page = re.search(r"^With what was measured beside it: reports/site/(\S+\.html)", done.stdout, re.MULTILINE)
