@@ -5,14 +5,13 @@ Text from rows reaches a page through autoescaping templates only.
 
 from __future__ import annotations
 
-import hashlib
+import os
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from importlib import metadata
 from itertools import chain
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from markupsafe import Markup
 
 from harness.catalog import experiments as catalog
 from harness.catalog import sources
+from harness.catalog.entries import Technique
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
 from harness.operators.attention import tiles
@@ -34,10 +34,10 @@ from reports.data.questions import question
 from reports.data.titles import title
 from reports.facts import answer, findings, resources, versions
 from reports.facts.expressibility import Known, said
+from reports.facts.gains import plain
 from reports.facts.roofs import EXPERIMENT as ROOFS
-from reports.facts.verdict import plain
 from reports.pages import article as article_pages
-from reports.pages import common, guide, index, ledger, listing, overview, own, roofs
+from reports.pages import common, guide, index, ledger, listing, overview, own, prose, roofs
 from reports.pages import technique as technique_page
 from reports.pages.anchors import anchored
 
@@ -61,13 +61,12 @@ SECTIONS = {
     "guide/": "guide/reading.html",
 }
 """How a page's path begins -> the entry of the menu that it belongs to."""
-ROOMS = ("cuda_kernels", "experiments", "harness", "reports", "tests/planted", "triton_kernels")
-"""Folders that pages are made from."""
-LIBRARIES = ("jinja2", "markdown-it-py", "markupsafe", "matplotlib", "numpy", "pandas", "pygments", "seaborn")
 SUMMARY = "What can Triton not express of FlashAttention, and what does it cost? Every optimization twice, measured."
 
+PROCESSES = 4
+"""Draw at most: each holds all rows."""
+
 Progress = Callable[[int, int, str], None]
-Helped = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
 
 def build(
@@ -78,88 +77,88 @@ def build(
     hashes: reading.Hashes | None = None,
     tables: Path = tiles.FOLDER,
     progress: Progress | None = None,
-    only: Iterable[str] = (),
-    helped: Helped | None = None,
+    only: Collection[str] = (),
 ) -> Path:
     """Writes the site and returns the path of its index.html. The old site is replaced when the new one is drawn.
 
     `runs`: files of fresh rows, by default those of experiments and reports in reports/runs.
-    `progress(done, total, page)` follows each page that this process draws.
+    `progress(done, total, page)` follows the pages.
     `only`: the paths of the pages to make, all by default.
     `hashes`: of this checkout's kernels. `tables`: the folder of the tiles chosen for each GPU.
-    `helped(share)`: while its block runs other processes do `share()`, which can be pickled; when it is left they have
-    ended. By default there are none. Raises ValueError that names file and line when a row cannot be read.
+    Raises ValueError that names file and line when a row cannot be read.
     """
     runs = results.fresh_runs(ROOT / "runs") if runs is None else list(runs)
-    hashes = reading.checkout_hashes() if hashes is None else hashes
-    given = (recorded, runs, hashes, tables, list(only))
+    site = Site(recorded, runs, reading.checkout_hashes() if hashes is None else hashes, tables, only)
     sources.CACHE.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="site-", dir=sources.CACHE) as folder:
-        drawn = Path(folder, "drawn")
-        with helped(partial(_draw, drawn, given)) if helped else nullcontext():
-            site = Site(*given)
-            site.draw(drawn, progress or _print_progress)
-        site.finish(drawn)
-        place = output.resolve()  # of a link, what it leads to
+        broken = site.draw(Path(folder, "drawn"), progress or _print_progress)
+        place = output.resolve()  # the target of a link
         if place.exists():
             shutil.rmtree(place)
         place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(drawn, place)
+        shutil.move(Path(folder, "drawn"), place)
+    for claim in broken:
+        print(f"claim does not hold for these rows: {claim}", file=sys.stderr)
     return output / "index.html"
-
-
-def _draw(folder: Path, given: tuple[Any, ...]) -> None:
-    Site(*given).draw(folder, lambda *_: None)
 
 
 class Site:
     """The pages of a site, and the rows that they are made from. For the arguments see `build`."""
 
     def __init__(
-        self, recorded: Path, runs: Sequence[Path], hashes: reading.Hashes, tables: Path, only: Collection[str]
+        self, recorded: Path, runs: Sequence[Path], hashes: reading.Hashes, tables: Path, only: Collection[str] = ()
     ) -> None:
         datasets = load(recorded, runs, hashes, tables)
         compiled, inspected = of_compilers(recorded, runs)
         self._known = said(compiled)
         timed = [data for data in datasets if any(data.timings())]
         main = timed[0] if timed else Dataset("", False, (), hashes)
-        jobs = _jobs(main, datasets, timed[1:], self._known, compiled, inspected, hashes)
+        self._claims = prose.Claims()
+        self._environment = _environment(main.provenance(), self._claims)
+        jobs = _jobs(main, datasets, timed[1:], self._known, self._claims, compiled, inspected, hashes)
         self._jobs = [job for job in jobs if not only or job.path in only]
-        self._environment = _environment(main.provenance())
         self._environment.globals["experiments"] = [
             (experiment_path(data, name, main), name, data)
             for data, name in [*_experiments(main, datasets), (main, ROOFS)]
         ]
 
-    def draw(self, folder: Path, progress: Progress) -> None:
-        """Writes, below `folder`, each page that no other process has begun. A page is empty until it is done."""
-        for done, job in enumerate(self._jobs, 1):
-            target = folder / job.path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                target.touch(exist_ok=False)
-            except FileExistsError:
-                continue
-            progress(done, len(self._jobs), job.path)
-            self._write(job, folder)
+    def draw(self, folder: Path, progress: Progress) -> list[str]:
+        """Writes the pages, several at a time, and the programs that they link to. Returns the claims that are broken.
 
-    def finish(self, folder: Path) -> None:
-        """Writes the pages that a process began and left undone, and the programs that pages link to."""
-        for job in self._jobs:
-            if not (folder / job.path).stat().st_size:
-                self._write(job, folder)
+        Processes are forked, so that they share the rows.
+        """
+        global _drawn
+        _drawn = partial(self.write, folder)
+        workers = min(PROCESSES, len(os.sched_getaffinity(0)), len(self._jobs))
+        broken: list[str] = []
+        with get_context("fork").Pool(workers) as pool:
+            for done, (path, claims) in enumerate(pool.imap(_draw, range(len(self._jobs))), 1):
+                progress(done, len(self._jobs), path)
+                broken += claims
         for path in sorted(overview.programs(self._known)):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(sources.ROOT / path, folder / path)
+        return sorted(broken)
 
-    def _write(self, job: Job, folder: Path) -> None:
-        """The page, after the files beside it."""
+    def write(self, folder: Path, number: int) -> tuple[str, list[str]]:
+        """A page, after the files beside it; its path, and its claims that are broken."""
+        job = self._jobs[number]
+        self._claims.broken.clear()
         variables = {"page": job.path, "up": "../" * job.path.count("/"), **job.variables()}
         text = anchored(self._environment.get_template(job.template).render(variables))
-        for path, content in chain.from_iterable(one.files() for one in variables.get("files", ())):
+        files = chain.from_iterable(one.files() for one in variables.get("files", ()))
+        for path, content in [*files, (job.path, text)]:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(content)
-        (folder / job.path).write_text(text)
+        return job.path, list(self._claims.broken)
+
+
+_drawn: Callable[[int], tuple[str, list[str]]]
+"""Writes a page by its number; set before processes fork, because a bound method with all rows is not sent to them."""
+
+
+def _draw(number: int) -> tuple[str, list[str]]:
+    return _drawn(number)
 
 
 class Job(NamedTuple):
@@ -182,6 +181,7 @@ def _jobs(
     datasets: Sequence[Dataset],
     others: Sequence[Dataset],
     known: Known,
+    claims: prose.Claims,
     compiled: Sequence[Row],
     inspected: Sequence[Row],
     hashes: reading.Hashes,
@@ -201,6 +201,9 @@ def _jobs(
             return Job(path, "article.html", partial(article_pages.page, datasets, main, name))
         return Job(path, "experiment.html", partial(common.experiment, data, name))
 
+    def of_technique(which: Technique) -> dict[str, Any]:
+        return technique_page.page(main, asked, which, known, claims)
+
     return [
         Job("index.html", "index.html", partial(index.page, main, datasets, known)),
         Job("techniques.html", "techniques.html", partial(overview.techniques_page, main, known)),
@@ -212,7 +215,11 @@ def _jobs(
             for one in LADDERS.values()
         ),
         *(
-            Job(f"technique/{one.name}.html", "technique.html", partial(technique_page.page, main, asked, one, known))
+            Job(
+                f"technique/{one.name}.html",
+                "technique.html",
+                partial(technique_page.page, main, asked, one, known, claims),
+            )
             for one in TECHNIQUES
         ),
         Job("evidence/correctness.html", "correctness.html", partial(common.correctness, datasets)),
@@ -242,25 +249,6 @@ def section(page: str) -> str:
     return page if page in MENU else next((to for start, to in SECTIONS.items() if page.startswith(start)), "data.html")
 
 
-def inputs(root: Path = sources.ROOT) -> str:
-    """Names all that `build` makes the site from by default: the rows, the files of the checkout, the libraries."""
-    digest = hashlib.sha256(sys.version.encode())
-    for name in LIBRARIES:
-        digest.update(f"{name} {metadata.version(name)}\0".encode())
-    files = [path for room in ROOMS for path in (root / room).rglob("*") if path.is_file()]
-    left_out = (root / "reports" / "site", root / "reports" / "runs")
-    kept = [path for path in files if path.suffix != ".pyc" and not any(path.is_relative_to(each) for each in left_out)]
-    for path in sorted([*kept, *results.fresh_runs(root / "reports" / "runs")]):
-        digest.update(f"{path.relative_to(root).as_posix()}\0".encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def pages(output: Path) -> str:
-    """The files of a site and their sizes, without hidden ones."""
-    files = [path for path in sorted(output.rglob("[!.]*")) if path.is_file()]
-    return "".join(f"\n{path.relative_to(output).as_posix()} {path.stat().st_size}" for path in files)
-
-
 def experiment_path(data: Dataset, name: str, main: Dataset) -> str:
     """experiment/ladder.html for the main dataset; others carry their GPU in the name."""
     if data is main:
@@ -269,7 +257,7 @@ def experiment_path(data: Dataset, name: str, main: Dataset) -> str:
     return f"experiment/{name}-{slug}-{'recorded' if data.recorded else 'here'}.html"
 
 
-def _environment(recorded_on: str = "") -> Environment:
+def _environment(recorded_on: str = "", claims: prose.Claims | None = None) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(ROOT / "templates"),
         autoescape=True,
@@ -296,6 +284,7 @@ def _environment(recorded_on: str = "") -> Environment:
         "label": label,
         "cell_title": cell_title,
         "recorded_on": recorded_on,
+        "claim": claims or prose.Claims(),
     }
     environment.filters |= {
         "spread": common.spread,
@@ -308,6 +297,7 @@ def _environment(recorded_on: str = "") -> Environment:
         "median_ms": reading.median_ms,
         "reference": reading.is_reference_tile,
         "plain": plain,
+        "number": lambda ratio: f"{ratio.value:.2f}" if ratio else prose.NOT_MEASURED,
     }
     return environment
 

@@ -16,7 +16,6 @@ from rich.table import Column, Table
 from harness.catalog import techniques
 from harness.catalog.problem import Experiment
 from harness.catalog.sources import ROOT
-from harness.cli.helping import helped
 from harness.cli.inspecting import inspected
 from harness.cli.measuring import ON_A_CPU, correctness
 from harness.cli.options import (
@@ -119,20 +118,12 @@ def looked_at(ladder: Experiment, description: Row, known: Kept) -> tuple[list[R
 
 
 def drawn() -> Path:
-    """Builds the site from all rows that there are, where it is not of them already, and returns the path of its first
-    page."""
-    from harness.operators.attention import structured_heads
+    """Builds the site from all rows that there are and returns the path of its first page."""
     from reports import build as site
 
-    index, stamp = SITE / "index.html", SITE / ".drawn-from"
-    inputs = f"{site.inputs()} {structured_heads.saved() is not None}"
-    if stamp.is_file() and stamp.read_text() == inputs + site.pages(SITE):
-        return index
     with Progress() as progress:
         progress.say("drawing the site from the rows that there are")
-        site.build(SITE, progress=partial(progress.count, "pages"), helped=helped)
-    stamp.write_text(inputs + site.pages(SITE))
-    return index
+        return site.build(SITE, progress=partial(progress.count, "pages"))
 
 
 SIGNS = (

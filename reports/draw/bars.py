@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 
-from reports.draw.reuse import once
 from reports.draw.style import (
     COLORS,
     GRID,
@@ -29,7 +28,6 @@ WIDE, NARROW = 520, 358
 """Widths in pixels: beside the matrix, on a phone."""
 
 
-@once
 def bars(found: Answer, width: int = WIDE) -> str:
     """For a page, `width` pixels wide."""
     narrow = width == NARROW

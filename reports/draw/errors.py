@@ -12,7 +12,6 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
 from reports.data.names import LABELS
-from reports.draw.reuse import once
 from reports.draw.style import BAD, COLORS, MUTED, TICK, canvas, to_svg, write
 from reports.facts.correctness import Block
 
@@ -24,7 +23,6 @@ STEPS = (0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, math.inf)
 """Errors over the yardstick that end a shade."""
 
 
-@once
 def heatmap(blocks: Sequence[Block], width: int, alt: str) -> str:
     """Blocks beside each other, over one list of techniques; on a phone below each other, each with its own."""
     left = TITLES[width]

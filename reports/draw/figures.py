@@ -21,7 +21,6 @@ from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row, fastest
 from reports.data.names import LABELS, SHORT, cell_title, label
 from reports.data.titles import title
-from reports.draw.reuse import once
 from reports.draw.style import (
     COLORS,
     GREY,
@@ -86,7 +85,6 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
     return _ladder(f"ladder {experiment} {problem.slug}", heading, names, follows, points, best, notes, peers, peak)
 
 
-@once
 def _ladder(
     name: str,
     heading: str,
@@ -168,7 +166,6 @@ def step(data: Dataset, problems: Sequence[Problem], technique: Technique) -> st
     return _step(f"step {technique.name}", lines) if lines else None
 
 
-@once
 def _step(name: str, lines: Sequence[StepLine]) -> str:
     """A heading for each problem, below it a row for each of its lines, with what is said of it in a column."""
     labels: list[tuple[float, str, str]] = []

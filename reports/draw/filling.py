@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports.data.names import LABELS
-from reports.draw.reuse import once
 from reports.draw.style import COLORS, GRID, HEAD, MARKERS, MUTED, PAPER, TICK, apart, canvas, to_svg, write
 from reports.facts.filling import HeadDim
 
 WIDTH, HEIGHT = 340, 320
 
 
-@once
 def panel(found: Sequence[HeadDim]) -> str:
     """Of one head dimension, a line for each language, and on it a mark for each problem, open for causal."""
     head_dim = found[0].head_dim

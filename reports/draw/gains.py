@@ -8,7 +8,6 @@ from typing import Any
 
 from harness.operators.attention.articles import Article
 from reports.data.names import LABELS
-from reports.draw.reuse import once
 from reports.draw.style import COLORS, MARKERS, MUTED, WIDTH, new_grid, to_svg
 from reports.facts.published import LANGUAGES, Line
 
@@ -24,7 +23,6 @@ def gains_figure(lines: Sequence[Line], article: Article) -> str | None:
     return _gains(drawn, article.name)
 
 
-@once
 def _gains(drawn: Sequence[Line], article: str) -> str:
     height = 0.9 + 0.42 * len(drawn)
     figure, (axes, columns) = new_grid(1, 2, WIDTH, height, sharey=True, width_ratios=(3, 2))

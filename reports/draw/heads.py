@@ -7,13 +7,11 @@ from typing import Any
 import seaborn as sns
 from matplotlib.ticker import MaxNLocator
 
-from reports.draw.reuse import once
 from reports.draw.style import COLORS, INK, MUTED, WIDTH, new_axes, new_grid, to_svg
 
 MAP = "mako"
 
 
-@once
 def attention(details: dict[str, Any]) -> str:
     """Four heatmaps, queries downwards, keys to the right. `details`: what structured_heads.compute returns."""
     figure, all_axes = new_grid(2, 2, WIDTH, WIDTH * 1.06, sharex=True, sharey=True)
@@ -30,7 +28,6 @@ def attention(details: dict[str, Any]) -> str:
     return to_svg(figure, "structured heads")
 
 
-@once
 def error_by_position(details: dict[str, Any]) -> str:
     """Median and largest |O - truth| of the positions of a bin, on a logarithmic axis."""
     figure, axes = new_axes(WIDTH, 3.2)
@@ -45,7 +42,6 @@ def error_by_position(details: dict[str, Any]) -> str:
     return to_svg(figure, "error by position")
 
 
-@once
 def error_by_head(details: dict[str, Any]) -> str:
     """Largest |O - truth| of each head, and that of roundings alone."""
     heads = details["heads"]

@@ -12,7 +12,6 @@ from harness.catalog.problem import Problem
 from reports.data.names import LABELS, SHORT
 from reports.data.titles import title
 from reports.draw.figures import NAMES, drawn_as
-from reports.draw.reuse import once
 from reports.draw.style import (
     COLORS,
     GRID,
@@ -44,7 +43,6 @@ def kind_of(problem: Problem) -> str:
     return f"head_dim {problem.head_dim}, {problem.mask}"
 
 
-@once
 def problem_panel(found: Answer, top: float) -> str:
     """The best of each language and library at one problem, as marks on one axis that `top` ends for all problems."""
     bars = [bar for bar in found.bars if bar.tflops]
@@ -78,7 +76,6 @@ def problem_panel(found: Answer, top: float) -> str:
     return to_svg(figure, f"panel {found.problem.slug}", alt=f"{kind_of(found.problem)}: {speeds} TFLOPS", css="s")
 
 
-@once
 def length_panel(found: Lengths, width: int) -> str:
     """TFLOPS against sequence length, one line a series, labelled at its end."""
     right, left, height = 168 if width == WIDE else 112, 36, 340
@@ -126,7 +123,6 @@ def length_panel(found: Lengths, width: int) -> str:
     )
 
 
-@once
 def roofline(work: Sequence[Work], bytes_per_s: float, peak: float, instructions: str, width: int) -> str:
     """TFLOPS against FLOP for a byte of DRAM, both logarithmic, under two limits of the hardware: DRAM's, and that of
     the kernels' tensor-core `instructions`."""
@@ -179,7 +175,6 @@ def roofline(work: Sequence[Work], bytes_per_s: float, peak: float, instructions
     return to_svg(figure, f"roofline {width}", alt=alt, css="w" if width == WIDE else "n")
 
 
-@once
 def conflict_bars(found: Sequence[Conflicts], width: int) -> str:
     """Of the passes over shared memory the share that were bank conflicts, a bar a kernel."""
     row, left = 22, 190
@@ -208,7 +203,6 @@ def conflict_bars(found: Sequence[Conflicts], width: int) -> str:
     return to_svg(figure, f"conflicts {width}", alt=alt, css="w" if width == WIDE else "n")
 
 
-@once
 def stall_bars(found: Sequence[Stalls], width: int) -> str:
     """Cycles that warps waited for each issued instruction, a bar a reason, kernel by kernel."""
     row, left = 22, 150
@@ -233,7 +227,6 @@ def stall_bars(found: Sequence[Stalls], width: int) -> str:
     return to_svg(figure, f"stalls {width}", alt=alt, css="w" if width == WIDE else "n")
 
 
-@once
 def tile_map(speeds: dict[tuple[int, int], float], heading: str, best: tuple[int, int]) -> str:
     """TFLOPS by the tile's rows and columns, darker for faster, the best outlined."""
     ms, ns = (sorted({size[axis] for size in speeds}) for axis in (0, 1))

@@ -11,7 +11,7 @@ from matplotlib.patches import Wedge
 from reports.data.loading import load, of_compilers, recorded_hashes
 from reports.draw import bars
 from reports.draw.style import BAD, COLORS, GRID, INK, MARKERS, MUTED, PAPER, TICK, canvas, to_svg, width_of, write
-from reports.facts import answer, headlines, matrix
+from reports.facts import answer, matrix
 from reports.facts.answer import Answer
 from reports.facts.expressibility import Said, said
 from reports.facts.matrix import LANGUAGES, Line
@@ -31,7 +31,7 @@ def picture(found: Answer, lines: Sequence[Line]) -> str:
     height = TOP + max(tall, ROW * (len(lines) + 1)) + FOOT
     figure, axes = canvas(WIDTH, height, 0, 0, 0, 0)
     axes.set(xlim=(0, WIDTH), ylim=(height, 0))
-    for place, text in enumerate(_wrapped(headlines.sentence(found))):
+    for place, text in enumerate(_wrapped(_sentence(found))):
         write(axes, text, (MARGIN, 20 + 21 * place), size=15, weight="bold")
     left, wide = MARGIN + bars.margin(narrow=True), bars.NARROW - bars.margin(narrow=True)
     chart = figure.add_axes((left / WIDTH, 1 - (TOP + tall) / height, wide / WIDTH, tall / height))
@@ -61,6 +61,16 @@ def write_all(output: Path, *, recorded: Path = ROOT / "recorded") -> list[Path]
     path = output / "answer.svg"
     path.write_text(picture(found, [*first, *rest]))
     return [path]
+
+
+def _sentence(found: Answer) -> str:
+    shares = [
+        f"{ratio.value:.2f} of {name}"
+        for ratio, name in ((found.over_library, found.library.label), (found.over_cuda, "our best CUDA kernel"))
+        if ratio
+    ]
+    reached = f"core Triton reaches {found.triton.tflops or 0:.0f} TFLOPS"
+    return f"On NVIDIA’s {found.gpu} {', '.join((reached, ' and '.join(shares)))}."
 
 
 def _wrapped(sentence: str) -> list[str]:
@@ -135,7 +145,7 @@ def _notes(found: Answer, lines: Sequence[Line]) -> list[str]:
     marks = "disc: written by you, square: by the compiler, half disc: hint, diamond: hatch, cross: impossible; "
     dots = "dot: Triton over CUDA at the same tile, ring: each at its best"
     told = f"{marks if probed else '–: not probed yet; '}{dots}"
-    where = f"{found.problem.slug} on {headlines.article(found.gpu)} {found.gpu}"
+    where = f"{found.problem.slug} on NVIDIA’s {found.gpu}"
     across = "a ratio across the panels is of different instructions"
     return [told, f"{where}, each kernel of the bars at its best tile; {across}"]
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.catalog.roofs import PEAK
-from reports.draw.reuse import once
 from reports.draw.style import COLORS, GRID, HEAD, INK, MUTED, PAPER, TICK, canvas, to_svg, write
 from reports.facts.roofs import Limit
 
 WIDTH = 358
 
 
-@once
 def limits(head_dim: int, found: Sequence[Limit]) -> str:
     """FLOP of a multiprocessor and clock: filled what was measured, open what follows from rates."""
     row, left = 24, 168

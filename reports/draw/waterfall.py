@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 
 from reports.data.titles import title
 from reports.draw.bars import not_yet
-from reports.draw.reuse import once
 from reports.draw.style import (
     BAD,
     COLORS,
@@ -58,7 +57,6 @@ class _Columns:
         return y + ((24 if column == "cuda" else 38) if self.narrow else self.row / 2)
 
 
-@once
 def waterfall(chains: Sequence[Chain], best: dict[str, Bar], width: int, name: str, alt: str) -> str:
     """`best`: language -> its best with wgmma, drawn below the first chain, hatched where it was not measured."""
     columns = list(chains[0].columns)

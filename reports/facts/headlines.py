@@ -6,159 +6,26 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.rows.intervals import Interval
 from harness.rows.scorecard import RIVALS
 from reports.data.dataset import Dataset
 from reports.data.names import LABELS
 from reports.data.titles import title
 from reports.facts import comparisons
-from reports.facts.answer import INSTRUCTION, Answer
+from reports.facts.answer import Answer
 from reports.facts.comparisons import Conflicts, Lengths, Stalls, Work
 from reports.facts.correctness import Block, worst
 from reports.facts.counters import waited_for
 from reports.facts.filling import HeadDim
-from reports.facts.matrix import LANGUAGES, Line, counts
-from reports.facts.processes import Spread
-from reports.facts.steps import Chain
 
-SAME = 0.015
-"""Two speeds that differ by less are called equal, where too few processes timed both for an interval."""
 RUNS = 0.03
 """By how much speeds of different runs differ: no more is said to move."""
 NEAR = 0.02
 """A speed that differs by no more was predicted."""
 
 
-def sentence(found: Answer) -> str:
-    """What core Triton reaches, of the fastest library, of the best CUDA kernel, and with the same instructions."""
-    triton, cuda, library = found.triton, found.cuda, found.library
-    if not triton.tflops:
-        none = f"On {article(found.gpu)} {found.gpu} no timing of core Triton is of the kernels as they are now"
-        return f"{none}; record --renew says which still hold."
-    text = f"On {article(found.gpu)} {found.gpu} core Triton reaches {triton.tflops:.0f} TFLOPS"
-    parts = []
-    if found.over_library and library.tflops:
-        parts.append(f"{of(found.over_library.value)} {fastest_library(found.has_rivals)} ({library.label})")
-    crossed = bool(found.over_cuda and cuda.tflops and cuda.panel != triton.panel)
-    if found.over_cuda and cuda.tflops:
-        older = ", which still uses the older mma.sync" if crossed and cuda.panel == "mma_sync" else ""
-        parts.append(f"{of(found.over_cuda.value)} our best CUDA kernel{older}")
-    if parts:
-        text += ", " + " and ".join(parts)
-    if same := found.same_instructions:
-        text += f"; held to mma.sync{' too' if crossed else ''}, Triton reaches {of(same.value)} CUDA"
-    return text + "."
-
-
 def fastest_library(has_rivals: bool) -> str:
     """`has_rivals`: whether all of RIVALS were timed there."""
     return "the fastest library" if has_rivals else "the fastest library timed"
-
-
-def few_processes(found: Answer) -> str:
-    """Which of our bars rest on fewer processes than have a whisker; empty where none does."""
-    told = []
-    for panel, name in INSTRUCTION.items():
-        bars = [bar for bar in found.bars if bar.panel == panel and bar.speed and not bar.is_library]
-        if labels := [bar.label for bar in bars if bar.speed and not bar.speed.is_settled]:
-            told.append(f"{' and '.join(filter(None, (', '.join(labels[:-1]), labels[-1])))} with {name}")
-    return f"Timed in fewer: {'; '.join(told)}." if told else ""
-
-
-def unlike_tuning(found: Answer) -> str:
-    """Of which bars many more tiles were tried than of CUDA's beside it, or many fewer; empty where of none."""
-    told = [
-        f"{bar.label} {unlike[0]}, CUDA {unlike[1]} with {INSTRUCTION[bar.panel]}"
-        for bar in found.bars
-        if (unlike := found.unlike(bar))
-    ]
-    return f"Tiles tried, where unlike: {'; '.join(told)}." if told else ""
-
-
-def bars_title(found: Answer) -> str:
-    """Who passes whom, and by which instruction."""
-    same, free = found.same_instructions, found.over_cuda
-    if same is None or free is None:
-        return "The best of each language and library"
-    crossed = found.cuda.panel != found.triton.panel
-    with_same = _stands(same)
-    if crossed and free.value > 1:
-        return f"Triton passes our CUDA because it may use wgmma; with the same instructions it {with_same}"
-    gluon = found.gluon_over_cuda["wgmma"]
-    nearer = f"; Gluon with wgmma reaches {of(gluon.value)} it" if gluon and gluon.value > free.value else ""
-    if _stands(free) == with_same:
-        return f"Beside CUDA, core Triton {with_same} with mma.sync and with wgmma{nearer}"
-    return f"Beside CUDA, core Triton {_stands(free)} with wgmma and {with_same} with mma.sync{nearer}"
-
-
-def matrix_title(found: Sequence[Line]) -> str:
-    """How many techniques each language writes, faults apart."""
-    probed = {name: sum(line.said[name].grade is not None for line in found) for name in LANGUAGES}
-    if not any(probed.values()):
-        return f"{len(found)} techniques: what core Triton costs, at the same tile"
-    others = [(name, label) for name, label in LANGUAGES.items() if name != "triton" and probed[name]]
-    rest = [f"{label} {counts(found, name)['direct']}" for name, label in others]
-    first = f"Core Triton writes {counts(found, 'triton')['direct']} of {len(found)} techniques"
-    return first + (f", {', '.join(rest)}" if rest else "")
-
-
-def _stands(ratio: Spread) -> str:
-    """By the interval where there is one, else by SAME."""
-    if ratio.has_interval:
-        return "trails" if ratio.high < 1 else "leads" if ratio.low > 1 else "draws level"
-    return "trails" if ratio.value < 1 - SAME else "leads" if ratio.value > 1 + SAME else "draws level"
-
-
-def steps_title(chains: Sequence[Chain]) -> str:
-    """The largest step that a technique made alone in CUDA, and where core Triton has it."""
-    main = chains[0]
-    cuda = main.columns["cuda"]
-    alone = [step for step in cuda if step.kind == "technique" and not step.note and step.before and step.after]
-    if not alone:
-        return "What each step buys"
-    largest = max(alone, key=lambda step: step.gain)
-    text = f"{title(largest.technique.name)} alone takes CUDA from {largest.before:.0f} to {largest.after:.0f} TFLOPS"
-    triton = next(step for step in main.columns.get("triton", []) if step.technique == largest.technique)
-    if triton.kind == "same":
-        return f"{text}; Triton has it from its first tl.dot"
-    if triton.before and triton.after and triton.kind == "technique":
-        return f"{text}; core Triton goes from {triton.before:.0f} to {triton.after:.0f}"
-    return text
-
-
-def technique_title(
-    name: str,
-    gains: Sequence[float],
-    tokens: int | None,
-    *,
-    crippled: bool,
-    interval: Interval | None = None,
-    alone: Sequence[float] | None = None,
-) -> str:
-    """What a technique buys in CUDA over its parent, over the problems that have both. `tokens`: their length, where
-    others were timed too. `crippled`: the parent is slow on purpose. `interval`: of the mean of the gains, which says
-    whether there is a change where it has ends. `alone`: the gains at one tile, as far as they are known, where the
-    technique has another tile than its parent."""
-    low, high = min(gains), max(gains)
-    where = f"in CUDA at {tokens} tokens" if tokens else "in CUDA"
-    has_ends = interval and interval.low is not None
-    what, apart = title(name), ""
-    if alone is not None:
-        what += ", with another tile"
-        apart = f"; the technique alone, at one tile: {between(alone)}" if alone else ""
-    if interval.is_no_change if interval and has_ends else max(high - 1, 1 - low) <= SAME:
-        return f"{what}: no change {where}{apart}"
-    if high < 1 - SAME:
-        return f"{what}: a loss {where}, {between(gains)} of the speed before it{apart}"
-    if low > 1 + SAME:
-        over = " as a parent that is slow on purpose" if crippled else ""
-        return f"{what}: {between(gains)} times as fast {where}{over}{apart}"
-    return f"{what}: {between(gains)} times the speed {where}, depending on head dimension and mask{apart}"
-
-
-def impossible(found: Sequence[Line]) -> list[tuple[Line, Spread]]:
-    """Techniques that core Triton cannot express, and what they buy in CUDA, where that was timed."""
-    return [(line, line.gain) for line in found if line.said["triton"].grade == "inexpressible" and line.gain]
 
 
 def of(ratio: float) -> str:

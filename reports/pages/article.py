@@ -13,7 +13,7 @@ from harness.operators.attention import structured_heads as computed
 from reports.data.dataset import Dataset
 from reports.draw import heads
 from reports.draw.gains import gains_figure
-from reports.facts import headlines, resources
+from reports.facts import resources
 from reports.facts.published import LANGUAGES, PEERS, Line, largest, shape_line, steps
 from reports.pages import common, downloads
 from reports.pages.common import Figure
@@ -31,7 +31,7 @@ def page(datasets: Sequence[Dataset], data: Dataset, name: str) -> dict[str, Any
     return {
         **common.experiment(data, name),
         "article": article,
-        "card": f"{headlines.article(article.card)} {article.card}",
+        "card": article.card,
         "languages": LANGUAGES,
         "peers": PEERS,
         "lines": lines,

@@ -7,7 +7,6 @@ from typing import Any
 
 from harness.catalog import planted
 from reports.data import links
-from reports.facts import headlines, verdict
 from reports.pages import listing
 
 BUG = "ring_wrong_phase_at_empty"
@@ -20,8 +19,7 @@ PRINTED = Path(__file__).resolve().parent.parent / "templates" / "guide_cpu_prin
 
 def reading() -> dict[str, Any]:
     """The variables of guide_reading.html."""
-    thresholds = {"same": headlines.SAME, "nothing": verdict.NOTHING}
-    return {"reading": links.READING, "sections": links.SECTIONS, "ptx_isa": links.PTX_ISA, **thresholds}
+    return {"reading": links.READING, "sections": links.SECTIONS, "ptx_isa": links.PTX_ISA}
 
 
 def cpu() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The first page: the answer in a sentence, its bars, the matrix, and what each step buys."""
+"""The first page: the answer, its bars, the matrix, and what each step buys."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
 from reports.data.dataset import Dataset
+from reports.data.names import cell_title
 from reports.draw import bars, waterfall
-from reports.facts import answer, headlines, ledger, matrix, processes, steps
+from reports.facts import answer, ledger, matrix, processes, steps
 from reports.facts.expressibility import FAULTS, LONG, Known
 from reports.pages import comparisons, downloads
 
 COLUMNS = ("cuda", "triton")
+TILES = {"best": "each at its best tile", "reference": "all at CUDA’s reference tile"}
+LARGEST = "xor_swizzle"
+"""The step that the page calls the largest."""
 
 
 def page(data: Dataset, datasets: Sequence[Dataset], known: Known) -> dict[str, Any]:
@@ -28,23 +31,15 @@ def page(data: Dataset, datasets: Sequence[Dataset], known: Known) -> dict[str, 
     drawn, more = waterfalls(data, found), comparisons.sections(data, datasets, found)
     return {
         "answer": found,
-        "sentence": headlines.sentence(found),
         "bars": [Markup(bars.bars(found, width)) for width in (bars.WIDE, bars.NARROW)],
-        "bars_title": headlines.bars_title(found),
         "first": first,
         "rest": rest,
         "lines": lines,
-        "matrix_title": headlines.matrix_title(lines),
-        "counts": matrix.counts(lines, "triton"),
-        "impossible": headlines.impossible(lines),
-        "percent": headlines.percent,
+        "counts": {language: matrix.counts(lines, language) for language in matrix.LANGUAGES},
         "languages": matrix.LANGUAGES,
         "long": LONG,
         "faults": {fault: what for fault, what in FAULTS.items() if _seen(lines, fault)},
         "least": processes.LEAST,
-        "runs": f"{100 * headlines.RUNS:.0f}",
-        "few": headlines.few_processes(found),
-        "unlike": headlines.unlike_tuning(found),
         "gap": next((ledger.short(one) for one in ledger.found([data])[1] if one.problem == found.problem), ""),
         "where": where(data, found),
         "steps": drawn,
@@ -59,39 +54,33 @@ def where(data: Dataset, found: answer.Answer) -> list[str]:
     days = sorted({str(row["time"])[:10] for row in rows})
     installed = (row for row in rows if row.get("compiler") and "@" not in row["backend"])
     compilers = sorted({str(row["compiler"].get("front_end")) for row in installed})
+    how = "recorded" if data.recorded else "measured here"
     return [
         data.gpu,
-        described(found.problem),
+        cell_title(found.problem),
         "each kernel at its best tile",
-        f"{'recorded' if data.recorded else 'measured here'} {' to '.join(dict.fromkeys((days[0], days[-1])))}"
-        if days
-        else "",
+        f"{how} {' to '.join(dict.fromkeys((days[0], days[-1])))}" if days else "",
         *(name.replace("nvcc", "CUDA").replace("triton", "Triton") for name in compilers),
     ]
 
 
-def described(problem: Problem) -> str:
-    """head_dim 128, bf16, full attention, batch 4, 16 heads, 4096 tokens"""
-    heads = f"{problem.heads}" if problem.heads == problem.heads_kv else f"{problem.heads} over {problem.heads_kv}"
-    tokens = f"{problem.seq_q}" if problem.seq_q == problem.seq_kv else f"{problem.seq_q} by {problem.seq_kv}"
-    size = f"batch {problem.batch}, {heads} heads, {tokens} tokens"
-    return f"head_dim {problem.head_dim}, {problem.dtype}, {problem.mask} attention, {size}"
-
-
 def waterfalls(data: Dataset, found: answer.Answer) -> list[dict[str, Any]]:
-    """One per tile policy: its title, and the drawing for a screen and for a phone."""
+    """One per tile policy: its steps, and the drawing for a screen and for a phone."""
     best = {column: found.bar("wgmma", column) for column in COLUMNS}
     drawn = []
     for policy in steps.POLICIES:
         chains = steps.chains(data, found.problem, policy, COLUMNS)
         if not chains[0].techniques:
             return []
-        told = headlines.steps_title(chains)
+        alt = f"What each step buys in CUDA and in core Triton, {TILES[policy]}"
         drawings = [
-            Markup(waterfall.waterfall(chains, best, width, policy, told))
+            Markup(waterfall.waterfall(chains, best, width, policy, alt))
             for width in (waterfall.WIDE, waterfall.NARROW)
         ]
-        drawn.append({"policy": policy, "title": told, "drawings": drawings, "chains": chains})
+        gains = {step.technique.name: step for step in chains[0].columns["cuda"]}
+        swizzle = gains.pop(LARGEST, None)
+        rest = max((step.gain for step in gains.values()), default=None)
+        drawn.append({"policy": policy, "drawings": drawings, "chains": chains, "swizzle": swizzle, "rest": rest})
     return drawn
 
 

@@ -13,7 +13,6 @@ from pygments.lexers import get_lexer_by_name
 
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
-from reports.draw.reuse import once
 
 LEXERS = {".cu": "cuda", ".py": "python"}
 SHOWN = 20
@@ -173,7 +172,6 @@ def highlighted(text: str, lexer: str, marked: tuple[int, ...] = ()) -> Markup:
     return Markup(_html(text, lexer, marked))
 
 
-@once
 def _html(text: str, lexer: str, marked: tuple[int, ...]) -> str:
     formatter = HtmlFormatter(nowrap=True, hl_lines=marked)
     return pygmentize(text, get_lexer_by_name(lexer, stripnl=False), formatter)

@@ -17,9 +17,9 @@ from reports.data.dataset import Dataset, Row
 from reports.data.titles import THEMES, theme
 from reports.facts import answer, correctness, findings, history, matrix
 from reports.facts.expressibility import LONG, Known
+from reports.facts.gains import gains
 from reports.facts.published import largest, steps
 from reports.facts.scores import scored
-from reports.facts.verdict import verdict
 from reports.pages import downloads
 
 
@@ -32,7 +32,7 @@ def techniques_page(data: Dataset, known: Known) -> dict[str, Any]:
             {
                 "technique": technique,
                 "said": matrix.said_of(technique.name, known),
-                "verdict": verdict(data, experiment_of(technique), technique) if data.rows else None,
+                "gains": gains(data, experiment_of(technique), technique) if data.rows else None,
                 "cost": matrix.cost(data, problem, technique.name) if problem else None,
             }
         )

@@ -1,13 +1,19 @@
-"""Notes on techniques: Markdown whose numbers are references to rows, resolved when the report is made.
+"""Numbers and claims in hand-written text: Markdown notes and page templates name them, rows fill them in.
 
-A reference names a rung and a problem, such as {{ tflops("xor_swizzle", "cuda", "b4-h16-n4096-d128-bf16-full") }}.
-What was not measured says so in the text; a name that does not exist raises.
+    {{ tflops("xor_swizzle", "cuda", "b4-h16-n4096-d128-bf16-full") }}  prints "248 TFLOPS"
+    {{ claim("the swizzle pays", 1, gain("xor_swizzle", "cuda", "b4-h16-n4096-d128-bf16-full")) }}
+
+A number that was not measured says so in the text, a name that does not exist raises. A claim lists numbers that must
+ascend. Where they do not, the text says so, and tests/unit/reports/test_claims.py fails with the claim's name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, Self
 
 from jinja2 import Environment, StrictUndefined
 from markdown_it import MarkdownIt
@@ -17,68 +23,114 @@ from harness.catalog import techniques
 from harness.catalog.problem import Problem, Tile
 from harness.rows import reading
 from harness.rows.reading import tile_slug
-from reports.data.dataset import Dataset, Point, Ratio, Row
+from reports.data.dataset import Dataset, Point, Row
 from reports.facts import answer, counters, roofs, scores, timelines
 from reports.facts.resources import ARCH
 
 ROOT = Path(__file__).resolve().parent.parent / "notes" / "attention"
-NOT_MEASURED = "*not measured*"
-EARLIER = "*not measured in this version*"
+NOT_MEASURED = "not measured"
+EARLIER = "not measured in this version"
+BROKEN = "(the rows used here say otherwise)"
 
 
-def render(name: str, data: Dataset, root: Path = ROOT) -> Markup | None:
-    """The note of a technique as HTML, None where there is none. Raises ValueError that names it on a bad reference."""
+class Number(float):
+    """A number that prints as its text. One that was not measured is nan, so no claim holds for it."""
+
+    text: str
+
+    def __new__(cls, value: float | None, text: str) -> Self:
+        number = super().__new__(cls, math.nan if value is None else value)
+        number.text = text
+        return number
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Claims:
+    """Checks the directional claims of pages; `broken` names those that do not hold for the rows."""
+
+    def __init__(self) -> None:
+        self.broken: list[str] = []
+
+    def __call__(self, name: str, *ascending: Any) -> str:
+        """Nothing where the numbers ascend, else BROKEN. A number is a float, a ratio with a value, or None."""
+        values = [getattr(number, "value", number) for number in ascending]
+        known = [math.nan if value is None else float(value) for value in values]
+        if all(low < high for low, high in pairwise(known)):
+            return ""
+        self.broken.append(f"{name}: {' < '.join(f'{value:.3g}' for value in known)}")
+        return BROKEN
+
+
+def render(name: str, data: Dataset, claims: Claims, root: Path = ROOT) -> Markup | None:
+    """The note of a technique as HTML, None without a note. A bad reference raises ValueError that names the note."""
     path = root / f"{name}.md"
     if not path.is_file():
         return None
     environment = Environment(undefined=StrictUndefined, autoescape=False)
     try:
-        text = environment.from_string(timelines.without(path.read_text())).render(references(data))
+        written = timelines.without(path.read_text())
+        text = environment.from_string(written).render(references(data), claim=claims)
     except Exception as error:
         raise ValueError(f"{path.name}: {error}; correct the reference in reports/notes/{path.name}") from error
     return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(text))
 
 
-def _experiment(technique: str | None) -> str:
-    """Where a technique is timed; library peers that are asked for alone are those of answer.LADDER."""
-    return techniques.experiment_of(techniques.get(technique)) if technique else answer.LADDER
+def references(data: Dataset) -> dict[str, Callable[..., Number | str]]:
+    """The functions that a text may call. `backend` is a series of the ladders or a peer (technique None), `problem` a
+    slug, `tile` a slug; without one it is the reference tile. `experiment` is that of the technique's ladder."""
 
+    def point(name: str | None, backend: str, problem: str, tile: str = "", experiment: str = "") -> Point:
+        """`tile` may be "best": the one that `tune` chose."""
+        where = experiment or (techniques.experiment_of(techniques.get(name)) if name else answer.LADDER)
+        at = Tile.parse(tile) if tile not in ("", "best") else None
+        return data.point(where, Problem.parse(problem), name, backend, best=tile == "best", tile=at)
 
-def references(data: Dataset) -> dict[str, Callable[..., str]]:
-    """The functions that a note may call. `backend` is cuda, triton, triton_native, gluon or a peer
-    (technique None)."""
+    def tflops(technique: str | None, backend: str, problem: str, tile: str = "", experiment: str = "") -> Number:
+        """Median TFLOPS."""
+        found = point(technique, backend, problem, tile, experiment)
+        return Number(found.tflops, f"{found.tflops:.0f} TFLOPS") if found.counts else _missing(found)
 
-    def tflops(technique: str | None, backend: str, problem: str, tile: str = "", experiment: str = "") -> str:
-        """Median TFLOPS at the reference tile, or at another in an experiment that has it."""
-        where, at = experiment or _experiment(technique), Tile.parse(tile) if tile else None
-        point = data.point(where, Problem.parse(problem), technique, backend, tile=at)
-        return f"{point.tflops:.0f} TFLOPS" if point.counts else _missing(point)
+    def best(technique: str, backend: str, problem: str, experiment: str = "") -> Number:
+        """Median TFLOPS at the tile that `tune` chose, and that tile."""
+        found = point(technique, backend, problem, "best", experiment)
+        if not found.counts or not found.row:
+            return _missing(found)
+        return Number(found.tflops, f"{found.tflops:.0f} TFLOPS at {tile_slug(found.row)}")
 
-    def gain(technique: str, backend: str, problem: str) -> str:
-        """Over the parent, in the same language."""
-        cell, rung = Problem.parse(problem), techniques.get(technique)
-        parent = techniques.parent(rung, backend)
-        points = [data.point(_experiment(technique), cell, name.name, backend) for name in (rung, parent) if name]
-        return _ratio(data.gain(_experiment(technique), cell, rung, backend), points)
+    def gain(technique: str, backend: str, problem: str) -> Number:
+        """Over the parent, in the same language, each at its reference tile."""
+        return gain_at(technique, backend, problem, "", "")
 
-    def versus(technique: str, ours: str, theirs: str, problem: str) -> str:
+    def gain_at(technique: str, backend: str, problem: str, tile: str, experiment: str, over: str = "") -> Number:
+        """Over the parent, or another rung, at the same tile."""
+        rung = techniques.get(technique)
+        before = techniques.get(over) if over else techniques.parent(rung, backend)
+        if before is None:
+            return Number(None, NOT_MEASURED)
+        where = experiment or techniques.experiment_of(rung)
+        return ratio(*(point(one.name, backend, problem, tile, where) for one in (rung, before)))
+
+    def versus(technique: str, ours: str, theirs: str, problem: str) -> Number:
         """One language over the other, on the same rung."""
-        cell, rung = Problem.parse(problem), techniques.get(technique)
-        points = [data.point(_experiment(technique), cell, technique, backend) for backend in (ours, theirs)]
-        return _ratio(data.versus(_experiment(technique), cell, rung, ours, theirs), points)
+        return ratio(*(point(technique, backend, problem) for backend in (ours, theirs)))
 
-    def over(technique: str, backend: str, peer: str, problem: str, best: bool = False, experiment: str = "") -> str:
-        """A rung over a library peer, at the reference tile or at the one that `tune` chose, in the ladder's experiment
-        or another."""
-        cell, where = Problem.parse(problem), experiment or _experiment(technique)
-        ours = data.point(where, cell, technique, backend, best=best)
-        theirs = data.point(where, cell, None, peer)
-        return _ratio(data.ratio(ours, theirs), (ours, theirs))
+    def over(technique: str, backend: str, peer: str, problem: str, best: bool = False, experiment: str = "") -> Number:
+        """A rung over a library peer, at the reference tile or at the one that `tune` chose."""
+        where = experiment or techniques.experiment_of(techniques.get(technique))
+        ours = point(technique, backend, problem, "best" if best else "", where)
+        return ratio(ours, point(None, peer, problem, "", where))
 
-    def ahead(which: str, head_dim: int = 0, mask: str = "", tokens: int = 0, tile: str = "") -> str:
+    def ratio(ours: Point, theirs: Point) -> Number:
+        found = data.ratio(ours, theirs)
+        if found is None:
+            return _missing(ours, theirs)
+        return Number(found.value, f"{'~' if found.linked else ''}{found.value:.2f}×")
+
+    def ahead(which: str, head_dim: int = 0, mask: str = "", tokens: int = 0, tile: str = "") -> Number:
         """The least or the most of the flagship's speed over the fastest library's, over the problems of its grid: of a
         head_dim, with a mask, from so many `tokens` on, and at tiles of a size such as 192x80."""
-        extreme = {"least": min, "most": max}[which]
         cells = [cell for entry in data.scores if entry["name"] == scores.GRID for cell in entry["cells"]]
         values = [
             cell["value"]
@@ -88,52 +140,50 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
             and problem.mask in (mask or problem.mask,)
             and problem.seq_q >= tokens
         ]
-        return f"{extreme(values):.2f}×" if values else NOT_MEASURED
+        if not values:
+            return Number(None, NOT_MEASURED)
+        value = {"least": min, "most": max}[which](values)
+        return Number(value, f"{value:.2f}×")
 
-    def code(technique: str, backend: str, problem: str, what: str, arch: str = ARCH) -> str:
+    def code(technique: str, backend: str, problem: str, what: str, arch: str = ARCH) -> Number:
         """A number from the machine code at the reference tile: registers, spill_bytes, smem_bytes or an instruction
         of the census."""
         techniques.get(technique)
         cell = Problem.parse(problem)
         for row in data.codes(technique, backend, arch, cell.head_dim):
             if Problem.from_dict(row["problem"]) == cell:
-                return str(row["code"].get(what, (row["code"].get("census") or {}).get(what, 0)))
-        return NOT_MEASURED
+                count = row["code"].get(what, (row["code"].get("census") or {}).get(what, 0))
+                return Number(count, str(count))
+        return Number(None, NOT_MEASURED)
 
-    def best(technique: str, backend: str, problem: str, experiment: str = "") -> str:
-        """Median TFLOPS at the tile that `tune` chose, and that tile, in the ladder's experiment or another."""
-        where = experiment or _experiment(technique)
-        point = data.point(where, Problem.parse(problem), technique, backend, best=True)
-        if not point.counts or not point.row:
-            return _missing(point)
-        return f"{point.tflops:.0f} TFLOPS at {tile_slug(point.row)}"
-
-    def tried(technique: str, backend: str, problem: str, tile: str) -> str:
+    def tried(technique: str, backend: str, problem: str, tile: str) -> Number:
         """Median TFLOPS at a tile, in the run of `tune` that tried it: on this checkout's kernel, else it says so."""
-        rows = _cells(data, technique, backend, problem, tile)
-        timed = [row for row in rows if row["kind"] == "tune" and row.get("samples_ms")]
+        rows = [row for row in cells_of(technique, backend, problem, tile) if row["kind"] == "tune"]
+        timed = [row for row in rows if row.get("samples_ms")]
         current = [row for row in timed if reading.is_current(row, data.hashes)]
         if not timed:
-            return NOT_MEASURED
-        return f"{reading.tflops((current or timed)[-1]):.0f} TFLOPS" + ("" if current else " (earlier version)")
-
-    def gain_at(technique: str, backend: str, problem: str, tile: str, experiment: str, over: str = "") -> str:
-        """Over the parent, or another rung, at the same tile, in an experiment that has both."""
-        rung = techniques.get(technique)
-        before = techniques.get(over) if over else techniques.parent(rung, backend)
-        which = [name.name for name in (rung, before) if name]
-        cell, both = Problem.parse(problem), Tile.parse(tile)
-        points = [data.point(experiment, cell, name, backend, tile=both) for name in which]
-        return _ratio(data.ratio(*points), points)
+            return Number(None, NOT_MEASURED)
+        speed = reading.tflops((current or timed)[-1])
+        return Number(speed, f"{speed:.0f} TFLOPS" + ("" if current else " (earlier version)"))
 
     def gate(technique: str, backend: str, problem: str, tile: str, *, earlier: bool = False) -> str:
         """What the gates said of this checkout's kernel, or of earlier versions: passed, or status and check."""
-        rows = [row for row in _cells(data, technique, backend, problem, tile) if row["kind"] == "gate"]
+        rows = [row for row in cells_of(technique, backend, problem, tile) if row["kind"] == "gate"]
         asked = [row for row in rows if reading.is_current(row, data.hashes) is not earlier]
         said = {f"{row['status']} ({row['check']})" if row.get("check") else row["status"] for row in asked}
         return " and ".join(sorted(said)) or NOT_MEASURED
 
-    def ncu(technique: str, problem: str, what: str, backend: str = "cuda", tile: str = "") -> str:
+    def cells_of(technique: str, backend: str, problem: str, tile: str) -> list[Row]:
+        """All rows of one kernel on one problem at one tile, the newest last."""
+        cell = techniques.get(technique).name, backend, Problem.parse(problem).slug, Tile.parse(tile).slug
+        found = [
+            row
+            for row in data.newest
+            if (row.get("technique"), row["backend"]) == cell[:2] and (reading.slug(row), tile_slug(row)) == cell[2:]
+        ]
+        return sorted(found, key=lambda row: row["time"])
+
+    def ncu(technique: str, problem: str, what: str, backend: str = "cuda", tile: str = "") -> Number:
         """Under ncu, at the reference tile or another: hit_rate of L2 in percent, what went through it in GB (l2), read
         from DRAM in MB, bank conflicts and executed instructions in millions."""
         metric, unit, form = {
@@ -146,34 +196,19 @@ def references(data: Dataset) -> dict[str, Callable[..., str]]:
         for row, _ in counters.profiled([data], techniques.get(technique).name, backend):
             is_it = tile_slug(row) == tile if tile else reading.is_reference_tile(row)
             if reading.slug(row) == problem and is_it:
-                return form.format((counters.metric(row, metric) or 0) / unit)
-        return NOT_MEASURED
+                value = (counters.metric(row, metric) or 0) / unit
+                return Number(value, form.format(value))
+        return Number(None, NOT_MEASURED)
 
-    def roof(name: str) -> str:
+    def roof(name: str) -> Number:
         """The share of the tensor cores' peak that a kernel of the hardware limits reaches."""
         share = roofs.found([data]).line(name).share
-        return f"{100 * share:.0f}%" if share else NOT_MEASURED
+        return Number(share, f"{100 * share:.0f}%") if share else Number(None, NOT_MEASURED)
 
-    functions = (tflops, gain, versus, over, ahead, code, best, tried, gain_at, gate, ncu, roof)
-    return {function.__name__: function for function in functions}
-
-
-def _cells(data: Dataset, technique: str, backend: str, problem: str, tile: str) -> list[Row]:
-    """All rows of one kernel on one problem at one tile, the newest last."""
-    wanted = (techniques.get(technique).name, backend, Problem.parse(problem).slug, Tile.parse(tile).slug)
-    found = [
-        row
-        for row in data.newest
-        if (row.get("technique"), row["backend"]) == wanted[:2] and (reading.slug(row), tile_slug(row)) == wanted[2:]
-    ]
-    return sorted(found, key=lambda row: row["time"])
+    functions: dict[str, Callable[..., Number | str]] = {"tflops": tflops, "best": best, "tried": tried}
+    functions |= {"gain": gain, "gain_at": gain_at, "versus": versus, "over": over, "ahead": ahead}
+    return functions | {"code": code, "gate": gate, "ncu": ncu, "roof": roof}
 
 
-def _ratio(ratio: Ratio | None, points: Iterable[Point]) -> str:
-    if ratio:
-        return f"{'~' if ratio.linked else ''}{ratio.value:.2f}×"
-    return _missing(*points)
-
-
-def _missing(*points: Point) -> str:
-    return EARLIER if any(point.kind == "earlier" for point in points) else NOT_MEASURED
+def _missing(*points: Point) -> Number:
+    return Number(None, EARLIER if any(point.kind == "earlier" for point in points) else NOT_MEASURED)

@@ -24,7 +24,6 @@ from reports.facts import (
     correctness,
     counters,
     fragments,
-    headlines,
     layouts,
     matrix,
     resources,
@@ -33,11 +32,11 @@ from reports.facts import (
     tuning,
 )
 from reports.facts.expressibility import LONG, Known
+from reports.facts.gains import gains
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
-from reports.facts.verdict import verdict
 from reports.pages import downloads, listing, prose
-from reports.pages.common import SHOWN_LENGTH, Figure, shown_problems
+from reports.pages.common import Figure, shown_problems
 
 LINKED = "~: the two kernels were timed in two runs; each is compared with cuDNN in its own run"
 """Of a gain between two groups; such a gain moves by a few percent from run to run."""
@@ -56,7 +55,9 @@ CENSUS_FIRST = (
 )
 
 
-def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Known) -> dict[str, Any]:
+def page(
+    data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Known, claims: prose.Claims
+) -> dict[str, Any]:
     """`datasets`: all of them, those of this machine first: what was computed here stands before what was recorded."""
     parent = techniques.parent(which)
     written = sources.series(techniques.LANGUAGES, which.path)
@@ -81,21 +82,8 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
     caption = data.provenance(shown) + (f". {LINKED}" if is_linked else "")
     tables = code_tables(datasets, which)
     inspected = {backend for table in tables for backend in table["columns"]}
-    judged = verdict(data, experiment, which) if data.rows else None
-    gains = [step.ratio for step in taken["cuda"] if step.ratio]
-    if gains:
-        finding = headlines.technique_title(
-            which.name,
-            [gain.value for gain in gains],
-            SHOWN_LENGTH if len(problems) < len(data.problems(experiment)) else None,
-            crippled=bool(judged and judged.crippled),
-            interval=data.mean_interval(gains),
-            alone=[step.alone.value for step in taken["cuda"] if step.alone]
-            if any(step.kind == "both" for step in taken["cuda"])
-            else None,
-        )
-    else:
-        finding = speeds(which, [data.point(experiment, problem, which.name, "cuda").tflops for problem in problems])
+    found = gains(data, experiment, which) if data.rows else None
+    told = [step.ratio.value for step in taken["cuda"] if step.ratio]
     return {
         "technique": which,
         "theme": theme(which.name),
@@ -120,11 +108,7 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
         "code": {dim: [table for table in tables if table["head_dim"] == dim] for dim in _dims(tables)},
         "library_orders": resources.library_orders(which),
         "same_code": same_code(datasets, which),
-        "uninspected": {
-            backend: "it does not run at the reference tile" if judged and judged.declines(backend) else "not inspected"
-            for backend in written
-            if backend not in inspected
-        },
+        "uninspected": [backend for backend in written if backend not in inspected],
         "counters": counters_of(datasets, which, parent),
         "hit_rates": resources.hit_rates(datasets) if which.name in resources.L2_ORDERS else [],
         "spills": spills(datasets, which),
@@ -134,28 +118,13 @@ def page(data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Kn
         "numerics": [table for dataset in datasets if (table := numerics_table(dataset, which))],
         "tuned": tuning.tuned(data, experiment, which),
         "tuned_earlier": tuning.tried_earlier(data, which),
-        "verdict": judged,
-        "finding": finding,
-        "step": svg and Figure(Markup(svg), caption, finding, downloads.stem(data, experiment)),
+        "gains": found,
+        "gained": told and (min(told), max(told)),
+        "step": svg and Figure(Markup(svg), caption, title(which.name), downloads.stem(data, experiment)),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
-        "note": prose.render(which.name, data) if data.rows else None,
+        "note": prose.render(which.name, data, claims) if data.rows else None,
         "machines": machines.machines(data.environments_of(shown)),
     }
-
-
-def speeds(which: Technique, tflops: Iterable[float | None]) -> str:
-    """The title of a step without a gain: what CUDA reaches, and why there is no gain where the registry knows."""
-    known = [value for value in tflops if value]
-    if not known:
-        return "What it buys"
-    low, high = f"{min(known):.0f}", f"{max(known):.0f}"
-    text = f"{title(which.name)}: {low if low == high else f'{low} to {high}'} TFLOPS in CUDA"
-    parent = techniques.parent(which)
-    if parent is None:
-        return f"{text}, where the ladder starts"
-    if parent.mma != which.mma:
-        return f"{text}, by another instruction than the kernel before it"
-    return text
 
 
 def _tells(article: Article, which: Technique) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from reports import build
 from reports.data.dataset import Dataset
+from reports.pages import prose
 from tests.support import synthetic_rows as synthetic
 
 EMPTY = Dataset("", False, (), {})
@@ -30,3 +31,12 @@ def of_cells(entry: Mapping[str, Any]) -> str:
     template = "{% import 'parts.html' as parts %}{{ parts.cells(entry) }}"
     text: str = build._environment("").from_string(template).render(entry=entry)
     return " ".join(text.split())
+
+
+def texts(data: Dataset) -> dict[str, Callable[..., str]]:
+    """What the functions of notes print."""
+
+    def printed(function: Callable[..., object]) -> Callable[..., str]:
+        return lambda *arguments, **options: str(function(*arguments, **options))
+
+    return {name: printed(function) for name, function in prose.references(data).items()}

@@ -264,7 +264,7 @@ def test_a_python_file_imports_only_what_the_table_allows(file: str) -> None:
         ("cuda_kernels/build.py", "import triton"),
         ("reports/build.py", "import torch"),
         ("reports/draw/figures.py", "from harness.measure import timing"),
-        ("reports/facts/verdict.py", "from reports.draw import figures"),
+        ("reports/facts/gains.py", "from reports.draw import figures"),
         ("reports/data/dataset.py", "from reports.facts import scores"),
         ("reports/draw/banks.py", "from reports.pages import common"),
         ("experiments/attention/ladder.py", "from harness.measure import runner"),

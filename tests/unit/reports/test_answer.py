@@ -1,4 +1,4 @@
-"""The first page: each of its sentences is held against the numbers that it was made from."""
+"""The first page: its numbers against the rows that they come from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from harness.catalog import techniques
 from harness.catalog.problem import Problem
 from harness.inspection import hardware_counters
 from harness.rows import compare
-from harness.rows.intervals import Interval
 from harness.rows.reading import slug, tflops
 from harness.rows.scorecard import RIVALS
 from reports.data.dataset import Dataset
@@ -23,13 +22,12 @@ from reports.draw import bars, figures, panels
 from reports.facts import answer, comparisons, headlines, history, matrix, processes, steps
 from reports.facts.counters import WAITED_FOR
 from reports.facts.expressibility import Said
-from reports.facts.processes import Spread
-from reports.facts.verdict import verdict
+from reports.facts.gains import gains
 from reports.pages import comparisons as pages
-from reports.pages import overview, prose
+from reports.pages import overview
 from tests.support import replicated_rows as replicated
 from tests.support import synthetic_rows as synthetic
-from tests.support.pages import rendered
+from tests.support.pages import rendered, texts
 
 Row = dict[str, Any]
 
@@ -70,30 +68,6 @@ def test_the_bars_are_the_fastest_of_each_language(found: answer.Answer) -> None
     assert found.triton.tflops == pytest.approx(median_of("cp_async_pipeline", "triton_native"), rel=1e-3)
     for missing in ("cuda", "gluon", "tlx", "fa3", "fa4"):
         assert found.bar("wgmma", missing).tflops is None
-
-
-def test_the_sentence_holds_the_numbers(found: answer.Answer) -> None:
-    text = headlines.sentence(found)
-    assert text.startswith(f"On an H200 core Triton reaches {found.triton.tflops:.0f} TFLOPS, ")
-    assert found.over_library
-    assert found.over_cuda
-    assert found.over_cuda == found.different_instructions, "the best CUDA kernel multiplies by mma.sync"
-    assert found.same_instructions
-    assert found.over_library.value == pytest.approx(found.triton.tflops / found.library.tflops, rel=0.02)
-    assert f"{found.over_library.value:.2f} of the fastest library timed (cuDNN)" in text
-    assert f"{found.over_cuda.value:.2f} times our best CUDA kernel, which still uses the older mma.sync" in text
-    assert text.endswith(f"held to mma.sync too, Triton reaches {headlines.of(found.same_instructions.value)} CUDA.")
-
-
-def test_only_beside_all_rivals_a_library_is_called_the_fastest(found: answer.Answer) -> None:
-    assert not found.has_rivals
-    cudnn = found.bar("wgmma", "sdpa_cudnn")
-    timed = [replace(bar, point=cudnn.point, speed=cudnn.speed) if bar.backend in RIVALS else bar for bar in found.bars]
-    whole = replace(found, bars=timed)
-    assert whole.has_rivals
-    assert " of the fastest library (" in headlines.sentence(whole)
-    assert headlines.problems_title([whole, whole]).endswith(" of the fastest library")
-    assert headlines.problems_title([whole, found]).endswith(" of the fastest library timed")
 
 
 def test_over_lengths_too_a_library_is_called_the_fastest_beside_all_rivals(data: Dataset) -> None:
@@ -151,23 +125,6 @@ def test_shares_of_two_lengths_move_by_more_than_runs_differ(last: float, told: 
     assert ours.speeds == pytest.approx([100, 150 * last])  # drawn, too, are means
 
 
-def test_the_sentence_turns_with_the_finding(found: answer.Answer) -> None:
-    slower = Spread(0.74, 0.74, 0.74, 1, linked=False)
-    cuda = replace(found.bar("wgmma", "cuda"), point=found.bar("wgmma", "sdpa_cudnn").point)
-    bars = [cuda if bar.panel == "wgmma" and bar.backend == "cuda" else bar for bar in found.bars]
-    turned = replace(found, bars=bars, over_cuda=slower, same_instructions=replace(slower, value=0.84))
-    text = headlines.sentence(turned)
-    assert "0.74 of our best CUDA kernel;" in text
-    assert "older" not in text
-    assert text.endswith("held to mma.sync, Triton reaches 0.84 of CUDA.")
-    assert headlines.bars_title(turned) == "Beside CUDA, core Triton trails with mma.sync and with wgmma"
-    assert "passes our CUDA because it may use wgmma" in headlines.bars_title(found)
-    nearer = replace(turned, gluon_over_cuda={"mma_sync": None, "wgmma": replace(slower, value=0.99)})
-    assert headlines.bars_title(nearer).endswith(" and with wgmma; Gluon with wgmma reaches 0.99 of it")
-    level = replace(turned, over_cuda=replace(slower, value=1.0))
-    assert headlines.bars_title(level) == "Beside CUDA, core Triton draws level with wgmma and trails with mma.sync"
-
-
 def test_a_ratio_has_an_interval_from_three_processes_on(data: Dataset) -> None:
     problem = synthetic.PROBLEMS[0]
     ours, theirs = (data.point("ladder", problem, name, "cuda") for name in ("xor_swizzle", "direct_rescale"))
@@ -190,7 +147,7 @@ def test_a_ratio_has_an_interval_from_three_processes_on(data: Dataset) -> None:
     step = more.gain("ladder", problem, techniques.get("xor_swizzle"), "cuda")
     assert step
     assert step.value == pytest.approx(three.value)  # pages and notes tell the same
-    assert prose.references(more)["gain"]("xor_swizzle", "cuda", problem.slug) == f"{three.value:.2f}×"
+    assert texts(more)["gain"]("xor_swizzle", "cuda", problem.slug) == f"{three.value:.2f}×"
     assert three.low < alone.value / 1.04
     assert three.high > alone.value / 0.98
 
@@ -205,10 +162,10 @@ def test_two_bars_have_the_ratio_that_is_told_of_them(found: answer.Answer) -> N
             if row.get("samples_ms") and row["problem"] == found.problem.to_dict():
                 slower = factor if row["backend"] == "triton_native" else 1
                 again.append({**row, "environment": run, "samples_ms": [ms * slower for ms in row["samples_ms"]]})
-    assert "core Triton" in headlines.few_processes(found)  # one process timed it
+    assert found.triton.speed
+    assert not found.triton.speed.is_settled  # one process timed it
     more = answer.answer(dataset([*synthetic.rows(), *again]))
     assert more
-    assert headlines.few_processes(more) == ""
     assert more.over_library
     assert more.over_library.processes >= 3
     assert more.over_library.value == pytest.approx((more.triton.tflops or 0) / (more.library.tflops or 1), rel=1e-3)
@@ -311,8 +268,7 @@ def test_unlike_tuning_is_told_beside_a_ratio(ours: int, theirs: int, unlike: bo
     assert cost.tried == ((ours, theirs) if unlike else None)
     found = answer.answer(tuned)
     assert found
-    told = headlines.unlike_tuning(found)
-    assert told == (f"Tiles tried, where unlike: core Triton {ours}, CUDA {theirs} with mma.sync." if unlike else "")
+    assert found.unlike(found.bar("mma_sync", "triton")) == ((ours, theirs) if unlike else None)
     assert (f"CUDA, tiles {ours}/{theirs}" in bars.bars(found)) == unlike
     alone = Dataset("NVIDIA H200", True, synthetic.rows(), synthetic.hashes(), synthetic.CHOSEN, {})
     assert matrix.cost(alone, synthetic.PROBLEMS[0], name).tried is None
@@ -322,23 +278,14 @@ def test_what_is_not_probed_says_so_and_what_is_has_its_grade(data: Dataset, fou
     lines = [line for part in matrix.lines(data, found.problem, {}) for line in part]
     assert len(lines) >= 12
     assert {said.word for line in lines for said in line.said.values()} == {"not probed"}
-    assert "costs" in headlines.matrix_title(lines)
     said = {("xor_swizzle", "triton"): Said("xor_swizzle", "automatic"), ("xor_swizzle", "cuda"): Said("", "direct")}
     first, rest = matrix.lines(data, found.problem, said)
     assert rest[0].title == "XOR swizzle"  # what is known stands first
     assert matrix.counts([*first, *rest], "triton")["automatic"] == 1
-    title = headlines.matrix_title([*first, *rest])
-    assert title == f"Core Triton writes 0 of {len(lines)} techniques, CUDA 1"
-
-
-def test_what_a_language_writes_in_vain_is_not_counted(data: Dataset, found: answer.Answer) -> None:
-    said = {(name, "tlx"): Said(name, "direct") for name in ("xor_swizzle", "padded_rows", "cluster_multicast")}
-    lines = [line for part in matrix.lines(data, found.problem, said) for line in part]
-    assert headlines.matrix_title(lines).endswith("techniques, TLX 3")
-    faulty = said | {("cluster_multicast", "tlx"): Said("cluster_multicast", "direct", "fails")}
-    lines = [line for part in matrix.lines(data, found.problem, faulty) for line in part]
-    assert headlines.matrix_title(lines).endswith("techniques, TLX 2")
-    assert matrix.counts(lines, "tlx")["direct"] == 2
+    assert matrix.counts([*first, *rest], "cuda")["direct"] == 1
+    faulty = said | {("xor_swizzle", "cuda"): Said("xor_swizzle", "direct", "fails")}
+    first, rest = matrix.lines(data, found.problem, faulty)
+    assert matrix.counts([*first, *rest], "cuda")["direct"] == 0  # what a language writes in vain
 
 
 def test_a_step_says_what_changed(data: Dataset) -> None:
@@ -397,9 +344,8 @@ def test_a_dropped_hint_is_never_a_gain() -> None:
     assert step.kind in ("dropped", "same")
     assert step.gain == 0
     assert "hint dropped" in step.note
-    told = verdict(dataset(made), "ladder", technique).sentence
-    assert "Triton’s compiler ignores the hint" in told
-    assert "gives" not in told
+    told = gains(dataset(made), "ladder", technique).languages["triton"].remark
+    assert "the compiler ignores the hint" in told
     assert matrix.cost(dataset(made), problem, technique.name).dropped
     drawn = figures.step(dataset(made), [problem], technique)
     assert drawn
@@ -506,57 +452,6 @@ def test_every_language_of_the_grid_has_a_curve_over_length() -> None:
         *(("wgmma", 2), ("triton_native", 2), ("gluon", 2))
     ]
     assert "Gluon 650" in panels.length_panel(found, panels.WIDE)
-
-
-def test_the_largest_step_is_told_with_its_numbers(data: Dataset) -> None:
-    chains = steps.chains(data, synthetic.PROBLEMS[0], "reference")
-    column = {step.technique.name: step for step in chains[0].columns["cuda"]}
-    largest = max(column.values(), key=lambda step: step.gain)
-    text = headlines.steps_title(chains)
-    assert f"from {largest.before:.0f} to {largest.after:.0f} TFLOPS" in text
-    assert largest.gain == max(step.gain for step in column.values())
-
-
-@pytest.mark.parametrize(
-    ("gains", "tokens", "told"),
-    [
-        ((0.99, 1.03), None, "Flagship: 0.99 to 1.03 times the speed in CUDA, depending on head dimension and mask"),
-        ((0.9, 1.1), 4096, "0.90 to 1.10 times the speed in CUDA at 4096 tokens, depending on head dimension and mask"),
-        ((0.99, 1.01), 4096, "no change in CUDA at 4096 tokens"),
-        ((0.9, 0.95), 4096, "a loss in CUDA at 4096 tokens, 0.90 to 0.95 of the speed before it"),
-        ((1.1, 1.2), 4096, "1.10 to 1.20 times as fast in CUDA at 4096 tokens"),
-    ],
-)
-def test_a_title_says_of_which_length_it_is(gains: tuple[float, ...], tokens: int | None, told: str) -> None:
-    assert headlines.technique_title("flagship", gains, tokens, crippled=False).endswith(told)
-
-
-def test_where_enough_processes_timed_it_the_interval_says_whether_there_is_a_change() -> None:
-    def told(*ends: float) -> str:
-        interval = Interval(*ends, 3, 1) if ends else Interval(None, None, 2, 1)
-        return headlines.technique_title("flagship", (1.0, 1.01), None, crippled=False, interval=interval)
-
-    assert [" no change" in text for text in (told(), told(0.99, 1.02), told(1.002, 1.008))] == [True, True, False]
-    assert headlines._stands(Spread(0.99, 0.985, 0.995, 3, linked=False)) == "trails"
-    assert headlines._stands(Spread(0.97, 0.93, 1.01, 3, linked=False)) == "draws level"
-    assert headlines._stands(Spread(0.97, 0.97, 0.97, 2, linked=False)) == "trails"
-
-
-def test_a_title_tells_the_technique_from_its_tile() -> None:
-    def told(alone: list[float]) -> str:
-        return headlines.technique_title("warp_specialized", [0.89, 1.22], None, crippled=False, alone=alone)
-
-    assert told([]).startswith("Producer warp, with another tile: 0.89 to 1.22 times the speed in CUDA")
-    assert told([]).endswith("mask")
-    assert told([0.93, 0.96]).endswith("; the technique alone, at one tile: 0.93 to 0.96")
-
-
-NAMES = [("H200", "an"), ("A100", "an"), ("B200", "a"), ("RTX 5090", "an"), ("GH200", "a")]
-
-
-@pytest.mark.parametrize(("gpu", "which"), NAMES)
-def test_the_article_before_a_gpus_name(gpu: str, which: str) -> None:
-    assert headlines.article(gpu) == which
 
 
 def later_run(day: int, factor: float, version: str = "current") -> list[Row]:

@@ -20,7 +20,7 @@ from reports.facts import scores
 from reports.pages import prose
 from reports.pages import roofs as pages
 from tests.support import synthetic_rows as synthetic
-from tests.support.pages import dataset, of_cells, rendered
+from tests.support.pages import dataset, of_cells, rendered, texts
 
 pytestmark = pytest.mark.slow
 
@@ -236,8 +236,8 @@ def test_an_instruction_of_a_softmax_costs_less_than_one_of_a_stream() -> None:
 
 
 def test_a_note_tells_a_roof() -> None:
-    assert prose.references(dataset(rows()))["roof"]("loop_d64") == "75%"
-    assert prose.references(dataset(synthetic.rows()))["roof"]("loop_d64") == prose.NOT_MEASURED
+    assert texts(dataset(rows()))["roof"]("loop_d64") == "75%"
+    assert texts(dataset(synthetic.rows()))["roof"]("loop_d64") == prose.NOT_MEASURED
 
 
 def test_the_page_says_where_a_polynomial_pays() -> None:

@@ -11,7 +11,6 @@ import pytest
 from harness.catalog import techniques
 from harness.catalog.problem import Problem, Tile
 from harness.rows import results
-from reports import build
 from reports.data import machines
 from reports.data.dataset import Point, fastest, why
 from reports.data.loading import load
@@ -138,34 +137,6 @@ def test_what_all_pages_ask_is_computed_once(monkeypatch: pytest.MonkeyPatch) ->
         Problem.from_dict({**PROBLEM.to_dict(), "heads": True, "heads_kv": True})
     with pytest.raises(ValueError, match=r"problem.heads: got \[1\]"):
         Problem.from_dict({**PROBLEM.to_dict(), "heads": [1]})
-
-
-def test_the_tensor_peak_is_at_the_clock_of_the_kernel_beside_it() -> None:
-    data = dataset(synthetic.rows())
-    assert data.speed_of_light() == data.speed_of_light(timing(1.0)) == 1070.5
-    assert data.speed_of_light(timing(1.0, clock_ghz=[1.6, 1.65, 1.7])) == pytest.approx(1070.5 * 1650 / 1980)
-    assert dataset([]).speed_of_light() is None
-
-
-def test_a_site_is_named_by_all_that_it_is_made_from(tmp_path: Path) -> None:
-    for room in build.ROOMS:
-        (tmp_path / room).mkdir(parents=True)
-    before = build.inputs(tmp_path)
-    for left_out in ("reports/site/index.html", "reports/runs/one-off/check.jsonl", "harness/x.pyc", "README.md"):
-        (tmp_path / left_out).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / left_out).write_text("new")
-    assert build.inputs(tmp_path) == before
-    for file in (
-        "reports/runs/1-ladder.jsonl",
-        "reports/notes/attention/scalar.md",
-        "cuda_kernels/attention/tma/x.cu",
-        "harness/x.py",
-    ):
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        for text in ("one", "two"):
-            (tmp_path / file).write_text(text)
-            assert build.inputs(tmp_path) != before
-            before = build.inputs(tmp_path)
 
 
 def test_an_experiment_says_what_it_measured_in_earlier_versions_only() -> None:

@@ -1,0 +1,171 @@
+"""What a technique buys in each language, as numbers: over its parent, over the other language, and why a number is
+missing."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.catalog import sources, techniques
+from harness.catalog.entries import Technique
+from harness.catalog.problem import Problem
+from harness.catalog.techniques import SERIES
+from harness.rows.intervals import Interval
+from reports.data.dataset import Dataset, Point, Ratio
+from reports.data.names import LABELS
+from reports.data.titles import title
+from reports.facts import steps
+
+DECLINED = "unsupported: "
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Geometric mean of a ratio over the problems where both sides count. `linked`: some went over the anchor."""
+
+    value: float
+    cells: int
+    low: float
+    high: float
+    linked: bool
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Hole:
+    """Why `languages` have no number at the reference tile. `where`: the problems, empty where it is all of them."""
+
+    languages: str
+    where: str
+    reason: str
+    is_declined: bool
+
+
+@dataclass(frozen=True)
+class Language:
+    """One twin of a technique. `best`: the gain where it and its parent are each at their best tile. `remark`: what a
+    reader must know beside the gain."""
+
+    backend: str
+    gain: Gain | None
+    best: Gain | None
+    remark: str
+    same_program: bool
+
+
+@dataclass(frozen=True)
+class Gains:
+    """`versus`: Triton over CUDA with the same class of instructions; `best_versus`: each at its best tile."""
+
+    languages: dict[str, Language]
+    holes: list[Hole]
+    versus: Gain | None
+    best_versus: Gain | None
+
+
+def gains(data: Dataset, experiment: str, technique: Technique) -> Gains:
+    """Over all problems of an experiment."""
+    problems = data.problems(experiment)
+    series = sources.series(SERIES, technique.path)
+    points = {
+        backend: {problem: data.point(experiment, problem, technique.name, backend) for problem in problems}
+        for backend in series
+    }
+    versus, best_versus = _both(
+        data, problems, lambda problem, best: data.versus(experiment, problem, technique, "triton", "cuda", best=best)
+    )
+    return Gains(
+        {backend: _language(data, experiment, technique, backend, points[backend]) for backend in series},
+        _holes(points),
+        versus,
+        best_versus,
+    )
+
+
+def plain(reason: str) -> str:
+    """A hole's reason without Python's traceback, and without the tile and the problem that cells differ in."""
+    if found := re.search(r"out of resource: (.+?), Required: (\d+), Hardware limit: (\d+)", reason):
+        what, needed, there = found[1], int(found[2]), int(found[3])
+        return f"{DECLINED}the kernel needs {needed:,} bytes of {what} for a block, and the GPU has {there:,}"
+    return reason.partition("; got ")[0] if reason.startswith(DECLINED) else reason
+
+
+def _language(
+    data: Dataset, experiment: str, technique: Technique, backend: str, points: Mapping[Problem, Point]
+) -> Language:
+    gain, best = _both(
+        data, points, lambda problem, best: data.gain(experiment, problem, technique, backend, best=best)
+    )
+    parent = techniques.parent(technique, backend)
+    remarks = []
+    program = next((point.program for point in points.values() if point.program), None)
+    if parent and steps.is_parents_program(technique, backend):
+        tile = techniques.reference_tile
+        if all(tile(technique, head_dim) == tile(parent, head_dim) for head_dim in (64, 128)):
+            program = program or parent.name
+        else:
+            program = None
+            remarks.append("the parent’s program at another tile")
+    if program:
+        remarks.append(f"runs the program of “{title(program)}”")
+    if built_on := technique.builds_on_in.get(backend):
+        remarks.append(f"builds on “{title(built_on)}” here")
+    if points:
+        problem, point = next(iter(points.items()))
+        if steps.hint_dropped(data, technique, backend, problem, point):
+            remarks.append("the compiler ignores the hint")
+        before = data.point(experiment, problem, parent.name, backend) if parent else None
+        spilled = steps.spill_bytes(data, before) if before else 0
+        if gain and gain.value > 1.5 and spilled >= steps.SPILLS:
+            remarks.append(f"its parent spills {spilled / 1000:.1f} kB a thread")
+        if not gain and point.kind == "earlier":
+            wrong = len(data.wrong(point))
+            found = f", which {wrong} gates found wrong" if wrong else ""
+            remarks.append(f"only an earlier version was measured{found}")
+    return Language(backend, gain, best, "; ".join(remarks), bool(program))
+
+
+def _holes(points: Mapping[str, Mapping[Problem, Point]]) -> list[Hole]:
+    """Each reason once, with the languages and the problems that have it."""
+    cells: dict[str, dict[str, list[Problem]]] = {}
+    for backend, found in points.items():
+        for problem, point in found.items():
+            if point.kind == "hole" and point.reason != "not measured":
+                cells.setdefault(plain(point.reason), {}).setdefault(backend, []).append(problem)
+    holes = []
+    for reason, by_backend in cells.items():
+        everywhere = all(len(by_backend[backend]) == len(points[backend]) for backend in by_backend)
+        problems = dict.fromkeys(problem for some in by_backend.values() for problem in some)
+        where = dict.fromkeys(f"d={problem.head_dim} {problem.mask}" for problem in problems)
+        holes.append(
+            Hole(
+                " and ".join(LABELS[backend] for backend in by_backend),
+                "" if everywhere else ", ".join(where),
+                reason.removeprefix(DECLINED),
+                reason.startswith(DECLINED),
+            )
+        )
+    return holes
+
+
+def _both(
+    data: Dataset, problems: Iterable[Problem], ratio: Callable[[Problem, bool], Ratio | None]
+) -> tuple[Gain | None, Gain | None]:
+    """The mean at the reference tile, and at the best ones where those are known on as many problems."""
+    problems = list(problems)
+    reference, best = (mean(data, [ratio(problem, at_best) for problem in problems]) for at_best in (False, True))
+    return reference, best if best and (reference is None or best.cells >= reference.cells) else None
+
+
+def mean(data: Dataset, ratios: Sequence[Ratio | None]) -> Gain | None:
+    """Of the ratios that are known; None where none is."""
+    known = [ratio for ratio in ratios if ratio]
+    if not known:
+        return None
+    values = [ratio.value for ratio in known]
+    linked = any(ratio.linked for ratio in known)
+    return Gain(
+        statistics.geometric_mean(values), len(values), min(values), max(values), linked, data.mean_interval(known)
+    )

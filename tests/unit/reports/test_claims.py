@@ -1,0 +1,41 @@
+"""What hand-written pages claim holds for the recorded rows: a claim that broke is named."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from harness.catalog.techniques import TECHNIQUES
+from reports import build
+from reports.data.loading import load, recorded_hashes
+from reports.pages import prose
+
+
+@pytest.mark.slow
+def test_every_claim_holds_for_the_recorded_rows(tmp_path: Path) -> None:
+    recorded = build.ROOT / "recorded"
+    hashes = recorded_hashes(recorded)  # all that was recorded counts, also after a kernel was edited
+    site = build.Site(recorded, (), hashes, build.tiles.FOLDER, ["index.html"])
+    _, broken = site.write(tmp_path, 0)
+    claims = prose.Claims()
+    data = load(recorded, (), hashes)[0]
+    for technique in TECHNIQUES:
+        prose.render(technique.name, data, claims)
+    assert broken + claims.broken == []
+
+
+def test_a_claim_lists_numbers_that_ascend() -> None:
+    claims = prose.Claims()
+    assert claims("fine", 0.5, prose.Number(0.7, "0.70×"), 1) == ""
+    assert claims("turned", 1.2, 1) == prose.BROKEN
+    assert claims("unknown", None, 1) == prose.BROKEN
+    assert claims.broken == ["turned: 1.2 < 1", "unknown: nan < 1"]
+
+
+def test_a_number_prints_as_its_text() -> None:
+    number = prose.Number(0.8, "0.80×")
+    assert f"{number}" == str(number) == "0.80×"
+    assert number < 1
+    assert math.isnan(prose.Number(None, prose.NOT_MEASURED))
