@@ -106,6 +106,51 @@ class Library:
         return json.loads(self.handle.counters().decode())
 
 
+RACES = ("race", "copy_in_flight")
+"""Diagnoses of two accesses to one place that nothing orders."""
+_SITE = re.compile(r"([\w.]+\.cuh?):(\d+)")
+_ACCESS = re.compile(
+    r"\b((?:ld_shared|st_shared|ldmatrix|stmatrix|cp_async|wgmma_mma|wmma_load|wmma_store)\w*)[^;(]*\("
+)
+
+
+def with_buffers(diagnoses: Sequence[str], files: Sequence[Path]) -> list[str]:
+    """The diagnoses, races first, each with what the kernel calls the buffer at the shared address that it names. The
+    name is read from the lines of `files` (the kernel and what it includes) that touch the address."""
+    lines = {path.name: path.read_text().splitlines() for path in files}
+    found = []
+    for diagnosis in diagnoses:
+        calls = ("\n".join(lines.get(file, [])[int(line) - 1 :][:4]) for file, line in _SITE.findall(diagnosis))
+        every = list(dict.fromkeys(name for call in calls for name in _buffers(call)))
+        names = [name for name in every if name != "smem"] or every  # `smem` is what helpers call any of them
+        named = f"{' or '.join(names)} (\\g<0>)" if names else r"\g<0>"
+        found.append(re.sub(r"shared address 0x[0-9a-f]+", named, diagnosis, count=1))
+    return sorted(found, key=lambda one: one.partition(":")[0] not in RACES)
+
+
+def _buffers(call: str) -> list[str]:
+    """What the first access of these lines calls the shared memory that it touches: `k_smem` of `k_smem + 128`."""
+    access = _ACCESS.search(call)
+    if access is None:
+        return []
+    depth, arguments = 1, [""]
+    for character in call[access.end() :]:
+        depth += (character in "([{") - (character in ")]}")
+        if not depth:
+            break
+        if depth == 1 and character == ",":
+            arguments.append("")
+        else:
+            arguments[-1] += character
+    if access[1].startswith(("ldmatrix", "wgmma_mma", "wmma_load")):  # these name the registers first
+        arguments = [one for one in arguments[1:] if "regs" not in one]
+    if not access[1].startswith("wgmma_mma"):  # which has two operands
+        arguments = arguments[-1:] if access[1].startswith("cp_async_bulk_tensor_store") else arguments[:1]
+    plain = (re.sub(r"<[^<>()]*>", "", one) for one in arguments)
+    named = (re.search(r"\b[A-Za-z_][\w.]*\b(?!\()", one) for one in plain)
+    return [found[0] for found in named if found]
+
+
 def totals(sites: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Sums over the sites of one kernel: bank conflicts, wavefronts and the least of them, sectors and the least of
     them, bytes by path, executions (of a warp) by mnemonic, among them every mma and every wait at a barrier."""

@@ -84,7 +84,8 @@ def inspect_one(case: Case, arch: str | None, ptxas: str) -> dict[str, Any]:
     except variants.Unsupported as error:
         return {"status": "unsupported", "reason": scrub(str(error))}
     except variants.Diagnosed as error:
-        return {"status": "launch_error", "reason": error.lines[0], "details": {"diagnosis": error.lines}}
+        status = "data_race" if isinstance(error, variants.DataRace) else "launch_error"
+        return {"status": status, "reason": error.lines[0], "details": {"diagnosis": error.lines}}
     except Exception as error:  # whatever a compiler front end raises on a broken kernel
         status = "import_error" if isinstance(error, (ImportError, FileNotFoundError)) else "compile_error"
         return {"status": status, "reason": scrub(f"{type(error).__name__}: {error}".strip())}

@@ -331,6 +331,8 @@ def status_of(error: BaseException, stage: str) -> str:
         return "timeout"
     if "AcceleratorError" in names or "CUDA error" in str(error) or getattr(error, "code", None) in STICKY:
         return "cuda_error"
+    if "DataRace" in names:
+        return "data_race"
     if "LaunchError" in names:
         return "launch_error"
     return {"load": "import_error", "launch": "launch_error"}.get(stage, "crashed")

@@ -56,6 +56,7 @@ STATUSES = (
     "compile_error",
     "import_error",
     "launch_error",
+    "data_race",
     "cuda_error",
     "crashed",
     "timeout",

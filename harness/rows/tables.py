@@ -211,7 +211,7 @@ HOW_TO_DECLINE = "  if it does not support such lengths, its launch returns 801 
 
 def _may_be_unsupported(row: Row) -> bool:
     """Whether a .cu file of the user's failed at lengths that its tile does not divide, after it was built."""
-    if not row.get("kernel") or not row.get("tile") or row["status"] in ("compile_error", "import_error"):
+    if not row.get("kernel") or not row.get("tile") or row["status"] in ("compile_error", "import_error", "data_race"):
         return False
     problem, tile = row["problem"], row["tile"]
     return bool(problem["seq_q"] % tile["block_m"] or problem["seq_kv"] % tile["block_n"])

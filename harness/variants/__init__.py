@@ -16,7 +16,7 @@ from harness.variants.cuda import (
     workspace_bytes,
 )
 from harness.variants.cuda_on_cpu import CpuCudaVariant, sanitizer_environment
-from harness.variants.errors import CompileError, Diagnosed, LaunchError, Unsupported
+from harness.variants.errors import CompileError, DataRace, Diagnosed, LaunchError, Unsupported
 from harness.variants.libraries import LIBRARIES
 from harness.variants.loading import available, load
 from harness.variants.peers import PeerVariant
@@ -31,6 +31,7 @@ __all__ = [
     "Case",
     "CompileError",
     "CpuCudaVariant",
+    "DataRace",
     "Diagnosed",
     "LaunchError",
     "PeerVariant",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.catalog.cases import Case
 from harness.variants.cuda import attention_args, constants, cuda_file, decline, fits, workspace_bytes
-from harness.variants.errors import CompileError, Diagnosed, Unsupported
+from harness.variants.errors import CompileError, DataRace, Diagnosed, Unsupported
 from harness.variants.variant import Call, Variant
 
 if TYPE_CHECKING:
@@ -72,12 +72,13 @@ class CpuCudaVariant(Variant):
         self._options: dict[str, Any] = {"seed": 0}
 
     def _build(self, *, packed: bool) -> Any:
-        from cuda_kernels import cpu_build, cpu_library, patched
+        from cuda_kernels import cpu_build, cpu_library, includes, patched
 
         kernel = cuda_file(self.case)
         path, beside = (
             (kernel, [kernel.parent]) if isinstance(kernel, Path) else (patched.kernel_file(kernel, cpu_build.HERE), [])
         )
+        self.files = includes.closure([path], [*beside, cpu_build.HERE])
         defines, sanitize = constants(self.case, packed=packed), cpu_build.sanitizing()
         return cpu_library.Library(cpu_build.build(path, defines, sanitize=sanitize, include=beside))
 
@@ -96,6 +97,8 @@ class CpuCudaVariant(Variant):
         return {"sites": sites, "totals": cpu_library.totals(sites), "ncu": cpu_library.ncu_metrics(sites)}
 
     def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
+        from cuda_kernels import cpu_library
+
         self._check(q, k, v, o, lse, scale, causal)
         workspace = self._workspace(q.device)
         args = attention_args(q, k, v, o, lse, workspace, scale)
@@ -120,7 +123,9 @@ class CpuCudaVariant(Variant):
                 said = [f"launch_failed: launch returns cudaError {code}{error_name(code)}"]
             if said:
                 order = [f"scheduler seed {self._options['seed']}"] if self._options.get("seed") else []
-                raise Diagnosed(said + order, code)
+                said = cpu_library.with_buffers(said, self.files)
+                kind = DataRace if said[0].startswith(cpu_library.RACES) else Diagnosed
+                raise kind(said + order, code)
             return o, lse
 
         return call

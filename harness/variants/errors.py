@@ -23,5 +23,9 @@ class Diagnosed(LaunchError):
         self.lines = lines
 
 
+class DataRace(Diagnosed):
+    """The CPU runtime found two accesses to one place that nothing orders; the first line names the buffer."""
+
+
 class CompileError(RuntimeError):
     """A kernel does not compile; the message names the technique and holds the compiler's words."""

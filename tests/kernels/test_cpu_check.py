@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from cuda_kernels import cpu_build
 from cuda_kernels.toolchain import ToolchainError
 from harness import cli
+from harness.catalog import sources
 from harness.catalog.cases import Case
 from harness.catalog.problem import Problem
 from harness.measure import service, worker
@@ -94,6 +96,20 @@ def test_a_diagnosis_stands_in_the_row_line_by_line() -> None:
     row |= {"status": "launch_error", "reason": "race", "details": {"diagnosis": fields["diagnosis"]}}
     (told,) = tables.failures([row])
     assert told.splitlines()[1:] == ["  race: two warps", "    [x.cu:3 st_shared, block (0, 0, 0), warp 1, lane 2]"]
+
+
+def test_a_race_has_a_status_of_its_own_and_names_the_buffer(tmp_path: Path) -> None:
+    source = sources.kernel_file("cuda", "attention/ampere/general_shapes").read_text()
+    barrier = "    bar_sync();  // K (and Q) has arrived; every warp is done with the previous V\n"
+    assert barrier in source
+    (tmp_path / "mine.cu").write_text(source.replace(barrier, ""))
+    code, rows, _ = check(str(tmp_path / "mine.cu"), "--problem", "b1-h2-n120-d64-fp16-full")
+    assert code == 1
+    assert (rows[0]["status"], rows[0]["check"]) == ("data_race", "race")
+    named = r"race: q_lane \(shared address 0x\w+\) is .* at mine\.cu:\d+, .* \[mine\.cu:\d+ \w+, block .*, lane \d+\]"
+    assert re.fullmatch(named, rows[0]["details"]["diagnosis"][0])
+    (told,) = tables.failures(rows)
+    assert "801" not in told
 
 
 @pytest.mark.full

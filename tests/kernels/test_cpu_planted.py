@@ -6,6 +6,7 @@ A patch opens with prose, then `technique:` and `diagnosis:`; git ignores what s
 
 from __future__ import annotations
 
+import re
 import subprocess
 from functools import cache
 from itertools import product
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_kernels import cpu_build
+from cuda_kernels import cpu_build, cpu_library, includes
 from harness.catalog import planted, techniques
 from harness.catalog.planted import Bug
 from harness.catalog.problem import Problem
@@ -76,6 +77,25 @@ def test_a_planted_bug_is_named(bug: Bug, tmp_path: Path) -> None:
     root = patched(tmp_path, bug)
     assert names_unpatched(bug.technique) == set()
     assert bug.diagnosis in names(bug.technique, root, until=bug.diagnosis)
+
+
+@pytest.mark.parametrize(
+    ("name", "buffer"),
+    [
+        ("v_released_under_product", "v_operand"),
+        ("stage_off_by_one", "v_lane"),
+        ("barrier_missing_after_load", "k_lane"),
+        ("o_over_the_next_q", "o_smem"),
+    ],
+)
+def test_a_race_names_the_buffer(name: str, buffer: str, tmp_path: Path) -> None:
+    """By the kernel's own word for the address, at either of the two accesses."""
+    bug = planted.find(name)
+    root = patched(tmp_path, bug)
+    said = run(bug.technique, PROBLEMS[0], root=root).diagnosis.splitlines()
+    files = includes.closure([root / f"{techniques.get(bug.technique).path}.cu"], [root])
+    first = cpu_library.with_buffers(said, files)[0]
+    assert re.match(rf"(race|copy_in_flight): {buffer} \(shared address 0x\w+\) is ", first)
 
 
 def test_a_deadlock_tells_how_many_arrivals_are_lacking_of_how_many(tmp_path: Path) -> None:

@@ -27,9 +27,8 @@ from triton_kernels.attention import specialization
 
 pytestmark = pytest.mark.spread
 
-LADDER = {
-    path.stem: ladder for ladder in LADDERS for path in sorted((ROOT / "triton_kernels" / ladder).glob("[!_]*.py"))
-}
+KERNELS = ROOT / "triton_kernels" / "attention"
+LADDER = {path.stem: ladder for ladder in LADDERS for path in sorted((KERNELS / ladder).glob("[!_]*.py"))}
 """Name of a kernel -> its ladder: what exists, whether or not the registry has it already."""
 
 ARCHS = {"tma": ("sm_90a", "sm_120a")} | {ladder.name: ladder.archs for ladder in LADDERS.values()}
@@ -67,7 +66,7 @@ def tiles(problem: Problem) -> list[Tile]:
 
 
 def module(name: str):
-    return importlib.import_module(f"triton_kernels.{LADDER[name]}.{name}")
+    return importlib.import_module(f"triton_kernels.attention.{LADDER[name]}.{name}")
 
 
 def kernel(name: str) -> specialization.Twin:
@@ -510,7 +509,7 @@ def test_maxima_of_integers_are_right_where_scores_are_negative(problem):
 @pytest.mark.parametrize("name", [name for name in LADDER if name not in DISTINCT])
 def test_a_re_export_says_whose_program_it_is(name):
     assert f"the same program as {program(name)}" in module(name).__doc__
-    assert sources.same_program(f"{LADDER[name]}/{name}", "triton") == program(name)
+    assert sources.same_program(f"attention/{LADDER[name]}/{name}", "triton") == program(name)
 
 
 @pytest.mark.parametrize("name", [technique.name for technique in techniques.TECHNIQUES])

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from harness.operators.attention import reference
-from harness.variants import Case, CompileError, LaunchError, Unsupported
+from harness.variants import Case, CompileError, DataRace, LaunchError, Unsupported
 
 Call = Any
 launches = 0
@@ -80,6 +80,10 @@ def exhausts_memory(q, k, v, o, lse, *, scale, causal):
 
 def launch_refused(q, k, v, o, lse, *, scale, causal):
     raise LaunchError("too many resources requested for launch", 701)
+
+
+def races(q, k, v, o, lse, *, scale, causal):
+    raise DataRace(["race: k_smem (shared address 0x10) is read, and written by warp 1"], 0)
 
 
 def illegal_access(q, k, v, o, lse, *, scale, causal):

@@ -56,6 +56,7 @@ GATE = {
     "does_not_compile": ("compile_error", None),
     "declines": ("unsupported", None),
     "launch_refused": ("launch_error", None),
+    "races": ("data_race", "race"),
     "illegal_access": ("cuda_error", None),
     "other_instruction": ("wrong_instruction", "instruction_class"),
     "needs_variable": ("passed", None),
