@@ -32,19 +32,14 @@ STARTS = {TRITON: "Best core Triton", GLUON: "Best Gluon", TLX: "TLX"}
 
 def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     """Terms in the order of `lines`, then the remainder. The axis is of logarithms, so that bars add up: a bar of equal
-    length is an equal factor. An open bar is a loss, a diamond where the bar was expected to end."""
-    added = [line for line in lines if line.priced.size and not line.term.part_of]
+    length is an equal factor. An open bar is a loss."""
+    added = [(line, line.size) for line in lines if line.size]
     start = one.tflops(one.start) or 0.0
-    places = _places([line.size for line in added], one)
+    places = _places([size.value for _, size in added], one)
     narrow = width == NARROW
     left, row, right = (0, 44, 20) if narrow else (330, 26, 150)
     height = row * (len(added) + 3) + 26
-    hoped = [
-        begin + math.log1p(line.expected / 100)
-        for line, (begin, _) in zip(added, places, strict=False)
-        if line.expected
-    ]
-    low, high = min(0.0, *(min(ends) for ends in places), *hoped), max(*(max(ends) for ends in places), *hoped)
+    low, high = min(0.0, *(min(ends) for ends in places)), max(max(ends) for ends in places)
     figure, axes = canvas(width, height, left, right, 0, 0)
     axes.set(xlim=(low - 0.03 * (high - low), high + 0.02 * (high - low)), ylim=(height, 0))
     for tick in _ticks(start, low, high):
@@ -66,13 +61,9 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     label(f"{STARTS[one.start]}: {start:.0f} TFLOPS", 0, bold=True)
     axes.plot([0, 0], [middle(0) - 8, middle(0) + 8], color=COLORS[one.start.partition("@")[0]], lw=3)
     y = float(row)
-    for line, (begin, end) in zip(added, places, strict=False):
+    for (line, size), (begin, end) in zip(added, places, strict=False):
         label(line.term.title, y)
-        reached = _bar(axes, begin, end, middle(y), CAUSE_COLORS[line.priced.cause], line.priced.size)
-        if line.expected is not None:
-            expected = begin + math.log1p(line.expected / 100)
-            axes.plot([expected], [middle(y)], "D", ms=5, mfc=PAPER, mec=INK, zorder=3)
-            reached = max(reached, expected)
+        reached = _bar(axes, begin, end, middle(y), CAUSE_COLORS[line.priced.cause], size)
         told = f"{percent(end - begin):+.1f}%"
         told = f"{IN_SHORT.get(line.priced.cause, line.priced.cause)} {told}" if narrow else f"{told}  {line.cause}"
         _told(axes, told, reached, middle(y), narrow)
