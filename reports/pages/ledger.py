@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from harness.operators.attention.gap import CAUSES, GLUON, SHARED, TLX, WAYS, Term
 from harness.rows.ledger import EXPERIMENT, GOAL, HEADLINE, Ledger, percent
-from harness.rows.reading import Hashes
 from reports.data import machines
 from reports.data.dataset import Dataset, Row
 from reports.data.questions import question
@@ -22,14 +21,12 @@ PATH, NAME = "gap.html", "gap"
 """Of the page and of its files."""
 
 
-def page(
-    main: Dataset, datasets: Sequence[Dataset], codes: Sequence[Row] = (), hashes: Hashes | None = None
-) -> dict[str, Any]:
+def page(main: Dataset, datasets: Sequence[Dataset], claims: prose.Claims, codes: Sequence[Row] = ()) -> dict[str, Any]:
     """`datasets`: in the order in which they are asked for rows. `codes`: rows of machine code."""
     data, found = ledger.found(datasets)
     rows = [row for one in found for row in one.rows.values()]
     problems = [[way(one.from_(start)) for start in WAYS] for one in found]
-    intro, *parts = re.split(r"<h2>(\w+)</h2>\n", prose.render("pages/gap", data or main) or "")
+    intro, *parts = re.split(r"<h2>(\w+)</h2>\n", prose.render("pages/gap", data or main, claims) or "")
     texts = dict(zip(parts[::2], map(Markup, parts[1::2]), strict=True))
     return {
         "question": question(EXPERIMENT),

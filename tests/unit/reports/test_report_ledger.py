@@ -29,7 +29,7 @@ def dataset(rows: list[made.Row]) -> Dataset:
 
 def html(rows: list[made.Row]) -> str:
     data = dataset(rows)
-    return rendered("ledger.html", pages.page(data, [data]))
+    return rendered("ledger.html", pages.page(data, [data], prose.Claims()))
 
 
 @cache
@@ -104,7 +104,7 @@ def test_the_page_says_how_much_has_a_cause_and_for_which_problem_that_is_a_goal
 
 
 def test_the_numbers_of_a_drawing_are_files_below_it() -> None:
-    (download,) = pages.page(dataset(ROWS), [dataset(ROWS)])["files"]
+    (download,) = pages.page(dataset(ROWS), [dataset(ROWS)], prose.Claims())["files"]
     assert whole().count("<figure") == whole().count(f'href="data/{download.name}.csv"') > 1
     csv, rows = (text for _, text in download.files())
     assert {line.term.name for line in facts.lines(ledgers()[0])} <= {line.split(",")[2] for line in csv.splitlines()}
