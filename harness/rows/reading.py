@@ -172,10 +172,12 @@ def page(row: Row) -> str | None:
 
 
 def is_reference_tile(row: Row) -> bool:
-    """Whether the row's tile is the registry's. Peers have no tile and count as reference."""
+    """True if the row's tile is the registry's, or if it has none, as peers. A technique that is gone has no tile."""
     if row.get("technique") is None or row.get("tile") is None:
         return True
-    technique = techniques.get(row["technique"])
+    technique = techniques.find(row["technique"])
+    if technique is None:
+        return False
     return Tile.from_dict(row["tile"]) == techniques.reference_tile(technique, row["problem"]["head_dim"])
 
 
