@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from harness.catalog.sources import CACHE, ROOT
-from harness.cli import inspecting, measuring, recording, reporting
+from harness.cli import inspecting, measuring, recording, reporting, rungs
 from harness.cli.expressibility import expressibility
 from harness.machine.terminal import plain
 from harness.rows.files import UNWRITABLE
@@ -30,6 +30,9 @@ NO_UTF8 = frozenset(map(chr, range(0xDC80, 0xDD00)))
 """What Python makes of bytes of a path that are no UTF-8; Triton and PyTorch fail at them."""
 COMMANDS: dict[str, Callable[..., None]] = {
     "list": inspecting.list_techniques,
+    "show": rungs.show,
+    "diff": rungs.diff,
+    "new": rungs.new,
     "doctor": inspecting.doctor,
     "build": inspecting.build,
     "inspect": inspecting.inspect,

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness.catalog import techniques
 from harness.cli.options import AsJson, missing, refuse, require_known
 from harness.cli.output import RECORDED, console, run_file, shown, write_run
 from harness.rows import results
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 CHANGED = 3
 """Exit code of --newest when a claim does not hold in the newest Triton."""
-SIGNS = {"proven": "[green]✓[/]", "refuted": "[red]✗[/]", "broken": "[yellow]![/]", "not run": "·", "no claim": " "}
+SIGNS = {"proven": "[green]✓[/]", "refuted": "[red]✗[/]", "broken": "[yellow]![/]", "not run": "·"}
 
 Name = Annotated[
     str | None, typer.Argument(metavar="NAME", help="A technique, a probe or a proof; all of them by default.")
@@ -77,6 +78,10 @@ def expressibility(
     if name is None:
         claims = OF_RIVALS if rivals else CLAIMS
     elif not (claims := [claim for claim in both if concerns(claim, name)]):
+        if name in matrix.not_graded(matrix.cells([])):
+            where = f"a Claim in harness/operators/{techniques.get(name).operator}/claims grades it"
+            console.print(f"{name} is not graded yet: {where}", soft_wrap=True)
+            raise typer.Exit
         known = {proof.name for claim in both for proof in claim.proofs} | {claim.technique for claim in both}
         require_known("NAME", [name], sorted(known | probes()), "`twinkernels expressibility`")
     asked = survey.todo(claims, (*versions, "", *(matrix.VERSIONS[rival][0] for rival in matrix.RIVALS)))
@@ -229,7 +234,7 @@ def said(cell: matrix.Cell) -> Text:
         for mark in cell.marks.values()
         if mark.grade
     )
-    signs = " ".join(SIGNS[mark.state] for mark in cell.marks.values())
+    signs = " ".join(SIGNS.get(mark.state, " ") for mark in cell.marks.values())
     return Text.from_markup(f"{' / '.join(grades)} {signs}")
 
 

@@ -53,6 +53,7 @@ def report(names: Names = None) -> None:
     the same kernels, compilers and harness is not done again. The site is built whatever failed; the exit code says
     that it did.
     """
+    from harness.expressibility import matrix
     from harness.machine import environment
     from harness.measure import runner
     from harness.rows import kept, record, results
@@ -93,6 +94,8 @@ def report(names: Names = None) -> None:
             "`twinkernels record --renew` keeps those whose machine code is the same",
             soft_wrap=True,
         )
+    if later := [name for name in matrix.not_graded(matrix.cells([])) if name in wanted]:
+        console.print(f"not graded yet, what each language can say of {', '.join(later)}", soft_wrap=True)
     print(drawn())
     raise typer.Exit(tables.failed(rows))
 

@@ -2,7 +2,7 @@
 
     for cell in matrix.cells(rows):                # rows: dicts as in reports/recorded/compilers/expressibility.jsonl
         cell.technique, cell.dialect               # "tma_swizzle", "triton"; one for every row and column of the matrix
-        cell.marks["3.9.0"].state                  # proven | refuted | broken | not run | no claim
+        cell.marks["3.9.0"].state                  # proven | refuted | broken | not run | not graded yet
         cell.marks["3.9.0"].grade, .fault, .says   # the claim that holds for this version
         for shown in cell.marks["3.9.0"].proofs:   # what was compiled, and what was seen
             shown.lines, shown.control_lines, shown.file, shown.command
@@ -25,7 +25,7 @@ from harness.expressibility.claims import DIALECTS, RIVALS, VERSIONS, Claim, Pro
 from harness.operators.attention.claims import CLAIMS, EXTRA, OF_RIVALS
 from harness.operators.attention.claims.rivals import ASKED, PACKAGES
 
-NOT_RUN, NO_CLAIM = "not run", "no claim"
+NOT_RUN, NOT_GRADED = "not run", "not graded yet"
 ORDER = (verdicts.REFUTED, verdicts.BROKEN, NOT_RUN, verdicts.PROVEN)
 """Of several proofs, the first of these that one of them is."""
 
@@ -119,6 +119,11 @@ class Cell:
         return self.marks[VERSIONS[self.dialect][-1]]
 
     @property
+    def is_graded(self) -> bool:
+        """Whether any claim is about it."""
+        return any(mark.claim for mark in self.marks.values())
+
+    @property
     def changes(self) -> bool:
         """Whether the versions differ in grade or fault."""
         return len({(mark.grade, mark.fault) for mark in self.marks.values()}) > 1
@@ -165,9 +170,17 @@ def proofs() -> set[tuple[str, str]]:
 
 
 def proven(found: Iterable[Cell]) -> tuple[int, int]:
-    """How many cells are proven in every version of their column, and how many there are."""
-    found = list(found)
-    return sum(all(mark.state == verdicts.PROVEN for mark in cell.marks.values()) for cell in found), len(found)
+    """How many cells are proven in every version of their column, and how many are graded."""
+    graded = [cell for cell in found if cell.is_graded]
+    return sum(all(mark.state == verdicts.PROVEN for mark in cell.marks.values()) for cell in graded), len(graded)
+
+
+def not_graded(found: Iterable[Cell]) -> list[str]:
+    """The techniques that no claim is about yet, in the order of the table."""
+    graded: dict[str, bool] = {}
+    for cell in found:
+        graded[cell.technique] = graded.get(cell.technique, False) or cell.is_graded
+    return [name for name, is_graded in graded.items() if not is_graded]
 
 
 def backend(dialect: str, version: str) -> str:
@@ -177,7 +190,7 @@ def backend(dialect: str, version: str) -> str:
 
 def _mark(claim: Claim | None, version: str, rows: Mapping[tuple[str, str, str], Mapping[str, Any]]) -> Mark:
     if claim is None:
-        return Mark(NO_CLAIM, None, ())
+        return Mark(NOT_GRADED, None, ())
     shown = tuple(
         _shown(proof, version, rows.get((proof.name, backend(claim.dialect, version), claim.technique)))
         for proof in claim.proofs

@@ -22,6 +22,7 @@ def steps(fix: bool) -> dict[str, list[str]]:
         "ruff check": ["ruff", "check", *(["--fix"] if fix else [])],
         "ruff format": ["ruff", "format", *([] if fix else ["--check"])],
         "mypy": ["mypy", "--no-error-summary"],
+        "registry": [sys.executable, "-m", "harness.catalog.rungs"],
         "clang-format": ["clang-format", *(["-i"] if fix else ["--dry-run", "--Werror"]), *cxx],
     }
 

@@ -1,0 +1,161 @@
+"""Adding a rung is three edits: by hand as README says, or by `new`; and lint sees where they disagree."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.catalog import rungs, techniques
+from harness.cli import rungs as commands
+from tests.conftest import CHECKOUT
+from tests.support.checkout import copied
+
+LADDER = "harness/operators/attention/ladders/ampere.py"
+CUDA, TRITON = (f"{room}/attention/ampere/xor_swizzle" for room in ("cuda_kernels", "triton_kernels"))
+
+
+def run(root: Path, *words: str) -> str:
+    done = subprocess.run([sys.executable, "-m", *words], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(words)}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
+    return done.stdout
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    copied(tmp_path, "pyproject.toml", "README.md", ".clang-format")
+    recorded = Path("reports/recorded/compilers")
+    shutil.copytree(CHECKOUT / recorded, tmp_path / recorded)
+    shutil.copytree(CHECKOUT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def edit_by_hand(root: Path) -> None:
+    """What README's section says, with its own entry."""
+    text = (root / f"{CUDA}.cu").read_text()
+    text = text.replace("Builds on direct_rescale", "Builds on xor_swizzle")
+    text = re.sub(r"(KERNEL\(.*?\) |launch_kernel<)xor_swizzle", r"\1my_swizzle", text)
+    (root / f"{CUDA}.cu").with_stem("my_swizzle").write_text(text)
+    text = (root / f"{TRITON}.py").read_text().replace("Builds on direct_rescale", "Builds on xor_swizzle")
+    (root / f"{TRITON}.py").with_stem("my_swizzle").write_text(text)
+    (entry,) = re.findall(r"```python\n( *Technique\(\n.*?\n *\))\n *```", (root / "README.md").read_text(), re.DOTALL)
+    entry = entry.replace('"xor_swizzle",', '"my_swizzle",').replace('"direct_rescale",', '"xor_swizzle",')
+    ladder = (root / LADDER).read_text()
+    (root / LADDER).write_text(ladder[: ladder.rindex(")")] + f"{entry},\n)\n")
+    run(root, "ruff", "format", "--quiet", LADDER)
+
+
+@pytest.mark.slow
+def test_the_three_edits_of_readme_are_enough(root: Path) -> None:
+    edit_by_hand(root)
+    run(root, "harness.setup.lint")
+    assert "my_swizzle" in run(root, "harness", "list")
+    checked = run(root, "harness", "check", "my_swizzle", "--on", "cpu", "--problem", "b1-h1-n128-d64-fp16-full")
+    assert checked.count("my_swizzle") == 2, "both twins are checked"
+    assert "not graded yet" in run(root, "harness", "expressibility", "my_swizzle")
+    fast = ("-q", "-p", "no:benchmark", "-p", "no:cacheprovider", "-m", "not gpu and not full and not slow")
+    files = ("catalog/test_techniques.py", "catalog/test_sources.py", "expressibility/test_matrix.py")
+    run(root, "pytest", *fast, *(f"tests/unit/{file}" for file in files))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parent", ["xor_swizzle", "large_tile", "ldmatrix_x4", "flagship", "cluster_multicast"])
+def test_new_writes_files_that_agree(root: Path, parent: str) -> None:
+    run(root, "harness", "new", "my_rung", "--from", parent, "--idea", "what changes here")
+    run(root, "harness.catalog.rungs")
+    run(root, "ruff", "check")
+    run(root, "ruff", "format", "--check")
+    path = Path(techniques.get(parent).path).with_name("my_rung")
+    for file in (root / "cuda_kernels" / f"{path}.cu", root / "triton_kernels" / f"{path}.py"):
+        head = file.read_text()[:400]
+        assert "What changes here." in head
+        assert f"Builds on {parent}; changes nothing yet." in head
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        (f"{CUDA}.cu", ") xor_swizzle(", ") xor_swizle(", "its kernel is xor_swizle, expected the file's name"),
+        (f"{CUDA}.cu", "Builds on direct_rescale", "Builds on scalar", "says it builds on scalar, expected: Builds on"),
+        (f"{CUDA}.cu", "Builds on direct_rescale", "Like it", "does not say what it builds on"),
+        (f"{TRITON}.py", "import twin", "import other", "has no function xor_swizzle"),
+    ],
+)
+def test_lint_names_a_file_that_disagrees_with_its_entry(
+    tmp_path: Path, file: str, old: str, new: str, said: str
+) -> None:
+    for room in ("cuda_kernels", "triton_kernels"):
+        shutil.copytree(CHECKOUT / room, tmp_path / room)
+    assert rungs.disagreements(tmp_path) == []
+    text = (tmp_path / file).read_text()
+    assert old in text
+    (tmp_path / file).write_text(text.replace(old, new))
+    (told,) = rungs.disagreements(tmp_path)
+    assert told.startswith(f"{file}: ")
+    assert said in told
+    (tmp_path / file).rename((tmp_path / file).with_stem("stray"))
+    missing, stray = sorted(rungs.disagreements(tmp_path), key=lambda told: "stray" in told)
+    assert "is missing" in missing
+    assert "has no entry" in stray
+
+
+@pytest.mark.parametrize(
+    ("name", "idea", "said"),
+    [
+        ("My_swizzle", "x", "expected a C++ identifier in lower case"),
+        ("wgmma", "x", "which the registry has already"),
+        ("my_swizzle", 'a "quoted" word', "expected one line without quotation marks"),
+        ("stray", "x", "exists; choose another name"),
+    ],
+)
+def test_new_refuses_what_it_cannot_write(tmp_path: Path, name: str, idea: str, said: str) -> None:
+    (tmp_path / CUDA).parent.mkdir(parents=True)
+    (tmp_path / CUDA).with_name("stray.cu").touch()
+    with pytest.raises(ValueError, match=re.escape(said)):
+        rungs.write(name, techniques.get("xor_swizzle"), idea, tmp_path)
+
+
+@pytest.mark.parametrize("width", [100, 200])
+def test_diff_shows_both_languages(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, width: int) -> None:
+    monkeypatch.setattr(commands.console, "width", width)
+    commands.diff("xor_swizzle")
+    said = capsys.readouterr().out
+    assert "+++ cuda_kernels/attention/ampere/xor_swizzle.cu" in said
+    assert "the same program as direct_rescale" in " ".join(said.split())
+    assert ("--- cuda_kernels/attention/ampere/direct_rescale.cu" in said.splitlines()[0]) is True
+
+
+def test_diff_of_an_ablation_names_its_patch_and_of_a_first_rung_nothing(capsys: pytest.CaptureFixture) -> None:
+    assert commands.changes(techniques.get("without_turns"), "triton") == []
+    assert commands.changes(techniques.get("without_turns"), "cuda")[1].endswith("without_turns.patch")
+    assert "builds on no other kernel" in commands.changes(techniques.get("scalar"), "cuda")[0]
+
+
+def test_a_gain_is_taken_within_a_group_or_over_the_anchors_of_two() -> None:
+    import pandas
+
+    def row(group: str, backend: str, technique: str | None, speed: float) -> dict[str, object]:
+        about = {"environment": "e", "group": group, "problem": "p", "time": "2026", "backend": backend}
+        return {**about, "technique": technique, "speed": speed}
+
+    rows = [row("a", "sdpa_cudnn", None, 100), row("a", "cuda", "new", 60), row("b", "sdpa_cudnn", None, 110)]
+    rows += [row("b", "cuda", "old", 33)]
+    table = pandas.DataFrame(rows)
+    ours, theirs = (table[table.technique == name] for name in ("new", "old"))
+    assert commands.gains(ours, theirs, table) == {"p": "(~2.00x)"}
+    together = pandas.DataFrame([*rows, row("a", "cuda", "old", 40)])
+    theirs = together[together.technique == "old"]
+    assert commands.gains(ours, theirs, together) == {"p": "(1.50x)"}
+
+
+def test_show_says_what_is_recorded_and_where_the_page_is(capsys: pytest.CaptureFixture) -> None:
+    commands.show("vectorized_loads")
+    said = capsys.readouterr().out
+    assert "builds on scalar" in said
+    assert techniques.get("vectorized_loads").idea in said
+    assert re.search(r"NVIDIA H\d00: TFLOPS", said)
+    assert "twinkernels diff vectorized_loads" in said
