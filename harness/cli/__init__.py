@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from harness.catalog.sources import CACHE, ROOT
-from harness.cli import inspecting, measuring, recording, reporting, rungs
+from harness.cli import comparing, inspecting, measuring, recording, reporting, rungs
 from harness.cli.expressibility import expressibility
 from harness.machine.terminal import plain
 from harness.rows.files import UNWRITABLE
@@ -44,7 +44,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "report": reporting.report,
     "record": recording.record,
     "tune": measuring.tune,
-    "scorecard": reporting.scorecard,
+    "scorecard": comparing.scorecard,
     "compare": reporting.compare,
     "history": reporting.history,
 }

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
-from rich.table import Column, Table
+from rich.table import Table
 
 from harness.catalog import techniques
 from harness.catalog.problem import Experiment
@@ -127,70 +125,6 @@ def drawn() -> Path:
     with Progress() as progress:
         progress.say("drawing the site from the rows that there are")
         return site.build(SITE, progress=partial(progress.count, "pages"))
-
-
-SIGNS = (
-    "A value of all boards together can be above each board's: what is left unexplained has either sign, and in their "
-    "mean a part of it cancels."
-)
-"""Of shares of a gap."""
-
-
-def scorecard(as_json: AsJson = False) -> None:
-    """The promised ratios, from recorded rows and from fresh ones."""
-    from harness.rows import ledger, results, schema
-    from harness.rows.intervals import described
-    from harness.rows.scorecard import GAP_EXPLAINED, caveats, told_of_earlier_gate
-    from harness.rows.scorecard import scorecard as compute
-
-    recorded = [row for _, path in results.iter_recorded(RECORDED) for row in results.read(path)]
-    fresh = [row for path in results.fresh_runs(RUNS) for row in results.read(path, schema.check)]
-    card = compute([*recorded, *fresh])
-    if as_json:
-        print(json.dumps(card, indent=1))
-        return
-    table = Table(
-        *(Column(name, overflow="fold") for name in ("ratio", "GPU", "value", "95% interval", "worst cell")),
-        box=box.SIMPLE_HEAD,
-    )
-    for entry in card["entries"]:
-        value = f"{entry['value']:.3f}" if entry["value"] else f"incomplete: {entry['reason']}"
-        name = f"{entry['name']} (theirs quoted)" if entry["quoted"] else entry["name"]
-        if entry["name"] == GAP_EXPLAINED:
-            name += f" ({ledger.HEADLINE.slug})"  # a ratio's value is the mean of its problems
-        interval = described(entry["interval"], of_ratio=entry["name"] != GAP_EXPLAINED)
-        table.add_row(name, entry["gpu"], value, interval, entry["worst_cell"] or "")
-    console.print(table)
-    for entry in card["entries"]:
-        if entry["name"] == GAP_EXPLAINED and not entry["reason"]:
-            console.print(f"{GAP_EXPLAINED} on {entry['gpu']}, problem by problem; the goal is {entry['goal']}:")
-            console.print(shares(entry))
-            console.print(SIGNS)
-    for entry in card["entries"]:
-        for told in caveats(entry):
-            console.print(f"{entry['name']} on {entry['gpu']}: {told}; `--json` says which.", soft_wrap=True)
-    if told := told_of_earlier_gate(card["entries"]):
-        console.print(f"{told}; `twinkernels run NAME --missing` checks them again.")
-
-
-def shares(entry: Mapping[str, Any]) -> Table:
-    """How much of the gap has a cause on each problem, over all boards and on each, and where that misses the goal."""
-    from harness.rows.intervals import described
-    from harness.rows.scorecard import ALL_BOARDS
-
-    columns = ("problem", "value", "95% interval", "boards")
-    table = Table(*(Column(name, overflow="fold") for name in columns), box=box.SIMPLE_HEAD)
-    for cell in entry["cells"]:
-        if "reason" in cell:
-            table.add_row(cell["problem"], "incomplete", "", cell["reason"])
-            continue
-        value, *boards = (
-            f"{share:.3f}{' missed' if where in cell['missed'] else ''}"
-            for where, share in {ALL_BOARDS: cell["value"], **cell["boards"]}.items()
-        )
-        each = "\n".join(f"{board} {share}" for board, share in zip(cell["boards"], boards, strict=True))
-        table.add_row(cell["problem"], value, described(cell["interval"], of_ratio=False), each)
-    return table
 
 
 def compare(

@@ -33,7 +33,7 @@ Columns of every kind:
 | details | what else the row says (object) |
 | recorded, run | bool: below reports/recorded; stem of the row's file |
 | environment, gpu, gpu_slug, board | id; "NVIDIA H200"; h200; which board of its kind |
-| sm_count, max_sm_mhz, power_limit_w | of the GPU |
+| major, sm_count, max_sm_mhz, power_limit_w | of the GPU; its major compute capability |
 | process, driver, torch, triton, cuda, commit | of the run |
 | time | UTC, such as 2026-01-31T23:59:59Z; sorts as text |
 
@@ -335,7 +335,7 @@ _COMMON: dict[str, Column] = {
     **{name: _field(name) for name in ("details", "recorded", "run", "environment", "time")},
 }
 _OF_ENVIRONMENT = (
-    *("gpu", "gpu_slug", "board", "sm_count", "max_sm_mhz", "power_limit_w"),
+    *("gpu", "gpu_slug", "board", "major", "sm_count", "max_sm_mhz", "power_limit_w"),
     *("process", "driver", "torch", "triton", "cuda", "commit"),
 )
 _COLUMNS: dict[str, dict[str, Column]] = {
@@ -395,7 +395,7 @@ _NUMBERS = frozenset(
     (
         *("ms", "speed", "cupti_ms", "events_ms", "gap_ms", "difference", "clock_ghz", "replicate", "neighbours"),
         *("error", "sharing", "launch_ms", "found", "registers", "spill_bytes", "smem_bytes"),
-        *("sm_count", "max_sm_mhz", "power_limit_w"),
+        *("major", "sm_count", "max_sm_mhz", "power_limit_w"),
     )
 )
 _TRUTHS = frozenset(("reference_tile", "current", "recorded", "final", "usable", "covers_all", "padded"))

@@ -1,259 +1,173 @@
-"""The promised ratios, from rows. Standard library only.
+"""The ratios that the project follows (harness/operators/<operator>/promises.py), from tables of rows.
 
-A ratio compares two samples of one interleaved group and nothing else, but for the articles' own code: that was
-measured separately, is quoted, and the entry says so. Rows of an earlier version of a kernel
-(`source_sha256` is not the checkout's) do not count.
+A ratio compares two timings of one interleaved group; only speeds that an article's own code reached are quoted, and
+the entry says so. Timings of an earlier version of a kernel do not count.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from harness.catalog import experiments, techniques
-from harness.catalog.problem import Problem
-from harness.operators.attention import articles
-from harness.rows import intervals, ledger, noise, reading, results
-from harness.rows.reading import (
-    Hashes,
-    Row,
-    checkout_hashes,
-    counts,
-    gpu_name,
-    is_as_shipped,
-    is_final,
-    is_reference_tile,
-    is_unsettled,
-    pick,
-    ratio,
-    same_group,
-    slug,
-    tflops,
-    tile_slug,
-)
+from harness.catalog.promises import FASTEST, Promise
+from harness.operators.attention.gap import FLAGSHIP, TRITON
+from harness.operators.attention.prices import GOAL, HEADLINE
+from harness.operators.attention.promises import promises
+from harness.rows import gap, stats
 
-SCHEMA = 2
-"""The format's version in what `scorecard` returns."""
-MODE = "burst"
-"""The mode of timing where a promise names no other."""
-ARTICLE = "article"
-"""In place of a backend: the article's own code as quoted in the experiment, measured separately on one kind of GPU."""
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
+Row = Mapping[str, Any]
+"""A row of `frame("timing")`, as a dictionary."""
 
-AMONG_THE_BEST = 0.95
-"""Of the speed of the fastest kernel with the same instructions, each in its fastest process: other runs and boards
-move that by less."""
+SCHEMA = 3
+"""Version of what `scorecard` returns."""
 GAP_EXPLAINED = "gap_explained"
-"""The entry that is no ratio: the share of a gap that has a cause (rows.ledger)."""
+"""The entry that is no ratio: the share of a gap that has a cause (rows/gap.py)."""
 ALL_BOARDS = "all boards"
-"""In a cell's `missed`, beside the names of boards."""
-FASTEST = "fastest"
-"""In place of a backend: the fastest of RIVALS, which must all be in the group."""
-ENDS = (ledger.FLAGSHIP, ledger.TRITON)
-"""The kernels between which GAP_EXPLAINED is."""
-RIVALS = ("sdpa_cudnn", "fa3", "fa4")
+AMONG_THE_BEST = 0.95
+"""A final group counts if its kernels reach this share of the fastest with the same instructions: other runs and boards
+differ by less."""
 FAILURES = ("wrong", "cuda_error", "crashed")
-"""Statuses of a gate that the kernel failed: the machine and its limits of time and memory are not to blame."""
-
-
-@dataclass(frozen=True)
-class Promise:
-    """A ratio that is followed over time: TFLOPS of `ours` over TFLOPS of `theirs`, both the best rung they have.
-
-    `rung`: the one technique that counts for CUDA, in place of the best. `problem`: the one problem of the experiment
-    that is asked about. `mode`: of timing. `ladder`: GPUs that run this ladder
-    have an entry, incomplete while the experiment has no row of theirs.
-    """
-
-    name: str
-    ours: str
-    theirs: str
-    experiment: str = "ladder"
-    rung: str | None = None
-    problem: Problem | None = None
-    mode: str = MODE
-    ladder: str | None = None
-
-    def counts(self, row: Row) -> bool:
-        """Whether this row of its experiment can stand on one of its sides."""
-        return self.rung is None or row["backend"] != "cuda" or row.get("technique") == self.rung
-
-
-def _flagship(name: str, ours: str, theirs: str, experiment: str = "hopper_grid", **rest: Any) -> Promise:
-    return Promise(name, ours, theirs, experiment, rung="flagship", ladder="hopper", **rest)
-
-
-PROMISES = (
-    Promise("cuda_over_fa2", "cuda", "sdpa_flash"),
-    Promise("cuda_over_cudnn", "cuda", "sdpa_cudnn"),
-    Promise("triton_over_cuda", "triton", "cuda"),
-    Promise("triton_native_over_flex", "triton_native", "flex"),
-    Promise("mma_sync_cuda_over_fa2", "cuda", "sdpa_flash", experiment="over_fa2"),
-    Promise("mma_sync_cuda_over_fa2_seed001", "cuda", "sdpa_flash", experiment="seed_raw_ptx"),
-    _flagship("flagship_over_fastest", "cuda", FASTEST),
-    _flagship("flagship_over_cudnn", "cuda", "sdpa_cudnn"),
-    _flagship("flagship_over_fa3", "cuda", "fa3"),
-    _flagship("flagship_over_fa4", "cuda", "fa4"),
-    _flagship("flagship_over_fastest_sustained", "cuda", FASTEST, "hopper_sustained", mode="sustained"),
-    _flagship("triton_over_flagship", "triton", "cuda"),
-    _flagship("triton_over_cudnn", "triton", "sdpa_cudnn", problem=Problem.square(2, 16, 8192, 128)),
-    _flagship("gluon_over_cudnn", "gluon", "sdpa_cudnn", problem=Problem.square(2, 16, 8192, 128)),
-    _flagship("gluon_over_fa4", "gluon", "fa4", problem=Problem.square(2, 16, 8192, 128)),
-    *(Promise(f"{name}_over_article", "cuda", ARTICLE, experiment=name) for name in experiments.about_articles()),
+"""Statuses of a gate that a kernel fails, not the machine or a limit."""
+COLUMNS = (
+    *("name", "technique", "backend", "problem", "tile", "reference_tile", "mma", "source_sha256", "program", "status"),
+    *("reason", "current", "usable", "speed", "replicate", "final", "group", "environment", "time"),
 )
 
 
-def scorecard(rows: Iterable[Row], *, hashes: Hashes | None = None) -> dict[str, Any]:
-    """One entry per promise and GPU that ran its experiment, and GAP_EXPLAINED: {name, experiment, ours, gpu, quoted,
-    status, reason, value, interval, worst_cell, verdicts, earlier_gate, kernels, unrefereed, disagreeing, cells}.
+def scorecard(timing: DataFrame, gate: DataFrame, code: DataFrame) -> dict[str, Any]:
+    """{schema, entries}: an entry for each promise and GPU that ran its experiment, and GAP_EXPLAINED.
 
-    `value` is the geometric mean over the experiment's problems of ours / theirs, None while the entry is incomplete;
-    of GAP_EXPLAINED it is the share at ledger.HEADLINE, and a cell's `boards` are board -> share there. From SCHEMA 2
-    on that entry has a cell for every length, a `goal`, and in each cell `missed`: where the share is below the goal,
-    "all boards" or the name of one.
-    `quoted` says what theirs is where it was not measured with ours, else it is None. A cell is {problem, value,
-    interval, ours, theirs (TFLOPS), ours_is, theirs_is, case, run} or {problem, reason}. `interval` is what
-    intervals.Interval.to_dict makes, over every process that timed both, or ours where theirs is quoted. Where it has
-    ends, `value` is the mean over the same processes; `ours` and `theirs` are always of one `run`.
-    A cell has a `failed_gate` where one of its kernels failed another gate than the one before its timing: which, in
-    words (Gates.failed_by).
-    `verdicts` counts the gates of the kernels compared, `earlier_gate` those of them that had other inputs or limits.
-    `kernels` are these kernels and libraries by problem and tile, `unrefereed` those that CUPTI never timed,
-    `disagreeing` those of which it last said otherwise than the events.
+    An entry is {name, experiment, ours, gpu, quoted, status, reason, value, interval, worst_cell, caveats, cells}. Its
+    `value` is the geometric mean over the cells, one a problem, None while one of them has no value. `quoted` says what
+    theirs is if it was not measured beside ours. A cell is {problem, value, interval, ours, theirs (speeds), ours_is,
+    theirs_is, case, run} or {problem, reason}. With three processes or more, `value` is the mean over all of them;
+    `ours` and `theirs` are of the `run`. Intervals are stats.Interval.to_dict(). `caveats` are sentences without an
+    end: failed gates, and times that CUPTI does not confirm.
+
+    The value of GAP_EXPLAINED is the share on gap.HEADLINE; the entry has a `goal`, and its cells have `boards`, board
+    -> share, and `missed`: where the share is below the goal, ALL_BOARDS or the name of one.
     """
-    hashes = checkout_hashes() if hashes is None else hashes
-    all_rows = list(rows)
-    gpus = {row["id"]: gpu_name(row) for row in all_rows if row["kind"] == "environment"}
-    majors = {gpu_name(row): _major(row) for row in all_rows if row["kind"] == "environment"}
-    timing: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
-    for row in all_rows:
-        if row["kind"] == "timing" and is_as_shipped(row):
-            gpu = gpus.get(row.get("environment"), "unknown GPU")
-            timing[gpu, row["experiment"], row.get("mode") or MODE].append(row)
-    known = intervals.Intervals(noise.Timings(all_rows))
-    gates = Gates(all_rows, gpus)
+    timings = stats.Timings(timing)
+    own = timing[timing.assembler == "own"]
+    rows = _by_experiment(own[own.purpose == "timing"])
     entries = []
-    for gpu in sorted({gpu for gpu, *_ in timing}):
-        for promise in PROMISES:
-            place = (gpu, promise.experiment, promise.mode)
-            runs = promise.ladder and majors.get(gpu) in techniques.LADDERS[promise.ladder].capabilities
-            if (runs or place in timing) and (promise.theirs != ARTICLE or gpu == articles.OWN_CODE_GPU):
-                entries.append(_entry(promise, gpu, timing.get(place, []), hashes, known, gates))
-        if majors.get(gpu) in techniques.LADDERS["hopper"].capabilities:
-            own = [row for row in all_rows if gpus.get(row.get("environment") or row.get("id")) == gpu]
-            entries.append(_gap_explained(gpu, own, hashes, gates))
-    return {"schema": SCHEMA, "mode": MODE, "entries": entries}
+    known = timing[timing.gpu.notna()]
+    for gpu, major in sorted(set(zip(known.gpu, known.major, strict=True))):
+        doubts = Doubts(own[own.gpu == gpu], gate[(gate.gpu == gpu) & (gate.assembler == "own")])
+        for promise in promises():
+            here = rows.get((gpu, promise.experiment, promise.mode), [])
+            runs = promise.ladder and major in techniques.LADDERS[promise.ladder].capabilities
+            if (runs or here) and (promise.quoted is None or promise.quoted.gpu == gpu):
+                entries.append(_entry(promise, gpu, here, timings, doubts))
+        if major in techniques.LADDERS["hopper"].capabilities:
+            found = gap.ledgers(timing[timing.gpu == gpu], code, timings)
+            entries.append(_gap_explained(gpu, found, doubts))
+    return {"schema": SCHEMA, "entries": entries}
 
 
-class Gates:
-    """The newest verdict on each kernel, problem and tile in an experiment on a GPU, the gates that kernels failed, and
-    what CUPTI saw in any."""
-
-    def __init__(self, rows: Iterable[Row], gpus: Mapping[Any, str]) -> None:
-        self.gpus = gpus
-        rows = list(rows)
-        referees = [row for row in rows if row["kind"] == "referee" and is_as_shipped(row)]
-        referees.sort(key=lambda row: str(row["time"]))
-        self.refereed = {self.program(row): row["status"] for row in referees}
-        gates = (row for row in rows if row["kind"] == "gate" and row["status"] != "unsupported")
-        ours = [row for row in gates if row.get("technique") and is_as_shipped(row)]
-        ours.sort(key=lambda row: str(row["time"]))
-        self.newest = {self.place(row): row for row in ours}
-        self.passed = {self.program(row) for row in ours if row["status"] == "passed"}
-        self.failed: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-        for row in ours:
-            if row["status"] in FAILURES:
-                self.failed[self.twin(row)].append(row)
-
-    def place(self, row: Row) -> tuple[Any, ...]:
-        """What a gate and a timing of one kernel have in common."""
-        return row["experiment"], *self.program(row)
-
-    def program(self, row: Row) -> tuple[Any, ...]:
-        """What timings of one kernel in several experiments have in common."""
-        return self.gpus.get(row.get("environment")), row.get("source_sha256"), reading.cell(row)
-
-    def twin(self, row: Row) -> tuple[Any, ...]:
-        """What programs of one kernel have in common, whatever the problem and the tile."""
-        return self.gpus.get(row.get("environment")), row.get("source_sha256"), row["backend"], row.get("technique")
-
-    def failed_by(self, timing: Row) -> str | None:
-        """Which gates the kernel of a timing failed elsewhere, in words: those at the timing's tile, and those of a
-        program that passed another gate, so that its result does not always repeat. A tile that never passes says
-        nothing about another tile."""
-        tile = tile_slug(timing)
-        found = [
-            gate
-            for gate in self.failed.get(self.twin(timing), ())
-            if tile_slug(gate) == tile or self.program(gate) in self.passed
-        ]
-        if not found:
-            return None
-        which = "another gate" if len(found) == 1 else f"{len(found)} other gates, the last"
-        last = found[-1]
-        return f"of a kernel that failed {which}: {reading.cell(last)} in {last['experiment']}: {last['reason']}"
-
-    def marked(self, cell: dict[str, Any], timings: Iterable[Row]) -> dict[str, Any]:
-        """The cell of these timings, with a `failed_gate` where there is one."""
-        told = next(filter(None, map(self.failed_by, timings)), None)
-        return cell | {"failed_gate": told} if told else cell
-
-    def of(self, timings: Iterable[Row]) -> dict[str, Any]:
-        """How many of these kernels have a verdict, and how many of the verdicts are of an earlier gate; the kernels,
-        those that CUPTI did not time, and those of which it last said otherwise than the events."""
-        timings = list(timings)
-        found = {place: self.newest[place] for place in map(self.place, timings) if place in self.newest}
-        seen = {reading.cell(row): self.refereed.get(self.program(row)) for row in timings}
-        return {
-            "verdicts": len(found),
-            "earlier_gate": sum(map(reading.of_earlier_gate, found.values())),
-            "kernels": sorted(seen),
-            "unrefereed": sorted(kernel for kernel, status in seen.items() if status is None),
-            "disagreeing": sorted(kernel for kernel, status in seen.items() if status not in (None, "passed")),
-        }
+def _by_experiment(timing: DataFrame) -> dict[Any, list[Row]]:
+    """(gpu, experiment, mode) -> its timings, the oldest first."""
+    ordered = timing.sort_values("time", kind="stable")
+    table = ordered[list(COLUMNS)].astype(object).where(ordered[list(COLUMNS)].notna(), None)
+    found = defaultdict(list)
+    for place, row in zip(
+        zip(ordered.gpu, ordered.experiment, ordered["mode"], strict=True), table.to_dict("records"), strict=True
+    ):
+        found[place].append(row)
+    return found
 
 
-def told_of_earlier_gate(entries: Iterable[Mapping[str, Any]]) -> str:
-    """How many of the ratios are of kernels that an earlier gate checked; empty where none is."""
-    counts = [entry["earlier_gate"] for entry in entries]
-    return reading.told_of_earlier_gate(sum(count > 0 for count in counts), len(counts), "ratio")
+class Doubts:
+    """What the rows of a GPU say against kernels that passed the gate before their timing."""
+
+    def __init__(self, timing: DataFrame, gate: DataFrame) -> None:
+        gate = gate[gate.tool.isna() & gate.technique.notna()]
+        version = gate.source_sha256.str.cat(gate.backend, sep=" ")
+        program = version.str.cat([gate.technique, gate.problem, gate.tile], sep=" ")
+        failed = gate.status.isin(FAILURES)
+        unsteady = failed & program.isin(set(program[gate.status == "passed"]))
+        self._failed_at = set(program[failed].index.map(lambda at: (version[at], gate.technique[at], gate.tile[at])))
+        self._unsteady = set(version[unsteady].str.cat(gate.technique[unsteady], sep=" "))
+        cupti = timing[timing.purpose == "cupti"].sort_values("time", kind="stable")
+        newest = cupti.drop_duplicates("program", keep="last")
+        self._disagrees = set(newest[newest.status != "passed"].program)
+
+    def about(self, cells: Iterable[Iterable[Row]]) -> list[str]:
+        """Sentences about the kernels of an entry, a few for each of its cells."""
+        cells = [list(rows) for rows in cells]
+        failed = sum(any(map(self._failed, rows)) for rows in cells)
+        kernels = {row["program"] for rows in cells for row in rows}
+        found = []
+        if failed:
+            found.append(
+                f"on {failed} of {len(cells)} problems one of the kernels failed another gate, though it passed the "
+                "gate before its timing"
+            )
+        if disagreeing := len(kernels & self._disagrees):
+            found.append(f"of {disagreeing} of {len(kernels)} programs CUPTI measured another time than the events")
+        return found
+
+    def _failed(self, row: Row) -> bool:
+        """True if the kernel failed a gate at this tile, or failed one that it passed another time."""
+        version = f"{row['source_sha256']} {row['backend']}"
+        return (
+            version,
+            row["technique"],
+            row["tile"],
+        ) in self._failed_at or f"{version} {row['technique']}" in self._unsteady
 
 
-def caveats(entry: Mapping[str, Any]) -> list[str]:
-    """What a reader of an entry's value should know of its kernels, in words without an end: on how many problems one
-    failed another gate, and of how many CUPTI disagrees with the events."""
-    told = []
-    count, total = sum("failed_gate" in cell for cell in entry["cells"]), len(entry["cells"])
-    if count:
-        where = f"on {count} of {total} problems" if total > 1 else "here"
-        told.append(f"{where} one of the kernels failed another gate, though it passed the gate before its timing")
-    if entry["disagreeing"]:
-        count, total = len(entry["disagreeing"]), len(entry["kernels"])
-        told.append(f"of {count} of {total} kernels and libraries CUPTI measured another time than the events")
-    return told
+def _entry(promise: Promise, gpu: str, rows: list[Row], timings: stats.Timings, doubts: Doubts) -> dict[str, Any]:
+    here: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if promise.technique in (None, row["technique"]) or row["backend"] != "cuda":
+            here[row["problem"]].append(row)
+    problems = promise.quoted.speeds if promise.quoted else [promise.problem] if promise.problem else None
+    if problems is None:
+        problems = [problem.slug for problem in experiments.load(promise.experiment).problems]
+    find = _quoted if promise.quoted else _fastest if promise.theirs == FASTEST else _measured
+    order = problems if promise.quoted else sorted(problems)
+    found = [find(promise, problem, here[problem], timings) for problem in order]
+    cells = [{"problem": problem, **cell} for problem, (cell, *_) in zip(order, found, strict=True)]
+    holes = [f"{cell['problem']}: {cell['reason']}" for cell in cells if "reason" in cell]
+    if not rows:
+        holes = [f"{promise.experiment} was not run on this GPU: `twinkernels run {promise.experiment}`"]
+    values = [cell["value"] for cell in cells if "value" in cell]
+    ratios = [ratio for _, ratio, _ in found if ratio]
+    return {
+        "name": promise.name,
+        "experiment": promise.experiment,
+        "ours": promise.ours,
+        "gpu": gpu,
+        "quoted": promise.quoted and f"quoted: {promise.quoted.what}, measured separately on an {gpu}",
+        "status": "incomplete" if holes else "complete",
+        "reason": "; ".join(holes) or None,
+        "value": None if holes else math.exp(math.fsum(map(math.log, values)) / len(values)),
+        "interval": None if holes else stats.mean(ratios).interval.to_dict(),
+        "worst_cell": None if holes else min(cells, key=lambda cell: cell["value"])["problem"],
+        "caveats": doubts.about(rows for _, _, rows in found),
+        "cells": cells,
+    }
 
 
-def _gap_explained(gpu: str, rows: Iterable[Row], hashes: Hashes, gates: Gates) -> dict[str, Any]:
-    """How much of the gap between core Triton and the flagship has a cause, on each problem of the experiment that was
-    measured; the value is HEADLINE's, and complete where that is. A cell of another problem may say why it has none."""
-    found = {one.problem: one for one in ledger.ledgers(rows, hashes)}
-    problems = experiments.load(ledger.EXPERIMENT).problems
-    asked = [problem for problem in problems if problem in found or problem == ledger.HEADLINE]
-    rows_of = {p: [found[p].rows[name] for name in ENDS if name in found[p].rows] for p in asked if p in found}
-    cells = [gates.marked(_explained_cell(p, found.get(p)), rows_of.get(p, ())) for p in asked]
-    (headline,) = [cell for cell in cells if cell["problem"] == ledger.HEADLINE.slug]
-    reason = f"{headline['problem']}: {headline['reason']}" if "reason" in headline else None
+def _gap_explained(gpu: str, found: list[gap.Ledger], doubts: Doubts) -> dict[str, Any]:
+    """How much of the gap between core Triton and the flagship has a cause, on each problem that was timed."""
+    cells = [_explained(one) for one in found]
+    headline = next((cell for cell in cells if cell["problem"] == HEADLINE.slug), {"reason": "not timed"})
+    reason = f"{HEADLINE.slug}: {headline['reason']}" if "reason" in headline else None
     if not found:
-        reason = f"{ledger.EXPERIMENT} was not run on this GPU: `twinkernels run {ledger.EXPERIMENT}`"
-    valued = [cell for cell in cells if "value" in cell]
+        reason = f"{gap.EXPERIMENT} was not run on this GPU: `twinkernels run {gap.EXPERIMENT}`"
+    values = {cell["problem"]: cell["value"] for cell in cells if "value" in cell}
     return {
         "name": GAP_EXPLAINED,
-        "experiment": ledger.EXPERIMENT,
+        "experiment": gap.EXPERIMENT,
         "ours": "cuda",
         "gpu": gpu,
         "quoted": None,
@@ -261,233 +175,183 @@ def _gap_explained(gpu: str, rows: Iterable[Row], hashes: Hashes, gates: Gates) 
         "reason": reason,
         "value": headline.get("value"),
         "interval": headline.get("interval"),
-        "worst_cell": None if reason else min(valued, key=lambda cell: float(cell["value"]))["problem"],
-        "goal": ledger.GOAL,
-        **gates.of(row for rows in rows_of.values() for row in rows),
+        "worst_cell": None if reason else min(values, key=values.__getitem__),
+        "goal": GOAL,
+        "caveats": doubts.about([one.rows[end] for end in (FLAGSHIP, TRITON) if end in one.rows] for one in found),
         "cells": cells,
     }
 
 
-def _explained_cell(problem: Problem, found: ledger.Ledger | None) -> dict[str, Any]:
-    """A problem's share, of all boards and board by board; or why it has none."""
-    explained = found.explained if found else None
-    if found is None or explained is None:
-        refused = found.refused if found else {}
-        why = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
-        return {"problem": problem.slug, "reason": why or "the two ends have no common group"}
-    ours, theirs = found.rows[ledger.FLAGSHIP], found.rows[ledger.TRITON]
-    shares = {ALL_BOARDS: explained[0], **found.shares}
+def _explained(one: gap.Ledger) -> dict[str, Any]:
+    if one.explained is None:
+        why = "; ".join(f"{kernel}: {reason}" for kernel, reason in one.refused.items())
+        return {"problem": one.problem.slug, "reason": why or "no group timed both ends"}
+    value, interval = one.explained
+    ours, theirs = one.rows[FLAGSHIP], one.rows[TRITON]
     return {
-        "problem": problem.slug,
-        "value": explained[0],
-        "interval": explained[1].to_dict(),
-        "boards": found.shares,
-        "missed": [where for where, share in shares.items() if share < ledger.GOAL],
-        "ours": found.tflops(ledger.FLAGSHIP),
-        "theirs": found.tflops(ledger.TRITON),
+        "problem": one.problem.slug,
+        "value": value,
+        "interval": interval.to_dict(),
+        "boards": one.shares,
+        "missed": [where for where, share in {ALL_BOARDS: value, **one.shares}.items() if share < GOAL],
+        "ours": one.speed(FLAGSHIP),
+        "theirs": one.speed(TRITON),
         "ours_is": _name(ours),
         "theirs_is": _name(theirs),
-        "case": reading.cell(ours),
-        "run": ours.get("environment"),
+        "case": _case(ours),
+        "run": ours["environment"],
     }
 
 
-def _major(environment: Row) -> int | None:
-    """The major compute capability of an environment row's GPU."""
-    capability = ((environment.get("details") or {}).get("gpu") or {}).get("capability")
-    return capability[0] if capability else None
+Found = tuple[dict[str, Any], stats.Estimate | None, list[Row]]
+"""A cell, the logarithm of its ratio, and the rows it compares."""
 
 
-def _entry(
-    promise: Promise, gpu: str, rows: list[Row], hashes: Hashes, known: intervals.Intervals, gates: Gates
-) -> dict[str, Any]:
-    quoted = interval = None
-    compared: list[Row] = []
-    if promise.theirs == ARTICLE:
-        article = experiments.article(promise.experiment)
-        quoted = f"quoted: {article.own_code_is}, measured separately on an {articles.OWN_CODE_GPU}"
-        shapes = [shape for shape in article.shapes if shape.own_code]
-        found = [_quoted_cell(promise, shape, quoted, rows, hashes, known) for shape in shapes]
-        cells = [gates.marked(cell, one[:1] if one else ()) for cell, one in found]
-        best = [one for _, one in found if one]
-        compared += [ours for ours, _ in best]
-        if len(best) == len(cells):
-            interval = known.mean_of([ratio for _, ratio in best]).to_dict()
-    else:
-        asked = [promise.problem] if promise.problem else experiments.load(promise.experiment).problems
-        cells, pairs = [], []
-        here: dict[str, list[Row]] = defaultdict(list)
-        for row in filter(promise.counts, rows):
-            here[slug(row)].append(row)
-        find = _fastest_cell if promise.theirs == FASTEST else _cell
-        for problem in sorted(problem.slug for problem in asked):
-            cell, pair = find(promise, problem, here[problem], hashes, known)
-            cells.append(gates.marked(cell, pair or ()))
-            if pair:
-                pairs.append(pair)
-                compared += pair
-        if len(pairs) == len(cells):
-            interval = known.mean(pairs).to_dict()
-    holes = [cell for cell in cells if "reason" in cell]
-    complete = not holes
-    reason = "; ".join(f"{cell['problem']}: {cell['reason']}" for cell in holes) or None
-    if not rows:
-        reason = f"{promise.experiment} was not run on this GPU: `twinkernels run {promise.experiment}`"
-    return {
-        "name": promise.name,
-        "experiment": promise.experiment,
-        "ours": promise.ours,
-        "gpu": gpu,
-        "quoted": quoted,
-        "status": "complete" if complete else "incomplete",
-        "reason": reason,
-        "value": statistics.geometric_mean(cell["value"] for cell in cells) if complete else None,
-        "interval": interval,
-        "worst_cell": min(cells, key=lambda cell: cell["value"])["problem"] if complete else None,
-        **gates.of(compared),
-        "cells": cells,
-    }
-
-
-def _cell(
-    promise: Promise, problem: str, here: list[Row], hashes: Hashes, known: intervals.Intervals
-) -> tuple[dict[str, Any], tuple[Row, Row] | None]:
-    """The cell, and the two rows that it is of. `here`: the problem's rows that count for the promise. Where enough
-    processes timed both, the value is the mean over them."""
-    newest = results.newest(here)
-    ours, why_ours = _best(promise.ours, newest, hashes)
-    theirs, why_theirs = _best(promise.theirs, newest, hashes)
-    if final := _final(promise, here, newest, hashes):
+def _measured(promise: Promise, problem: str, here: list[Row], timings: stats.Timings) -> Found:
+    """The fastest of both sides in the newest final group, or else of all groups."""
+    ours, why_ours = _best(promise.ours, here)
+    theirs, why_theirs = _best(promise.theirs, here)
+    if final := _final(promise, here):
         ours, theirs = final
     if ours is None or theirs is None:
-        return {"problem": problem, "reason": why_ours or why_theirs}, None
-    if not theirs.get("technique"):  # a peer may be in several groups, and its newest row in another one
-        of_group = [row for row in here if row["backend"] == promise.theirs and same_group(ours, row)]
-        theirs = next((row for row in of_group if counts(row, hashes)), theirs)
-    if not _is_comparable(ours, theirs):
-        why = f"different instruction classes: {ours.get('mma')}, {theirs.get('mma')}"
-        return {"problem": problem, "reason": why}, None
-    value = ratio(ours, theirs)
-    if value is None:
-        why = f"{_name(ours)} and {_name(theirs)} were not timed in one group"
-        return {"problem": problem, "reason": why}, None
-    met = known.ratio(ours, theirs)
-    cell = {
-        "problem": problem,
-        "value": value if met.draws is None else math.exp(met.value),
-        "ours": tflops(ours),
-        "theirs": tflops(theirs),
+        return {"reason": why_ours or why_theirs}, None, []
+    if _is_peer(theirs):  # it may be in several groups, its newest row in another one
+        theirs = next(
+            (row for row in here if row["backend"] == promise.theirs and row["usable"] and _met(ours, row)), theirs
+        )
+    if not _comparable(ours, theirs):
+        return {"reason": f"different instruction classes: {ours['mma']}, {theirs['mma']}"}, None, []
+    if not _met(ours, theirs):
+        return {"reason": f"{_name(ours)} and {_name(theirs)} were not timed in one group"}, None, []
+    ratio = timings.ratio(ours["program"], theirs["program"])
+    assert ratio is not None
+    value = math.exp(ratio.value) if ratio.is_settled else ours["speed"] / theirs["speed"]
+    return _cell(value, ratio, ours, theirs["speed"], _name(theirs)), ratio, [ours, theirs]
+
+
+def _fastest(promise: Promise, problem: str, here: list[Row], timings: stats.Timings) -> Found:
+    """Against the rival that is fastest over all processes, all of them timed beside the same samples of ours."""
+    found = [_measured(replace(promise, theirs=rival), problem, here, timings) for rival in promise.rivals]
+    if hole := next((one for one in found if "reason" in one[0]), None):
+        return hole
+    if len({id(rows[0]) for _, _, rows in found}) > 1:
+        return {"reason": f"{', '.join(promise.rivals)} were not timed in one group"}, None, []
+    return min(found, key=lambda one: float(one[0]["value"]))
+
+
+def _quoted(promise: Promise, problem: str, here: list[Row], timings: stats.Timings) -> Found:
+    """Our fastest, of the newest final group if there is one, over a speed without samples."""
+    assert promise.quoted
+    ours, why = next(iter(_finals(promise.ours, here)), None), None
+    if ours is None:
+        ours, why = _best(promise.ours, here)
+    if ours is None:
+        return {"reason": why}, None, []
+    theirs = promise.quoted.speeds[problem]
+    speed = timings.estimate({ours["program"]: 1.0})
+    assert speed is not None
+    ratio = speed.over(theirs)
+    what = f"quoted: {promise.quoted.what}, measured separately on an {promise.quoted.gpu}"
+    cell = _cell(math.exp(ratio.value), ratio, ours, theirs, what) | {"ours": math.exp(speed.value)}
+    return cell, ratio, [ours]
+
+
+def _cell(value: float, ratio: stats.Estimate, ours: Row, theirs: float, theirs_is: str) -> dict[str, Any]:
+    return {
+        "value": value,
+        "ours": ours["speed"],
+        "theirs": theirs,
         "ours_is": _name(ours),
-        "theirs_is": _name(theirs),
-        "case": reading.cell(ours),
-        "run": ours.get("environment"),
-        "interval": met.interval.to_dict(),
-    }
-    return cell, (ours, theirs)
-
-
-def _fastest_cell(
-    promise: Promise, problem: str, here: list[Row], hashes: Hashes, known: intervals.Intervals
-) -> tuple[dict[str, Any], tuple[Row, Row] | None]:
-    """The cell of the rival that is fastest over all processes: in one of them another may be. Without all rivals
-    beside the same samples of ours nobody is."""
-    found = [_cell(replace(promise, theirs=rival), problem, here, hashes, known) for rival in RIVALS]
-    if hole := next((cell for cell, pair in found if pair is None), None):
-        return hole, None
-    if len({json.dumps(pair[0], sort_keys=True) for _, pair in found if pair}) > 1:
-        return {"problem": problem, "reason": f"{', '.join(RIVALS)} were not timed in one group"}, None
-    return min(found, key=lambda one: one[0]["value"])
-
-
-def _quoted_cell(
-    promise: Promise,
-    shape: articles.Shape,
-    quoted: str,
-    rows: list[Row],
-    hashes: Hashes,
-    known: intervals.Intervals,
-) -> tuple[dict[str, Any], tuple[Row, intervals.Estimate] | None]:
-    """Our best, from the newest final group where there is one, over a number that has no samples; its row, and the
-    ratio. The interval is of our side alone."""
-    newest = results.newest(row for row in rows if slug(row) == shape.problem.slug)
-    finals = _finals(promise.ours, newest, hashes)
-    ours, why = (finals[0], None) if finals else _best(promise.ours, newest, hashes)
-    if ours is None or shape.own_code is None:
-        return {"problem": shape.problem.slug, "reason": why}, None
-    ratio = known.tflops(ours).over(shape.own_code)
-    cell = {
-        "problem": shape.problem.slug,
-        "value": math.exp(ratio.value),
-        "ours": math.exp(ratio.value) * shape.own_code,
-        "theirs": shape.own_code,
+        "theirs_is": theirs_is,
+        "case": _case(ours),
+        "run": ours["environment"],
         "interval": ratio.interval.to_dict(),
-        "ours_is": _name(ours),
-        "theirs_is": quoted,
-        "case": reading.cell(ours),
-        "run": ours.get("environment"),
     }
-    return cell, (ours, ratio)
 
 
-def _final(promise: Promise, here: list[Row], newest: Iterable[Row], hashes: Hashes) -> tuple[Row, Row] | None:
-    """Both sides from the newest final group that has them: chosen before these samples were taken. A group of a run
-    that timed few techniques is passed over: its winners are not the best. They are judged by their fastest process,
-    because under load a board may slow down all kernels of a group."""
-    counting = [row for row in newest if counts(row, hashes)]
-    fastest: dict[object, float] = defaultdict(float)
-    for row in counting:
-        for alike in ((row["backend"], row.get("mma")), reading.cell(row)):
-            fastest[alike] = max(fastest[alike], tflops(row))
+def _newest(here: Iterable[Row]) -> list[Row]:
+    """The newest timing of each cell; of replicates, and of peers in several groups, one each."""
+    found = {}
+    for row in here:
+        cell = (row[name] for name in ("name", "backend", "tile", "source_sha256", "replicate"))
+        found[*cell, row["group"] if _is_peer(row) else None] = row
+    return list(found.values())
+
+
+def _best(backend: str, here: list[Row]) -> tuple[Row | None, str | None]:
+    """The fastest technique of a backend, each at its tuned tile if that was timed, or None and why. If a faster one
+    did not converge, the rest is not the best."""
+    mine = [row for row in _newest(here) if row["backend"] == backend]
+    usable = sorted((row for row in mine if row["usable"]), key=lambda row: (not row["reference_tile"], row["time"]))
+    if usable:
+        picked = {row["name"]: row for row in usable}
+        best = max(picked.values(), key=_speed)
+        unsettled = [row for row in mine if row["status"] == "not_converged" and row["current"] and row["speed"]]
+        faster = max(unsettled, key=_speed, default=best)
+        if faster["speed"] > best["speed"]:
+            return None, f"{_name(faster)} was faster and did not converge"
+        return best, None
+    if not mine:
+        return None, f"{backend}: no row"
+    if any(row["status"] == "passed" for row in mine):
+        return None, f"{backend}: only rows of an earlier version of the kernel"
+    newest = max(mine, key=lambda row: row["time"])
+    return None, f"{backend}: {newest['status']}, {newest['reason']}"
+
+
+def _final(promise: Promise, here: list[Row]) -> tuple[Row, Row] | None:
+    """Both sides from the newest final group that has them: these were chosen before its samples were taken. Groups of
+    runs that timed few techniques are passed over. A kernel is judged by its fastest process, because under load a
+    board may slow down a whole group."""
+    fastest: dict[Any, float] = defaultdict(float)
+    for row in _newest(here):
+        if row["usable"]:
+            for alike in ((row["backend"], row["mma"]), _case(row)):
+                fastest[alike] = max(fastest[alike], row["speed"])
 
     def is_among_the_best(row: Row) -> bool:
-        own = max(fastest[reading.cell(row)], tflops(row))
-        return own >= AMONG_THE_BEST * fastest[row["backend"], row.get("mma")]
+        own = max(fastest[_case(row)], row["speed"])
+        return bool(own >= AMONG_THE_BEST * fastest[row["backend"], row["mma"]])
 
-    for row in filter(is_among_the_best, _finals(promise.ours, counting, hashes)):
-        for other in here:
-            met = other["backend"] == promise.theirs and same_group(row, other) and counts(other, hashes)
-            if met and is_among_the_best(other) and _is_comparable(row, other):
-                return row, other
+    for ours in filter(is_among_the_best, _finals(promise.ours, here)):
+        for theirs in here:
+            beside = theirs["backend"] == promise.theirs and theirs["usable"] and _met(ours, theirs)
+            if beside and is_among_the_best(theirs) and _comparable(ours, theirs):
+                return ours, theirs
     return None
 
 
-def _is_comparable(ours: Row, theirs: Row) -> bool:
-    """Whether theirs is a library or uses the same instruction class: a rung is compared with no other."""
-    return not theirs.get("technique") or ours.get("mma") == theirs.get("mma")
+def _finals(backend: str, here: list[Row]) -> list[Row]:
+    """A backend's usable timings in final groups, the newest first."""
+    found = [row for row in _newest(here) if row["backend"] == backend and row["final"] and row["usable"]]
+    return sorted(found, key=lambda row: str(row["time"]), reverse=True)
 
 
-def _finals(backend: str, rows: Iterable[Row], hashes: Hashes) -> list[Row]:
-    """A backend's rows in final groups, the newest first."""
-    finals = [row for row in rows if row["backend"] == backend and is_final(row) and counts(row, hashes)]
-    return sorted(finals, key=lambda row: row["time"], reverse=True)
+def _speed(row: Row) -> float:
+    return float(row["speed"])
 
 
-def _best(backend: str, rows: Iterable[Row], hashes: Hashes) -> tuple[Row | None, str | None]:
-    """The fastest rung of a backend on one problem, each at its picked tile; or None and why there is none. Where a
-    faster one did not converge, what is left is not the best."""
-    of_backend = [row for row in rows if row["backend"] == backend]
-    by_technique: dict[str | None, list[Row]] = defaultdict(list)
-    for row in of_backend:
-        if counts(row, hashes):
-            by_technique[row.get("technique")].append(row)
-    picked = [row for row in map(pick, by_technique.values()) if row is not None]
-    if picked:
-        best = max(picked, key=tflops)
-        faster = [row for row in of_backend if is_unsettled(row, hashes) and tflops(row) > tflops(best)]
-        if faster:
-            return None, f"{_name(max(faster, key=tflops))} was faster and did not converge"
-        return best, None
-    if not of_backend:
-        return None, f"{backend}: no row"
-    if any(row["status"] == "passed" for row in of_backend):
-        return None, f"{backend}: only rows of an earlier version of the kernel"
-    newest = max(of_backend, key=lambda row: row["time"])
-    return None, f"{backend}: {newest['status']}, {newest.get('reason')}"
+def _met(ours: Row, theirs: Row) -> bool:
+    """True if both were timed in one interleaved group."""
+    return (ours["environment"], ours["group"]) == (theirs["environment"], theirs["group"])
+
+
+def _is_peer(row: Row) -> bool:
+    return row["name"] is None
+
+
+def _comparable(ours: Row, theirs: Row) -> bool:
+    """True if theirs is a library or has the same instruction class."""
+    return _is_peer(theirs) or ours["mma"] == theirs["mma"]
+
+
+def _case(row: Row) -> str:
+    return " ".join(filter(None, (row["backend"], row["name"], row["problem"], row["tile"])))
 
 
 def _name(row: Row) -> str:
-    """cuda cp_async_pipeline 64x128-s1-w4 (reference tile); another tile is one of the experiment or of the table."""
-    if not row.get("technique"):
+    """cuda cp_async_pipeline 64x128-s1-w4 (reference tile)"""
+    if _is_peer(row):
         return str(row["backend"])
-    which = "reference" if is_reference_tile(row) else "another"
-    return f"{row['backend']} {row['technique']} {tile_slug(row) or '?'} ({which} tile)"
+    which = "reference" if row["reference_tile"] else "another"
+    return f"{row['backend']} {row['name']} {row['tile'] or '?'} ({which} tile)"

@@ -158,31 +158,30 @@ class Timings:
         """The sum of weight times logarithm of the speed over programs of one problem, from the groups that timed all
         of them and the programs `beside`, on all boards or on one. None if no group did."""
         values: dict[str | None, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for group in self._groups([*weights, *beside], board):
+        groups = self._groups([*weights, *beside], board)
+        for group in groups:
             where, process = self._places[group]
             total = sum(weight * self._speeds[program][group] for program, weight in weights.items())
             values[where][process].append(total)
-        processes = {
+        if not groups:
+            return None
+        means = {
             where: {process: statistics.fmean(several) for process, several in found.items()}
             for where, found in values.items()
         }
-        if not processes:
-            return None
-        if len(processes) >= FEWEST:
-            clusters = {
-                where: (statistics.fmean(found.values()), 1 / len(processes)) for where, found in processes.items()
-            }
+        processes, boards = sum(map(len, means.values())), len(means)
+        if boards >= FEWEST:
+            clusters = {where: (statistics.fmean(found.values()), 1 / boards) for where, found in means.items()}
         else:
             clusters = {
-                process: (value, 1 / len(found) / len(processes))
-                for found in processes.values()
-                for process, value in found.items()
+                process: (one, 1 / len(found) / boards) for found in means.values() for process, one in found.items()
             }
-        value = math.fsum(value * weight for value, weight in clusters.values())
-        few = len(clusters) < 2
-        scale = 0.0 if few else math.sqrt(len(clusters) / (len(clusters) - 1))
+        value = math.fsum(one * weight for one, weight in clusters.values())
+        if processes < FEWEST:
+            return Estimate(value, processes, boards)
+        scale = math.sqrt(len(clusters) / (len(clusters) - 1))
         parts = {name: scale * weight * (one - value) for name, (one, weight) in clusters.items()}
-        return Estimate(value, sum(map(len, processes.values())), len(processes), parts)
+        return Estimate(value, processes, boards, parts)
 
     def ratio(self, ours: str, theirs: str) -> Estimate | None:
         """The logarithm of the speed of one program over another's; None where no group timed both."""
@@ -207,7 +206,7 @@ def measured(timing: DataFrame) -> DataFrame:
     table = timing[(timing.purpose == "timing") & (timing.status == "passed") & timing.ms.notna()]
     origin = table.experiment + " " + table.assembler + " " + table.environment.fillna("") + " "
     group = origin + table["group"].fillna("") + " " + table["mode"].fillna("")
-    process = table.environment.fillna("") + " " + table["group"].fillna("").str.rpartition("-")[0]
+    process = table.environment.fillna("") + " " + table["group"].fillna("").str.replace(r"-[^-]*$", "", regex=True)
     return table.assign(log_ms=np.log(table.ms), group_id=group, process_id=process)
 
 

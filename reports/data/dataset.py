@@ -18,7 +18,7 @@ from harness.catalog import techniques
 from harness.catalog.entries import Technique
 from harness.catalog.problem import ANCHOR, Problem, Tile
 from harness.operators.attention import tiles
-from harness.rows import reading, results, scorecard
+from harness.rows import frame, reading, results, scorecard
 from harness.rows.intervals import Interval, Intervals
 from harness.rows.noise import Timings
 from harness.rows.reading import Hashes, tile_slug
@@ -150,8 +150,25 @@ class Dataset:
     @cached_property
     def scores(self) -> list[dict[str, Any]]:
         """The scorecard's entries."""
-        entries: list[dict[str, Any]] = scorecard.scorecard(self.rows, hashes=self.hashes)["entries"]
+        entries: list[dict[str, Any]] = scorecard.scorecard(*map(self.table, ("timing", "gate", "code")))["entries"]
         return entries
+
+    def table(self, kind: str) -> Any:
+        """The rows of a kind as rows.frame has them."""
+        shared = reading.SHARED_PTXAS
+        rows = [
+            {**row, "experiment": row["experiment"].removesuffix(shared)} if row.get("assembler") else row
+            for row in self.rows
+        ]
+        table = frame.table(kind, rows)
+        programs = zip(table.technique, table.backend, table.source_sha256, strict=True)
+        current = [not isinstance(name, str) or self.hashes.get((name, by)) == source for name, by, source in programs]
+        found = table.assign(current=current)
+        return (
+            found.assign(usable=found.current & (found.status == "passed") & found.ms.notna())
+            if kind == "timing"
+            else found
+        )
 
     @cached_property
     def intervals(self) -> Intervals:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from harness.catalog import sources
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
+from harness.operators.attention.promises import RIVALS
 from harness.rows import ledger
-from harness.rows.scorecard import RIVALS
 from reports.data.dataset import Dataset, Point, fastest
 from reports.data.names import LABELS
 from reports.facts import processes, roofs, tuning

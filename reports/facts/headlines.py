@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.rows.scorecard import RIVALS
+from harness.operators.attention.promises import RIVALS
 from reports.data.dataset import Dataset
 from reports.data.names import LABELS
 from reports.data.titles import title

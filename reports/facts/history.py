@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES
-from harness.rows import compare, intervals, reading, scorecard
+from harness.operators.attention.promises import promises
+from harness.rows import compare, intervals, reading
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Row, grouped
 from reports.data.names import score_title
@@ -69,9 +70,9 @@ def sections(data: Dataset) -> list[Section]:
     timed = _timings(data)
     asked = {"The bars of the first page": _of_bars(data)}
     entries: dict[tuple[Cell, ...], list[str]] = {}
-    modes = {promise.name: promise.mode for promise in scorecard.PROMISES}
+    modes = {promise.name: promise.mode for promise in promises()}
     for entry in data.scores:
-        mode = modes.get(entry["name"], scorecard.MODE)
+        mode = modes.get(entry["name"], "burst")
         cells = tuple((cell["case"], mode) for cell in entry["cells"] if "case" in cell)
         entries.setdefault(cells, []).append(score_title(entry["name"]))
     asked |= {"; ".join(titles): list(cells) for cells, titles in entries.items()}

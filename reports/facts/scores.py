@@ -8,15 +8,17 @@ from typing import Any
 
 from harness.catalog import techniques
 from harness.catalog.problem import Problem
+from harness.catalog.promises import FASTEST
 from harness.catalog.roofs import KEYS, ROWS
 from harness.catalog.techniques import TECHNIQUES
-from harness.rows import reading, scorecard
+from harness.operators.attention.promises import promises
+from harness.rows import reading
 from reports.data.dataset import Dataset, Row
 from reports.facts import roofs
 
 GRID = "flagship_over_fastest"
 """The entry whose cells stand beside roofs."""
-RACES = {promise.name for promise in scorecard.PROMISES if promise.theirs == scorecard.FASTEST}
+RACES = {promise.name for promise in promises() if promise.theirs == FASTEST}
 """The entries that say of each cell whether ours reached the fastest library."""
 REACHED, UNSETTLED, MISSED = "reached", "not settled", "missed"
 
@@ -33,7 +35,6 @@ def scored(data: Dataset, experiment: str | None = None) -> list[dict[str, Any]]
                 **entry,
                 "worst_value": min(values, default=None),
                 "earlier": earlier(data, entry["experiment"], entry["ours"]),
-                "caveats": scorecard.caveats(entry),
             }
             if entry["name"] == GRID:
                 entry |= beside_roofs(data, entry)

@@ -12,7 +12,6 @@ from harness.expressibility.claims import RIVALS, VERSIONS
 from harness.expressibility.verdicts import files_of
 from harness.operators.attention.claims.rivals import ASKED
 from harness.rows import noise
-from harness.rows.scorecard import told_of_earlier_gate
 from reports.data.dataset import Dataset, Row
 from reports.data.titles import THEMES, theme
 from reports.facts import answer, correctness, findings, history, matrix
@@ -94,7 +93,6 @@ def data_page(data: Dataset, others: Sequence[Dataset]) -> dict[str, Any]:
     return {
         "data": data,
         "scorecard": scored(data),
-        "earlier_gate": told_of_earlier_gate(data.scores),
         "holes": len(data.holes()),
         "holed": {row.get("experiment") for row in data.holes()},
         "others": others,

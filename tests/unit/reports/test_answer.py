@@ -13,9 +13,9 @@ from experiments.attention import what_triton_costs
 from harness.catalog import techniques
 from harness.catalog.problem import Problem
 from harness.inspection import hardware_counters
+from harness.operators.attention.promises import RIVALS
 from harness.rows import compare
 from harness.rows.reading import slug, tflops
-from harness.rows.scorecard import RIVALS
 from reports.data.dataset import Dataset
 from reports.data.names import score_title
 from reports.draw import bars, figures, panels

@@ -118,7 +118,7 @@ def test_what_the_gate_refused_was_not_timed_for_its_reason() -> None:
 def test_what_all_pages_ask_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def scorecard(rows: list[Row], **_: Any) -> Row:
+    def scorecard(*_: Any) -> Row:
         asked.append("scorecard")
         return {"entries": []}
 

@@ -1,0 +1,130 @@
+"""What each term of the gap is measured by on one problem: weights of kernels, from what was timed there.
+
+The price of a term is the mean of two gains, in logarithms: the flagship over the flagship without the technique, and
+one rung of the ladder over the rung before it; or the one of them that was timed. Standard library only; rows/gap.py
+adds up.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.catalog import techniques
+from harness.catalog.problem import ANCHOR, Problem, Tile
+from harness.operators.attention import gap
+from harness.operators.attention.gap import FLAGSHIP, SHARED, SQUARE, TRITON, WAYS, Term, at, at_their_tiles, shape
+
+EXPERIMENT = "what_triton_misses"
+HEADLINE = Problem.square(4, 16, 4096, 128)
+GOAL = 0.9
+"""The share of the gap that is to have a cause on HEADLINE."""
+FASTEST = (*WAYS, SHARED, *gap.THEIRS.values(), gap.VOCABULARY, gap.ORDERED, gap.WITH_INTEGERS)
+"""Kernels that count at their fastest tile."""
+OVER_ANCHOR = {SHARED: f"{ANCHOR}, shared", TRITON: ANCHOR}
+"""Triton's programs by nvcc's ptxas were timed in groups of their own: what they are compared by."""
+
+Weights = dict[str, float]
+"""Kernel -> how often the logarithm of its speed counts."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """`weights` are in one group; `cause` is a key of gap.CAUSES if the size is not positive, `more` if it is."""
+
+    term: Term
+    weights: Weights
+    cause: str
+    more: str
+
+    @property
+    def counts(self) -> bool:
+        """True if the term is added, false if another term contains it."""
+        return not self.term.part_of and self.term.step != (SHARED, TRITON)
+
+
+def name(
+    backend: str, technique: str | None, tile: str, tile_of_ledger: Tile, problem: Problem, shared: bool
+) -> str | None:
+    """What a timing is called among the weights; None if no term needs it."""
+    suffix = ", shared" if shared else ""
+    if backend == TRITON and technique in gap.THEIRS:
+        return None if shared else gap.THEIRS[technique]
+    if backend in (ANCHOR, *WAYS):
+        return f"{backend}{suffix}"
+    if backend != "cuda" or shared or technique is None:
+        return None
+    if technique in FASTEST or tile == tile_of_ledger.slug:
+        return technique
+    others = {(other, where.slug) for other, where, *language in at_their_tiles(problem) if not language}
+    return at(technique, Tile.parse(tile)) if (technique, tile) in others else None
+
+
+def ablations(problem: Problem) -> set[str]:
+    """The ablations that were timed at the flagship's tile alone, so that their rows say which tile that is."""
+    elsewhere = {other for other, _, *language in at_their_tiles(problem) if not language}
+    return {one.name for one in gap.ABLATIONS if one.lacks} - elsewhere
+
+
+def prices(problem: Problem, tile: Tile, start: str, rows: Mapping[str, Mapping[str, Any]]) -> list[Price]:
+    """The terms of a way that the flagship has on this problem. `rows`: kernel -> its timing, with `maxima` in the main
+    loop where that is known."""
+    return list(filter(None, (_price(term, problem, tile, start, rows) for term in WAYS[start])))
+
+
+def _price(term: Term, problem: Problem, tile: Tile, start: str, rows: Mapping[str, Mapping[str, Any]]) -> Price | None:
+    best = rows.get(start) if start != TRITON else None
+    best_tile = Tile.parse(best["tile"]) if best else None
+    is_square = best_tile is not None and shape(best_tile) == shape(SQUARE) != shape(tile)
+    maxima = best["maxima"] if best else None
+    has_integers = best_tile is not None and maxima is not None and maxima < best_tile.block_n // 2
+    beside = {(kernel, *language) for kernel, _, *language in at_their_tiles(problem)}
+    has_floats = (gap.FLOATS, TRITON) in beside
+
+    def takes(kernel: str) -> bool:
+        return techniques.unsupported(techniques.get(kernel), "cuda", problem, tile) is None
+
+    def lacks(kernel: str) -> str:
+        if kernel != gap.LACKING or not has_integers:
+            return kernel
+        return gap.LAZILY if takes(gap.LAZILY) else FLAGSHIP
+
+    def placed(kernel: str) -> str:
+        return at(kernel, SQUARE) if is_square else kernel
+
+    def end(kernel: str) -> str:
+        if kernel == gap.CONFINED:
+            return gap.WITH_INTEGERS if has_floats else gap.ORDERED
+        if kernel == gap.LACKING:
+            return placed(lacks(kernel))
+        return TRITON if kernel == SHARED else kernel
+
+    if term.head_dim not in (None, problem.head_dim) or (term.part_of and has_integers):
+        return None
+    if term.of_tile and not is_square:
+        return None
+    gains: list[Weights] = []
+    if term.leave_out:
+        left_out = lacks(term.leave_out)
+        if (start != TRITON and best is None) or left_out == FLAGSHIP or not takes(left_out):
+            return None
+        gains.append({placed(FLAGSHIP): 1.0, placed(left_out): -1.0})
+    if term.step == (SHARED, TRITON):
+        gains.append({SHARED: 1.0, OVER_ANCHOR[SHARED]: -1.0, TRITON: -1.0, ANCHOR: 1.0})
+    elif term.step:
+        to, before = map(end, term.step)
+        gains.append({to: 1.0, before: -1.0})
+    timed = [gain for gain in gains if set(gain) <= set(rows)] or gains
+    weights: Weights = defaultdict(float)
+    for gain in timed:
+        for kernel, weight in gain.items():
+            weights[kernel] += weight / len(timed)
+    own = [TRITON if kernel == gap.PLAIN and not has_floats else kernel for kernel in term.own or ()]
+    has_own = len(set(own)) == 2
+    if has_own and term.limited:
+        weights[term.limited[0]] -= 1.0
+        weights[term.limited[1]] += 1.0
+    cause = term.cause_at(tile)
+    return Price(term, weights, cause, term.more if has_own and term.more else cause)

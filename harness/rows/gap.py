@@ -1,0 +1,229 @@
+"""How much of the gap between a language's best kernel and the flagship has a cause, from the table of timings.
+
+Sizes are logarithms of speed over speed, so that they add up. A term has one price (operators/<operator>/prices.py);
+what all terms leave of the gap is the remainder. Gap, terms and remainder come from the groups that timed every kernel
+of the sum, so that they add up exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from harness.catalog.problem import Problem, Tile
+from harness.operators.attention import prices
+from harness.operators.attention.gap import FLAGSHIP, TRITON, Term
+from harness.operators.attention.prices import EXPERIMENT, OVER_ANCHOR, Price
+from harness.rows import stats
+from harness.rows.stats import Estimate, Interval
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Row = Mapping[str, Any]
+
+
+def percent(value: float) -> float:
+    """The gain in percent that a logarithm stands for: 10 for 0.0953."""
+    return 100 * math.expm1(value)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A term on one problem. `size` is its share of the gap, None if it could not be measured; `why` says what is
+    missing. `counts`: false if another term contains it."""
+
+    term: Term
+    cause: str
+    size: Estimate | None
+    counts: bool
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The way from `start` to the flagship on one problem, over all boards or on one. `rows`: kernel -> the timing that
+    counts; `refused`: kernel -> why it has none."""
+
+    problem: Problem
+    tile: Tile
+    rows: Mapping[str, Row]
+    refused: Mapping[str, str]
+    timings: stats.Timings
+    start: str = TRITON
+    board: str | None = None
+
+    def from_(self, start: str) -> Ledger:
+        """The way from another language's kernel."""
+        return replace(self, start=start)
+
+    def on(self, board: str) -> Ledger:
+        """The same from the processes of one board."""
+        return replace(self, board=board)
+
+    @cached_property
+    def gap(self) -> Estimate | None:
+        """The flagship over `start`."""
+        return self.estimate({FLAGSHIP: 1.0, self.start: -1.0})
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """The terms that the flagship has on this problem, in their order."""
+        return [self._line(price) for price in self._prices]
+
+    @cached_property
+    def remainder(self) -> Estimate | None:
+        """The gap less all terms that were measured."""
+        weights = defaultdict(float, {FLAGSHIP: 1.0, self.start: -1.0})
+        for price in self._added:
+            for kernel, weight in price.weights.items():
+                weights[kernel] -= weight
+        return self.estimate(weights)
+
+    @cached_property
+    def causes(self) -> dict[str, Estimate]:
+        """Cause -> what its terms add up to, the largest first."""
+        found: dict[str, list[Estimate]] = defaultdict(list)
+        for line in self.lines:
+            if line.counts and line.size:
+                found[line.cause].append(line.size)
+        sums = {cause: stats.combine([(size, 1.0) for size in sizes]) for cause, sizes in found.items()}
+        return dict(sorted(sums.items(), key=lambda one: -abs(one[1].value)))
+
+    @property
+    def explained(self) -> tuple[float, Interval] | None:
+        """The share of the gap that has a cause, at most 1: less the remainder and the unexplained terms, whatever
+        their signs. Its interval is the share at the ends of the remainder's."""
+        if self.gap is None or self.remainder is None or self.gap.value <= 0:
+            return None
+        unexplained = [line.size for line in self.lines if line.counts and line.size and line.cause == "unexplained"]
+        lost, gap = sum(abs(size.value) for size in unexplained), self.gap.value
+
+        def share(left: float) -> float:
+            return max(0.0, 1 - (left + lost) / gap)
+
+        found = self.remainder.interval
+        if found.low is None or found.high is None:
+            return share(abs(self.remainder.value)), found
+        ends = [abs(math.log(end)) for end in (found.low, found.high)]
+        least = 0.0 if found.holds_one else min(ends)
+        return share(abs(self.remainder.value)), replace(found, low=share(max(ends)), high=share(least))
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        """Board -> the share of the gap that has a cause there."""
+        explained = {board: self.on(board).explained for board in self.boards}
+        return {board: share[0] for board, share in explained.items() if share}
+
+    @property
+    def boards(self) -> list[str]:
+        """The boards whose processes timed the gap."""
+        return self.timings.boards(self._programs(self._whole)) if self.gap else []
+
+    def speed(self, kernel: str) -> float | None:
+        """The mean over the processes of the gap, so that the ratio of its two ends is the gap."""
+        found = self.estimate({kernel: 1.0}) if self.gap else None
+        return math.exp(found.value) if found else None
+
+    def estimate(self, weights: Mapping[str, float]) -> Estimate | None:
+        """The sum over kernels, from the groups that timed the kernels of the sum too; of Triton's programs by nvcc's
+        ptxas, which have groups of their own, over the anchors of these."""
+        counted = {kernel: weight for kernel, weight in weights.items() if abs(weight) > 1e-9}
+        if not counted or not set(counted) <= set(self.rows):
+            return None
+        linked = [self._together({kernel: 1.0, by: -1.0}, set()) for kernel, by in OVER_ANCHOR.items()]
+        if all(by in counted for by in OVER_ANCHOR.values()):
+            return linked[0].minus(linked[1]) if linked[0] and linked[1] else None
+        return self._together(counted, self._whole)
+
+    def _together(self, weights: Mapping[str, float], beside: set[str]) -> Estimate | None:
+        if not set(weights) <= set(self.rows):
+            return None
+        of_programs = {self.rows[kernel]["program"]: weight for kernel, weight in weights.items()}
+        return self.timings.estimate(of_programs, beside=self._programs(beside), board=self.board)
+
+    @cached_property
+    def _prices(self) -> list[Price]:
+        return prices.prices(self.problem, self.tile, self.start, self.rows)
+
+    @cached_property
+    def _whole(self) -> set[str]:
+        """The kernels of the sum."""
+        ends = {FLAGSHIP, self.start}
+        return ends.union(*(price.weights for price in self._added)) if self._met(ends) else set()
+
+    @cached_property
+    def _added(self) -> list[Price]:
+        """The prices in the sum: those that some group timed with the gap and all prices before them."""
+        whole, found = {FLAGSHIP, self.start}, []
+        for price in self._prices:
+            if price.counts and self._met(whole | set(price.weights)):
+                whole |= set(price.weights)
+                found.append(price)
+        return found
+
+    def _met(self, kernels: set[str]) -> bool:
+        return kernels <= set(self.rows) and self.timings.met(self._programs(kernels), self.board)
+
+    def _programs(self, kernels: set[str]) -> list[str]:
+        return [self.rows[kernel]["program"] for kernel in kernels]
+
+    def _line(self, price: Price) -> Line:
+        size = self.estimate(price.weights)
+        missing = [kernel for kernel in price.weights if kernel not in self.rows]
+        why = "; ".join(f"{kernel}: {self.refused.get(kernel, 'not measured yet')}" for kernel in missing)
+        if not missing and size is None:
+            why = f"{' and '.join(price.weights)}: no group timed them with the other terms"
+        whole = replace(self, board=None).estimate(price.weights) if self.board else size  # one cause on all boards
+        cause = price.more if whole and whole.value > 0 else price.cause
+        return Line(price.term, cause, size, price.counts, why)
+
+
+def ledgers(timing: DataFrame, code: DataFrame, timings: stats.Timings | None = None) -> list[Ledger]:
+    """The ledger of every problem of the experiment that has a row: HEADLINE first, then short before long. All tables
+    are of one GPU; `code` says which kernels have maxima of integers."""
+    timings = timings or stats.Timings(timing)
+    rows = timing[(timing.experiment == EXPERIMENT) & (timing.purpose == "timing") & (timing["mode"] != "sustained")]
+    found = [_ledger(Problem.parse(slug), here, code, timings) for slug, here in rows.groupby("problem")]
+    return sorted(filter(None, found), key=_place)
+
+
+def _place(one: Ledger) -> tuple[bool, int, int, bool]:
+    return one.problem != prices.HEADLINE, one.problem.seq_q, -one.problem.head_dim, one.problem.causal
+
+
+def _ledger(problem: Problem, rows: DataFrame, code: DataFrame, timings: stats.Timings) -> Ledger | None:
+    rows = rows.sort_values("time", kind="stable")
+    tiles = rows.tile[rows.technique.isin(prices.ablations(problem)) & (rows.tile != "")]
+    if tiles.empty:
+        return None
+    tile = Tile.parse(tiles.iloc[-1])
+    found: dict[str, Row] = {}
+    refused: dict[str, str] = {}
+    maxima = _maxima(problem, code)
+    for row in rows.to_dict("records"):
+        technique = row["technique"] if isinstance(row["technique"], str) else None
+        shared = row["assembler"] == "shared"
+        kernel = prices.name(row["backend"], technique, row["tile"], tile, problem, shared)
+        if kernel is None:
+            continue
+        if row["usable"]:
+            if kernel not in prices.FASTEST or kernel not in found or row["speed"] > found[kernel]["speed"]:
+                found[kernel] = row | {"maxima": maxima.get((row["backend"], technique, row["tile"]))}
+        elif row["status"] not in ("passed", "unsupported"):  # what the registry declines is no part of the way
+            refused[kernel] = f"{row['status']}, {row['reason']}"
+        elif not row["current"]:
+            refused[kernel] = "only rows of an earlier version of the kernel"
+    refused = {kernel: why for kernel, why in refused.items() if kernel not in found}
+    return Ledger(problem, tile, found, refused, timings)
+
+
+def _maxima(problem: Problem, code: DataFrame) -> dict[Any, int]:
+    """(backend, technique, tile) -> maxima in the main loop of this checkout's kernel."""
+    here = code[(code.problem == problem.slug) & code.current & code.main_loop.notna()].sort_values("time")
+    columns = zip(here.backend, here.technique, here.tile, here.main_loop, strict=True)
+    return {tuple(key): loop["all"]["maxima"] for *key, loop in columns if "all" in loop}
