@@ -127,8 +127,7 @@ def probes() -> set[str]:
 
 
 def known_rows() -> list[dict[str, Any]]:
-    path = RECORDED / results.COMPILERS / "expressibility.jsonl"
-    return results.read(path) if path.is_file() else []
+    return results.read_recorded(RECORDED, results.COMPILERS, "expressibility")
 
 
 def judged(asked: Sequence[Todo], install: bool) -> list[tuple[Todo, Verdict]]:

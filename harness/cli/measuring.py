@@ -337,7 +337,7 @@ def run(
     from harness.machine import environment
     from harness.measure import runner, timing
     from harness.measure.fleet import Work
-    from harness.rows import record as recorded
+    from harness.rows import reusable
 
     formats: dict[str, Any] = {"as_json": as_json, "as_csv": as_csv}
     if wanted.roofs:
@@ -389,7 +389,7 @@ def run(
     limits = {"max_seconds": max_seconds} if max_seconds else {}
     standing: list[Row] = []
     if only_missing:
-        standing = recorded.standing(RECORDED, wanted.name, environment.describe(), reading.checkout_hashes())
+        standing = reusable.recorded(RECORDED, wanted.name, environment.describe(), reading.checkout_hashes())
     rows = runner.run(
         wanted,
         on=place,

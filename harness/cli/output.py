@@ -98,7 +98,7 @@ def conclude(
         show_failures(rows)
         if log and tables.failed(rows) and log.is_file() and log.stat().st_size:
             console.print(f"{shown(log)} has what kernels printed, and tracebacks", soft_wrap=True)
-        if path and recorded.takes(rows):
+        if path and recorded.is_recordable(rows):
             console.print(f"`twinkernels record {shown(path)}` keeps it", soft_wrap=True)
         if one_off:
             console.print(f"{shown(one_off)} has the rows: `twinkernels compare` takes two such files", soft_wrap=True)

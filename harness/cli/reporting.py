@@ -36,7 +36,7 @@ from harness.machine.progress import Progress
 from harness.rows import results, tables
 
 if TYPE_CHECKING:
-    from harness.rows.kept import Kept
+    from harness.rows.reusable import ReusableRows
 
 SITE = ROOT / "reports" / "site"
 FEW = 8
@@ -54,13 +54,14 @@ def report(names: Names = None) -> None:
     from harness.expressibility import matrix
     from harness.machine import environment
     from harness.measure import runner
-    from harness.rows import kept, record, results
+    from harness.rows import results
     from harness.rows.reading import checkout_hashes
+    from harness.rows.reusable import ReusableRows
 
     place = where(None)
     wanted = chosen(names)
     description, hashes = environment.describe(), checkout_hashes()
-    known = kept.Kept(results.fresh_runs(RUNS), description, hashes)
+    known = ReusableRows(results.fresh_runs(RUNS), description, hashes)
     if not (SITE / "index.html").is_file():
         console.print(f"{drawn()} shows recorded rows; what is computed here joins them", soft_wrap=True)
     ladder = replace(load_experiment("ladder"), techniques=wanted)
@@ -86,19 +87,13 @@ def report(names: Names = None) -> None:
     rows = [*read, *stand, *ran]
     console.print(tables.gates(row for row in rows if row["kind"] == "gate"))
     show_failures(rows)
-    if waiting := record.due(RECORDED, hashes):
-        console.print(
-            f"{waiting} recorded rows are of earlier sources and were not compared with these: "
-            "`twinkernels record --renew` keeps those whose machine code is the same",
-            soft_wrap=True,
-        )
     if later := [name for name in matrix.not_graded(matrix.cells([])) if name in wanted]:
         console.print(f"not graded yet, what each language can say of {', '.join(later)}", soft_wrap=True)
     print(drawn())
     raise typer.Exit(tables.failed(rows))
 
 
-def looked_at(ladder: Experiment, description: Row, known: Kept) -> tuple[list[Row], int]:
+def looked_at(ladder: Experiment, description: Row, known: ReusableRows) -> tuple[list[Row], int]:
     """What compilers and the CPU make of the ladder's techniques, as rows, and how many of them are fresh: those that
     are not `known`. They are on disk."""
     from harness.inspection import survey
@@ -194,10 +189,8 @@ def history(
             raise typer.BadParameter(f"--plot: got {str(plot)!r}, expected a file that ends in .svg")
         require_writable("--plot", plot.parent)
     given = [word for each in words for word in each.split()]
-    require_known(
-        "--gpu", [gpu], sorted({path.parent.name for path in RECORDED.glob("*/*.jsonl")} - {results.COMPILERS})
-    )
-    require_known("--experiment", [experiment], sorted(path.stem for path in (RECORDED / gpu).glob("*.jsonl")))
+    require_known("--gpu", [gpu], sorted({name for name, _ in results.iter_recorded(RECORDED)}))
+    require_known("--experiment", [experiment], sorted({path.parent.name for path in results.recorded(RECORDED, gpu)}))
     require_words_of_cells(given, past.words(RECORDED / gpu, experiment))
     with bad_usage(), Progress() as progress:
         progress.say(f"reading {experiment} at every commit that changed it")

@@ -1,6 +1,6 @@
 """The matrix as a page reads it: cells with their grade, fault, versions and proofs, from rows of kind `probe`.
 
-    for cell in matrix.cells(rows):                # rows: dicts as in reports/recorded/compilers/expressibility.jsonl
+    for cell in matrix.cells(rows):                # rows: dicts as in reports/recorded/compilers
         cell.technique, cell.dialect               # "tma_swizzle", "triton"; one for every row and column of the matrix
         cell.marks["3.9.0"].state                  # proven | refuted | broken | not run | not graded yet
         cell.marks["3.9.0"].grade, .fault, .says   # the claim that holds for this version

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.rows import files, noise, reading, record, results, schema
+from harness.rows import files, noise, reading, results, schema
 from harness.rows.reading import Row, gpu_name
 
 SAME, FASTER, SLOWER = "SAME", "FASTER", "SLOWER"
@@ -365,7 +365,7 @@ def _median_ms(rows: Sequence[Row]) -> float:
 
 def _read(path: Path, check: Callable[[Row], None] = schema.check) -> list[dict[str, Any]]:
     """The rows of a file, or of all files of a folder, each checked."""
-    found = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+    found = sorted([*path.rglob("*.jsonl"), *path.rglob(f"*{results.RECORDED}")]) if path.is_dir() else [path]
     if not found:
         raise Refused(f"{path}: got a folder without .jsonl files, expected rows")
     return [row for file in found for row in results.read(file, check)]
@@ -382,20 +382,31 @@ def _recorded(root: Path, sides: Iterable[Iterable[Row]]) -> Iterable[Row]:
 
 def _accept(base: Path, before: Sequence[Row], new: Sequence[Row]) -> None:
     """Merges NEW into BASE: into the file, or in a folder into the file that holds the experiment."""
-    lost = _lost(before, record.merge([*before, *new]))
+    lost = _lost(before, _merged([*before, *new]))
     if lost:
         raise Refused(
             f"--accept would lose {len(lost)} cases that BASE timed: {'; '.join(lost)}; {base} stays as it is"
         )
     if not base.is_dir():
-        record.write(base, record.merge([*before, *new]))
+        _write(base, _merged([*before, *new]))
         return
     places = {reading.page(row): path for path in sorted(base.rglob("*.jsonl")) for row in results.read(path)}
     for experiment in sorted({str(reading.page(row)) for row in new if row["kind"] != "environment"}):
         path = places.get(experiment, base / f"{experiment}.jsonl")
         kept = results.read(path) if path.exists() else []
         mine = [row for row in new if row["kind"] == "environment" or reading.page(row) == experiment]
-        record.write(path, record.merge([*kept, *mine]))
+        _write(path, _merged([*kept, *mine]))
+
+
+def _merged(rows: Sequence[Row]) -> list[Row]:
+    """Without what newer rows replaced, but with every replicate."""
+    measured = {results.key(row) for row in rows if row.get("status", "interrupted") != "interrupted"}
+    kept = [row for row in rows if row.get("status") != "interrupted" or results.key(row) not in measured]
+    return list(results.newest(kept, replicates=True))
+
+
+def _write(path: Path, rows: Iterable[Row]) -> None:
+    files.replace({path: "".join(f"{results.json_line(results.as_written(row))}\n" for row in rows)})
 
 
 def _lost(before: Sequence[Row], merged: Sequence[Row]) -> list[str]:

@@ -19,8 +19,7 @@ COUNT = 3
 def recorded(folder: Path, gpu: str, arch: str | None, problem: Problem) -> list[Rung]:
     """The COUNT fastest rungs in the rows that `folder` records of `gpu` (a slug such as h200), each in its fastest
     language, best first. Where that GPU has none, the last rung of each ladder that is built for `arch`, in CUDA."""
-    files = sorted((folder / gpu).glob("*.jsonl"))
-    if found := of_rows((row for path in files for row in results.read(path)), problem)[:COUNT]:
+    if found := of_rows(results.read_recorded(folder, gpu), problem)[:COUNT]:
         return found
     last = [
         [each for each in techniques.TECHNIQUES if each.ladder == ladder.name][-1]

@@ -53,12 +53,12 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     _flush_folder(path.parent)
 
 
-def replace(texts: Mapping[Path, str]) -> None:
+def replace(contents: Mapping[Path, str | bytes]) -> None:
     """Replaces the files, each in one step, once all of them are on disk: where one does not fit, none changes."""
     with ExitStack() as stack:
-        for path, text in texts.items():
+        for path, content in contents.items():
             file = stack.enter_context(replacing(path))
-            file.write(text.encode())
+            file.write(content.encode() if isinstance(content, str) else content)
             flush(file)
 
 

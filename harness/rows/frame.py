@@ -28,7 +28,7 @@ Columns of every kind:
 | source_sha256 | code of the kernel's sources; missing for peers |
 | sass_sha256 | its machine code, where known |
 | compiler | {front_end, ptxas, flags} (object) |
-| current | bool: about this checkout's program; peers always are |
+| current | bool: about this checkout's program; peers and proofs always are (see verdicts.source_sha256) |
 | same_program | the technique whose program this twin re-exports |
 | details | what else the row says (object) |
 | recorded, run | bool: below reports/recorded; stem of the row's file |
@@ -52,7 +52,7 @@ timing:
 | clocks, call_us | {sm_mhz, power_w, throttle}; host latency {launcher, graph} (objects) |
 | replicate, final | process of the run, 0 for the first; bool: of a final group (each series' fastest kernel) |
 | again | A/A pair of the group {of, difference, limit, flagged} (object) |
-| label, neighbours, launch_hidden | as measured |
+| label, launch_hidden | as measured |
 | roof, per_clock, tflops | of purpose roof: its name, {what: rates}, TFLOPS launch by launch (objects) |
 | usable | bool: passed, measured and current |
 | program | key of the machine code on one problem with its compilers, libraries and driver (rows/stats.py) |
@@ -100,9 +100,6 @@ if TYPE_CHECKING:
 KINDS = ("timing", "gate", "code", "counters", "proof", "environment")
 RECORDED = sources.ROOT / "reports" / "recorded"
 UNIT = "TFLOPS"
-PURPOSES = {"timing": "timing", "tune": "tune", "referee": "cupti", "roof": "roof"}
-"""Kind of a row -> what it was timed for."""
-
 Row = Mapping[str, Any]
 Column = Callable[[Row], Any]
 
@@ -141,30 +138,32 @@ def ratio(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float | None:
 
 
 @cache
-def rows(root: Path = RECORDED, runs: tuple[Path, ...] = ()) -> tuple[dict[str, Any], ...]:
-    """The rows themselves, each with `run` (the stem of its file) and `recorded`."""
-    files = [(path, True) for path in sorted(root.rglob("*.jsonl"))] + [(path, False) for path in runs]
+def rows(kind: str | None = None, root: Path = RECORDED, runs: tuple[Path, ...] = ()) -> tuple[dict[str, Any], ...]:
+    """The rows of a kind and all environments, or all rows, each with `run` (the stem of its file) and `recorded`."""
+    kinds = tuple(results.KINDS) if kind is None else (kind, "environment")
     found: list[dict[str, Any]] = []
-    for path, recorded in files:
-        read = results.read(path) if recorded else results.read(path, schema.check)
-        found += ({**row, "run": path.stem, "recorded": recorded} for row in read)
+    for path in (*results.recorded(root), *runs):
+        recorded = path.name.endswith(results.RECORDED)
+        about = {"run": path.name.partition(".")[0], "recorded": recorded}
+        read = results.read_as_written(path, None if recorded else schema.check, kinds)
+        found += ({**row, **about} for row in read)
     return tuple(found)
 
 
 @cache
 def _frame(kind: str, root: Path, runs: tuple[Path, ...]) -> pandas.DataFrame:
-    return table(kind, rows(root, runs))
+    return table(kind, rows(None if kind == "code" else kind, root, runs))
 
 
 def table(kind: str, every: Iterable[Row]) -> pandas.DataFrame:
     """The table of `kind` of these rows. Rows without `run` and `recorded` are taken for fresh ones."""
     import pandas
 
-    every = list(every)
+    every = [results.as_written(row) for row in every]
     environments = {row["id"]: _environment(row) for row in every if row["kind"] == "environment"}
     if kind == "environment":
         return pandas.DataFrame(list(environments.values())).set_index("id", drop=False)
-    chosen = [row for row in every if _is_of(kind, row)]
+    chosen = [row for row in every if row["kind"] == kind or (kind == "code" and "registers" in row.get("code", ()))]
     columns = {**_COMMON, **_COLUMNS[kind]}
     found = {name: [read(row) for row in chosen] for name, read in columns.items()}
     for name in _OF_ENVIRONMENT:
@@ -201,18 +200,6 @@ def _typed(table: Mapping[str, list[Any]], pandas: Any) -> dict[str, Any]:
         else:
             typed[name] = pandas.Series(values, dtype="str")
     return typed
-
-
-def _is_of(kind: str, row: Row) -> bool:
-    if kind == "timing":
-        return row["kind"] in PURPOSES
-    if kind == "gate":
-        return row["kind"] in ("gate", "sanitizer")
-    if kind == "code":
-        return row["kind"] == "code" or (row.get("code") or {}).get("registers") is not None
-    if kind == "counters":
-        return row["kind"] in ("counters", "memory")
-    return row["kind"] in ("proof", "probe")
 
 
 def _environment(row: Row) -> dict[str, Any]:
@@ -270,7 +257,7 @@ def _version(row: Row) -> str | None:
 
 
 def _is_current(row: Row) -> bool:
-    return reading.is_current(row, checkout_hashes())
+    return row["kind"] == "proof" or reading.is_current(row, checkout_hashes())
 
 
 def _is_reference(row: Row) -> bool:
@@ -282,7 +269,7 @@ def _ms(row: Row) -> float | None:
 
 
 def _speed(row: Row) -> float | None:
-    if row["kind"] == "roof":
+    if row.get("purpose") == "roof":
         return statistics.median(row["tflops"]) if row.get("tflops") else None
     return reading.tflops(row) if row.get("samples_ms") else None
 
@@ -314,8 +301,7 @@ def _distributions() -> tuple[str, ...]:
 
 
 _COMMON: dict[str, Column] = {
-    "operator": lambda row: row.get("operator", "attention"),
-    **{name: _field(name) for name in ("experiment", "technique", "kernel", "backend")},
+    **{name: _field(name) for name in ("operator", "experiment", "technique", "kernel", "backend")},
     "language": lambda row: str(row.get("backend", "")).partition("@")[0],
     "version": _version,
     "name": lambda row: reading.name_of(row) or None,
@@ -340,7 +326,7 @@ _OF_ENVIRONMENT = (
 )
 _COLUMNS: dict[str, dict[str, Column]] = {
     "timing": {
-        "purpose": lambda row: PURPOSES[row["kind"]],
+        "purpose": lambda row: row.get("purpose", "timing"),
         **{name: _field(name) for name in ("mode", "group", "order", "samples_ms")},
         "ms": _ms,
         "speed": _speed,
@@ -350,7 +336,7 @@ _COLUMNS: dict[str, dict[str, Column]] = {
         **{name: _field(name) for name in ("clocks", "call_us")},
         "replicate": _detail("replicate", 0),
         "final": _detail("final", False),
-        **{name: _detail(name) for name in ("again", "label", "neighbours", "launch_hidden")},
+        **{name: _detail(name) for name in ("again", "label", "launch_hidden")},
         **{name: _field(name) for name in ("roof", "per_clock", "tflops")},
         "usable": _usable,
     },

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -77,35 +74,23 @@ def points(rows: Iterable[Row], words: Sequence[str], mode: str = "burst") -> di
 
 
 def recorded(folder: Path, experiment: str, progress: Progress = lambda done, total: None) -> list[dict[str, Any]]:
-    """The rows of an experiment of one GPU (a folder of reports/recorded): those of the working tree, then those of
-    every commit that changed them, the newest first, each once. Raises Unknown where there is no such file."""
-    path = folder / f"{experiment}.jsonl"
-    if not path.is_file():
-        there = sorted(folder.glob("*.jsonl"))
+    """The rows of an experiment of one GPU (a folder of reports/recorded). Raises Unknown where there are none."""
+    rows = results.read_recorded(folder.parent, folder.name, experiment)
+    if not rows:
+        there = sorted({path.parent.name for path in results.recorded(folder.parent, folder.name)})
         argument, got = ("experiment", experiment) if there else ("gpu", folder.name)
-        known = [file.stem for file in there] or sorted({file.parent.name for file in folder.parent.glob("*/*.jsonl")})
+        known = there or sorted({name for name, _ in results.iter_recorded(folder.parent)})
         raise Unknown(f"--{argument}: got {got!r}, but recorded is {', '.join(known) or 'nothing'}")
-    commits = _git(folder, "log", "--format=%H", "--", path.name).split()
-    found: dict[str, dict[str, Any]] = {}
-    with tempfile.TemporaryDirectory() as temporary:
-        for done, commit in enumerate([None, *commits], 1):
-            file = path if commit is None else Path(temporary) / f"{path.stem}-{commit[:12]}.jsonl"
-            if commit is not None:
-                file.write_text(_git(folder, "show", f"{commit}:./{path.name}"))
-            for row in results.read(file, oldest=1):  # whose timings said what is asked here, too
-                if row["kind"] in ("environment", "timing"):
-                    found.setdefault(json.dumps([row.get(name) for name in ("id", "time", "group", *results.KEY)]), row)
-            progress(done, len(commits) + 1)
-    return list(found.values())
+    return rows
 
 
 def words(folder: Path, experiment: str) -> set[str]:
-    """Those of the cells that are recorded now, without reading their rows."""
-    path = summary.path(folder / f"{experiment}.jsonl")
-    if not path.is_file():
-        return set()
-    with path.open() as text:
-        return {word for line in csv.DictReader(text) for word in line["cell"].split()}
+    """Those of the cells that are recorded, without reading their rows."""
+    found = set()
+    for path in folder.glob(f"*/{experiment}/{summary.NAME}"):
+        with path.open() as text:
+            found |= {word for line in csv.DictReader(text) for word in line["cell"].split()}
+    return found
 
 
 def to_csv(points: Iterable[Point]) -> str:
@@ -119,12 +104,3 @@ def to_csv(points: Iterable[Point]) -> str:
 
 def _holds(name: str, word: str) -> bool:
     return any(f"-{word}-" in f"-{each}-" for each in name.split())
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    """Git's answer; empty where there is no git or no history: then the working tree's rows are all there is."""
-    try:
-        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=120)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""

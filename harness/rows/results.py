@@ -1,10 +1,11 @@
-"""Result rows: append-only JSON lines, one fsync per row, read back without loss. Standard library only.
+"""Result rows as files: JSON lines, appended and synced one by one while a run measures, compressed when recorded.
+Standard library only.
 
 A row is a plain dict with the fields of `FIELDS`; a field that does not apply is absent. Statistics are computed
-when a report is made, never stored. The first row of a run has kind "environment" and describes the machine. Files of
-recorded rows are packed (rows.packing); `read` gives back the rows.
+when they are shown, never stored. The first row of a run has kind "environment" and describes the machine.
+reports/recorded/<gpu>/<operator>/<experiment>/<run>.jsonl.xz holds what a run measured; such a file never changes.
 
-A row of kind "memory" says what each instruction of a CUDA twin did to memory in one run on a CPU: `details` are
+Counters with `on` cpu say what each instruction of a CUDA twin did to memory in one run on a CPU: `details` are
 {"sites": [{file, line, column, mnemonic, path, width, executions, lanes, bytes, wavefronts, bank_conflicts,
 example_addresses, sectors, least_sectors, ...}], "totals": {...}, "ncu": {metric: what ncu should count}} as
 cuda_kernels/cpu_library.py describes them.
@@ -14,19 +15,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.rows import packing
-
-SCHEMA = 2
+SCHEMA = 3
 LONGEST_LINE = 10_000_000
 """Bytes of a row: a hundred times what the longest one has."""
+LARGEST_FILE = 256 * 2**20
+"""Bytes that a compressed file may unpack to: a few bytes must not fill the memory."""
+RECORDED = ".jsonl.xz"
+"""How the name of a recorded run ends."""
 COMPILERS = "compilers"
 """Folder of reports/recorded for what holds on every machine: rows of kinds probe and code, about compilers alone."""
 ONE_OFF = "one-off"
@@ -34,21 +38,18 @@ ONE_OFF = "one-off"
 did."""
 KINDS = {
     "environment": "the machine of the rows that follow",
-    "gate": "whether an output is right",
+    "gate": "whether an output is right: by its numbers, or, with a tool, by compute-sanitizer",
     "timing": "how long a kernel takes",
-    "referee": "how long it takes by CUPTI, and what that saw",
-    "tune": "the same of one tile among others",
     "code": "what the compilers made",
-    "counters": "what ncu counted",
-    "memory": "what the CPU runtime counted",
-    "outputs": "whether a CPU computes what a GPU did",
-    "heads": "the errors of structured heads",
-    "fp8": "what inputs of 8 bits would cost in exactness",
-    "sanitizer": "what compute-sanitizer found",
-    "probe": "what a proof of expressibility showed",
-    "roof": "what a multiprocessor does in a clock",
-    "fleet": "how long a command took on so many GPUs of a host",
+    "counters": "what ncu counted, or the CPU runtime",
+    "proof": "what a proof of expressibility showed",
 }
+PURPOSES = {
+    "tune": "one tile among others",
+    "cupti": "time by CUPTI, and what that saw",
+    "roof": "what a multiprocessor does in a clock",
+}
+"""What a row of kind timing is for, where it is not the time of a kernel in its group."""
 STATUSES = (
     "passed",
     "wrong",
@@ -69,14 +70,16 @@ STATUSES = (
 SANITIZERS = ("memcheck", "synccheck", "racecheck", "initcheck")
 """Tools of compute-sanitizer."""
 KEY = (
-    *("kind", "experiment", "assembler", "technique", "backend", "kernel", "problem", "tile", "mode", "tool"),
-    *("proof", "gpu", "roof", "command", "gpus", "on", "arch", "source_sha256"),
+    *("kind", "purpose", "operator", "experiment", "assembler", "technique", "backend", "kernel", "problem", "tile"),
+    *("mode", "tool", "proof", "roof", "on", "arch", "source_sha256"),
 )
 _sorted_json = json.JSONEncoder(sort_keys=True).encode  # json.dumps makes an encoder for each call
 FIELDS = {
     "schema": "version of this format",
     "kind": "what the row is: " + "; ".join(f"{name}: {what}" for name, what in KINDS.items()),
+    "purpose": "of a timing: " + "; ".join(f"{name}: {what}" for name, what in PURPOSES.items()),
     "on": "gpu or cpu",
+    "operator": "what is computed: attention",
     "experiment": "name of the experiment",
     "assembler": "shared where nvcc's ptxas assembled Triton's programs too; absent where each language has its own",
     "technique": "name in the registry; absent for library peers",
@@ -88,8 +91,6 @@ FIELDS = {
     "arch": "sm_80, sm_90a, sm_120a",
     "mma": "instruction class: fma, mma_sync, wgmma",
     "source_sha256": "code of the kernel file and of everything it includes",
-    "renewed_from": "source_sha256 that was measured, where this checkout's has the same machine code (rows.renew)",
-    "differs_from": "the last source_sha256 that was compared: its machine code is another (rows.renew)",
     "compiler": "{front_end, ptxas, flags}",
     "status": ", ".join(STATUSES),
     "reason": "why, when the status is not passed",
@@ -99,12 +100,8 @@ FIELDS = {
     "samples_ms": "every sample, milliseconds",
     "mode": "how a timing row was timed: burst or sustained",
     "tool": "of a sanitizer row: " + ", ".join(SANITIZERS),
-    "proof": "of a probe: which proof of the claim",
-    "gpu": "of outputs that a CPU computed: the GPU that they are compared with",
+    "proof": "which proof of the claim",
     "roof": "of a roof: its name in experiments/attention/hopper_roofs.py",
-    "command": "of a fleet: what ran, without --gpus",
-    "gpus": "of a fleet: how many GPUs shared the problems; details are {problems, seconds, built: kernels that were "
-    "compiled meanwhile, lost: problems that were begun once more}",
     "per_clock": "of a roof: {what: rates}, of one multiprocessor and clock, the median multiprocessor of each launch; "
     "what: flop (of tensor cores), exponentials, instructions (of fp32, lane by lane), units (of a softmax)",
     "tflops": "of a roof with products: those of the whole GPU, launch by launch",
@@ -115,12 +112,45 @@ FIELDS = {
     "order": "what it was interleaved with, in order",
     "clocks": "{sm_mhz, power_w, throttle}",
     "code": "{registers, spill_bytes, smem_bytes, census, sass_sha256, main_loop, setmaxnreg, remarks}",
-    "sass_sha256": "machine code of a row that has no `code` of its own (rows.renew)",
-    "compile_s": "seconds to build this specialization from nothing; recorded rows are kept without it",
-    "call_us": "host latency of one call: {launcher, graph}, microseconds; of recorded rows only ladders' keep it",
+    "sass_sha256": "machine code of a row that has no `code` of its own",
+    "compile_s": "seconds to build this specialization from nothing",
+    "call_us": "host latency of one call: {launcher, graph}, microseconds",
     "environment": "id of the run's environment row",
     "time": "UTC, ISO 8601",
 }
+
+
+_SPLIT = {
+    "tune": {"kind": "timing", "purpose": "tune"},
+    "referee": {"kind": "timing", "purpose": "cupti"},
+    "roof": {"kind": "timing", "purpose": "roof"},
+    "sanitizer": {"kind": "gate"},
+    "memory": {"kind": "counters"},
+    "probe": {"kind": "proof"},
+}
+"""How those who measure name a kind, and how files do. rows.frame reads rows as they are in files."""
+
+
+def as_written(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row as it is in a file."""
+    kind = row.get("kind")
+    return {**row, **(_SPLIT.get(kind, {}) if isinstance(kind, str) else {})}
+
+
+def by_source(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of a file as whoever measured it names its kind."""
+    purpose = {"tune": "tune", "cupti": "referee", "roof": "roof"}.get(row.get("purpose", ""))
+    kind = "sanitizer" if row["kind"] == "gate" and row.get("tool") else purpose or row["kind"]
+    kind = {"proof": "probe"}.get(kind, kind)
+    kind = "memory" if kind == "counters" and row.get("on") == "cpu" else kind
+    return {name: value for name, value in row.items() if name != "purpose"} | {"kind": kind}
+
+
+def json_line(row: Mapping[str, Any]) -> str:
+    """The row as JSON, fields in the order of FIELDS. Raises ValueError for what JSON cannot hold, NaN included."""
+    order = {name: position for position, name in enumerate(FIELDS)}
+    fields = sorted(row.items(), key=lambda field: (order.get(field[0], len(order)), field[0]))
+    return json.dumps(dict(fields), allow_nan=False, separators=(",", ":"))
 
 
 def utc_now() -> str:
@@ -167,8 +197,9 @@ class Writer:
 
     def write(self, row: Mapping[str, Any]) -> dict[str, Any]:
         complete = {"schema": SCHEMA, "time": utc_now(), **row}
-        check(complete)
-        line = json.dumps(complete, allow_nan=False, separators=(",", ":")) + "\n"
+        on_disk = as_written(complete)
+        check(on_disk)
+        line = json_line(on_disk) + "\n"
         begin = os.fstat(self._fd).st_size
         rest = line.encode()
         try:
@@ -190,20 +221,24 @@ class Writer:
         self.close()
 
 
-def read(
-    path: str | Path, check: Callable[[dict[str, Any]], None] | None = None, *, oldest: int = SCHEMA
+def read(path: str | Path, check: Callable[[dict[str, Any]], None] | None = None) -> list[dict[str, Any]]:
+    """`read_as_written`, each row with its kind by_source."""
+    return [by_source(row) for row in read_as_written(path, check)]
+
+
+def read_as_written(
+    path: str | Path, check: Callable[[dict[str, Any]], None] | None = None, kinds: Collection[str] = KINDS
 ) -> list[dict[str, Any]]:
-    """All rows of a file, as they were before it was packed (rows.packing). A torn last line (a killed run) is dropped;
-    where there is a `check`, stderr says so. Raises NotRows for anything else that is not a row, with its line; so it
-    does where `check` (rows.schema has one for files of strangers) raises ValueError, and for a schema before `oldest`.
-    What rows share is one object: replace it, never change it in place."""
+    """All rows of these kinds in a file. A torn last line (a killed run) is dropped; where there is a `check`, stderr
+    says so. Raises NotRows for anything else that is not a row, with its line; so it does where `check` (rows.schema
+    has one for files of strangers) raises ValueError."""
     path = Path(path)
     _require_file(path)
     rows = []
-    shared: dict[str, Mapping[str, Any]] = {}
-    lines = path.read_bytes().split(b"\n")
+    left_out = tuple(f'{{"schema":{SCHEMA},"kind":"{kind}",'.encode() for kind in KINDS if kind not in kinds)
+    lines = content(path).split(b"\n")
     for number, line in enumerate(lines, 1):
-        if not line.strip():
+        if not line.strip() or (left_out and line.startswith(left_out)):
             continue
         try:
             row = _parsed(line, once=check is not None)
@@ -218,37 +253,42 @@ def read(
                 f"{path}:{number}: not JSON ({error}), expected a row of reports/runs/*.jsonl; give another file, "
                 "restore this one from git or delete the line"
             ) from None
-        if isinstance(row, dict) and isinstance(row.get(packing.FIELDS), dict):
-            name = row.get("id")
-            try:
-                fields = packing.whole(row[packing.FIELDS], shared)
-            except ValueError as error:
-                raise NotRows(f"{path}:{number}: {error}; restore the file from git") from None
-            if not isinstance(name, str) or shared.setdefault(name, fields) != fields:
-                raise NotRows(f"{path}:{number}: got fields that rows share with id {name!r}, expected one of each id")
-            continue
-        try:
-            row = packing.unpack(row, shared) if isinstance(row, dict) else {}
-        except ValueError as error:
-            raise NotRows(f"{path}:{number}: {error}; restore the file from git") from None
-        if row.get("kind") not in list(KINDS):
+        if not isinstance(row, dict) or row.get("kind") not in list(KINDS):
             raise NotRows(
                 f"{path}:{number}: got {line[:40].decode(errors='replace')!r}, expected a row of reports/runs/*.jsonl: "
                 "an object of a kind such as timing"
             )
-        schema = row.get("schema", SCHEMA)
-        if not isinstance(schema, int) or isinstance(schema, bool) or not oldest <= schema <= SCHEMA:
+        if row.get("schema", SCHEMA) != SCHEMA or isinstance(row.get("schema"), bool):
             raise NotRows(
-                f"{path}:{number}: schema {schema!r}, this checkout reads {SCHEMA}; read it with the checkout that "
-                "wrote it"
+                f"{path}:{number}: schema {row['schema']!r}, this checkout reads {SCHEMA}; read it with the checkout "
+                "that wrote it"
             )
         if check:
             try:
                 check(row)
             except ValueError as error:
                 raise NotRows(f"{path}:{number}: {error}") from None
-        rows.append(row)
+        if row["kind"] in kinds:
+            rows.append(row)
     return rows
+
+
+def content(path: Path) -> bytes:
+    """The lines of a file, unpacked where its name ends in .xz. Raises NotRows where it is damaged, or unpacks to more
+    than LARGEST_FILE."""
+    data = path.read_bytes()
+    if path.suffix != ".xz":
+        return data
+    unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=LARGEST_FILE)
+    try:
+        data = unpacking.decompress(data, LARGEST_FILE + 1)
+    except lzma.LZMAError as error:
+        raise NotRows(f"{path}: got no .xz file ({error}), expected a recorded run; restore it from git") from None
+    if len(data) > LARGEST_FILE:
+        raise NotRows(f"{path}: unpacks to more than {LARGEST_FILE} bytes, expected a recorded run")
+    if not unpacking.eof or unpacking.unused_data:
+        raise NotRows(f"{path}: got an .xz file that is cut off or continued, expected a recorded run; restore it")
+    return data
 
 
 class TooLong(ValueError):
@@ -380,11 +420,23 @@ def slug_of(gpu: Mapping[str, Any] | None) -> str | None:
     return gpu_slug(gpu["name"]) if gpu else None
 
 
+def recorded(root: Path, gpu: str = "*", experiment: str = "*", operator: str = "*") -> list[Path]:
+    """The files of recorded runs below `root`, of one GPU (a slug, or COMPILERS), one experiment or one operator."""
+    return sorted(root.glob(f"{gpu}/{operator}/{experiment}/*{RECORDED}"))
+
+
 def iter_recorded(root: Path) -> Iterator[tuple[str, Path]]:
-    """(gpu, file) for every recorded experiment below reports/recorded. Not those of COMPILERS, which are of no GPU."""
-    for path in sorted(root.glob("*/*.jsonl")):
-        if path.parent.name != COMPILERS:
-            yield path.parent.name, path
+    """(gpu, file) for every recorded run. Not those of COMPILERS, which are of no GPU."""
+    for path in recorded(root):
+        if (gpu := path.parts[-4]) != COMPILERS:
+            yield gpu, path
+
+
+def read_recorded(
+    root: Path, gpu: str = "*", experiment: str = "*", check: Callable[[dict[str, Any]], None] | None = None
+) -> list[dict[str, Any]]:
+    """The rows of these runs; none where nothing is recorded."""
+    return [row for path in recorded(root, gpu, experiment) for row in read(path, check)]
 
 
 def fresh_runs(runs: Path) -> list[Path]:

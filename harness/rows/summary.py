@@ -7,17 +7,13 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 
 from harness.rows import reading
 from harness.rows.reading import Row, tflops
 
+NAME = "summary.csv"
+"""Of the file in a folder of recorded runs."""
 COLUMNS = ("cell", "tflops", "low", "high", "timings", "status")
-
-
-def path(rows: Path) -> Path:
-    """The summary's path beside a file of rows."""
-    return rows.with_suffix(".summary.csv")
 
 
 def summary(rows: Iterable[Row]) -> str:
@@ -27,10 +23,11 @@ def summary(rows: Iterable[Row]) -> str:
     timed: dict[str, list[Row]] = {}
     others: dict[str, Counter[str]] = {}
     for row in rows:
-        if row["kind"] == "timing":
+        if row["kind"] == "timing" and not row.get("purpose"):
             timed.setdefault(_cell(row), []).append(row)
         elif row["kind"] != "environment":
-            name = " ".join(part for part in (row["kind"], row.get("backend"), row.get("technique")) if part)
+            what = row.get("purpose") or ("sanitizer" if row.get("tool") else row["kind"])
+            name = " ".join(part for part in (what, row.get("backend"), row.get("technique")) if part)
             others.setdefault(name, Counter())[row["status"]] += 1
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

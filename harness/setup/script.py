@@ -63,10 +63,9 @@ def recorded(name: str) -> list[str]:
     """Lines: of each GPU a table of TFLOPS, a line a technique and a column a series, problem by problem; of what was
     not timed the counts."""
     lines = []
-    for file in sorted(RECORDED.glob(f"*/{name}.summary.csv")):
-        times = re.findall(r'"time":"(\d{4}-\d{2}-\d{2})', file.with_name(f"{name}.jsonl").read_text())
-        day = f", {max(times)}" if times else ""
-        lines += [f"Recorded on {file.parent.name.upper()}{day}", ""]
+    for file in sorted(RECORDED.glob(f"*/*/{name}/summary.csv")):
+        days = [re.sub(r"(\d{4})(\d\d)(\d\d)-.*", r"\1-\2-\3", run.name) for run in file.parent.glob("*.jsonl.xz")]
+        lines += [f"Recorded on {file.parts[-4].upper()}, {max(days, default='')}", ""]
         tables: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
         counted = []
         with file.open() as text:

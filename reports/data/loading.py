@@ -62,7 +62,7 @@ def recorded_hashes(recorded: Path) -> dict[tuple[str, str], str]:
 def of_compilers(recorded: Path, fresh: Iterable[Path]) -> tuple[list[Row], list[Row]]:
     """Rows of kind probe, and of kind code, about compilers alone: those that are recorded, and those of fresh runs.
     Code by another assembler than the language's own is left out."""
-    files = [*sorted((recorded / results.COMPILERS).glob("*.jsonl")), *fresh]
+    files = [*results.recorded(recorded, results.COMPILERS), *fresh]
     rows: list[Row] = [row for path in files for row in results.read(path, schema.check)]
     code = [row for row in rows if row["kind"] == "code" and reading.is_as_shipped(row)]
     return [row for row in rows if row["kind"] == "probe"], code

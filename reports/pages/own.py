@@ -106,8 +106,7 @@ def _remark(row: Row) -> str:
 
 def recorded_rows(folder: Path, gpu: str) -> list[Row]:
     """Of one GPU, a slug such as h200; those of an H200 where it has none, so that there is a ladder to look at."""
-    files = sorted((folder / gpu).glob("*.jsonl")) or sorted((folder / "h200").glob("*.jsonl"))
-    return [row for path in files for row in results.read(path)]
+    return [*(results.read_recorded(folder, gpu or "no GPU") or results.read_recorded(folder, "h200"))]
 
 
 def _census(kernel: Mapping[str, Any]) -> list[str]:

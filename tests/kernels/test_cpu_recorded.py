@@ -26,7 +26,7 @@ REPEATED = {"mma_ldmatrix": {"bank conflicts of stores, by hardware": 2}}
 
 def counted_by_ncu() -> list[object]:
     """ncu's rows of the CUDA twins on the CPU's problem, and on its like of head_dim 64."""
-    rows = [row for path in FOLDER.glob("*/ncu.jsonl") for row in results.read(path) if row["kind"] == "counters"]
+    rows = [row for row in results.read_recorded(FOLDER, experiment="ncu") if row["kind"] == "counters"]
     return [
         pytest.param(
             row, id=f"{row['technique']}-d{row['problem']['head_dim']}", marks=() if quick else pytest.mark.full

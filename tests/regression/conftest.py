@@ -94,8 +94,10 @@ def replayed() -> Path | None:
 @cache
 def read(path: Path) -> list[Row]:
     """The rows of a file, of a folder, or of the experiment's files where the folder is that of all recorded rows."""
-    mine = f"*/{EXPERIMENT.name}.jsonl" if path == CHECKOUT / "reports" / "recorded" else "*.jsonl"
-    files = [path] if path.is_file() else sorted(path.rglob(mine))
+    if path == CHECKOUT / "reports" / "recorded":
+        files = results.recorded(path, experiment=EXPERIMENT.name)
+    else:
+        files = [path] if path.is_file() else sorted([*path.rglob("*.jsonl"), *path.rglob(f"*{results.RECORDED}")])
     return [row for file in files for row in results.read(file)]
 
 

@@ -55,7 +55,7 @@ def run(folder: Path, *arguments: str) -> Ran:
         patch.setattr("harness.cli.output.RUNS", folder)
         done = CliRunner(env={"COLUMNS": "400"}).invoke(cli.app, arguments)
     log = "".join(path.read_text(errors="replace") for path in sorted(folder.rglob("*.log")))
-    rows = [row for path in sorted(folder.rglob("*.jsonl")) for row in results.read(path, schema.check)]
+    rows = [row for path in sorted(folder.rglob("*.jsonl*")) for row in results.read(path, schema.check)]
     raised = done.exc_info if done.exception and not isinstance(done.exception, SystemExit) else None
     error = "".join(traceback.format_exception(*raised)) if raised else ""
     ran = Ran(arguments, done.exit_code, done.output, folder, log, rows, error, time.monotonic() - begin)

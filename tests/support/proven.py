@@ -25,14 +25,12 @@ from harness.rows import results
 from harness.setup import doctor
 from harness.variants.cuda import constants, cuda_compiler
 
-GPU = sources.ROOT / "reports" / "recorded" / "h200"
-COMPILERS = sources.ROOT / "reports" / "recorded" / results.COMPILERS
-RECORDED = [
-    *sorted({GPU / f"{ladder.experiment}.jsonl" for ladder in techniques.LADDERS.values()}),
-    GPU / "what_triton_misses.jsonl",
-    COMPILERS / "inspect.jsonl",
+RECORDED = sources.ROOT / "reports" / "recorded"
+EXPERIMENTS = [
+    *sorted({("h200", ladder.experiment) for ladder in techniques.LADDERS.values()}),
+    ("h200", "what_triton_misses"),
+    (results.COMPILERS, "inspect"),
 ]
-CLAIMS = COMPILERS / "expressibility.jsonl"
 
 
 @cache
@@ -40,8 +38,8 @@ def rows() -> tuple[dict[str, Any], ...]:
     """Rows of today's sources, each with its machine code: gates that passed on the GPU, and what was only compiled."""
     return tuple(
         row
-        for path in RECORDED
-        for row in (results.read(path) if path.is_file() else [])
+        for gpu, experiment in EXPERIMENTS
+        for row in results.read_recorded(RECORDED, gpu, experiment)
         if row["kind"] in ("gate", "code")
         and row["status"] == "passed"
         and row.get("technique")
@@ -124,7 +122,7 @@ def claim(each: Todo) -> bool:
 
 @cache
 def _claims() -> set[tuple[str, ...]]:
-    rows = results.read(CLAIMS) if CLAIMS.is_file() else []
+    rows = results.read_recorded(RECORDED, results.COMPILERS, "expressibility")
     fields = ("technique", "backend", "proof", "source_sha256")
     return {
         tuple(row[field] for field in fields) for row in rows if row["kind"] == "probe" and row["status"] == "passed"

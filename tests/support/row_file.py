@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ TIMING: Row = {
     "schema": results.SCHEMA,
     "kind": "timing",
     "on": "gpu",
+    "operator": "attention",
     "experiment": "ladder",
     "technique": "scalar",
     "backend": "cuda",
@@ -67,19 +69,6 @@ GATE: Row = {name: value for name, value in TIMING.items() if name not in ("samp
     "numerics": {"normal": {"max_abs": 1e-3, "yardstick": 2e-3, "floor": 1e-4, "rel_l2": None}},
     "details": {"label": "", "launch_ms": 0.1},
 }
-FLEET: Row = {
-    "schema": results.SCHEMA,
-    "kind": "fleet",
-    "on": "gpu",
-    "experiment": "fleet",
-    "command": "run ladder",
-    "gpus": 2,
-    "status": "passed",
-    "details": {"problems": 16, "seconds": 126.4, "built": 0, "lost": 0},
-    "environment": ENVIRONMENT["id"],
-    "time": "2026-01-01T00:00:01Z",
-}
-
 MAIN_LOOP = {
     "instructions": 341,
     "products": 13,
@@ -110,16 +99,6 @@ SITE = {
     "groups_left": 0,
     "example_addresses": [None, *range(0, 31 * 16, 16)],
 }
-HEAD = {
-    "name": "local",
-    "attention": [[255, 0], [64, 64]],
-    "row_sums": [0.99, 1.01],
-    "max_abs": 1e-3,
-    "error_max": [1e-3, 2e-3],
-    "error_median": [1e-4, 1e-4],
-    "median_abs": 1e-4,
-    "rounding": 1e-3,
-}
 
 
 def _of_kind(kind: str, *left_out: str, **fields: Any) -> Row:
@@ -132,13 +111,14 @@ _NOT_TIMED = ("mode", "group", "clocks", "clock_ghz")
 _NO_CODE = (*_NOT_TIMED, "code", "compiler", "arch", "mma")
 _SUBJECT = ("problem", "tile", "technique")
 OF_KINDS: dict[str, Row] = {
-    "timing": TIMING | {"details": {**TIMING["details"], "final": True, "launch_hidden": True, "neighbours": 1}},
+    "timing": TIMING | {"details": {**TIMING["details"], "final": True, "launch_hidden": True}},
     "gate": GATE
     | {"code": {**GATE["code"], "main_loop": MAIN_LOOP, "setmaxnreg": [32, 160], "remarks": ["serialized"]}},
-    "tune": _of_kind("tune", "code", samples_ms=[1.0], details={"screened": "slower", "label": ""}),
-    "referee": _of_kind(
-        "referee",
+    "tune": _of_kind("timing", "code", purpose="tune", samples_ms=[1.0], details={"screened": "slower", "label": ""}),
+    "cupti": _of_kind(
+        "timing",
         *("code", "compiler", "clocks", "clock_ghz"),
+        purpose="cupti",
         samples_ms=[1.0],
         details={
             "findings": [],
@@ -169,7 +149,7 @@ OF_KINDS: dict[str, Row] = {
         },
     ),
     "memory": _of_kind(
-        "memory",
+        "counters",
         *_NO_CODE,
         on="cpu",
         experiment="inspect",
@@ -186,11 +166,8 @@ OF_KINDS: dict[str, Row] = {
             "ncu": {"smsp__inst_executed_op_ldsm.sum": 8},
         },
     ),
-    "outputs": _of_kind(
-        "outputs", *_NO_CODE, on="cpu", experiment="outputs", gpu="h200", details={"differing": 0.01, "of": "o lse"}
-    ),
     "sanitizer": _of_kind(
-        "sanitizer",
+        "gate",
         *("mode", "group", "clocks", "clock_ghz", "code", "compiler"),
         experiment="sanitizer",
         tool="racecheck",
@@ -198,37 +175,18 @@ OF_KINDS: dict[str, Row] = {
         reason="racecheck found 1",
         details={"findings": ["a race"], "found": 1, "seconds": 4.0},
     ),
-    "heads": _of_kind(
-        "heads", *_NO_CODE, on="cpu", experiment="inspect", details={"seq": 8, "bin": 4, "heads": [HEAD] * 4}
-    ),
-    "fp8": _of_kind(
-        "fp8",
-        *(*_NO_CODE, "technique", "tile", "source_sha256"),
-        on="cpu",
-        experiment="inspect",
-        backend="torch",
-        numerics={
-            "normal": dict.fromkeys(
-                ("bf16", "tensor", "block", "rotated", "p", "p_scaled", "sums", "tensor lse", "sums lse"), 0.01
-            )
-        },
-        details={
-            "inputs": {"tensor": "a scale", "block": "a scale for 128 rows", "rotated": "rotated"},
-            "kernel": {"p": "P as it is", "p_scaled": "256 P", "sums": "short sums"},
-            "order": [0, 1, 8, 9],
-        },
-    ),
     "roof": _of_kind(
-        "roof",
+        "timing",
         *("mode", "group", "clocks", *_SUBJECT),
+        purpose="roof",
         experiment="hopper_roofs",
         roof="products_d128",
         per_clock={"flop": [4000.0, 4001.0]},
         tflops=[900.0],
         details={"steps": 946},
     ),
-    "probe": _of_kind(
-        "probe",
+    "proof": _of_kind(
+        "proof",
         *(*_NO_CODE, "problem", "tile"),
         on="cpu",
         experiment="expressibility",
@@ -236,12 +194,18 @@ OF_KINDS: dict[str, Row] = {
         proof="one",
         details={"verdict": "proven", "lines": ["wgmma"], "control_lines": []},
     ),
-    "fleet": FLEET,
 }
 """A row of each kind, with what pages read in it."""
 
 
 def write(path: Path, rows: Iterable[Row]) -> Path:
+    """The rows as a file, compressed where its name ends so. Their `kind` may be results.by_source's."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = "".join(json.dumps(results.as_written(row)) + "\n" for row in rows).encode()
+    path.write_bytes(lzma.compress(text) if path.suffix == ".xz" else text)
     return path
+
+
+def write_recorded(root: Path, rows: Iterable[Row], gpu: str = "h200", experiment: str = "ladder") -> Path:
+    """The rows as a recorded run."""
+    return write(root / gpu / "attention" / experiment / f"run{results.RECORDED}", rows)

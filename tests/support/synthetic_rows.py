@@ -111,6 +111,7 @@ def make(kind: str, technique: str | None, backend: str, problem: Problem, tile:
         "schema": SCHEMA,
         "kind": kind,
         "on": "gpu",
+        "operator": "attention",
         "experiment": "ladder",
         "backend": backend,
         "problem": problem.to_dict(),

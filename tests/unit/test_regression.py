@@ -89,7 +89,7 @@ def test_histograms_draw_every_case() -> None:
 
 def test_a_histogram_is_of_one_ladder_and_language(tmp_path: Path) -> None:
     options = ("-k", "d128-bf16-full", f"--benchmark-histogram={tmp_path / 'drawn'}")
-    done = replay(CHECKOUT / "reports" / "recorded" / "h200" / "ladder.jsonl", *options)
+    done = replay(CHECKOUT / "reports" / "recorded" / "h200" / "attention" / "ladder", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "benchmark 'b4-h16-n4096-d128-bf16-full ampere cuda'" in done.stdout
     assert "too many benchmarks" not in done.stdout + done.stderr

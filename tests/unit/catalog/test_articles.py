@@ -45,7 +45,7 @@ def test_every_step_is_a_case_of_its_own_in_both_languages(article: Article) -> 
 
 def test_the_fastest_recorded_rung_is_one_that_the_experiment_asks_for(article: Article) -> None:
     """Or a fresh run could not show what the page calls the best."""
-    rows = results.newest(results.read(sources.ROOT / f"reports/recorded/h200/{article.name}.jsonl"))
+    rows = results.newest(results.read_recorded(sources.ROOT / "reports/recorded", "h200", article.name))
     hashes = reading.checkout_hashes()
     timed = {
         (row["technique"], Tile.from_dict(row["tile"]), reading.slug(row)): reading.tflops(row)

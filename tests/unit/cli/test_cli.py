@@ -224,7 +224,6 @@ def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str
         (("build", "--grid", "--gpu", "h200"), "--gpu: got it without --experiment"),
         (("build", "--grid", "--experiment", "ladder"), "--experiment: got it with --grid"),
         (("build", "--problem", "b1-h2-n64-d64-fp16-full"), "--problem: got it without --grid"),
-        (("record", "mine.jsonl", "--technique", "scalar"), "--technique: got it without --renew"),
         (("expressibility", "--rivals", "--triton", "3.6.0"), "--triton: got it with --rivals"),
         (("expressibility", "--diff", "3.6.0", "3.7.1", "--json"), "--json: got it with --diff"),
         (("history", "cuda", "--csv", "--json"), "--csv: got it with --json"),
@@ -508,7 +507,7 @@ def test_missing_builds_on_the_recorded_rows_of_this_gpu(monkeypatch: pytest.Mon
     monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: asked.update(rest) or [])
     monkeypatch.setattr("harness.machine.environment.describe", lambda: {"gpu": {"name": "NVIDIA H200"}})
     monkeypatch.setattr(
-        "harness.rows.record.standing", lambda root, name, *rest: [{"kind": "gate", "experiment": name}]
+        "harness.rows.reusable.recorded", lambda root, name, *rest: [{"kind": "gate", "experiment": name}]
     )
     assert invoke("run", "ladder")[0] == 0
     assert asked["standing"] == []
@@ -573,7 +572,10 @@ def test_compare_passes_the_verdict_on(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_history_of_one_cell_is_csv_and_of_several_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "h200" / "ladder.jsonl", replicated.of_process(replicated.rows(problems=1), "board0", 0))
+    write(
+        tmp_path / "h200" / "attention" / "ladder" / "run.jsonl.xz",
+        replicated.of_process(replicated.rows(problems=1), "board0", 0),
+    )
     monkeypatch.setattr("harness.cli.reporting.RECORDED", tmp_path)
     code, output = invoke("history", "cuda", "xor_swizzle", "--csv")
     assert code == 0
@@ -702,7 +704,6 @@ def test_a_second_report_does_only_what_changed(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(sources, "source_sha256", lambda *name: "1" * 64 if name[0] == "cuda" else sha256(*name))
     code, output = invoke("report", "scalar")
     assert code == 0
-    assert re.search(r"\d+ recorded rows are of earlier sources .*`twinkernels record --renew`", output)
     assert {"scalar cuda", "gate of scalar cuda", "pages"} < set(done)
     assert not {"scalar triton", "gate of scalar triton"} & set(done)
     assert done.count("pages") == 1
@@ -868,7 +869,7 @@ def test_an_experiment_without_a_gpu_tells_what_is_recorded(name: str, tmp_path:
     assert done.stdout.startswith(
         (CHECKOUT / "experiments" / "attention" / f"{name}.py").read_text()[3:].partition("\n")[0]
     )
-    if list((CHECKOUT / "reports/recorded").glob(f"*/{name}.summary.csv")):
+    if list((CHECKOUT / "reports/recorded").glob(f"*/*/{name}/summary.csv")):
         assert re.search(r"^Recorded on H200, \d{4}-\d\d-\d\d$", done.stdout, re.MULTILINE)
         page = re.search(r"^With what was measured beside it: reports/site/(\S+\.html)", done.stdout, re.MULTILINE)
         assert page, done.stdout
@@ -883,7 +884,7 @@ def test_the_recorded_table_has_the_recorded_numbers() -> None:
     begin = next(i for i, line in enumerate(lines) if "b4-h16-n4096-d128-bf16-full" in line)
     assert lines[begin].split()[1:3] == ["cuda", "triton"]
     told = next(line for line in lines[begin:] if line.split()[:1] == ["xor_swizzle"]).split()
-    with (CHECKOUT / "reports/recorded/h200/ladder.summary.csv").open() as rows:
+    with (CHECKOUT / "reports/recorded/h200/attention/ladder/summary.csv").open() as rows:
         speeds = [
             float(row["tflops"])
             for row in csv.DictReader(rows)
@@ -934,10 +935,7 @@ def test_an_experiment_is_a_script_too(name: str, options: list[str], said: str)
 
 
 def test_record_says_what_it_needs() -> None:
-    assert "expected runs of reports/runs/, --renew or --rename" in invoke("record")[1]
-    for wrong in ("scalar", "scalar=wmma", "never_was=never_will_be", "never_was=wmma:triton", "scalar=wmma:rust"):
-        code, output = invoke("record", "--rename", wrong)
-        assert (code, "NEW in the registry and OLD not" in output) == (2, True), output
+    assert "Missing argument 'FILE...'" in invoke("record")[1]
 
 
 def test_a_terminal_obeys_no_control_character_of_a_row() -> None:
@@ -1119,7 +1117,10 @@ def test_the_scorecard_names_the_boards_on_which_the_goal_of_the_gap_is_missed(
     monkeypatch.setattr("harness.cli.comparing.RUNS", tmp_path)
     monkeypatch.setattr("harness.cli.comparing.RECORDED", tmp_path)
     problems = (ledger_rows.PROBLEM, ledger_rows.CAUSAL)
-    write(tmp_path / "h200" / "rows.jsonl", ledger_rows.rows(problems, beyond={"without_own_diagonal": 0.1}))
+    write(
+        tmp_path / "h200" / "attention" / "rows" / "run.jsonl.xz",
+        ledger_rows.rows(problems, beyond={"without_own_diagonal": 0.1}),
+    )
     monkeypatch.setattr(output.console, "width", 160)  # else it is of whatever imported the command line first
     _, said = invoke("scorecard")
     shares = said.partition("problem by problem; the goal is 0.9:")[2]
@@ -1134,7 +1135,9 @@ def test_the_scorecard_names_the_boards_on_which_the_goal_of_the_gap_is_missed(
 def test_a_hostile_run_stops_the_scorecard_with_its_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "1-ladder.jsonl").write_text(json.dumps({"schema": 2, "kind": "timing", "status": "passed"}) + "\n")
+    (tmp_path / "1-ladder.jsonl").write_text(
+        json.dumps({"schema": results.SCHEMA, "kind": "timing", "status": "passed"}) + "\n"
+    )
     monkeypatch.setattr("harness.cli.comparing.RUNS", tmp_path)
     monkeypatch.setattr("harness.cli.comparing.RECORDED", tmp_path / "none")
     with pytest.raises(SystemExit) as end:

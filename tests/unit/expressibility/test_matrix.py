@@ -64,7 +64,7 @@ def test_a_rung_without_claims_is_not_graded_yet_and_counts_nowhere(monkeypatch:
 
 def test_the_recorded_rows_prove_every_cell() -> None:
     """After an edit of a kernel or a probe: `expressibility --missing --install`, then `record`."""
-    recorded = results.read(sources.ROOT / "reports" / "recorded" / results.COMPILERS / "expressibility.jsonl")
+    recorded = results.read_recorded(sources.ROOT / "reports" / "recorded", results.COMPILERS, "expressibility")
     for cells in (matrix.cells(recorded), matrix.rivals(recorded)):
         marks = [(*name(cell), version, mark.state) for cell in cells for version, mark in cell.marks.items()]
         assert [mark for mark in marks if mark[-1] not in (verdicts.PROVEN, matrix.NOT_GRADED)] == []
@@ -135,6 +135,7 @@ def test_rows_about_compilers_are_recorded_apart_from_gpus(tmp_path: Path) -> No
         for row in rows("3.6.0"):
             writer.write(row)
     recorded = tmp_path / "recorded"
-    assert record.record([run], recorded) == [recorded / "compilers" / "expressibility.jsonl"]
+    (path,) = record.record([run], recorded)
+    assert path.parent == recorded / "compilers" / "attention" / "expressibility"
     assert list(results.iter_recorded(recorded)) == []
-    assert mark(results.read(recorded / "compilers" / "expressibility.jsonl"), "3.6.0").state == verdicts.PROVEN
+    assert mark(results.read(path), "3.6.0").state == verdicts.PROVEN

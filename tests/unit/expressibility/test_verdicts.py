@@ -11,7 +11,6 @@ from harness.expressibility import survey, verdicts
 from harness.expressibility.claims import VERSIONS, Claim, Detector, Probe, Proof
 from harness.expressibility.verdicts import Verdict
 from harness.operators.attention.claims import CLAIMS, OF_RIVALS
-from harness.rows import packing
 
 PROOF = Proof("p", "it is there", Probe("words"), Probe("words", "other"), Detector("sass", r"\bHGMMA\b"))
 THERE, ABSENT = {"sass": "HGMMA.64x64x16 R4 ;"}, {"sass": "HMMA.16816 R4 ;"}
@@ -57,7 +56,7 @@ def test_a_reworded_proof_keeps_its_row() -> None:
     reworded = replace(PROOF, shows="the machine code has it", obtained=True)
     assert verdicts.source_sha256(reworded) == verdicts.source_sha256(PROOF)
     row = survey.row((CLAIMS[0], reworded, "3.6.0"), Verdict(verdicts.PROVEN))
-    assert row["details"]["shows"] not in str(packing.lean(row))
+    assert row["source_sha256"] == verdicts.source_sha256(PROOF)
 
 
 def test_every_claim_agrees_with_its_proofs() -> None:

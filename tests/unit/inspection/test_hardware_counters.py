@@ -135,7 +135,7 @@ def test_rows_are_recorded_also_for_twins_of_the_same_program(tmp_path: Path, mo
     assert rows[0]["details"]["tool_version"] == "2025.3.1.0"
     assert "smsp__inst_executed.sum" in rows[0]["details"]["missing"]  # the fake GPU has two counters
     (file,) = record.record([tmp_path / "run.jsonl"], tmp_path / "recorded")
-    assert file.name == "ncu.jsonl"
+    assert file.parent.name == "ncu"
     kept = [row for row in results.read(file) if row["kind"] == "counters"]
     assert {row["on"] for row in kept} == {"gpu"}
     assert len(kept) == 3

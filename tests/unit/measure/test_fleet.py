@@ -20,7 +20,7 @@ from harness.catalog.problem import Problem, Tile
 from harness.cli import spreading
 from harness.measure import fleet, ray_hands
 from harness.measure.fleet import Answer, Lost, Work
-from harness.rows import making, record, results, schema
+from harness.rows import making, results, schema
 
 PROBLEMS = tuple(Problem.square(1, 2, length, 64) for length in (512, 4096, 1024, 2048))
 TILE = Tile(64, 64)
@@ -257,7 +257,7 @@ def test_what_no_gpu_was_left_for_is_continued_by_its_file(
     rows = spreading.spread(WORK, path, "all", None)
     assert rows[-1]["kind"] == "gate", "how long the whole took is not known"
     assert f"the same command with --rows {path} continues" in capsys.readouterr().err
-    rows = record.merge(spreading.spread(WORK, path, "all", None))
+    rows = results.newest(results.settled(spreading.spread(WORK, path, "all", None)), replicates=True)
     assert [length for _, length, *_ in diary] == [4096, 2048, 1024, 512]
     done = [row["status"] for row in rows if row["kind"] == "gate" and row["technique"] == "scalar"]
     assert done == ["wrong"] * len(PROBLEMS), "it is what each command here does"

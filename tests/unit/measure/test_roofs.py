@@ -65,7 +65,7 @@ def test_most_is_what_the_busiest_unit_can_do() -> None:
 def test_no_recorded_rate_exceeds_what_the_hardware_can_do() -> None:
     """Of the kernels as they are; a thousandth is for the clock's own steps."""
     by_name = {roof.name: roof for roof in EXPERIMENT.roofs}
-    for row in results.read(RECORDED / "h200" / "hopper_roofs.jsonl"):
+    for row in results.read_recorded(RECORDED, "h200", "hopper_roofs"):
         roof = by_name.get(row.get("roof", ""))
         if roof is None or not roof.kernel or row["source_sha256"] != roof.source_sha256:
             continue

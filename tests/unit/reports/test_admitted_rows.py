@@ -15,7 +15,7 @@ from harness.operators.attention.claims import CLAIMS
 from harness.rows import schema
 from reports import build
 from reports.pages import roofs
-from tests.support.row_file import ENVIRONMENT, OF_KINDS, TIMING, write
+from tests.support.row_file import ENVIRONMENT, OF_KINDS, TIMING, write_recorded
 
 pytestmark = pytest.mark.slow
 
@@ -37,18 +37,17 @@ GIVEN = ("schema", "kind", "problem", "environment")
 SEEN_ELSEWHERE = ("arch", "mma", "source_sha256", "clock_ghz", "samples_ms", "time")
 """Fields of rows shown alone that change nothing where other kinds' change something."""
 SHOWN_ALONE = {
-    "heads": ("experiment/seed_rtx5080.html",),
     "memory": ("technique/padded_rows.html",),
     "roof": (roofs.PATH,),
-    "probe": ("expressibility.html",),
+    "proof": ("expressibility.html",),
 }
 """Kind of which a page takes the newest row alone -> the pages."""
-SHOWN_NOWHERE = ("fleet", "fp8", "outputs", "referee")
+SHOWN_NOWHERE = ("cupti",)
 
 
 def sample(kind: str) -> Row:
     row = OF_KINDS[kind] | ({"technique": TECHNIQUES[kind]} if kind in TECHNIQUES else {})
-    if kind == "probe":
+    if kind == "proof":
         claim = next(claim for claim in CLAIMS if claim.dialect == "triton")
         row |= {"technique": claim.technique, "proof": claim.proofs[0].name}
         row |= {"source_sha256": verdicts.source_sha256(claim.proofs[0])}
@@ -91,9 +90,9 @@ def drawn(folder: Path, rows: list[Row], only: tuple[str, ...] = ()) -> None:
     """The pages of these rows, as recorded beside timings of the kernels that they are about."""
     names = ("scalar", *TECHNIQUES.values())
     beside = [TIMED | {"technique": name, "experiment": where} for name in names for where in ("ladder", "hopper")]
-    by_compilers = [row for row in rows if row["kind"] in ("probe", "code")]
-    write(folder / "recorded/h200/ladder.jsonl", [ENVIRONMENT, *beside, *(r for r in rows if r not in by_compilers)])
-    write(folder / "recorded/compilers/inspect.jsonl", [ENVIRONMENT, *by_compilers])
+    by_compilers = [row for row in rows if row["kind"] in ("proof", "code")]
+    write_recorded(folder / "recorded", [ENVIRONMENT, *beside, *(r for r in rows if r not in by_compilers)])
+    write_recorded(folder / "recorded", [ENVIRONMENT, *by_compilers], "compilers", "inspect")
     hashes = {(kernel.name, "cuda"): TIMING["source_sha256"] for kernel in techniques.kernels()}
     build.build(
         folder / "site",

@@ -158,7 +158,7 @@ def test_a_cell_says_what_the_gates_of_a_gpu_say() -> None:
 
 def test_an_experiment_whose_gates_a_cell_names_has_rows_with_a_wrong_result() -> None:
     for name in {claim.gates for claim in CLAIMS if claim.gates}:
-        rows = results.read(build.ROOT / "recorded" / "h200" / f"{name}.jsonl")
+        rows = results.read_recorded(build.ROOT / "recorded", "h200", name)
         assert {row["status"] for row in rows if row["kind"] == "gate"} >= {"passed", "wrong"}
 
 
@@ -171,14 +171,14 @@ def test_a_proof_says_how_it_is_seen_without_this_project_or_what_it_needs() -> 
     assert needs("epilogue descriptor", "3.9.0") == ("", True)
     assert needs("tiles from a counter", "3.9.0") == ("this repository", False)
     assert needs("wgmma in CUDA", "") == needs("l2_policy in CUDA", "") == ("this repository and nvcc", False)
-    recorded = results.read(build.ROOT / "recorded" / "compilers" / "expressibility.jsonl")
+    recorded = results.read_recorded(build.ROOT / "recorded", "compilers", "expressibility")
     page = page_of(expressibility.said(recorded), findings.findings({}, EMPTY, None, [], {}))
     assert "<dt>without this project</dt><dd>it needs this repository and nvcc</dd>" in page
     assert "<dt>without this project</dt><dd>it needs this repository</dd>" in page
 
 
 def test_a_site_has_the_files_of_its_proofs_with_what_they_need_beside_them() -> None:
-    recorded = results.read(build.ROOT / "recorded" / "compilers" / "expressibility.jsonl")
+    recorded = results.read_recorded(build.ROOT / "recorded", "compilers", "expressibility")
     files = overview.programs(expressibility.said(recorded))
     assert "triton_kernels/probes/swizzle_box.py" in files
     assert "harness/operators/attention/rivals/cutile/assemble.py" in files

@@ -35,7 +35,7 @@ from reports.facts.scores import GRID as GRID_SCORE
 from reports.pages import common, downloads, prose
 from reports.pages.common import loaded
 from reports.pages.technique import LINKED, same_code, side_by_side
-from tests.support import cpu_run, gate_rows
+from tests.support import cpu_run, gate_rows, row_file
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import rendered, texts
 
@@ -53,7 +53,7 @@ def write(folder: Path, rows: list[Row]) -> None:
     folder.mkdir(parents=True)
     for name in {row["experiment"] for row in rows if "experiment" in row}:
         kept = [row for row in rows if row.get("experiment", name) == name]
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept))
+        row_file.write_recorded(folder.parent, kept, folder.name, name)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def site(recorded: Path, counted: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     fresh, output = folder / "fresh.jsonl", folder / "site"
-    fresh.write_text("".join(json.dumps(row) + "\n" for row in counted))
+    row_file.write(fresh, counted)
     start = time.process_time()
     table = [tiles.Selection(*cell, tile, 6, "a-tune") for cell, tile in synthetic.CHOSEN.items()]
     tiles.update(folder / "tables" / "h200.toml", table)
@@ -311,7 +311,7 @@ def test_rows_computed_here_say_so(tmp_path: Path, recorded: Path) -> None:
     fresh = tmp_path / "fresh.jsonl"
     environment = {**synthetic.ENVIRONMENT, "id": "c" * 12, "details": {"gpu": None, "git": {}}}
     rows = [row | {"environment": "c" * 12, "on": "cpu"} for row in synthetic.rows() if row["kind"] == "code"]
-    fresh.write_text("".join(json.dumps(row) + "\n" for row in [environment, *rows]))
+    row_file.write(fresh, [environment, *rows])
     given = {"recorded": recorded, "runs": [fresh], "hashes": synthetic.hashes(), "progress": lambda *_: None}
     build.build(tmp_path / "site", **given, only=["technique/scalar.html"])
     text = (tmp_path / "site/technique/scalar.html").read_text()

@@ -299,5 +299,5 @@ def test_recorded_rows_come_back(tmp_path: Path) -> None:
     run = tmp_path / "run.jsonl"
     run.write_text("".join(json.dumps(row) + "\n" for row in made))
     (kept,) = record.record([run], tmp_path / "recorded")
-    assert kept.relative_to(tmp_path).as_posix() == "recorded/h200/hopper_roofs.jsonl"
+    assert kept.relative_to(tmp_path).as_posix() == "recorded/h200/attention/hopper_roofs/run.jsonl.xz"
     assert {row["roof"]: row for row in results.read(kept) if "roof" in row} == {row["roof"]: row for row in made[1:]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from reports.data import machines
 from reports.data.dataset import Point, fastest, why
 from reports.data.loading import load
 from reports.facts import scores, tuning
+from tests.support import row_file
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import dataset
 
@@ -30,12 +30,11 @@ def timing(milliseconds: float, **rest: Any) -> Row:
 def test_a_run_that_was_recorded_is_not_told_twice(tmp_path: Path) -> None:
     recorded, run = tmp_path / "recorded", tmp_path / "run.jsonl"
     rows = synthetic.rows()
-    (recorded / "h200").mkdir(parents=True)
-    (recorded / "h200/ladder.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    row_file.write_recorded(recorded, rows)
+    row_file.write(run, rows)
     assert [data.recorded for data in load(recorded, [run], synthetic.hashes())] == [True]
     again = next(row for row in rows if row["kind"] == "timing") | {"time": "2030-01-03T00:00:00Z"}
-    run.write_text("".join(json.dumps(row) + "\n" for row in [*rows, again]))
+    row_file.write(run, [*rows, again])
     (fresh,) = [data for data in load(recorded, [run], synthetic.hashes()) if not data.recorded]
     assert fresh.newest == [again]
     probe = {"kind": "probe", "on": "cpu", "experiment": "expressibility", "backend": "triton@3.6.0", "proof": "one"}
@@ -45,7 +44,7 @@ def test_a_run_that_was_recorded_is_not_told_twice(tmp_path: Path) -> None:
         "source_sha256": "0" * 64,
         "details": {"verdict": "proven", "lines": [], "control_lines": []},
     }
-    run.write_text("".join(json.dumps(row) + "\n" for row in [rows[0], probe]))
+    row_file.write(run, [rows[0], probe])
     assert [data.recorded for data in load(recorded, [run], synthetic.hashes())] == [True], (
         "compilers have no page here"
     )

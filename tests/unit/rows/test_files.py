@@ -50,9 +50,11 @@ def test_two_at_once_lose_no_row(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
     at_work = [subprocess.Popen([sys.executable, "-c", RECORD, str(root), *half], env=environment) for half in halves]
     assert [process.wait() for process in at_work] == [0, 0]
-    rows = results.read(root / "h200/ladder.jsonl")
-    assert len(rows) == 1 + 2 * each
-    assert sorted(path.name for path in root.rglob("*") if path.is_file()) == ["ladder.jsonl", "ladder.summary.csv"]
+    assert len(results.read_recorded(root)) == 2 * 2 * each
+    folder = root / "h200/attention/ladder"
+    expected = [*(f"{number}.jsonl.xz" for number in range(2 * each)), "summary.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(expected)
+    assert len((folder / "summary.csv").read_text().splitlines()) == 1 + 2 * each
 
 
 def test_who_waits_says_for_what(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -79,7 +81,7 @@ def test_a_full_disk_leaves_every_file_as_it_was(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left") as error:
         record.record([run_of(tmp_path, 1)], root)
-    assert error.value.filename == str(path)
+    assert error.value.filename == str(path.with_name("1.jsonl.xz"))
     assert {each: each.read_bytes() for each in path.parent.iterdir()} == before
 
 

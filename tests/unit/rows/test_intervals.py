@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.catalog.problem import Problem
-from harness.rows import intervals, noise, record, results
+from harness.rows import intervals, noise, results
 from tests.support import replicated_rows as replicated
 
 Row = dict[str, Any]
@@ -80,7 +80,7 @@ def test_replicates_are_all_kept() -> None:
     ]
     assert len(results.newest(rows)) < len(rows)
     assert len(results.newest(numbered)) == len(rows)
-    assert interval(record.merge(numbered)) == interval(rows)
+    assert interval(results.newest(numbered, replicates=True)) == interval(rows)
 
 
 def test_quantiles_are_those_of_students_t() -> None:

@@ -472,7 +472,7 @@ def test_what_a_recorded_kernel_lacks_is_timed_at_its_tile() -> None:
 
 
 def _timed(path: Path) -> list[dict[str, Any]]:
-    return list(results.read(path)) if path.stem == ledger.EXPERIMENT else []
+    return list(results.read(path)) if path.parent.name == ledger.EXPERIMENT else []
 
 
 def test_a_language_that_is_not_measured_lacks_nothing_that_is_known() -> None:

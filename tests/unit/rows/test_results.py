@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.rows import results
+from tests.support.row_file import write_recorded
 
 GATE = {
     "kind": "gate",
@@ -114,8 +115,8 @@ def test_the_newest_row_of_each_measurement_counts() -> None:
 @pytest.mark.parametrize(
     "field",
     [
-        *("kind", "experiment", "assembler", "technique", "backend", "kernel", "problem", "tile", "mode", "tool"),
-        *("proof", "gpu", "roof", "command", "gpus", "on", "arch", "source_sha256"),
+        *("kind", "purpose", "operator", "experiment", "assembler", "technique", "backend", "kernel", "problem"),
+        *("tile", "mode", "tool", "proof", "roof", "on", "arch", "source_sha256"),
     ],
 )
 def test_what_was_measured_where_and_how_tells_measurements_apart(field: str) -> None:
@@ -129,11 +130,13 @@ def test_what_came_out_and_when_does_not() -> None:
 
 
 def test_recorded_files_are_found_by_gpu(tmp_path: Path) -> None:
-    for name in ("h200/ladder.jsonl", "a100/ladder.jsonl", "h200/notes.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("")
-    found = [(gpu, path.name) for gpu, path in results.iter_recorded(tmp_path)]
-    assert found == [("a100", "ladder.jsonl"), ("h200", "ladder.jsonl")]
+    for gpu in ("h200", "a100", results.COMPILERS):
+        for experiment in ("ladder", "hopper"):
+            write_recorded(tmp_path, [], gpu, experiment)
+    found = [(gpu, path.parent.name) for gpu, path in results.iter_recorded(tmp_path)]
+    assert found == [(gpu, name) for gpu in ("a100", "h200") for name in ("hopper", "ladder")]
+    assert [path.parent.name for path in results.recorded(tmp_path, results.COMPILERS)] == ["hopper", "ladder"]
+    assert len(results.recorded(tmp_path, "h200", "ladder")) == 1
 
 
 def test_a_peer_is_kept_once_per_group_that_is_still_in_use() -> None:

@@ -21,7 +21,7 @@ def checkout(tmp_path: Path) -> Path:
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
     shutil.copy(CHECKOUT / "Makefile", tmp_path)
-    for name in (*MEASURED, *MADE, "reports/recorded/h200/ladder.jsonl"):
+    for name in (*MEASURED, *MADE, "reports/recorded/h200/attention/ladder/run.jsonl.xz"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     return tmp_path
@@ -41,7 +41,7 @@ def test_clean_all_lists_what_it_removes(checkout: Path) -> None:
     said = make(checkout, "clean-all")
     assert all(said.index(name) < said.index("rm -rf") for name in MEASURED)
     assert not any((checkout / name).exists() for name in (*MADE, *MEASURED))
-    assert (checkout / "reports/recorded/h200/ladder.jsonl").exists()
+    assert (checkout / "reports/recorded/h200/attention/ladder/run.jsonl.xz").exists()
 
 
 def test_caches_of_the_report_stay_inside_the_folder(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from harness.catalog.experiments import load as load_experiment
 from harness.catalog.problem import Problem, Tile
 from harness.measure import runner
 from harness.operators.attention import tiles as tiles_of
-from harness.rows.renew import Program, Unknown
 from harness.variants import (
     LaunchError,
     Unsupported,
@@ -36,7 +35,6 @@ from harness.variants import (
     cubins,
     cuda_driver,
     loading,
-    recompiling,
     tritons,
 )
 from harness.variants.variables import environment_of
@@ -365,31 +363,6 @@ def test_declared_sizes_are_read_from_the_ptx() -> None:
     .reqntid 384 { .param .b32 call; }"""
     assert cubin_child.declared_sizes(ptx) == [128, 4, 8, 4]
     assert [cubin_child.size(kind) for kind in ("nvTmaDesc", "i32", "*bf16", "fp32", "i1")] == [128, 4, 8, 4, 1]
-
-
-def test_a_row_of_another_triton_is_renewed_by_that_triton(
-    about: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save(about | {"code": {"sass_sha256": "5" * 64}})
-    compiler = ("triton 3.9.0", "13.4.59")
-    tile, problem = FLAGSHIP, GROUPED
-    program = Program("flagship", "gluon@3.9.0", problem, tile, ARCH, str(source_sha256(CASE)), compiler)
-    assert recompiling.by_its_triton(program) == "5" * 64
-    for other, reason in (
-        (replace(program, source_sha256="0" * 64), "another Triton compiles this checkout's sources alone"),
-        (
-            replace(program, compiler=("triton 3.9.0", "13.0.88")),
-            "compiled by triton 3.9.0 with ptxas 13.0.88; here is",
-        ),
-    ):
-        found = recompiling.by_its_triton(other)
-        assert isinstance(found, Unknown)
-        assert found.reason.startswith(reason)
-    monkeypatch.setattr(tritons, "is_here", lambda *_: False)
-    found = recompiling.by_its_triton(replace(program, problem=RAGGED))
-    assert isinstance(found, Unknown)
-    assert "--install` installs it" in found.reason
-    assert [answer for _, answer in recompiling.identify_all([program])] == [Unknown("only compiling tells")]
 
 
 # A version is a series
