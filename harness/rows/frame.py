@@ -84,7 +84,10 @@ bytes_per_s, torch, triton, cuda, cudnn, nvcc, ptxas, triton_ptxas, commit, dirt
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
+import pickle
 import statistics
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -100,6 +103,9 @@ if TYPE_CHECKING:
 KINDS = ("timing", "gate", "code", "counters", "proof", "environment")
 RECORDED = sources.ROOT / "reports" / "recorded"
 UNIT = "TFLOPS"
+KEPT_TABLES = 4
+"""Of each kind, in the build folder."""
+SUFFIXES = (".cu", ".cuh", ".py", ".patch", ".toml")
 Row = Mapping[str, Any]
 Column = Callable[[Row], Any]
 
@@ -152,7 +158,33 @@ def rows(kind: str | None = None, root: Path = RECORDED, runs: tuple[Path, ...] 
 
 @cache
 def _frame(kind: str, root: Path, runs: tuple[Path, ...]) -> pandas.DataFrame:
-    return table(kind, rows(None if kind == "code" else kind, root, runs))
+    """The table; that of this checkout's rows from the build folder, where the same files made it before: reading it
+    takes a second, making it ten."""
+    import pandas
+
+    if root != RECORDED:
+        return table(kind, rows(None if kind == "code" else kind, root, runs))
+    name = _inputs(*results.recorded(root), *runs)
+    made = sources.CACHE / "tables" / f"{kind}-{name}.pickle"
+    with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError):
+        found: pandas.DataFrame = pandas.read_pickle(made)
+        return found
+    found = table(kind, rows(None if kind == "code" else kind, root, runs))
+    with contextlib.suppress(OSError):  # a full disk, or a folder of somebody else's
+        sources.put(made, pickle.dumps(found))
+        for old in sorted(made.parent.glob(f"{kind}-*"), key=lambda path: path.stat().st_mtime)[:-KEPT_TABLES]:
+            old.unlink(missing_ok=True)
+    return found
+
+
+def _inputs(*files: Path) -> str:
+    """Names what a table is made from: the rows, the kernels, which decide which rows are current, and this code."""
+    rooms = ("cuda_kernels", "triton_kernels", "harness")
+    code = (path for room in rooms for path in sorted((sources.ROOT / room).rglob("*")) if path.suffix in SUFFIXES)
+    digest = hashlib.sha256()
+    for path in (*code, *files):
+        digest.update(f"{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:24]
 
 
 def table(kind: str, every: Iterable[Row]) -> pandas.DataFrame:
