@@ -409,10 +409,9 @@ def environment_id(description: Mapping[str, Any]) -> str:
 
 
 def gpu_slug(name: str) -> str:
-    """Folder name of a GPU: "NVIDIA H200" -> h200, "NVIDIA GeForce RTX 5090" -> rtx-5090."""
-    return "-".join(
-        word for word in re.findall(r"[a-z0-9]+", name.lower()) if word not in ("nvidia", "geforce", "tesla")
-    )
+    """Folder name of a GPU: "NVIDIA H200" -> h200, "NVIDIA H100 80GB HBM3" -> h100, "NVIDIA H100 PCIe" -> h100-pcie."""
+    words = re.findall(r"[a-z0-9]+", name.lower().replace(" 80gb hbm3", ""))
+    return "-".join(word for word in words if word not in ("nvidia", "geforce", "tesla"))
 
 
 def slug_of(gpu: Mapping[str, Any] | None) -> str | None:

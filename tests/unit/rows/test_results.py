@@ -166,6 +166,8 @@ def test_machine_code_is_compared_where_it_was_compiled_from_the_same_by_the_sam
 @pytest.mark.parametrize(
     ("name", "slug"),
     [
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "h100-pcie"),
         ("NVIDIA H200", "h200"),
         ("NVIDIA GeForce RTX 5090", "rtx-5090"),
         ("NVIDIA A100-SXM4-80GB", "a100-sxm4-80gb"),

@@ -69,11 +69,18 @@ def pick(by_cell: Mapping[tuple[str, str, str], Of], technique: str, backend: st
 
 
 def best_tile(technique: str, backend: str, problem: Problem, gpu: str | None) -> Tile | None:
-    """The tile selected for `gpu` (a slug such as h200), None when nothing was tuned for this cell yet."""
-    path = FOLDER / f"{gpu}.toml"
-    if gpu is None or not path.exists():
-        return None
-    return pick(_by_cell(path, path.stat().st_mtime_ns), technique, backend, problem)
+    """The tile selected for `gpu` (a slug such as h200), None when nothing was tuned for this cell yet. A Hopper GPU
+    takes from the H200's table what its own does not have."""
+    for path in tables(gpu):
+        if found := pick(_by_cell(path, path.stat().st_mtime_ns), technique, backend, problem):
+            return found
+    return None
+
+
+def tables(gpu: str | None) -> list[Path]:
+    """The tile tables that serve a GPU, its own first."""
+    names = [] if gpu is None else [gpu, "h200"] if re.match(r"g?h\d", gpu) else [gpu]
+    return [path for name in dict.fromkeys(names) if (path := FOLDER / f"{name}.toml").exists()]
 
 
 def read(path: Path) -> list[Selection]:
