@@ -20,6 +20,8 @@ DTYPES = ("fp16", "bf16")
 LAYOUTS = ("bhsd", "bshd")
 ANCHOR = "sdpa_cudnn"
 """The peer that every interleaved group contains."""
+MODES = ("burst", "sustained")
+"""How kernels are timed: from a cool GPU, or after seconds of work."""
 PEERS = (ANCHOR, "sdpa_flash")
 """Libraries timed beside the twins where an experiment names no others: cuDNN and FlashAttention-2, as torch has
 them."""

@@ -12,7 +12,7 @@ import typer
 
 from harness.catalog import experiments, techniques
 from harness.catalog.cases import Case, of_experiment, of_grids, source_sha256
-from harness.catalog.problem import PEERS, Experiment
+from harness.catalog.problem import ALL_PEERS, MODES, PEERS, Experiment
 from harness.cli import own_page, spreading
 from harness.cli.options import (
     SERIES,
@@ -46,7 +46,7 @@ from harness.cli.options import (
     where,
     within,
 )
-from harness.cli.output import RECORDED, Row, conclude, console, newest_run, one_off_file, run_file, run_name
+from harness.cli.output import RECORDED, Row, conclude, console, one_off_file, run_file, run_name
 from harness.cli.own_page import Report
 from harness.cli.spreading import Cluster, Gpus, Rows, command, refuse_to_spread
 from harness.operators.attention import tiles
@@ -65,17 +65,7 @@ def check(
     problem: Problems = None,
     on: Where = None,
     shard: Shard = None,
-    seeds: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--scheduler-seed", "--seed", callback=within(0, 2**63 - 1), help="With --on cpu: an order of warps."
-        ),
-    ] = None,
     sanitize: Annotated[bool, typer.Option("--sanitize", help="With --on cpu: under ASan and UBSan.")] = False,
-    sharing: Annotated[
-        int,
-        typer.Option(callback=within(0), help="While so many other processes use the GPU, as where it is shared."),
-    ] = 0,
     tile: OwnTile = None,
     rows_file: Rows = None,
     gpus: Gpus = None,
@@ -86,16 +76,11 @@ def check(
     """Compare every twin, or a kernel of your own, with the exact result. On a CPU, CUDA kernels run thread by thread,
     Triton's in its interpreter, other functions on tensors of the CPU.
 
-    Launches take the scheduler seeds in turn, 0, 1 and 2 by default; 0 is the plain order.
+    On a CPU launches take three orders of warps in turn: the plain one and two others.
     """
     names, files = split(names)
     rungs = chosen(names) if names or not files else ()
     mine = chosen_kernels(files, chosen_tile(tile))
-
-    from harness import variants
-    from harness.measure import effort, own, runner
-    from harness.measure.fleet import Work
-
     if not files:
         at = ", ".join(f"{name} at {techniques.reference_tile(techniques.get(name), 128).slug}" for name in names)
         why = "it is for a .cu file of your own; a twin is checked at its own" + (f": {at}" if at else "")
@@ -104,29 +89,33 @@ def check(
     if files and not names:
         refuse(files[0], "a kernel of your own has one backend", {"--backend": backends})
     spreads = spreading.wanted(gpus, cluster)
-    refuse_to_spread(gpus, cluster, {"--on cpu": on is On.cpu, "--shard": shard, "--sharing": sharing})
+    refuse_to_spread(gpus, cluster, {"--on cpu": on is On.cpu, "--shard": shard})
     if spreads and on is None and cluster is None:
         require_gpu()
     place = "gpu" if cluster and on is None else where(on)
     if place == "cpu" and "gluon" in (backends or ()):
+        from harness import variants
+
         raise typer.BadParameter(
             f"--backend: got gluon with --on cpu, but {variants.available('gluon', 'cpu')}; "
             "leave it out, or compile it with `twinkernels inspect --backend gluon`"
         )
     known = load_experiment("correctness", place).backends
     wanted = chosen_backends(backends, known, of=rungs, further=techniques.ON_REQUEST if place == "gpu" else ())
-    if sharing and place == "cpu":
-        raise typer.BadParameter("--sharing: got a CPU, whose processes do not stop a kernel in its middle; use a GPU")
-    if (seeds or sanitize) and place == "gpu":
-        raise typer.BadParameter("--scheduler-seed, --sanitize: got a GPU, which obeys neither; add --on cpu")
     if sanitize:
+        if place == "gpu":
+            raise typer.BadParameter("--sanitize: got a GPU, expected --on cpu; `twinkernels sanitize` is for a GPU")
         if "cuda" not in wanted:
             raise typer.BadParameter(
                 f"--backend: got {', '.join(wanted)}, but --sanitize is for CUDA twins; leave it out"
             )
         wanted = ("cuda",)
+
+    from harness.measure import effort, own, runner
+    from harness.measure.fleet import Work
+
     experiment = correctness(place, rungs, wanted)
-    experiment = replace(experiment, sharing=sharing, peers=() if files else experiment.peers)
+    experiment = replace(experiment, peers=() if files else experiment.peers)
     default = (*experiment.problems, *(own.OTHER_LENGTHS if files else ()))
     experiment = replace(experiment, problems=part(chosen_problems(problem, default), shard))
     cases = [*of_experiment(experiment), *own.cases(experiment, mine, None)]
@@ -141,10 +130,6 @@ def check(
         conclude(standing(rows, "gate", cases, place), tables.gates, as_json=as_json, checked=True)
     if place == "cpu" and problem:
         refuse_hours(cases)
-    gate = {
-        **(ON_A_CPU if place == "cpu" else {}),
-        **({"scheduler_seeds": tuple(seeds)} if seeds else {}),
-    }
     with sanitizers() if sanitize else nullcontext():
         path = rows_file or one_off_file(run_name(experiment.name, shard))
         rows = runner.run(
@@ -152,7 +137,7 @@ def check(
             on=place,
             path=path,
             resume=True,
-            gate=gate,
+            gate=ON_A_CPU if place == "cpu" else {},
             patient=rows_file is not None,
             selected=cases,
             deadlines=effort.deadlines(cases) if place == "cpu" else None,
@@ -259,10 +244,9 @@ def bench(
     asked = chosen_tile(tile)
     mine = chosen_kernels(files, asked)
 
-    from harness import variants
-    from harness.measure import own, runner, timing
+    from harness.measure import own, runner
 
-    require_known("--mode", [mode], timing.MODES)
+    require_known("--mode", [mode], MODES)
     if not files:
         refuse_without("a file", "a technique has its own page", {"--report": report})
     experiment = Experiment(
@@ -270,7 +254,7 @@ def bench(
         problems=chosen_problems(problem, [USUAL_PROBLEM]),
         techniques=rungs,
         backends=chosen_backends(backends, techniques.SERIES, of=rungs, further=techniques.ON_REQUEST),
-        peers=chosen_backends(peers, variants.PEERS, "--peer") if peers else PEERS,
+        peers=chosen_backends(peers, ALL_PEERS, "--peer") if peers else PEERS,
         modes=(mode,),
     )
     require_gpu()
@@ -298,16 +282,9 @@ def run(
         ),
     ],
     on: Annotated[On | None, typer.Option("--on", help="gpu by default; on cpu nothing is timed.")] = None,
-    mode: Annotated[list[str] | None, typer.Option(help="burst, sustained; the experiment's by default.")] = None,
     backends: Annotated[list[str] | None, typer.Option("--backend", help=f"Of {SERIES}; its own by default.")] = None,
     shard: Shard = None,
     ptxas: Annotated[Ptxas, typer.Option(help="shared: nvcc's assembles Triton too; its rows say so.")] = Ptxas.bundled,
-    max_seconds: Annotated[
-        float | None,
-        typer.Option(
-            callback=within(0.1), help="Cap on timing a group of kernels; slow ones need their fewest rounds."
-        ),
-    ] = None,
     replicates: Annotated[
         int,
         typer.Option(
@@ -316,7 +293,6 @@ def run(
             "of recorded rows count.",
         ),
     ] = 1,
-    resume: Annotated[bool, typer.Option(help="Continue the newest run of this experiment and shard.")] = False,
     only_missing: Annotated[
         bool,
         typer.Option(
@@ -335,36 +311,28 @@ def run(
     refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
 
     from harness.machine import environment
-    from harness.measure import runner, timing
+    from harness.measure import runner
     from harness.measure.fleet import Work
     from harness.rows import reusable
 
     formats: dict[str, Any] = {"as_json": as_json, "as_csv": as_csv}
     if wanted.roofs:
-        asked: dict[str, object] = {"--on": on is On.cpu, "--mode": mode, "--backend": backends, "--shard": shard}
-        asked |= {"--ptxas": ptxas is Ptxas.shared, "--max-seconds": max_seconds, "--replicates": replicates > 1}
-        refuse(
-            wanted.name,
-            "it measures a multiprocessor, whole",
-            {**asked, "--resume": resume, "--missing": only_missing, "--gpus": gpus, "--cluster": cluster},
-        )
+        asked: dict[str, object] = {"--on": on is On.cpu, "--backend": backends, "--shard": shard}
+        asked |= {"--ptxas": ptxas is Ptxas.shared, "--replicates": replicates > 1, "--missing": only_missing}
+        refuse(wanted.name, "it measures a multiprocessor, whole", {**asked, "--gpus": gpus, "--cluster": cluster})
         refuse(wanted.name, "its rows are of no problem", {"--csv": as_csv})
         measure_roofs(wanted, as_json)
-    require_known("--mode", mode or (), timing.MODES)
     wanted = replace(
         wanted,
         problems=part(wanted.problems, shard),
         backends=chosen_backends(backends, wanted.backends, of=wanted.techniques, further=techniques.ON_REQUEST),
     )
     refuse_to_spread(gpus, cluster, {"--on cpu": on is On.cpu, "--shard": shard})
-    if rows_file:
-        refuse("--rows", "it continues the run in that file", {"--resume": resume})
     if on is None and cluster is None:
         require_gpu()
     place = "gpu" if cluster and on is None else where(on or On.gpu)
     if place == "cpu":
-        timed = {"--mode": mode, "--max-seconds": max_seconds, "--replicates": replicates > 1}
-        timed |= {"--ptxas": ptxas is Ptxas.shared}
+        timed = {"--replicates": replicates > 1, "--ptxas": ptxas is Ptxas.shared}
         refuse("--on cpu", "there nothing is timed, nor assembled", timed)
         refuse("--on cpu", "recorded rows are of GPUs", {"--missing": only_missing})
     if ptxas is Ptxas.shared:
@@ -372,11 +340,11 @@ def run(
         refuse("--ptxas shared", "a cubin is assembled already", cubins)
         wanted = assembled_by_nvcc(wanted, context)
     name = run_name(wanted.name + ("-shared" if wanted.assembler else ""), shard)
-    path = rows_file or (resume and newest_run(name)) or run_file(name)
+    path = rows_file or run_file(name)
     announce(wanted.name, quiet=as_json or as_csv)
     if spreading.wanted(gpus, cluster):
-        options: dict[str, object] = {"--mode": mode, "--backend": backends, "--max-seconds": max_seconds}
-        options |= {"--missing": only_missing, "--ptxas": ptxas.value if wanted.assembler else None}
+        options: dict[str, object] = {"--backend": backends, "--missing": only_missing}
+        options |= {"--ptxas": ptxas.value if wanted.assembler else None}
         cases = tuple(of_experiment(wanted, results.slug_of(environment.describe()["gpu"])))
         work = Work(
             command(["run", experiment], options),
@@ -386,7 +354,6 @@ def run(
             fields={"assembler": wanted.assembler} if wanted.assembler else None,
         )
         conclude(spreading.spread(work, path, gpus, cluster), tables.timings, path=path, **formats)
-    limits = {"max_seconds": max_seconds} if max_seconds else {}
     standing: list[Row] = []
     if only_missing:
         standing = reusable.recorded(RECORDED, wanted.name, environment.describe(), reading.checkout_hashes())
@@ -394,11 +361,9 @@ def run(
         wanted,
         on=place,
         path=path,
-        resume=resume or rows_file is not None,
+        resume=rows_file is not None,
         standing=standing,
-        modes=mode,
         replicates=replicates,
-        timing=limits,
     )
     conclude(rows, tables.timings, path=path, **formats)
 

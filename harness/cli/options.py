@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from harness.catalog import architectures, own, sources, techniques
 from harness.catalog import experiments as catalog
 from harness.catalog.problem import ALL_PEERS, DTYPES, LAYOUTS, Experiment, Problem, Tile
 from harness.machine.terminal import plain
+from harness.setup import bootstrap
 
 if TYPE_CHECKING:
     from harness.measure.own import Chosen
@@ -126,9 +128,7 @@ def require_known(kind: str, names: Iterable[str], known: Iterable[str], shown_b
 def require_words_of_cells(words: Iterable[str], recorded: Iterable[str]) -> None:
     """Bad usage for the first word that is no technique, backend or peer, no word of a recorded cell, no file of the
     user's, and neither problem nor tile nor a part of one."""
-    from harness import variants
-
-    backends = (*techniques.SERIES, *techniques.ON_REQUEST, *variants.PEERS)
+    backends = (*techniques.SERIES, *techniques.ON_REQUEST, *ALL_PEERS)
     known = dict.fromkeys((*NAMES, *backends, *DTYPES, *LAYOUTS, "causal", "full", *sorted(recorded)))
     unlike = [word for word in words if word not in known and not own.is_kernel(word)]
     parts = (part for word in unlike for part in word.split("-"))
@@ -151,10 +151,13 @@ def chosen(names: list[str] | None) -> tuple[str, ...]:
 
 def chosen_kernels(files: Sequence[str], tile: Tile | None) -> Chosen:
     """The kernels of the user's that files name; a .cu file is built for `tile`."""
+    with bad_usage():
+        kernels = tuple(own.parse(file) for file in files)
+
     from harness.measure.own import Chosen
 
     with bad_usage():
-        return Chosen(tuple(own.parse(file) for file in files), tile=tile)
+        return Chosen(kernels, tile=tile)
 
 
 def chosen_backends(
@@ -218,22 +221,27 @@ def missing(what: str) -> NoReturn:
     raise typer.Exit(2)
 
 
-def where(on: On | None) -> str:
-    """gpu or cpu: what was asked for, else gpu where torch sees one. Ends the command when there is none to ask for."""
+def gpu_is_here() -> bool:
+    """Whether torch sees a GPU. Without NVIDIA's driver it sees none, and need not be loaded, which takes seconds."""
+    if "torch" not in sys.modules and not bootstrap.has_gpu():
+        return False
     import torch
 
+    return bool(torch.cuda.is_available())
+
+
+def where(on: On | None) -> str:
+    """gpu or cpu: what was asked for, else gpu where torch sees one. Ends the command when there is none to ask for."""
     if on is None:
-        return "gpu" if torch.cuda.is_available() else "cpu"
-    if on is On.gpu and not torch.cuda.is_available():
+        return "gpu" if gpu_is_here() else "cpu"
+    if on is On.gpu and not gpu_is_here():
         missing("--on: got gpu, but torch sees none; `twinkernels doctor` says what is missing")
     return on.value
 
 
 def require_gpu() -> None:
     """Ends a command that launches kernels on a GPU, where there is none."""
-    import torch
-
-    if not torch.cuda.is_available():
+    if not gpu_is_here():
         missing(
             "this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing. Without one: "
             "`twinkernels check --on cpu`, `twinkernels run correctness --on cpu`, or "

@@ -45,12 +45,6 @@ def one_off_file(name: str) -> Path:
     return file.parent / results.ONE_OFF / file.name
 
 
-def newest_run(name: str) -> Path | None:
-    """The newest file of reports/runs/ that ends in this name."""
-    earlier = sorted(RUNS.glob(f"*[0-9]-{name}.jsonl"))
-    return earlier[-1] if earlier else None
-
-
 def write_run(path: Path, description: Mapping[str, Any], rows: Iterable[Row]) -> list[Row]:
     """Writes what was computed on this machine (`description`: environment.describe()) as a run, and returns its rows
     without the environment's."""

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from harness.catalog import techniques
-from harness.catalog.problem import Experiment
+from harness.catalog.problem import MODES, Experiment
 from harness.catalog.sources import ROOT
 from harness.cli.inspecting import inspected
 from harness.cli.measuring import ON_A_CPU, correctness
@@ -51,6 +51,8 @@ def report(names: Names = None) -> None:
     the same kernels, compilers and harness is not done again. The site is built whatever failed; the exit code says
     that it did.
     """
+    wanted = chosen(names)
+
     from harness.expressibility import matrix
     from harness.machine import environment
     from harness.measure import runner
@@ -59,7 +61,6 @@ def report(names: Names = None) -> None:
     from harness.rows.reusable import ReusableRows
 
     place = where(None)
-    wanted = chosen(names)
     description, hashes = environment.describe(), checkout_hashes()
     known = ReusableRows(results.fresh_runs(RUNS), description, hashes)
     if not (SITE / "index.html").is_file():
@@ -177,10 +178,9 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """One cell over the commits at which it was recorded: time, ratio to its group's anchor, board."""
-    from harness.measure import timing
     from harness.rows import history as past
 
-    require_known("--mode", [mode], timing.MODES)
+    require_known("--mode", [mode], MODES)
     if not any(word.split() for word in words):
         raise typer.BadParameter("CELL: got no word, expected some of backend, technique, problem and tile")
     refuse("--json", "one output is one format", {"--csv": as_json and as_csv})

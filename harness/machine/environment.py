@@ -16,8 +16,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from cuda_kernels import cpu_build, toolchain
 from harness.catalog.sources import ROOT, harness_id
 from harness.machine import clocks
@@ -38,6 +36,8 @@ FP32_FLOPS = {(8, 0): 128, (8, 6): 256, (8, 9): 256, (9, 0): 256, (12, 0): 256}
 def describe(argv: list[str] | None = None) -> dict[str, Any]:
     """The `details` of a run's environment row: gpu and peaks (None without a GPU), software, toolchain, variables,
     system, harness, git, argv, warnings. Unknown values are None."""
+    import torch
+
     gpu, git, tools = _gpu(), _git(), toolchain.find(toolchain.homes())
     return {
         "gpu": gpu,
@@ -72,6 +72,8 @@ def describe(argv: list[str] | None = None) -> dict[str, Any]:
 
 def boards() -> list[dict[str, str]]:
     """GPUs that this process sees: for each, the variables with which another process sees it alone."""
+    import torch
+
     count = torch.cuda.device_count()
     names = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     return [{"CUDA_VISIBLE_DEVICES": name} for name in (names or map(str, range(count)))][:count]
@@ -116,6 +118,8 @@ def scrub(text: str) -> str:
 
 
 def _gpu() -> dict[str, Any] | None:
+    import torch
+
     if not torch.cuda.is_available():
         return None
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())

@@ -16,11 +16,11 @@ from typing import Any, Protocol
 
 import torch
 
+from harness.catalog.problem import MODES
 from harness.machine import clocks
 
 Call = Callable[[], object]
 Notify = Callable[[str, str], None]
-MODES = ("burst", "sustained")
 FEWEST = 10
 """Samples below which no median is believed."""
 SLOW_ROUND = 0.1
