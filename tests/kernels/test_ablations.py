@@ -1,9 +1,9 @@
 """The flagship, or another kernel, less one technique at a time: each patch applies and is small, its kernel passes the
 numerics gate on the CPU, and its machine code has lost what it says and nothing else.
 
-`make test` compiles and runs each once, and reads the machine code of each at every problem and tile at which it is
-timed: a recorded row tells it, of this source and by this compiler; what no row tells is compiled. `make test-full`
-compiles at every tile that `tune` chose for the flagship, and runs at both head_dims and masks.
+`make test` reads the machine code of each at every problem and tile at which it is timed, from a row of this source and
+this compiler, and compiles what no row holds. It runs those that no GPU has passed, and of the others four builds that
+the commit chooses. `make test-full` compiles at every tile that `tune` chose for the flagship, and runs all builds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from harness.operators.attention import inputs, numerics
 from harness.operators.attention.ablations import ABLATIONS
 from harness.setup import doctor
 from harness.variants import cuda, instruction_order, machine_code
-from tests.support import proven
+from tests.support import chosen, proven
 from tests.support.cpu_run import in_turn
 from tests.support.tuned import tuned
 
@@ -292,18 +292,14 @@ RUN = {64: Tile(192, 128, 2, 12), 128: SQUARE}
 
 
 def runs() -> list[Any]:
-    """Of each ablation the builds in turn: `make test` runs one."""
-    found = []
-    for number, one in enumerate(ABLATIONS):
-        builds = [
-            (one.name, head_dim, causal)
-            for head_dim, causal in product((128, 64), (True, False))
-            if techniques.unsupported(one, "cuda", problem_of(head_dim, causal), tile_of(one.name, head_dim)) is None
-        ]
-        for position, build in enumerate(builds):
-            marks = () if position == number % len(builds) else pytest.mark.full
-            found.append(pytest.param(*build, marks=marks))
-    return found
+    builds = [
+        (one.name, head_dim, causal)
+        for one, head_dim, causal in product(ABLATIONS, (128, 64), (True, False))
+        if techniques.unsupported(one, "cuda", problem_of(head_dim, causal), tile_of(one.name, head_dim)) is None
+    ]
+    passed = {build for build in builds if proven.passed(build[0])}
+    quick = chosen.by_commit(passed, 4) | {build for build in builds if build not in passed}
+    return [pytest.param(*build, marks=() if build in quick else pytest.mark.full) for build in builds]
 
 
 def problem_of(head_dim: int, causal: bool) -> Problem:

@@ -1,19 +1,18 @@
 """Every CUDA twin passes the numerics gate on the CPU, whatever the order of its warps.
 
 A pairwise cover of dtype, head_dim, mask, layout, lengths and scheduler seed; the full product under the marker `full`.
-Of a kernel that passed the gate on a GPU as it is now, `make test` runs one build of its cover: the builds in turn, so
-that the kernels together cover every pair. All this is at reference tiles; the flagship passes at the tuned ones too.
+`make test` runs every build of a kernel that passed the gate on no GPU as it is now, and twelve of the others, by the
+commit. All this is at reference tiles; the flagship passes at the tuned ones too.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import combinations, cycle, groupby, product
+from itertools import combinations, cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from harness.operators.attention import numerics
 from harness.operators.attention.inputs import DISTRIBUTIONS
 from harness.operators.attention.reference import expect
 from harness.variants.flash_attention import FLAGSHIP
-from tests.support import cpu_run, proven
+from tests.support import chosen, cpu_run, proven
 from tests.support.cpu_run import in_turn
 from tests.support.tuned import tuned
 
@@ -188,15 +187,10 @@ def check(build: Build, cells: list[Cell]) -> None:
     assert verdict.passed, f"{problem}, batches and heads far apart: {verdict.check}: {verdict.reason}"
 
 
-def quick(builds: Iterable[Build]) -> set[Build]:
-    """All builds of a kernel that no GPU has passed as it is now; of another one build, theirs in turn."""
-    chosen: set[Build] = set()
-    turns: Counter[int] = Counter()
-    for name, group in groupby(builds, key=lambda build: build.technique):
-        own = list(group)
-        turns[len(own)] += 1  # those with head_dim 256 have more builds, and begin with it
-        chosen.update([own[-turns[len(own)] % len(own)]] if proven.passed(name) else own)
-    return chosen
+def quick(builds: Collection[Build]) -> set[Build]:
+    """All builds of a kernel that no GPU has passed as it is now, and twelve of the others."""
+    unproven = {build for build in builds if not proven.passed(build.technique)}
+    return unproven | chosen.by_commit(set(builds) - unproven)
 
 
 COVER = cover()
@@ -221,11 +215,18 @@ def test_a_kernel_passes_the_gate_on_the_full_product(build: Build) -> None:
     check(build, all_cells(techniques.get(build.technique)))
 
 
+QUICK_TILES = chosen.by_commit(tuned(), 4) if proven.passed(FLAGSHIP.name) else set(tuned())
+
+
 @pytest.mark.parametrize(
     ("head_dim", "causal", "tile"),
     [
-        pytest.param(head_dim, causal, tile, id=f"d{head_dim}-{'causal' if causal else 'full'}-{tile.slug}")
-        for head_dim, causal, tile in tuned()
+        pytest.param(
+            *one,
+            id=f"d{one[0]}-{'causal' if one[1] else 'full'}-{one[2].slug}",
+            marks=() if one in QUICK_TILES else pytest.mark.full,
+        )
+        for one in tuned()
     ],
 )
 def test_the_flagship_passes_the_gate_at_every_tuned_tile(head_dim: int, causal: bool, tile: Tile) -> None:
@@ -256,18 +257,12 @@ def test_the_cover_holds_every_pair() -> None:
     assert {cell.distribution for _, cell in cells} == set(DISTRIBUTIONS)
 
 
-def test_one_build_of_every_kernel_is_run_and_all_of_one_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_build_of_a_kernel_that_changed_is_run_and_twelve_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proven, "passed", lambda name: name != "wmma")
-    chosen = quick(COVER)
-    count = Counter(build.technique for build in chosen)
-    assert count.pop("wmma") == len([build for build in COVER if build.technique == "wmma"]) > 1
-    assert set(count.values()) == {1}
-    assert set(count) == {technique.name for technique in TECHNIQUES} - {"wmma"}
-    found = pairs([run for build in chosen for cell in COVER[build] for run in runs(build, cell)])
-    for (i, first), (j, second) in combinations(enumerate(levels(techniques.get("xor_swizzle"))), 2):
-        assert {((i, a), (j, b)) for a, b in product(first, second)} <= found
-    assert {(build.head_dim, build.dtype) for build in chosen} == set(product((*HEAD_DIMS, 256), DTYPES))
-    assert {cell.lengths for build in chosen for cell in COVER[build]} == set(LENGTHS)
+    own = {build for build in COVER if build.technique == "wmma"}
+    assert own <= quick(COVER)
+    assert len(own) > 1
+    assert len(quick(COVER) - own) == chosen.COUNT
 
 
 @pytest.mark.parametrize(

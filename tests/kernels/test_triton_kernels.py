@@ -21,7 +21,7 @@ from harness.operators.attention import tiles as tiles_of_the_catalog
 from harness.variants import interpreter, machine_code
 from harness.variants.errors import Diagnosed
 from tests.conftest import CHECKOUT as ROOT
-from tests.support import children, proven
+from tests.support import children, chosen, proven
 from tests.support.programs import normalized
 from triton_kernels.attention import specialization
 
@@ -92,7 +92,7 @@ EVERYWHERE = "sm_120a"
 
 def unproven(cells):
     """What `make test` compiles: on one architecture where a GPU passed the kernel as it is now, which showed its class
-    there; test_compile_every_rung.py takes the architectures in turn."""
+    there."""
     return {(name, arch) for name, arch in cells if arch == EVERYWHERE or not proven.passed(name, "triton")}
 
 
@@ -283,14 +283,19 @@ def jit_and_ahead(name: str) -> dict:
 
 
 def interpretations():
-    """(name, problem, tile): each program on each problem that it takes, at one of the problem's tiles in turn; at the
-    others where everything runs."""
-    for names, problems in ((DISTINCT, PROBLEMS), (GENERAL, RAGGED)):
-        for (i, problem), (j, name) in itertools.product(enumerate(problems), enumerate(names)):
-            several = tiles(problem)
-            for number, tile in enumerate(several):
-                marks = () if number == (i + j) % len(several) else pytest.mark.full
-                yield pytest.param(name, problem, tile, marks=marks, id=f"{name}-{problem.slug}-{tile.slug}")
+    """(name, problem, tile): each program on each problem that it takes. `make test` runs those that no GPU has passed
+    as they are now, and 24 of the others, which the commit chooses."""
+    several = [
+        (name, problem, tile)
+        for names, problems in ((DISTINCT, PROBLEMS), (GENERAL, RAGGED))
+        for problem, name in itertools.product(problems, names)
+        for tile in tiles(problem)
+    ]
+    passed = {one for one in several if proven.passed(one[0], "triton")}
+    quick = chosen.by_commit(passed, 24) | {one for one in several if one not in passed}
+    for name, problem, tile in several:
+        marks = () if (name, problem, tile) in quick else pytest.mark.full
+        yield pytest.param(name, problem, tile, marks=marks, id=f"{name}-{problem.slug}-{tile.slug}")
 
 
 @pytest.mark.parametrize(("name", "problem", "tile"), list(interpretations()))

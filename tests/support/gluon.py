@@ -7,7 +7,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from harness.catalog import techniques
+from harness.catalog import sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.problem import Problem, Tile
 from harness.inspection.survey import MEASURED
@@ -16,7 +16,8 @@ from tests.support import proven
 
 
 def module(name: str) -> ModuleType:
-    return importlib.import_module(f"triton_kernels.attention.gluon.{techniques.get(name).path.replace('/', '.')}")
+    path = sources.kernel_file("gluon", techniques.get(name).path).relative_to(sources.ROOT)
+    return importlib.import_module(".".join(path.with_suffix("").parts))
 
 
 @cache
