@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas
 
-    from harness.catalog.problem import Problem
     from harness.measure.own import Chosen
+    from harness.operators.protocol import Operator, Problem
 
 Kernel = Callable[..., Any] | str
 """A function at the top level of a file, "my_kernel.py:attend", "my_kernel.cu", or a technique's name."""
@@ -24,18 +24,17 @@ def check(
     *,
     on: str | None = None,
     tile: str | None = None,
+    operator: str | None = None,
 ) -> pandas.DataFrame:
     """Checks kernels against the exact result: their error may be at most twice that of a careful 16-bit computation.
 
-    A function is called as attend(q, k, v, *, causal, scale), with q of shape (batch, heads, seq_q, head_dim) and k, v
-    of shape (batch, heads_kv, seq_kv, head_dim), fp16 or bf16, last dimension contiguous. It returns o, with the shape
-    and dtype of q, or (o, lse), with lse of shape (batch, heads, seq_q) in fp32. If it has a parameter `out`, it writes
-    o into that. A causal mask is aligned bottom right. A function raises NotImplementedError for what it does not
-    support.
+    A function is called as its operator says: `harness.operators.get(NAME).calling`. If it has a parameter `out`, it
+    writes the first output into that. It raises NotImplementedError for what it does not support.
 
-    `problems`: slugs such as "b4-h16-n4096-d128-bf16-causal"; by default those of the experiment correctness and, for
-    your own kernels, two whose lengths no tile divides. `on`: gpu or cpu; by default gpu if there is one. `tile`: the
-    tile that a .cu file is built for, such as "128x64-s2-w8".
+    `problems`: slugs, which say the operator too; by default those of the operator's experiment correctness and, for
+    your own kernels, some whose sizes no tile divides. `operator`: its name, for your own kernel without `problems`; by
+    default the first. `on`: gpu or cpu; by default gpu if there is one. `tile`: the tile that a .cu file is built for,
+    such as "128x64-s2-w8".
 
     Returns one line for each kernel and problem: kernel, backend, problem, tile, status, check, reason, label, error
     (divided by the yardstick's, the worst of all distributions; at most 2), registers, spill_bytes. A kernel that
@@ -56,11 +55,12 @@ def check(
     place = on or ("gpu" if _has_gpu() else "cpu")
     if place not in ("gpu", "cpu"):
         raise ValueError(f"on: got {on!r}, expected gpu or cpu")
-    experiment = load_experiment("correctness", place)
-    chosen = _chosen(kernels, tile, peers=())
+    chosen, named = _chosen(kernels, tile, peers=()), _problems(problems)
+    which = _operator(chosen, named, operator)
+    experiment = load_experiment(which.experiment("correctness"), place)
     backends = tuple(backend for backend in chosen.backends if backend in experiment.backends)
-    default = (*experiment.problems, *(own.OTHER_LENGTHS if chosen.kernels else ()))
-    wanted = replace(experiment, problems=_problems(problems) or default, peers=())
+    default = (*experiment.problems, *(which.other_problems if chosen.kernels else ()))
+    wanted = replace(experiment, problems=named or default, peers=())
     cases = own.cases(wanted, replace(chosen, backends=backends), None)
     if place == "gpu":
         _require_gpu("check(on='gpu')")
@@ -74,34 +74,37 @@ def check(
 
 def bench(
     kernels: Kernel | Sequence[Kernel],
-    problem: str | Problem | Sequence[str | Problem] = "b4-h16-n4096-d128-bf16-full",
+    problem: str | Problem | Sequence[str | Problem] | None = None,
     *,
     backends: Sequence[str] | None = None,
     tile: str | None = None,
     mode: str = "burst",
+    operator: str | None = None,
 ) -> pandas.DataFrame:
     """Checks kernels, then times them on this machine's GPU, interleaved in one process, with a cold L2 cache.
 
-    `kernels` are those that `check` takes, and names of libraries such as "sdpa_cudnn". If all of them are your own,
-    the three fastest recorded techniques and two libraries are timed too. `backends`: in which languages techniques are
-    timed; by default in all. `mode`: burst or sustained.
+    `kernels` are those that `check` takes, and names of libraries. If all of them are your own, the three fastest
+    recorded techniques and two libraries are timed too. `problem`: by default the operator's `benchmark`. `backends`:
+    in which languages techniques are timed; by default in all. `mode`: burst or sustained.
 
     Returns one line for each kernel and problem, fastest first: the columns of `check`, and ms (the median), tflops and
     group. Only lines of one group were interleaved, so compare only these. Raises what `check` raises, and ValueError
     for an unknown backend or mode.
     """
-    from harness.catalog.problem import Experiment
+    from harness.catalog.entries import Experiment
     from harness.cli.output import one_off_file
     from harness.measure import own, runner, timing
-    from harness.variants import PEERS
+    from harness.operators import peers
 
     if mode not in timing.MODES:
         raise ValueError(f"mode: got {mode!r}, expected one of {', '.join(timing.MODES)}")
-    chosen = _chosen(kernels, tile, peers=PEERS)
+    chosen = _chosen(kernels, tile, peers=peers())
     if unknown := [backend for backend in backends or () if backend not in chosen.backends]:
         raise ValueError(f"backends: got {unknown[0]!r}, expected some of {', '.join(chosen.backends)}")
     chosen = replace(chosen, backends=tuple(backends or chosen.backends))
-    experiment = Experiment("bench", _problems(problem), (), peers=(), modes=(mode,))
+    named = _problems(problem)
+    problems = named or (_operator(chosen, named, operator).benchmark,)
+    experiment = Experiment("bench", problems, (), peers=(), modes=(mode,))
     _require_gpu("bench")
     path = one_off_file("bench")
     cases = own.beside_the_best(experiment, chosen)
@@ -141,7 +144,7 @@ def frame(rows: Iterable[Mapping[str, Any]], path: str) -> pandas.DataFrame:
 
 
 def _chosen(kernels: Kernel | Sequence[Kernel], tile: str | None, peers: Sequence[str]) -> Chosen:
-    from harness.catalog.problem import Tile
+    from harness.catalog.entries import Tile
     from harness.measure import own
 
     main = sys.modules.get("__main__")
@@ -160,12 +163,26 @@ def _chosen(kernels: Kernel | Sequence[Kernel], tile: str | None, peers: Sequenc
 
 
 def _problems(problems: str | Problem | Sequence[str | Problem] | None) -> tuple[Problem, ...]:
-    from harness.catalog.problem import Problem
+    from harness import operators
 
-    several = [problems] if isinstance(problems, str | Problem) else () if problems is None else problems
-    if not isinstance(several, Iterable) or not all(isinstance(one, str | Problem) for one in several):
-        raise TypeError(f"problems: got {several!r}, expected slugs such as 'b4-h16-n4096-d128-bf16-causal'")
-    return tuple(Problem.parse(one) if isinstance(one, str) else one for one in several)
+    known: tuple[type, ...] = (str, *(operator.problem for operator in operators.every()))
+    several: Any = [problems] if isinstance(problems, known) else () if problems is None else problems
+    if not isinstance(several, Iterable) or not all(isinstance(one, known) for one in several):
+        example = operators.every()[0].problem.example
+        raise TypeError(f"problems: got {several!r}, expected slugs such as {example!r}")
+    return tuple(operators.parse(one) if isinstance(one, str) else one for one in several)
+
+
+def _operator(chosen: Chosen, problems: Sequence[Problem], name: str | None) -> Operator:
+    """The operator of the techniques and problems. Raises ValueError where they are of several."""
+    from harness import operators
+    from harness.catalog import techniques
+
+    found = {techniques.get(rung).operator for rung in chosen.rungs} | {problem.operator for problem in problems}
+    found |= {name} if name else set()
+    if len(found) > 1:
+        raise ValueError(f"operator: got {' and '.join(sorted(found))} together, expected kernels and problems of one")
+    return operators.get(next(iter(found), operators.FIRST))
 
 
 def _has_gpu() -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from harness.catalog import own, sources, techniques
-from harness.catalog.problem import Experiment, Problem, Tile
-from harness.operators.attention import tiles
+from harness.catalog import own, sources, techniques, tiles
+from harness.catalog.entries import Experiment, Tile
+from harness.operators.protocol import Problem
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _tiles(
     """The tiles that `choices` ("reference", "best") name. Where there is no best one yet, it is left out beside the
     reference."""
     named = {
-        "reference": techniques.reference_tile(techniques.get(technique), problem.head_dim),
+        "reference": techniques.reference_tile(techniques.get(technique), problem.tile_key),
         "best": tiles.best_tile(technique, backend, problem, gpu),
     }
     return [named[choice] for choice in choices if named[choice] or "reference" not in choices]
@@ -129,7 +129,7 @@ def at_reference_tiles(
 ) -> list[Case]:
     """Every technique at its reference tile, in those of the languages that have it."""
     return [
-        Case(experiment, name, backend, problem, techniques.reference_tile(techniques.get(name), problem.head_dim))
+        Case(experiment, name, backend, problem, techniques.reference_tile(techniques.get(name), problem.tile_key))
         for name in names
         for backend in sources.series(backends, techniques.get(name).path)
         for problem in problems

@@ -1,11 +1,101 @@
-"""What an entry of the registry says: types alone, standard library only."""
+"""What the catalog's entries say: tiles, limits, ladders, techniques, experiments. Types alone, standard library
+only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from itertools import product
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from harness.catalog.problem import Problem, Tile
+from harness import operators
+
+if TYPE_CHECKING:
+    from harness.catalog.roofs import Roof
+
+OfTechnique = TypeVar("OfTechnique", bound="Technique")
+
+
+MODES = ("burst", "sustained")
+"""How kernels are timed: from a cool GPU, or after seconds of work."""
+
+
+def require_int32(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}: got {value!r}, expected a positive integer")
+    if value >= 2**31:
+        raise ValueError(f"{name}: got {value}, expected less than 2^31: kernels take it as int32")
+
+
+_TILE_PARTS = {"size": (r"\d+x\d+", "64x128"), "stages": (r"s\d+", "s2"), "warps": (r"w\d+", "w4")}
+"""Parts of a slug: a pattern, and how they are written."""
+
+
+@dataclass(frozen=True, order=True)
+class Tile:
+    """How a kernel cuts the work: query rows and keys per step, shared-memory stages of K/V, warps that do math.
+
+    `extra` holds options that only one language has (num_ctas, warp_specialize, maxnreg), as sorted pairs.
+    """
+
+    block_m: int
+    block_n: int
+    stages: int = 1
+    warps: int = 4
+    extra: tuple[tuple[str, int], ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        for name in ("block_m", "block_n", "stages", "warps"):
+            require_int32(f"tile.{name}", getattr(self, name))
+        object.__setattr__(self, "extra", tuple(sorted((str(k), int(v)) for k, v in self.extra)))
+
+    @classmethod
+    def grid(
+        cls, block_m: Iterable[int], block_n: Iterable[int], stages: Iterable[int], warps: Iterable[int]
+    ) -> tuple[Tile, ...]:
+        """Every combination, in the order of the arguments."""
+        return tuple(cls(*cell) for cell in product(block_m, block_n, stages, warps))
+
+    @property
+    def slug(self) -> str:
+        """64x128-s2-w4, followed by any extra options."""
+        return f"{self.block_m}x{self.block_n}-s{self.stages}-w{self.warps}" + "".join(
+            f"-{name}{value}" for name, value in self.extra
+        )
+
+    @classmethod
+    def parse(cls, slug: str) -> Tile:
+        """The tile that a slug names. Raises ValueError on anything else."""
+        match = re.fullmatch(r"(\d+)x(\d+)-s(\d+)-w(\d+)((?:-[a-z_]+\d+)*)", slug)
+        if not match:
+            parts = dict(zip(_TILE_PARTS, slug.split("-"), strict=False))
+            wrong = next((n for n, (how, _) in _TILE_PARTS.items() if not re.fullmatch(how, parts.get(n, ""))), None)
+            told = f"its {wrong} is {parts[wrong]!r}" if wrong in parts else f"it has no {wrong}"
+            told = f"; {told}, write {_TILE_PARTS[wrong][1]}" if wrong else ""
+            raise ValueError(f"tile: got {slug!r}, expected a slug such as 64x128-s2-w4{told}")
+        block_m, block_n, stages, warps, levers = match.groups()
+        extra = tuple((name, int(value)) for name, value in re.findall(r"-([a-z_]+)(\d+)", levers))
+        return cls(int(block_m), int(block_n), int(stages), int(warps), extra)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "extra": dict(self.extra)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Tile:
+        """Equal dicts give one object, as for problems."""
+        fields = {**data, "extra": tuple(dict(data.get("extra") or {}).items())}
+        try:
+            return _tile(tuple(fields), *fields.values())
+        except TypeError:  # a value without a hash, which the constructor refuses by name
+            return cls(**fields)
+
+
+@lru_cache(maxsize=None, typed=True)
+def _tile(names: tuple[str, ...], *values: Any) -> Tile:
+    """Typed, because 1 and True are equal."""
+    return Tile(**dict(zip(names, values, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -18,7 +108,7 @@ class Limit:
 
     backend: str
     reason: str
-    applies: Callable[[Problem, Tile], bool] = field(repr=False)
+    applies: Callable[[Any, Tile], bool] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -30,8 +120,13 @@ class Ladder:
     archs: tuple[str, ...]
     capabilities: tuple[int, ...]
     """Major compute capabilities that run it."""
+    operator: str
     experiment: str = "ladder"
     """The experiment that times its rungs, all of them on the same problems."""
+
+    def rungs(self, *techniques: OfTechnique) -> tuple[OfTechnique, ...]:
+        """The ladder's techniques, each with the ladder's operator."""
+        return tuple(replace(one, operator=self.operator) for one in techniques)
 
 
 @dataclass(frozen=True)
@@ -39,8 +134,8 @@ class Technique:
     """One rung.
 
     `builds_on` is the ladder's parent followed by older ancestors, nearest first: the first one that exists here is
-    the parent (a rung may land before its parent). `tile` is given per head_dim where the tile is the change, and
-    inherited otherwise. `mma` is the instruction class, the same for both twins: fma, mma_sync or wgmma.
+    the parent (a rung may land before its parent). `tile` is given per problem.tile_key where the tile is the change,
+    and inherited otherwise. `mma` is the instruction class, the same for both twins: fma, mma_sync or wgmma.
     """
 
     name: str
@@ -51,7 +146,8 @@ class Technique:
     """Language -> what its twin builds on, where that is another rung than the ladder's parent."""
     also: tuple[str, ...] = ()
     """What else changes with the idea: "tile"."""
-    operator: str = "attention"
+    operator: str = ""
+    """As the ladder says."""
     mma: str = "mma_sync"
     tile: dict[int, Tile] = field(default_factory=dict)
     grid: dict[str, tuple[Tile, ...]] = field(default_factory=dict)
@@ -59,7 +155,7 @@ class Technique:
     has what this series tries beyond those of "triton"."""
     limits: tuple[Limit, ...] = ()
     general: bool = False
-    """Takes any length, stride and head_dim 64, 128 and 256."""
+    """Takes any length, any strides, and every size that the operator knows."""
     constant_strides: bool = False
     """The CUDA kernel is built for the row strides of packed tensors; others take a build of their own."""
     seeds: tuple[str, ...] = ()
@@ -84,10 +180,52 @@ class Ablation(Technique):
     """A CUDA kernel less something of its parent, most of them a patch on that: no rung, no twin, in no ladder."""
 
     lacks: tuple[str, ...] = ()
-    """Terms of the ledger (catalog.ledger) that it does without, or a part of one that has no price there."""
+    """Terms of the ledger that it does without, or a part of one that has no price there."""
     serialized: bool = False
     """At the flagship's tiles ptxas cannot keep its products in flight: it proves a need, and prices nothing."""
 
     @property
     def path(self) -> str:
         return f"{self.operator}/ablations/{self.name}"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One question and the grid of measurements that answers it.
+
+    `name` is the stem of the file, which opens with the question. `backends` are timed for every technique, `peers`
+    once per problem. `tiles` is "reference" (the registry's) and/or "best" (the committed table's). `modes` are timing
+    modes: "burst" and/or "sustained". `distributions` are the inputs of the gate, by default all of the operator's;
+    `peers` are by default the operator's.
+    `cells` are (problem, technique, tile) beside that grid: on one of `problems`, at a tile of their own, in all of
+    `backends`, or in the one that follows the tile. `padded`: at the gate rows of NaN lie behind every
+    sequence, for techniques that take any stride. `assembler` is "shared" where nvcc's ptxas assembles Triton's
+    programs too. `roofs` are limits of the hardware, measured by kernels of their own. `at_its_tile` are CUDA kernels
+    at the best tile of the first technique, whatever their own is. With `one_group` all that is timed of a problem is
+    interleaved with each other, in replicates too. `sharing`: so many other processes use the same GPU while kernels
+    are gated, as on a machine that people share.
+    """
+
+    name: str
+    problems: tuple[Any, ...]
+    techniques: tuple[str, ...]
+    backends: tuple[str, ...] = ("cuda", "triton", "triton_native")
+    peers: tuple[str, ...] = ("default",)
+    tiles: tuple[str, ...] = ("reference",)
+    modes: tuple[str, ...] = ("burst",)
+    distributions: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = (0,)
+    cells: tuple[tuple[Any, str, Tile] | tuple[Any, str, Tile, str], ...] = ()
+    padded: bool = False
+    assembler: str | None = None
+    roofs: tuple[Roof, ...] = ()
+    sharing: int = 0
+    at_its_tile: tuple[str, ...] = ()
+    one_group: bool = False
+
+    def __post_init__(self) -> None:
+        of = operators.of(self.problems[0]) if self.problems else None
+        if self.peers == ("default",):
+            object.__setattr__(self, "peers", of.default_peers if of else ())
+        if not self.distributions and of:
+            object.__setattr__(self, "distributions", of.distributions)

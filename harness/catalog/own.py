@@ -1,9 +1,9 @@
 """A kernel of the user's, anywhere on disk: a Python function, or a .cu file by the twin contract. Standard library
 only.
 
-The function is `attend(q, k, v, *, causal, scale)` and returns o or (o, lse); where it has a parameter `out`, it writes
-o into that. It declines a problem by raising NotImplementedError. The .cu file ends in `EXPORT int launch(const
-AttentionArgs* args, void* stream)`, as every file of cuda_kernels/ does; by 801, cudaErrorNotSupported, it declines.
+The function is called as `Operator.calling` says. It declines a problem by raising NotImplementedError. The .cu file
+ends in `EXPORT int launch(const <Arguments>* args, void* stream)`, as every file of cuda_kernels/ does; by 801,
+cudaErrorNotSupported, it declines.
 """
 
 from __future__ import annotations

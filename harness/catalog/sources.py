@@ -18,6 +18,8 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from harness import operators
+
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("TWINKERNELS_CACHE") or ROOT / "build").absolute()
 """What compilers and disassemblers made, by the hash of what they made it from: checkouts can share it."""
@@ -43,7 +45,8 @@ def put(path: Path, content: bytes) -> None:
 def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> Path:
     """The twin's file, whether or not it exists; of an ablation that is a patch, the patched file in the build folder.
     Raises ValueError for a backend that has no kernel file here, and for a patch that does not fit."""
-    root = root or ROOT
+    operator, _, stem = technique_path.partition("/")
+    root = root or operators.root(operator)
     language = backend.partition("@")[0]
     if language == "cuda":
         from cuda_kernels import patched  # not before the command line has seen whose package this is
@@ -52,7 +55,6 @@ def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> 
     if language in ("triton", "triton_native"):
         return root / "triton_kernels" / f"{technique_path}.py"
     if language in ("gluon", "tlx", "hatch"):
-        operator, _, stem = technique_path.partition("/")
         return root / "triton_kernels" / operator / language / f"{stem}.py"
     raise ValueError(
         f"backend: got {backend!r}, expected cuda, triton, triton_native, gluon, tlx or hatch (peers have no file here)"
@@ -88,7 +90,7 @@ def files(backend: str, technique_path: str, root: Path | None = None) -> list[P
 
     Raises FileNotFoundError when the kernel has no file, ValueError for a backend without kernel files.
     """
-    root = root or ROOT
+    root = root or operators.root(technique_path.partition("/")[0])
     return closure(_existing(backend, technique_path, root), root)
 
 
@@ -114,7 +116,7 @@ def source_sha256(backend: str, technique_path: str, root: Path | None = None) -
 
     triton and triton_native are one source, so one hash.
     """
-    root = root or ROOT
+    root = root or operators.root(technique_path.partition("/")[0])
     return sha256_of(_existing(backend, technique_path, root), root)
 
 
@@ -204,13 +206,19 @@ def _includes(path: Path, root: Path) -> list[Path]:
     """Files of cuda_kernels/ that `path` includes; system headers are not there and drop out."""
     from cuda_kernels import includes
 
-    folders = (root / "cuda_kernels", path.parent)
+    folders = (*(base / "cuda_kernels" for base in _bases(root)), path.parent)
     return [place / name for name in includes.names(path.read_text()) for place in folders]
 
 
 def _imports(path: Path, root: Path) -> list[Path]:
     """Files of triton_kernels/ that `path` imports by their full name."""
-    return [root / f"{name.replace('.', '/')}.py" for name in _imported(path.read_text())]
+    files = [f"{name.replace('.', '/')}.py" for name in _imported(path.read_text())]
+    return [base / file for file in files for base in _bases(root)]
+
+
+def _bases(root: Path) -> tuple[Path, ...]:
+    """Kernels of an operator that was registered may use what the checkout offers to all."""
+    return (root, ROOT) if operators.is_registered(root) else (root,)
 
 
 @cache

@@ -1,35 +1,37 @@
 """The registry: every ladder and every technique, in order, and what is asked about them. Standard library only.
 
-Adding a technique touches three files: cuda_kernels/<ladder>/<name>.cu, triton_kernels/<ladder>/<name>.py and one
-entry in ladders/<ladder>.py. The name is the file stem, the kernel symbol and the label in every plot.
+Adding a technique touches three files: cuda_kernels/<operator>/<ladder>/<name>.cu, its twin in triton_kernels and one
+entry in harness/operators/<operator>/ladders/<ladder>.py. The name is the file stem, the kernel symbol and the label in
+every plot. Where two operators have techniques of one name, each is called operator/name.
 """
 
 from __future__ import annotations
 
-from harness.catalog.entries import Technique
-from harness.catalog.problem import Problem, Tile
-from harness.operators.attention.ablations import ABLATIONS
-from harness.operators.attention.ladders import ampere, hopper, tma
-from harness.operators.attention.tiles import compared_with
+from collections.abc import Sequence
+
+from harness import operators
+from harness.catalog.entries import Ladder, Technique, Tile
+from harness.catalog.tiles import compared_with
+from harness.operators.protocol import Operator, Problem
 
 TWINS = ("cuda", "triton", "triton_native")
 """Series of one technique. triton_native is the Triton source without DISABLE_MMA_V3, so that it may use wgmma."""
 
 SERIES = (*TWINS, "gluon")
-"""TWINS and Gluon, for techniques that have triton_kernels/attention/gluon/<ladder>/<name>.py."""
+"""TWINS and Gluon, for techniques that have triton_kernels/<operator>/gluon/<ladder>/<name>.py."""
 
 RELEASES = ("3.6.0", "3.7.1", "3.8.0", "3.9.0")
 """The Tritons that are tried, oldest first. A series without a version is of the first, which is installed."""
 
 VERSIONS = {"triton": RELEASES, "triton_native": RELEASES, "gluon": RELEASES, "tlx": ("3.8.0",)}
 """Series -> the Tritons that compile it to cubins, for a machine that has another one. TLX, Meta's extensions of
-Triton, is a series in no other way: triton_kernels/attention/tlx/<ladder>/<name>.py."""
+Triton, is a series in no other way: triton_kernels/<operator>/tlx/<ladder>/<name>.py."""
 
 AS_CUBINS = tuple(f"{series}@{version}" for series, versions in VERSIONS.items() for version in versions)
 """The names of these series as backends, such as gluon@3.9.0."""
 
 HATCH = "hatch"
-"""Core Triton past its language, by inline PTX: triton_kernels/attention/hatch/<ladder>/<name>.py. No rung's twin."""
+"""Core Triton past its language, by inline PTX: triton_kernels/<operator>/hatch/<ladder>/<name>.py. No rung's twin."""
 
 RIVALS = ("cute", "cutile")
 """Languages of NVIDIA's own that proofs of expressibility are about, each with its version: cute@4.8.1."""
@@ -40,18 +42,37 @@ ON_REQUEST = (*AS_CUBINS, HATCH)
 LANGUAGES = ("cuda", "triton", "gluon")
 """One series of each language, for tools to which triton and triton_native are one source."""
 
-LADDERS = {ladder.LADDER.name: ladder.LADDER for ladder in (ampere, tma, hopper)}
-TECHNIQUES = (*ampere.TECHNIQUES, *tma.TECHNIQUES, *hopper.TECHNIQUES)
+LADDERS: dict[str, Ladder] = {}
+"""The ladders of all operators; one whose name another operator has too is called operator/name."""
+TECHNIQUES: Sequence[Technique] = []
+"""The rungs of all ladders."""
+_ablations: list[Technique] = []
+
+
+def _add(operator: Operator) -> None:
+    for ladder in operator.ladders:
+        LADDERS[f"{operator.name}/{ladder.name}" if ladder.name in LADDERS else ladder.name] = ladder
+    TECHNIQUES.extend(operator.techniques)  # type: ignore[attr-defined]
+    _ablations.extend(operator.ablations)
+
+
+operators.follow(_add)
 
 
 def kernels() -> tuple[Technique, ...]:
     """What can be run and has rows: every rung, and the ablations, which are no rungs."""
-    return (*TECHNIQUES, *ABLATIONS)
+    return (*TECHNIQUES, *_ablations)
 
 
 def find(name: str) -> Technique | None:
-    """The technique or ablation called `name`; None where the registry has none."""
-    return next((kernel for kernel in kernels() if kernel.name == name), None)
+    """The technique or ablation called `name`, or operator/name; None where the registry has none. Raises KeyError that
+    lists them where several have the name."""
+    operator, _, stem = name.rpartition("/")
+    found = [kernel for kernel in kernels() if kernel.name == stem and operator in ("", kernel.operator)]
+    if len(found) > 1:
+        all_of_them = ", ".join(f"{kernel.operator}/{stem}" for kernel in found)
+        raise KeyError(f"technique: got {name!r}, expected one of {all_of_them}")
+    return found[0] if found else None
 
 
 def get(name: str) -> Technique:
@@ -62,19 +83,25 @@ def get(name: str) -> Technique:
     raise KeyError(f"technique: got {name!r}, expected one of {known} (`twinkernels list` shows them)")
 
 
+def ladder_of(technique: Technique) -> Ladder:
+    """The ladder on which the technique is a rung."""
+    return next(one for one in operators.get(technique.operator).ladders if one.name == technique.ladder)
+
+
 def parent(technique: Technique, language: str = "cuda") -> Technique | None:
     """The nearest ancestor that exists here, or None for the first rung. A language's twin may build on another."""
     names = filter(None, (technique.builds_on_in.get(language), *technique.builds_on))
-    return next(filter(None, map(find, names)), None)
+    return next(filter(None, (find(f"{technique.operator}/{name}") for name in names)), None)
 
 
-def reference_tile(technique: Technique, head_dim: int) -> Tile:
-    """The registry's tile: the technique's own where the tile is the change, else its parent's. A head_dim that none of
-    them names is declined by `limits` at whatever tile: it gets that of the largest that the first rung names."""
-    if head_dim in technique.tile:
-        return technique.tile[head_dim]
+def reference_tile(technique: Technique, key: int) -> Tile:
+    """The registry's tile for a problem's `tile_key`: the technique's own where the tile is the change, else its
+    parent's. A key that none of them names is declined by `limits` at whatever tile: it gets that of the largest that
+    the first rung names."""
+    if key in technique.tile:
+        return technique.tile[key]
     ancestor = parent(technique)
-    return reference_tile(ancestor, head_dim) if ancestor else technique.tile[max(technique.tile)]
+    return reference_tile(ancestor, key) if ancestor else technique.tile[max(technique.tile)]
 
 
 def unsupported(technique: Technique, backend: str, problem: Problem, tile: Tile) -> str | None:
@@ -94,7 +121,7 @@ def grid(technique: Technique, backend: str, problem: Problem) -> tuple[Tile, ..
     without declined ones. Other Tritons have the installed one's grid, TLX has Gluon's."""
     series = compared_with(backend)
     languages = ("triton", "triton_native") if series == "triton_native" else (series,)
-    tiles = [reference_tile(technique, problem.head_dim)]
+    tiles = [reference_tile(technique, problem.tile_key)]
     for language in languages:
         source: Technique | None = technique
         while source is not None and language not in source.grid:
@@ -105,4 +132,4 @@ def grid(technique: Technique, backend: str, problem: Problem) -> tuple[Tile, ..
 
 def experiment_of(technique: Technique) -> str:
     """The experiment that times the technique's ladder."""
-    return LADDERS[technique.ladder].experiment
+    return ladder_of(technique).experiment

@@ -15,7 +15,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from harness.catalog import experiments as catalog
-from harness.catalog import sources, techniques
+from harness.catalog import sources, techniques, tiles
 from harness.catalog.cases import of_experiment, of_grids
 from harness.catalog.problem import Tile
 from harness.catalog.sources import ROOT
@@ -45,7 +45,6 @@ from harness.cli.options import (
 )
 from harness.cli.output import conclude, console, one_off_file, show_failures, write_run
 from harness.machine.progress import Progress
-from harness.operators.attention import tiles
 from harness.operators.attention.ablations import ABLATIONS
 from harness.rows import results, tables
 
@@ -145,7 +144,7 @@ def build(
     )
     archs = chosen_archs(arch)
     if gpu:
-        require_known("--gpu", [gpu], sorted(table.stem for table in tiles.FOLDER.glob("*.toml")))
+        require_known("--gpu", [gpu], sorted(table.stem for table in tiles.all_tables()))
     if not experiment:
         refuse_without("--experiment", "only an experiment has the tiles of a GPU", {"--gpu": gpu})
     if experiment or grid:
@@ -155,8 +154,8 @@ def build(
             chosen_on = gpu or results.slug_of(environment.describe()["gpu"])
             all_cases = of_experiment(replace(wanted, backends=twins), chosen_on)
             cases = [case for case in all_cases if case.technique and (not names or case.technique in asked)]
-        ladders = {case: techniques.LADDERS[techniques.get(str(case.technique)).ladder] for case in cases if case.tile}
-        cells = [(case, place) for case in ladders for place in archs or ladders[case].archs]
+        ladders = {case: techniques.ladder_of(techniques.get(str(case.technique))) for case in cases if case.tile}
+        cells: list[survey.Cell] = [(case, place) for case in ladders for place in archs or ladders[case].archs]
     else:
         cells = survey.cells(asked, twins, wanted.problems, archs)
     rows = inspected(cells)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from harness import operators
 from harness.catalog import experiments, techniques
 from harness.catalog.cases import Case, of_experiment, of_grids, source_sha256
 from harness.catalog.problem import ALL_PEERS, MODES, PEERS, Experiment
@@ -116,7 +117,7 @@ def check(
 
     experiment = correctness(place, rungs, wanted)
     experiment = replace(experiment, peers=() if files else experiment.peers)
-    default = (*experiment.problems, *(own.OTHER_LENGTHS if files else ()))
+    default = (*experiment.problems, *(operators.get(operators.FIRST).other_problems if files else ()))
     experiment = replace(experiment, problems=part(chosen_problems(problem, default), shard))
     cases = [*of_experiment(experiment), *own.cases(experiment, mine, None)]
     if spreads:

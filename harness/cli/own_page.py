@@ -55,7 +55,7 @@ def rungs(row: Mapping[str, Any], candidates: Iterable[Technique]) -> list[Row]:
     problem, tile = Problem.from_dict(row["problem"]), Tile.from_dict(row["tile"])
     jobs = {}
     for technique in candidates:
-        taken = row["arch"] in techniques.LADDERS[technique.ladder].archs
+        taken = row["arch"] in techniques.ladder_of(technique).archs
         if taken and techniques.unsupported(technique, "cuda", problem, tile) is None:
             file = own.Kernel(sources.kernel_file("cuda", technique.path), None)
             jobs[Case(row["experiment"], None, own.BACKEND, problem, tile, file)] = technique
@@ -75,7 +75,6 @@ def compiled(case: Case) -> Row:
     """A row of kind code: what nvcc makes of the user's .cu file, and the bank conflicts that a CPU counts."""
     from harness.inspection import memory
     from harness.machine.environment import headline
-    from harness.measure import effort
     from harness.variants import CompileError, LaunchError, Unsupported, compiling
 
     about = making.about(case, on="cpu", source_sha256=None, arch=ARCH)
@@ -84,7 +83,7 @@ def compiled(case: Case) -> Row:
     except RuntimeError as error:  # it does not compile, or there is no compiler
         return {**about, "kind": "code", "status": "compile_error", "reason": headline(str(error))}
     try:
-        counted = memory.count(replace(case, problem=effort.smaller(case.problem)))
+        counted = memory.count(replace(case, problem=case.problem.smaller))
         row["details"] = {"totals": counted["details"]["totals"]}
     except (Unsupported, CompileError, LaunchError):
         pass  # the gate's row says what is wrong with it

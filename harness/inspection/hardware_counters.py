@@ -256,15 +256,15 @@ def launch_all(cases: Iterable[Case], result: Path) -> None:
     Appends one line of JSON per case to `result`."""
     import torch
 
-    from harness.measure import service
-    from harness.operators.attention import inputs
+    from harness import operators
+    from harness.measure import arenas, service
 
     for case in cases:
         problem, stage = case.problem, "load"
         try:
             variant = variants.load(case)
-            given, out = inputs.make(problem, "normal", 0, "cuda"), inputs.make_outputs(problem, "cuda")
-            call = variant.bind(given.q, given.k, given.v, out.o, out.lse, scale=problem.scale, causal=problem.causal)
+            given = arenas.make(problem, operators.of(problem).distributions[0], 0, "cuda")
+            call = variant.bind({**given.tensors, **arenas.make_outputs(problem, "cuda").tensors}, given.scalars)
             stage = "launch"
             call()
             torch.cuda.synchronize()

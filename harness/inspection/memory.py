@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness import variants
+from harness import operators, variants
 from harness.catalog.problem import Problem
-from harness.operators.attention import inputs
+from harness.measure import arenas
 
 PROBLEM = Problem.square(1, 1, 512, 128, causal=True)
 
@@ -23,6 +23,6 @@ def count(case: variants.Case) -> dict[str, Any]:
     """
     variant = variants.load(case, on="cpu")
     assert isinstance(variant, variants.CpuCudaVariant), f"{case}: only CUDA kernels run thread by thread"
-    given = inputs.make(case.problem, "normal", 0, "cpu")
-    details = variant.counters(given, inputs.make_outputs(case.problem, "cpu"))
+    given = arenas.make(case.problem, operators.of(case.problem).distributions[0], 0, "cpu")
+    details = variant.counters(given, arenas.make_outputs(case.problem, "cpu"))
     return {"compiler": variant.compiler, "details": details}

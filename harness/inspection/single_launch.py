@@ -14,28 +14,42 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import random
 import struct
 import sys
 import traceback
 from array import array
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import variants
+from harness import operators, variants
 from harness.catalog.cases import Case, declined
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
+from harness.operators.protocol import TensorSpec
 from harness.variants import cuda_driver
+
+BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
+SCRATCH = TensorSpec((1,), "fp32", 0)
+"""Of a workspace only the address is asked."""
 
 
 def to_dict(case: Case) -> dict[str, Any]:
     """The case for JSON, as `from_dict` reads it."""
     assert case.tile is not None
-    return {**vars(case), "problem": case.problem.to_dict(), "tile": case.tile.to_dict()}
+    return {
+        **vars(case),
+        "operator": case.problem.operator,
+        "problem": case.problem.to_dict(),
+        "tile": case.tile.to_dict(),
+    }
 
 
 def from_dict(data: dict[str, Any]) -> Case:
-    return Case(**{**data, "problem": Problem.from_dict(data["problem"]), "tile": Tile.from_dict(data["tile"])})
+    data = dict(data)
+    problem = operators.problem_of(data["problem"], data.pop("operator"))
+    return Case(**{**data, "problem": problem, "tile": Tile.from_dict(data["tile"])})
 
 
 class Driver:
@@ -75,21 +89,38 @@ class Driver:
 
 
 def normal(count: int, dtype: str, seed: int) -> bytes:
-    """`count` numbers from N(0, 1) as fp16 or bf16."""
+    """`count` numbers from N(0, 1) as fp16, bf16 or fp32."""
     generator = random.Random(seed)
     numbers = [generator.gauss(0.0, 1.0) for _ in range(count)]
     if dtype == "fp16":
         return struct.pack(f"<{count}e", *numbers)
+    if dtype == "fp32":
+        return array("f", numbers).tobytes()
     fp32, bf16 = array("f", numbers).tobytes(), bytearray(2 * count)
     bf16[0::2], bf16[1::2] = fp32[2::4], fp32[3::4]  # the upper half of each fp32
     return bytes(bf16)
 
 
-def strides(problem: Problem, heads: int, rows: int) -> tuple[int, ...]:
-    """Elements between batches, heads and rows of a packed tensor; 0 for a dimension of size 1."""
-    sizes = (problem.batch, heads, rows)
-    steps = problem.packed_strides(heads, rows)
-    return tuple(step if size > 1 else 0 for size, step in zip(sizes, steps, strict=True))
+@dataclass(frozen=True)
+class DeviceTensor:
+    """As much of a tensor as a launch needs to know, without torch."""
+
+    pointer: int
+    spec: TensorSpec
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.spec.shape
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * BYTES[self.spec.dtype]
+
+    def data_ptr(self) -> int:
+        return self.pointer
+
+    def stride(self) -> tuple[int, ...]:
+        return self.spec.strides
 
 
 def build(case: Case, arch: str) -> Path:
@@ -99,54 +130,51 @@ def build(case: Case, arch: str) -> Path:
 
 def launch_cuda(case: Case, arch: str) -> None:
     """Raises variants.CompileError, variants.LaunchError."""
-    p = case.problem
+    operator, problem = operators.of(case.problem), case.problem
     library = ctypes.CDLL(str(build(case, arch)))
     driver = Driver()
-    q, kv = (p.heads, p.seq_q), (p.heads_kv, p.seq_kv)
-    o_bytes, lse_bytes = 2 * p.batch * p.heads * p.seq_q * p.head_dim, 4 * p.batch * p.heads * p.seq_q
-    inputs = [
-        driver.upload(normal(p.batch * heads * rows * p.head_dim, p.dtype, seed))
-        for seed, (heads, rows) in enumerate((q, kv, kv))
-    ]
-    o, lse = driver.allocate(o_bytes), driver.allocate(lse_bytes)
-    scratch = variants.workspace_bytes(library, p)
-    workspace = driver.upload(bytes(scratch)) if scratch else None
-    args = variants.AttentionArgs(
-        *(*inputs, o, lse, workspace),
-        *(strides(p, *shape) for shape in (q, kv, kv, q)),
-        *(p.batch, p.heads, p.heads_kv, p.seq_q, p.seq_kv, p.scale),
-    )
-    library.launch.argtypes = [ctypes.POINTER(variants.AttentionArgs), ctypes.c_void_p]
+    inputs = {
+        name: DeviceTensor(driver.upload(normal(math.prod(spec.shape), spec.dtype, seed)), spec)
+        for seed, (name, spec) in enumerate(operator.input_specs(problem).items())
+    }
+    outputs = {
+        name: DeviceTensor(driver.allocate(math.prod(spec.shape) * BYTES[spec.dtype]), spec)
+        for name, spec in operator.output_specs(problem).items()
+    }
+    scratch = variants.workspace_bytes(library, problem)
+    workspace = DeviceTensor(driver.upload(bytes(scratch)), SCRATCH) if scratch else None
+    args = operator.structure({**inputs, **outputs}, operator.scalars(problem), workspace)
+    library.launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     if code := library.launch(ctypes.byref(args), None):
         raise variants.LaunchError(f"{case}: the launcher's CUDA error {code}", code)
     driver.synchronize()
-    driver.download(o, o_bytes)
-    if not any(driver.download(lse, lse_bytes)):
-        raise RuntimeError(f"{case}: the log-sum-exp holds nothing but zeros: the kernel did not run")
+    _check_written(case, [any(driver.download(out.pointer, out.bytes)) for out in outputs.values()])
 
 
 def launch_triton(case: Case) -> None:
     """Raises variants.Unsupported and what Triton raises."""
     import torch
 
-    from harness.operators.attention import inputs
+    from harness.measure.arenas import DTYPES
 
-    variant = variants.load(case)
-    sample = inputs.sample(case.problem, "normal", 0, "cpu")
-
-    def stored(tensor: torch.Tensor) -> torch.Tensor:
-        """A copy on the GPU, in the problem's layout, made without a kernel of torch's."""
-        if case.problem.layout == "bshd":
-            return tensor.transpose(1, 2).contiguous().cuda().transpose(1, 2)
-        return tensor.cuda()
-
-    q, k, v = stored(sample.q), stored(sample.k), stored(sample.v)
-    o, lse = torch.empty_like(q), torch.empty(q.shape[:3], device="cuda")
-    variant.launch(q, k, v, o, lse, scale=case.problem.scale, causal=case.problem.causal)
+    variant, operator = variants.load(case), operators.of(case.problem)
+    sample = operator.inputs(case.problem, operator.distributions[0], 0, "cpu")
+    tensors = {}
+    for name, spec in operator.input_specs(case.problem).items():  # copies made without a kernel of torch's
+        stored = torch.empty_strided(spec.shape, spec.strides, dtype=sample.tensors[name].dtype)
+        tensors[name] = stored.copy_(sample.tensors[name]).cuda()
+    outputs = {
+        name: torch.empty_strided(spec.shape, spec.strides, dtype=DTYPES[spec.dtype], device="cuda")
+        for name, spec in operator.output_specs(case.problem).items()
+    }
+    variant.launch({**tensors, **outputs}, sample.scalars)
     torch.cuda.synchronize()
-    o.cpu()
-    if not lse.cpu().any():
-        raise RuntimeError(f"{case}: the log-sum-exp holds nothing but zeros: the kernel did not run")
+    _check_written(case, [bool(out.cpu().any()) for out in outputs.values()])
+
+
+def _check_written(case: Case, written: list[bool]) -> None:
+    if not any(written):
+        raise RuntimeError(f"{case}: the outputs hold nothing but zeros: the kernel did not run")
 
 
 def outcome(case: Case, arch: str) -> dict[str, str]:

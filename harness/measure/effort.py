@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from harness.catalog import own
 from harness.catalog.cases import Case
-from harness.catalog.problem import Problem
 from harness.measure.worker import Deadlines
 from harness.variants import interpreter
 
@@ -21,8 +21,6 @@ TOO_LONG = Deadlines().launch / 2
 """Seconds. On a busy machine a launch that takes longer might end as a timeout."""
 MUCH_SLOWER, AT_LEAST = 20, 30.0
 """A launch may take so many times as long as was estimated, and so many seconds in any case, before it is ended."""
-LONGEST = 512
-"""Queries or keys at most of a problem that a CPU does in seconds."""
 
 
 def launch_seconds(case: Case) -> float:
@@ -52,9 +50,9 @@ def refuse_hours(cases: Sequence[Case]) -> str | None:
     slowest = max(cases, key=launch_seconds, default=None)
     if slowest is None:
         return None
-    small = smaller(slowest.problem)
-    if any(_language(case) == "triton" for case in cases):
-        small = replace(small, dtype="fp16")  # the interpreter has no other
+    small: Any = slowest.problem.smaller
+    if small.dtype == "bf16" and any(_language(case) == "triton" for case in cases):
+        small = replace(small, dtype="fp16")  # Triton's interpreter computes no other 16-bit format
     if (launch := launch_seconds(slowest)) > TOO_LONG:
         raise ValueError(
             f"problem: got {slowest.problem.slug}, but one launch of {slowest.name} {slowest.backend} takes this "
@@ -72,13 +70,3 @@ def deadlines(cases: Sequence[Case]) -> Deadlines:
     if not cases or any(case.kernel is None or _language(case) != "cuda" for case in cases):
         return usual
     return replace(usual, launch=min(usual.launch, AT_LEAST + MUCH_SLOWER * max(map(launch_seconds, cases))))
-
-
-def smaller(problem: Problem) -> Problem:
-    """A similar problem that a CPU does in seconds: one batch, one group of heads, lengths in the same ratio."""
-    group, factor = problem.heads // problem.heads_kv, max(problem.seq_q, problem.seq_kv) / LONGEST
-    seq_q, seq_kv = (
-        max(128, round(length / factor / 128) * 128) if factor > 1 else length
-        for length in (problem.seq_q, problem.seq_kv)
-    )
-    return replace(problem, batch=1, heads=min(group, 4), heads_kv=1, seq_q=seq_q, seq_kv=seq_kv)

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 from harness.catalog import architectures
 from harness.catalog.cases import Case, source_sha256
-from harness.catalog.problem import Problem
 from harness.machine import environment
 from harness.machine.progress import Interrupts, Progress
+from harness.operators.protocol import Problem
 from harness.rows import making, results, schema
 
 PAUSE = 0.2

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.catalog import techniques
-from harness.catalog.problem import Problem
+from harness.operators.protocol import Problem
 
 if TYPE_CHECKING:
     from harness.catalog.cases import Case
@@ -111,7 +111,7 @@ def roofline_ms(problem: Problem, mma: str | None, peaks: Mapping[str, Any] | No
         return None
     tflops = peaks["fp32_tflops" if mma == "fma" else "tensor_tflops"]
     bounds = [
-        _least_flops(problem) / tflops / 1e9 if tflops else None,
+        problem.least_flops / tflops / 1e9 if tflops else None,
         problem.bytes / peaks["bytes_per_s"] * 1e3 if peaks["bytes_per_s"] else None,
     ]
     return max((bound for bound in bounds if bound is not None), default=None)
@@ -121,18 +121,9 @@ def _is_best_tile(case: Case) -> bool:
     """Whether the tile is the committed table's and not the registry's. Peers have no tile."""
     if case.technique is None:
         return False
-    return case.tile != techniques.reference_tile(techniques.get(case.technique), case.problem.head_dim)
+    return case.tile != techniques.reference_tile(techniques.get(case.technique), case.problem.tile_key)
 
 
 def _fits(cases: Sequence[Case], milliseconds: Mapping[Case, float], largest: int) -> bool:
     times = [milliseconds[case] for case in cases]
     return len(cases) < largest and max(times) <= SPREAD * min(times)
-
-
-def _least_flops(problem: Problem) -> int:
-    """Matrix FLOPs of the pairs that the mask shows, which `Problem.flops` rounds to one half when causal."""
-    pairs = problem.seq_q * problem.seq_kv
-    if problem.causal:
-        first = max(0, problem.seq_kv - problem.seq_q + 1)  # keys that the first query sees, if any
-        pairs = sum(range(first, problem.seq_kv + 1))
-    return 4 * problem.batch * problem.heads * problem.head_dim * pairs

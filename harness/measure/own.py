@@ -6,20 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.catalog import architectures, own, sources, techniques
+from harness import operators
+from harness.catalog import architectures, own, sources, techniques, tiles
 from harness.catalog.cases import Case
-from harness.catalog.problem import PEERS, Experiment, Problem, Tile
+from harness.catalog.entries import Experiment, Tile
 from harness.machine import environment
-from harness.operators.attention import tiles
+from harness.operators.protocol import Problem
 from harness.rows import fastest
 from harness.rows.results import slug_of
 
-OTHER_LENGTHS = (
-    Problem(2, 2, 2, 65, 65, 64, "fp16", True, "bshd"),  # a row and a key more than a tile
-    Problem(1, 1, 1, 1, 641, 128, "bf16", False),  # one query, many keys
-)
-"""Further problems for a user's kernel: those of the experiment correctness are short or multiples of tiles. Rungs have
-the experiment any_length."""
 RECORDED = sources.ROOT / "reports" / "recorded"
 
 
@@ -50,13 +45,12 @@ def choose(things: Iterable[Callable[..., Any] | str], peers: Sequence[str], til
     kernels: list[own.Kernel] = []
     names: list[str] = []
     libraries: list[str] = []
-    known = [technique.name for technique in techniques.TECHNIQUES]
     for thing in things:
         if not isinstance(thing, str):
             kernels.append(own.of_function(thing))
         elif own.is_kernel(thing):
             kernels.append(own.parse(thing))
-        elif thing in known:
+        elif (found := techniques.find(thing)) and found in techniques.TECHNIQUES:
             names.append(thing)
         elif thing in peers:
             libraries.append(thing)
@@ -80,7 +74,8 @@ def cases(experiment: Experiment, chosen: Chosen, gpu: str | None) -> list[Case]
 
 
 def beside_the_best(experiment: Experiment, chosen: Chosen) -> list[Case]:
-    """`cases` on this machine's GPU; where no rung and no peer is named, beside the fastest recorded ones and PEERS."""
+    """`cases` on this machine's GPU; where no rung and no peer is named, beside the fastest recorded ones and the
+    operator's default peers."""
     here = environment.describe()["gpu"]
     gpu = slug_of(here)
     if chosen.rungs or chosen.peers:
@@ -89,19 +84,19 @@ def beside_the_best(experiment: Experiment, chosen: Chosen) -> list[Case]:
     found = []
     for problem in experiment.problems:
         best = fastest.recorded(RECORDED, gpu or "", arch, problem)
-        found += [Case(experiment.name, None, peer, problem, None) for peer in PEERS]
+        found += [Case(experiment.name, None, peer, problem, None) for peer in operators.of(problem).default_peers]
         found += [_rung(experiment.name, name, backend, problem, gpu) for name, backend in best]
         found += [_own(experiment.name, kernel, problem, chosen.tile) for kernel in chosen.kernels]
     return found
 
 
 def _rung(experiment: str, name: str, backend: str, problem: Problem, gpu: str | None) -> Case:
-    reference = techniques.reference_tile(techniques.get(name), problem.head_dim)
+    reference = techniques.reference_tile(techniques.get(name), problem.tile_key)
     return Case(experiment, name, backend, problem, tiles.best_tile(name, backend, problem, gpu) or reference)
 
 
 def _own(experiment: str, kernel: own.Kernel, problem: Problem, tile: Tile | None) -> Case:
     """A .cu file is built for a tile: the first rung's where none is given."""
     if kernel.function is None and tile is None:
-        tile = techniques.reference_tile(techniques.TECHNIQUES[0], problem.head_dim)
+        tile = techniques.reference_tile(operators.of(problem).techniques[0], problem.tile_key)
     return Case(experiment, None, own.BACKEND, problem, None if kernel.function else tile, kernel)

@@ -3,7 +3,7 @@
 CUDA events see the time between two points of one stream. A call can keep work out of that interval: on another stream,
 launched before or left running after, or done once and kept. And a call that waits for the GPU is timed without its
 launches being queued ahead. CUPTI names each piece of work on the GPU, its stream and the host call that launched it,
-so each of these is found and named. Knows nothing of attention.
+so each of these is found and named. Knows no operator.
 
 `judge` reads a trace as torch.profiler exports it (the Chrome trace format; times in microseconds); `record` makes one.
 """

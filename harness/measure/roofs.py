@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog import architectures
-from harness.catalog.problem import Experiment
+from harness.catalog.entries import Experiment
 from harness.catalog.roofs import MATMUL, MATMUL_SIZE, WARPS, Roof
 from harness.machine import environment, processes
 from harness.machine.progress import Interrupts, Progress

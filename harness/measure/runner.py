@@ -10,15 +10,17 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
+from harness import operators
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case, declined, of_experiment
+from harness.catalog.entries import Experiment
 from harness.catalog.own import Kernel
-from harness.catalog.problem import ANCHOR, Experiment, Problem
 from harness.machine import environment
 from harness.machine.progress import Interrupts, Progress
 from harness.measure import groups, sharing
 from harness.measure.session import Session
 from harness.measure.worker import Deadlines, Failed, GateOptions
+from harness.operators.protocol import Problem
 from harness.rows import results
 from harness.rows.intervals import process
 from harness.rows.reading import is_final, median_ms, of_earlier_gate
@@ -485,8 +487,9 @@ class Run:
         """The worker's answer, with what concerns the group as a whole and what only the runner can tell."""
         first = next(iter(labels))
         details: Row = {"again": again}
-        if self.kind == "timing" and labels[first].backend != ANCHOR:  # tuning times no peers
-            details["anchor"] = f"no {ANCHOR} in this group: {first} takes its place"
+        anchor = operators.of(labels[first].problem).anchor
+        if self.kind == "timing" and anchor and labels[first].backend != anchor:  # tuning times no peers
+            details["anchor"] = f"no {anchor} in this group: {first} takes its place"
         rows = []
         for name, case in labels.items():
             gate, fields = self.gated[case], dict(answer[name])
@@ -553,9 +556,10 @@ def rank(row: Row, *, chosen: bool = True) -> tuple[bool, float]:
 
 
 def anchor_of(cases: Sequence[Case]) -> Case | None:
-    """The peer that is in every group of these cases: ANCHOR, or the first where it is not among them."""
+    """The peer that is in every group of these cases: the operator's anchor, or the first where that is not among
+    them."""
     peers = {case.backend: case for case in cases if case.is_peer}
-    return peers.get(ANCHOR) or next(iter(peers.values()), None)
+    return peers.get(operators.of(cases[0].problem).anchor or "") or next(iter(peers.values()), None)
 
 
 def _again(answer: Mapping[str, Row], limit: float, before: float | None) -> Row:

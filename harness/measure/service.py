@@ -18,7 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -29,8 +29,7 @@ from harness.rows import files
 
 if TYPE_CHECKING:
     from harness.catalog.cases import Case
-    from harness.catalog.problem import Problem
-    from harness.operators.attention.numerics import Verdict
+    from harness.measure.arenas import Inputs
 
 LAUNCH_TIMEOUT = 702
 """CUDA's error, and a CPU's, of a kernel that goes on for ever."""
@@ -95,27 +94,26 @@ class Service:
 
     def gate(self, case: Case, label: str, options: GateOptions) -> dict[str, Any]:
         """Loads and judges one case: the fields of its gate row."""
-        from harness.operators.attention import numerics, partial
+        from harness.measure import gate
 
         self.now("load", label)
         variant = self._loader.load(case, self._on)
         launches_ms: list[float] = []
         seeds = itertools.cycle(options.scheduler_seeds)
 
-        def launch(*arguments: Any, **keywords: Any) -> None:
+        def launch(tensors: Mapping[str, Any], scalars: Mapping[str, Any]) -> None:
             self.now("launch", label)
             if options.scheduler_seeds:
                 variant.schedule(next(seeds))
             start = time.perf_counter()
-            variant.launch(*arguments, **keywords)
+            variant.launch(tensors, scalars)
             self._synchronize()
             launches_ms.append((time.perf_counter() - start) * 1e3)
             self.now("check", label)
 
         self.now("check", label)
-        completed = partial.Completed(launch) if case.kernel else None
-        verdict = numerics.gate(
-            completed or launch,
+        verdict = gate.gate(
+            launch,
             case.problem,
             distributions=options.distributions,
             seeds=options.seeds,
@@ -123,14 +121,13 @@ class Service:
             repeats=options.repeats,
             padded=options.padded,
             peer=case.is_peer,
+            may_leave_out=case.kernel is not None,
         )
         details = {"label": variant.label, "launch_ms": min(launches_ms)}
         if options.padded:
             details["padded"] = True
-        if completed and completed.without_lse:
-            details["label"] = "no LSE"
-            figures = {name: without_lse(of) for name, of in verdict.numerics.items()}
-            verdict = replace(verdict, numerics=figures)
+        if case.kernel and verdict.left_out:
+            details["label"] = f"no {', '.join(verdict.left_out).upper()}"
         return {
             "status": verdict.status,
             "reason": verdict.reason,
@@ -151,17 +148,15 @@ class Service:
         """Times `cases` (label -> case, all of one problem) together, and `repeated` a second time as "... again".
 
         The answer, label -> fields of the timing row, is also sent before the host latencies are measured, so that a
-        failure there costs nothing else. `options` go to timing.time_group. Inputs are normal, seed 0; outputs are
-        poisoned before the first timed launch and judged after the last.
+        failure there costs nothing else. `options` go to timing.time_group. Inputs are the operator's first
+        distribution, seed 0; outputs are poisoned before the first timed launch and judged after the last.
         """
         from harness.machine import clocks
-        from harness.measure import timing
-        from harness.operators.attention import inputs
+        from harness.measure import gate, timing
 
-        problem = next(iter(cases.values())).problem
         self.now("check", None)
-        tensors = inputs.make(problem, "normal", 0, self._device)
-        calls, written = self._prepared(cases, problem, tensors)
+        inputs = self._inputs(cases)
+        calls, written = self._prepared(cases, inputs)
         on_gpu = self._device == "cuda"
         self.now("load", None)
         kernel_clock = _kernel_clock() if on_gpu else None
@@ -176,7 +171,7 @@ class Service:
         rows = {label: asdict(result) for label, result in timings.items()}
         for label, case in cases.items():
             self.now("check", label)
-            verdict = self._judge_timed(case, written[label], tensors)
+            verdict = gate.judge_timed(written(label), inputs, case.problem, peer=case.is_peer)
             if not verdict.passed:
                 reason = f"last timed output: {verdict.reason}"
                 rows[label] |= {"status": "wrong", "reason": reason, "check": verdict.check}
@@ -195,32 +190,30 @@ class Service:
                     )
         return rows
 
-    def _judge_timed(self, case: Case, written: tuple[Any, Any], tensors: Any) -> Verdict:
-        """The verdict on the last output of a timed call. A user's kernel may leave lse out."""
-        from harness.operators.attention import numerics, partial, reference
+    def _inputs(self, cases: Mapping[str, Case]) -> Inputs:
+        """The inputs of timed launches, for cases of one problem."""
+        from harness import operators
+        from harness.measure import arenas
 
-        (o, lse), sample = written, tensors.sample
-        if case.kernel and (lse is None or partial.is_unwritten(lse)):
-            lse = reference.expect(case.problem, sample.distribution, sample.seed, self._device).lse.float()
-        return numerics.judge_timed(o, lse, tensors, case.problem, peer=case.is_peer)
+        problem = next(iter(cases.values())).problem
+        return arenas.make(problem, operators.of(problem).distributions[0], 0, self._device)
 
     def _prepared(
-        self, cases: Mapping[str, Case], problem: Problem, tensors: Any
-    ) -> tuple[dict[str, Callable[[], None]], dict[str, Any]]:
-        """Label -> a call of its kernel, launched twice already, with its outputs poisoned since; and where each call
-        leaves what it returns."""
-        from harness.operators.attention import inputs
+        self, cases: Mapping[str, Case], inputs: Inputs
+    ) -> tuple[dict[str, Callable[[], None]], Callable[[str], dict[str, Any]]]:
+        """Label -> a call of its kernel, launched twice already, with its outputs poisoned since; and what the last
+        call of a label returned. A user's kernel may leave optional outputs out."""
+        from harness.measure import arenas
 
         calls: dict[str, Callable[[], None]] = {}
-        outputs, written = {}, {}
+        outputs, returned = {}, {}
         for label, case in cases.items():
             self.now("load", label)
-            out = outputs[label] = inputs.make_outputs(problem, self._device)
-            arguments = (tensors.q, tensors.k, tensors.v, out.o, out.lse)
-            bound = self._load(case).bind(*arguments, scale=problem.scale, causal=problem.causal)
+            out = outputs[label] = arenas.make_outputs(case.problem, self._device)
+            bound = self._load(case).bind({**inputs.tensors, **out.tensors}, inputs.scalars)
 
             def call(label: str = label, bound: Any = bound) -> None:
-                written[label] = bound()
+                returned[label] = bound()
 
             self.now("launch", label)
             for _ in range(2):
@@ -229,6 +222,13 @@ class Service:
             calls[label] = call
         for output in outputs.values():
             output.poison()
+
+        def written(label: str) -> dict[str, Any]:
+            out = outputs[label]
+            missing = [out.tensors[name] for name in out.left_out()] if cases[label].kernel else []
+            found = returned[label].items()
+            return {name: one for name, one in found if one is not None and not any(one is each for each in missing)}
+
         return calls, written
 
     def referee(self, cases: Mapping[str, Case], rounds: int) -> dict[str, dict[str, Any]]:
@@ -237,23 +237,24 @@ class Service:
         of the last inputs."""
         import torch
 
+        from harness import operators
         from harness.machine import clocks
-        from harness.measure import referee, timing
-        from harness.operators.attention import inputs
+        from harness.measure import gate, referee, timing
 
-        problem = next(iter(cases.values())).problem
         self.now("check", None)
-        tensors = inputs.make(problem, "normal", 0, self._device)
-        last, middle, first = (inputs.sample(problem, "normal", seed, self._device) for seed in (0, 1, 2))
+        inputs = self._inputs(cases)
+        problem = next(iter(cases.values())).problem
+        operator = operators.of(problem)
+        last, middle, first = (
+            operator.inputs(problem, operator.distributions[0], seed, self._device) for seed in (0, 1, 2)
+        )
         upcoming = iter((first, middle, last))
 
         def change() -> None:
-            values = next(upcoming)
-            for name in ("q", "k", "v"):
-                getattr(tensors, name).copy_(getattr(values, name))
+            inputs.overwrite(next(upcoming))
 
         change()
-        calls, written = self._prepared(cases, problem, tensors)
+        calls, written = self._prepared(cases, inputs)
         self.now("launch", None)
         stopwatch = timing.CudaStopwatch()
         timed = {**calls, "empty": lambda: torch.cuda._sleep(1)}
@@ -283,7 +284,7 @@ class Service:
         for label, case in cases.items():
             self.now("check", label)
             rows[label] = referee.fields(testimonies[label], by_events[label], gap_ms)
-            verdict = self._judge_timed(case, written[label], tensors)
+            verdict = gate.judge_timed(written(label), inputs, case.problem, peer=case.is_peer)
             if not verdict.passed:
                 reason = f"{referee.FAULTS['kept_results']}, or another output: {verdict.reason}"
                 rows[label] |= {"status": "wrong", "reason": reason, "check": "kept_results"}
@@ -302,11 +303,6 @@ class Service:
             import torch
 
             torch.cuda.synchronize()
-
-
-def without_lse(numerics: Any) -> Any:
-    """The figures of one distribution, those of log-sum-exp left out."""
-    return {name: value for name, value in numerics.items() if not name.startswith("lse")}
 
 
 def status_of(error: BaseException, stage: str) -> str:
@@ -343,7 +339,7 @@ def _reason(error: BaseException) -> str:
     a headline, its first error too. Of Python code, the line of the kernel."""
     message = headline(str(error))[:LOG_TAIL]
     if message and type(error).__module__.startswith(
-        ("harness.variants.", "harness.measure.")
+        ("harness.variants.", "harness.measure.", "harness.operators.")
     ):  # the status says what its class would
         return message
     frames = reversed(traceback.extract_tb(error.__traceback__))
@@ -365,8 +361,8 @@ def _uuid() -> str | None:
 
 def _kernel_clock() -> Any:
     """harness.variants.sm_clocks of the GPU here; None where no compiler makes it, which the log says."""
+    from harness.operators.errors import CompileError
     from harness.variants import sm_clocks
-    from harness.variants.errors import CompileError
 
     try:
         return sm_clocks.of_this_gpu()

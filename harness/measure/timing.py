@@ -1,4 +1,4 @@
-"""Interleaved timing of a few calls on one GPU. Knows nothing of attention.
+"""Interleaved timing of a few calls on one GPU. Knows no operator.
 
 Every timed launch starts with a cold L2 cache and with its launch cost hidden behind work queued before it. The calls
 of a group run in a freshly shuffled order per round, so that drift of clocks and temperature meets all of them alike.
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
-from harness.catalog.problem import MODES
+from harness.catalog.entries import MODES
 from harness.machine import clocks
 
 Call = Callable[[], object]

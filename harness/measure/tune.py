@@ -1,8 +1,8 @@
 """Selects tiles, in two phases: gates every tile of every technique's grid, once, with a stopwatch around each launch;
 then times the few fastest of each kernel properly, interleaved with each other, and keeps the fastest per cell.
 
-This gate has one input distribution, normal: no tile counts for what happened here. The experiments that use the chosen
-ones gate these again, on all distributions, and time them anew.
+This gate has one input distribution, the operator's first: no tile counts for what happened here. The experiments that
+use the chosen ones gate these again, on all distributions, and time them anew.
 
 Only distinct programs are tuned. A twin that is another's program inherits its tile.
 """
@@ -16,11 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.catalog import sources, techniques
+from harness import operators
+from harness.catalog import sources, techniques, tiles
 from harness.catalog.cases import Case, SameProgram, of_grids, origin, same_program
-from harness.catalog.problem import Experiment, Problem, Tile
+from harness.catalog.entries import Experiment, Tile
 from harness.measure import groups, runner
-from harness.operators.attention import tiles
+from harness.operators.protocol import Problem
 from harness.rows import results
 
 QUICK = {"min_samples": 10, "max_seconds": 3.0, "target": 0.005, "limit": 0.02}
@@ -49,7 +50,7 @@ def tune(
         techniques=tuple(names),
         backends=tuple(backends),
         peers=(),
-        distributions=("normal",),
+        distributions=operators.of(problems[0]).distributions[:1],
     )
     loader = importlib.import_module(options.get("loader", "harness.variants"))
     selected = of_grids(names, backends, problems, loader.same_program)
@@ -111,31 +112,32 @@ def select(
     path: Path,
     problems: Sequence[Problem],
     *,
-    folder: Path = tiles.FOLDER,
+    folder: Path | None = None,
     same_program: SameProgram = same_program,
 ) -> Path | None:
-    """Writes the fastest tiles of the rows in `path` to `folder`/<gpu>.toml, which it returns; None where no row is of
-    a GPU."""
+    """Writes the fastest tiles of the rows in `path` to `folder`/<gpu>.toml (by default the operator's), which it
+    returns; None where no row is of a GPU."""
     rows = results.read(path)
     gpu = next((gpu for row in rows if row["kind"] == "environment" and (gpu := row["details"]["gpu"])), None)
     if gpu is None:
         return None
-    table = folder / f"{results.gpu_slug(gpu['name'])}.toml"
+    table = (folder or tiles.folder(problems[0].operator)) / f"{results.gpu_slug(gpu['name'])}.toml"
     selections = of_lengths(fastest(rows, path.stem), tiles.read(table) if table.exists() else [])
     tiles.update(table, [*selections, *inherited(selections, problems, same_program)])
     return table
 
 
 def fastest(rows: Iterable[Mapping[str, Any]], run: str) -> list[tiles.Selection]:
-    """The tile with the lowest median of each technique, backend, head_dim and mask, and of each class of length among
-    them; where several problems share a cell, the lowest sum of medians over the tiles that passed on all of them."""
+    """The tile with the lowest median of each technique, backend and cell; where several problems share a cell, the
+    lowest sum of medians over the tiles that passed on all of them."""
     medians: dict[tuple[str, str, str], dict[Tile, dict[Problem, float]]] = {}
     tried: dict[tuple[str, str, str], set[Tile]] = {}
     for row in results.newest(rows):
         if row["kind"] != "tune":
             continue
-        problem, tile = Problem.from_dict(row["problem"]), Tile.from_dict(row["tile"])
-        for name in (tiles.cell(problem), tiles.cell_of_length(problem)):
+        problem = operators.problem_of(row["problem"], row.get("operator"))
+        tile = Tile.from_dict(row["tile"])
+        for name in problem.cells:
             cell = (row["technique"], row["backend"], name)
             tried.setdefault(cell, set()).add(tile)
             if row["status"] == "passed" and row.get("samples_ms"):
@@ -172,7 +174,7 @@ def inherited(
 ) -> list[tiles.Selection]:
     """The selections of programs for all twins that are the same program under another name, where these take the
     tile."""
-    by_cell = {name: one for one in problems for name in (tiles.cell(one), tiles.cell_of_length(one))}
+    by_cell = {name: one for one in problems for name in one.cells}
     found = []
     for one in selections:
         if one.cell not in by_cell:  # of a run with more problems that was resumed

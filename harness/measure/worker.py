@@ -63,7 +63,7 @@ Stage = Literal["start", "load", "launch", "check"]
 
 @dataclass(frozen=True)
 class GateOptions:
-    """How a case is gated. The first four go to numerics.gate. `scheduler_seeds`: launches on a CPU take these orders
+    """How a case is gated. The first four go to measure.gate. `scheduler_seeds`: launches on a CPU take these orders
     of warps in turn."""
 
     distributions: tuple[str, ...] = ("normal",)

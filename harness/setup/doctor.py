@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from harness import operators
 from harness.machine import cuda_tools
 from harness.setup import bootstrap
-from harness.variants.libraries import LIBRARIES
 
 SET_UP = "`make report` sets it up"
 PURPOSES = {
@@ -214,7 +214,7 @@ def _peers() -> Iterator[Finding]:
     yield Finding("SDPA flash, cuDNN, math", inside, "library peers (need a GPU)", SET_UP)
     flex = inside if _importable("torch.nn.attention.flex_attention") else None
     yield Finding("FlexAttention", flex, "library peer (needs a GPU)", SET_UP)
-    for library in LIBRARIES.values():
+    for library in (one for operator in operators.every() for one in operator.libraries.values()):
         version, fault = _installed(library.distribution), library.fault()
         remedy = (version and fault) or library.install
         yield Finding(

@@ -1,23 +1,20 @@
 """(technique, backend, problem, tile) -> a callable. The only importer of the kernel packages, lazily and by name.
 
-A twin is found by its path: cuda_kernels/<ladder>/<name>.cu, triton_kernels/<ladder>/<name>.py. Library peers are
-backends without a technique. Bad tensors are refused by `validate` before either language sees them.
+A twin is found by its path: cuda_kernels/<operator>/<ladder>/<name>.cu, triton_kernels/<operator>/<ladder>/<name>.py.
+Library peers are backends without a technique. Bad tensors are refused by the operator's `validate` before either
+language sees them.
 """
 
 from harness.catalog.cases import Case, same_program, source_sha256
-from harness.catalog.problem import ALL_PEERS as PEERS
+from harness.operators.errors import CompileError, DataRace, Diagnosed, LaunchError, Unsupported
 from harness.variants.compiling import prebuild
 from harness.variants.cuda import (
-    AttentionArgs,
     build_cuda,
     constants,
-    cuda_defines,
     gpu_arch,
     workspace_bytes,
 )
 from harness.variants.cuda_on_cpu import CpuCudaVariant, sanitizer_environment
-from harness.variants.errors import CompileError, DataRace, Diagnosed, LaunchError, Unsupported
-from harness.variants.libraries import LIBRARIES
 from harness.variants.loading import available, load
 from harness.variants.peers import PeerVariant
 from harness.variants.triton import compile_triton
@@ -25,9 +22,6 @@ from harness.variants.variables import environment_of
 from harness.variants.variant import Variant
 
 __all__ = [
-    "LIBRARIES",
-    "PEERS",
-    "AttentionArgs",
     "Case",
     "CompileError",
     "CpuCudaVariant",
@@ -41,7 +35,6 @@ __all__ = [
     "build_cuda",
     "compile_triton",
     "constants",
-    "cuda_defines",
     "environment_of",
     "gpu_arch",
     "load",

@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Mapping
 
 from harness.catalog.cases import Case
+from harness.operators.errors import CompileError
 from harness.variants import machine_code
 from harness.variants.cuda import constants
-from harness.variants.errors import CompileError
 
 Texts = dict[str, str]
 

@@ -10,9 +10,9 @@ from typing import Any
 from harness.catalog import techniques
 from harness.catalog.cases import Case, declined
 from harness.machine import processes
+from harness.operators.errors import Unsupported
 from harness.variants import cubins, machine_code
 from harness.variants.cuda import build_cuda, constants, cuda_compiler, gpu_arch, shared_memory_bytes
-from harness.variants.errors import Unsupported
 from harness.variants.triton import compile_triton
 from harness.variants.variables import environment_of, require_environment
 

@@ -2,13 +2,15 @@
 
     python -m harness.variants.cubin_child CASE FOLDER
 
-CASE is JSON: technique, backend, problem, tile, arch. FOLDER gets `cubin` and `launch.json`, as variants.cubins reads
-them. The order of the parameters is that of Triton's launchers: a tensor map is followed by the sizes and strides of
-its tensor, and all by two pointers to scratch memory. It is compared with the parameters that the PTX declares.
+CASE is JSON: operator, technique, backend, problem, tile, arch. FOLDER gets `cubin` and `launch.json`, as
+variants.cubins reads them. The order of the parameters is that of Triton's launchers: a tensor map is followed by the
+sizes and strides of its tensor, and all by two pointers to scratch memory. It is compared with the parameters that the
+PTX declares.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -24,13 +26,14 @@ MANY = 2**20
 def main(request: str, folder: str) -> None:
     for place in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
         site.addsitedir(place)  # runs the .pth files there: a plugin of Triton's registers itself by one
+    from harness import operators
     from harness.catalog.cases import Case
-    from harness.catalog.problem import Problem, Tile
+    from harness.catalog.entries import Tile
     from harness.variants import machine_code, tritons, variables
     from harness.variants import triton as language
 
     asked = json.loads(request)
-    problem, tile = Problem.from_dict(asked["problem"]), Tile.from_dict(asked["tile"])
+    problem, tile = operators.problem_of(asked["problem"], asked["operator"]), Tile.from_dict(asked["tile"])
     case, arch = Case("inspect", asked["technique"], asked["backend"], problem, tile), asked["arch"]
     variables.require_environment(case)
     specialized = language.specialized(case, arch)
@@ -117,8 +120,8 @@ def declared_sizes(ptx: str) -> list[int]:
 def grid(case: Any, arch: str) -> dict[str, Any]:
     """Programs of a launch, and how many of them a multiprocessor has where the kernel takes no more than those."""
     from harness.variants import triton as language
-    from triton_kernels.attention import specialization
 
+    specialization: Any = importlib.import_module(f"triton_kernels.{case.problem.operator}.specialization")
     grids = []
     for multiprocessors in (1, MANY):
         specialization.MULTIPROCESSORS_ELSEWHERE = multiprocessors

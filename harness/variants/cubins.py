@@ -3,7 +3,7 @@
 A backend with a version, such as gluon@3.9.0, is a series like any other. `compile` needs that Triton
 (variants.tritons) and no GPU; it leaves in build/cubins/<backend>/ what a launch must know, one file a case,
 
-    flagship.b4-h16-n4096-d128-bf16-full.128x128-s2-w8.sm_90a.json
+    <technique>.<problem>.128x128-s2-w8.sm_90a.json
 
 and beside those folders the cubins, by the hash of their bytes: problems often share one. A GPU machine needs the
 folder build/cubins, and no other Triton.
@@ -15,6 +15,7 @@ import contextlib
 import ctypes
 import functools
 import hashlib
+import importlib
 import json
 import math
 import re
@@ -27,8 +28,9 @@ from typing import TYPE_CHECKING, Any
 
 from harness.catalog import sources
 from harness.catalog.cases import Case, source_sha256
+from harness.operators.errors import CompileError, LaunchError, Unsupported
+from harness.operators.protocol import Scalars, Tensors
 from harness.variants import cubin_child, cuda_driver, tritons
-from harness.variants.errors import CompileError, LaunchError, Unsupported
 from harness.variants.variables import environment_of
 from harness.variants.variant import Call, Variant
 
@@ -121,7 +123,7 @@ def _identity(case: Case, arch: str) -> dict[str, str]:
 
 def _request(case: Case, arch: str) -> dict[str, Any]:
     assert case.tile is not None
-    described = {"problem": case.problem.to_dict(), "tile": case.tile.to_dict()}
+    described = {"operator": case.problem.operator, "problem": case.problem.to_dict(), "tile": case.tile.to_dict()}
     return {"technique": case.technique, "backend": case.backend, **described, "arch": arch}
 
 
@@ -152,36 +154,33 @@ class CubinVariant(Variant):
 
     def __init__(self, case: Case, arch: str) -> None:
         super().__init__(case)
-        from triton_kernels.attention import specialization
-
+        self.specialization = importlib.import_module(f"triton_kernels.{self.operator.name}.specialization")
         self.about = known(case, arch)
         self.compiler, self.compile_s = self.about["compiler"], self.about["compile_s"]
         names = [name for name, _ in self.about["parameters"]]
         # The scratch memory of all programs, in which a kernel makes descriptors, comes before the counter.
         self.scratch_bytes = math.prod(self.about["programs"]) * self.about["scratch_bytes"]
-        self.workspace_bytes = self.scratch_bytes + (specialization.COUNTER_BYTES if "counter" in names else 0)
+        self.workspace_bytes = self.scratch_bytes + (self.specialization.COUNTER_BYTES if "counter" in names else 0)
 
     @functools.cached_property
     def function(self) -> ctypes.c_void_p:
         cubin = _cubin(self.about).read_bytes()
         return cuda_driver.load(cubin, self.about["kernel"], self.about["shared"])
 
-    def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
+    def bind(self, tensors: Tensors, scalars: Scalars) -> Call:
         import torch
 
-        from triton_kernels.attention import specialization
-
-        self._check(q, k, v, o, lse, scale, causal)
-        workspace, about = self._workspace(q.device), self.about
-        most = torch.cuda.get_device_properties(q.device).shared_memory_per_block_optin if q.is_cuda else math.inf
+        device = self._check(tensors, scalars)
+        on_gpu, workspace, about = _first(tensors).is_cuda, self._workspace(device), self.about
+        most = torch.cuda.get_device_properties(device).shared_memory_per_block_optin if on_gpu else math.inf
         if about["shared"] > most:
             raise Unsupported(f"a block needs {about['shared']} bytes of shared memory, of which this GPU has {most}")
         x, *others = about["programs"]
         if about["programs_of_multiprocessor"]:
-            x = min(x, about["programs_of_multiprocessor"] * specialization.multiprocessors(q))
+            x = min(x, about["programs_of_multiprocessor"] * self.specialization.multiprocessors(_first(tensors)))
         programs = (x, *others)
         with self._named():
-            values = self._values(q, k, v, o, lse, workspace, scale, causal)
+            values = self._values(tensors, scalars, workspace)
             launch = cuda_driver.Launch(
                 self.function,
                 [_argument(kind, values[name]) for name, kind in about["parameters"]],
@@ -193,10 +192,12 @@ class CubinVariant(Variant):
                 programmatic=about["programmatic"],
             )
 
-        def call(keep_alive: tuple[Any, ...] = (workspace, q, k, v)) -> tuple[Tensor, Tensor]:
+        outputs = self.outputs(tensors)
+
+        def call(keep_alive: tuple[Any, ...] = (workspace, *tensors.values())) -> Tensors:
             with self._named():
-                launch(torch.cuda.current_stream(q.device).cuda_stream if q.is_cuda else 0)
-            return o, lse
+                launch(torch.cuda.current_stream(device).cuda_stream if on_gpu else 0)
+            return outputs
 
         return call
 
@@ -204,20 +205,20 @@ class CubinVariant(Variant):
         found: dict[str, Any] = self.about["code"]
         return found
 
-    def _values(
-        self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, workspace: Any, scale: float, causal: bool
-    ) -> dict[str, Any]:
+    def _values(self, tensors: Tensors, scalars: Scalars, workspace: Any) -> dict[str, Any]:
         """Every parameter by its name. Raises ValueError where the program was not compiled for these tensors."""
-        from triton_kernels.attention import specialization
-
-        given = specialization.arguments(q, k, v, o, lse, scale=scale, causal=causal, tile=self.case.tile)
+        given = self.specialization.arguments(**tensors, **scalars, tile=self.case.tile)
         values: dict[str, Any] = {name: _plain(value) for name, value in given.items()}
         address = 0 if workspace is None else workspace.data_ptr()
-        values |= {"batches": q.shape[0], "global_scratch": address if self.scratch_bytes else 0, "profile_scratch": 0}
+        values |= {
+            "batches": _first(tensors).shape[0],
+            "global_scratch": address if self.scratch_bytes else 0,
+            "profile_scratch": 0,
+        }
         values |= {"counter": address + self.scratch_bytes}
         maps = self.about["maps"]
-        tensors = {name.removesuffix("_desc"): "rows" for name in maps}
-        for name, descriptor in specialization.describe({**given, "rows": 1}, tensors).items():
+        rows = {name.removesuffix("_desc"): "rows" for name in maps}
+        for name, descriptor in self.specialization.describe({**given, "rows": 1}, rows).items():
             if name in maps:
                 sizes, strides = list(descriptor.shape), list(descriptor.strides)
                 values[name] = cuda_driver.tensor_map(
@@ -248,6 +249,10 @@ class CubinVariant(Variant):
             yield
         except LaunchError as error:
             raise LaunchError(f"{self.case}: {error}", error.code) from None
+
+
+def _first(tensors: Tensors) -> Tensor:
+    return next(iter(tensors.values()))
 
 
 def _plain(value: Any) -> Any:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from harness.catalog import architectures, techniques
+from harness import operators
+from harness.catalog import architectures, sources, techniques
 from harness.catalog.cases import Case
-from harness.catalog.problem import Problem, Tile
+from harness.operators.errors import CompileError, LaunchError, Unsupported
+from harness.operators.protocol import Problem, Scalars, Tensors
 from harness.variants import machine_code
-from harness.variants.errors import CompileError, LaunchError, Unsupported
 from harness.variants.variant import Call, Variant
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def gpu_arch() -> str:
@@ -34,43 +33,15 @@ def shared_memory_of_gpu() -> int:
     return torch.cuda.get_device_properties(torch.cuda.current_device()).shared_memory_per_block_optin
 
 
-def cuda_defines(problem: Problem, tile: Tile) -> dict[str, int]:
-    """The compile-time constants of a CUDA kernel (attention.cuh)."""
-    return {
-        f"ATTENTION_{problem.dtype.upper()}": 1,
-        "ATTENTION_HEAD_DIM": problem.head_dim,
-        "ATTENTION_CAUSAL": int(problem.causal),
-        "ATTENTION_BLOCK_M": tile.block_m,
-        "ATTENTION_BLOCK_N": tile.block_n,
-        "ATTENTION_STAGES": tile.stages,
-        "ATTENTION_WARPS": tile.warps,
-        **{f"ATTENTION_{name.upper()}": value for name, value in tile.extra},
-    }
-
-
-def row_strides(problem: Problem) -> tuple[int, int]:
-    """Elements between rows of q and o, and of k and v, when the tensors are packed."""
-    q, kv = (problem.heads, problem.seq_q), (problem.heads_kv, problem.seq_kv)
-    return problem.packed_strides(*q)[2], problem.packed_strides(*kv)[2]
-
-
 def constants(case: Case, *, packed: bool = True) -> dict[str, int]:
     """The compile-time constants of this case's CUDA kernel. `packed`: row strides are those of packed tensors."""
-    assert case.tile is not None
-    defines = cuda_defines(case.problem, case.tile)
-    if packed and _has_constant_strides(case):
-        names = ("ATTENTION_Q_ROW_STRIDE", "ATTENTION_KV_ROW_STRIDE")
-        defines |= zip(names, row_strides(case.problem), strict=True)
-    return defines
+    constant = packed and _has_constant_strides(case)
+    return operators.of(case.problem).defines(case.problem, case.tile, constant_strides=constant)
 
 
-def fits(case: Case, q: Tensor, k: Tensor, v: Tensor, o: Tensor) -> bool:
-    """Whether a library built with `constants(case)` takes tensors with these row strides."""
-    if not _has_constant_strides(case):
-        return True
-    q_rows, kv_rows = row_strides(case.problem)
-    expected = (q_rows, kv_rows, kv_rows, q_rows)
-    return all(t.shape[2] == 1 or t.stride(2) == rows for t, rows in zip((q, k, v, o), expected, strict=True))
+def fits(case: Case, tensors: Tensors) -> bool:
+    """Whether a library built with `constants(case)` takes tensors with these strides."""
+    return not _has_constant_strides(case) or operators.of(case.problem).has_packed_strides(case.problem, tensors)
 
 
 def _has_constant_strides(case: Case) -> bool:
@@ -78,11 +49,14 @@ def _has_constant_strides(case: Case) -> bool:
 
 
 def cuda_file(case: Case) -> str | Path:
-    """The kernel as cuda_kernels.build names it: ladder/name, or the user's file."""
+    """The kernel as cuda_kernels.build names it: operator/ladder/name, or a file elsewhere: the user's, or one of an
+    operator that was registered."""
     if case.kernel:
         return case.kernel.path
     assert case.technique is not None
-    return techniques.get(case.technique).path
+    technique = techniques.get(case.technique)
+    elsewhere = operators.root(technique.operator) != operators.ROOT
+    return sources.kernel_file("cuda", technique.path) if elsewhere else technique.path
 
 
 def build_cuda(case: Case, arch: str, *, inline: bool | None = None, packed: bool = True) -> Any:
@@ -106,40 +80,6 @@ NOT_SUPPORTED = 801
 """cudaErrorNotSupported."""
 
 
-class _Strides(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in ("batch", "head", "seq")]
-
-
-class AttentionArgs(ctypes.Structure):
-    """cuda_kernels/attention/attention.cuh, field by field."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "o", "lse", "workspace")),
-        *((f"{name}_stride", _Strides) for name in "qkvo"),
-        *((name, ctypes.c_int32) for name in ("batch", "heads", "heads_kv", "seq_q", "seq_kv")),
-        ("scale", ctypes.c_float),
-    ]
-
-
-def _strides(tensor: Tensor) -> _Strides:
-    """Strides in elements; a dimension of size 1 gets 0, so that storage orders do not differ by it."""
-    dims = zip(tensor.shape[:3], tensor.stride()[:3], strict=True)
-    return _Strides(*(step if size > 1 else 0 for size, step in dims))
-
-
-def attention_args(
-    q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, workspace: Tensor | None, scale: float
-) -> AttentionArgs:
-    """The arguments of a launch on these tensors; they hold no reference to them."""
-    return AttentionArgs(
-        *(tensor.data_ptr() for tensor in (q, k, v, o, lse)),
-        workspace.data_ptr() if workspace is not None else None,
-        *(_strides(tensor) for tensor in (q, k, v, o)),
-        *(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2]),
-        scale,
-    )
-
-
 def decline(case: Case, code: int) -> None:
     """Raises Unsupported where a user's kernel says by its error that it does not do this."""
     if case.kernel and code == NOT_SUPPORTED:
@@ -153,16 +93,15 @@ def shared_memory_bytes(library: ctypes.CDLL) -> int:
 
 
 def workspace_bytes(library: ctypes.CDLL, problem: Problem) -> int:
-    """What a kernel's library asks for: `EXPORT int workspace_bytes(const AttentionArgs*)`, which sees the sizes alone.
-    0 where it exports none."""
+    """What a kernel's library asks for: `EXPORT int workspace_bytes(const <Arguments>*)`, which sees the sizes alone. 0
+    where it exports none."""
     if not hasattr(library, "workspace_bytes"):
         return 0
-    sizes = {name: getattr(problem, name) for name in ("batch", "heads", "heads_kv", "seq_q", "seq_kv")}
-    return library.workspace_bytes(ctypes.byref(AttentionArgs(**sizes)))
+    return library.workspace_bytes(ctypes.byref(operators.of(problem).sizes(problem)))
 
 
 class CudaVariant(Variant):
-    """A .cu file behind `EXPORT int launch(const AttentionArgs* args, void* stream)`, built for the GPU here."""
+    """A .cu file behind `EXPORT int launch(const <Arguments>* args, void* stream)`, built for the GPU here."""
 
     def __init__(self, case: Case) -> None:
         import torch
@@ -181,26 +120,26 @@ class CudaVariant(Variant):
                 f"the tile needs {self.shared_memory_bytes} bytes of shared memory, a block on this GPU has {allowed}"
             )
         self.workspace_bytes = workspace_bytes(handle, self.problem)
-        self.entry = _entry(handle)  # (const AttentionArgs*, stream) -> CUDA error
+        self.entry = _entry(handle)  # (arguments*, stream) -> CUDA error
 
-    def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
+    def bind(self, tensors: Tensors, scalars: Scalars) -> Call:
         import torch
 
-        self._check(q, k, v, o, lse, scale, causal)
-        workspace = self._workspace(q.device)
-        args = attention_args(q, k, v, o, lse, workspace, scale)
+        on = self._check(tensors, scalars)
+        workspace = self._workspace(on)
+        args = self.operator.structure(tensors, scalars, workspace)
         launch = self.entry
-        if not fits(self.case, q, k, v, o):
+        if not fits(self.case, tensors):
             unpacked = build_cuda(self.case, self.arch, packed=False).library
             launch = _entry(open_library(unpacked, torch.cuda.current_device()))
-        pointer, device = ctypes.byref(args), q.device.index
+        pointer, device, outputs = ctypes.byref(args), on.index, self.outputs(tensors)
         current_stream = torch._C._cuda_getCurrentRawStream
 
-        def call(keep_alive: tuple[Any, ...] = (args, workspace, q, k, v)) -> tuple[Tensor, Tensor]:
+        def call(keep_alive: tuple[Any, ...] = (args, workspace, *tensors.values())) -> Mapping[str, Any]:
             if code := launch(pointer, current_stream(device)):
                 decline(self.case, code)
                 raise LaunchError(f"{self.case}: {torch.cuda.CudaError(code)}", code)
-            return o, lse
+            return outputs
 
         return call
 
@@ -228,5 +167,5 @@ def _entry(handle: ctypes.CDLL) -> Any:
 
     if not hasattr(handle, "launch"):
         raise CompileError(NO_LAUNCH)
-    handle.launch.argtypes = [ctypes.POINTER(AttentionArgs), ctypes.c_void_p]
+    handle.launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     return handle.launch

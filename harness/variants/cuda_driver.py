@@ -12,7 +12,7 @@ from ctypes import c_int, c_uint32, c_uint64, c_void_p
 from functools import cache
 from typing import Any
 
-from harness.variants.errors import LaunchError
+from harness.operators.errors import LaunchError
 
 MAX_DYNAMIC_SHARED_MEMORY = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""

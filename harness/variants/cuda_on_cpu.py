@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.catalog.cases import Case
-from harness.variants.cuda import attention_args, constants, cuda_file, decline, fits, workspace_bytes
-from harness.variants.errors import CompileError, DataRace, Diagnosed, Unsupported
+from harness.operators.errors import CompileError, DataRace, Diagnosed, Unsupported
+from harness.operators.protocol import Scalars, Tensors
+from harness.variants.cuda import constants, cuda_file, decline, fits, workspace_bytes
 from harness.variants.variant import Call, Variant
 
 if TYPE_CHECKING:
@@ -91,27 +92,25 @@ class CpuCudaVariant(Variant):
         from cuda_kernels import cpu_library
 
         self._options = {"counters": True, "os_threads": 1}  # in one order, so that the examples are repeatable
-        q, k, v, o, lse = inputs.q, inputs.k, inputs.v, outputs.o, outputs.lse
-        self.launch(q, k, v, o, lse, scale=self.problem.scale, causal=self.problem.causal)
+        self.launch({**inputs.tensors, **outputs.tensors}, inputs.scalars)
         sites = self.library.counters()
         return {"sites": sites, "totals": cpu_library.totals(sites), "ncu": cpu_library.ncu_metrics(sites)}
 
-    def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
+    def bind(self, tensors: Tensors, scalars: Scalars) -> Call:
         from cuda_kernels import cpu_library
 
-        self._check(q, k, v, o, lse, scale, causal)
-        workspace = self._workspace(q.device)
-        args = attention_args(q, k, v, o, lse, workspace, scale)
-        library = self.library if fits(self.case, q, k, v, o) else self._build(packed=False)
-        tensors = {"q": q, "k": k, "v": v, "o": o, "lse": lse}
+        workspace = self._workspace(self._check(tensors, scalars))
+        args = self.operator.structure(tensors, scalars, workspace)
+        library = self.library if fits(self.case, tensors) else self._build(packed=False)
+        outputs, watched = self.outputs(tensors), dict(tensors)
         if workspace is not None:
-            tensors["workspace"] = workspace
+            watched["workspace"] = workspace
 
-        def call() -> tuple[Tensor, Tensor]:
+        def call() -> Tensors:
             library.configure(**self._options)
-            for name, tensor in tensors.items():
+            for name, tensor in watched.items():
                 pointer, shape, strides = tensor.data_ptr(), tensor.shape, tensor.stride()
-                written, scratch = name in ("o", "lse"), name == "workspace"
+                written, scratch = name in outputs, name == "workspace"
                 library.watch(name, pointer, tensor.element_size(), shape, strides, written=written, scratch=scratch)
             try:
                 code = library.launch(ctypes.byref(args), None)
@@ -126,6 +125,6 @@ class CpuCudaVariant(Variant):
                 said = cpu_library.with_buffers(said, self.files)
                 kind = DataRace if said[0].startswith(cpu_library.RACES) else Diagnosed
                 raise kind(said + order, code)
-            return o, lse
+            return outputs
 
         return call

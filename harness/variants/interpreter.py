@@ -16,8 +16,8 @@ from types import FrameType
 from typing import Any
 
 from harness.catalog import sources
-from harness.catalog.problem import Problem, Tile
-from harness.variants.errors import Diagnosed
+from harness.operators.errors import Diagnosed
+from harness.operators.protocol import Problem
 
 PATIENCE = 2.0
 """Seconds of processor time after which the steps of a launch are counted: that makes it up to three times slower."""
@@ -34,23 +34,9 @@ class _Endless(BaseException):
     """Not an Exception: those the interpreter wraps in its own."""
 
 
-def most_steps(problem: Problem, tile: Tile) -> int:
-    """More steps than a loop of a right kernel takes in one call of its function: one for each tile of queries, and one
-    for each 16 columns of each tile of keys."""
-    query_tiles = problem.batch * problem.heads * -(-problem.seq_q // tile.block_m)
-    key_tiles = -(-problem.seq_kv // tile.block_n)
-    return query_tiles + (key_tiles + 2) * (problem.head_dim // 16 + 1)
-
-
-def most_steps_of_any(problem: Problem, *, in_triton: bool) -> tuple[int, float]:
-    """The same for a kernel of which nothing is known, and the seconds that it may take whatever its steps. In Triton
-    the steps are those of one program that does all of the smallest tiles of tl.dot; one that does less in a step has
-    the seconds. In plain Python they are all products of the problem, one by one."""
-    heads = problem.batch * problem.heads
-    if in_triton:
-        steps = heads * -(-problem.seq_q // 16) * (-(-problem.seq_kv // 16) + 2) * (problem.head_dim // 16 + 1)
-        return steps, AT_LEAST + MUCH_SLOWER * problem.flops / FLOPS
-    return heads * problem.seq_q * (problem.seq_kv + 2) * (problem.head_dim + 1), 0.0
+def seconds_of_any(problem: Problem) -> float:
+    """Seconds of processor time that a Triton kernel of which nothing is known may take, whatever its steps."""
+    return AT_LEAST + MUCH_SLOWER * problem.flops / FLOPS
 
 
 @contextmanager

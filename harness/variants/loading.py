@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 
+from harness import operators
 from harness.catalog import techniques
 from harness.catalog.cases import Case, declined
-from harness.catalog.problem import ALL_PEERS
+from harness.operators.errors import Unsupported
 from harness.variants.cubins import CubinVariant
 from harness.variants.cuda import CudaVariant, gpu_arch
 from harness.variants.cuda_on_cpu import CpuCudaVariant
-from harness.variants.errors import Unsupported
-from harness.variants.libraries import LIBRARIES
 from harness.variants.own import OwnFunction
 from harness.variants.peers import PeerVariant
 from harness.variants.triton import TritonVariant
@@ -24,10 +23,10 @@ def available(backend: str, on: str = "gpu") -> str | None:
 
     if on == "gpu" and not torch.cuda.is_available():
         return "no CUDA GPU here: run on a machine with one, or use --on cpu"
-    if on == "cpu" and backend in ALL_PEERS:
+    if on == "cpu" and backend in operators.peers():
         return "library peers are timed on a GPU only"
-    if backend in LIBRARIES:
-        return LIBRARIES[backend].fault()
+    if library := next((one.libraries[backend] for one in operators.every() if backend in one.libraries), None):
+        return library.fault()
     if backend in techniques.AS_CUBINS:
         return None if on == "gpu" else "a cubin runs on a GPU; `twinkernels inspect` compiles and reads it here"
     if on == "cpu" and backend == "gluon":
@@ -66,7 +65,7 @@ def load(case: Case, on: str = "gpu") -> Variant:
         raise Unsupported(reason)
     if on == "gpu":
         arch = gpu_arch()
-        ladder = techniques.LADDERS[techniques.get(case.technique).ladder]
+        ladder = techniques.ladder_of(techniques.get(case.technique))
         if arch not in ladder.archs:
             raise Unsupported(f"the {ladder.name} ladder is built for {', '.join(ladder.archs)}; this GPU is {arch}")
     if case.backend == "cuda":
@@ -75,5 +74,5 @@ def load(case: Case, on: str = "gpu") -> Variant:
         return CubinVariant(case, gpu_arch())
     if case.backend in ("triton", "triton_native", "gluon", techniques.HATCH):
         return TritonVariant(case, on)
-    known = ", ".join((*techniques.SERIES, *techniques.ON_REQUEST, *ALL_PEERS))
+    known = ", ".join((*techniques.SERIES, *techniques.ON_REQUEST, *operators.peers()))
     raise Unsupported(f"backend: got {case.backend!r}, expected one of {known}")

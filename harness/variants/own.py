@@ -6,24 +6,22 @@ import importlib.util
 import inspect
 import json
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from harness.catalog import own
 from harness.catalog.cases import Case
+from harness.operators.errors import Unsupported
+from harness.operators.protocol import Scalars, Tensors
 from harness.variants import interpreter, machine_code
-from harness.variants.errors import Unsupported
 from harness.variants.variant import Call, Variant
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class OwnFunction(Variant):
-    """`launch` copies what the function returns; `bind` leaves it where the function put it, which costs nothing. lse
-    is None, and at `launch` as it was, where the function returns none."""
+    """`launch` copies what the function returns; `bind` leaves it where the function put it, which costs nothing. An
+    output that it does not return is None, and at `launch` as it was."""
 
     def __init__(self, case: Case, on: str) -> None:
         super().__init__(case)
@@ -34,29 +32,26 @@ class OwnFunction(Variant):
         self.name = case.kernel.name
         self.device = "cpu" if on == "cpu" else "cuda"
         self.files = own.files(case.kernel)
-        self.function = _import(case.kernel)
-        self.takes_out = "out" in _parameters(self.function)
+        function = _import(case.kernel, self.operator.signature)
+        self.call = self.operator.adapt(function, self.name, takes_out="out" in _parameters(function))
         self.programs = _Programs() if on == "gpu" and importlib.util.find_spec("triton") else None
 
-    def launch(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> None:
-        call = self.bind(q, k, v, o, lse, scale=scale, causal=causal)
+    def launch(self, tensors: Tensors, scalars: Scalars) -> None:
+        call = self.bind(tensors, scalars)
         with self._watched():
-            out, out_lse = self.programs.watch(call) if self.programs else call()
-        if out is not o:
-            o.copy_(out)
-        if out_lse is not None:
-            lse.copy_(out_lse)
+            written = self.programs.watch(call) if self.programs else call()
+        for name, out in written.items():
+            if out is not None and out is not tensors[name]:
+                tensors[name].copy_(out)
 
-    def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
-        self._check(q, k, v, o, lse, scale, causal)
-        options = {"causal": causal, "scale": scale, **({"out": o} if self.takes_out else {})}
+    def bind(self, tensors: Tensors, scalars: Scalars) -> Call:
+        self._check(tensors, scalars)
 
-        def call() -> tuple[Tensor, Tensor | None]:
+        def call() -> Mapping[str, Any]:
             try:
-                answer = self.function(q, k, v, **options)
+                return self.call(tensors, scalars)
             except NotImplementedError as declined:
                 raise Unsupported(f"{self.name}: {declined}") from None
-            return self._parts(answer, o, lse)
 
         return call
 
@@ -71,28 +66,10 @@ class OwnFunction(Variant):
         """On a CPU, ends a loop of the user's Python code that goes on for ever."""
         if self.device != "cpu":
             return nullcontext()
-        steps, seconds = interpreter.most_steps_of_any(self.problem, in_triton=self.in_triton)
-        return interpreter.watched(self.files, steps, seconds=seconds)
-
-    def _parts(self, answer: Any, o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor | None]:
-        """(o, lse or None) of what the function returned. Raises TypeError and ValueError."""
-        if answer is None and self.takes_out:
-            return o, None
-        out, *rest = (answer or (None,)) if isinstance(answer, tuple | list) else (answer,)
-        for name, got, expected in (("o", out, o), *(("lse", one, lse) for one in rest[:1] if one is not None)):
-            if not hasattr(got, "shape") or not hasattr(got, "dtype"):
-                raise TypeError(f"{self.name}: got {type(got).__name__} for {name}, expected a torch.Tensor")
-            if (got.shape, got.dtype) != (expected.shape, expected.dtype):
-                raise ValueError(
-                    f"{self.name}: got {name} of {tuple(got.shape)} {got.dtype}, expected {tuple(expected.shape)} "
-                    f"{expected.dtype}"
-                )
-            if got.device != expected.device:
-                raise ValueError(
-                    f"{self.name}: got {name} on {got.device}, expected {expected.device}, where q, k and v are; "
-                    "return a tensor that lies there"
-                )
-        return out, rest[0] if rest else None
+        in_triton, in_python = self.operator.steps_of_any(self.problem)
+        if not self.in_triton:
+            return interpreter.watched(self.files, in_python)
+        return interpreter.watched(self.files, in_triton, seconds=interpreter.seconds_of_any(self.problem))
 
 
 def _parameters(function: Callable[..., Any]) -> Collection[str]:
@@ -103,7 +80,7 @@ def _parameters(function: Callable[..., Any]) -> Collection[str]:
         return ()
 
 
-def _import(kernel: own.Kernel) -> Callable[..., Any]:
+def _import(kernel: own.Kernel, signature: str) -> Callable[..., Any]:
     """The function of a fresh module. Raises what importing the file raises, and TypeError for what is no function."""
     assert kernel.function is not None
     sys.path.insert(0, str(kernel.path.parent))  # for what lies beside it
@@ -115,9 +92,7 @@ def _import(kernel: own.Kernel) -> Callable[..., Any]:
     spec.loader.exec_module(module)
     function = getattr(module, kernel.function)
     if not callable(function):
-        raise TypeError(
-            f"{kernel.name}: got {type(function).__name__}, expected a function attend(q, k, v, *, causal, scale)"
-        )
+        raise TypeError(f"{kernel.name}: got {type(function).__name__}, expected a function {signature}")
     return function
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog.roofs import FOLDER, WARP, WARPGROUP, Roof
+from harness.operators.errors import CompileError, LaunchError
 from harness.variants import instruction_order, machine_code
 from harness.variants.cuda import cuda_compiler, shared_memory_bytes
-from harness.variants.errors import CompileError, LaunchError
 
 
 @dataclass(frozen=True)

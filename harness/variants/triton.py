@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from harness import operators
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case
+from harness.operators.errors import Unsupported
+from harness.operators.protocol import Scalars, Tensors
 from harness.variants import interpreter, machine_code
-from harness.variants.errors import Unsupported
 from harness.variants.variables import require_environment
 from harness.variants.variant import Call, Variant
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 KERNELS = sources.ROOT / "triton_kernels"
 
@@ -34,22 +32,22 @@ class TritonVariant(Variant):
         self.workspace_bytes = self.twin.workspace_bytes(case.problem)
         self.compiled: Any = None
 
-    def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
-        self._check(q, k, v, o, lse, scale, causal)
-        workspace = self._workspace(q.device)
+    def bind(self, tensors: Tensors, scalars: Scalars) -> Call:
+        workspace = self._workspace(self._check(tensors, scalars))
         launch, tile = self.twin.launch, self.case.tile
         assert tile is not None
+        outputs = self.outputs(tensors)
         if self.on == "gpu" and self.compiled is None:
             from triton import knobs
 
             knobs.compilation.listener = note_compile_time
 
-        def call() -> tuple[Tensor, Tensor]:
-            self.compiled = launch(q, k, v, o, lse, scale=scale, causal=causal, tile=tile, workspace=workspace)
-            return o, lse
+        def call() -> Tensors:
+            self.compiled = launch(**tensors, **scalars, tile=tile, workspace=workspace)
+            return outputs
 
-        def watched_call() -> tuple[Tensor, Tensor]:
-            with interpreter.watched(KERNELS, interpreter.most_steps(self.problem, tile)):
+        def watched_call() -> Tensors:
+            with interpreter.watched(KERNELS, self.operator.steps(self.problem, tile)):
                 return call()
 
         return watched_call if self.on == "cpu" else call
@@ -72,7 +70,7 @@ def compile_triton(case: Case, arch: str) -> Any:
 
 
 def specialized(case: Case, arch: str) -> Any:
-    """The triton_kernels.attention.specialization.Specialization of a case: what would be compiled."""
+    """The Specialization of a case (triton_kernels/<operator>/specialization.py): what would be compiled."""
     return twin_of(case).specialize(case.problem, None, case.tile, arch)
 
 
@@ -87,8 +85,10 @@ def twin_in(kernel_file: str) -> Any:
 def twin_of(case: Case) -> Any:
     """The `twin` of the case's kernel file. Raises what importing raises."""
     assert case.technique is not None
-    path = sources.kernel_file(case.backend, techniques.get(case.technique).path)
-    return twin_in(path.relative_to(sources.ROOT).as_posix())
+    technique = techniques.get(case.technique)
+    root = operators.root(technique.operator)
+    path = sources.kernel_file(case.backend, technique.path).relative_to(root).as_posix()
+    return twin_in(path if root == operators.ROOT else f"harness/operators/{technique.operator}/{path}")
 
 
 def note_compile_time(*, metadata_group: dict[str, str], times: Any, cache_hit: bool, **_: Any) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from harness import operators
 from harness.catalog import techniques
 from harness.catalog.cases import Case, source_sha256
+from harness.operators.protocol import Scalars, Tensors
 from harness.variants import machine_code
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
-DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
-Call = Callable[[], tuple[Any, Any]]
+Call = Callable[[], Mapping[str, Any]]
+"""Returns outputs by name."""
 
 
 class Variant:
@@ -28,18 +31,20 @@ class Variant:
     def __init__(self, case: Case) -> None:
         self.case = case
         self.problem = case.problem
+        self.operator = operators.of(case.problem)
         self.technique = techniques.get(case.technique) if case.technique else None
         self.source_sha256 = source_sha256(case)
         self.compile_s: float | None = None
         self.compiler: dict[str, Any] | None = None
         self.workspace_bytes = 0
 
-    def launch(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> None:
-        """Writes o and lse. Raises ValueError and TypeError for bad tensors, LaunchError for a CUDA error."""
-        self.bind(q, k, v, o, lse, scale=scale, causal=causal)()
+    def launch(self, tensors: Tensors, scalars: Scalars) -> None:
+        """Writes the outputs among `tensors`. Raises ValueError and TypeError for bad tensors, LaunchError for a CUDA
+        error."""
+        self.bind(tensors, scalars)()
 
-    def bind(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
-        """A call without arguments that returns (o, lse); nothing is allocated in it by our own kernels."""
+    def bind(self, tensors: Tensors, scalars: Scalars) -> Call:
+        """A call without arguments that returns the outputs by name; nothing is allocated in it by our own kernels."""
         raise NotImplementedError
 
     def schedule(self, seed: int) -> None:
@@ -55,25 +60,22 @@ class Variant:
         mma = code and machine_code.mma_class(code["census"])
         return {"code": code, "mma": mma, "compiler": self.compiler, "compile_s": self.compile_s}
 
-    def _check(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, scale: float, causal: bool) -> None:
-        from harness.operators.attention.validate import validate
+    def outputs(self, tensors: Tensors) -> dict[str, Tensor]:
+        """Those of the tensors that a launch writes."""
+        return {name: tensors[name] for name in self.operator.output_specs(self.problem)}
 
-        capability = None
-        if q.is_cuda:
-            import torch
+    def _check(self, tensors: Tensors, scalars: Scalars) -> torch.device:
+        """The device of the tensors. Raises TypeError and ValueError for what this variant does not take."""
+        import torch
 
-            capability = torch.cuda.get_device_capability(q.device)
-        validate(q, k, v, o, lse, scale=scale, causal=causal, technique=self.technique, capability=capability)
-        if q.device.type != (self.device or q.device.type) or q.device.type == "meta":
+        first = next(iter(tensors))
+        device = getattr(tensors[first], "device", torch.device("cpu"))
+        capability = torch.cuda.get_device_capability(device) if getattr(tensors[first], "is_cuda", False) else None
+        self.operator.validate(self.problem, tensors, scalars, technique=self.technique, capability=capability)
+        if device.type != (self.device or device.type) or device.type == "meta":
             expected_device = self.device or "cpu or cuda"
-            raise ValueError(f"q.device: got {q.device}, expected {expected_device}, where {self.case} was loaded")
-        p = self.problem
-        if (dtype := str(q.dtype).removeprefix("torch.")) != DTYPES[p.dtype]:
-            raise TypeError(f"q.dtype: got {dtype}, expected {DTYPES[p.dtype]} as compiled for; load that problem")
-        got = (*q.shape, k.shape[1], k.shape[2], causal)
-        expected = (p.batch, p.heads, p.seq_q, p.head_dim, p.heads_kv, p.seq_kv, p.causal)
-        if got != expected:
-            raise ValueError(f"problem: got tensors of {got}, expected {expected} as compiled for; load that problem")
+            raise ValueError(f"{first}.device: got {device}, expected {expected_device}, where {self.case} was loaded")
+        return device
 
     def _workspace(self, device: Any) -> Tensor | None:
         if not self.workspace_bytes:

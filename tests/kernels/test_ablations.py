@@ -26,8 +26,9 @@ from harness.catalog.cases import Case, of_experiment
 from harness.catalog.entries import Ablation
 from harness.catalog.problem import Problem, Tile
 from harness.inspection.survey import MEASURED, Cell
+from harness.measure import gate as gates
 from harness.operators.attention import gap as ledger
-from harness.operators.attention import inputs, numerics
+from harness.operators.attention import inputs
 from harness.operators.attention.ablations import ABLATIONS
 from harness.setup import doctor
 from harness.variants import cuda, instruction_order, machine_code
@@ -315,7 +316,7 @@ def tile_of(name: str, head_dim: int) -> Tile:
 def test_it_is_right_in_two_orders_of_its_warps(name: str, head_dim: int, causal: bool) -> None:
     problem = problem_of(head_dim, causal)
     variant = variants.load(Case("test", name, "cuda", problem, tile_of(name, head_dim)), on="cpu")
-    verdict = numerics.gate(
+    verdict = gates.gate(
         in_turn(variant, range(2)), problem, distributions=("negative_scores",), device="cpu", repeats=2, padded=True
     )
     assert verdict.passed, f"{verdict.check}: {verdict.reason}"
@@ -347,5 +348,5 @@ def test_without_a_vote_maxima_are_of_floats_as_long_as_one_is_negative(
     tile = RUN[head_dim]
     problem = Problem(1, 2, 2, tile.block_m + 13, 8 * tile.block_n - 7, head_dim, "fp16", causal, "bshd")
     variant = variants.load(Case("test", name, "cuda", problem, tile), on="cpu")
-    verdict = numerics.gate(variant.launch, problem, distributions=(scores,), device="cpu", repeats=1)
+    verdict = gates.gate(variant.launch, problem, distributions=(scores,), device="cpu", repeats=1)
     assert verdict.passed, f"{verdict.check}: {verdict.reason}"

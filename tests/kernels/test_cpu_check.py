@@ -16,7 +16,7 @@ from harness.catalog import sources
 from harness.catalog.cases import Case
 from harness.catalog.problem import Problem
 from harness.measure import service, worker
-from harness.operators.attention import numerics
+from harness.operators.protocol import Verdict
 from harness.rows import tables
 from tests.support.checkout import executable
 
@@ -46,8 +46,8 @@ def test_scheduler_seeds_are_taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
 
     def gate(launch, problem, **options):  # type: ignore[no-untyped-def]
         for _ in range(3):
-            launch()
-        return numerics.Verdict(True, None, None, {})
+            launch({}, {})
+        return Verdict(True, None, None, {})
 
     class Loader:
         def load(self, case: object, on: str) -> Fake:
@@ -57,7 +57,7 @@ def test_scheduler_seeds_are_taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
         def send(self, message: object) -> None:
             pass
 
-    monkeypatch.setattr("harness.operators.attention.numerics.gate", gate)
+    monkeypatch.setattr("harness.measure.gate.gate", gate)
     case = Case("check", "scalar", "cuda", PROBLEM, None)
     service.Service(Connection(), Loader(), "cpu").gate(case, "x", worker.GateOptions(scheduler_seeds=(4, 5)))  # type: ignore[arg-type]
     assert seen == [4, 5, 4]

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import torch
+from harness.operators.attention.api import FLAGSHIP
 
 from cuda_kernels import cpu_build
 from harness import variants
@@ -25,10 +26,10 @@ from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.problem import DTYPES, LAYOUTS, Problem, Tile
 from harness.catalog.techniques import TECHNIQUES
+from harness.measure import gate as gates
 from harness.operators.attention import numerics
 from harness.operators.attention.inputs import DISTRIBUTIONS
-from harness.operators.attention.reference import expect
-from harness.variants.flash_attention import FLAGSHIP
+from harness.operators.attention.api import FLAGSHIP
 from tests.support import chosen, cpu_run, proven
 from tests.support.cpu_run import in_turn
 from tests.support.tuned import tuned
@@ -158,11 +159,11 @@ def problem_of(build: Build, layout: str, lengths: str) -> Problem:
 
 def check_apart(variant: variants.Variant, problem: Problem) -> None:
     """Right where every tensor has row strides of its own: those of the gate's inputs follow from the shape."""
-    expected = expect(problem, "normal", 0, "cpu")
+    expected = gates.expect(problem, "normal", 0, "cpu")
     q, k, v, o = cpu_run.apart(expected.sample)
     lse = torch.full(q.shape[:3], torch.nan)
     variant.schedule(0)
-    variant.launch(q, k, v, o, lse, scale=problem.scale, causal=problem.causal)
+    variant.launch({"q": q, "k": k, "v": v, "o": o, "lse": lse}, expected.sample.scalars)
     verdict = numerics.judge(o, lse, expected)
     assert verdict.passed, f"{problem}, row strides of q, k, v, o unlike: {verdict.check}: {verdict.reason}"
 
@@ -173,7 +174,7 @@ def check(build: Build, cells: list[Cell]) -> None:
     for cell in cells:
         problem = problem_of(build, cell.layout, cell.lengths)
         variant = variants.load(variants.Case("test", build.technique, "cuda", problem, tile), on="cpu")
-        verdict = numerics.gate(
+        verdict = gates.gate(
             in_turn(variant, cell.seeds),
             problem,
             distributions=(cell.distribution,),
@@ -183,7 +184,9 @@ def check(build: Build, cells: list[Cell]) -> None:
         )
         assert verdict.passed, f"{cell}: {verdict.check}: {verdict.reason}"
     check_apart(variant, problem)
-    verdict = numerics.judge(*cpu_run.launch_far_apart(build.technique, problem), expect(problem, "normal", 0, "cpu"))
+    verdict = numerics.judge(
+        *cpu_run.launch_far_apart(build.technique, problem), gates.expect(problem, "normal", 0, "cpu")
+    )
     assert verdict.passed, f"{problem}, batches and heads far apart: {verdict.check}: {verdict.reason}"
 
 
@@ -234,7 +237,7 @@ def test_the_flagship_passes_the_gate_at_every_tuned_tile(head_dim: int, causal:
     seq_q, seq_kv = tile.block_m + 13, (tile.stages + 2) * tile.block_n - 7
     problem = Problem(1, 4, 2, seq_q, seq_kv, head_dim, "bf16", causal, "bshd")
     variant = variants.load(variants.Case("test", FLAGSHIP.name, "cuda", problem, tile), on="cpu")
-    verdict = numerics.gate(
+    verdict = gates.gate(
         in_turn(variant, SEEDS[:2]),
         problem,
         distributions=("normal", "negative_scores"),
@@ -324,7 +327,7 @@ def test_a_last_smaller_section_of_heads_is_told_from_a_whole_one(
     assert bool(result.diagnosis) is planted
     if planted:
         return
-    verdict = numerics.judge(result.o, result.lse, expect(problem, "normal", 0, "cpu"))
+    verdict = numerics.judge(result.o, result.lse, gates.expect(problem, "normal", 0, "cpu"))
     assert verdict.passed, verdict.reason
 
 
@@ -338,4 +341,4 @@ def test_a_rescale_may_be_lazy_by_a_factor_of_four_and_no_more(slack: str, statu
     kernel.write_text(source.replace("SLACK = 2.f;", f"SLACK = {slack};"))
     result = cpu_run.run("lazy_rescale", problem, root=root, distribution="outliers")
     assert result.diagnosis == ""
-    assert numerics.judge(result.o, result.lse, expect(problem, "outliers", 0, "cpu")).status == status
+    assert numerics.judge(result.o, result.lse, gates.expect(problem, "outliers", 0, "cpu")).status == status

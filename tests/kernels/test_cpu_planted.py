@@ -19,7 +19,8 @@ from cuda_kernels import cpu_build, cpu_library, includes
 from harness.catalog import planted, techniques
 from harness.catalog.planted import Bug
 from harness.catalog.problem import Problem
-from harness.operators.attention import numerics, reference
+from harness.measure import gate as gates
+from harness.operators.attention import numerics
 from tests.support.cpu_run import copied, run
 
 pytestmark = pytest.mark.spread
@@ -49,7 +50,7 @@ def names(technique: str, problem: Problem, seed: int, root: Path = cpu_build.HE
     """Names of the diagnoses of one launch."""
     result = run(technique, problem, seed=seed, root=root)
     found = {line.partition(":")[0] for line in result.diagnosis.splitlines()}
-    expected = reference.expect(problem, "normal", 0, "cpu")
+    expected = gates.expect(problem, "normal", 0, "cpu")
     if not result.code and not numerics.judge(result.o, result.lse, expected).passed:
         found.add("wrong_answer")
     return found

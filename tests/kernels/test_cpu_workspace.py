@@ -9,7 +9,7 @@ import pytest
 from cuda_kernels import cpu_build
 from harness import variants
 from harness.catalog.problem import Problem, Tile
-from harness.operators.attention import inputs
+from harness.measure import arenas
 
 PROBLEM = Problem(1, 3, 3, 64, 64, 64, "fp16")
 COUNTER = "atom_inc(static_cast<uint32_t*>(args.workspace) + ctaid_x() + {beyond}, THREADS - {last});\n  "
@@ -40,10 +40,10 @@ def test_a_workspace_is_zeroed_watched_and_left_zero(
     monkeypatch.setattr(cpu_build, "HERE", tmp_path)
     variant = variants.load(case, "cpu")
     assert variant.workspace_bytes == 3 * 4
-    given, outputs = inputs.make(PROBLEM, "normal", 0, "cpu"), inputs.make_outputs(PROBLEM, "cpu")
-    tensors = (given.q, given.k, given.v, outputs.o, outputs.lse)
+    given, outputs = arenas.make(PROBLEM, "normal", 0, "cpu"), arenas.make_outputs(PROBLEM, "cpu")
+    tensors = {**given.tensors, **outputs.tensors}
     if diagnosis is None:
-        variant.launch(*tensors, scale=PROBLEM.scale, causal=False)
+        variant.launch(tensors, given.scalars)
         return
     with pytest.raises(variants.Diagnosed, match=diagnosis):
-        variant.launch(*tensors, scale=PROBLEM.scale, causal=False)
+        variant.launch(tensors, given.scalars)

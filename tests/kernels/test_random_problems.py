@@ -15,11 +15,13 @@ from harness import flash_attention
 from harness.catalog import techniques
 from harness.catalog.cases import Case, declined
 from harness.catalog.problem import DTYPES, Problem
-from harness.operators.attention import inputs, numerics, reference
+from harness.measure import gate as gates
+from harness.operators.attention import inputs, numerics
 from harness.rows.results import gpu_slug
 from harness.variants import flash_attention as plain
 from harness.variants import load, prebuild
 from tests.support import cpu_run
+from tests.support.launches import gate
 from tests.support.random_problems import try_problems
 
 ON_A_GPU, ON_A_CPU = 1000, 12
@@ -41,7 +43,7 @@ def test_random_problems_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     def check(problem: Problem, distribution: str, seed: int) -> None:
         found = cpu_run.run("flagship", problem, seed=seed, distribution=distribution)
         assert found.diagnosis == ""
-        verdict = numerics.judge(found.o, found.lse, reference.expect(problem, distribution, 0, "cpu"))
+        verdict = numerics.judge(found.o, found.lse, gates.expect(problem, distribution, 0, "cpu"))
         assert verdict.passed, f"{problem.slug}, {verdict.check}: {verdict.reason}"
 
     said = try_problems(ON_A_CPU, check, head_dims=(64,), dtypes=("fp16",), longest=200)
@@ -78,7 +80,7 @@ def test_a_thousand_random_problems(capsys: pytest.CaptureFixture[str]) -> None:
         o.copy_(found[0]), lse.copy_(found[1])
 
     def check(problem: Problem, distribution: str, seed: int) -> None:
-        verdict = numerics.gate(
+        verdict = gate(
             launch, problem, distributions=(distribution,), seeds=(seed,), device="cuda", repeats=2, padded=True
         )
         assert verdict.passed, f"{problem.slug}, {verdict.check}: {verdict.reason}"
@@ -113,7 +115,7 @@ def test_a_rung_on_a_ragged_problem(name: str, rungs: dict[str, Case]) -> None:
     """Outliers among its inputs, NaN around them, ten launches with the same bits."""
     need_hopper()
     launch = load(rungs[name], "gpu").launch
-    verdict = numerics.gate(
+    verdict = gate(
         launch, rungs[name].problem, distributions=tuple(inputs.DISTRIBUTIONS), device="cuda", repeats=10, padded=True
     )
     assert verdict.passed, f"{verdict.check}: {verdict.reason}"

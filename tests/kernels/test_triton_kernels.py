@@ -16,10 +16,11 @@ import torch
 from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import LADDERS
-from harness.operators.attention import inputs, reference
+from harness.measure import arenas
+from harness.operators.attention import reference
 from harness.operators.attention import tiles as tiles_of_the_catalog
+from harness.operators.errors import Diagnosed
 from harness.variants import interpreter, machine_code
-from harness.variants.errors import Diagnosed
 from tests.conftest import CHECKOUT as ROOT
 from tests.support import children, chosen, proven
 from tests.support.programs import normalized
@@ -123,19 +124,19 @@ def interpret(
 ) -> tuple[float, float]:
     """Errors of O (relative L2) and of LSE (absolute). Nothing but O and LSE may be written, and all of both is."""
     p, program = problem, kernel(name)
-    given, out = inputs.make(p, distribution, 0, "cpu", padded=True), inputs.make_outputs(p, "cpu", padded=True)
+    given, out = arenas.make(p, distribution, 0, "cpu", padded=True), arenas.make_outputs(p, "cpu", padded=True)
     workspace = torch.zeros(program.workspace_bytes(p), dtype=torch.uint8)
     arguments = {"scale": p.scale, "causal": p.causal}
     with pytest.MonkeyPatch.context() as patch:
         if section_bytes:
             patch.setattr(module(name), "SECTION_BYTES", section_bytes)
         with interpreter.watched(ROOT / "triton_kernels", interpreter.most_steps(p, tile), patience):
-            program.launch(given.q, given.k, given.v, out.o, out.lse, **arguments, tile=tile, workspace=workspace)
+            program.launch(*given.tensors.values(), *out.tensors.values(), **arguments, tile=tile, workspace=workspace)
     assert not workspace.any(), f"{name} leaves its counters at {workspace.view(torch.int32).tolist()}"
     assert given.unchanged() and out.guards_intact(), f"{name} writes beside its outputs"  # noqa: PT018
-    o, lse = reference.truth(given.q, given.k, given.v, **arguments)
-    gap = torch.where(lse == out.lse, 0, lse - out.lse)  # -inf equals -inf
-    return ((out.o.double() - o).norm() / o.norm()).item(), gap.abs().max().item()
+    o, lse = reference.truth(*given.tensors.values(), **arguments)
+    gap = torch.where(lse == out.tensors["lse"], 0, lse - out.tensors["lse"])  # -inf equals -inf
+    return ((out.tensors["o"].double() - o).norm() / o.norm()).item(), gap.abs().max().item()
 
 
 def interpret_combined(head_by_head: bool, integers: bool, problem: Problem) -> tuple[float, float]:

@@ -66,7 +66,7 @@ def main(request: str, *exchanged: str) -> None:
     if exchanged:
         swap = dict(zip(exchanged, exchanged[::-1], strict=True))
         variant.about["parameters"] = [[swap.get(name, name), kind] for name, kind in variant.about["parameters"]]
-    variant.bind(*tensors, **given)()
+    variant.bind(dict(zip(("q", "k", "v", "o", "lse"), tensors, strict=True)), given)()
     print(json.dumps({"triton": by_triton, "ours": launches()}))
 
 

@@ -19,8 +19,11 @@ from cuda_kernels.cpu_library import Library
 from harness import variants
 from harness.catalog import techniques
 from harness.catalog.problem import Problem
+from harness.measure import arenas
 from harness.operators.attention import inputs
-from harness.variants.cuda import attention_args, workspace_bytes
+from harness.operators.attention.arguments import defines, structure
+from harness.operators.protocol import Sample
+from harness.variants.cuda import workspace_bytes
 from harness.variants.cuda_on_cpu import left_in
 
 MAP_NORESERVE = 0x4000  # of Linux; Python's mmap has it from 3.13 on
@@ -30,18 +33,18 @@ def in_turn(variant: variants.Variant, seeds: Iterable[int]) -> Callable[..., No
     """Launches it, with the scheduler's seeds in turn."""
     turns = cycle(seeds)
 
-    def launch(*tensors: Any, **options: Any) -> None:
+    def launch(tensors: Any, scalars: Any) -> None:
         variant.schedule(next(turns))
-        variant.launch(*tensors, **options)
+        variant.launch(tensors, scalars)
 
     return launch
 
 
-def apart(sample: inputs.Sample) -> list[Tensor]:
+def apart(sample: Sample) -> list[Tensor]:
     """q, k, v and an unwritten o, each in the first columns of a wider matrix with a row per token, as a projection
     gives them: no two have the same stride between rows. NaN in the other columns."""
     tensors = []
-    for number, tensor in enumerate((sample.q, sample.k, sample.v, torch.full_like(sample.q, torch.nan)), 1):
+    for number, tensor in enumerate((*sample.tensors.values(), torch.full_like(sample.tensors["q"], torch.nan)), 1):
         batch, heads, seq, head_dim = tensor.shape
         storage = tensor.new_full((batch, seq, heads * head_dim + 8 * number), torch.nan)
         columns = storage[..., : heads * head_dim].unflatten(-1, (heads, head_dim)).transpose(1, 2)
@@ -49,11 +52,11 @@ def apart(sample: inputs.Sample) -> list[Tensor]:
     return tensors
 
 
-def far_apart(sample: inputs.Sample) -> list[Tensor]:
+def far_apart(sample: Sample) -> list[Tensor]:
     """The same with heads and batches more than 2^31 elements apart: addresses alone, as a page is there once something
     is written to it."""
     tensors = []
-    for number, tensor in enumerate((sample.q, sample.k, sample.v, torch.full_like(sample.q, torch.nan)), 1):
+    for number, tensor in enumerate((*sample.tensors.values(), torch.full_like(sample.tensors["q"], torch.nan)), 1):
         batch, heads, seq, head_dim = tensor.shape
         between = 2**31 + 64 * number
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
@@ -68,7 +71,7 @@ def far_apart(sample: inputs.Sample) -> list[Tensor]:
 class Run:
     """What a launch gave: its inputs, o and lse, and the diagnosis (empty when there is none)."""
 
-    inputs: inputs.Inputs
+    inputs: arenas.Inputs
     o: Tensor
     lse: Tensor
     code: int
@@ -86,9 +89,8 @@ def build(name: str, problem: Problem, root: Path = cpu_build.HERE, sanitize: bo
     """The library of technique `name` for this problem at its reference tile."""
     technique = techniques.get(name)
     tile = techniques.reference_tile(technique, problem.head_dim)
-    defines = variants.cuda_defines(problem, tile)
     path = patched.kernel_file(technique.path, root)
-    return Library(cpu_build.build(path, defines, sanitize=sanitize, root=root))
+    return Library(cpu_build.build(path, defines(problem, tile), sanitize=sanitize, root=root))
 
 
 def watch(library: Library, label: str, tensor: Tensor, use: str) -> None:
@@ -104,7 +106,7 @@ def launch_far_apart(name: str, problem: Problem, root: Path = cpu_build.HERE) -
     q, k, v, o = far_apart(inputs.sample(problem, "normal", 0, "cpu"))
     lse = torch.full(q.shape[:3], torch.nan)
     workspace = torch.zeros(workspace_bytes(library.handle, problem), dtype=torch.uint8)
-    args = attention_args(q, k, v, o, lse, workspace=workspace, scale=problem.scale)
+    args = structure({"q": q, "k": k, "v": v, "o": o, "lse": lse}, {"scale": problem.scale}, workspace)
     library.configure()
     assert not library.launch(ctypes.byref(args), None)
     assert not library.diagnosis()
@@ -124,15 +126,15 @@ def run(
     """Builds and launches technique `name` once, with all checks and every tensor watched."""
     library = build(name, problem, root, sanitize)
     library.configure(seed=seed, counters=counters)
-    given = inputs.make(problem, distribution, 0, "cpu", padded=True)
-    outputs = inputs.make_outputs(problem, "cpu", padded=True)
-    tensors = {"q": given.q, "k": given.k, "v": given.v, "o": outputs.o, "lse": outputs.lse}
+    given = arenas.make(problem, distribution, 0, "cpu", padded=True)
+    outputs = arenas.make_outputs(problem, "cpu", padded=True)
+    tensors = {**given.tensors, **outputs.tensors}
     workspace = torch.zeros(workspace_bytes(library.handle, problem), dtype=torch.uint8)
     uses = {"o": "out", "lse": "out", "workspace": "scratch"}
     for label, tensor in {**tensors, "workspace": workspace}.items():
         watch(library, label, tensor, uses.get(label, "in"))
-    args = attention_args(*tensors.values(), workspace=workspace, scale=problem.scale)
+    args = structure(tensors, {"scale": problem.scale}, workspace)
     code = library.launch(ctypes.byref(args), None)
     library.forget()
     said = library.diagnosis().splitlines() + left_in(workspace)
-    return Run(given, outputs.o, outputs.lse, code, "\n".join(said), library)
+    return Run(given, outputs.tensors["o"], outputs.tensors["lse"], code, "\n".join(said), library)

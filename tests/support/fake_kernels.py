@@ -109,18 +109,21 @@ def hangs_on_device(q, k, v, o, lse, *, scale, causal):
 class FakeVariant:
     label = ""
 
-    def __init__(self, launch: Call, hgmma: int = 0) -> None:
-        self.launch = launch
+    def __init__(self, kernel: Call, hgmma: int = 0) -> None:
+        self.kernel = kernel
         self.mma = "wgmma" if hgmma else "fma"
 
     def of_compilers(self) -> dict[str, Any]:
         code = {"registers": 32, "spill_bytes": 0, "smem_bytes": 0, "census": {}, "sass_sha256": "0" * 64}
         return {"code": code, "mma": self.mma, "compiler": None, "compile_s": 0.5}
 
-    def bind(self, q, k, v, o, lse, *, scale, causal):
+    def launch(self, tensors, scalars):
+        self.kernel(**tensors, **scalars)
+
+    def bind(self, tensors, scalars):
         def call():
-            self.launch(q, k, v, o, lse, scale=scale, causal=causal)
-            return o, lse
+            self.launch(tensors, scalars)
+            return {name: tensors[name] for name in ("o", "lse")}
 
         return call
 
@@ -133,15 +136,15 @@ class TimedFault(FakeVariant):
         self.fault = fault
         self.after = after
 
-    def bind(self, q, k, v, o, lse, *, scale, causal):
+    def bind(self, tensors, scalars):
         calls = 0
 
         def call():
             nonlocal calls
             calls += 1
             kernel = self.fault if calls > self.after else attend
-            kernel(q, k, v, o, lse, scale=scale, causal=causal)
-            return o, lse
+            kernel(**tensors, **scalars)
+            return {name: tensors[name] for name in ("o", "lse")}
 
         return call
 

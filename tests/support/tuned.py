@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from harness.variants.flash_attention import FLAGSHIP
+
 from harness.catalog.problem import Tile
 from harness.operators.attention import tiles
-from harness.variants.flash_attention import FLAGSHIP
 
 
 def tuned() -> list[tuple[int, bool, Tile]]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from harness.catalog.entries import Ablation, Limit
 from harness.operators.attention.ladders.hopper import (
     FLAGSHIP_LIMITS,
+    LADDER,
     SHARED_MEMORY,
     WARPGROUP_ROWS,
     WARPGROUPS,
@@ -65,7 +66,7 @@ def _without(
     )
 
 
-ABLATIONS = (
+ABLATIONS = LADDER.rungs(
     _without("turns", idea="warpgroups issue their products when they come to them"),
     _without("overlap", idea="S and the P V of before are both awaited before the softmax"),
     _without("pinned_maxima", idea="K is handed back as soon as its product is there"),

@@ -1,27 +1,18 @@
-"""The same inputs for every backend: seeded values, in memory whose surroundings tell of reads and writes outside.
-
-Every tensor is a view into an arena: guard bands of NaN before and after it, so that a read beyond the end turns the
-result into NaN, and a write beyond the end is seen afterwards, bit by bit. A kernel that drops NaN is found out by
-large numbers in their place.
-"""
+"""The same inputs for every backend: seeded values of q, k and v."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 
-from harness.catalog.problem import Problem
+from harness.operators.attention.arguments import Shape, scalars, shapes
+from harness.operators.attention.problem import Problem
+from harness.operators.protocol import Sample
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
-GUARD_ROWS = 256
-"""Rows of a guard band: more than the tallest tile, so that a tile that begins inside the tensor ends in the band."""
-PAD = {"q": 16, "k": 32, "v": 48, "o": 64}
-"""Guard rows after every sequence and guard columns after every row of a padded arena: no two have the same strides, so
-that a kernel that takes one tensor's for another's is found out."""
 CPU_LIMIT = 2**24
 """Elements up to which values are drawn on the CPU, so that every device gets the same ones. Larger tensors are drawn
 on their device, whose generator is faster and another one."""
@@ -33,15 +24,6 @@ LOWER = 3
 lets exp overflow, and one that begins with -200 lets it be 0."""
 LIFTED = 8
 """Columns of q and k that carry them: as many as a 16-byte load has."""
-
-# Bit patterns, by bytes per element. The NaN has a payload that no arithmetic makes, in fp16 as well as in bf16.
-_INTEGER = {2: torch.int16, 4: torch.int32}
-POISON = {
-    "nan": {2: 0x7FAD, 4: 0x7FADDEAD},
-    "finite": {2: 0x5A5A, 4: 0x5A5A5A5A},
-}
-
-Shape = tuple[int, int, int, int]
 
 
 def _normal(name: str, shape: Shape, generator: torch.Generator) -> torch.Tensor:
@@ -118,25 +100,9 @@ DISTRIBUTIONS: dict[str, Callable[[str, Shape, torch.Generator], torch.Tensor]] 
 """Name -> function (tensor name, shape, generator) -> fp32 values of that shape on the generator's device."""
 
 
-def shapes(problem: Problem) -> dict[str, Shape]:
-    """The logical shape of q, k and v, whatever their layout."""
-    kv = (problem.batch, problem.heads_kv, problem.seq_kv, problem.head_dim)
-    return {"q": (problem.batch, problem.heads, problem.seq_q, problem.head_dim), "k": kv, "v": kv}
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Values of q, k and v in the problem's dtype, contiguous in their logical shape: the same for both layouts."""
-
-    distribution: str
-    seed: int
-    q: torch.Tensor
-    k: torch.Tensor
-    v: torch.Tensor
-
-
-def sample(problem: Problem, distribution: str, seed: int, device: torch.device | str) -> Sample:
-    """Draws q, k and v. Raises ValueError for an unknown distribution."""
+def sample(problem: Problem, distribution: str, seed: int, device: torch.device | str, *, peer: bool = False) -> Sample:
+    """Draws q, k and v, in the problem's dtype and contiguous: the same for both layouts. A peer gets the problem's own
+    scale, since some libraries compile anew for another. Raises ValueError for an unknown distribution."""
     if distribution not in DISTRIBUTIONS:
         raise ValueError(f"distribution: got {distribution!r}, expected one of {', '.join(DISTRIBUTIONS)}")
     draw, values = DISTRIBUTIONS[distribution], {}
@@ -148,118 +114,5 @@ def sample(problem: Problem, distribution: str, seed: int, device: torch.device 
         if name in factors:
             drawn = drawn * factors[name]
         values[name] = drawn.to(DTYPES[problem.dtype]).to(device).contiguous()
-    return Sample(distribution, seed, **values)
-
-
-def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Bitwise equality, so that NaN equals itself and -0 differs from 0."""
-    integer = _INTEGER[a.element_size()]
-    return torch.equal(a.view(integer), b.view(integer))
-
-
-class Arena:
-    """One tensor inside a larger allocation that is filled with a poison pattern.
-
-    `tensor` has the logical shape (batch, heads, seq, ...) in storage order `layout`; bands of at least GUARD_ROWS rows
-    lie before and after it, `pad` rows after every sequence and, where it has columns, `pad` of them after every row
-    (which make all strides larger than contiguous). Address and strides stay multiples of 16 elements.
-    """
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype,
-        device: torch.device | str,
-        layout: str = "bhsd",
-        pad: int = 0,
-        poison: str = "nan",
-    ) -> None:
-        rows = shape[2] + pad
-        stored = [shape[0], shape[1], rows, *(columns + pad for columns in shape[3:])]
-        if layout == "bshd":
-            stored[1], stored[2] = stored[2], stored[1]
-        size = torch.Size(stored).numel()
-        row = size // (shape[0] * rows)  # elements per step of the sequence, or more
-        self._shape, self._stored, self._layout = shape, stored, layout
-        self._guard = GUARD_ROWS * row
-        self._memory = torch.empty(size + 2 * self._guard, dtype=dtype, device=device)
-        self.poison(poison)
-        self.tensor = self._view(self._memory)
-
-    def _view(self, memory: torch.Tensor) -> torch.Tensor:
-        block = memory[self._guard : memory.numel() - self._guard].view(self._stored)
-        logical = block.transpose(1, 2) if self._layout == "bshd" else block
-        return logical[tuple(slice(size) for size in self._shape)]
-
-    def poison(self, pattern: str) -> None:
-        """Fills tensor and guards with a pattern of POISON."""
-        width = self._memory.element_size()
-        self._bits = POISON[pattern][width]
-        self._memory.view(_INTEGER[width]).fill_(self._bits)
-
-    def guards_intact(self) -> bool:
-        memory = self._memory.view(_INTEGER[self._memory.element_size()]).clone()
-        self._view(memory).fill_(self._bits)
-        return bool((memory == self._bits).all())
-
-    def unwritten(self) -> torch.Tensor:
-        """Where the tensor still holds the poison: a bool tensor of its shape."""
-        return self.tensor.view(_INTEGER[self.tensor.element_size()]) == self._bits
-
-
-class Inputs:
-    """q, k and v in arenas of their own, holding `sample`."""
-
-    def __init__(self, problem: Problem, sample: Sample, *, padded: bool = False) -> None:
-        dtype, device = DTYPES[problem.dtype], sample.q.device
-        self.arenas = {
-            name: Arena(shape, dtype, device, problem.layout, PAD[name] * padded)
-            for name, shape in shapes(problem).items()
-        }
-        self.q, self.k, self.v = (self.arenas[name].tensor for name in ("q", "k", "v"))
-        self.load(sample)
-
-    def load(self, sample: Sample, around: str = "nan") -> None:
-        """Copies other values in, with a pattern of POISON around them; addresses stay, so that a kernel cannot tell
-        new inputs by their pointers."""
-        self.sample = sample
-        for name, arena in self.arenas.items():
-            arena.poison(around)
-            arena.tensor.copy_(getattr(sample, name))
-
-    def changed(self) -> list[str]:
-        """Names of the tensors that no longer hold the sample."""
-        return [name for name, arena in self.arenas.items() if not same_bits(arena.tensor, getattr(self.sample, name))]
-
-    def unchanged(self) -> bool:
-        """Values and guard bands are as they were."""
-        return not self.changed() and all(arena.guards_intact() for arena in self.arenas.values())
-
-
-class Outputs:
-    """o, in the problem's layout and dtype, and lse, fp32 (batch, heads, seq_q) contiguous; each in its own arena."""
-
-    def __init__(self, problem: Problem, device: torch.device | str, poison: str = "nan", padded: bool = False) -> None:
-        shape = shapes(problem)["q"]
-        self.arenas = {
-            "o": Arena(shape, DTYPES[problem.dtype], device, problem.layout, PAD["o"] * padded, poison),
-            "lse": Arena(shape[:3], torch.float32, device, poison=poison),
-        }
-        self.o, self.lse = self.arenas["o"].tensor, self.arenas["lse"].tensor
-
-    def poison(self, pattern: str = "nan") -> None:
-        for arena in self.arenas.values():
-            arena.poison(pattern)
-
-    def guards_intact(self) -> bool:
-        return all(arena.guards_intact() for arena in self.arenas.values())
-
-
-def make(problem: Problem, distribution: str, seed: int, device: torch.device | str, *, padded: bool = False) -> Inputs:
-    """Inputs of `problem`, drawn from `distribution` with `seed`."""
-    return Inputs(problem, sample(problem, distribution, seed, device), padded=padded)
-
-
-def make_outputs(problem: Problem, device: torch.device | str, poison: str = "nan", *, padded: bool = False) -> Outputs:
-    """Poisoned outputs of `problem`."""
-    return Outputs(problem, device, poison, padded)
+    factor = 1.0 if peer else SCALE_FACTORS.get(distribution, 1.0)
+    return Sample(distribution, seed, values, {**scalars(problem), "scale": problem.scale * factor})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.catalog.entries import Limit
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Limit, Tile
+from harness.operators.attention.problem import Problem
 
 SHARED_MEMORY_BYTES = 227 * 1024
 """Bytes that a block can ask for on compute capability 9.0."""

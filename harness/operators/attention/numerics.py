@@ -1,4 +1,4 @@
-"""Is this output right? Limits taken from data, and the gate that a kernel passes before anything is timed.
+"""Is this output right? Limits taken from data.
 
 The rule: in every block of query rows, over all batches and heads,
     max |O - truth| <= 2 * the yardstick's + half an ulp of the largest |O|,
@@ -11,131 +11,44 @@ accumulating O in 16 bits over 2048 keys takes 2 to 4.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from harness.catalog.problem import Problem
-from harness.operators.attention.inputs import (
-    DISTRIBUTIONS,
-    SCALE_FACTORS,
-    Inputs,
-    Outputs,
-    make_outputs,
-    same_bits,
-    sample,
-)
-from harness.operators.attention.reference import BlockNorms, Expected, blocks, expect
+from harness.operators.attention.reference import BlockNorms, Expected, blocks
+from harness.operators.protocol import Verdict
 
 MAX_ERROR_FACTOR = 2.0
 REL_L2_FACTOR = 1.5
-REPEAT_SECONDS = 0.1
-"""A race is in the order of threads and not in the values, so that launches of 50 ms, or of a second on a CPU, need not
-be repeated as often for the second distribution as for the first."""
-
 Failure = tuple[str, str]
 """(check, reason): a short stable id, and a sentence with figures."""
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """`check` names the check that failed and `reason` says how; both are None for a pass.
-
-    `numerics` is safe for JSON: finite numbers, or None for one that is not finite.
-    """
-
-    passed: bool
-    check: str | None
-    reason: str | None
-    numerics: dict[str, Any]
-
-    @property
-    def status(self) -> str:
-        return "passed" if self.passed else "wrong"
+def compare(outputs: Mapping[str, torch.Tensor | None], expected: Expected, *, peer: bool = False) -> Verdict:
+    """The verdict on what a kernel or a library wrote; lse may be missing."""
+    o = outputs["o"]
+    assert o is not None
+    return judge_peer(o, expected) if peer else judge(o, outputs.get("lse"), expected)
 
 
-def gate(
-    launch: Callable[..., object],
-    problem: Problem,
-    *,
-    distributions: Sequence[str] = tuple(DISTRIBUTIONS),
-    seeds: Sequence[int] = (0,),
-    device: torch.device | str = "cuda",
-    repeats: int = 10,
-    padded: bool = False,
-    peer: bool = False,
-) -> Verdict:
-    """Runs `launch(q, k, v, o, lse, *, scale, causal)` on every distribution and seed; stops at the first wrong one.
-
-    All runs share their addresses, and at least two differ in their values, so that an answer kept from an earlier
-    call is found out. Every case runs on outputs poisoned in two ways and gives the same bits `repeats` times, whether
-    NaN or large numbers lie around q, k and v; after the first case, slow launches are repeated for REPEAT_SECONDS
-    only. `padded` gives all tensors other strides, with such rows and columns between theirs, for kernels that take
-    any stride; `peer` asks what judge_peer asks and no more, at the problem's own scale, since some libraries compile
-    anew for another.
-    `numerics` of the verdict: distribution (and seed, after the first one) -> figures. What `launch` raises passes
-    through; raises reference.HarnessError when there is no finite answer to compare with.
-    """
-    cases = [(distribution, seed) for seed in seeds for distribution in distributions]
-    if len(cases) == 1:
-        cases.append((distributions[0], seeds[0] + 1))
-    inputs = Inputs(problem, sample(problem, *cases[0], device), padded=padded)
-    outputs = make_outputs(problem, device, padded=padded)
-
-    def run(poison: str) -> None:
-        outputs.poison(poison)
-        launch(inputs.q, inputs.k, inputs.v, outputs.o, outputs.lse, scale=scale, causal=problem.causal)
-        if outputs.o.is_cuda:
-            torch.cuda.synchronize(outputs.o.device)  # a fault shows here, in the case that made it
-
-    numerics: dict[str, Any] = {}
-    previous = None
-    for number, (distribution, seed) in enumerate(cases):
-        scale = problem.scale * (1.0 if peer else SCALE_FACTORS.get(distribution, 1.0))
-        expected = expect(problem, distribution, seed, device, scale)
-        inputs.load(expected.sample)
-        run("nan")
-        if peer:
-            verdict = judge_peer(outputs.o, expected)
-        else:
-            verdict = judge(outputs.o, outputs.lse, expected)
-            first = {name: arena.tensor.clone() for name, arena in outputs.arenas.items()}
-            failure = _check_memory(inputs, outputs) or _check_written(outputs)
-            if failure is None and not verdict.passed and previous and same_bits(outputs.o, previous["o"]):
-                failure = "stale_output", "O is, bit by bit, that of the previous inputs"
-            if failure is None and verdict.passed:
-                failure = _check_repeats(run, inputs, outputs, first, repeats, REPEAT_SECONDS if number else math.inf)
-            if failure is not None:
-                verdict = _verdict(failure, verdict.numerics)
-            previous = first
-        numerics[distribution if seed == seeds[0] else f"{distribution}, seed {seed}"] = verdict.numerics
-        if not verdict.passed:
-            return replace(verdict, reason=f"{distribution}, seed {seed}: {verdict.reason}", numerics=numerics)
-    return Verdict(True, None, None, numerics)
-
-
-def judge(o: torch.Tensor, lse: torch.Tensor, expected: Expected) -> Verdict:
+def judge(o: torch.Tensor, lse: torch.Tensor | None, expected: Expected) -> Verdict:
     """The verdict on one output. Checks, in order: masked_rows, finite, max_error, rel_l2, lse."""
     difference = o.float() - expected.o
     errors, floor = BlockNorms.of(difference), _floor(expected.size, o.dtype)
     visible = ~expected.hidden
-    lse_error = (lse.double() - expected.lse)[..., visible].abs().max().item()
     failure = (
         _check_hidden_rows(o, lse, expected.hidden)
         or _check_finite(o, "O")
-        or _check_finite(lse[..., visible], "LSE")
+        or (None if lse is None else _check_finite(lse[..., visible], "LSE"))
         or _check_errors(errors, difference, expected.size, expected.yardstick, floor)
     )
-    if failure is None and not lse_error <= expected.lse_tolerance:
-        failure = "lse", f"LSE is off by {lse_error:.3g}, allowed {expected.lse_tolerance:.3g}"
-    numerics = {
-        **_figures(errors, expected, floor),
-        "lse_max_abs": _number(lse_error),
-        "lse_tolerance": expected.lse_tolerance,
-    }
+    numerics = _figures(errors, expected, floor)
+    if lse is not None:
+        lse_error = (lse.double() - expected.lse)[..., visible].abs().max().item()
+        if failure is None and not lse_error <= expected.lse_tolerance:
+            failure = "lse", f"LSE is off by {lse_error:.3g}, allowed {expected.lse_tolerance:.3g}"
+        numerics |= {"lse_max_abs": _number(lse_error), "lse_tolerance": expected.lse_tolerance}
     return _verdict(failure, numerics)
 
 
@@ -157,48 +70,6 @@ def judge_peer(o: torch.Tensor, expected: Expected) -> Verdict:
     return _verdict(failure, _figures(errors, expected, floor))
 
 
-def judge_timed(
-    o: torch.Tensor, lse: torch.Tensor | None, inputs: Inputs, problem: Problem, *, peer: bool = False
-) -> Verdict:
-    """The verdict on the last output of timed launches, all on `inputs`. A peer needs no lse."""
-    expected = expect(problem, inputs.sample.distribution, inputs.sample.seed, o.device)
-    verdict = judge_peer(o, expected) if peer or lse is None else judge(o, lse, expected)
-    if not inputs.unchanged():
-        return replace(verdict, passed=False, check="inputs_changed", reason="q, k, v or a guard band was written")
-    return verdict
-
-
-def judge_same(
-    o: torch.Tensor, lse: torch.Tensor, other_o: torch.Tensor, other_lse: torch.Tensor, expected: Expected
-) -> Verdict:
-    """Whether two runs of one kernel on the same inputs differ by no more than the order of fp32 sums: a CPU, a GPU.
-
-    In every block of query rows: max |difference| <= an ulp of the largest |O|, as the final rounding of either may go
-    the other way, and |difference|_2 <= a quarter of a rounding of |O|_2. Sums in another order and other instructions
-    for exp move the last bits of an fp32 number, and so a few of the 16-bit roundings of P and O: kernels that differ
-    in nothing else were seen at a fifteenth of a rounding. One that rounds P against another running max, say because
-    its key tile is another, is at 0.4. The two LSE are as close as each must be to the truth.
-    """
-    difference, floor = o.float() - other_o.float(), _floor(expected.size, o.dtype)
-    errors = BlockNorms.of(difference)
-    used = {
-        "max_error": (errors.max_abs / (2 * floor.max_abs)).amax().item(),
-        "rel_l2": (errors.l2 / (4 * floor.l2))[expected.size.l2 > 0].amax().item(),
-        "lse": (lse - other_lse)[..., ~expected.hidden].abs().max().item() / expected.lse_tolerance,
-    }
-    numerics = {
-        "differing": (difference != 0).float().mean().item(),
-        "max_abs": _number(errors.max_abs.amax().item()),
-        **{f"{name}_used": _number(share) for name, share in used.items()},
-    }
-    failure = _check_finite(o, "O") or _check_finite(other_o, "the other O")
-    for name, share in used.items():
-        if failure is None and not share <= 1:
-            reason = f"{numerics['differing']:.1%} of O differ; {name} is {share:.3g} times what another order explains"
-            failure = f"other_{name}", reason
-    return _verdict(failure, numerics)
-
-
 def _verdict(failure: Failure | None, numerics: dict[str, Any]) -> Verdict:
     check, reason = failure or (None, None)
     return Verdict(failure is None, check, reason, numerics)
@@ -215,51 +86,9 @@ def _floor(size: BlockNorms, dtype: torch.dtype) -> BlockNorms:
     return BlockNorms(torch.exp2(exponent) * info.eps / 2, size.l2 * info.eps / 32)
 
 
-def _check_memory(inputs: Inputs, outputs: Outputs) -> Failure | None:
-    if changed := inputs.changed():
-        return "inputs_changed", f"the kernel wrote into {', '.join(changed)}"
-    for name, arena in {**inputs.arenas, **outputs.arenas}.items():
-        if not arena.guards_intact():
-            return "guard_band", f"the kernel wrote outside {name}, into its guard band"
-    return None
-
-
-def _check_written(outputs: Outputs) -> Failure | None:
-    for name, arena in outputs.arenas.items():
-        if count := int(arena.unwritten().sum()):
-            return "unwritten", f"{count} of {arena.tensor.numel()} elements of {name} were not written"
-    return None
-
-
-def _check_repeats(
-    run: Callable[[str], None],
-    inputs: Inputs,
-    outputs: Outputs,
-    first: Mapping[str, torch.Tensor],
-    launches: int,
-    seconds: float,
-) -> Failure | None:
-    """Runs until there were `launches`, or for `seconds`, at least once more: the same bits every time, whatever lay in
-    the outputs before, and with numbers in place of NaN around q, k and v."""
-    inputs.load(inputs.sample, around="finite")
-    begin = time.perf_counter()
-    for launch in range(2, max(2, launches) + 1):
-        run("finite" if launch % 2 == 0 else "nan")
-        for name, arena in outputs.arenas.items():
-            if not same_bits(arena.tensor, first[name]):
-                failure = (
-                    "not_repeatable",
-                    f"launch {launch}, with numbers in place of NaN around q, k and v, gives another {name} than "
-                    "launch 1",
-                )
-                return _check_memory(inputs, outputs) or _check_written(outputs) or failure
-        if time.perf_counter() - begin > seconds:
-            break
-    return _check_memory(inputs, outputs)
-
-
-def _check_hidden_rows(o: torch.Tensor, lse: torch.Tensor, hidden: torch.Tensor) -> Failure | None:
-    if bool((o[:, :, hidden] != 0).any()) or bool((lse[..., hidden] != -torch.inf).any()):
+def _check_hidden_rows(o: torch.Tensor, lse: torch.Tensor | None, hidden: torch.Tensor) -> Failure | None:
+    wrong_lse = lse is not None and bool((lse[..., hidden] != -torch.inf).any())
+    if wrong_lse or bool((o[:, :, hidden] != 0).any()):
         return "masked_rows", f"expected O = 0 and LSE = -inf in the first {int(hidden.sum())} rows, which see no key"
     return None
 

@@ -2,7 +2,7 @@
 
 All three take q (batch, heads, seq_q, head_dim) and k, v (batch, heads_kv, seq_kv, head_dim) in fp16 or bf16 with any
 strides, on any device, and return contiguous tensors. They walk over heads and query rows in chunks, so that memory
-does not grow with seq_q * seq_kv. A row that sees no key has O = 0 and LSE = -inf. `expect` gathers what one problem
+does not grow with seq_q * seq_kv. A row that sees no key has O = 0 and LSE = -inf. `exact` gathers what one problem
 and distribution should give.
 """
 
@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from harness.catalog.problem import Problem
-from harness.operators.attention.inputs import Sample, sample
+from harness.operators.attention.problem import Problem
+from harness.operators.protocol import Sample
 
 CHUNK_BYTES = 2**28
 """Largest matrix of scores at a time; up to four temporaries of that size live at once."""
@@ -77,35 +76,13 @@ class Expected:
 
     @property
     def nbytes(self) -> int:
-        return sum(tensor.nbytes for tensor in (self.sample.q, self.sample.k, self.sample.v, self.o, self.lse))
+        return sum(tensor.nbytes for tensor in (*self.sample.tensors.values(), self.o, self.lse))
 
 
-_kept: dict[tuple[Problem, torch.device, str, int, float], Expected] = {}
-
-
-def expect(
-    problem: Problem, distribution: str, seed: int, device: torch.device | str, scale: float | None = None
-) -> Expected:
-    """Draws a sample and computes what it should give at this scale, the problem's if none is given. The most recent
-    problem's answers are kept, as far as memory allows, since many kernels are judged on one problem. Raises
-    HarnessError when the answer is not finite."""
-    device = torch.empty(0, device=device).device  # "cuda" and "cuda:0" are one device
-    if any(key[:2] != (problem, device) for key in _kept):
-        _kept.clear()
-    scale = problem.scale if scale is None else scale
-    key = (problem, device, distribution, seed, scale)
-    if key in _kept:
-        return _kept[key]
-    expected = _expect(sample(problem, distribution, seed, device), problem, scale)
-    budget = torch.cuda.mem_get_info(device)[1] // 5 if device.type == "cuda" else 2**30
-    if sum(kept.nbytes for kept in _kept.values()) + expected.nbytes <= budget:
-        _kept[key] = expected
-    return expected
-
-
-def _expect(sample: Sample, problem: Problem, scale: float) -> Expected:
-    inputs = (sample.q, sample.k, sample.v)
-    options: dict[str, Any] = {"scale": scale, "causal": problem.causal}
+def exact(problem: Problem, sample: Sample) -> Expected:
+    """What a sample should give. Raises HarnessError when the answer is not finite."""
+    inputs = tuple(sample.tensors[name] for name in ("q", "k", "v"))
+    options = dict(sample.scalars)
     o, lse = truth(*inputs, **options)
     rows = torch.arange(problem.seq_q, device=o.device)
     hidden = (rows + problem.seq_kv < problem.seq_q) if problem.causal else rows < 0
@@ -124,7 +101,7 @@ def _expect(sample: Sample, problem: Problem, scale: float) -> Expected:
     o = o.float()
     # fp32 scores differ by the order of summation, and tensor cores truncate: by at most an ulp of |q| |k| for each
     # group of 8 products. 2^-15 covers approximate exp2 and log, and the row sum.
-    largest_score = scale * _largest_row(sample.q) * _largest_row(sample.k)
+    largest_score = options["scale"] * _largest_row(inputs[0]) * _largest_row(inputs[1])
     return Expected(
         sample=sample,
         o=o,

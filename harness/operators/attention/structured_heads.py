@@ -25,13 +25,8 @@ BIN = 4
 PERIOD = BLOCK = 32
 ANCHORS = 8
 HEADS = ("local", "strided", "global anchor", "block")
-CASE = Case(
-    "inspect",
-    "direct_rescale",
-    "cuda",
-    Problem.square(SEQ // DIM + 1, len(HEADS), SEQ, DIM, dtype="fp16", causal=True),
-    Tile(64, 64),
-)
+PROBLEM = Problem.square(SEQ // DIM + 1, len(HEADS), SEQ, DIM, dtype="fp16", causal=True)
+CASE = Case("inspect", "direct_rescale", "cuda", PROBLEM, Tile(64, 64))
 """Batch i < 4 has columns 64 i to 64 i + 63 of the identity as V, the last one random values."""
 
 
@@ -98,7 +93,7 @@ def compute() -> dict[str, Any]:
     from harness.operators.attention import reference
 
     q, k, v, o = _run()
-    options: dict[str, Any] = {"scale": CASE.problem.scale, "causal": CASE.problem.causal}
+    options: dict[str, Any] = {"scale": PROBLEM.scale, "causal": PROBLEM.causal}
     truth = reference.truth(q, k, v, **options)[0]
     rounded = reference.yardstick(q, k, v, **options)[0]
     blocks = SEQ // DIM
@@ -133,19 +128,18 @@ def _run() -> tuple[torch.Tensor, ...]:
     import torch
 
     from harness import variants
-    from harness.operators.attention import inputs
+    from harness.operators.attention.arguments import scalars
 
-    problem, variant = CASE.problem, variants.load(CASE, on="cpu")
+    variant = variants.load(CASE, on="cpu")
     heads_q, heads_k = structured()
-    q, k = (heads.expand(problem.batch, -1, -1, -1).contiguous() for heads in (heads_q, heads_k))
+    q, k = (heads.expand(PROBLEM.batch, -1, -1, -1).contiguous() for heads in (heads_q, heads_k))
     identity = torch.eye(SEQ, dtype=torch.float16).reshape(SEQ, SEQ // DIM, DIM).permute(1, 0, 2)
     v = torch.empty_like(k)
     v[:-1] = identity[:, None]
     v[-1] = torch.randn(v[-1].shape, generator=torch.Generator().manual_seed(1)).half()
-    outputs = inputs.make_outputs(problem, "cpu")
-    outputs.poison("nan")
-    variant.launch(q, k, v, outputs.o, outputs.lse, scale=problem.scale, causal=problem.causal)
-    return q, k, v, outputs.o
+    o, lse = torch.full_like(q, torch.nan), torch.empty(q.shape[:3])
+    variant.launch({"q": q, "k": k, "v": v, "o": o, "lse": lse}, scalars(PROBLEM))
+    return q, k, v, o
 
 
 def _rounded(values: torch.Tensor) -> list[float]:

@@ -10,9 +10,12 @@ import math
 import torch
 
 from harness.catalog.entries import Technique
-from harness.catalog.techniques import LADDERS
+from harness.catalog.techniques import ladder_of
+from harness.operators.attention.problem import Problem
+from harness.operators.protocol import Scalars, Tensors
 
 DTYPES = (torch.float16, torch.bfloat16)
+_OF_PROBLEM = {"fp16": torch.float16, "bf16": torch.bfloat16}
 HEAD_DIMS = (64, 128)
 GENERAL_HEAD_DIMS = (64, 128, 256)
 ALIGNMENT = 16
@@ -25,6 +28,27 @@ SECTION_BYTES, SMALLEST_BLOCK_M = 32 * 2**20, 64
 and multiply that number of heads by the number of tiles."""
 
 _DIMENSIONS = ("batch", "heads", "seq", "head_dim")
+
+
+def validate_launch(
+    problem: Problem,
+    tensors: Tensors,
+    scalars: Scalars,
+    *,
+    technique: Technique | None = None,
+    capability: tuple[int, int] | None = None,
+) -> None:
+    """`validate`, and that tensors and numbers are the problem's: what is launched is compiled for that alone."""
+    validate(**tensors, **scalars, technique=technique, capability=capability)
+    q, k = tensors["q"], tensors["k"]
+    if q.dtype != _OF_PROBLEM[problem.dtype]:
+        dtypes = [str(dtype).removeprefix("torch.") for dtype in (q.dtype, _OF_PROBLEM[problem.dtype])]
+        raise TypeError(f"q.dtype: got {dtypes[0]}, expected {dtypes[1]} as compiled for; load that problem")
+    p = problem
+    got = (*q.shape, k.shape[1], k.shape[2], scalars["causal"])
+    expected = (p.batch, p.heads, p.seq_q, p.head_dim, p.heads_kv, p.seq_kv, p.causal)
+    if got != expected:
+        raise ValueError(f"problem: got tensors of {got}, expected {expected} as compiled for; load that problem")
 
 
 def validate(
@@ -251,7 +275,7 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _check_capability(technique: Technique, capability: tuple[int, int]) -> None:
-    majors = LADDERS[technique.ladder].capabilities
+    majors = ladder_of(technique).capabilities
     if capability[0] in majors:
         return
     got = f"{capability[0]}.{capability[1]}"

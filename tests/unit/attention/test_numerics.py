@@ -11,7 +11,10 @@ import pytest
 import torch
 
 from harness.catalog.problem import Problem
-from harness.operators.attention import inputs, numerics, reference
+from harness.measure import arenas
+from harness.measure import gate as gates
+from harness.operators.attention import inputs, reference
+from tests.support.launches import gate
 from tests.support.wrong_kernels import RAGGED, SQUARE, WRONG, OIn16Bits, StaleOutput, Tiled, around
 
 SHAPES = {
@@ -29,10 +32,6 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-def gate(kernel, problem, **options) -> numerics.Verdict:
-    return numerics.gate(kernel, problem, device="cpu", **options)
 
 
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
@@ -263,11 +262,11 @@ def test_a_right_answer_that_changes_once_in_ten_launches_is_not_repeatable():
 
 def test_every_case_runs_ten_times_and_a_slow_one_after_the_first_only_twice(monkeypatch):
     launches = []
-    monkeypatch.setattr(numerics, "REPEAT_SECONDS", 60.0)
+    monkeypatch.setattr(gates, "REPEAT_SECONDS", 60.0)
     assert gate(after(lambda *_: launches.append(1)), SQUARE, seeds=(0, 1)).passed
     assert len(launches) == 10 * 2 * len(inputs.DISTRIBUTIONS)
     launches.clear()
-    monkeypatch.setattr(numerics, "REPEAT_SECONDS", 0.0)
+    monkeypatch.setattr(gates, "REPEAT_SECONDS", 0.0)
     assert gate(after(lambda *_: launches.append(1)), SQUARE, seeds=(0, 1)).passed
     assert len(launches) == 10 + (2 * len(inputs.DISTRIBUTIONS) - 1) * 2
 
@@ -372,14 +371,14 @@ def test_a_wrong_peer_is_rejected(check, action):
 
 
 def test_the_last_timed_output_is_judged_on_its_own_inputs():
-    tensors, outputs = inputs.make(SQUARE, "normal", 0, "cpu"), inputs.make_outputs(SQUARE, "cpu")
+    tensors, outputs = arenas.make(SQUARE, "normal", 0, "cpu"), arenas.make_outputs(SQUARE, "cpu")
     arguments = {"scale": SQUARE.scale, "causal": SQUARE.causal}
-    assert numerics.judge_timed(outputs.o, outputs.lse, tensors, SQUARE).check == "finite"  # never launched
-    Tiled()(tensors.q, tensors.k, tensors.v, outputs.o, outputs.lse, **arguments)
-    assert numerics.judge_timed(outputs.o, outputs.lse, tensors, SQUARE).passed
-    assert numerics.judge_timed(outputs.o, None, tensors, SQUARE, peer=True).passed
-    tensors.k[0, 0, 0, 0] += 1
-    assert numerics.judge_timed(outputs.o, outputs.lse, tensors, SQUARE).check == "inputs_changed"
+    assert gates.judge_timed(outputs.tensors, tensors, SQUARE).check == "finite"  # never launched
+    Tiled()(*tensors.tensors.values(), *outputs.tensors.values(), **arguments)
+    assert gates.judge_timed(outputs.tensors, tensors, SQUARE).passed
+    assert gates.judge_timed({"o": outputs.tensors["o"]}, tensors, SQUARE, peer=True).passed
+    tensors.tensors["k"][0, 0, 0, 0] += 1
+    assert gates.judge_timed(outputs.tensors, tensors, SQUARE).check == "inputs_changed"
 
 
 @pytest.mark.gpu
@@ -394,6 +393,6 @@ def test_large_problems_on_the_gpu_keep_memory_linear(shape):
         o.copy_(o_yardstick)
         lse.copy_(lse_yardstick)
 
-    verdict = numerics.gate(math_attention, problem, distributions=("normal", "large_logits"), repeats=2)
+    verdict = gate(math_attention, problem, device="cuda", distributions=("normal", "large_logits"), repeats=2)
     assert verdict.passed, verdict.reason
     assert torch.cuda.max_memory_allocated() < 16 * 2**30

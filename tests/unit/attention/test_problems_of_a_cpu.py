@@ -8,15 +8,15 @@ import torch
 
 from experiments.attention.correctness import WITHOUT_GPU
 from harness.catalog.problem import Problem
-from harness.measure.own import OTHER_LENGTHS
-from harness.operators.attention import numerics
+from harness.operators.attention.operator import OPERATOR
 from tests.support import wrong_kernels
+from tests.support.launches import gate
 from tests.support.wrong_kernels import Tiled
 
 
 def finds(kernel: Tiled, problems: tuple[Problem, ...] = WITHOUT_GPU.problems) -> bool:
     return not all(
-        numerics.gate(
+        gate(
             kernel,
             problem,
             distributions=WITHOUT_GPU.distributions,
@@ -113,11 +113,11 @@ def test_a_mix_up_is_found_on_a_cpu(kernel: type[Tiled]) -> None:
 @pytest.mark.parametrize("kernel", [OneKeyBeyondTheTileDropped, KeysAfter512Dropped, RowBeyondTheTileTwice])
 def test_other_lengths_find_what_whole_tiles_do_not(kernel: type[Tiled]) -> None:
     assert not finds(kernel())
-    assert finds(kernel(), OTHER_LENGTHS)
+    assert finds(kernel(), OPERATOR.other_problems)
 
 
 @pytest.mark.parametrize("block_n", [16, 64, 128, 256])
 def test_a_right_kernel_is_right_on_a_cpu(block_n: int) -> None:
     kernel = Tiled()
     kernel.block_n = block_n
-    assert not finds(kernel, (*WITHOUT_GPU.problems, *OTHER_LENGTHS))
+    assert not finds(kernel, (*WITHOUT_GPU.problems, *OPERATOR.other_problems))

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from harness.catalog.problem import Problem
+from harness.measure import arenas
+from harness.measure import gate as gates
 from harness.operators.attention import inputs, reference
 
 PROBLEM = Problem(2, 4, 2, 50, 70, 64, "bf16")
@@ -38,8 +40,8 @@ def written_out(q, k, v, *, scale, causal):
 
 
 def arguments(problem: Problem, distribution: str = "normal"):
-    tensors = inputs.make(problem, distribution, 0, "cpu", padded=True)
-    return (tensors.q, tensors.k, tensors.v), {"scale": problem.scale, "causal": problem.causal}
+    tensors = arenas.make(problem, distribution, 0, "cpu", padded=True)
+    return tuple(tensors.tensors.values()), {"scale": problem.scale, "causal": problem.causal}
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -138,19 +140,19 @@ def test_block_norms_are_those_of_each_block():
 
 
 def test_the_most_recent_problem_is_kept(monkeypatch):
-    first = reference.expect(PROBLEM, "normal", 0, "cpu")
-    second = reference.expect(PROBLEM, "shifted", 0, "cpu")
-    assert reference.expect(PROBLEM, "normal", 0, "cpu") is first
-    assert reference.expect(PROBLEM, "shifted", 0, torch.device("cpu")) is second
-    assert reference.expect(PROBLEM, "normal", 1, "cpu") is not first
-    reference.expect(PROBLEMS["causal"], "normal", 0, "cpu")
-    assert reference.expect(PROBLEM, "normal", 0, "cpu") is not first
-    assert len(reference._kept) == 1
+    first = gates.expect(PROBLEM, "normal", 0, "cpu")
+    second = gates.expect(PROBLEM, "shifted", 0, "cpu")
+    assert gates.expect(PROBLEM, "normal", 0, "cpu") is first
+    assert gates.expect(PROBLEM, "shifted", 0, torch.device("cpu")) is second
+    assert gates.expect(PROBLEM, "normal", 1, "cpu") is not first
+    gates.expect(PROBLEMS["causal"], "normal", 0, "cpu")
+    assert gates.expect(PROBLEM, "normal", 0, "cpu") is not first
+    assert len(gates._answers) == 1
 
 
 def test_lse_tolerance_grows_with_the_scores_and_stays_far_below_a_missing_key():
     problem = Problem.square(1, 1, 128, 128)
-    normal, large = (reference.expect(problem, name, 0, "cpu").lse_tolerance for name in ("normal", "large_logits"))
+    normal, large = (gates.expect(problem, name, 0, "cpu").lse_tolerance for name in ("normal", "large_logits"))
     assert 2**-15 < normal < large < 2e-3
     assert normal < math.log(1 + 1 / 8192)
 
@@ -163,7 +165,7 @@ def test_an_answer_that_is_not_finite_is_an_error_of_the_harness(monkeypatch):
 
     monkeypatch.setitem(inputs.DISTRIBUTIONS, "with NaN", with_nan)
     with pytest.raises(reference.HarnessError, match=r"truth: got values that are not finite for b2-h4k2-.*'with NaN'"):
-        reference.expect(PROBLEM, "with NaN", 0, "cpu")
+        gates.expect(PROBLEM, "with NaN", 0, "cpu")
 
 
 @pytest.mark.gpu
@@ -171,11 +173,11 @@ def test_gpu_reference_is_ieee_fp32_even_when_tf32_is_allowed():
     problem = Problem.square(1, 2, 1024, 128)
     sample = inputs.sample(problem, "large_logits", 0, "cuda")
     options = {"scale": problem.scale, "causal": False}
-    o, lse = reference.truth(sample.q, sample.k, sample.v, **options)
+    o, lse = reference.truth(*sample.tensors.values(), **options)
     before = torch.backends.cuda.matmul.fp32_precision
     torch.backends.cuda.matmul.fp32_precision = "tf32"
     try:
-        o32, lse32 = reference.truth(sample.q, sample.k, sample.v, **options, precision=torch.float32)
+        o32, lse32 = reference.truth(*sample.tensors.values(), **options, precision=torch.float32)
     finally:
         torch.backends.cuda.matmul.fp32_precision = before
     assert (o32 - o).norm() < 2**-11 / 4 * o.norm()

@@ -15,7 +15,8 @@ from cuda_kernels import build, toolchain
 from harness import variants
 from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem
-from harness.operators.attention import inputs, numerics
+from harness.measure import arenas
+from harness.measure import gate as gates
 from harness.variants import Case
 
 KERNEL = "attention/ampere/xor_swizzle"
@@ -138,14 +139,13 @@ def test_two_specializations_of_one_kernel_run_in_turn_in_one_process(on: str) -
         problem = Problem.square(1, 2, 128, head_dim)
         tile = techniques.reference_tile(technique, head_dim)
         loaded[head_dim] = variants.load(Case("test", technique.name, "cuda", problem, tile), on)
-        given, outputs = inputs.make(problem, "normal", 0, device), inputs.make_outputs(problem, device)
-        tensors = (given.q, given.k, given.v, outputs.o, outputs.lse)
-        calls[head_dim] = loaded[head_dim].bind(*tensors, scale=problem.scale, causal=problem.causal)
+        given, outputs = arenas.make(problem, "normal", 0, device), arenas.make_outputs(problem, device)
+        calls[head_dim] = loaded[head_dim].bind({**given.tensors, **outputs.tensors}, given.scalars)
 
     def between(head_dim: int, other: int) -> Callable[..., None]:
-        def launch(*tensors: Any, **options: Any) -> None:
+        def launch(tensors: Any, scalars: Any) -> None:
             calls[other]()
-            loaded[head_dim].launch(*tensors, **options)
+            loaded[head_dim].launch(tensors, scalars)
             calls[other]()
 
         return launch
@@ -153,5 +153,5 @@ def test_two_specializations_of_one_kernel_run_in_turn_in_one_process(on: str) -
     repeats = 10 if on == "gpu" else 2
     for head_dim, other in ((64, 128), (128, 64)):
         launch, problem = between(head_dim, other), loaded[head_dim].problem
-        verdict = numerics.gate(launch, problem, distributions=("normal",), device=device, repeats=repeats)
+        verdict = gates.gate(launch, problem, distributions=("normal",), device=device, repeats=repeats)
         assert verdict.passed, verdict.reason

@@ -15,10 +15,9 @@ import torch
 from harness.catalog import own, sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.problem import Experiment, Problem, Tile
-from harness.measure import effort, groups, runner
+from harness.measure import arenas, effort, groups, runner
 from harness.measure import own as measured
 from harness.measure.worker import Deadlines, Worker, places
-from harness.operators.attention import inputs
 from harness.rows import fastest, results, schema, tables
 from harness.variants import interpreter
 from harness.variants.own import OwnFunction
@@ -138,8 +137,8 @@ def test_a_slow_kernel_that_ends_is_not_called_endless(monkeypatch: pytest.Monke
     assert seconds == 0
     variant = OwnFunction(Case("bench", None, own.BACKEND, problem, None, own.parse(f"{FILE}:one_by_one")), "cpu")
     monkeypatch.setattr(interpreter.watched.__wrapped__, "__defaults__", (0.01, 0.0))
-    given, out = inputs.make(problem, "normal", 0, "cpu"), inputs.make_outputs(problem, "cpu")
-    variant.launch(given.q, given.k, given.v, out.o, out.lse, scale=problem.scale, causal=True)
+    given, out = arenas.make(problem, "normal", 0, "cpu"), arenas.make_outputs(problem, "cpu")
+    variant.launch({**given.tensors, **out.tensors}, {"scale": problem.scale, "causal": True})
 
 
 @pytest.mark.slow
@@ -177,9 +176,9 @@ def test_a_launch_of_a_cu_file_on_a_cpu_has_many_times_what_it_takes_and_no_more
 @pytest.mark.parametrize(("name", "what"), [("elsewhere", "o"), ("lse_elsewhere", "lse")])
 def test_an_answer_on_another_device_is_refused_by_name(name: str, what: str) -> None:
     variant = OwnFunction(Case("bench", None, own.BACKEND, PROBLEM, None, own.parse(f"{FILE}:{name}")), "cpu")
-    given, out = inputs.make(PROBLEM, "normal", 0, "cpu"), inputs.make_outputs(PROBLEM, "cpu")
+    given, out = arenas.make(PROBLEM, "normal", 0, "cpu"), arenas.make_outputs(PROBLEM, "cpu")
     with pytest.raises(ValueError, match=f"{name}: got {what} on meta, expected cpu, where q, k and v are; return a"):
-        variant.launch(given.q, given.k, given.v, out.o, out.lse, scale=PROBLEM.scale, causal=True)
+        variant.launch({**given.tensors, **out.tensors}, {"scale": PROBLEM.scale, "causal": True})
 
 
 def test_a_folder_may_have_a_colon_in_its_name(tmp_path: Path) -> None:

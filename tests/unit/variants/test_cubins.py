@@ -179,6 +179,9 @@ def save(about: dict[str, Any], arch: str = ARCH) -> None:
     sources.put(cubins._file(CASE, arch), json.dumps(about).encode())
 
 
+NAMES, SCALARS = ("q", "k", "v", "o", "lse"), {"scale": 0.25, "causal": True}
+
+
 def tensors() -> tuple[torch.Tensor, ...]:
     p = GROUPED
     query, keys = (p.batch, p.heads, p.seq_q, p.head_dim), (p.batch, p.heads_kv, p.seq_kv, p.head_dim)
@@ -202,8 +205,8 @@ def test_arguments_lie_in_the_order_and_the_types_of_the_parameters(about: dict[
     variant = cubins.CubinVariant(CASE, ARCH)
     workspace = torch.zeros(variant.workspace_bytes, dtype=torch.uint8)
     variant._workspace = lambda device: workspace  # type: ignore[method-assign]
-    call = variant.bind(*given, scale=0.25, causal=True)
-    assert call() == (given[3], given[4])
+    call = variant.bind(dict(zip(NAMES, given, strict=True)), SCALARS)
+    assert call() == {"o": given[3], "lse": given[4]}
     call()
     made = [json.loads(line) for line in calls.read_text().splitlines()]
     assert [one["call"] for one in made] == [
@@ -230,7 +233,7 @@ def test_scratch_memory_of_all_programs_comes_before_the_counter(about: dict[str
     assert variant.workspace_bytes == 64 * 640 + specialization.COUNTER_BYTES
     workspace = torch.zeros(variant.workspace_bytes, dtype=torch.uint8)
     variant._workspace = lambda device: workspace  # type: ignore[method-assign]
-    variant.bind(*tensors(), scale=0.25, causal=True)()
+    variant.bind(dict(zip(NAMES, tensors(), strict=True)), SCALARS)()
     counter, *_, scratch, profile = json.loads(calls.read_text().splitlines()[-1])["parameters"][10:]
     addresses = [int.from_bytes(bytes.fromhex(one), "little") for one in (counter, scratch, profile)]
     assert addresses == [workspace.data_ptr() + 64 * 640, workspace.data_ptr(), 0]
@@ -243,12 +246,12 @@ def test_a_kernel_that_needs_too_much_shared_memory_is_declined(
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
     monkeypatch.setattr(torch.Tensor, "is_cuda", True)
     with pytest.raises(Unsupported, match=r"a block needs 197616 bytes of shared memory, of which this GPU has 197615"):
-        cubins.CubinVariant(CASE, ARCH).bind(*tensors(), scale=0.25, causal=True)
+        cubins.CubinVariant(CASE, ARCH).bind(dict(zip(NAMES, tensors(), strict=True)), SCALARS)
 
 
 def test_blocks_of_a_cluster_are_counted_in_the_grid(about: dict[str, Any], calls: Path) -> None:
     save(about | {"blocks": 2, "programs_of_multiprocessor": None, "cooperative": True, "programmatic": True})
-    cubins.CubinVariant(CASE, ARCH).bind(*tensors(), scale=0.25, causal=True)()
+    cubins.CubinVariant(CASE, ARCH).bind(dict(zip(NAMES, tensors(), strict=True)), SCALARS)()
     launched = json.loads(calls.read_text().splitlines()[-1])
     assert launched["grid"] == [128, 1, 1]
     values = {6: (1, 0, 0), 2: (1, 0, 0), 4: (2, 1, 1), 5: (1, 0, 0)}
@@ -267,7 +270,7 @@ def test_an_error_of_the_driver_is_a_sentence(
     monkeypatch.setenv("FAKE_LIBCUDA_FAILS", call)
     variant = cubins.CubinVariant(CASE, ARCH)
     with pytest.raises(LaunchError) as caught:
-        variant.launch(*tensors(), scale=0.25, causal=True)
+        variant.launch(dict(zip(NAMES, tensors(), strict=True)), SCALARS)
     words = "no kernel image is available for execution on the device (CUDA error 209)"
     assert str(caught.value) == f"{CASE}: {call}: {words}"
     assert caught.value.code == 209
@@ -277,10 +280,10 @@ def test_tensors_that_the_program_was_not_compiled_for_are_refused(about: dict[s
     variant = cubins.CubinVariant(CASE, ARCH)
     variant.about["constants"]["group"] = 1
     with pytest.raises(ValueError, match="group: got 2, expected 1 as compiled for"):
-        variant.bind(*tensors(), scale=0.25, causal=True)
+        variant.bind(dict(zip(NAMES, tensors(), strict=True)), SCALARS)
     variant.about |= {"constants": {}, "multiples_of_16": ["q_stride_row", "group"]}
     with pytest.raises(ValueError, match="group: got 2, expected a multiple of 16"):
-        variant.bind(*tensors(), scale=0.25, causal=True)
+        variant.bind(dict(zip(NAMES, tensors(), strict=True)), SCALARS)
 
 
 def test_what_the_row_says_comes_with_the_cubin(about: dict[str, Any]) -> None:

@@ -189,7 +189,7 @@ def by_environment(backend: str) -> list[list[Case]]:
 
 def launched(first: Case, *names: str) -> dict[str, list[Any]]:
     """Technique -> `code` of the binary that was launched, `code` of what a machine without a GPU compiles."""
-    from harness.operators.attention import inputs
+    from harness.measure import arenas
 
     backend = first.backend
     cases = {name: case(backend, name) for name in names}
@@ -201,8 +201,8 @@ def launched(first: Case, *names: str) -> dict[str, list[Any]]:
     codes = {}
     for (name, one), compiled in zip(cases.items(), ahead, strict=True):
         variant = loads[name]
-        tensors, outputs = inputs.make(one.problem, "normal", 0, "cuda"), inputs.make_outputs(one.problem, "cuda")
-        variant.launch(tensors.q, tensors.k, tensors.v, outputs.o, outputs.lse, scale=one.problem.scale, causal=False)
+        tensors, outputs = arenas.make(one.problem, "normal", 0, "cuda"), arenas.make_outputs(one.problem, "cuda")
+        variant.launch({**tensors.tensors, **outputs.tensors}, {"scale": one.problem.scale, "causal": False})
         codes[name] = [variant.code(), compiled]
     return codes
 

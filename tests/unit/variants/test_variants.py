@@ -10,7 +10,7 @@ import pytest
 
 from cuda_kernels import cpu_build
 from harness.catalog.problem import Problem, Tile
-from harness.operators.attention import inputs
+from harness.measure import arenas
 from harness.variants import Case, CpuCudaVariant, PeerVariant, Unsupported, Variant, cuda, triton
 
 
@@ -51,15 +51,17 @@ def test_bad_tensors_are_refused_before_any_language_sees_them(cls: type[Variant
     problem = Problem.square(1, 2, 128, 64)
     variant = cls.__new__(cls)  # nothing is built, and nothing needs to be
     Variant.__init__(variant, Case("test", "xor_swizzle", "cuda", problem, Tile(64, 64)))
-    qkv, out = inputs.make(problem, "normal", 0, "cpu"), inputs.make_outputs(problem, "cpu")
-    tensors = {"q": qkv.q, "k": qkv.k, "v": qkv.v, "o": out.o, "lse": out.lse}
+    qkv, out = arenas.make(problem, "normal", 0, "cpu"), arenas.make_outputs(problem, "cpu")
+    tensors = {**qkv.tensors, **out.tensors}
     for wrong, error in (
         ({"scale": float("nan")}, r"scale: got nan, expected finite and positive"),
-        ({"o": qkv.q}, r"o: got memory that overlaps q"),
+        ({"o": qkv.tensors["q"]}, r"o: got memory that overlaps q"),
         ({"causal": True}, r"problem: got tensors of .*True\), expected .*False\) as compiled for"),
     ):
+        given = {**tensors, "scale": problem.scale, "causal": False, **wrong}
+        scalars = {name: given.pop(name) for name in ("scale", "causal")}
         with pytest.raises(ValueError, match=error):
-            variant.launch(**{**tensors, "scale": problem.scale, "causal": False, **wrong})
+            variant.launch(given, scalars)
     for change, error in (
         (lambda tensor: tensor.to("meta"), r"q\.device: got meta, expected cpu"),
         (
@@ -69,7 +71,7 @@ def test_bad_tensors_are_refused_before_any_language_sees_them(cls: type[Variant
     ):
         other = {name: change(tensor) for name, tensor in tensors.items()}
         with pytest.raises((TypeError, ValueError), match=error):
-            variant.launch(**other, scale=problem.scale, causal=False)
+            variant.launch(other, {"scale": problem.scale, "causal": False})
 
 
 def test_a_kernel_that_triton_had_knows_what_compiling_it_took(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

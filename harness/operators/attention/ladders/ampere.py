@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from harness.catalog.entries import Ladder, Limit, Technique
-from harness.catalog.problem import Tile
+from harness.catalog.entries import Ladder, Limit, Technique, Tile
 from harness.operators.attention.limits import BATCHED, GENERAL, MMA, ONE_STAGE, PLAIN, ROWS, THREAD_MAP
 
 LADDER = Ladder(
@@ -11,6 +10,7 @@ LADDER = Ladder(
     "Ampere: scalar FMA up to mma.sync with cp.async",
     archs=("sm_80", "sm_90a", "sm_120a"),
     capabilities=(8, 9, 12),
+    operator="attention",
 )
 
 WGMMA_TILES = (*Tile.grid((128,), (64, 128), (1, 2, 3), (4, 8)), *Tile.grid((64,), (64, 128), (1, 2, 3), (4,)))
@@ -18,7 +18,7 @@ WGMMA_TILES = (*Tile.grid((128,), (64, 128), (1, 2, 3), (4, 8)), *Tile.grid((64,
 SQUARE = {64: Tile(64, 64), 128: Tile(64, 64)}
 TALL = {64: Tile(128, 64), 128: Tile(128, 64)}
 
-TECHNIQUES = (
+TECHNIQUES = LADDER.rungs(
     Technique(
         "scalar",
         "ampere",

@@ -5,8 +5,7 @@ Its rungs take any lengths: few of their tiles divide one.
 
 from __future__ import annotations
 
-from harness.catalog.entries import Ladder, Limit, Technique
-from harness.catalog.problem import Tile
+from harness.catalog.entries import Ladder, Limit, Technique, Tile
 from harness.operators.attention.limits import (
     GENERAL_HEAD_DIM,
     GLUON_SHARED_MEMORY,
@@ -22,6 +21,7 @@ LADDER = Ladder(
     archs=("sm_90a",),
     capabilities=(9,),
     experiment="hopper",
+    operator="attention",
 )
 
 WARPGROUPS = Limit(
@@ -167,7 +167,7 @@ GLUON_TILES = (
     Tile(192, 64, 4, 12),
 )
 
-TECHNIQUES = (
+TECHNIQUES = LADDER.rungs(
     Technique(
         "wgmma",
         "hopper",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from harness.catalog.entries import Ladder, Limit, Technique
-from harness.catalog.problem import Tile
+from harness.catalog.entries import Ladder, Limit, Technique, Tile
 from harness.operators.attention.ladders.ampere import WGMMA_TILES
 from harness.operators.attention.limits import (
     COLUMNS,
@@ -26,6 +25,7 @@ LADDER = Ladder(
     "TMA: mma.sync fed by bulk tensor copies and mbarriers",
     archs=("sm_90a", "sm_120a"),
     capabilities=(9, 12),
+    operator="attention",
 )
 
 RINGS = (RING, GLUON_RING)
@@ -45,7 +45,7 @@ CONSUMERS = (
 )
 RING_TILES = tuple(Tile(m, n, 2, m // 16) for m in (64, 128) for n in (64, 128))
 
-TECHNIQUES = (
+TECHNIQUES = LADDER.rungs(
     Technique(
         "tma_loads",
         "tma",

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from harness.variants.errors import LaunchError
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from harness.variants.variant import Call
+from harness.operators.errors import LaunchError
+from harness.operators.protocol import Scalars, Tensors
 
 VARIABLE = "TWINKERNELS_FA3"
 HEAD_DIMS = (64, 128, 256)
@@ -57,7 +54,7 @@ def build_info() -> str:
     return info().decode()
 
 
-def bind(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> Call:
+def bind(tensors: Tensors, scalars: Scalars) -> Callable[[], Tensors]:
     """A call that launches on the current stream, writes o and lse and returns them. The tensors are checked already.
 
     A causal launch deals its tiles out by a counter, which the library zeroes on the stream each time, as
@@ -65,9 +62,10 @@ def bind(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: floa
     """
     import torch
 
+    q, k, v, o, lse = (tensors[name] for name in ("q", "k", "v", "o", "lse"))
     forward = _load().fa3_forward
     pointer, integer = ctypes.c_void_p, ctypes.c_int
-    sizes = (*q.shape[:2], k.shape[1], q.shape[2], k.shape[2], q.shape[3], int(causal))
+    sizes = (*q.shape[:2], k.shape[1], q.shape[2], k.shape[2], q.shape[3], int(scalars["causal"]))
     strides = [step for x in (q, k, v, o) for step in (x.stride(0), x.stride(2), x.stride(1))]
     forward.argtypes = [
         *[pointer] * 5,
@@ -76,14 +74,16 @@ def bind(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: floa
         *(ctypes.c_float, pointer, pointer, integer),
     ]
     counter = torch.zeros(1, dtype=torch.int32, device=q.device)
-    fixed = (*(x.data_ptr() for x in (q, k, v, o, lse)), *sizes, (ctypes.c_int64 * 12)(*strides), scale)
+    fixed = (*(x.data_ptr() for x in (q, k, v, o, lse)), *sizes, (ctypes.c_int64 * 12)(*strides), scalars["scale"])
     stream = torch._C._cuda_getCurrentRawStream if q.is_cuda else lambda device: None
     device = q.device.index
 
-    def call(keep_alive: tuple[Any, ...] = (q, k, v, o, lse, counter)) -> tuple[Tensor, Tensor]:
+    written = {"o": o, "lse": lse}
+
+    def call(keep_alive: tuple[Any, ...] = (q, k, v, o, lse, counter)) -> Tensors:
         if code := forward(*fixed, stream(device), counter.data_ptr(), 1):
             raise LaunchError(f"fa3: {REFUSALS.get(code, f'CUDA error {code}')}", code)
-        return o, lse
+        return written
 
     return call
 

@@ -15,7 +15,10 @@ from torch import Tensor
 
 from harness import variants
 from harness.catalog.problem import Problem
-from harness.operators.attention import inputs, numerics, reference
+from harness.measure import arenas
+from harness.measure import gate as gates
+from harness.operators.attention import inputs, reference
+from harness.operators.attention.libraries import LIBRARIES
 
 PROBLEM = Problem(1, 2, 1, 64, 96, 64, "fp16", True, "bhsd")
 
@@ -58,23 +61,23 @@ def test_a_peer_of_the_flash_layout_passes_the_gate(
         stand_in = ModuleType(name)
         stand_in.flash_attn_func = function  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, name, stand_in)
-    assert backend in variants.PEERS
+    assert backend in operators.peers()
     variant = variants.PeerVariant(variants.Case("peers", None, backend, PROBLEM, None))
-    verdict = numerics.gate(
+    verdict = gates.gate(
         variant.launch, PROBLEM, distributions=("normal", "shifted"), seeds=(0,), device="cpu", peer=True
     )
     assert verdict.passed, verdict.reason
-    made, out = inputs.make(PROBLEM, "normal", 0, "cpu"), inputs.make_outputs(PROBLEM, "cpu")
-    o, lse = variant.bind(made.q, made.k, made.v, out.o, out.lse, scale=PROBLEM.scale, causal=True)()
-    assert o.shape == out.o.shape
-    assert lse.shape == out.lse.shape
+    made, out = arenas.make(PROBLEM, "normal", 0, "cpu"), arenas.make_outputs(PROBLEM, "cpu")
+    o, lse = variant.bind({**made.tensors, **out.tensors}, made.scalars)().values()
+    assert o.shape == out.tensors["o"].shape
+    assert lse.shape == out.tensors["lse"].shape
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_sdpa_math_passes_the_gate(dtype: str) -> None:
     problem = Problem(1, 4, 2, 128, 128, 64, dtype, True, "bshd")
     variant = variants.PeerVariant(variants.Case("peers", None, "sdpa_math", problem, None))
-    verdict = numerics.gate(
+    verdict = gates.gate(
         variant.launch, problem, distributions=tuple(inputs.DISTRIBUTIONS), seeds=(0,), device="cpu", peer=True
     )
     assert verdict.passed, verdict.reason
@@ -86,7 +89,7 @@ def test_a_missing_library_and_a_broken_one_are_reasons(monkeypatch: pytest.Monk
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setitem(sys.modules, "flash_attn", None)  # as if it were not installed
     for backend in ("fa2", "fa4"):
-        library = variants.LIBRARIES[backend]
+        library = LIBRARIES[backend]
         assert variants.available(backend) == f"{library.name} is not installed: {library.install}"
     for name in ("flash_attn", "flash_attn_interface", "flash_attn.flash_attn_interface", "flash_attn.cute"):
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -97,7 +100,7 @@ def test_a_missing_library_and_a_broken_one_are_reasons(monkeypatch: pytest.Monk
         reason = variants.available(backend)
         assert reason is not None
         assert "does not import (ImportError: flash_attn_2_cuda.so: undefined symbol: _ZN3c10)" in reason
-        assert variants.LIBRARIES[backend].install in reason
+        assert LIBRARIES[backend].install in reason
 
 
 FA3_STAND_IN = r"""
@@ -133,14 +136,14 @@ def fa3_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
 def test_fa3_is_taken_from_the_library_that_is_named(fa3_stand_in: Path, layout: str) -> None:
     problem = Problem(2, 4, 2, 5, 7, 64, "bf16", True, layout)
-    assert variants.LIBRARIES["fa3"].fault() is None
+    assert LIBRARIES["fa3"].fault() is None
     variant = variants.PeerVariant(variants.Case("peers", None, "fa3", problem, None))
     assert variant.compiler is not None
     assert variant.compiler["front_end"] == "a stand-in"
-    made, out = inputs.make(problem, "normal", 0, "cpu"), inputs.make_outputs(problem, "cpu")
-    o, lse = variant.bind(made.q, made.k, made.v, out.o, out.lse, scale=0.5, causal=True)()
-    assert o is out.o
-    assert torch.equal(o, made.q)
+    made, out = arenas.make(problem, "normal", 0, "cpu"), arenas.make_outputs(problem, "cpu")
+    o, lse = variant.bind({**made.tensors, **out.tensors}, {"scale": 0.5, "causal": True})().values()
+    assert o is out.tensors["o"]
+    assert torch.equal(o, made.tensors["q"])
     assert lse.unique().tolist() == [2000 + 64 + 1 + 0.5]
 
 
@@ -148,15 +151,15 @@ def test_what_the_named_library_does_not_take_is_a_reason(fa3_stand_in: Path) ->
     with pytest.raises(variants.Unsupported, match="TWINKERNELS_FA3 names takes bf16"):
         variants.PeerVariant(variants.Case("peers", None, "fa3", PROBLEM, None))
     problem = Problem(1, 2, 1, 5, 1, 64, "bf16")
-    made, out = inputs.make(problem, "normal", 0, "cpu"), inputs.make_outputs(problem, "cpu")
+    made, out = arenas.make(problem, "normal", 0, "cpu"), arenas.make_outputs(problem, "cpu")
     variant = variants.PeerVariant(variants.Case("peers", None, "fa3", problem, None))
     with pytest.raises(variants.LaunchError, match="fa3: a stride is no multiple of 8 elements"):
-        variant.launch(made.q, made.k, made.v, out.o, out.lse, scale=0.5, causal=False)
+        variant.launch({**made.tensors, **out.tensors}, {"scale": 0.5, "causal": False})
 
 
 def test_a_named_library_that_is_none_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TWINKERNELS_FA3", str(tmp_path / "fa3.so"))
-    assert "TWINKERNELS_FA3: got" in (variants.LIBRARIES["fa3"].fault() or "")
+    assert "TWINKERNELS_FA3: got" in (LIBRARIES["fa3"].fault() or "")
     (tmp_path / "empty.cpp").write_text("")
     subprocess.run(["g++", "-shared", "-fPIC", "-o", tmp_path / "fa3.so", tmp_path / "empty.cpp"], check=True)
-    assert "undefined symbol: fa3_forward" in (variants.LIBRARIES["fa3"].fault() or "")
+    assert "undefined symbol: fa3_forward" in (LIBRARIES["fa3"].fault() or "")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.variants.flash_attention import attend
+from harness.operators.attention.api import flash_attention
 
 NAME = "twinkernels"
 
@@ -27,8 +27,15 @@ class Handle:
         self._library = None
 
 
-def register() -> str:
-    """Makes NAME known to torch and returns it. Raises RuntimeError where torch has no such registry."""
+def register_flash_attention() -> str:
+    """Offers the flagship to PyTorch (2.13 or newer) as an implementation of scaled_dot_product_attention's flash
+    backend, and returns its name there: torch.nn.attention.activate_flash_attention_impl("twinkernels") puts it in
+    place, restore_flash_attention_impl() takes it away.
+
+    It does what `flash_attention` does, forward only. A call with dropout, with a gradient to come, or causal with
+    lengths that differ (SDPA aligns its mask top left) raises NotImplementedError. Raises RuntimeError where torch has
+    no registry for it.
+    """
     from torch.nn import attention
 
     if not hasattr(attention, "register_flash_attention_impl"):
@@ -71,6 +78,6 @@ def scaled_dot_product(
                 f"{NAME}: {got}, expected {expected}; torch.nn.attention.restore_flash_attention_impl() takes "
                 "PyTorch's own again"
             )
-    o, lse = attend(query.detach(), key.detach(), value.detach(), causal=is_causal, scale=scale)
+    o, lse = flash_attention(query.detach(), key.detach(), value.detach(), causal=is_causal, scale=scale)
     nothing = torch.zeros(2, dtype=torch.uint64, device=query.device)
     return o, lse, None, None, seq_q, seq_kv, nothing, nothing.new_zeros(()), query.new_empty(0)

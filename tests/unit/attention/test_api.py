@@ -12,11 +12,12 @@ import pytest
 import torch
 
 from harness import flash_attention
-from harness.catalog import sources, techniques
-from harness.catalog.problem import Problem, Tile
-from harness.operators.attention import inputs, numerics, tiles
+from harness.catalog import sources, techniques, tiles
+from harness.catalog.entries import Tile
+from harness.operators.attention import api as plain
+from harness.operators.attention.problem import Problem
 from harness.variants import LaunchError
-from harness.variants import flash_attention as plain
+from tests.support.launches import gate
 
 
 def tensors(
@@ -173,5 +174,5 @@ def test_on_a_gpu_it_is_attention(head_dim: int, causal: bool) -> None:
         found = flash_attention(q, k, v, causal=causal, scale=scale)
         o.copy_(found[0]), lse.copy_(found[1])
 
-    verdict = numerics.gate(launch, problem, distributions=inputs.DISTRIBUTIONS, device="cuda")
+    verdict = gate(launch, problem, device="cuda")
     assert verdict.passed, f"{verdict.check}: {verdict.reason}"

@@ -9,9 +9,9 @@ import torch
 from torch.nn import attention
 
 from harness import register_flash_attention
-from harness.catalog.problem import Problem
-from harness.operators.attention import numerics, reference
-from harness.variants import sdpa
+from harness.operators.attention import reference, sdpa
+from harness.operators.attention.problem import Problem
+from tests.support.launches import gate
 
 has_registry = pytest.mark.skipif(
     not hasattr(attention, "register_flash_attention_impl"),
@@ -33,7 +33,7 @@ def truth(monkeypatch: pytest.MonkeyPatch) -> None:
         o, lse = reference.truth(q, k, v, causal=causal, scale=scale or q.shape[-1] ** -0.5)
         return o.to(q.dtype), lse.float()
 
-    monkeypatch.setattr(sdpa, "attend", attend)
+    monkeypatch.setattr(sdpa, "flash_attention", attend)
 
 
 @has_registry
@@ -102,13 +102,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         seen.append(causal)
         return kernel(*arguments, causal=causal, **options)
 
-    monkeypatch.setattr(sdpa, "attend", attend)
+    monkeypatch.setattr(sdpa, "flash_attention", attend)
     return seen
 
 
 def require_right(causal: bool) -> None:
     problem = Problem.square(2, 4, 512, 128, causal=causal)
-    verdict = numerics.gate(sdpa_of_torch, problem, distributions=("normal",), device="cuda", peer=True)
+    verdict = gate(sdpa_of_torch, problem, distributions=("normal",), device="cuda", peer=True)
     assert verdict.passed, verdict.reason
 
 

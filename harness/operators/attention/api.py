@@ -8,23 +8,39 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from harness.catalog import techniques
+from harness.catalog import techniques, tiles
 from harness.catalog.cases import Case
-from harness.catalog.problem import Problem
-from harness.operators.attention import tiles
+from harness.operators.attention.arguments import structure
+from harness.operators.attention.problem import Problem
 from harness.operators.attention.validate import check_memory, validate
+from harness.operators.errors import LaunchError
 from harness.rows.results import gpu_slug
-from harness.variants.cuda import CudaVariant, attention_args
-from harness.variants.errors import LaunchError
+from harness.variants.cuda import CudaVariant
 from harness.variants.loading import load
 
-FLAGSHIP = techniques.get("flagship")
+FLAGSHIP = techniques.get("attention/flagship")
 DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, scale: float | None) -> tuple[Tensor, Tensor]:
-    """What `harness.flash_attention` says. New tensors for o and lse; the kernel's counters too, zeroed on the stream,
-    so that calls on several streams do not share any."""
+def flash_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """softmax(scale * q k^T) v on a Hopper GPU, by the ladder's flagship: (o, lse).
+
+    q: (batch, heads, seq_q, head_dim); k, v: (batch, heads_kv, seq_kv, head_dim), of one dtype, fp16 or bf16, head_dim
+    64, 128 or 256, heads a multiple of heads_kv, the last dimension contiguous and the other strides multiples of 16
+    bytes. `causal` is aligned bottom right: query i sees key j when j <= i + seq_kv - seq_q. `scale`: head_dim ** -0.5
+    where it is None.
+    o: the shape, dtype and storage order of q. lse: (batch, heads, seq_q) fp32, the natural logarithm of the sum of
+    exp(scale * q.k); -inf, and 0 in o, for a row that sees no key. Forward only.
+
+    Launched on the current stream of q's device, without waiting for it. The kernel's counters are new for each call,
+    so that calls on several streams share none. The first call for a dtype, head_dim, mask and class of length builds a
+    kernel, or finds it in the build folder; later calls look it up.
+
+    Raises TypeError and ValueError that name argument, what was got and what is expected; Unsupported and CompileError
+    where no kernel can be built; LaunchError with CUDA's own words.
+    """
     for name, tensor in {"q": q, "k": k, "v": v}.items():
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{name}: got {type(tensor).__name__}, expected a torch.Tensor")
@@ -44,7 +60,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, scale: float | None
     with torch.cuda.device(q.device):
         kernel = _kernel(q.device.index, case_of(problem, gpu_slug(torch.cuda.get_device_name(q.device))))
         workspace = torch.zeros(kernel.workspace_bytes, dtype=torch.uint8, device=q.device)
-        args = attention_args(q, k, v, o, lse, workspace, scale)
+        args = structure({"q": q, "k": k, "v": v, "o": o, "lse": lse}, {"scale": scale}, workspace)
         if code := kernel.entry(ctypes.byref(args), torch.cuda.current_stream().cuda_stream):
             raise LaunchError(f"flash_attention of {problem.slug}: {torch.cuda.CudaError(code)}", code)
     return o, lse

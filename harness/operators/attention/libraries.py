@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass
 
-from harness.variants import fa3_library
+from harness.operators.attention import fa3_library
 
 FA3 = "flash-attn 3"
 

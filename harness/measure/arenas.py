@@ -1,0 +1,139 @@
+"""Tensors of a launch in memory whose surroundings tell of reads and writes outside. Knows no operator.
+
+Every tensor is a view into an arena: guard bands of NaN before and after it, so that a read beyond the end turns the
+result into NaN, and a write beyond the end is seen afterwards, bit by bit. A kernel that drops NaN is found out by
+large numbers in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from harness import operators
+from harness.operators.protocol import Problem, Sample, TensorSpec
+
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+
+# Bit patterns, by bytes per element. The NaN has a payload that no arithmetic makes, in fp16 as well as in bf16.
+_INTEGER = {2: torch.int16, 4: torch.int32}
+POISON = {
+    "nan": {2: 0x7FAD, 4: 0x7FADDEAD},
+    "finite": {2: 0x5A5A, 4: 0x5A5A5A5A},
+}
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Bitwise equality, so that NaN equals itself and -0 differs from 0."""
+    integer = _INTEGER[a.element_size()]
+    return torch.equal(a.view(integer), b.view(integer))
+
+
+class Arena:
+    """One tensor inside a larger allocation that is filled with a poison pattern.
+
+    `tensor` has the shape and storage order that `spec` says; bands of `spec.guard` elements lie before and after it,
+    and where it is `padded`, `spec.pad` elements behind each dimension, which make all strides larger than contiguous.
+    """
+
+    def __init__(
+        self, spec: TensorSpec, device: torch.device | str, *, padded: bool = False, poison: str = "nan"
+    ) -> None:
+        dims = range(len(spec.shape))
+        pad = spec.pad if padded and spec.pad else (0,) * len(dims)
+        self._shape, self._order, self._guard = spec.shape, spec.order or tuple(dims), spec.guard
+        self._stored = [spec.shape[dim] + pad[dim] for dim in self._order]
+        size = torch.Size(self._stored).numel()
+        self._memory = torch.empty(size + 2 * self._guard, dtype=DTYPES[spec.dtype], device=device)
+        self.poison(poison)
+        self.tensor = self._view(self._memory)
+
+    def _view(self, memory: torch.Tensor) -> torch.Tensor:
+        block = memory[self._guard : memory.numel() - self._guard].view(self._stored)
+        logical = block.permute([self._order.index(dim) for dim in range(len(self._order))])
+        return logical[tuple(slice(size) for size in self._shape)]
+
+    def poison(self, pattern: str) -> None:
+        """Fills tensor and guards with a pattern of POISON."""
+        width = self._memory.element_size()
+        self._bits = POISON[pattern][width]
+        self._memory.view(_INTEGER[width]).fill_(self._bits)
+
+    def guards_intact(self) -> bool:
+        memory = self._memory.view(_INTEGER[self._memory.element_size()]).clone()
+        self._view(memory).fill_(self._bits)
+        return bool((memory == self._bits).all())
+
+    def unwritten(self) -> torch.Tensor:
+        """Where the tensor still holds the poison: a bool tensor of its shape."""
+        return self.tensor.view(_INTEGER[self.tensor.element_size()]) == self._bits
+
+
+class Inputs:
+    """The tensors of a sample, each in an arena of its own. `scalars` are the numbers that a launch takes beside."""
+
+    def __init__(self, specs: Mapping[str, TensorSpec], sample: Sample, *, padded: bool = False) -> None:
+        self.arenas = {name: Arena(spec, sample.tensors[name].device, padded=padded) for name, spec in specs.items()}
+        self.tensors = {name: arena.tensor for name, arena in self.arenas.items()}
+        self.load(sample)
+
+    def load(self, sample: Sample, around: str = "nan") -> None:
+        """Copies other values in, with a pattern of POISON around them; addresses stay, so that a kernel cannot tell
+        new inputs by their pointers."""
+        self.sample, self.scalars = sample, sample.scalars
+        for arena in self.arenas.values():
+            arena.poison(around)
+        self.overwrite(sample)
+
+    def overwrite(self, sample: Sample) -> None:
+        """Copies other values into the tensors alone."""
+        for name, tensor in self.tensors.items():
+            tensor.copy_(sample.tensors[name])
+
+    def changed(self) -> list[str]:
+        """Names of the tensors that no longer hold the sample."""
+        return [name for name, tensor in self.tensors.items() if not same_bits(tensor, self.sample.tensors[name])]
+
+    def unchanged(self) -> bool:
+        """Values and guard bands are as they were."""
+        return not self.changed() and all(arena.guards_intact() for arena in self.arenas.values())
+
+
+class Outputs:
+    """The outputs of a launch, poisoned, each in an arena of its own. `optional` may be left unwritten."""
+
+    def __init__(
+        self,
+        specs: Mapping[str, TensorSpec],
+        device: torch.device | str,
+        poison: str = "nan",
+        *,
+        padded: bool = False,
+    ) -> None:
+        self.arenas = {name: Arena(spec, device, padded=padded, poison=poison) for name, spec in specs.items()}
+        self.tensors = {name: arena.tensor for name, arena in self.arenas.items()}
+        self.optional = [name for name, spec in specs.items() if spec.optional]
+
+    def poison(self, pattern: str = "nan") -> None:
+        for arena in self.arenas.values():
+            arena.poison(pattern)
+
+    def guards_intact(self) -> bool:
+        return all(arena.guards_intact() for arena in self.arenas.values())
+
+    def left_out(self) -> list[str]:
+        """Optional outputs of which nothing was written."""
+        return [name for name in self.optional if bool(self.arenas[name].unwritten().all())]
+
+
+def make(problem: Problem, distribution: str, seed: int, device: torch.device | str, *, padded: bool = False) -> Inputs:
+    """Inputs of `problem`, drawn from `distribution` with `seed`."""
+    operator = operators.of(problem)
+    sample = operator.inputs(problem, distribution, seed, device)
+    return Inputs(operator.input_specs(problem), sample, padded=padded)
+
+
+def make_outputs(problem: Problem, device: torch.device | str, poison: str = "nan", *, padded: bool = False) -> Outputs:
+    """Poisoned outputs of `problem`."""
+    return Outputs(operators.of(problem).output_specs(problem), device, poison, padded=padded)

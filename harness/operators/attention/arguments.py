@@ -1,0 +1,138 @@
+"""What a launch of attention takes: tensors and how they lie in memory, numbers, and for CUDA the compile-time
+constants and the structure of attention.cuh. Without torch."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from harness.catalog.entries import Tile
+from harness.operators.attention.problem import Problem
+from harness.operators.protocol import Scalars, Tensors, TensorSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+Shape = tuple[int, int, int, int]
+
+GUARD_ROWS = 256
+"""Rows of a guard band: more than the tallest tile, so that a tile that begins inside the tensor ends in the band."""
+PAD = {"q": 16, "k": 32, "v": 48, "o": 64}
+"""Guard rows after every sequence and guard columns after every row of a padded arena: no two have the same strides, so
+that a kernel that takes one tensor's for another's is found out."""
+
+
+def shapes(problem: Problem) -> dict[str, Shape]:
+    """The logical shape of q, k and v, whatever their layout."""
+    kv = (problem.batch, problem.heads_kv, problem.seq_kv, problem.head_dim)
+    return {"q": (problem.batch, problem.heads, problem.seq_q, problem.head_dim), "k": kv, "v": kv}
+
+
+def input_specs(problem: Problem) -> dict[str, TensorSpec]:
+    """q, k and v in the problem's layout."""
+    return {name: _spec(problem, shape, PAD[name]) for name, shape in shapes(problem).items()}
+
+
+def output_specs(problem: Problem) -> dict[str, TensorSpec]:
+    """o, in the problem's layout and dtype, and lse, fp32 (batch, heads, seq_q) contiguous."""
+    shape = shapes(problem)["q"]
+    lse = TensorSpec(shape[:3], "fp32", GUARD_ROWS * problem.heads, optional=True)
+    return {"o": _spec(problem, shape, PAD["o"]), "lse": lse}
+
+
+def _spec(problem: Problem, shape: Shape, pad: int) -> TensorSpec:
+    order = (0, 2, 1, 3) if problem.layout == "bshd" else (0, 1, 2, 3)
+    return TensorSpec(shape, problem.dtype, GUARD_ROWS * shape[1] * (shape[3] + pad), order, (0, 0, pad, pad))
+
+
+def scalars(problem: Problem) -> dict[str, Any]:
+    """What a launch takes beside its tensors."""
+    return {"scale": problem.scale, "causal": problem.causal}
+
+
+def defines(problem: Problem, tile: Tile, *, constant_strides: bool = False) -> dict[str, int]:
+    """The compile-time constants of a CUDA kernel (attention.cuh). With `constant_strides` the row strides of packed
+    tensors are among them."""
+    found = {
+        f"ATTENTION_{problem.dtype.upper()}": 1,
+        "ATTENTION_HEAD_DIM": problem.head_dim,
+        "ATTENTION_CAUSAL": int(problem.causal),
+        "ATTENTION_BLOCK_M": tile.block_m,
+        "ATTENTION_BLOCK_N": tile.block_n,
+        "ATTENTION_STAGES": tile.stages,
+        "ATTENTION_WARPS": tile.warps,
+        **{f"ATTENTION_{name.upper()}": value for name, value in tile.extra},
+    }
+    if constant_strides:
+        found |= zip(("ATTENTION_Q_ROW_STRIDE", "ATTENTION_KV_ROW_STRIDE"), _row_strides(problem), strict=True)
+    return found
+
+
+def has_packed_strides(problem: Problem, tensors: Tensors) -> bool:
+    """Whether rows of q, k, v and o are as far apart as in packed tensors."""
+    q, kv = _row_strides(problem)
+    expected = {"q": q, "k": kv, "v": kv, "o": q}
+    return all(tensors[name].shape[2] == 1 or tensors[name].stride(2) == rows for name, rows in expected.items())
+
+
+def _row_strides(problem: Problem) -> tuple[int, int]:
+    """Elements between rows of q and o, and of k and v, when the tensors are packed."""
+    q, kv = (problem.heads, problem.seq_q), (problem.heads_kv, problem.seq_kv)
+    return problem.packed_strides(*q)[2], problem.packed_strides(*kv)[2]
+
+
+class _Strides(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in ("batch", "head", "seq")]
+
+
+SIZES = ("batch", "heads", "heads_kv", "seq_q", "seq_kv")
+
+
+class AttentionArgs(ctypes.Structure):
+    """cuda_kernels/attention/attention.cuh, field by field."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "o", "lse", "workspace")),
+        *((f"{name}_stride", _Strides) for name in "qkvo"),
+        *((name, ctypes.c_int32) for name in SIZES),
+        ("scale", ctypes.c_float),
+    ]
+
+
+def _strides(tensor: Tensor) -> _Strides:
+    """Strides in elements; a dimension of size 1 gets 0, so that storage orders do not differ by it."""
+    dims = zip(tensor.shape[:3], tensor.stride()[:3], strict=True)
+    return _Strides(*(step if size > 1 else 0 for size, step in dims))
+
+
+def structure(tensors: Tensors, scalars: Scalars, workspace: Tensor | None) -> AttentionArgs:
+    """The arguments of a launch on these tensors; they hold no reference to them."""
+    q, k, v, o, lse = (tensors[name] for name in ("q", "k", "v", "o", "lse"))
+    return AttentionArgs(
+        *(tensor.data_ptr() for tensor in (q, k, v, o, lse)),
+        workspace.data_ptr() if workspace is not None else None,
+        *(_strides(tensor) for tensor in (q, k, v, o)),
+        *(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2]),
+        scalars["scale"],
+    )
+
+
+def sizes(problem: Problem) -> AttentionArgs:
+    """The sizes alone, which is what a kernel's workspace depends on."""
+    return AttentionArgs(**{name: getattr(problem, name) for name in SIZES})
+
+
+def steps(problem: Problem, tile: Tile) -> int:
+    """More steps than a loop of a right kernel takes in one call of its function: one for each tile of queries, and one
+    for each 16 columns of each tile of keys."""
+    key_tiles = -(-problem.seq_kv // tile.block_n)
+    return problem.query_tiles(tile) + (key_tiles + 2) * (problem.head_dim // 16 + 1)
+
+
+def steps_of_any(problem: Problem) -> tuple[int, int]:
+    """The same for a kernel of which nothing is known. In Triton these are the steps of one program that does all of
+    the smallest tiles of tl.dot; in plain Python all products of the problem, one by one."""
+    heads = problem.batch * problem.heads
+    in_triton = heads * -(-problem.seq_q // 16) * (-(-problem.seq_kv // 16) + 2) * (problem.head_dim // 16 + 1)
+    return in_triton, heads * problem.seq_q * (problem.seq_kv + 2) * (problem.head_dim + 1)

@@ -1,0 +1,62 @@
+"""Attention forward as an operator. Standard library only: what computes is imported when it is first called."""
+
+from __future__ import annotations
+
+import importlib
+from functools import partial
+from pathlib import Path
+
+from harness.operators.attention.ablations import ABLATIONS
+from harness.operators.attention.ladders import ampere, hopper, tma
+from harness.operators.attention.libraries import LIBRARIES
+from harness.operators.attention.problem import ALL_PEERS, ANCHOR, PEERS, Problem
+from harness.operators.protocol import Operator, deferred
+
+ARGUMENTS = partial(deferred, "harness.operators.attention.arguments")
+
+OPERATOR = Operator(
+    name="attention",
+    title="attention forward",
+    folder=Path(__file__).parent,
+    problem=Problem,
+    ladders=(ampere.LADDER, tma.LADDER, hopper.LADDER),
+    techniques=(*ampere.TECHNIQUES, *tma.TECHNIQUES, *hopper.TECHNIQUES),
+    ablations=ABLATIONS,
+    distributions=("normal", "shifted", "outliers", "large_logits", "constant_rows", "negative_scores"),
+    comparison_version=1,
+    inputs=deferred("harness.operators.attention.inputs", "sample"),
+    input_specs=ARGUMENTS("input_specs"),
+    output_specs=ARGUMENTS("output_specs"),
+    scalars=ARGUMENTS("scalars"),
+    exact=deferred("harness.operators.attention.reference", "exact"),
+    compare=deferred("harness.operators.attention.numerics", "compare"),
+    validate=deferred("harness.operators.attention.validate", "validate_launch"),
+    defines=ARGUMENTS("defines"),
+    has_packed_strides=ARGUMENTS("has_packed_strides"),
+    structure=ARGUMENTS("structure"),
+    sizes=ARGUMENTS("sizes"),
+    steps=ARGUMENTS("steps"),
+    steps_of_any=ARGUMENTS("steps_of_any"),
+    adapt=deferred("harness.operators.attention.adapt", "adapt"),
+    signature="attend(q, k, v, *, causal, scale)",
+    calling=(
+        "attend(q, k, v, *, causal, scale), with q of shape (batch, heads, seq_q, head_dim) and k, v of shape (batch, "
+        "heads_kv, seq_kv, head_dim), fp16 or bf16, last dimension contiguous. It returns o, with the shape and dtype "
+        "of q, or (o, lse), with lse of shape (batch, heads, seq_q) in fp32. A causal mask is aligned bottom right."
+    ),
+    benchmark=Problem.square(4, 16, 4096, 128),
+    peers=ALL_PEERS,
+    default_peers=PEERS,
+    anchor=ANCHOR,
+    peer=deferred("harness.operators.attention.peers", "peer"),
+    libraries=LIBRARIES,
+    other_problems=(
+        Problem(2, 2, 2, 65, 65, 64, "fp16", True, "bshd"),  # a row and a key more than a tile
+        Problem(1, 1, 1, 1, 641, 128, "bf16", False),  # one query, many keys
+    ),
+    functions={
+        "flash_attention": deferred("harness.operators.attention.api", "flash_attention"),
+        "register_flash_attention": deferred("harness.operators.attention.sdpa", "register_flash_attention"),
+    },
+    claims=partial(importlib.import_module, "harness.operators.attention.claims"),
+)

@@ -1,0 +1,115 @@
+"""Attention as libraries have it, by its backend's name."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from harness.operators.attention import fa3_library
+from harness.operators.attention.libraries import LIBRARIES
+from harness.operators.attention.problem import Problem
+from harness.operators.errors import Unsupported
+from harness.operators.protocol import Peer, Scalars, Tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Attend = Callable[["Tensor", "Tensor", "Tensor", float], Any]
+"""(q, k, v, scale) -> (o, lse or None)."""
+
+
+def peer(name: str, problem: Problem) -> Peer:
+    """A library's attention, with log-sum-exp where it can write it. Raises Unsupported, ImportError."""
+    if name == "fa3" and fa3_library.path():
+        if problem.dtype != "bf16" or problem.head_dim not in fa3_library.HEAD_DIMS:
+            raise Unsupported(f"the library that {fa3_library.VARIABLE} names takes bf16 and head_dim 64, 128, 256")
+        compiler = {"front_end": fa3_library.build_info(), "ptxas": "unknown", "flags": ""}
+        return Peer(fa3_library.bind, compiler=compiler)
+    if name.startswith("sdpa") and problem.causal and problem.seq_q != problem.seq_kv:
+        raise Unsupported("SDPA aligns its causal mask top-left when the lengths differ; ours is bottom-right")
+    start = time.perf_counter()
+    attend = _MAKERS[name](problem)
+
+    def bind(tensors: Tensors, scalars: Scalars) -> Callable[[], dict[str, Any]]:
+        bound = functools.partial(attend, tensors["q"], tensors["k"], tensors["v"], scalars["scale"])
+
+        def call() -> dict[str, Any]:
+            o, lse = bound()
+            return {"o": o, "lse": lse}
+
+        return call
+
+    label = "no LSE" if name == "sdpa_math" else ""
+    return Peer(bind, label, compile_s=time.perf_counter() - start if name == "flex" else None)
+
+
+def _sdpa_flash(problem: Problem) -> Attend:
+    import torch
+
+    flash = torch.ops.aten._scaled_dot_product_flash_attention
+    return lambda q, k, v, scale: flash(q, k, v, 0.0, problem.causal, False, scale=scale)[:2]
+
+
+def _sdpa_cudnn(problem: Problem) -> Attend:
+    import torch
+
+    cudnn = torch.ops.aten._scaled_dot_product_cudnn_attention
+    return lambda q, k, v, scale: cudnn(q, k, v, None, True, 0.0, problem.causal, False, scale=scale)[:2]
+
+
+def _sdpa_math(problem: Problem) -> Attend:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention as sdpa
+
+    grouped = problem.heads != problem.heads_kv
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, None]:
+        with sdpa_kernel(SDPBackend.MATH):
+            return sdpa(q, k, v, is_causal=problem.causal, scale=scale, enable_gqa=grouped), None
+
+    return attend
+
+
+def _flex(problem: Problem) -> Attend:
+    import torch
+    from torch.nn.attention import flex_attention as flex
+
+    mask = None
+    if problem.causal:
+        shift = problem.seq_kv - problem.seq_q
+        mask = flex.create_block_mask(
+            lambda b, h, i, j: j <= i + shift, None, None, problem.seq_q, problem.seq_kv, device="cuda"
+        )
+    torch._dynamo.reset()  # one problem per compilation: no shape is generalized over an earlier one
+    compiled = torch.compile(flex.flex_attention, mode="max-autotune-no-cudagraphs", dynamic=False)
+    grouped = problem.heads != problem.heads_kv
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Any:
+        return compiled(q, k, v, block_mask=mask, scale=scale, enable_gqa=grouped, return_lse=True)
+
+    return attend
+
+
+def _flash(problem: Problem, *, backend: str) -> Attend:
+    """FlashAttention's own functions take (batch, seq, heads, dim); a transposed view costs nothing."""
+    attend = importlib.import_module(LIBRARIES[backend].module).flash_attn_func
+    with_lse = "return_lse" if backend == "fa4" else "return_attn_probs"
+    options = {"causal": problem.causal, with_lse: True}
+
+    def call(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        out, lse, *_ = attend(*(tensor.transpose(1, 2) for tensor in (q, k, v)), softmax_scale=scale, **options)
+        return out.transpose(1, 2), lse
+
+    return call
+
+
+_MAKERS: dict[str, Callable[[Problem], Attend]] = {
+    "sdpa_flash": _sdpa_flash,
+    "sdpa_cudnn": _sdpa_cudnn,
+    "sdpa_math": _sdpa_math,
+    "flex": _flex,
+    **{backend: functools.partial(_flash, backend=backend) for backend in ("fa2", "fa3", "fa4")},
+}

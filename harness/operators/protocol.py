@@ -1,0 +1,262 @@
+"""What an operator says of itself: a frozen dataclass of plain data and functions, no base class.
+
+Files that describe (problem, ladders, tiles, limits, claims) need no torch. The functions that compute come from
+modules that are imported at the first call (`deferred`). Standard library only.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.catalog.entries import Ablation, Ladder, Technique, Tile
+
+Tensors = Mapping[str, "Tensor"]
+"""Inputs and outputs of a launch, by name."""
+Scalars = Mapping[str, Any]
+"""Numbers that a launch takes beside its tensors, by name."""
+
+
+class Problem(Protocol):
+    """One size of an operator's work: a frozen dataclass that can be a key of a dict."""
+
+    operator: ClassVar[str]
+    """The name of the operator."""
+    example: ClassVar[str]
+    """A slug, for messages."""
+
+    @property
+    def dtype(self) -> str:
+        """fp16, bf16 or fp32."""
+
+    @property
+    def slug(self) -> str:
+        """A name safe for files and URLs; `parse` reads it."""
+
+    @property
+    def flops(self) -> int:
+        """By the operator's convention: speeds are these over the time."""
+
+    @property
+    def least_flops(self) -> int:
+        """Fewer than these no kernel can do."""
+
+    @property
+    def bytes(self) -> int:
+        """Least traffic with device memory."""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Names of the problem's cell in a table of tiles, the narrowest first; the last one holds for all sizes."""
+
+    @property
+    def tile_key(self) -> int:
+        """Key of Technique.tile: what the reference tile depends on."""
+
+    @property
+    def smaller(self) -> Problem:
+        """A similar problem that a CPU does in seconds."""
+
+    def tflops(self, milliseconds: float) -> float:
+        """TFLOPS of a launch that takes so many milliseconds."""
+
+    @classmethod
+    def parse(cls, slug: str) -> Self:
+        """Raises ValueError that names the first part that is wrong."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self: ...
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One tensor of a launch. `dtype` is fp16, bf16 or fp32; `guard` the elements of the band before and after it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    guard: int
+    order: tuple[int, ...] | None = None
+    """Dimensions in memory, outermost first; as in `shape` where None."""
+    pad: tuple[int, ...] | None = None
+    """Elements by which each dimension is longer where a kernel is checked with padded tensors."""
+    optional: bool = False
+    """An output that a user's kernel may leave unwritten."""
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """In elements, of a tensor that fills its storage without gaps."""
+        found, step = [0] * len(self.shape), 1
+        for dim in reversed(self.order or range(len(self.shape))):
+            found[dim], step = step, step * self.shape[dim]
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Values of one distribution: contiguous tensors in the problem's shapes, and the numbers beside them."""
+
+    distribution: str
+    seed: int
+    tensors: Tensors
+    scalars: Scalars
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`check` names the check that failed and `reason` says how; both are None for a pass.
+
+    `numerics` is safe for JSON: finite numbers, or None for one that is not finite.
+    """
+
+    passed: bool
+    check: str | None
+    reason: str | None
+    numerics: dict[str, Any]
+    left_out: tuple[str, ...] = ()
+    """Optional outputs that were not written."""
+
+    @property
+    def status(self) -> str:
+        return "passed" if self.passed else "wrong"
+
+
+class Expected(Protocol):
+    """What one sample should give, with what `compare` needs beside the answer."""
+
+    @property
+    def sample(self) -> Sample: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A library's implementation, ready for one problem. `bind(tensors, scalars)` returns a call without arguments that
+    returns outputs by name; they may be tensors of its own, or None."""
+
+    bind: Callable[[Tensors, Scalars], Callable[[], Mapping[str, Any]]]
+    label: str = ""
+    """What it leaves out, such as "no LSE"."""
+    compiler: dict[str, Any] | None = None
+    compile_s: float | None = None
+
+
+class Library(Protocol):
+    """A library that a peer needs beside torch."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def module(self) -> str: ...
+
+    @property
+    def distribution(self) -> str: ...
+
+    @property
+    def install(self) -> str: ...
+
+    def fault(self) -> str | None:
+        """Why it cannot be used and what to do about it; None when it can."""
+
+
+Deferred = Callable[..., Any]
+
+
+def deferred(module: str, name: str) -> Deferred:
+    """A function that is imported when it is first called."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(*arguments, **options)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"See {module}.{name}."
+    return call
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator. Names of techniques, peers and experiments are unique inside it, and unique in the project behind
+    its own name: operator/name."""
+
+    name: str
+    title: str
+    folder: Path
+    """Holds this description, and the tables that `tune` writes: tiles/<gpu>.toml."""
+    problem: type[Any]
+    """Its Problem."""
+    ladders: tuple[Ladder, ...]
+    techniques: tuple[Technique, ...]
+    distributions: tuple[str, ...]
+    """Inputs of the gate, by name."""
+    comparison_version: int
+    """Goes up when `inputs`, `exact` or `compare` change what they accept: gates before that are asked for again."""
+
+    inputs: Callable[..., Sample]
+    """(problem, distribution, seed, device, *, peer=False). Raises ValueError for an unknown distribution. A peer may
+    get other scalars: the usual ones."""
+    input_specs: Callable[[Any], dict[str, TensorSpec]]
+    output_specs: Callable[[Any], dict[str, TensorSpec]]
+    scalars: Callable[[Any], Scalars]
+    """The numbers of an ordinary launch."""
+    exact: Callable[[Any, Sample], Any]
+    """(problem, sample) -> its Expected."""
+    compare: Callable[..., Verdict]
+    """(outputs, expected, *, peer=False). An optional output may be missing. A peer's roundings may be those of plain
+    PyTorch."""
+    validate: Callable[..., None]
+    """(problem, tensors, scalars, *, technique, capability) raises TypeError and ValueError for what no kernel
+    takes."""
+
+    defines: Callable[..., dict[str, int]]
+    """(problem, tile, *, constant_strides) -> the compile-time constants of a CUDA kernel."""
+    has_packed_strides: Callable[[Any, Tensors], bool]
+    """Whether a kernel built with constant strides takes these tensors."""
+    structure: Callable[..., Any]
+    """(tensors, scalars, workspace) -> the ctypes structure that a CUDA launch takes."""
+    sizes: Callable[[Any], Any]
+    """The same structure with the problem's sizes alone."""
+    adapt: Callable[..., Callable[[Tensors, Scalars], Mapping[str, Any]]]
+    """(function, name, *, takes_out) -> the user's function as one of tensors and scalars that returns outputs by
+    name."""
+    signature: str
+    """How a user's function is called, in one line."""
+    calling: str
+    """The same in full: shapes, dtypes, what it returns."""
+    benchmark: Any
+    """The problem that `bench` times by default."""
+
+    steps: Callable[[Any, Tile], int]
+    """More steps than a loop of a right kernel takes in one call of its function, in Triton's interpreter."""
+    steps_of_any: Callable[[Any], tuple[int, int]]
+    """The same of a kernel of which nothing is known: in Triton, and in plain Python."""
+
+    ablations: tuple[Ablation, ...] = ()
+    peers: tuple[str, ...] = ()
+    default_peers: tuple[str, ...] = ()
+    """Libraries timed beside the twins where an experiment names no others."""
+    anchor: str | None = None
+    """The peer that every interleaved group contains."""
+    peer: Callable[[str, Any], Peer] | None = None
+    """(name, problem). Raises Unsupported."""
+    libraries: Mapping[str, Library] = field(default_factory=dict)
+    """Peer -> what it needs beside torch."""
+    other_problems: tuple[Any, ...] = ()
+    """Further problems for a user's kernel, whose sizes no tile divides."""
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    """What `import harness` offers of the operator: plain functions, by name."""
+    claims: Callable[[], Any] | None = None
+    """CLAIMS, OF_RIVALS and EXTRA: what each language can say of the techniques, and of what is no rung."""
+
+    def experiment(self, name: str) -> str:
+        """The full name of one of the operator's experiments."""
+        return f"{self.name}/{name}"
