@@ -25,12 +25,6 @@ CACHE = Path(os.environ.get("TWINKERNELS_CACHE") or ROOT / "build").absolute()
 """What compilers and disassemblers made, by the hash of what they made it from: checkouts can share it."""
 
 
-ABOUT_ROWS = ("articles.py", "ledger.py")
-"""Files of the registry that say what rows mean; nothing in them makes one."""
-WORDING = {"Ladder": 1, "Technique": 2, "Ablation": 2}
-"""Entries of the registry -> which of their arguments is a title or an idea: words that only pages show."""
-
-
 def put(path: Path, content: bytes) -> None:
     """Writes a file whole or not at all, even while other processes write it."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -133,29 +127,16 @@ def _placeless(text: str) -> str:
 
 
 @cache
-def gate_id() -> str:
-    """Twelve hex digits that name the gate: what it takes as inputs, as the truth and as limits."""
-    room, digest = ROOT / "harness" / "operators" / "attention", hashlib.sha256()
-    for name in ("inputs.py", "reference.py", "numerics.py"):
-        digest.update(f"{name}\0{code(room / name).replace('operators.', '')}\0".encode())
-    return digest.hexdigest()[:12]
-
-
-@cache
 def harness_id() -> str:
-    """Twelve hex digits that name what rows depend on besides kernels and compilers: the registry, the code that
-    compiles, reads, runs and judges kernels, and the CPU runtime. Titles and ideas in the registry do not count, so
-    that rewording one compiles nothing again."""
-    rooms = ("operators", "inspection", "machine", "measure", "variants")
+    """Twelve hex digits that name what rows depend on besides kernels and compilers: the code that describes, compiles,
+    reads, runs and judges kernels, and the CPU runtime."""
+    rooms = ("catalog", "operators", "inspection", "machine", "measure", "variants")
     python = [path for room in rooms for path in (ROOT / "harness" / room).rglob("*.py")]
     python += (ROOT / "cuda_kernels").glob("*.py")
     runtime = [path for path in (ROOT / "cuda_kernels" / "cpu").rglob("*") if path.is_file()]
-    texts = {path: code(path) for path in [*python, *runtime]}
-    catalog = ROOT / "harness" / "catalog"
-    texts |= {path: _wordless(code(path)) for path in catalog.rglob("*.py") if path.name not in ABOUT_ROWS}
     digest = hashlib.sha256()
-    for path, text in sorted(texts.items()):
-        digest.update(f"{path.relative_to(ROOT).as_posix()}\0{text}\0".encode())
+    for path in sorted([*python, *runtime]):
+        digest.update(f"{path.relative_to(ROOT).as_posix()}\0{code(path)}\0".encode())
     return digest.hexdigest()[:12]
 
 
@@ -259,17 +240,6 @@ def _without_comments(text: str) -> str:
     from cuda_kernels import includes
 
     return includes.without_comments(text)
-
-
-def _wordless(text: str) -> str:
-    """A file of the registry without titles and ideas, as one line of code for each statement."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            node.keywords = [one for one in node.keywords if one.arg not in ("idea", "shows")]
-            if isinstance(node.func, ast.Name) and (place := WORDING.get(node.func.id)) is not None:
-                del node.args[place : place + 1]
-    return ast.unparse(tree)
 
 
 def _is_docstring(node: ast.stmt) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import operators
-from harness.catalog import sources, techniques
+from harness.catalog import techniques
 from harness.catalog.cases import Case, declined, of_experiment
 from harness.catalog.entries import Experiment
 from harness.catalog.own import Kernel
@@ -239,13 +239,13 @@ class Run:
             return {"status": "timeout", "reason": reason}
         worker = self.session.worker(self.loader.environment_of(case, self.on) or {})
         try:
-            fields = self.verdict(worker.call("gate", case, str(case), self.gate_options))
+            fields = self.verdict(case, worker.call("gate", case, str(case), self.gate_options))
         except KeyboardInterrupt:
             return {"status": "interrupted", "reason": "stopped during the gate"}
         except Failed as failure:
             if case.kernel and failure.fields["status"] == "timeout":
                 self.unended.setdefault(case.kernel, []).append(case)
-            return self.verdict(failure.fields)
+            return self.verdict(case, failure.fields)
         expected = techniques.get(case.technique).mma if case.technique else None
         if fields["status"] != "passed":
             worker.kill()  # who knows what else a wrong kernel wrote to
@@ -257,9 +257,9 @@ class Run:
             }
         return fields
 
-    def verdict(self, fields: Row) -> Row:
-        """A gate's fields, with the gate's id and how many other processes used the GPU meanwhile."""
-        fields = {**fields, "gate": sources.gate_id()}
+    def verdict(self, case: Case, fields: Row) -> Row:
+        """A gate's fields, with the version of the comparison and how many other processes used the GPU meanwhile."""
+        fields = {**fields, "gate": operators.of(case.problem).comparison}
         if self.sharing:
             fields["details"] = {**fields.get("details", {}), "sharing": self.sharing}
             if fields.get("reason"):

@@ -254,8 +254,19 @@ class Operator:
     """Further problems for a user's kernel, whose sizes no tile divides."""
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     """What `import harness` offers of the operator: plain functions, by name."""
+    comparison_hashes: tuple[str, ...] = ()
+    """What gate rows from before there were versions have in place of this one."""
     claims: Callable[[], Any] | None = None
     """CLAIMS, OF_RIVALS and EXTRA: what each language can say of the techniques, and of what is no rung."""
+
+    @property
+    def comparison(self) -> str:
+        """What a gate row says of the comparison that judged it."""
+        return f"version {self.comparison_version}"
+
+    def is_current(self, comparison: str | None) -> bool:
+        """Whether a gate row's words are of this comparison."""
+        return comparison == self.comparison or comparison in self.comparison_hashes
 
     def experiment(self, name: str) -> str:
         """The full name of one of the operator's experiments."""

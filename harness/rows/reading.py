@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from harness import operators
 from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
 
@@ -122,7 +123,7 @@ def counts(row: Row, hashes: Hashes) -> bool:
 
 def of_earlier_gate(gate: Row) -> bool:
     """Whether a gate row is of a gate whose inputs or limits were others than this checkout's."""
-    return gate.get("gate") != sources.gate_id()
+    return not operators.get(gate.get("operator") or operators.FIRST).is_current(gate.get("gate"))
 
 
 def last_checked(gates: Iterable[Row]) -> tuple[int, int]:

@@ -95,7 +95,7 @@ FIELDS = {
     "status": ", ".join(STATUSES),
     "reason": "why, when the status is not passed",
     "check": "which check failed",
-    "gate": "of a gate row: id of the gate's inputs and limits (catalog.sources.gate_id)",
+    "gate": "of a gate row: the version of the operator's comparison",
     "numerics": "distribution -> {max_abs, rel_l2, yardstick, lse_max_abs, ...}",
     "samples_ms": "every sample, milliseconds",
     "mode": "how a timing row was timed: burst or sustained",

@@ -24,6 +24,7 @@ OPERATOR = Operator(
     ablations=ABLATIONS,
     distributions=("normal", "shifted", "outliers", "large_logits", "constant_rows", "negative_scores"),
     comparison_version=1,
+    comparison_hashes=("5d07e369576e",),
     inputs=deferred("harness.operators.attention.inputs", "sample"),
     input_specs=ARGUMENTS("input_specs"),
     output_specs=ARGUMENTS("output_specs"),

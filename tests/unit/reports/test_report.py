@@ -18,10 +18,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from cuda_kernels.cpu_library import ncu_metrics, totals
 from experiments.attention import ladder
 from harness.catalog import experiments as catalog
-from harness.catalog import sources, techniques
+from harness.catalog import techniques
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import LADDERS, TECHNIQUES
 from harness.operators.attention import tiles
+from harness.operators.attention.operator import OPERATOR
 from harness.rows import reading
 from harness.rows.reading import slug
 from harness.setup import script
@@ -36,7 +37,7 @@ from reports.facts.scores import GRID as GRID_SCORE
 from reports.pages import common, downloads, prose
 from reports.pages.common import loaded
 from reports.pages.technique import LINKED, same_code, side_by_side
-from tests.support import cpu_run, gate_rows, row_file
+from tests.support import cpu_run, row_file, synthetic_articles
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import rendered, texts
 
@@ -803,7 +804,7 @@ def test_an_experiment_that_declined_whatever_was_asked_has_no_picture_of_errors
 
 
 def test_verdicts_of_an_earlier_gate_are_counted_as_such(pages: dict[str, str]) -> None:
-    now = [row | {"gate": sources.gate_id()} for row in gates()]
+    now = [row | {"gate": OPERATOR.comparison} for row in gates()]
     for rows, earlier in ((gates(), 4), (now, 0), ([*now[:3], *gates()[3:]], 1)):
         (matrix,) = correctness.matrices([dataset([synthetic.ENVIRONMENT, *rows])])
         assert (matrix.earlier_gate, matrix.verdicts) == (earlier, 4)
@@ -812,7 +813,7 @@ def test_verdicts_of_an_earlier_gate_are_counted_as_such(pages: dict[str, str]) 
 
 def test_pages_say_that_an_earlier_gate_was_the_last_to_check_a_kernel(tmp_path: Path) -> None:
     """And nothing where no verdict is of an earlier gate."""
-    now = {"gate": sources.gate_id()}
+    now = {"gate": OPERATOR.comparison}
     article = synthetic_articles.rows("seed_5090")[1:]
     judged = [row | {"kind": "gate"} for row in article if row.get("technique")]
     rows = [row | now if row["kind"] == "gate" else row for row in [*synthetic.rows(), *article, *judged]]
@@ -931,7 +932,7 @@ def test_the_page_about_correctness_has_failures_of_other_experiments(change: di
 def test_the_page_about_correctness_counts_random_problems() -> None:
     """Those of the experiment alone, by the flagship in CUDA, whatever the tile."""
     first, second, *_ = catalog.load("random_problems").problems
-    now = {"experiment": "random_problems", "gate": sources.gate_id()}
+    now = {"experiment": "random_problems", "gate": OPERATOR.comparison}
     passed = [gate("flagship", problem, **now) for problem in (first, second)]
     wrong = {"status": "wrong", "check": "unwritten", "reason": "half of lse"}
 
@@ -948,7 +949,7 @@ def test_the_page_about_correctness_counts_random_problems() -> None:
     assert none in told()
     declined = gate("flagship", first, **now, status="unsupported", reason="needs Hopper")
     other = gate("flagship", synthetic.PROBLEMS[0], **now)
-    elsewhere = gate("flagship", first, gate=sources.gate_id())
+    elsewhere = gate("flagship", first, gate=OPERATOR.comparison)
     assert none in told(declined, other, elsewhere, {**passed[0], "backend": "gluon"}, gate("wgmma", first, **now))
     two = told(*passed, other)
     assert f"“Flagship” in CUDA passed all 2 random problems that were checked, of 1,000, {drawn}" in two

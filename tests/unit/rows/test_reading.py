@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.catalog import sources, techniques
+from harness.catalog import techniques
 from harness.catalog.problem import Problem, Tile
+from harness.operators.attention.operator import OPERATOR
 from harness.rows import reading
 
 PROBLEM, WIDE = Problem.square(4, 16, 4096, 128), Tile(192, 80, 2, 12)
@@ -37,7 +38,7 @@ def test_a_kernel_with_one_verdict_of_an_earlier_gate_was_last_checked_by_it_in_
     def gate(technique: str | None, backend: str = "cuda", **fields: str) -> dict[str, object]:
         return {"kind": "gate", "technique": technique, "backend": backend, "status": "passed", **fields}
 
-    now = {"gate": sources.gate_id()}
+    now = {"gate": OPERATOR.comparison}
     rows = [gate("scalar", **now), gate("scalar", "triton", **now), gate("wmma", status="wrong", **now)]
     assert reading.last_checked(rows) == (0, 3)
     declined, peer = gate("large_tile", status="unsupported"), gate(None, "sdpa_cudnn")
