@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness import variants
+from harness import operators, variants
 from harness.catalog.problem import Problem
 from harness.measure import arenas
 from harness.measure import gate as gates

@@ -10,10 +10,9 @@ from itertools import product
 import pytest
 
 from experiments.attention import random_problems
-from harness.catalog import experiments, sources, techniques
+from harness.catalog import experiments, sources, techniques, tiles
 from harness.catalog.cases import declined, of_experiment
 from harness.catalog.problem import DTYPES, LAYOUTS, Tile
-from harness.operators.attention import tiles
 
 FIRST_RANDOM = ["b1-h6k2-n2151-d64-bf16-causal-bshd", "b2-h12k3-q1878k600-d128-fp16-causal"]
 RANDOM_SHA256 = "ddf7ed0760406e99957b8a2450ee5d1e01398d21b4778fdb7ec17bc06ff9e300"
@@ -117,7 +116,7 @@ def test_cells_are_in_all_languages_or_in_the_one_that_they_name() -> None:
 
 def test_a_hopper_gpu_takes_from_the_h200s_table_what_its_own_lacks() -> None:
     asked = ("h100", "h200", "h20", "gh200", "rtx-5090", None)
-    served = [[path.stem for path in tiles.tables(gpu)] for gpu in asked]
+    served = [[path.stem for path in tiles.tables("attention", gpu)] for gpu in asked]
     assert served == [["h100", "h200"], ["h200"], ["h200"], ["h200"], [], []]
     for problem in experiments.load("hopper_grid").problems:
         of_h200 = tiles.best_tile("head_by_head", "triton", problem, "h200")
