@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 import torch
-from harness.operators.attention.api import FLAGSHIP
 
 from cuda_kernels import cpu_build
 from harness import variants
@@ -28,8 +27,8 @@ from harness.catalog.problem import DTYPES, LAYOUTS, Problem, Tile
 from harness.catalog.techniques import TECHNIQUES
 from harness.measure import gate as gates
 from harness.operators.attention import numerics
-from harness.operators.attention.inputs import DISTRIBUTIONS
 from harness.operators.attention.api import FLAGSHIP
+from harness.operators.attention.inputs import DISTRIBUTIONS
 from tests.support import chosen, cpu_run, proven
 from tests.support.cpu_run import in_turn
 from tests.support.tuned import tuned
