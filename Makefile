@@ -7,16 +7,19 @@ PARALLEL := --numprocesses auto --maxprocesses 16 --dist loadgroup -p no:benchma
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
+setup:  ## install what the other targets need into .venv, which they do on first use too
+	@$(RUN) -c ""
+
 report:  ## compile, check and inspect every kernel, time them if there is a GPU, and build the site
 	@$(RUN) -m harness report
 
 test-fast: lint  ## lint, types and the quick unit tests: a minute
 	@$(RUN) -m pytest $(PARALLEL) -m "not gpu and not full and not slow" tests/unit
 
-test: lint  ## lint and what needs no GPU and no recorded row proves: CI runs this
+test: lint  ## lint, and all tests that need no GPU: CI runs this
 	@$(RUN) -m pytest $(PARALLEL) -m "not gpu and not full" tests/unit tests/kernels
 
-test-full: lint  ## everything anew: what rows prove, in every Triton, the full products, and the GPU tests where there is a GPU
+test-full: lint  ## everything, in every Triton (downloads those that are not here), and on a GPU the tests for it
 	@$(RUN) -m pytest $(PARALLEL) --install -m "not gpu" tests/unit tests/kernels
 	@$(RUN) -m pytest --benchmark-quiet -m gpu tests/unit tests/kernels
 	@$(RUN) -m pytest --benchmark-quiet tests/regression
@@ -36,4 +39,4 @@ clean-all:  ## list fresh runs and saved baselines, which a GPU may have measure
 	rm -rf reports/runs .benchmarks
 	@$(MAKE) --no-print-directory clean
 
-.PHONY: help report test-fast test test-full lint format clean clean-all
+.PHONY: help setup report test-fast test test-full lint format clean clean-all

@@ -95,12 +95,10 @@ def test_without_a_gpu_it_says_what_there_is(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.slow
 def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
-    """On a CPU what can run there: the check. Below it is the whole, which asks for times too."""
+    """As it stands but for one small problem: without a GPU it checks, and asks for no times."""
     example, file = my_kernel(), tmp_path / "my_kernel.py"
-    calls = example.partition("if __name__")[2].splitlines()
-    assert "bench" in calls[-1]
-    small = f"check(attend, {SMALL.replace('h2k1', 'h2')!r})"
-    file.write_text(example.replace(calls[-1].strip(), "pass").replace("check(attend)", small))
+    assert "bench([attend" in example
+    file.write_text(example.replace("check(attend)", f"check(attend, {SMALL.replace('h2k1', 'h2')!r})"))
     done = script(file)
     assert done.returncode == 0, done.stderr
     assert re.search(r"b1-h2-n64-d64-fp16-causal +passed +[01]\.", done.stdout), done.stdout

@@ -63,7 +63,7 @@ def test_every_command_and_option_in_the_readme_exists() -> None:
     assert named <= set(cli.COMMANDS)
     assert len(named) > 5
     options = set(re.findall(r"twinkernels ([a-z]+)[^`\n|#]*? (--[a-z]+)", text))
-    assert {("inspect", "--on"), ("inspect", "--ncu"), ("run", "--shard")} <= options
+    assert {("inspect", "--on"), ("new", "--from"), ("run", "--gpus")} <= options
     for name, option in sorted(options):
         assert option in invoke(name, "--help")[1], (name, option)
 
