@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from harness.catalog import techniques
 from harness.cli.options import AsJson, missing, refuse, require_known
 from harness.cli.output import RECORDED, console, run_file, shown, write_run
+from harness.machine.progress import Progress
 from harness.rows import results
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ def expressibility(
     diff: Annotated[
         tuple[str, str] | None, typer.Option(metavar="OLD NEW", help="What changed between two Tritons, from rows.")
     ] = None,
+    only_recorded: Annotated[
+        bool, typer.Option("--recorded", help="Show what recorded rows prove, and compile nothing.")
+    ] = False,
     newest: Annotated[
         bool, typer.Option("--newest", help="Try every claim in the newest Triton of the package index.")
     ] = False,
@@ -70,6 +73,11 @@ def expressibility(
         raise typer.Exit
     if newest:
         try_newest(install)
+    if only_recorded:
+        others = {"NAME": name, "--triton": triton, "--missing": only_missing, "--install": install, "--json": as_json}
+        refuse("--recorded", "it shows the whole table", others)
+        show_matrix(known_rows(), rivals=rivals)
+        raise typer.Exit
     releases = matrix.VERSIONS["triton"]
     versions = triton or (releases if only_missing else [tritons.installed() or releases[0]])
     require_known("--triton", versions, releases)
@@ -96,20 +104,30 @@ def expressibility(
     elif not install and all(map(tritons.is_here, triton or ())):  # else it ends with what it needs
         asked, left_out = compiled_here(asked)
     found = judged(asked, install) if asked else []
-    rows = written(found) if found and name is None else [survey.row(*each) for each in found]
+    keep = found and (name is None or only_missing)
+    rows = written(found) if keep else [survey.row(*each) for each in found]
     if as_json:
         print(json.dumps(rows, indent=1))
     elif name is None:
-        cells = (matrix.rivals if rivals else matrix.cells)([*known_rows(), *rows])
-        console.print(table(cells, matrix.RIVALS if rivals else matrix.DIALECTS))
-        done, every = matrix.proven(cells)
-        console.print(f"{done} of {every} cells are proven in every version of their column")
+        show_matrix([*known_rows(), *rows], rivals=rivals)
     else:
         for each in found:
             console.print(*explained(*each), sep="\n", soft_wrap=True, highlight=False)
     if left_out:
         typer.echo(left_out, err=True)
     raise typer.Exit(any(row["status"] != "passed" for row in rows))
+
+
+def show_matrix(rows: Sequence[Mapping[str, Any]], *, rivals: bool) -> None:
+    """The table of all cells, and how many of them these rows prove."""
+    from harness.expressibility import matrix
+
+    cells = (matrix.rivals if rivals else matrix.cells)(rows)
+    console.print(table(cells, matrix.RIVALS if rivals else matrix.DIALECTS))
+    done, every = matrix.proven(cells)
+    console.print(f"{done} of {every} cells are proven in every version of their column")
+    if later := matrix.not_graded(cells):
+        console.print(f"not graded yet: {', '.join(later)}", soft_wrap=True)
 
 
 def concerns(claim: Any, name: str) -> bool:
@@ -131,9 +149,7 @@ def known_rows() -> list[dict[str, Any]]:
 
 
 def judged(asked: Sequence[Todo], install: bool) -> list[tuple[Todo, Verdict]]:
-    """Verdicts in the order of `asked`, under a progress bar. Installs what lacks, or ends with what to do."""
-    from rich.progress import track
-
+    """Verdicts in the order of `asked`, with progress. Installs compilers that are missing, or ends with what to do."""
     from harness.expressibility import environments, survey
     from harness.variants import tritons
 
@@ -147,10 +163,12 @@ def judged(asked: Sequence[Todo], install: bool) -> list[tuple[Todo, Verdict]]:
             size = environments.megabytes(version, dialect)
             console.print(f"installing {environments.name(version, dialect)}" + (f", {size} MB" if size else ""))
             environments.install(version, dialect)
-    stderr = Console(stderr=True)
-    if not stderr.is_terminal:
-        stderr.print(f"compiling for {len(asked)} proofs; a second time they come from build/")
-    found = dict(track(survey.run(asked), "compiling", len(asked), console=stderr, transient=True))
+    found = {}
+    with Progress() as progress:
+        progress.say(f"compiling for {len(asked)} proofs; a second time they come from build/")
+        for each, verdict in survey.run(asked):
+            found[each] = verdict
+            progress.count("proofs", len(found), len(asked), each[1].name)
     return [(each, found[each]) for each in dict.fromkeys(asked)]
 
 

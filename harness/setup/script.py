@@ -31,7 +31,8 @@ ORDER = {technique.name: number for number, technique in enumerate(techniques.ke
 def become(*command: str) -> NoReturn:
     """`twinkernels` with this command and the options that the file was called with, in the place of this process.
 
-    Where there is no GPU to `run` on, prints the question and the recorded answer.
+    Without options it prints the question and the recorded answer where there is no GPU to `run` on, and the recorded
+    table of `expressibility`.
     """
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a word
     file, options = Path(sys.argv[0]).resolve(), sys.argv[1:]
@@ -45,6 +46,9 @@ def become(*command: str) -> NoReturn:
         page = where(file.stem) if answer else ["Nothing is recorded yet: it needs a GPU."]
         print("\n".join([question.splitlines()[0], "", *answer, *page]))
         sys.exit()
+    if command[0] == "expressibility" and not options:
+        print(question.splitlines()[0], flush=True)
+        options = ["--recorded"]
     os.execv(sys.executable, [sys.executable, "-m", "harness.setup.bootstrap", "-m", "harness", *command, *options])
 
 

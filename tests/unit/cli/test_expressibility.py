@@ -156,3 +156,25 @@ def test_without_an_index_there_is_no_news(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(tritons, "newest", no_network)
     assert told_of(monkeypatch, newest=True) == 2
     assert "no route to host" in capsys.readouterr().err
+
+
+def test_a_proof_that_was_missing_is_written_for_one_technique_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = importlib.import_module("harness.cli.expressibility")
+    wrote: list[Todo] = []
+    monkeypatch.setattr(tritons, "is_here", lambda version, dialect="triton": True)
+    monkeypatch.setattr(command, "known_rows", list)
+    monkeypatch.setattr(command, "judged", lambda todo, install: [(each, Verdict(verdicts.PROVEN)) for each in todo])
+    monkeypatch.setattr(command, "written", lambda found: wrote.extend(each for each, _ in found) or [])
+    for only_missing in (False, True):
+        with pytest.raises(typer.Exit):
+            command.expressibility("cluster_multicast", triton=["3.6.0"], only_missing=only_missing)
+        assert bool(wrote) is only_missing
+
+
+def test_recorded_shows_the_table_and_compiles_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compiled_by(monkeypatch, [], only_recorded=True) == []
+    said = capsys.readouterr().out
+    assert "cluster_multicast" in said
+    assert re.search(r"0 of \d+ cells are proven", said)
