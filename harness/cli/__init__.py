@@ -45,8 +45,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "record": recording.record,
     "tune": measuring.tune,
     "scorecard": comparing.scorecard,
-    "compare": reporting.compare,
-    "history": reporting.history,
+    "compare": comparing.compare,
+    "history": comparing.history,
 }
 """In the order in which `--help` names them."""
 

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
+import typer
 from rich import box
 from rich.table import Table
 
-from harness.cli.options import AsJson
+from harness.catalog.problem import MODES
+from harness.cli.options import (
+    AsJson,
+    chosen,
+    completing,
+    experiments,
+    refuse,
+    require_known,
+    require_words_of_cells,
+    require_writable,
+    split,
+)
 from harness.cli.output import RECORDED, RUNS, console
 from harness.rows import results
 from harness.rows.tables import folding
 
+FEW = 8
+"""Cells that a message names."""
 SIGNS = (
     "A value over all boards can be above each board's: what is left unexplained has either sign, and in their mean a "
     "part of it cancels."
@@ -66,4 +81,107 @@ def _shares(entry: Mapping[str, Any]) -> Table:
         )
         each = "\n".join(f"{board} {share}" for board, share in zip(cell["boards"], boards, strict=True))
         table.add_row(cell["problem"], value, stats.describe(cell["interval"], of_ratio=False), each)
+    return table
+
+
+def compare(
+    base: Annotated[
+        Path, typer.Argument(metavar="BASE", exists=True, help="Rows of the baseline: a file or a folder.")
+    ],
+    new: Annotated[Path, typer.Argument(metavar="NEW", exists=True, help="Rows to judge.")],
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--technique", help="Only its cases, or those of a kernel of your own; repeat for several."),
+    ] = None,
+    only_changed: Annotated[
+        bool, typer.Option("--only-changed", help="Only cases whose kernel, compiler or library differs in NEW.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """SAME, FASTER, SLOWER, AMBIGUOUS, MISSING per case; exit 1 on SLOWER or MISSING, 2 when not comparable.
+
+    Judged are the time and the ratio to the library peers of the same interleaved group. How far both move although
+    nothing changed comes from recorded rows, on one board or on two. Cases that are SAME are only counted.
+    """
+    from harness.rows import compare as comparison
+
+    rungs, own_kernels = split(names)
+    raise typer.Exit(
+        comparison.main(
+            base,
+            new,
+            RECORDED,
+            as_json=as_json,
+            techniques=(*own_kernels, *(chosen(rungs) if rungs else ())),
+            only_changed=only_changed,
+            console=console,
+        )
+    )
+
+
+def history(
+    words: Annotated[
+        list[str], typer.Argument(metavar="CELL", help="Backend, technique, problem, tile: as many as tell it.")
+    ],
+    experiment: Annotated[
+        str, typer.Option(help="Whose recorded rows.", autocompletion=completing(experiments()))
+    ] = "ladder",
+    gpu: Annotated[str, typer.Option(help="A folder of reports/recorded.")] = "h200",
+    mode: Annotated[str, typer.Option(help="burst or sustained: how it was timed.")] = "burst",
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for change-point tools; of one cell.")] = False,
+    plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw it: an .svg file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """One cell each time it was recorded: commit, board, time, ratio to its group's anchor."""
+    from harness.rows import history as past
+
+    require_known("--mode", [mode], MODES)
+    given = [word for each in words for word in each.split()]
+    if not given:
+        raise typer.BadParameter("CELL: got no word, expected some of backend, technique, problem and tile")
+    refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
+    if plot:
+        if plot.suffix != ".svg":
+            raise typer.BadParameter(f"--plot: got {str(plot)!r}, expected a file that ends in .svg")
+        require_writable("--plot", plot.parent)
+    require_known("--gpu", [gpu], sorted({name for name, _ in results.iter_recorded(RECORDED)}))
+    require_known("--experiment", [experiment], sorted({path.parent.name for path in results.recorded(RECORDED, gpu)}))
+    require_words_of_cells(given, past.words(RECORDED, gpu, experiment))
+
+    from harness.rows.frame import frame
+
+    timing = frame("timing", root=RECORDED)
+    found = past.points(timing[(timing.gpu_slug == gpu) & (timing.experiment == experiment)], given, mode)
+    if not found:
+        told = f"but no recorded {mode} timing of {experiment} has these words"
+        raise typer.BadParameter(f"CELL: got {' '.join(words)!r}, {told}")
+    if len(found) > 1 and (as_csv or plot):
+        shown = "; ".join(list(found)[:FEW]) + ("; ..." if len(found) > FEW else "")
+        raise typer.BadParameter(f"CELL: got {' '.join(words)!r}, expected one cell of these {len(found)}: {shown}")
+    if as_csv:
+        print(next(iter(found.values())).to_csv(index=False), end="")
+    elif as_json:
+        print(
+            json.dumps({name: json.loads(points.to_json(orient="records")) for name, points in found.items()}, indent=1)
+        )
+    else:
+        for name, points in found.items():
+            console.print(_history_table(name, points))
+    if plot:
+        from reports.draw import history as drawing
+
+        name, points = next(iter(found.items()))
+        plot.write_text(drawing.draw(name, points))
+        console.print(f"wrote {plot}", soft_wrap=True)
+
+
+def _history_table(name: str, points: Any) -> Table:
+    table = Table("time", "commit", "board", "source", "ms", "TFLOPS", "time / anchor's", title=name)
+    formats = {"ms": "{:.4f}", "tflops": "{:.1f}", "ratio": "{:.3f}"}
+    for point in points.to_dict("records"):
+        known = {column: value for column, value in point.items() if value == value}  # not NaN
+        columns = ("time", "commit", "board", "source", "ms", "tflops", "ratio")
+        table.add_row(
+            *(formats.get(column, "{}").format(known[column]) if column in known else "" for column in columns)
+        )
     return table

@@ -6,12 +6,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES
 from harness.operators.attention.promises import promises
-from harness.rows import compare, intervals, reading
+from harness.rows import compare, intervals, reading, stats
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Row, grouped
 from reports.data.names import score_title
@@ -115,11 +116,26 @@ def _of_ladder(data: Dataset, timed: Mapping[Cell, Sequence[Row]]) -> list[Cell]
 
 def _lines(data: Dataset, cells: Mapping[Cell, Sequence[Row]]) -> dict[Cell, Line]:
     runs = {cell: found for cell, rows in cells.items() if (found := _runs(data, rows))}
-    pairs = [(cell, found[-2], found[-1]) for cell, found in runs.items() if len(found) > 1]
-    records = data.rows if data.recorded else ()
-    verdicts = compare.judge(((name, base, new) for (name, _), base, new in pairs), data.rows, records, data.gpu)
-    judged = dict(zip((cell for cell, *_ in pairs), verdicts, strict=True))
+    judged = _judged(data, {cell: found for cell, found in runs.items() if len(found) > 1})
     return {cell: _line(data, found, judged.get(cell)) for cell, found in runs.items()}
+
+
+def _judged(data: Dataset, runs: Mapping[Cell, Sequence[Sequence[Row]]]) -> dict[Cell, compare.Verdict]:
+    """What compare says of the last two runs of each cell."""
+    timing = data.table("timing")
+    around = stats.measured(timing)
+    keys = list(zip(around.environment, around["group"], around.case, around["mode"], strict=True))
+
+    def side(number: int) -> Any:
+        cells = {_key(row): cell for cell, found in runs.items() for row in found[number]}
+        return around.assign(case_id=[cells.get(key) for key in keys]).dropna(subset="case_id")
+
+    found = compare.judge(side(-2), side(-1), around, compare.Noise(timing if data.recorded else timing[:0]))
+    return {cell: replace(found[cell], case=cell[0]) for cell in runs if cell in found}
+
+
+def _key(row: Row) -> tuple[str, ...]:
+    return str(row["environment"]), str(row["group"]), reading.case(row), str(row["mode"])
 
 
 def _line(data: Dataset, runs: Sequence[Sequence[Row]], verdict: compare.Verdict | None) -> Line:

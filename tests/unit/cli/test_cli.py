@@ -31,7 +31,7 @@ from harness.measure.fleet import Work
 from harness.operators.attention import tiles
 from harness.operators.attention.inputs import DISTRIBUTIONS
 from harness.operators.attention.operator import OPERATOR
-from harness.rows import record, results, tables
+from harness.rows import record, results, summary, tables
 from harness.setup import bootstrap
 from harness.setup.script import PAGES
 from harness.variants import PEERS, Case
@@ -340,26 +340,23 @@ def test_compare_passes_the_verdict_on(tmp_path: Path, monkeypatch: pytest.Monke
     assert invoke("compare", str(tmp_path / "base.jsonl"), str(tmp_path / "new.jsonl"))[0] == 1
     options = ("--technique", "scalar", "--only-changed", "--json")
     assert invoke("compare", *options, str(tmp_path / "base.jsonl"), str(tmp_path))[0] == 1
-    assert invoke("compare", "--accept", str(tmp_path / "base.jsonl"), str(tmp_path))[0] == 1
-    code, output = invoke("compare", "--accept", *options, str(tmp_path / "base.jsonl"), str(tmp_path))
-    assert (code, "--technique, --only-changed: got it with --accept" in output) == (2, True)
-    assert (asked[0]["techniques"], asked[0]["accept"], asked[0]["as_json"]) == ((), False, False)
+    assert (asked[0]["techniques"], asked[0]["as_json"]) == ((), False)
     assert asked[1]["techniques"] == ("scalar",)
-    assert asked[1]["only_changed"] is asked[2]["accept"] is asked[1]["as_json"] is True
+    assert asked[1]["only_changed"] is asked[1]["as_json"] is True
     assert invoke("compare", "--technique", "scalr", str(tmp_path), str(tmp_path))[0] == 2
     assert invoke("compare", str(tmp_path / "base.jsonl"), str(tmp_path / "no.jsonl"))[0] == 2
 
 
 def test_history_of_one_cell_is_csv_and_of_several_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(
-        tmp_path / "h200" / "attention" / "ladder" / "run.jsonl.xz",
-        replicated.of_process(replicated.rows(problems=1), "board0", 0),
-    )
-    monkeypatch.setattr("harness.cli.reporting.RECORDED", tmp_path)
+    folder = tmp_path / "h200" / "attention" / "ladder"
+    rows = replicated.of_process(replicated.rows(problems=1), "board0", 0)
+    write(folder / "run.jsonl.xz", rows)
+    (folder / summary.NAME).write_text(summary.summary(rows))
+    monkeypatch.setattr("harness.cli.comparing.RECORDED", tmp_path)
     code, output = invoke("history", "cuda", "xor_swizzle", "--csv")
     assert code == 0
-    assert output.splitlines()[1] == "time,commit,board,source,ms,tflops,anchor_ms,ratio"  # below what stderr says
-    assert len(output.splitlines()) == 3
+    assert output.splitlines()[0] == "time,commit,board,source,ms,tflops,anchor_ms,ratio"
+    assert len(output.splitlines()) == 2
     monkeypatch.setattr("harness.cli.output.console.width", 160)
     table = invoke("history", "cuda", "xor_swizzle")[1]
     assert re.search(r"│ 0123456 +│", table), "some rows have seven digits of a commit, some twelve"
@@ -371,7 +368,7 @@ def test_history_of_one_cell_is_csv_and_of_several_a_question(tmp_path: Path, mo
     code, output = invoke("history", "cuda", "--csv")
     assert code == 2
     assert re.search(r"expected one cell of these \d+: cuda ", " ".join(output.split()))
-    monkeypatch.setattr("harness.cli.reporting.FEW", 1)
+    monkeypatch.setattr("harness.cli.comparing.FEW", 1)
     assert "; ..." in invoke("history", "cuda", "--csv")[1]
     assert invoke("history", "no_such_kernel")[0] == 2
     assert invoke("history", "cuda", "--experiment", "no_such")[0] == 2

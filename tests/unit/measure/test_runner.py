@@ -28,7 +28,8 @@ from harness.machine import environment
 from harness.measure import runner, service, session, worker
 from harness.measure.worker import Deadlines, GateOptions, Worker
 from harness.operators.attention import tiles
-from harness.rows import noise, results, tables
+from harness.rows import results, tables
+from harness.rows.frame import table
 from harness.rows.reading import is_final
 from harness.variants import Case
 from tests.conftest import CHECKOUT
@@ -257,7 +258,8 @@ def test_replicates_are_timed_in_processes_of_their_own(tmp_path: Path) -> None:
     assert [row["environment"] for row in timings] == [origin for origin in origins for _ in range(2)]
     assert len({row["group"] for row in timings}) == 3
     assert len({str(row["samples_ms"]) for row in timings}) == 6
-    assert noise.replicates(noise.Timings(rows)).is_twin.sum() == 3  # three pairs of three processes
+    timed = table("timing", rows)
+    assert timed[timed.technique.notna()].program.nunique() == 1
     with results.Writer(tmp_path / "two.jsonl") as writer:
         for row in rows:
             if (row["id"] if row["kind"] == "environment" else row["environment"]) != origins[2]:

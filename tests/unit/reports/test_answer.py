@@ -15,6 +15,7 @@ from harness.catalog.problem import Problem
 from harness.inspection import hardware_counters
 from harness.operators.attention.promises import RIVALS
 from harness.rows import compare
+from harness.rows.frame import table
 from harness.rows.reading import slug, tflops
 from reports.data.dataset import Dataset
 from reports.data.names import score_title
@@ -486,7 +487,8 @@ def test_a_headline_cell_has_its_runs_and_the_verdict_of_compare() -> None:
         assert one.verdict
         assert (one.verdict.verdict, one.edited, len(one.moments)) == (told, False, runs + 1)
         base = replicated.of_process(replicated.rows(), "board3", 1)
-        judged = compare.compare(base, new, replicated.rows(), techniques=[VICTIM])
+        sides = (table("timing", rows) for rows in (base, new, replicated.rows()))
+        judged = compare.compare(*sides, techniques=[VICTIM])
         assert told in {each.verdict for each in judged if one.problem.slug in each.case}
     edited = line(later_run(1, 1.1, "older"), later_run(2, 1.0))
     assert edited.verdict

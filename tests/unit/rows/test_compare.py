@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from harness.catalog.problem import Problem
-from harness.rows import compare, noise, results
-from tests.conftest import CHECKOUT
+from harness.rows import compare, stats
+from harness.rows.frame import frame, table
 from tests.support import replicated_rows as replicated
 from tests.support import synthetic_rows as synthetic
 from tests.support.row_file import write
@@ -22,21 +22,32 @@ pytestmark = pytest.mark.slow
 
 Row = dict[str, Any]
 VICTIM = ("cp_async_pipeline", Problem.square(4, 16, 2048, 128))
-RECORDS = replicated.rows()
-RECORDED = sorted((CHECKOUT / "reports" / "recorded").glob("*/*.jsonl"))
+
+
+def machine(rows: list[Row], factor: float) -> list[Row]:
+    """Everything slower: a clock locked lower."""
+    return [slower(row, factor) for row in rows]
+
+
+def slower(row: Row, factor: float) -> Row:
+    return {**row, "samples_ms": [sample * factor for sample in row["samples_ms"]]} if "samples_ms" in row else row
+
+
+RECORDS = machine(replicated.rows(), 10)
+"""So slow that boards can be compared."""
 
 
 def base() -> list[Row]:
-    return replicated.of_process(replicated.rows(), "board0", 0)
+    return replicated.of_process(RECORDS, "board0", 0)
 
 
 def again() -> list[Row]:
     """The same code in another process on the same board."""
-    return replicated.of_process(replicated.rows(), "board0", 1)
+    return replicated.of_process(RECORDS, "board0", 1)
 
 
 def elsewhere() -> list[Row]:
-    return replicated.of_process(replicated.rows(), "board3", 0)
+    return replicated.of_process(RECORDS, "board3", 0)
 
 
 def planted(rows: list[Row], factor: float = 1.0, **fields: Any) -> list[Row]:
@@ -48,17 +59,12 @@ def is_victim(row: Row) -> bool:
     return (row.get("technique"), row.get("problem")) == (VICTIM[0], VICTIM[1].to_dict())
 
 
-def slower(row: Row, factor: float) -> Row:
-    return {**row, "samples_ms": [sample * factor for sample in row["samples_ms"]]} if "samples_ms" in row else row
-
-
-def machine(rows: list[Row], factor: float) -> list[Row]:
-    """Everything slower: a clock locked lower."""
-    return [slower(row, factor) for row in rows]
+def compared(before: list[Row], after: list[Row], records: list[Row], **options: Any) -> list[compare.Verdict]:
+    return compare.compare(*(table("timing", rows) for rows in (before, after, records)), **options)
 
 
 def judged(new: list[Row], **options: Any) -> list[compare.Verdict]:
-    return compare.compare(base(), new, RECORDS, **options)
+    return compared(base(), new, RECORDS, **options)
 
 
 def told(new: list[Row]) -> dict[str, str]:
@@ -80,11 +86,10 @@ def main(tmp_path: Path, new: list[Row], **options: Any) -> tuple[int, str]:
     return code, console.file.getvalue()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_recorded_file_equals_itself(path: Path) -> None:
-    rows = results.read(path)
-    timed = any(row["kind"] == "timing" and row["status"] == "passed" for row in rows)
-    assert {verdict.verdict for verdict in compare.compare(rows, rows)} == ({compare.SAME} if timed else set())
+def test_recorded_rows_equal_themselves() -> None:
+    timing = frame("timing")
+    here = timing[timing.experiment.isin(["ladder", "hopper_sustained"])]
+    assert {verdict.verdict for verdict in compare.compare(here, here, timing)} == {compare.SAME}
 
 
 def test_an_older_passed_row_beside_a_newer_one_that_failed_is_no_case() -> None:
@@ -95,7 +100,7 @@ def test_an_older_passed_row_beside_a_newer_one_that_failed_is_no_case() -> None
         "time": "2031-01-01T00:00:00Z",
     }
     rows = [*base(), *(row | failed for row in base() if is_victim(row))]
-    assert {verdict.verdict for verdict in compare.compare(rows, rows)} == {compare.SAME}
+    assert {verdict.verdict for verdict in compared(rows, rows, [])} == {compare.SAME}
 
 
 def test_the_same_code_is_the_same_in_another_process_and_on_another_board() -> None:
@@ -117,12 +122,12 @@ def test_a_planted_slowdown_of_ten_percent_fails(new: Any, one_board: bool, tmp_
 
 
 def test_what_is_noise_on_two_boards_is_slower_on_one() -> None:
-    """The limits are the replicates': between boards these move three times as far."""
-    found = noise.replicates(noise.Timings(RECORDS))
-    one, two = (noise.noise(found, one_board).both for one_board in (True, False))
+    """The limits come from pairs: between boards these move three times as far."""
+    pairs = stats.pairs(table("timing", RECORDS))
+    one, two = (stats.limits(pairs, one_board) for one_board in (True, False))
     assert one
     assert two
-    factor = 1 + (one + two) / 2
+    factor = 1 + (one.both + two.both) / 2
     same_board = [row | {"environment": "board0-0"} if "environment" in row else row for row in planted(base(), factor)]
     assert told(same_board)
     other_board = [synthetic.environment("board1-0", "board1"), *same_board[1:]]
@@ -137,44 +142,26 @@ def test_what_was_timed_at_the_power_cap_has_a_noise_of_its_own() -> None:
         return [row | {"mode": "sustained"} if row["kind"] == "timing" else row for row in rows]
 
     before, after = sustained(base()), sustained(planted(again(), 1.1))
-    (verdict,) = (item for item in compare.compare(before, after, RECORDS) if abs(item.change or 0) > 0.05)
+    (verdict,) = (item for item in compared(before, after, RECORDS) if abs(item.change or 0) > 0.05)
     assert verdict.verdict == compare.AMBIGUOUS
-    assert "0 pairs of replicates in sustained mode" in verdict.reason
+    assert "its noise is not known" in verdict.reason
     of_both = [*RECORDS, *sustained(RECORDS)]
-    (verdict,) = (item for item in compare.compare(before, after, of_both) if item.verdict != compare.SAME)
+    (verdict,) = (item for item in compared(before, after, of_both) if item.verdict != compare.SAME)
     assert verdict.verdict == compare.SLOWER
-    wild = [slower(row, 1.2) if number % 2 else row for number, row in enumerate(sustained(RECORDS))]
-    quiet, beside = (noise.replicates(noise.Timings(rows)) for rows in (RECORDS, [*RECORDS, *wild]))
-    for one_board in (True, False):
-        assert noise.noise(beside, one_board) == noise.noise(quiet, one_board)
+    wild = [*RECORDS, *(slower(row, 1.2) if number % 2 else row for number, row in enumerate(sustained(RECORDS)))]
+    assert {item.verdict for item in compared(base(), again(), wild)} == {compare.SAME}
 
 
-def with_gaps(*gaps_ms: float) -> list[Row]:
-    """The records, and a referee on as many boards, before whose events so much time passes."""
-    referees = (
-        {"kind": "referee", "environment": f"board{number}-0", "details": {"gap_ms": gap}}
-        for number, gap in enumerate(gaps_ms)
-    )
-    return [*RECORDS, *referees]
+def test_a_short_kernel_is_not_judged_between_boards() -> None:
+    def short(rows: list[Row]) -> list[Row]:
+        return machine(rows, 0.001)
 
-
-def test_a_kernel_too_short_for_two_hosts_is_not_judged_between_boards() -> None:
-    """Where the difference of two gaps could be half of a slowdown of 5%, which is promised to be found."""
-
-    def victim(new: list[Row], apart_ms: float) -> compare.Verdict:
-        found = compare.compare(base(), new, with_gaps(0.002, 0.002 + apart_ms))
-        (verdict,) = (item for item in found if (item.change or 0) > 0.05)
-        return verdict
-
-    (before,) = (item.base_ms for item in judged(planted(again(), 1.1)) if (item.change or 0) > 0.05)
-    assert before
-    half = 0.05 / 2 * before
-    assert victim(planted(elsewhere(), 1.1), 0.8 * half).verdict == compare.SLOWER
-    short = victim(planted(elsewhere(), 1.1), 1.2 * half)
-    assert short.verdict == compare.AMBIGUOUS
-    assert "too short to be judged between boards" in short.reason
-    assert short.limit == pytest.approx(1.2 * half / before, rel=0.05)
-    assert victim(planted(again(), 1.1), 1.2 * half).verdict == compare.SLOWER
+    found = compared(short(base()), short(planted(elsewhere(), 1.1)), RECORDS)
+    (victim,) = (item for item in found if (item.change or 0) > 0.05)
+    assert victim.verdict == compare.AMBIGUOUS
+    assert "too short to be judged between boards" in victim.reason
+    on_one_board = compared(short(base()), short(planted(again(), 1.1)), RECORDS)
+    assert {item.verdict for item in on_one_board} == {compare.SAME, compare.SLOWER}
 
 
 def test_faster_does_not_fail(tmp_path: Path) -> None:
@@ -208,7 +195,7 @@ def test_without_a_peer_in_both_groups_the_time_decides() -> None:
     def alone(rows: list[Row]) -> list[Row]:
         return [row for row in rows if row["kind"] == "environment" or row.get("technique")]
 
-    found = compare.compare(alone(base()), alone(planted(again(), 1.1)), RECORDS)
+    found = compared(alone(base()), alone(planted(again(), 1.1)), RECORDS)
     (verdict,) = (item for item in found if item.verdict != compare.SAME)
     assert (verdict.verdict, verdict.ratio_change) == (compare.SLOWER, None)
     assert "judged by its time alone" in verdict.reason
@@ -226,10 +213,10 @@ def test_a_library_of_another_version_is_no_anchor() -> None:
 
 
 def test_without_records_a_change_is_not_called() -> None:
-    found = compare.compare(base(), planted(again(), 1.1))
+    found = compared(base(), planted(again(), 1.1), [])
     assert {item.verdict for item in found} == {compare.AMBIGUOUS}
-    assert f"expected {noise.EXPECTED}: its noise is not known" in found[0].reason
-    assert {item.verdict for item in compare.compare(base(), base())} == {compare.SAME}
+    assert "its noise is not known: fewer than 100 pairs" in found[0].reason
+    assert {item.verdict for item in compared(base(), base(), [])} == {compare.SAME}
 
 
 def test_where_nothing_can_be_judged_the_exit_code_is_no_success(tmp_path: Path) -> None:
@@ -259,7 +246,7 @@ def test_a_kernel_of_ones_own_can_be_asked_for() -> None:
             for row in rows
         ]
 
-    found = compare.compare(mine(base()), mine(again()), RECORDS, techniques=["mine.py:attend"])
+    found = compared(mine(base()), mine(again()), RECORDS, techniques=["mine.py:attend"])
     assert len(found) == 1
 
 
@@ -267,13 +254,13 @@ def test_the_pair_that_is_judged_is_no_part_of_the_noise() -> None:
     """NEW is recorded already: the replicates that its own slowdown makes do not excuse it."""
     new = planted(again(), 1.1)
     records = [row for row in RECORDS if row.get("environment", row.get("id")) != "board0-1"] + new
-    found = compare.compare(base(), new, records)
+    found = compared(base(), new, records)
     assert [item.verdict for item in found if item.verdict != compare.SAME] == [compare.SLOWER]
 
 
 def test_replicates_of_a_case_count_together() -> None:
     """One of two processes was slow: the case is not."""
-    other, outlier = replicated.of_process(replicated.rows(), "board3", 1), planted(elsewhere(), 1.04)
+    other, outlier = replicated.of_process(RECORDS, "board3", 1), planted(elsewhere(), 1.04)
     assert told(outlier)
     assert told([*other, *outlier]) == {}
 
@@ -334,70 +321,35 @@ def test_folders_are_all_their_files(tmp_path: Path) -> None:
     assert compare.main(tmp_path / "base.jsonl", empty, records, console=console) == 2
 
 
-def test_a_file_without_rows_is_told_as_such() -> None:
-    for name, *rows in (("BASE", [], base()), ("NEW", base(), [])):
-        with pytest.raises(compare.Refused, match=f"^{name} holds no rows: expected those of a run"):
-            compare.compare(*rows)
+def test_a_file_without_rows_is_told_as_such(tmp_path: Path) -> None:
+    paths = write(tmp_path / "empty", []), write(tmp_path / "new", base())
+    for name, base_path, new_path in (("BASE", *paths), ("NEW", *paths[::-1])):
+        console = Console(file=io.StringIO(), width=220)
+        assert compare.main(base_path, new_path, tmp_path / "none", console=console) == 2
+        assert f"{name} holds no rows" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_files_without_a_timing_are_told_as_such(tmp_path: Path) -> None:
-    """Of `check`, on a machine without a GPU: it was told to run the same experiment, or that no program changed."""
+    """Of `check`, on a machine without a GPU."""
     gates, console = write(tmp_path / "gates", [row for row in base() if row["kind"] == "environment"]), io.StringIO()
-    assert compare.main(gates, gates, tmp_path, console=Console(file=console)) == 0
+    assert compare.main(gates, gates, tmp_path / "none", console=Console(file=console)) == 0
     assert console.getvalue() == "no case is timed in either\n"
-    other = write(tmp_path / "other", [row for row in again() if row["kind"] == "environment"])
     with pytest.raises(compare.Refused, match="hold no timing: expected rows of `twinkernels run` or `bench`"):
-        compare.compare(results.read(gates), results.read(other))
+        compared(base()[:1], again()[:1], [])
 
 
 def test_another_gpu_is_refused(tmp_path: Path) -> None:
-    other = {**base()[0], "details": {"gpu": {"name": "NVIDIA A100"}}}
-    new = [other, *base()[1:]]
+    new = [{**base()[0], "details": {"gpu": {"name": "NVIDIA A100"}}}, *base()[1:]]
     with pytest.raises(compare.Refused, match="NVIDIA H200, NEW from NVIDIA A100"):
         judged(new)
-    code, text = main(tmp_path, new, accept=True)
+    code, text = main(tmp_path, new)
     assert code == 2
     assert "INCOMPARABLE" in text
-    assert results.read(tmp_path / "base") == base()
 
 
 def test_nothing_in_common_is_refused() -> None:
     with pytest.raises(compare.Refused, match="none is in both"):
         judged([row | {"experiment": "other"} if "experiment" in row else row for row in base()])
-
-
-def test_accept_merges_and_keeps_what_was_not_timed(tmp_path: Path) -> None:
-    """A run of one problem does not replace the baseline."""
-    new = [row for row in planted(again(), 1.1) if row["kind"] == "environment" or is_victim(row)]
-    before = (tmp_path / "base", write(tmp_path / "base", base()).read_text())
-    main(tmp_path, new)
-    assert before[0].read_text() == before[1]
-    code, text = main(tmp_path, new, accept=True)
-    assert code == 0
-    assert "accepted" in text
-    kept = results.read(tmp_path / "base")
-    assert [row["samples_ms"] for row in kept if is_victim(row)][-1] == new[-1]["samples_ms"]
-    cases = {compare._name(row, True) for row in base() if row["kind"] == "timing"}
-    assert {compare._name(row, True) for row in kept if row["kind"] == "timing"} == cases
-
-
-def test_accept_into_a_folder_goes_to_the_experiments_file(tmp_path: Path) -> None:
-    folder = write(tmp_path / "base" / "ladder.jsonl", base()).parent
-    new = write(tmp_path / "new.jsonl", planted(again(), 1.1))
-    records = write(tmp_path / "recorded" / "h200" / "ladder.jsonl", RECORDS).parent.parent
-    assert compare.main(folder, new, records, accept=True, console=Console(file=io.StringIO())) == 0
-    assert [path.name for path in folder.iterdir()] == ["ladder.jsonl"]
-    ids = {row["environment"] for row in results.read(folder / "ladder.jsonl") if is_victim(row)}
-    assert "board0-1" in ids
-
-
-def test_accept_refuses_to_lose_a_case(tmp_path: Path) -> None:
-    new = planted(again(), status="crashed", reason="signal 11")
-    code, text = main(tmp_path, new, accept=True)
-    assert code == 2
-    assert "would lose 1 cases" in text
-    assert "crashed: signal 11" in text
-    assert results.read(tmp_path / "base") == base()
 
 
 def test_reasons_are_not_read_as_markup(tmp_path: Path) -> None:
