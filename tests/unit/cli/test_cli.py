@@ -18,7 +18,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from harness import cli
+from harness import cli, operators
 from harness.catalog import sources, techniques
 from harness.catalog.cases import of_experiment, of_grids
 from harness.catalog.problem import Problem
@@ -34,7 +34,7 @@ from harness.operators.attention.operator import OPERATOR
 from harness.rows import record, results, summary, tables
 from harness.setup import bootstrap
 from harness.setup.script import PAGES
-from harness.variants import PEERS, Case
+from harness.variants import Case
 from tests.conftest import CHECKOUT
 from tests.support import ledger_rows
 from tests.support import replicated_rows as replicated
@@ -848,7 +848,7 @@ def test_help_is_short_too_names_its_values_and_the_version_is_told() -> None:
     for command in ((), ("bench",), ("run",)):
         assert invoke(*command, "-h") == invoke(*command, "--help")
     said = " ".join(invoke("bench", "-h")[1].split())
-    assert all(name in said for name in (*techniques.SERIES, *PEERS))
+    assert all(name in said for name in (*techniques.SERIES, *operators.peers()))
     run = invoke("run", "-h")[1]
     assert all(name in run for name in techniques.SERIES)
     version = re.search(r'^version = "(.+)"', (CHECKOUT / "pyproject.toml").read_text(), re.MULTILINE)
@@ -891,7 +891,7 @@ def test_help_lists_the_values_of_an_option(command: str) -> None:
     assert ("[TECHNIQUE|FILE]..." if command in ("check", "bench") else "[TECHNIQUE]...") in said
     assert "Of cuda, triton, triton_native, gluon; repeat for several" in said
     if command == "bench":
-        assert all(peer in said for peer in PEERS)
+        assert all(peer in said for peer in operators.peers())
 
 
 @pytest.mark.parametrize("columns", [60, 80])
