@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -122,6 +123,9 @@ def build(
     ] = None,
     grid: Annotated[bool, typer.Option("--grid", help="Every tile that `tune` tries on these problems.")] = False,
     problem: Problems = None,
+    lock: Annotated[
+        bool, typer.Option("--lock", help="What recorded rows measured and has been edited since: kernels.lock.")
+    ] = False,
 ) -> None:
     """Compile both twins ahead of time, in parallel. A broken kernel gives its compiler's message and exit code 1.
 
@@ -134,6 +138,10 @@ def build(
     from harness.machine import environment
 
     asked = chosen(names)
+    if lock:
+        others = {"--arch": arch, "--experiment": experiment, "--backend": backends, "--gpu": gpu, "--grid": grid}
+        refuse("--lock", "recorded rows say what it compiles", {**others, "--problem": problem})
+        write_lock(names and asked)
     if grid:
         refuse("--grid", "it is for problems and tiles of its own", {"--experiment": experiment})
     else:
@@ -166,6 +174,28 @@ def build(
     for reason, count in declined.most_common():
         console.print(f"{count} declined: {reason}", markup=False)
     raise typer.Exit(tables.failed(rows))
+
+
+def write_lock(names: Sequence[str] | None) -> NoReturn:
+    """Brings kernels.lock up to date for these techniques, or for all that have recorded rows, and says what became of
+    the rows."""
+    from harness.machine.progress import Interrupts, Progress
+    from harness.rows import frame
+    from harness.rows.lock import PATH
+    from harness.variants import locking
+
+    with Interrupts() as interrupts, Progress() as progress:
+        rows = (row for row in frame.rows() if row["kind"] != "environment")
+        wanted = names or [kernel.name for kernel in techniques.kernels()]
+        done = locking.update(rows, wanted, progress=partial(progress.count, "lock"), stop=lambda: interrupts.requested)
+    for program, said in done.failed.items():
+        console.print(f"{program}: {said}", style="red", highlight=False, soft_wrap=True)
+    console.print(
+        f"{done.compiled} programs compiled: {done.same} as measured, their rows count; {done.different} are others now"
+        f"; {PATH.name} is written",
+        soft_wrap=True,
+    )
+    raise typer.Exit(interrupts.exit_code if interrupts.requested else bool(done.failed))
 
 
 def inspect(

@@ -95,7 +95,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.catalog import sources
-from harness.rows import reading, results, schema
+from harness.rows import lock, reading, results, schema
 
 if TYPE_CHECKING:
     import pandas
@@ -164,7 +164,7 @@ def _frame(kind: str, root: Path, runs: tuple[Path, ...]) -> pandas.DataFrame:
 
     if root != RECORDED:
         return table(kind, rows(None if kind == "code" else kind, root, runs))
-    name = _inputs(*results.recorded(root), *runs)
+    name = _inputs(*filter(Path.is_file, [lock.PATH]), *results.recorded(root), *runs)
     made = sources.CACHE / "tables" / f"{kind}-{name}.pickle"
     with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError):
         found: pandas.DataFrame = pandas.read_pickle(made)

@@ -13,6 +13,7 @@ from typing import Any
 from harness import operators
 from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
+from harness.rows import lock
 
 Row = Mapping[str, Any]
 Hashes = Mapping[tuple[str, str], str]
@@ -102,9 +103,11 @@ def is_of_checkout(row: Row, hashes: Hashes) -> bool:
 
 
 def is_current(row: Row, hashes: Hashes) -> bool:
-    """Whether the row measured this checkout's kernel. A case counts, too, that the registry declines now as it did
-    then: nothing of a kernel's source was in it."""
-    return is_of_checkout(row, hashes) or (row["status"] == "unsupported" and _is_declined(row))
+    """Whether the row measured this checkout's kernel: its source, or one that kernels.lock vouches for. A case counts,
+    too, that the registry declines now as it did then: nothing of a kernel's source was in it."""
+    if is_of_checkout(row, hashes) or (row["status"] == "unsupported" and _is_declined(row)):
+        return True
+    return lock.vouches(row, hashes.get((row["technique"], row["backend"])), tile_slug(row))
 
 
 def _is_declined(row: Row) -> bool:
