@@ -224,7 +224,7 @@ def _jobs(
         ),
         Job("evidence/correctness.html", "correctness.html", partial(common.correctness, datasets)),
         Job(roofs.PATH, "roofs.html", partial(roofs.page, asked)),
-        Job(ledger.PATH, "ledger.html", partial(ledger.page, main, asked, claims, inspected)),
+        Job(ledger.PATH, "ledger.html", partial(ledger.page, main, asked, claims)),
         *(of_experiment(*one) for one in _experiments(main, datasets)),
         Job("guide/reading.html", "guide_reading.html", guide.reading),
         Job("guide/cpu.html", "guide_cpu.html", guide.cpu),

@@ -153,8 +153,17 @@ class Dataset:
         entries: list[dict[str, Any]] = scorecard.scorecard(*map(self.table, ("timing", "gate", "code")))["entries"]
         return entries
 
+    @cached_property
+    def _tables(self) -> dict[str, Any]:
+        return {}
+
     def table(self, kind: str) -> Any:
         """The rows of a kind as rows.frame has them."""
+        if kind not in self._tables:
+            self._tables[kind] = self._table(kind)
+        return self._tables[kind]
+
+    def _table(self, kind: str) -> Any:
         shared = reading.SHARED_PTXAS
         rows = [
             {**row, "experiment": row["experiment"].removesuffix(shared)} if row.get("assembler") else row

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from harness.operators.attention.gap import FLAGSHIP, GLUON, TLX, TRITON
-from harness.rows.intervals import Estimate
-from harness.rows.ledger import Ledger, percent
+from harness.operators.attention.gap import CAUSES, FLAGSHIP, GLUON, TLX, TRITON
+from harness.rows.gap import Ledger, Line, percent
+from harness.rows.stats import Estimate
 from reports.draw.style import AUTO, COLORS, GRID, INK, LIBRARY, MUTED, PAPER, TICK, TILE, canvas, to_svg, write
-from reports.facts.ledger import Line, minus
+from reports.facts.ledger import minus
 
 WIDE, NARROW = 900, 358
 CAUSE_COLORS = {
@@ -33,8 +33,8 @@ STARTS = {TRITON: "Best core Triton", GLUON: "Best Gluon", TLX: "TLX"}
 def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     """Terms in the order of `lines`, then the remainder. The axis is of logarithms, so that bars add up: a bar of equal
     length is an equal factor. An open bar is a loss."""
-    added = [(line, line.size) for line in lines if line.size]
-    start = one.tflops(one.start) or 0.0
+    added = [(line, line.size) for line in lines if line.counts and line.size]
+    start = one.speed(one.start) or 0.0
     places = _places([size.value for _, size in added], one)
     narrow = width == NARROW
     left, row, right = (0, 44, 20) if narrow else (330, 26, 150)
@@ -63,9 +63,9 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     y = float(row)
     for (line, size), (begin, end) in zip(added, places, strict=False):
         label(line.term.title, y)
-        reached = _bar(axes, begin, end, middle(y), CAUSE_COLORS[line.priced.cause], size)
+        reached = _bar(axes, begin, end, middle(y), CAUSE_COLORS[line.cause], size)
         told = f"{percent(end - begin):+.1f}%"
-        told = f"{IN_SHORT.get(line.priced.cause, line.priced.cause)} {told}" if narrow else f"{told}  {line.cause}"
+        told = f"{IN_SHORT.get(line.cause, line.cause)} {told}" if narrow else f"{told}  {CAUSES[line.cause]}"
         _told(axes, told, reached, middle(y), narrow)
         y += row
     if one.remainder:
@@ -74,7 +74,7 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
         reached = _bar(axes, begin, end, middle(y), TILE, one.remainder)
         _told(axes, f"{percent(end - begin):+.1f}%", reached, middle(y), narrow)
     y += row
-    label(f"Flagship: {one.tflops(FLAGSHIP):.0f} TFLOPS", y, bold=True)
+    label(f"Flagship: {one.speed(FLAGSHIP):.0f} TFLOPS", y, bold=True)
     top = places[-1][1]
     axes.plot([top, top], [middle(y) - 8, middle(y) + 8], color=COLORS["cuda"], lw=3)
     return to_svg(figure, f"ledger {one.start} {one.problem.slug} {width}", alt=alt, css="n" if narrow else "w")

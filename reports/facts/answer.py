@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from harness.catalog import sources
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
+from harness.operators.attention.prices import EXPERIMENT as GAP
 from harness.operators.attention.promises import RIVALS
-from harness.rows import ledger
 from reports.data.dataset import Dataset, Point, fastest
 from reports.data.names import LABELS
 from reports.facts import processes, roofs, tuning
@@ -188,7 +188,7 @@ def library_point(data: Dataset, problem: Problem, library: str) -> Point:
 
 def _points(data: Dataset, problem: Problem, language: str, mma: str) -> Iterator[Point]:
     """The gap's experiment times TLX too, which of the others only hopper_versions does."""
-    for experiment in (*experiments(data), *([ledger.EXPERIMENT] if language == "tlx" else [])):
+    for experiment in (*experiments(data), *([GAP] if language == "tlx" else [])):
         for technique in TECHNIQUES:
             for backend in SERIES_OF[language]:
                 for tuned in (False, True):

@@ -9,9 +9,10 @@ from typing import Any
 from markupsafe import Markup
 
 from harness.operators.attention.gap import CAUSES, GLUON, SHARED, TLX, WAYS, Term
-from harness.rows.ledger import EXPERIMENT, GOAL, HEADLINE, Ledger, percent
+from harness.operators.attention.prices import EXPERIMENT, GOAL, HEADLINE
+from harness.rows.gap import Ledger, percent
 from reports.data import machines
-from reports.data.dataset import Dataset, Row
+from reports.data.dataset import Dataset
 from reports.data.questions import question
 from reports.draw import ledger as drawing
 from reports.facts import ledger
@@ -21,8 +22,8 @@ PATH, NAME = "gap.html", "gap"
 """Of the page and of its files."""
 
 
-def page(main: Dataset, datasets: Sequence[Dataset], claims: prose.Claims, codes: Sequence[Row] = ()) -> dict[str, Any]:
-    """`datasets`: in the order in which they are asked for rows. `codes`: rows of machine code."""
+def page(main: Dataset, datasets: Sequence[Dataset], claims: prose.Claims) -> dict[str, Any]:
+    """`datasets`: in the order in which they are asked for rows."""
     data, found = ledger.found(datasets)
     rows = [row for one in found for row in one.rows.values()]
     problems = [[way(one.from_(start)) for start in WAYS] for one in found]
@@ -39,7 +40,7 @@ def page(main: Dataset, datasets: Sequence[Dataset], claims: prose.Claims, codes
         "goal": GOAL,
         "causes": CAUSES,
         "titles": {term.name: term.title for each in WAYS.values() for term in each},
-        "terms": [term_of(data, found, start, term, codes, texts) for start, each in WAYS.items() for term in each],
+        "terms": [term_of(data, found, start, term, texts) for start, each in WAYS.items() for term in each],
         "gain": ledger.gain,
         "minus": ledger.minus,
         "percent": percent,
@@ -52,12 +53,12 @@ def page(main: Dataset, datasets: Sequence[Dataset], claims: prose.Claims, codes
 def way(one: Ledger) -> dict[str, Any]:
     """From one language's best kernel to the flagship: the table and the drawing."""
     lines = ledger.lines(one)
-    drawn = (drawing.WIDE, drawing.NARROW) if one.gap and one.remainder else ()
+    drawn = (drawing.WIDE, drawing.NARROW) if one.gap and any(line.size for line in lines if line.counts) else ()
     start = ledger.STARTS[one.start]
     return {
         "ledger": one,
         "start": start,
-        "lines": lines,
+        "lines": [(line, ledger.share(one, line)) for line in lines],
         "drawings": [Markup(drawing.waterfall(one, lines, width, f"From {start} to the flagship")) for width in drawn],
     }
 
@@ -67,13 +68,12 @@ def term_of(
     found: Sequence[Ledger],
     start: str,
     term: Term,
-    codes: Sequence[Row],
     texts: dict[str, Markup],
 ) -> dict[str, Any]:
     """What the page says of a term: its size on each problem, its text and what bears out its cause."""
     ways = [one.from_(start) for one in found]
-    sizes = [(one.problem, line.size) for one in ways for line in ledger.lines(one) if line.term == term and line.size]
-    orders = (ledger.orders(data, one, term, codes) for one in ways) if data else iter(())
+    sizes = [(one.problem, line.size) for one in ways for line in one.lines if line.term == term and line.counts]
+    orders = (ledger.orders(data, one, term) for one in ways) if data else iter(())
     return {
         "term": term,
         "language": ledger.LANGUAGES[start],
@@ -92,12 +92,12 @@ def download(ways: Sequence[dict[str, Any]]) -> downloads.Download:
             "problem": one["ledger"].problem.slug,
             "from": one["ledger"].start,
             "term": line.term.name,
-            "cause": line.cause,
+            "cause": CAUSES[line.cause],
             "percent": percent(line.size.value) if line.size else None,
-            "share_of_gap": line.share,
-            "note": line.priced.why,
+            "share_of_gap": share,
+            "note": line.why,
         }
         for one in ways
-        for line in one["lines"]
+        for line, share in one["lines"]
     ]
     return downloads.Download(NAME, lines, [row for one in ways for row in one["ledger"].rows.values()])

@@ -82,7 +82,12 @@ SAME = {
 }
 """head_dim and whether causal -> the kernel of CUDA with the schedule, the techniques and the shape of tile that
 Gluon's has there; TLX's is like Gluon's but for head_dim 64 with a mask, where its tile is the flagship's."""
-WITH_INTEGERS = {"main_loop": {"sequence": "16 wgmma", "all": {"maxima": 38}}}
+WITH_INTEGERS = {
+    "registers": 168,
+    "spill_bytes": 0,
+    "smem_bytes": 0,
+    "main_loop": {"sequence": "16 wgmma", "all": {"maxima": 38}},
+}
 """The machine code of a kernel of Gluon or TLX with maxima of integers."""
 TRITON_TFLOPS = 500.0
 LIMITED = (ledger.VOCABULARY, ledger.ORDERED, ledger.WITH_INTEGERS)

@@ -2,7 +2,7 @@
 
 A technique has two prices: what the flagship loses without it, and what the ladder gains with it. Techniques need each
 other, so the two differ; a term is the mean of their logarithms (the Shapley value where only the first and the last
-place of an order are known). What the terms leave is the remainder. harness/rows/ledger.py does the sums.
+place of an order are known). What the terms leave is the remainder. prices.py says what is compared on a problem.
 """
 
 from __future__ import annotations
@@ -69,10 +69,6 @@ class Term:
     own, limited: where the language's best kernel has the technique too: the kernels with and without it, in that
         language and in CUDA limited to what that language can express. The gain in the limited pair is taken out of
         the term; `more` is the cause of what the flagship gains beyond it.
-    alike: where the best kernel lacks the technique: pairs limited to what core Triton can express. The cause holds
-        only if the first pair that has an interval gains less than the term is worth.
-    twins: (backend, kernel with the technique, kernel without) beyond those that rows.twins finds. "effort" is the
-        cause only if no kernel of the language loses by the technique.
     of_tile: the term is about the tile of Gluon's or TLX's kernel. It exists where that tile has the shape of SQUARE
         and the flagship's has not; everything else on the way is then left out at SQUARE.
     """
@@ -90,11 +86,9 @@ class Term:
     odd: str = ""
     serialized: str = ""
     head_dim: int | None = None
-    twins: tuple[tuple[str, str, str], ...] = ()
     own: tuple[str, str] | None = None
     more: str = ""
     limited: tuple[str, str] | None = None
-    alike: tuple[tuple[str, str], ...] = ()
     of_tile: bool = False
 
     def cause_at(self, tile: Tile) -> str:
@@ -121,7 +115,7 @@ TERMS = (
         "compiler",
         step=(CONFINED, SHARED),
         proofs=("overlap_plain plain",),
-        orders=((TRITON, FLAGSHIP), ("cuda", CONFINED)),
+        orders=((TRITON, FLAGSHIP), ("cuda", ORDERED)),
         ttgir=(
             *("ttng.init_barrier", "ttng.async_tma_copy_global_to_local", "ttng.wait_barrier", "ttng.inval_barrier"),
             "ttng.warp_group_dot",
@@ -269,7 +263,6 @@ TERMS = (
         "compiler",
         leave_out="without_lazy_rescale",
         step=("lazy_rescale_wgmma", "persistent"),
-        twins=(("triton_native", "lazy_rescale", "lean_mbarrier_ring"),),
         proofs=(
             *("condition of a block", "elementwise_branch sm_90"),
             *("elementwise_condition", "elementwise_condition selection"),
@@ -300,7 +293,6 @@ TERMS = (
         step=("integer_max", "persistent"),
         own=(TRITON, PLAIN),
         limited=(WITH_INTEGERS, ORDERED),
-        alike=((ON_INTEGERS, IN_SECTIONS), (WITH_INTEGERS, ORDERED)),
         proofs=("maxima of integers",),
         orders=((TRITON, SECTIONS), (TRITON, INTEGERS), (TRITON, FLOATS), (TRITON, FLAGSHIP)),
     ),
@@ -376,7 +368,7 @@ GLUON_TERMS = (
         "The same schedule, written in CUDA",
         "unexplained",
         step=(LACKING, GLUON),
-        orders=((GLUON, FLAGSHIP), ("cuda", LACKING)),
+        orders=((GLUON, FLAGSHIP), ("cuda", at(LAZILY, SQUARE))),
         ttgir=("ttng.warp_group_dot", "ttng.warp_group_dot_wait", "math.exp2", "ttng.warp_group_dot_wait"),
         so="the softmax lies between the two waits, as in CUDA",
     ),
@@ -407,7 +399,7 @@ TLX_TERMS = (
         "unexplained",
         step=(LACKING, TLX),
         proofs=("flagship in TLX, in flight", "flagship in TLX, turns", "flagship in TLX, stores"),
-        orders=((TLX, FLAGSHIP), ("cuda", LACKING)),
+        orders=((TLX, FLAGSHIP), ("cuda", at(LAZILY, SQUARE))),
     ),
 )
 """The way from the TLX kernel, in the same manner. Nothing was predicted of it; its techniques one at a time are
