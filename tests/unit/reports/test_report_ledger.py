@@ -121,7 +121,9 @@ def test_the_numbers_of_a_drawing_are_files_below_it() -> None:
 def test_what_is_missing_is_named_and_the_rest_is_shown() -> None:
     rows = made.rows(without=("without_turns",))
     case = next(row for row in rows if row.get("technique") == "without_overlap")
-    rows.append({**case, "technique": "without_turns", "samples_ms": None, "status": "crashed", "reason": "max_abs <0.3>"})
+    rows.append(
+        {**case, "technique": "without_turns", "samples_ms": None, "status": "crashed", "reason": "max_abs <0.3>"}
+    )
     assert "Without a number: without_turns: crashed, max_abs &lt;0.3&gt;." in html(rows)
 
 
