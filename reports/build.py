@@ -37,7 +37,7 @@ from reports.facts.expressibility import Known, said
 from reports.facts.gains import plain
 from reports.facts.roofs import EXPERIMENT as ROOFS
 from reports.pages import article as article_pages
-from reports.pages import common, guide, index, ledger, listing, overview, own, prose, roofs
+from reports.pages import common, correctness, guide, index, ledger, listing, overview, own, prose, roofs
 from reports.pages import technique as technique_page
 from reports.pages.anchors import anchored
 
@@ -222,7 +222,7 @@ def _jobs(
             )
             for one in TECHNIQUES
         ),
-        Job("evidence/correctness.html", "correctness.html", partial(common.correctness, datasets)),
+        Job(correctness.PATH, "correctness.html", partial(correctness.page, datasets)),
         Job(roofs.PATH, "roofs.html", partial(roofs.page, asked)),
         Job(ledger.PATH, "ledger.html", partial(ledger.page, main, asked, claims)),
         *(of_experiment(*one) for one in _experiments(main, datasets)),

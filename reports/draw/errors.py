@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from matplotlib.axes import Axes
@@ -13,7 +14,6 @@ from matplotlib.path import Path
 
 from reports.data.names import LABELS
 from reports.draw.style import BAD, COLORS, MUTED, TICK, canvas, to_svg, write
-from reports.facts.correctness import Block
 
 WIDE, NARROW = 860, 358
 """Widths in pixels: on a screen, on a phone."""
@@ -21,6 +21,21 @@ ROW, TITLES, GAP, HEAD = 15, {WIDE: 230, NARROW: 206}, 16, 56
 """Pixels of a row, of the column of titles by the drawing's width, between blocks, above a block."""
 STEPS = (0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, math.inf)
 """Errors over the yardstick that end a shade."""
+
+
+Cell = tuple[str, int, bool, str]
+"""dtype, head_dim, causal, layout."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One language's part of a picture. `errors`: technique -> cell -> the largest error over the yardstick; infinite
+    where the gate failed, None where it was not asked or the kernel declines."""
+
+    backend: str
+    cells: list[Cell]
+    titles: list[str]
+    errors: list[list[float | None]]
 
 
 def heatmap(blocks: Sequence[Block], width: int, alt: str) -> str:

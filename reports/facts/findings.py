@@ -10,7 +10,7 @@ from harness.catalog.problem import Problem
 from harness.expressibility import verdicts
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
-from reports.facts import correctness, matrix, processes
+from reports.facts import matrix, processes, sanitizers
 from reports.facts.answer import Answer
 from reports.facts.expressibility import Known, Said
 from reports.facts.processes import Spread
@@ -111,7 +111,7 @@ def timed_hatch(data: Dataset) -> Hatch | None:
         )
         speeds = [over.value for ours, theirs in pairs if (over := processes.over(data, ours, theirs))]
         if speeds:
-            tools = correctness.sanitized([data], techniques.get(name))
+            tools = sanitizers.sanitized([data], techniques.get(name))
             reasons = {tool: one.reasons for (backend, tool), one in tools.items() if backend == techniques.HATCH}
             found = {tool: some[-1] for tool, some in reasons.items() if some}
             return Hatch(experiment, name, min(speeds), max(speeds), len(speeds), found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,6 @@ from reports.data.titles import title
 from reports.facts import comparisons
 from reports.facts.answer import Answer
 from reports.facts.comparisons import Conflicts, Lengths, Stalls, Work
-from reports.facts.correctness import Block, worst
 from reports.facts.counters import waited_for
 from reports.facts.filling import HeadDim
 
@@ -121,15 +119,6 @@ def conflicts_title(found: Sequence[Conflicts]) -> str:
     best = min(cured, key=lambda one: one.share)
     left = "none" if best.share < 0.005 else f"{100 * best.share:.0f}%"
     return f"{text}, in “{title(best.technique)}” {left}"
-
-
-def errors_title(found: Sequence[Block]) -> str:
-    """The kernel that errs most, or how many fail."""
-    failed = sum(any(error == math.inf for error in errors) for block in found for errors in block.errors)
-    if failed:
-        return f"{failed} kernel{'s' if failed > 1 else ''} failed a check"
-    error, name, backend = worst(found)
-    return f"No kernel errs by more than {error:.2f} times a careful 16-bit computation: “{name}” in {LABELS[backend]}"
 
 
 def tiles_title(table: Sequence[Mapping[str, Any]]) -> str:

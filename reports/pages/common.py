@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from markupsafe import Markup
 
-from harness.catalog import experiments, planted, sources, techniques
+from harness.catalog import sources, techniques
 from harness.catalog.entries import Ladder, Technique
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES, TECHNIQUES
-from harness.rows import reading, results
+from harness.rows import reading
 from harness.rows.reading import tile_slug
 from reports.data import machines
 from reports.data.dataset import Dataset, Point, Row, grouped, quartiles
 from reports.data.names import cell_title
 from reports.data.questions import question
-from reports.draw import banks, errors, figures
-from reports.facts import correctness as correctness_facts
-from reports.facts import counters, headlines, resources, versions
+from reports.draw import banks, figures
+from reports.facts import counters, resources, versions
 from reports.facts.comparisons import GRID, LENGTHS
 from reports.facts.holes import group_holes, unmeasured
 from reports.facts.scores import earlier, earlier_cells, scored
@@ -69,7 +67,6 @@ def ladder(data: Dataset, datasets: Sequence[Dataset], which: Ladder) -> dict[st
         "hit_rates": resources.hit_rates(datasets),
         "has_l2_orders": set(resources.L2_ORDERS) <= set(names),
         "assembled": resources.assembled(data, which.experiment, rungs),
-        "earlier_gate": correctness_facts.told_of_earlier_gate(data, names, [which.experiment]),
     }
 
 
@@ -102,47 +99,6 @@ def ladder_table(data: Dataset, experiment: str, problem: Problem, rungs: Sequen
     }
 
 
-def correctness(datasets: Sequence[Dataset]) -> dict[str, Any]:
-    return {
-        "pictures": error_pictures(datasets),
-        "matrices": correctness_facts.matrices(datasets),
-        "random_problems": correctness_facts.random_problems(datasets),
-        "random_experiment": experiments.load(correctness_facts.RANDOM),
-        "elsewhere": correctness_facts.failed_elsewhere(datasets),
-        "sanitized": (sanitized := correctness_facts.sanitizer_table(datasets)),
-        "ran": [
-            (backend, tool)
-            for backend in SERIES
-            for tool in results.SANITIZERS
-            if any((backend, tool) in found for _, found in sanitized)
-        ],
-        "of_one_tile": correctness_facts.of_one_tile(datasets),
-        "queues": correctness_facts.reported_queues(datasets),
-        "queue_bug": planted.find(correctness_facts.QUEUE_BUG),
-        "planted": correctness_facts.planted(datasets),
-        "group_holes": group_holes,
-    }
-
-
-def error_pictures(datasets: Sequence[Dataset]) -> list[tuple[str, str, Figure]]:
-    """One for each dataset and experiment that has verdicts of a gate: its finding, the experiment, and the errors of
-    every twin."""
-    made = []
-    for data in datasets:
-        for name, found in groupby(correctness_facts.matrices([data]), key=lambda matrix: matrix.experiment):
-            matrices = list(found)
-            blocks = correctness_facts.blocks(matrices)
-            if not any(error is not None for block in blocks for line in block.errors for error in line):
-                continue  # whatever was asked was declined
-            told = headlines.errors_title(blocks)
-            drawings = Markup().join(
-                Markup(errors.heatmap(blocks, width, told)) for width in (errors.WIDE, errors.NARROW)
-            )
-            rows = [row for row in data.newest if (row["kind"], row.get("experiment")) == ("gate", name)]
-            made.append((told, name, Figure(drawings, data.provenance(rows), told, "")))
-    return made
-
-
 def experiment(data: Dataset, name: str) -> dict[str, Any]:
     rows = [row for row in data.newest if row.get("experiment") == name]
     ours = [row for row in rows if row.get("technique") and reading.is_current(row, data.hashes)]
@@ -168,7 +124,6 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "earlier": earlier_cells(data, name),
         "pairs": data.pairs(name),
         "machines": machines.machines(data.environments_of(rows)),
-        "earlier_gate": correctness_facts.told_of_earlier_gate(data, asked=[name]),
     }
 
 

@@ -14,7 +14,7 @@ from harness.operators.attention.claims.rivals import ASKED
 from harness.rows import noise
 from reports.data.dataset import Dataset, Row
 from reports.data.titles import THEMES, theme
-from reports.facts import answer, correctness, findings, history, matrix
+from reports.facts import answer, findings, history, matrix
 from reports.facts.expressibility import LONG, Known
 from reports.facts.gains import gains
 from reports.facts.published import largest, steps
@@ -49,8 +49,7 @@ def published(data: Dataset) -> dict[str, Any]:
     for name in experiments.about_articles():
         article = experiments.article(name)
         found.append({"article": article, "largest": largest(steps(data, article))})
-    told = correctness.told_of_earlier_gate(data, asked=experiments.about_articles())
-    return {"found": found, "earlier_gate": told}
+    return {"found": found}
 
 
 def regressions(data: Dataset) -> dict[str, Any]:

@@ -22,22 +22,20 @@ from harness.catalog import techniques
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import LADDERS, TECHNIQUES
 from harness.operators.attention import tiles
-from harness.operators.attention.operator import OPERATOR
 from harness.rows import reading
 from harness.rows.reading import slug
 from harness.setup import script
 from reports import build
 from reports.data.dataset import Dataset, Point
 from reports.data.loading import load
-from reports.data.titles import title
-from reports.draw import banks, errors, figures, readme, style
-from reports.facts import agreement, correctness, counters, headlines, holes, resources, tuning
+from reports.draw import banks, figures, readme, style
+from reports.facts import agreement, counters, holes, resources, tuning
 from reports.facts.comparisons import GRID
 from reports.facts.scores import GRID as GRID_SCORE
 from reports.pages import common, downloads, prose
 from reports.pages.common import loaded
 from reports.pages.technique import LINKED, same_code, side_by_side
-from tests.support import cpu_run, row_file, synthetic_articles
+from tests.support import cpu_run, gate_rows, row_file
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import rendered, texts
 
@@ -61,7 +59,7 @@ def write(folder: Path, rows: list[Row]) -> None:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("recorded")
-    write(root / "h200", [*synthetic.rows(), *gates(), *sanitized()])
+    write(root / "h200", [*synthetic.rows(), *gate_rows.gates(), *gate_rows.sanitized()])
     return root
 
 
@@ -713,259 +711,6 @@ def test_machine_code_that_was_compiled_here_is_held_against_the_recorded(same: 
     assert same_code(both[:1], techniques.get("scalar")) == []
 
 
-# Correctness
-
-
-def gate(technique: str, problem: Problem, **rest: Any) -> Row:
-    return synthetic.make("gate", technique, "cuda", problem, None, experiment="correctness") | rest
-
-
-def sanitizer(technique: str, tool: str, *findings: str) -> Row:
-    row = gate(technique, synthetic.PROBLEMS[0], kind="sanitizer", experiment="sanitizer", tool=tool)
-    return row | {
-        "status": "wrong" if findings else "passed",
-        "reason": "it found",
-        "details": {"findings": [*findings]},
-    }
-
-
-def sanitized() -> list[Row]:
-    bug = sanitizer("scalar", "synccheck") | {"experiment": "sanitizer_planted", "details": {"planted": "a_bug"}}
-    race = sanitizer("scalar", "racecheck", "a hazard at <kernel>", "another")
-    unseen = sanitizer("scalar", "initcheck") | {"status": "unsupported", "reason": "initcheck does not see it"}
-    return [sanitizer("scalar", "memcheck"), race, bug, unseen]
-
-
-def gates() -> list[Row]:
-    small, long = Problem.square(2, 4, 512, 64, dtype="fp16"), Problem(2, 4, 2, 256, 512, 64, "fp16")
-    good = {"normal": {"max_abs": 0.004, "yardstick": 0.004}, "outliers": {"max_abs": 0.006, "yardstick": 0.004}}
-    bad = {"outliers": {"max_abs": None, "yardstick": 0.004}}
-    return [
-        gate("scalar", small, numerics=good),
-        gate("scalar", long, numerics={"normal": {"max_abs": 0.001, "yardstick": 0.004}}),
-        gate("xor_swizzle", small, numerics=good),
-        gate("xor_swizzle", long, status="wrong", reason="not finite on outliers <b>", numerics=bad),
-        gate("lean_instructions", small, status="unsupported", reason="declines"),
-    ]
-
-
-def test_the_gate_by_technique_and_cell() -> None:
-    (matrix,) = correctness.matrices([dataset([synthetic.ENVIRONMENT, *gates()])])
-    lines = {technique.name: (cells, whole) for technique, cells, whole in matrix.lines}
-    cell = ("fp16", 64, False, "bhsd")
-    assert (matrix.backend, matrix.cells, matrix.distributions) == ("cuda", [cell], ["normal", "outliers"])
-    cells, whole = lines["scalar"]
-    assert (whole.passed, whole.failed, cells[cell].worst) == (2, [], pytest.approx(1.5))
-    cells, whole = lines["xor_swizzle"]
-    assert (whole.passed, len(whole.failed), cells[cell].worst) == (1, 1, float("inf"))
-    assert (lines["lean_instructions"][1].declined, lines["lean_instructions"][1].passed) == (1, 0)
-    assert (matrix.gated, matrix.cells_in_all, matrix.earlier) == (5, 48 * len(TECHNIQUES), False)
-    beside = gate("scalar", Problem.square(1, 2, 256, 64, dtype="fp16"))
-    (matrix,) = correctness.matrices([dataset([synthetic.ENVIRONMENT, *gates(), beside])])
-    assert matrix.gated == 5  # the grid has no such problem
-    at_another_tile = {**gates()[0], "tile": Tile(32, 64).to_dict()}
-    (matrix,) = correctness.matrices([dataset([synthetic.ENVIRONMENT, *gates(), at_another_tile])])
-    assert matrix.gated == 5  # one cell at two tiles
-    (matrix,) = correctness.matrices(
-        [Dataset("NVIDIA H200", True, gates(), {})]
-    )  # of another version: shown, not counted
-    assert (matrix.gated, matrix.earlier) == (0, True)
-
-
-def test_errors_are_a_picture_that_shows_what_failed() -> None:
-    """Technique by cell, one block a language; what was not asked or is declined has no place in it."""
-    native = gate("scalar", Problem.square(2, 4, 512, 128, dtype="bf16")) | {"backend": "triton"}
-    native |= {"numerics": {"normal": {"max_abs": 0.0072, "yardstick": 0.004}}}
-    native["source_sha256"] = synthetic.sha("scalar", "triton")
-    right = [row for row in gates() if row["status"] != "wrong"]
-    cuda, triton = blocks = correctness.blocks(correctness.matrices([dataset([*right, native])]))
-    assert [block.backend for block in blocks] == ["cuda", "triton"]
-    assert cuda.titles == triton.titles == ["Scalar FMA", "XOR swizzle", "Fewer instructions"]
-    assert cuda.cells == triton.cells == [("fp16", 64, False, "bhsd"), ("bf16", 128, False, "bhsd")]
-    assert cuda.errors == [[pytest.approx(1.5), None], [pytest.approx(1.5), None], [None, None]]
-    assert triton.errors == [[None, pytest.approx(1.8)], [None, None], [None, None]]
-    told = headlines.errors_title(blocks)
-    assert told == "No kernel errs by more than 1.80 times a careful 16-bit computation: “Scalar FMA” in Triton"
-    for width in (errors.WIDE, errors.NARROW):
-        drawn = errors.heatmap(blocks, width, told)
-        assert "var(--bad)" not in drawn
-        assert "Scalar FMA" in drawn
-    assert "Fewer instructions" not in drawn  # on a phone each language has its own techniques
-    failed = correctness.blocks(correctness.matrices([dataset([*gates(), native])]))
-    assert headlines.errors_title(failed) == "1 kernel failed a check"
-    assert "fill: var(--bad)" in errors.heatmap(failed, errors.WIDE, "")
-
-
-def test_an_experiment_that_declined_whatever_was_asked_has_no_picture_of_errors() -> None:
-    declined = [row | {"status": "unsupported", "reason": "no"} for row in gates()]
-    data = dataset([synthetic.ENVIRONMENT, *declined])
-    assert correctness.matrices([data])
-    assert common.error_pictures([data]) == []
-
-
-def test_verdicts_of_an_earlier_gate_are_counted_as_such(pages: dict[str, str]) -> None:
-    now = [row | {"gate": OPERATOR.comparison} for row in gates()]
-    for rows, earlier in ((gates(), 4), (now, 0), ([*now[:3], *gates()[3:]], 1)):
-        (matrix,) = correctness.matrices([dataset([synthetic.ENVIRONMENT, *rows])])
-        assert (matrix.earlier_gate, matrix.verdicts) == (earlier, 4)
-    assert "All 4 verdicts were made with other inputs or limits" in pages["evidence/correctness.html"]
-
-
-def test_pages_say_that_an_earlier_gate_was_the_last_to_check_a_kernel(tmp_path: Path) -> None:
-    """And nothing where no verdict is of an earlier gate."""
-    now = {"gate": OPERATOR.comparison}
-    article = synthetic_articles.rows("seed_5090")[1:]
-    judged = [row | {"kind": "gate"} for row in article if row.get("technique")]
-    rows = [row | now if row["kind"] == "gate" else row for row in [*synthetic.rows(), *article, *judged]]
-
-    def said(name: str, rows: list[Row]) -> dict[str, str]:
-        write(tmp_path / name / "h200", rows)
-        shown = ("ladder/ampere", "technique/cp_async_pipeline", "technique/scalar", "published", "data")
-        only = [f"{page}.html" for page in (*shown, "experiment/seed_5090", "experiment/sequence_length")]
-        given = {"recorded": tmp_path / name, "runs": [], "hashes": synthetic.hashes(), "only": only}
-        site = build.build(tmp_path / f"site {name}", **given, progress=lambda *_: None).parent
-        pages = {page: (site / page).read_text() for page in only}
-        found = {page: re.findall(r'<p class="small earlier-gate">(.*)</p>', text) for page, text in pages.items()}
-        return {page: "".join(told) for page, told in found.items() if told}
-
-    assert said("now", rows) == {}
-    kernel = ("gate", "cp_async_pipeline", "cuda")
-    of_kernel = [row for row in rows if (row["kind"], row.get("technique"), row.get("backend")) == kernel]
-    planted = {row["experiment"]: row for row in of_kernel}.values()
-    assert {row["experiment"] for row in planted} == {"ladder", "seed_5090"}
-    earlier = [row | {"gate": "0" * 12} if any(row is one for one in planted) else row for row in rows]
-    words = "last checked, in whole or in part, by an earlier version of the checks; see <a href="
-    told = said("earlier", earlier)
-    ratios = told.pop("data.html")
-    assert re.match(rf"[34] of the \d+ ratios here are of kernels that were {words}", ratios)
-    assert ratios.endswith('<a href="evidence/correctness.html">Is it right?</a>')
-    pages = ("ladder/ampere", "technique/cp_async_pipeline", "published", "experiment/seed_5090")
-    assert set(told) == {f"{page}.html" for page in pages}
-    assert all(re.match(rf"1 of the \d+ kernels here was {words}", one) for one in told.values())
-
-
-def test_the_page_about_correctness_tells_gates_and_sanitizers(pages: dict[str, str]) -> None:
-    page = pages["evidence/correctness.html"]
-    for words in (
-        "2 of 2",
-        "1 of 2",
-        "1.50",
-        "1 kernel failed a check",
-        "declined",
-        "not finite on outliers &lt;b&gt;",
-        "3 findings",
-        "clean",
-        "0 of 1 clean",
-        "a_bug",
-    ):
-        assert words in page, words
-    assert "a hazard at &lt;kernel&gt;" in page
-    technique = pages["technique/scalar.html"]
-    assert re.search(r"memcheck\s*clean", technique)
-    assert "synccheck" not in technique  # nobody ran it
-    assert re.search(r"<summary>declined</summary><span[^>]*>initcheck does not see it", page)
-
-
-def test_a_kernel_that_no_sanitizer_saw_has_a_line_that_says_so(pages: dict[str, str]) -> None:
-    table = pages["evidence/correctness.html"].partition(">compute-sanitizer<")[2].partition("</table>")[0]
-    lines = {name: line for line in table.split("<tr>") for name in re.findall(r"technique/(\w+)\.html", line)}
-    assert set(lines) == {technique.name for technique in TECHNIQUES}
-    assert lines["persistent"].count("not run") == 3  # memcheck, racecheck, initcheck ran on another kernel
-    assert "not run" not in lines["scalar"]
-
-
-def test_the_page_about_correctness_says_which_persistent_kernels_had_one_tile_a_block() -> None:
-    """Until a row is there in which a block has several."""
-    tile = {"tile": techniques.reference_tile(techniques.get("persistent"), 128).to_dict()}
-
-    def clean(technique: str, problem: Problem, **change: Any) -> Row:
-        return {**sanitizer(technique, "memcheck"), **tile, "problem": problem.to_dict(), **change}
-
-    one, several = Problem.square(1, 132, 192, 128), Problem.square(1, 132, 193, 128)
-
-    def told(*rows: Row) -> str:
-        page = rendered("correctness.html", common.correctness([dataset([synthetic.ENVIRONMENT, *rows])]))
-        found = re.search(r"in problems where each block has one tile: (.*?)\. On a CPU", page)
-        return found[1] if found else ""
-
-    assert told(clean("scalar", one)) == ""
-    first = clean("persistent", one)
-    assert told(first, clean("flagship", one)) == f"{title('persistent')}; {title('flagship')}"
-    for beside in ({"status": "timeout", "reason": "long"}, {"backend": "gluon"}, {"details": {"planted": "a_bug"}}):
-        assert told(first, clean("persistent", several, **beside)) == title("persistent"), beside
-    assert told(first, clean("flagship", one), clean("persistent", several)) == title("flagship")
-
-
-def test_the_page_about_correctness_explains_what_racecheck_says_of_the_queue_of_tiles() -> None:
-    def told(*rows: Row) -> str:
-        page = rendered("correctness.html", common.correctness([dataset([synthetic.ENVIRONMENT, *rows])]))
-        found = re.search(r"racecheck reports the queue.*?</p>", page, re.DOTALL)
-        return re.sub(r"<[^>]+>", "", " ".join(found[0].split())) if found else ""
-
-    race = sanitizer("persistent", "racecheck", "Race condition at ld_st.cuh:17, ld_st.cuh:12")
-    in_gluon = sanitizer("flagship", "racecheck", "Race condition at gluon_warpgroups.py:241") | {"backend": "gluon"}
-    assert "other warps its tiles, in 1 kernel in CUDA. There is no race." in told(race)
-    assert "and race where the barrier of the warp is missing (tests/planted/slot_freed_while_read.patch)." in told(
-        race
-    )
-    assert "gl.warp_specialize" not in told(race)
-    assert "in 1 kernel in CUDA and 1 kernel in Gluon." in told(race, in_gluon)
-    assert told(race, in_gluon).endswith("the compiler’s own code hands values to the roles.")
-    clean = race | {"status": "passed", "tile": techniques.reference_tile(techniques.get("persistent"), 128).to_dict()}
-    for other in (clean, race | {"technique": "scalar"}, race | {"tool": "memcheck"}):
-        assert told(other) == ""
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [({}, True), ({"status": "passed"}, False), ({"experiment": "correctness"}, False), ({"technique": None}, False)],
-)
-def test_the_page_about_correctness_has_failures_of_other_experiments(change: dict[str, object], told: bool) -> None:
-    row = gate("scalar", synthetic.PROBLEMS[0], status="wrong", check="unwritten", reason="half of lse") | {
-        "experiment": "hopper",
-        **change,
-    }
-    failed = correctness.failed_elsewhere([dataset([synthetic.ENVIRONMENT, row])])
-    assert [each["reason"] for each in failed] == ["half of lse"] * told
-
-
-def test_the_page_about_correctness_counts_random_problems() -> None:
-    """Those of the experiment alone, by the flagship in CUDA, whatever the tile."""
-    first, second, *_ = catalog.load("random_problems").problems
-    now = {"experiment": "random_problems", "gate": OPERATOR.comparison}
-    passed = [gate("flagship", problem, **now) for problem in (first, second)]
-    wrong = {"status": "wrong", "check": "unwritten", "reason": "half of lse"}
-
-    def told(*rows: Row, hashes: reading.Hashes | None = None) -> str:
-        found = dataset([synthetic.ENVIRONMENT, *rows])
-        if hashes is not None:
-            found = Dataset("NVIDIA H200", True, found.rows, hashes)
-        page = rendered("correctness.html", common.correctness([found]))
-        section = page.partition('<h2 id="random">')[2].partition("<h2")[0]
-        return " ".join(re.sub(r"<[^>]*>", "", section).split())
-
-    drawn = "drawn from the SEED in experiments/attention/random_problems.py."
-    none = f"They are not checked yet. twinkernels run random_problems checks 1,000 of them, {drawn[:-1]}, on a GPU."
-    assert none in told()
-    declined = gate("flagship", first, **now, status="unsupported", reason="needs Hopper")
-    other = gate("flagship", synthetic.PROBLEMS[0], **now)
-    elsewhere = gate("flagship", first, gate=OPERATOR.comparison)
-    assert none in told(declined, other, elsewhere, {**passed[0], "backend": "gluon"}, gate("wgmma", first, **now))
-    two = told(*passed, other)
-    assert f"“Flagship” in CUDA passed all 2 random problems that were checked, of 1,000, {drawn}" in two
-    assert "NVIDIA H200" in two
-    assert "other inputs or limits" not in two
-    again = {**passed[1], **wrong, "tile": Tile(32, 64).to_dict()}
-    assert "passed 1 of 2 random problems that were checked, of 1,000" in told(*passed, again)
-    assert "The failures are below." in told(*passed, again)
-    assert "1 of 2 verdicts were made with other inputs or limits" in told(passed[0], {**passed[1], "gate": "0" * 12})
-    whole = [gate("flagship", problem, **now) for problem in catalog.load("random_problems").problems]
-    assert f"passed all 1,000 random problems, {drawn}" in told(*whole)
-    earlier = told(passed[0], {**passed[1], **wrong}, hashes={})
-    assert "An earlier version of “Flagship” in CUDA passed 1 of 2 random problems that were checked" in earlier
-    assert f"It failed: {second.slug}." in earlier
-
-
 def test_the_guide_prints_what_a_run_printed(pages: dict[str, str]) -> None:
     text = pages["guide/cpu.html"]
     assert "nobody can go on" in text
@@ -1007,9 +752,9 @@ def test_every_note_renders(data: Dataset) -> None:
 
 def test_a_note_tells_tiles_gates_and_counters(tmp_path: Path) -> None:
     problem, sha = synthetic.PROBLEMS[0], synthetic.sha("xor_swizzle", "cuda", "earlier")
-    wrong = gate("xor_swizzle", problem, status="wrong", check="not_repeatable", source_sha256=sha)
+    wrong = gate_rows.gate("xor_swizzle", problem, status="wrong", check="not_repeatable", source_sha256=sha)
     tile = techniques.reference_tile(techniques.get("xor_swizzle"), 128)
-    judged = [row | {"tile": tile.to_dict()} for row in (gate("xor_swizzle", problem), wrong)]
+    judged = [row | {"tile": tile.to_dict()} for row in (gate_rows.gate("xor_swizzle", problem), wrong)]
     metrics = {counters.HIT_RATE: 88.3, counters.DRAM_READ: 1.2345e9, counters.EXECUTED: 4.928e8}
     counts = by_ncu("xor_swizzle", problem, **metrics)
     functions = texts(dataset([*synthetic.rows(), *judged, counts]))

@@ -13,7 +13,7 @@ from harness.catalog.techniques import TECHNIQUES
 from harness.inspection import hardware_counters
 from reports.data.dataset import Dataset
 from reports.data.questions import question
-from reports.facts import correctness, counters, resources
+from reports.facts import counters, resources, sanitizers
 from reports.facts.gains import Gains, gains
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
@@ -194,7 +194,7 @@ def test_both_orders_of_blocks_stand_side_by_side() -> None:
 
 def test_racecheck_does_not_see_what_tma_writes() -> None:
     def seen(name: str, tool: str) -> bool:
-        return correctness.Sanitized([{"technique": name, "tool": tool}], earlier=False).sees_all
+        return sanitizers.Sanitized([{"technique": name, "tool": tool}], earlier=False).sees_all
 
     assert not seen("tma_loads", "racecheck")
     assert not seen("flagship", "racecheck")

@@ -1,0 +1,73 @@
+"""What compute-sanitizer's tools say of each twin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.catalog import techniques
+from harness.catalog.entries import Technique
+from harness.rows import reading
+from reports.data.dataset import Dataset, Row
+
+LOADED_BY_TMA = ("tma", "hopper")
+"""Ladders whose kernels have K and V written to shared memory by TMA."""
+
+
+@dataclass(frozen=True)
+class Sanitized:
+    """What one tool says of one twin, over the problems that it was run on. `earlier`: of an earlier version."""
+
+    rows: list[Row]
+    earlier: bool
+
+    @property
+    def sees_all(self) -> bool:
+        return sees_copies(self.rows[0])
+
+    @property
+    def passed(self) -> int:
+        return sum(row["status"] == "passed" for row in self.rows)
+
+    @property
+    def launched(self) -> int:
+        return sum(row["status"] != "unsupported" for row in self.rows)
+
+    @property
+    def program(self) -> str | None:
+        """The technique whose program this twin is again: it ran once."""
+        return (self.rows[0].get("details") or {}).get("same_program")
+
+    @property
+    def declined(self) -> list[str]:
+        """Why the tool or the kernel cannot do some of the problems, each reason once."""
+        return list(dict.fromkeys(str(row.get("reason")) for row in self.rows if row["status"] == "unsupported"))
+
+    @property
+    def reasons(self) -> list[str]:
+        """Of all that failed, each once: status and reason, then what the tool found."""
+        failed = [row for row in self.rows if row["status"] not in ("passed", "unsupported")]
+        reasons = [f"{row['status']}: {row.get('reason')}" for row in failed]
+        found = [line for row in failed for line in (row.get("details") or {}).get("findings") or ()]
+        return list(dict.fromkeys([*reasons, *found]))
+
+
+def sanitized(datasets: Sequence[Dataset], technique: Technique) -> dict[tuple[str, str], Sanitized]:
+    """(backend, tool) -> what it says of the twin, of an earlier version if it was not run on this checkout's."""
+    found: dict[tuple[str, str], dict[bool, list[Row]]] = {}
+    for data in datasets:
+        for row in data.of("sanitizer", technique.name):
+            if not planted_in(row):
+                rows = found.setdefault((row["backend"], row["tool"]), {True: [], False: []})
+                rows[reading.is_current(row, data.hashes)].append(row)
+    return {name: Sanitized(rows[True] or rows[False], not rows[True]) for name, rows in found.items()}
+
+
+def sees_copies(row: Row) -> bool:
+    """Racecheck watches loads and stores of threads, not what TMA writes to shared memory."""
+    return row["tool"] != "racecheck" or techniques.get(row["technique"]).ladder not in LOADED_BY_TMA
+
+
+def planted_in(row: Row) -> str | None:
+    """The bug that was put into the kernel."""
+    return (row.get("details") or {}).get("planted")
