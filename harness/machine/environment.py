@@ -48,7 +48,7 @@ def describe(argv: list[str] | None = None) -> dict[str, Any]:
             "cuda_runtime": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version(),
             **{name: _version(name) for name in ("triton", "numpy", "flash-attn", "flash-attn-4")},
-            "flash-attn-3": _library("TWINKERNELS_FA3") or _version("flash-attn-3"),
+            "flash-attn-3": (version := _version("fa3-fwd")) and f"fa3-fwd {version}",
         },
         "toolchain": {
             "nvcc": tools and tools.nvcc,
@@ -189,12 +189,6 @@ def _version(distribution: str) -> str | None:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _library(variable: str) -> str | None:
-    """The start of the SHA-256 of the library file that a variable names: it has no version of its own."""
-    path = Path(os.environ.get(variable, "")).expanduser()
-    return f"file {hashlib.sha256(path.read_bytes()).hexdigest()[:12]}" if path.is_file() else None
 
 
 def triton_ptxas() -> str | None:

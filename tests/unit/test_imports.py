@@ -37,7 +37,6 @@ FILES = (
     Row("harness/machine/cuda_tools.py", ()),
     Row("harness/machine/processes.py", ()),
     Row("harness/machine/clocks.py", ("torch", "pynvml")),
-    Row("harness/variants/libraries.py", ("harness.variants.fa3_library",)),
     Row(
         "harness/variants/machine_code.py", ("harness.catalog.sources", "harness.variants.instruction_order", "triton")
     ),

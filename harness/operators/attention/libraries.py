@@ -6,10 +6,6 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass
 
-from harness.operators.attention import fa3_library
-
-FA3 = "flash-attn 3"
-
 
 @dataclass(frozen=True)
 class Library:
@@ -22,8 +18,6 @@ class Library:
 
     def fault(self) -> str | None:
         """Why a peer cannot use it and what to do about it; None when it can."""
-        if self.name == FA3 and fa3_library.path():
-            return fa3_library.fault()
         try:
             found = importlib.util.find_spec(self.module)
         except ModuleNotFoundError:  # of its parent package
@@ -37,12 +31,7 @@ LIBRARIES = {
     "fa2": Library(
         "flash-attn 2", "flash_attn.flash_attn_interface", "flash-attn", "pip install flash-attn --no-build-isolation"
     ),
-    "fa3": Library(
-        FA3,
-        "flash_attn_interface",
-        "flash-attn-3",
-        f"build hopper/ of flash-attention, or name its forward as a C library by {fa3_library.VARIABLE}",
-    ),
+    "fa3": Library("flash-attn 3", "fa3_fwd_interface", "fa3-fwd", "pip install fa3-fwd"),
     "fa4": Library("flash-attn 4", "flash_attn.cute", "flash-attn-4", "pip install flash-attn-4"),
 }
 """Backend of the peer -> its library."""

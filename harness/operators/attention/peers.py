@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from harness.operators.attention import fa3_library
 from harness.operators.attention.libraries import LIBRARIES
 from harness.operators.attention.problem import Problem
 from harness.operators.errors import Unsupported
@@ -23,11 +22,8 @@ Attend = Callable[["Tensor", "Tensor", "Tensor", float], Any]
 
 def peer(name: str, problem: Problem) -> Peer:
     """A library's attention, with log-sum-exp where it can write it. Raises Unsupported, ImportError."""
-    if name == "fa3" and fa3_library.path():
-        if problem.dtype != "bf16" or problem.head_dim not in fa3_library.HEAD_DIMS:
-            raise Unsupported(f"the library that {fa3_library.VARIABLE} names takes bf16 and head_dim 64, 128, 256")
-        compiler = {"front_end": fa3_library.build_info(), "ptxas": "unknown", "flags": ""}
-        return Peer(fa3_library.bind, compiler=compiler)
+    if name == "fa3" and problem.dtype == "fp16":
+        raise Unsupported("fa3-fwd is built without kernels for fp16; use bf16")
     if name.startswith("sdpa") and problem.causal and problem.seq_q != problem.seq_kv:
         raise Unsupported("SDPA aligns its causal mask top-left when the lengths differ; ours is bottom-right")
     start = time.perf_counter()

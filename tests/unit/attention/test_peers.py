@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -50,24 +50,25 @@ def fa4(q: Any, k: Any, v: Any, softmax_scale=None, causal=False, return_lse=Fal
     ("backend", "module", "function"),
     [
         ("fa2", "flash_attn.flash_attn_interface", fa2),
-        ("fa3", "flash_attn_interface", fa3),
+        ("fa3", "fa3_fwd_interface", fa3),
         ("fa4", "flash_attn.cute", fa4),
     ],
 )
 def test_a_peer_of_the_flash_layout_passes_the_gate(
     monkeypatch: pytest.MonkeyPatch, backend: str, module: str, function: Callable[..., Any]
 ) -> None:
+    problem = replace(PROBLEM, dtype="bf16") if backend == "fa3" else PROBLEM
     for name in ("flash_attn", module):
         stand_in = ModuleType(name)
         stand_in.flash_attn_func = function  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, name, stand_in)
     assert backend in operators.peers()
-    variant = variants.PeerVariant(variants.Case("peers", None, backend, PROBLEM, None))
+    variant = variants.PeerVariant(variants.Case("peers", None, backend, problem, None))
     verdict = gates.gate(
-        variant.launch, PROBLEM, distributions=("normal", "shifted"), seeds=(0,), device="cpu", peer=True
+        variant.launch, problem, distributions=("normal", "shifted"), seeds=(0,), device="cpu", peer=True
     )
     assert verdict.passed, verdict.reason
-    made, out = arenas.make(PROBLEM, "normal", 0, "cpu"), arenas.make_outputs(PROBLEM, "cpu")
+    made, out = arenas.make(problem, "normal", 0, "cpu"), arenas.make_outputs(problem, "cpu")
     o, lse = variant.bind({**made.tensors, **out.tensors}, made.scalars)().values()
     assert o.shape == out.tensors["o"].shape
     assert lse.shape == out.tensors["lse"].shape
@@ -91,7 +92,7 @@ def test_a_missing_library_and_a_broken_one_are_reasons(monkeypatch: pytest.Monk
     for backend in ("fa2", "fa4"):
         library = LIBRARIES[backend]
         assert variants.available(backend) == f"{library.name} is not installed: {library.install}"
-    for name in ("flash_attn", "flash_attn_interface", "flash_attn.flash_attn_interface", "flash_attn.cute"):
+    for name in ("flash_attn", "flash_attn.flash_attn_interface", "flash_attn.cute"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     broken = tmp_path / "flash_attn"
     broken.mkdir()
@@ -103,63 +104,6 @@ def test_a_missing_library_and_a_broken_one_are_reasons(monkeypatch: pytest.Monk
         assert LIBRARIES[backend].install in reason
 
 
-FA3_STAND_IN = r"""
-#include <stdint.h>
-extern "C" const char* fa3_build_info() { return "a stand-in"; }
-extern "C" int fa3_forward(const uint16_t* q, const uint16_t* k, const uint16_t* v, uint16_t* o, float* lse, int batch,
-                           int heads, int heads_kv, int seq_q, int seq_kv, int head_dim, int causal,
-                           const int64_t* strides, float scale, void*, int* counter, int zero_counter) {
-  if (seq_kv == 1) return -5;  // any refusal
-  const int64_t* o_strides = strides + 9;  // batch, sequence, head
-  for (int b = 0; b < batch; ++b)
-    for (int h = 0; h < heads; ++h)
-      for (int i = 0; i < seq_q; ++i) {
-        lse[(b * heads + h) * seq_q + i] = heads_kv * 1000 + head_dim + causal + scale;
-        const int64_t at = b * strides[0] + i * strides[1] + h * strides[2];
-        for (int d = 0; d < head_dim; ++d) o[b * o_strides[0] + i * o_strides[1] + h * o_strides[2] + d] = q[at + d];
-      }
-  return *counter || !zero_counter ? -6 : 0;
-}
-"""
-
-
-@pytest.fixture
-def fa3_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A library of the same functions: o = q, and an lse that tells the arguments."""
-    source, library = tmp_path / "stand_in.cpp", tmp_path / "fa3.so"
-    source.write_text(FA3_STAND_IN)
-    subprocess.run(["g++", "-shared", "-fPIC", "-o", library, source], check=True)
-    monkeypatch.setenv("TWINKERNELS_FA3", str(library))
-    return library
-
-
-@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
-def test_fa3_is_taken_from_the_library_that_is_named(fa3_stand_in: Path, layout: str) -> None:
-    problem = Problem(2, 4, 2, 5, 7, 64, "bf16", True, layout)
-    assert LIBRARIES["fa3"].fault() is None
-    variant = variants.PeerVariant(variants.Case("peers", None, "fa3", problem, None))
-    assert variant.compiler is not None
-    assert variant.compiler["front_end"] == "a stand-in"
-    made, out = arenas.make(problem, "normal", 0, "cpu"), arenas.make_outputs(problem, "cpu")
-    o, lse = variant.bind({**made.tensors, **out.tensors}, {"scale": 0.5, "causal": True})().values()
-    assert o is out.tensors["o"]
-    assert torch.equal(o, made.tensors["q"])
-    assert lse.unique().tolist() == [2000 + 64 + 1 + 0.5]
-
-
-def test_what_the_named_library_does_not_take_is_a_reason(fa3_stand_in: Path) -> None:
-    with pytest.raises(variants.Unsupported, match="TWINKERNELS_FA3 names takes bf16"):
-        variants.PeerVariant(variants.Case("peers", None, "fa3", PROBLEM, None))
-    problem = Problem(1, 2, 1, 5, 1, 64, "bf16")
-    made, out = arenas.make(problem, "normal", 0, "cpu"), arenas.make_outputs(problem, "cpu")
-    variant = variants.PeerVariant(variants.Case("peers", None, "fa3", problem, None))
-    with pytest.raises(variants.LaunchError, match="fa3: a stride is no multiple of 8 elements"):
-        variant.launch({**made.tensors, **out.tensors}, {"scale": 0.5, "causal": False})
-
-
-def test_a_named_library_that_is_none_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TWINKERNELS_FA3", str(tmp_path / "fa3.so"))
-    assert "TWINKERNELS_FA3: got" in (LIBRARIES["fa3"].fault() or "")
-    (tmp_path / "empty.cpp").write_text("")
-    subprocess.run(["g++", "-shared", "-fPIC", "-o", tmp_path / "fa3.so", tmp_path / "empty.cpp"], check=True)
-    assert "undefined symbol: fa3_forward" in (LIBRARIES["fa3"].fault() or "")
+def test_fa3_declines_fp16() -> None:
+    with pytest.raises(variants.Unsupported, match="without kernels for fp16"):
+        variants.PeerVariant(variants.Case("peers", None, "fa3", replace(PROBLEM, dtype="fp16"), None))

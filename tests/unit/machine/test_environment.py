@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from harness.catalog.sources import ROOT
 from harness.machine import environment
@@ -120,9 +121,9 @@ def test_a_gpu_without_nvml_is_still_described(monkeypatch: pytest.MonkeyPatch) 
     properties = SimpleNamespace(
         name="NVIDIA H200", uuid="abc", major=9, minor=0, multi_processor_count=132, L2_cache_size=1, total_memory=2
     )
-    monkeypatch.setattr(environment.torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(environment.torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(environment.torch.cuda, "get_device_properties", lambda _: properties)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     monkeypatch.setattr(environment.clocks, "device", lambda _: None)
     described = environment.describe([])
     assert described["gpu"]["name"] == "NVIDIA H200"
