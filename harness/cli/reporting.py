@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import typer
@@ -51,11 +54,14 @@ def report(names: Names = None) -> None:
     place = where(None)
     description, hashes = environment.describe(), checkout_hashes()
     known = ReusableRows(results.fresh_runs(RUNS), description, hashes)
-    if not (SITE / "index.html").is_file():
+    if not names and not (SITE / "index.html").is_file():
         console.print(f"{drawn()} shows recorded rows; what is computed here joins them", soft_wrap=True)
     ladder = replace(load_experiment("ladder"), techniques=wanted)
     read, fresh = looked_at(ladder, description, known)
-    if fresh and not names:
+    if names:
+        for page in drawn_first(wanted):
+            console.print(str(page), soft_wrap=True)
+    elif fresh:
         drawn()
     code = [row for row in read if row["kind"] == "code"]
     console.print(f"{sum(row['status'] == 'passed' for row in code)} of {len(code)} kernels compiled")
@@ -109,3 +115,15 @@ def drawn() -> Path:
     with Progress() as progress:
         progress.say("drawing the site from the rows that there are")
         return site.build(SITE, progress=partial(progress.count, "pages"))
+
+
+def drawn_first(names: Iterable[str]) -> list[Path]:
+    """Builds the pages of these techniques alone, into the site that is there, and returns their paths."""
+    from reports import build as site
+
+    pages = [f"technique/{name}.html" for name in names]
+    with Progress() as progress, TemporaryDirectory() as folder:
+        progress.say(f"drawing {', '.join(pages)}")
+        site.build(Path(folder, "site"), only=pages, progress=partial(progress.count, "pages"))
+        shutil.copytree(Path(folder, "site"), SITE, dirs_exist_ok=True)
+    return [SITE / page for page in pages if (SITE / page).is_file()]
