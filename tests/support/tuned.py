@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.variants.flash_attention import FLAGSHIP
+from harness.operators.attention.api import FLAGSHIP
 
 from harness.catalog.problem import Tile
 from harness.operators.attention import tiles
