@@ -12,14 +12,14 @@ from cuda_kernels.patched import HERE, kernel_file
 from cuda_kernels.toolchain import toolchain
 
 
-def assemble(kernel: str, defines: Mapping[str, int], arch: str) -> tuple[str, bytes]:
-    """(PTX, cubin) of cuda_kernels/<kernel>.cu for `arch`, with the flags of `build`. Raises ToolchainError,
-    CompileError."""
+def assemble(kernel: str | Path, defines: Mapping[str, int], arch: str) -> tuple[str, bytes]:
+    """(PTX, cubin) of cuda_kernels/<kernel>.cu, or of a file anywhere, for `arch`, with the flags of `build`. Raises
+    ToolchainError, CompileError."""
     tools, target = toolchain(), arch.removeprefix("sm_")
     options = [flag for flag in flags(arch, defines) if not flag.startswith(("-gencode", "-Xcompiler", "-Xptxas"))]
     with tempfile.TemporaryDirectory() as place:
         ptx, cubin = Path(place) / "kernel.ptx", Path(place) / "kernel.cubin"
-        source = kernel_file(kernel, HERE)
+        source = kernel if isinstance(kernel, Path) else kernel_file(kernel, HERE)
         compute = f"arch=compute_{target},code=compute_{target}"
         _call(tools.bin / "nvcc", *options, f"-gencode={compute}", f"-I{HERE}", "-ptx", "-o", ptx, source)
         _call(tools.bin / "ptxas", "-O3", f"-arch={arch}", "-o", cubin, ptx)

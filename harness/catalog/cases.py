@@ -22,6 +22,10 @@ class Case:
     tile: Tile | None
     kernel: own.Kernel | None = None
 
+    def __post_init__(self) -> None:
+        if self.technique and "/" in self.technique:  # operator/name: the problem says the operator
+            object.__setattr__(self, "technique", self.technique.rpartition("/")[2])
+
     @property
     def is_peer(self) -> bool:
         """Whether it is of a library."""
@@ -42,21 +46,21 @@ def source_sha256(case: Case) -> str | None:
     try:
         if case.kernel:
             return own.source_sha256(case.kernel)
-        return case.technique and sources.source_sha256(case.backend, techniques.get(case.technique).path)
+        return case.technique and sources.source_sha256(case.backend, techniques.at(case.technique, case.problem).path)
     except FileNotFoundError:
         return None
 
 
 def same_program(case: Case) -> str | None:
     """The technique that this twin only re-exports; None for a twin with a program of its own."""
-    return case.technique and sources.same_program(techniques.get(case.technique).path, case.backend)
+    return case.technique and sources.same_program(techniques.at(case.technique, case.problem).path, case.backend)
 
 
 def declined(case: Case) -> str | None:
     """The registry's reason to decline a technique's case, which has a tile; None where it takes it."""
     assert case.technique is not None, f"{case}: it is about no technique"
     assert case.tile is not None, f"{case}: a technique needs a tile"
-    return techniques.unsupported(techniques.get(case.technique), case.backend, case.problem, case.tile)
+    return techniques.unsupported(techniques.at(case.technique, case.problem), case.backend, case.problem, case.tile)
 
 
 SameProgram = Callable[[Case], str | None]
@@ -79,11 +83,12 @@ def of_experiment(experiment: Experiment, gpu: str | None = None) -> list[Case]:
     without reference tiles the case has no tile. An experiment of gates alone checks every twin that takes the problem:
     one that declines the reference tile at the tile that `tune` chose, or at the first that it would try."""
 
-    def series(name: str) -> list[str]:
-        return sources.series(experiment.backends, techniques.get(name).path)
-
     found: list[Case] = []
     for problem in experiment.problems:
+
+        def series(name: str, problem: Problem = problem) -> list[str]:
+            return sources.series(experiment.backends, techniques.at(name, problem).path)
+
         cells: list[tuple[str | None, str, Tile | None]] = [(None, peer, None) for peer in experiment.peers]
         for name in experiment.techniques:
             for backend in series(name):
@@ -107,7 +112,7 @@ def _tiles(
     """The tiles that `choices` ("reference", "best") name. Where there is no best one yet, it is left out beside the
     reference."""
     named = {
-        "reference": techniques.reference_tile(techniques.get(technique), problem.tile_key),
+        "reference": techniques.reference_tile(techniques.at(technique, problem), problem.tile_key),
         "best": tiles.best_tile(technique, backend, problem, gpu),
     }
     return [named[choice] for choice in choices if named[choice] or "reference" not in choices]
@@ -120,7 +125,7 @@ def _taken(case: Case, gpu: str | None) -> Tile | None:
     best = tiles.best_tile(case.technique, case.backend, case.problem, gpu)
     if best and declined(replace(case, tile=best)) is None:
         return best
-    others = techniques.grid(techniques.get(case.technique), case.backend, case.problem)
+    others = techniques.grid(techniques.at(case.technique, case.problem), case.backend, case.problem)
     return next(iter(others), case.tile)
 
 
@@ -129,9 +134,16 @@ def at_reference_tiles(
 ) -> list[Case]:
     """Every technique at its reference tile, in those of the languages that have it."""
     return [
-        Case(experiment, name, backend, problem, techniques.reference_tile(techniques.get(name), problem.tile_key))
+        Case(
+            experiment,
+            name,
+            backend,
+            problem,
+            techniques.reference_tile(techniques.at(name, problem), problem.tile_key),
+        )
         for name in names
-        for backend in sources.series(backends, techniques.get(name).path)
+        for first in problems[:1]
+        for backend in sources.series(backends, techniques.at(name, first).path)
         for problem in problems
     ]
 
@@ -147,8 +159,8 @@ def of_grids(
         case
         for problem in problems
         for name in names
-        for backend in sources.series(backends, techniques.get(name).path)
-        for tile in techniques.grid(techniques.get(name), backend, problem)
+        for backend in sources.series(backends, techniques.at(name, problem).path)
+        for tile in techniques.grid(techniques.at(name, problem), backend, problem)
         for case in [Case("tune", name, backend, problem, tile)]
         if origin(case, same_program) not in set(names) - {name}
     ]

@@ -27,6 +27,11 @@ def names() -> list[str]:
     return sorted(files())
 
 
+def full_names() -> list[str]:
+    """operator/name of every experiment."""
+    return [f"{path.parent.name}/{path.stem}" for path in files().values()]
+
+
 def load(name: str) -> Experiment:
     """EXPERIMENT of an experiment's file. Raises ModuleNotFoundError where there is no such file, KeyError that lists
     the operators where several have it."""

@@ -68,7 +68,9 @@ def find(name: str) -> Technique | None:
     """The technique or ablation called `name`, or operator/name; None where the registry has none. Raises KeyError that
     lists them where several have the name."""
     operator, _, stem = name.rpartition("/")
-    found = [kernel for kernel in kernels() if kernel.name == stem and operator in ("", kernel.operator)]
+    found = [
+        kernel for kernel in kernels() if kernel.name == stem and (not operator or kernel.operator in (operator, ""))
+    ]
     if len(found) > 1:
         all_of_them = ", ".join(f"{kernel.operator}/{stem}" for kernel in found)
         raise KeyError(f"technique: got {name!r}, expected one of {all_of_them}")
@@ -81,6 +83,17 @@ def get(name: str) -> Technique:
         return found
     known = ", ".join(kernel.name for kernel in kernels())
     raise KeyError(f"technique: got {name!r}, expected one of {known} (`twinkernels list` shows them)")
+
+
+def shown(technique: Technique) -> str:
+    """The technique's name; operator/name where several operators have one of that name."""
+    several = sum(kernel.name == technique.name for kernel in kernels()) > 1
+    return f"{technique.operator}/{technique.name}" if several else technique.name
+
+
+def at(name: str, problem: Problem) -> Technique:
+    """The technique or ablation called `name` of the problem's operator. Raises KeyError as `get` does."""
+    return get(name if "/" in name else f"{problem.operator}/{name}")
 
 
 def ladder_of(technique: Technique) -> Ladder:

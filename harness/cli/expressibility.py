@@ -59,7 +59,6 @@ def expressibility(
     --rivals what CuTe DSL and cuTile can say of seven questions.
     """
     from harness.expressibility import matrix, survey
-    from harness.operators.attention.claims import CLAIMS, OF_RIVALS
     from harness.variants import tritons
 
     if diff or newest:
@@ -81,10 +80,10 @@ def expressibility(
     releases = matrix.VERSIONS["triton"]
     versions = triton or (releases if only_missing else [tritons.installed() or releases[0]])
     require_known("--triton", versions, releases)
-    both = (*CLAIMS, *OF_RIVALS)
+    both = (*matrix.CLAIMS, *matrix.OF_RIVALS)
     claims: Sequence[Claim]
     if name is None:
-        claims = OF_RIVALS if rivals else CLAIMS
+        claims = matrix.OF_RIVALS if rivals else matrix.CLAIMS
     elif not (claims := [claim for claim in both if concerns(claim, name)]):
         if name in matrix.not_graded(matrix.cells([])):
             where = f"a Claim in harness/operators/{techniques.get(name).operator}/claims grades it"
@@ -297,7 +296,6 @@ def show_changes(cells: Iterable[matrix.Cell], old: str, new: str) -> None:
 def try_newest(install: bool) -> None:
     """Every claim of the newest known version, in the newest of the package index; exits 3 when one does not hold."""
     from harness.expressibility import matrix, survey
-    from harness.operators.attention.claims import CLAIMS
     from harness.variants import tritons
 
     try:
@@ -306,7 +304,7 @@ def try_newest(install: bool) -> None:
         missing(f"--newest: the package index did not answer ({error}); try again with a network")
     known = matrix.VERSIONS["triton"][-1]
     newer = None if version in matrix.VERSIONS["triton"] else version
-    asked = [each for each in survey.todo(CLAIMS, (version,), newer) if each[2] == version]
+    asked = [each for each in survey.todo(matrix.CLAIMS, (version,), newer) if each[2] == version]
     found = judged(asked, install)
     console.print(f"triton {version}, held against what is claimed of {known if newer else version}")
     news = [each for each in found if each[1].state != "proven"]

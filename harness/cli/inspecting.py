@@ -15,14 +15,13 @@ from rich.console import Group
 from rich.table import Column, Table
 from rich.text import Text
 
+from harness import operators
 from harness.catalog import experiments as catalog
 from harness.catalog import sources, techniques, tiles
 from harness.catalog.cases import of_experiment, of_grids
 from harness.catalog.problem import Tile
-from harness.catalog.sources import ROOT
 from harness.cli.measuring import refuse_hours
 from harness.cli.options import (
-    USUAL_PROBLEM,
     Arch,
     AsJson,
     Backends,
@@ -38,6 +37,7 @@ from harness.cli.options import (
     completing,
     experiments,
     load_experiment,
+    operator_of,
     refuse,
     refuse_without,
     require_gpu,
@@ -46,7 +46,6 @@ from harness.cli.options import (
 )
 from harness.cli.output import conclude, console, one_off_file, show_failures, write_run
 from harness.machine.progress import Progress
-from harness.operators.attention.ablations import ABLATIONS
 from harness.rows import results, tables
 
 if TYPE_CHECKING:
@@ -59,13 +58,14 @@ def list_techniques(as_json: AsJson = False) -> None:
     for technique in techniques.TECHNIQUES:
         parent = techniques.parent(technique)
         files = {
-            language: str(path.relative_to(ROOT)) if path.exists() else None
+            language: str(path.relative_to(operators.root(technique.operator))) if path.exists() else None
             for language in techniques.LANGUAGES
             for path in [sources.kernel_file(language, technique.path)]
         }
         rows.append(
             {
                 "name": technique.name,
+                "operator": technique.operator,
                 "ladder": technique.ladder,
                 "idea": technique.change,
                 "builds_on": parent.name if parent else None,
@@ -75,7 +75,8 @@ def list_techniques(as_json: AsJson = False) -> None:
         )
     ablations = [
         {"name": one.name, "idea": one.idea, "builds_on": one.builds_on[0], "cuda": sources.shown("cuda", one.path)}
-        for one in ABLATIONS
+        for operator in operators.every()
+        for one in operator.ablations
     ]
     if as_json:
         print(json.dumps({"techniques": rows, "ablations": ablations, "experiments": experiments()}, indent=1))
@@ -86,7 +87,7 @@ def list_techniques(as_json: AsJson = False) -> None:
         more = ("instructions", "CUDA", "Triton", "Gluon") if wide else ()
         table = Table(name, "idea", *more, title=ladder.title, title_justify="left")
         for row in rows:
-            if row["ladder"] == ladder.name:
+            if (row["operator"], row["ladder"]) == (ladder.operator, ladder.name):
                 present = ["yes" if row[language] else Text("no", "red") for language in ("cuda", "triton")]
                 cells = (row["mma"], *present, "yes" if row["gluon"] else "") if wide else ()
                 table.add_row(row["name"], row["idea"], *cells)
@@ -146,7 +147,7 @@ def build(
         refuse("--grid", "it is for problems and tiles of its own", {"--experiment": experiment})
     else:
         refuse_without("--grid", "a kernel is compiled for the problems of an experiment", {"--problem": problem})
-    wanted = load_experiment(experiment or "ladder")
+    wanted = load_experiment(experiment or operator_of(names).experiment("ladder"))
     twins = chosen_backends(
         backends, techniques.SERIES, default=wanted.backends if experiment else (), further=techniques.ON_REQUEST
     )
@@ -162,7 +163,9 @@ def build(
             chosen_on = gpu or results.slug_of(environment.describe()["gpu"])
             all_cases = of_experiment(replace(wanted, backends=twins), chosen_on)
             cases = [case for case in all_cases if case.technique and (not names or case.technique in asked)]
-        ladders = {case: techniques.ladder_of(techniques.get(str(case.technique))) for case in cases if case.tile}
+        ladders = {
+            case: techniques.ladder_of(techniques.at(str(case.technique), case.problem)) for case in cases if case.tile
+        }
         cells: list[survey.Cell] = [(case, place) for case in ladders for place in archs or ladders[case].archs]
     else:
         cells = survey.cells(asked, twins, wanted.problems, archs)
@@ -247,7 +250,7 @@ def inspect(
         if problem:
             refuse_hours([case for case, _ in cells])
     else:
-        problems = chosen_problems(problem, [USUAL_PROBLEM])
+        problems = chosen_problems(problem, [operator_of(names).benchmark])
         twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), further=techniques.ON_REQUEST)
         archs = chosen_archs(arch)
         if on is On.gpu:

@@ -13,16 +13,16 @@ import typer
 from harness import operators
 from harness.catalog import experiments, techniques
 from harness.catalog.cases import Case, of_experiment, of_grids, source_sha256
-from harness.catalog.problem import ALL_PEERS, MODES, PEERS, Experiment
+from harness.catalog.entries import MODES, Experiment
 from harness.cli import own_page, spreading
 from harness.cli.options import (
     SERIES,
-    USUAL_PROBLEM,
     AsCsv,
     AsJson,
     Backends,
     Names,
     NamesOrFiles,
+    OfOperator,
     On,
     OwnTile,
     Problems,
@@ -38,6 +38,7 @@ from harness.cli.options import (
     completing,
     load_experiment,
     missing,
+    operator_of,
     part,
     refuse,
     refuse_without,
@@ -50,10 +51,10 @@ from harness.cli.options import (
 from harness.cli.output import RECORDED, Row, conclude, console, one_off_file, run_file, run_name
 from harness.cli.own_page import Report
 from harness.cli.spreading import Cluster, Gpus, Rows, command, refuse_to_spread
-from harness.operators.attention import tiles
+from harness.operators.protocol import Operator, Problem
 from harness.rows import reading, results, tables
 
-LIBRARIES = "sdpa_cudnn, sdpa_flash, sdpa_math, flex, fa2, fa3, fa4"
+LIBRARIES = ", ".join(operators.peers())
 SCHEDULER_SEEDS = (0, 1, 2)
 """Orders of warps that launches on a CPU take in turn: the plain one and two others."""
 ON_A_CPU: dict[str, Any] = {"scheduler_seeds": SCHEDULER_SEEDS, "repeats": 2 * len(SCHEDULER_SEEDS)}
@@ -68,6 +69,7 @@ def check(
     shard: Shard = None,
     sanitize: Annotated[bool, typer.Option("--sanitize", help="With --on cpu: under ASan and UBSan.")] = False,
     tile: OwnTile = None,
+    operator: OfOperator = None,
     rows_file: Rows = None,
     gpus: Gpus = None,
     cluster: Cluster = None,
@@ -81,9 +83,11 @@ def check(
     """
     names, files = split(names)
     rungs = chosen(names) if names or not files else ()
+    of = operator_of(names, problem, operator)
     mine = chosen_kernels(files, chosen_tile(tile))
     if not files:
-        at = ", ".join(f"{name} at {techniques.reference_tile(techniques.get(name), 128).slug}" for name in names)
+        key = of.benchmark.tile_key
+        at = ", ".join(f"{name} at {techniques.reference_tile(techniques.get(name), key).slug}" for name in names)
         why = "it is for a .cu file of your own; a twin is checked at its own" + (f": {at}" if at else "")
         refuse_without("a file", why, {"--tile": tile})
         refuse_without("a file", "a twin has its own page", {"--report": report})
@@ -101,7 +105,7 @@ def check(
             f"--backend: got gluon with --on cpu, but {variants.available('gluon', 'cpu')}; "
             "leave it out, or compile it with `twinkernels inspect --backend gluon`"
         )
-    known = load_experiment("correctness", place).backends
+    known = load_experiment(of.experiment("correctness"), place).backends
     wanted = chosen_backends(backends, known, of=rungs, further=techniques.ON_REQUEST if place == "gpu" else ())
     if sanitize:
         if place == "gpu":
@@ -115,9 +119,9 @@ def check(
     from harness.measure import effort, own, runner
     from harness.measure.fleet import Work
 
-    experiment = correctness(place, rungs, wanted)
+    experiment = correctness(of, place, rungs, wanted)
     experiment = replace(experiment, peers=() if files else experiment.peers)
-    default = (*experiment.problems, *(operators.get(operators.FIRST).other_problems if files else ()))
+    default = (*experiment.problems, *(of.other_problems if files else ()))
     experiment = replace(experiment, problems=part(chosen_problems(problem, default), shard))
     cases = [*of_experiment(experiment), *own.cases(experiment, mine, None)]
     if spreads:
@@ -229,6 +233,7 @@ def bench(
             "a .cu file is built for; techniques have their best one."
         ),
     ] = None,
+    operator: OfOperator = None,
     mode: Annotated[str, typer.Option(help="burst or sustained.")] = "burst",
     report: Report = False,
     as_json: AsJson = False,
@@ -242,7 +247,7 @@ def bench(
     names, files = split(names)
     rungs = chosen(names) if names or not files else ()
     refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
-    asked = chosen_tile(tile)
+    asked, of = chosen_tile(tile), operator_of(names, problem, operator)
     mine = chosen_kernels(files, asked)
 
     from harness.measure import own, runner
@@ -252,10 +257,10 @@ def bench(
         refuse_without("a file", "a technique has its own page", {"--report": report})
     experiment = Experiment(
         name="bench",
-        problems=chosen_problems(problem, [USUAL_PROBLEM]),
+        problems=chosen_problems(problem, [of.benchmark]),
         techniques=rungs,
         backends=chosen_backends(backends, techniques.SERIES, of=rungs, further=techniques.ON_REQUEST),
-        peers=chosen_backends(peers, ALL_PEERS, "--peer") if peers else PEERS,
+        peers=chosen_backends(peers, of.peers, "--peer") if peers else of.default_peers,
         modes=(mode,),
     )
     require_gpu()
@@ -394,14 +399,18 @@ def tune(
     gpus: Gpus = None,
     cluster: Cluster = None,
 ) -> None:
-    """Time every tile of every technique on this GPU and write harness/operators/attention/tiles/<gpu>.toml."""
+    """Time every tile of every technique on this GPU and write harness/operators/<operator>/tiles/<gpu>.toml."""
     from harness.measure import tune as tuning
     from harness.measure.fleet import Work
 
     # A table needs all problems of its cells; rows alone are selected from afterwards, by whoever has them all.
     refuse_to_spread(gpus, cluster, {"--shard": shard})
-    together = tiles.cell if rows_file is None else lambda one: one
-    problems = part(chosen_problems(problem, load_experiment("ladder").problems), shard, together)
+    of = operator_of(names, problem)
+
+    def together(one: Problem) -> Any:
+        return one.cells[-1] if rows_file is None else one
+
+    problems = part(chosen_problems(problem, load_experiment(of.experiment("ladder")).problems), shard, together)
     twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), further=techniques.ON_REQUEST)
     if cluster is None:
         require_gpu()
@@ -429,9 +438,9 @@ def refuse_hours(todo: Sequence[Case]) -> None:
             typer.echo(said, err=True)
 
 
-def correctness(place: str, names: Sequence[str], backends: Sequence[str]) -> Experiment:
+def correctness(of: Operator, place: str, names: Sequence[str], backends: Sequence[str]) -> Experiment:
     """The gate's experiment, for a GPU or for a CPU."""
-    whole = load_experiment("correctness", place)
+    whole = load_experiment(of.experiment("correctness"), place)
     backends = [backend for backend in whole.backends if backend in backends]
     return replace(whole, techniques=tuple(names), backends=tuple(backends))
 

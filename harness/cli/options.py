@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from harness import operators
 from harness.catalog import architectures, own, sources, techniques
 from harness.catalog import experiments as catalog
 from harness.catalog.problem import ALL_PEERS, DTYPES, LAYOUTS, Experiment, Problem, Tile
 from harness.machine.terminal import plain
+from harness.operators.protocol import Operator
 from harness.setup import bootstrap
 
 if TYPE_CHECKING:
@@ -47,15 +49,16 @@ def completing(words: Iterable[str]) -> Callable[[str], list[str]]:
 def split(names: Iterable[str] | None) -> tuple[list[str], list[str]]:
     """The words of the command line that name techniques, and those that name files of the user's, rightly or not."""
     words = list(names or ())
-    return [word for word in words if not NO_NAME.search(word)], [word for word in words if NO_NAME.search(word)]
+    files = [word for word in words if NO_NAME.search(word) and word.partition("/")[0] not in operators.names()]
+    return [word for word in words if word not in files], files
 
 
 NO_NAME = re.compile("[.:/]")
-"""Occurs in no technique's name, but in names of files."""
+"""Occurs in no technique's name, but in names of files, and between an operator and a name of its own."""
 
 
-NAMES = [technique.name for technique in techniques.kernels()]
-RUNGS = [technique.name for technique in techniques.TECHNIQUES]
+NAMES = [techniques.shown(technique) for technique in techniques.kernels()]
+RUNGS = [techniques.shown(technique) for technique in operators.get(operators.FIRST).techniques]
 Names = Annotated[
     list[str] | None,
     typer.Argument(
@@ -69,8 +72,6 @@ NEAR = 0.62
 """How alike two names are, by difflib, for one to be meant by the other: more than 9.9.9 and 3.9.0."""
 PART = r"[bhnqdsw]\d+(k\d+)?|\d+x\d+|[a-z_]{4,}\d+"
 """Of the slug of a problem or tile, what is no word: d128, h6k2, 64x128, num_ctas2."""
-USUAL_PROBLEM = Problem.square(4, 16, 4096, 128)
-"""Where nobody names one."""
 NamesOrFiles = Annotated[
     list[str] | None,
     typer.Argument(
@@ -96,6 +97,9 @@ OwnTile = Annotated[
     str | None, typer.Option("--tile", help="What a .cu file of your own is built for; 64x64-s1-w4 by default.")
 ]
 Where = Annotated[On | None, typer.Option("--on", help="Default: gpu where there is one.")]
+OfOperator = Annotated[
+    str | None, typer.Option("--operator", help="Of a kernel of your own, where no --problem says it.")
+]
 Shard = Annotated[
     str | None,
     typer.Option(metavar="I/N", help="Every Nth problem from the Ith: one process for each of N GPUs shares the work."),
@@ -140,13 +144,34 @@ def chosen(names: list[str] | None) -> tuple[str, ...]:
     for name in names or ():
         if name in ALL_PEERS:
             raise typer.BadParameter(f"technique: got {name!r}, a library; `twinkernels bench --peer {name}` times it")
-        if NO_NAME.search(name):
+        if NO_NAME.search(name) and name.partition("/")[0] not in operators.names():
             raise typer.BadParameter(
                 f"technique: got {name!r}, expected a name of `twinkernels list`; of a kernel of your own "
                 "`twinkernels check FILE --report` shows the machine code"
             )
-    require_known("technique", names or (), NAMES)
-    return tuple(name for name in NAMES if name in (names or RUNGS))
+    operator = operator_of(names)
+    stems = [name.rpartition("/")[2] for name in names or ()]
+    known = (*operator.techniques, *operator.ablations)
+    require_known("technique", stems, [one.name for one in known] if stems != list(names or ()) else NAMES)
+    wanted = stems or [one.name for one in operator.techniques]
+    return tuple(techniques.shown(one) for one in known if one.name in wanted)
+
+
+def operator_of(names: Iterable[str] | None, slugs: Iterable[str] | None = None, asked: str | None = None) -> Operator:
+    """The operator of techniques and problems, or the one asked for; by default the first. Bad usage where they are of
+    several, and for a name that several operators have."""
+    if asked:
+        require_known("--operator", [asked], operators.names())
+    with bad_usage():
+        found = {operators.parse(slug).operator for slug in slugs or ()} | ({asked} if asked else set())
+        try:
+            known = [techniques.find(name) for name in names or ()]
+        except KeyError as error:
+            raise ValueError(error.args[0]) from None
+        found |= {technique.operator for technique in known if technique}
+        if len(found) > 1:
+            raise ValueError(f"operator: got {' and '.join(sorted(found))} together, expected one")
+    return operators.get(next(iter(found), operators.FIRST))
 
 
 def chosen_kernels(files: Sequence[str], tile: Tile | None) -> Chosen:
@@ -183,7 +208,7 @@ def chosen_backends(
 def chosen_problems(slugs: list[str] | None, default: Sequence[Problem]) -> tuple[Problem, ...]:
     """The problems that slugs name, each once, else the default. Bad usage for what is no slug."""
     with bad_usage():
-        return tuple(dict.fromkeys(Problem.parse(slug) for slug in slugs or [])) or tuple(default)
+        return tuple(dict.fromkeys(operators.parse(slug) for slug in slugs or [])) or tuple(default)
 
 
 def chosen_tile(slug: str | None) -> Tile | None:
@@ -204,7 +229,7 @@ def load_experiment(name: str, place: str = "gpu") -> Experiment:
         raise typer.BadParameter(
             f"experiment: got {name!r}, a technique; `twinkernels check {name}` or `twinkernels bench {name}` runs it"
         )
-    require_known("experiment", [name], catalog.names())
+    require_known("experiment", [name], [*catalog.names(), *catalog.full_names()])
     if place == "gpu":
         return catalog.load(name)
     if (small := catalog.without_gpu(name)) is None:

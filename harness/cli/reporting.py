@@ -21,6 +21,7 @@ from harness.cli.options import (
     Names,
     chosen,
     load_experiment,
+    operator_of,
     where,
 )
 from harness.cli.output import RUNS, Row, console, run_file, show_failures, write_run
@@ -56,7 +57,7 @@ def report(names: Names = None) -> None:
     known = ReusableRows(results.fresh_runs(RUNS), description, hashes)
     if not names and not (SITE / "index.html").is_file():
         console.print(f"{drawn()} shows recorded rows; what is computed here joins them", soft_wrap=True)
-    ladder = replace(load_experiment("ladder"), techniques=wanted)
+    ladder = replace(load_experiment(operator_of(names).experiment("ladder")), techniques=wanted)
     read, fresh = looked_at(ladder, description, known)
     if names:
         for page in drawn_first(wanted):
@@ -65,7 +66,7 @@ def report(names: Names = None) -> None:
         drawn()
     code = [row for row in read if row["kind"] == "code"]
     console.print(f"{sum(row['status'] == 'passed' for row in code)} of {len(code)} kernels compiled")
-    experiment = ladder if place == "gpu" else correctness(place, wanted, techniques.TWINS)
+    experiment = ladder if place == "gpu" else correctness(operator_of(names), place, wanted, techniques.TWINS)
     path = run_file(experiment.name)
     gate = ON_A_CPU if place == "cpu" else {}
     ran = runner.run(experiment, on=place, path=path, standing=[*known.environments, *known.rows], gate=gate)

@@ -47,9 +47,14 @@ def programs(request):
             yield form, lambda form=form: twin(**request["twins"][form])
 
 
-def twin(module, problem, tile, arch):
+def twin(root, module, problem, tile, arch):
     from importlib import import_module
 
+    if root not in sys.path:  # of an operator that was registered; what all share comes from the checkout
+        import triton_kernels
+
+        sys.path.append(root)
+        triton_kernels.__path__.append(os.path.join(root, "triton_kernels"))
     tile = SimpleNamespace(**{**tile, "extra": tuple(tile["extra"].items())})
     kernel = import_module(module)
     return getattr(kernel, "twin", kernel).specialize(SimpleNamespace(**problem), None, tile, arch).compile()

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.catalog.techniques import RELEASES
+from harness.operators.protocol import Problem
 
 GRADES = {
     "direct": "the source says it",
@@ -45,6 +46,19 @@ DIALECTS = {"triton": "core Triton", "gluon": "Gluon", "tlx": "TLX", "cuda": "CU
 
 RIVALS = {"cute": "CuTe DSL", "cutile": "cuTile"}
 """Languages of NVIDIA's own that compile without a GPU. A second, smaller table is theirs; nothing of them is timed."""
+
+PACKAGES = {
+    "cute": (
+        *(f"nvidia-cutlass-dsl{part}==4.8.1" for part in ("", "-libs-base", "-libs-core", "-libs-cu12")),
+        *("cuda-bindings==13.5.0", "cuda-pathfinder==1.9.0", "protobuf==7.36.2", "typing-extensions==4.16.0"),
+    ),
+    "cutile": (
+        "cuda-tile==1.7.0",
+        *(f"nvidia-{part}==13.5.37" for part in ("cuda-tileiras", "cuda-nvcc", "nvvm")),  # Tile IR to PTX to SASS
+        "typing-extensions==4.16.0",
+    ),
+}
+"""Rival -> all that it needs to compile without a GPU."""
 
 TEXTS = {
     "ttgir": "Triton's IR after its passes for the GPU",
@@ -84,26 +98,29 @@ class Probe:
         return f"{self.name}:{self.form}" + (f"@{self.version}" if self.version else "")
 
 
-@dataclass(frozen=True)
 class Twin:
-    """A kernel of the ladders at `tile` (a slug such as 64x64-s2-w4), or at its reference tile; bf16, no mask.
+    """A kernel of the ladders at `tile` (a slug such as 64x64-s2-w4), or at its reference tile. Each operator has a
+    dataclass of its own: with these fields, and those that say on which problem.
 
     `backend`: cuda, triton, triton_native, gluon or tlx. `version` and `dialect` as in a Probe.
     """
 
     technique: str
     backend: str
-    head_dim: int = 64
-    tile: str | None = None
-    arch: str = "sm_90a"
-    version: str | None = None
-    dialect: str | None = None
+    tile: str | None
+    arch: str
+    version: str | None
+    dialect: str | None
+
+    @property
+    def problem(self) -> Problem:
+        """What it is compiled for."""
+        raise NotImplementedError
 
     @property
     def label(self) -> str:
-        tile = f" {self.tile}" if self.tile else ""
-        version = f"@{self.version}" if self.version else ""
-        return f"{self.backend}{version} {self.technique} d{self.head_dim}{tile} {self.arch}"
+        """In words."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ import os
 from pathlib import Path
 
 from harness.catalog import sources
-from harness.expressibility.claims import RIVALS
-from harness.operators.attention.claims.rivals import PACKAGES
+from harness.expressibility.claims import PACKAGES, RIVALS
 from harness.variants import tritons
 
 MEGABYTES = {"cute": 294, "cutile": 423}

@@ -19,15 +19,36 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from harness import operators
 from harness.catalog import techniques
 from harness.expressibility import verdicts
-from harness.expressibility.claims import DIALECTS, RIVALS, VERSIONS, Claim, Proof, Twin
-from harness.operators.attention.claims import CLAIMS, EXTRA, OF_RIVALS
-from harness.operators.attention.claims.rivals import ASKED, PACKAGES
+from harness.expressibility.claims import DIALECTS, PACKAGES, RIVALS, VERSIONS, Claim, Proof, Twin
+from harness.operators.protocol import Operator
 
 NOT_RUN, NOT_GRADED = "not run", "not graded yet"
 ORDER = (verdicts.REFUTED, verdicts.BROKEN, NOT_RUN, verdicts.PROVEN)
 """Of several proofs, the first of these that one of them is."""
+
+CLAIMS: list[Claim] = []
+"""Of the matrix, by all operators."""
+OF_RIVALS: list[Claim] = []
+"""Of the second table."""
+EXTRA: dict[str, str] = {}
+"""Rows of the matrix that are no rungs -> their ideas."""
+ASKED: dict[str, str] = {}
+"""Rows of the second table -> what is asked."""
+
+
+def _add(operator: Operator) -> None:
+    if operator.claims:
+        of = operator.claims()
+        CLAIMS.extend(of.CLAIMS)
+        OF_RIVALS.extend(of.OF_RIVALS)
+        EXTRA.update(of.EXTRA)
+        ASKED.update(of.ASKED)
+
+
+operators.follow(_add)
 
 
 @dataclass(frozen=True)

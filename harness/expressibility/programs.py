@@ -19,9 +19,9 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from harness import variants
+from harness import operators, variants
 from harness.catalog import sources, techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.expressibility import child, environments, verdicts
 from harness.expressibility.claims import CudaProbe, Probe, Program, Twin
 from harness.machine.environment import scrub
@@ -108,11 +108,11 @@ def _variables(program: Program, version: str) -> dict[str, str]:
 
 
 def case_of(program: Twin) -> Case:
-    """The case of a kernel of the ladders: bf16, no mask, packed."""
-    technique = techniques.get(program.technique)
-    problem = Problem.square(2, 4, 1024, program.head_dim)
+    """The case of a kernel of the ladders."""
+    problem = program.problem
+    technique = techniques.at(program.technique, problem)
     if program.tile is None:
-        tile = techniques.reference_tile(technique, program.head_dim)
+        tile = techniques.reference_tile(technique, problem.tile_key)
     else:
         rows, keys, stages, warps = map(int, re.findall(r"\d+", program.tile))
         tile = Tile(rows, keys, stages, warps)
@@ -120,7 +120,7 @@ def case_of(program: Twin) -> Case:
 
 
 def _source(program: Program) -> str:
-    return (sources.ROOT / verdicts.file_of(program)).read_text()
+    return verdicts.path_of(program).read_text()
 
 
 def _request(forms: dict[Program, str]) -> dict[str, object]:
@@ -135,9 +135,15 @@ def _request(forms: dict[Program, str]) -> dict[str, object]:
 def _described(program: Twin) -> dict[str, object]:
     case = case_of(program)
     assert case.tile is not None
-    path = sources.kernel_file(program.backend, techniques.get(program.technique).path)
-    module = ".".join(path.relative_to(sources.ROOT).with_suffix("").parts)
-    return {"module": module, "problem": case.problem.to_dict(), "tile": case.tile.to_dict(), "arch": program.arch}
+    root, path = operators.root(case.problem.operator), verdicts.path_of(program)
+    module = ".".join(path.relative_to(root).with_suffix("").parts)
+    return {
+        "root": str(root),
+        "module": module,
+        "problem": case.problem.to_dict(),
+        "tile": case.tile.to_dict(),
+        "arch": program.arch,
+    }
 
 
 def _run(request: dict[str, object], environment: dict[str, str], forms: list[str]) -> dict[str, Texts]:
@@ -198,7 +204,7 @@ def _cuda(program: Program) -> Texts:
     """The texts of a CUDA program: PTX, machine code and resources."""
     try:
         if isinstance(program, Twin):
-            texts = assembly.twin(case_of(program), techniques.get(program.technique).path, program.arch)
+            texts = assembly.twin(case_of(program), program.arch)
         else:
             assert isinstance(program, CudaProbe)
             texts = assembly.texts(f"probes/{program.name}", {}, program.arch)

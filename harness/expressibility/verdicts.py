@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
+from harness import operators
 from harness.catalog import sources, techniques
 from harness.expressibility import detectors
 from harness.expressibility.claims import HATCHES, Claim, Program, Proof, Twin
@@ -50,7 +52,8 @@ def source_sha256(proof: Proof, root: Path | None = None) -> str:
     """A hash of what decides the verdict: both programs with their code, the detector, and which program it must match.
     A row with another hash is of an earlier version of the proof. Names and sentences do not count.
     Raises FileNotFoundError when a program has no file."""
-    decides = [asdict(proof.subject), asdict(proof.control), asdict(proof.detector), proof.seen]
+    programs: list[Any] = [proof.subject, proof.control]
+    decides = [*map(asdict, programs), asdict(proof.detector), proof.seen]
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode())
     for program in (proof.subject, proof.control):
         digest.update(program_sha256(program, root).encode())
@@ -60,7 +63,7 @@ def source_sha256(proof: Proof, root: Path | None = None) -> str:
 def program_sha256(program: Program, root: Path | None = None) -> str:
     """A hash of the program's code and of everything in this checkout that it imports or includes."""
     if isinstance(program, Twin):
-        return sources.source_sha256(program.backend, techniques.get(program.technique).path, root)
+        return sources.source_sha256(program.backend, techniques.at(program.technique, program.problem).path, root)
     path = (root or sources.ROOT) / program.file
     if not path.is_file():
         raise FileNotFoundError(f"probe {program.name}: no file {program.file}; add it, or name another")
@@ -110,7 +113,7 @@ def _disagreements(claim: Claim, root: Path) -> Iterator[str]:
         if bool(re.search(HATCHES, claim.word)) is not (claim.grade == "hatch"):
             yield f"its word is {claim.word!r}"
     for proof in obtaining:
-        if not re.search(claim.word, sources.code(root / file_of(proof.subject))):
+        if not re.search(claim.word, sources.code(path_of(proof.subject, root))):
             yield f"{proof.name}: its source does not say {claim.word!r}"
 
 
@@ -122,8 +125,14 @@ def files_of(program: Program, root: Path | None = None) -> list[str]:
 
 
 def file_of(program: Program, root: Path | None = None) -> str:
-    """The program's own file, from the root of the repository."""
+    """The program's own file, from the root of the repository, or of the folder of an operator that was registered."""
     if isinstance(program, Twin):
-        path = sources.kernel_file(program.backend, techniques.get(program.technique).path, root)
-        return path.relative_to(root or sources.ROOT).as_posix()
+        return path_of(program, root).relative_to(root or operators.root(program.problem.operator)).as_posix()
     return program.file
+
+
+def path_of(program: Program, root: Path | None = None) -> Path:
+    """Where the program's own file is."""
+    if isinstance(program, Twin):
+        return sources.kernel_file(program.backend, techniques.at(program.technique, program.problem).path, root)
+    return (root or sources.ROOT) / program.file

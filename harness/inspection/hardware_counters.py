@@ -100,7 +100,7 @@ def cases(names: Sequence[str], backends: Sequence[str], problems: Sequence[Prob
         found += at_reference_tiles("ncu", [name], backends, chosen)
         if not problems and name in L2_ORDERS:
             tiles = [step.tile for step in article.steps if step.technique == name]
-            languages = sources.series(backends, techniques.get(name).path)
+            languages = sources.series(backends, techniques.at(name, article.problem).path)
             found += [Case("ncu", name, backend, article.problem, tile) for tile in tiles for backend in languages]
     return found
 

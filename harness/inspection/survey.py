@@ -43,7 +43,7 @@ def cells(
     """
     found: list[Cell] = []
     for name in names:
-        technique = techniques.get(name)
+        technique = techniques.at(name, problems[0])
         for arch in archs or techniques.ladder_of(technique).archs:
             here = [backend for backend in backends if backend != "triton_native" or arch == MEASURED]
             found += [(case, arch) for case in at_reference_tiles(experiment, [name], here, problems)]

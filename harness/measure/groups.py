@@ -121,7 +121,7 @@ def _is_best_tile(case: Case) -> bool:
     """Whether the tile is the committed table's and not the registry's. Peers have no tile."""
     if case.technique is None:
         return False
-    return case.tile != techniques.reference_tile(techniques.get(case.technique), case.problem.tile_key)
+    return case.tile != techniques.reference_tile(techniques.at(case.technique, case.problem), case.problem.tile_key)
 
 
 def _fits(cases: Sequence[Case], milliseconds: Mapping[Case, float], largest: int) -> bool:

@@ -67,7 +67,7 @@ def cases(experiment: Experiment, chosen: Chosen, gpu: str | None) -> list[Case]
     for problem in experiment.problems:
         found += [Case(experiment.name, None, peer, problem, None) for peer in chosen.peers]
         for name in chosen.rungs:
-            for backend in sources.series(chosen.backends, techniques.get(name).path):
+            for backend in sources.series(chosen.backends, techniques.at(name, problem).path):
                 found.append(_rung(experiment.name, name, backend, problem, gpu))
         found += [_own(experiment.name, kernel, problem, chosen.tile) for kernel in chosen.kernels]
     return found
@@ -91,7 +91,7 @@ def beside_the_best(experiment: Experiment, chosen: Chosen) -> list[Case]:
 
 
 def _rung(experiment: str, name: str, backend: str, problem: Problem, gpu: str | None) -> Case:
-    reference = techniques.reference_tile(techniques.get(name), problem.tile_key)
+    reference = techniques.reference_tile(techniques.at(name, problem), problem.tile_key)
     return Case(experiment, name, backend, problem, tiles.best_tile(name, backend, problem, gpu) or reference)
 
 

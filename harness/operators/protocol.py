@@ -257,7 +257,7 @@ class Operator:
     comparison_hashes: tuple[str, ...] = ()
     """What gate rows from before there were versions have in place of this one."""
     claims: Callable[[], Any] | None = None
-    """CLAIMS, OF_RIVALS and EXTRA: what each language can say of the techniques, and of what is no rung."""
+    """CLAIMS, OF_RIVALS, EXTRA and ASKED: what each language can say of the techniques, and of what is no rung."""
 
     @property
     def comparison(self) -> str:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 
 from harness.catalog.cases import Case
 from harness.operators.errors import CompileError
 from harness.variants import machine_code
-from harness.variants.cuda import constants
+from harness.variants.cuda import constants, cuda_file
 
 Texts = dict[str, str]
 
 
-def twin(case: Case, path: str, arch: str) -> Texts:
+def twin(case: Case, arch: str) -> Texts:
     """`ptx`, `sass` and `usage` (cuobjdump's line of resources) of a CUDA twin. Raises CompileError, ToolchainError."""
-    return texts(path, constants(case), arch)
+    return texts(cuda_file(case), constants(case), arch)
 
 
-def texts(path: str, defines: Mapping[str, int], arch: str) -> Texts:
+def texts(path: str | Path, defines: Mapping[str, int], arch: str) -> Texts:
     """`ptx`, `sass` and `usage` of cuda_kernels/<path>.cu. Raises CompileError, ToolchainError."""
     from cuda_kernels import assembly, build
 

@@ -37,7 +37,7 @@ def prebuild(
             continue
         if declined(case):
             continue
-        path = techniques.get(case.technique).path
+        path = techniques.at(case.technique, case.problem).path
         if case.backend == "cuda":
             jobs.setdefault((), {})[path, *sorted(constants(case).items())] = _build_library, (case, arch)
         else:

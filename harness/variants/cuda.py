@@ -45,7 +45,7 @@ def fits(case: Case, tensors: Tensors) -> bool:
 
 
 def _has_constant_strides(case: Case) -> bool:
-    return case.technique is not None and techniques.get(case.technique).constant_strides
+    return case.technique is not None and techniques.at(case.technique, case.problem).constant_strides
 
 
 def cuda_file(case: Case) -> str | Path:
@@ -54,7 +54,7 @@ def cuda_file(case: Case) -> str | Path:
     if case.kernel:
         return case.kernel.path
     assert case.technique is not None
-    technique = techniques.get(case.technique)
+    technique = techniques.at(case.technique, case.problem)
     elsewhere = operators.root(technique.operator) != operators.ROOT
     return sources.kernel_file("cuda", technique.path) if elsewhere else technique.path
 

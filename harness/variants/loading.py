@@ -65,7 +65,7 @@ def load(case: Case, on: str = "gpu") -> Variant:
         raise Unsupported(reason)
     if on == "gpu":
         arch = gpu_arch()
-        ladder = techniques.ladder_of(techniques.get(case.technique))
+        ladder = techniques.ladder_of(techniques.at(case.technique, case.problem))
         if arch not in ladder.archs:
             raise Unsupported(f"the {ladder.name} ladder is built for {', '.join(ladder.archs)}; this GPU is {arch}")
     if case.backend == "cuda":

@@ -85,7 +85,7 @@ def twin_in(kernel_file: str) -> Any:
 def twin_of(case: Case) -> Any:
     """The `twin` of the case's kernel file. Raises what importing raises."""
     assert case.technique is not None
-    technique = techniques.get(case.technique)
+    technique = techniques.at(case.technique, case.problem)
     root = operators.root(technique.operator)
     path = sources.kernel_file(case.backend, technique.path).relative_to(root).as_posix()
     return twin_in(path if root == operators.ROOT else f"harness/operators/{technique.operator}/{path}")

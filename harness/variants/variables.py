@@ -22,7 +22,7 @@ def environment_of(case: Case, on: str = "gpu") -> dict[str, str] | None:
         return {} if case.backend == "flex" else None
     if case.backend.partition("@")[0] == "triton_native":
         return {}
-    return dict(MMA_SYNC_ONLY) if techniques.get(case.technique).mma != "wgmma" else {}
+    return dict(MMA_SYNC_ONLY) if techniques.at(case.technique, case.problem).mma != "wgmma" else {}
 
 
 def require_environment(case: Case, on: str = "gpu") -> None:

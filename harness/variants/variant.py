@@ -32,7 +32,7 @@ class Variant:
         self.case = case
         self.problem = case.problem
         self.operator = operators.of(case.problem)
-        self.technique = techniques.get(case.technique) if case.technique else None
+        self.technique = techniques.at(case.technique, case.problem) if case.technique else None
         self.source_sha256 = source_sha256(case)
         self.compile_s: float | None = None
         self.compiler: dict[str, Any] | None = None

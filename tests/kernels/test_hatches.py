@@ -10,7 +10,7 @@ from harness import variants
 from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
 from harness.expressibility import programs
-from harness.expressibility.claims import Twin
+from harness.operators.attention.claims.twin import Twin
 from harness.variants import tritons
 
 

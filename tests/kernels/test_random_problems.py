@@ -16,9 +16,9 @@ from harness.catalog import techniques
 from harness.catalog.cases import Case, declined
 from harness.catalog.problem import DTYPES, Problem
 from harness.measure import gate as gates
+from harness.operators.attention import api as plain
 from harness.operators.attention import inputs, numerics
 from harness.rows.results import gpu_slug
-from harness.operators.attention import api as plain
 from harness.variants import load, prebuild
 from tests.support import cpu_run
 from tests.support.launches import gate

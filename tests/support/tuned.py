@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from harness.operators.attention.api import FLAGSHIP
-
 from harness.catalog.problem import Tile
 from harness.operators.attention import tiles
+from harness.operators.attention.api import FLAGSHIP
 
 
 def tuned() -> list[tuple[int, bool, Tile]]:

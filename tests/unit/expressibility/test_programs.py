@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.expressibility import environments, programs
-from harness.expressibility.claims import Probe, Twin
+from harness.expressibility.claims import Probe
+from harness.operators.attention.claims.twin import Twin
 
 VERSION = "3.6.0"
 

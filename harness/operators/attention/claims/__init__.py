@@ -48,7 +48,7 @@ _AGAIN = tuple(
 
 CLAIMS = (*_OWN, *_IN_TLX, *_AGAIN, *cuda.CLAIMS)
 """Of the matrix."""
-OF_RIVALS = rivals.CLAIMS
+OF_RIVALS, ASKED = rivals.CLAIMS, rivals.ASKED
 """Of the second table."""
 
 EXTRA = {

@@ -1,6 +1,7 @@
 """What no rung is about: atomic operations, print, and what only sm_100 and sm_120 have."""
 
-from harness.expressibility.claims import Claim, CudaProbe, Detector, Probe, Proof, Twin
+from harness.expressibility.claims import Claim, CudaProbe, Detector, Probe, Proof
+from harness.operators.attention.claims.twin import Twin
 
 RELEASED = Detector("ptx", r"\b(?:atom|red)\.\S*release\S*|\batom\.\S*acquire\S*cas\S*", least=2)
 PRINTED = Detector("ptx", r"\bvprintf\b")

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
+from harness.expressibility.claims import Claim, Detector, Probe, Proof
+from harness.operators.attention.claims.twin import Twin
 
 LOOP = (r"scf\.for", r"^    [}]")
 COPY_BEFORE_PRODUCT = Detector(

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from harness.expressibility.claims import Claim, CudaProbe, Detector, Proof, Twin
+from harness.expressibility.claims import Claim, CudaProbe, Detector, Proof
+from harness.operators.attention.claims.twin import Twin
 
 
 def _rung(

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
+from harness.expressibility.claims import Claim, Detector, Probe, Proof
+from harness.operators.attention.claims.twin import Twin
 
 TILE = "128x128-s2-w8"
 """For kernels of core Triton, because the reference tiles of these rungs are not powers of two."""

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
+from harness.expressibility.claims import Claim, Detector, Probe, Proof
 from harness.operators.attention.claims.cuda import IN_FLIGHT
+from harness.operators.attention.claims.twin import Twin
 
 SQUARE = "128x128-s2-w8"
 MULTIPLICATIONS = Detector("ptx", r"\bmul\.\S*f32", 150)

@@ -1,7 +1,8 @@
 """What every language here can write directly: arithmetic, order of blocks, widths of accesses, conditions."""
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
+from harness.expressibility.claims import Claim, Detector, Probe, Proof
 from harness.operators.attention.claims.hopper import WAITS_FOR_AN_IF
+from harness.operators.attention.claims.twin import Twin
 
 PRODUCTS = Detector("sass", r"\bHG?MMA\S*")
 SIXTEEN_BYTES = Detector("sass", r"\bLDG\.E\.128")

@@ -1,6 +1,7 @@
 """Tensor-core products: which instruction, which shape, and what stays in flight during the softmax."""
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
+from harness.expressibility.claims import Claim, Detector, Probe, Proof
+from harness.operators.attention.claims.twin import Twin
 
 NATIVE = Proof(
     "mma_choice native",

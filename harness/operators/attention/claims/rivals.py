@@ -13,19 +13,6 @@ ASKED = {
 }
 """Row of the rivals' table -> its idea."""
 
-PACKAGES = {
-    "cute": (
-        *(f"nvidia-cutlass-dsl{part}==4.8.1" for part in ("", "-libs-base", "-libs-core", "-libs-cu12")),
-        *("cuda-bindings==13.5.0", "cuda-pathfinder==1.9.0", "protobuf==7.36.2", "typing-extensions==4.16.0"),
-    ),
-    "cutile": (
-        "cuda-tile==1.7.0",
-        *(f"nvidia-{part}==13.5.37" for part in ("cuda-tileiras", "cuda-nvcc", "nvvm")),  # Tile IR to PTX to SASS
-        "typing-extensions==4.16.0",
-    ),
-}
-"""Rival -> all that it needs to compile without a GPU."""
-
 
 def _cute(name: str, form: str = "plain", version: str | None = None) -> Probe:
     return Probe(name, form, version, "cute")

@@ -1,6 +1,7 @@
 """Warps with roles: who loads, who multiplies, with how many registers, and how they wait."""
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof, Twin
+from harness.expressibility.claims import Claim, Detector, Probe, Proof
+from harness.operators.attention.claims.twin import Twin
 
 NUMBERED = Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x[4-9a-f], 0x\w+")
 SETMAXNREG = Detector("sass", r"USETMAXREG\S*")

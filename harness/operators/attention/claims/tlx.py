@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from harness.expressibility.claims import Claim, Detector, Probe, Program, Proof, Twin
+from harness.expressibility.claims import Claim, Detector, Probe, Program, Proof
 from harness.operators.attention.claims.copies import LEFT_IN_FLIGHT, MULTICAST
 from harness.operators.attention.claims.hopper import (
     COUNTER,
@@ -14,6 +14,7 @@ from harness.operators.attention.claims.hopper import (
     TILE,
 )
 from harness.operators.attention.claims.plain import condition
+from harness.operators.attention.claims.twin import Twin
 
 VERSION = "3.8.0"
 
