@@ -37,12 +37,15 @@ EXTRA: dict[str, str] = {}
 """Rows of the matrix that are no rungs -> their ideas."""
 ASKED: dict[str, str] = {}
 """Rows of the second table -> what is asked."""
+OPERATORS: dict[Claim, str] = {}
+"""Claim -> its operator."""
 
 
 def _add(operator: Operator) -> None:
     if operator.claims:
         of = operator.claims()
         CLAIMS.extend(of.CLAIMS)
+        OPERATORS.update(dict.fromkeys((*of.CLAIMS, *of.OF_RIVALS), operator.name))
         OF_RIVALS.extend(of.OF_RIVALS)
         EXTRA.update(of.EXTRA)
         ASKED.update(of.ASKED)

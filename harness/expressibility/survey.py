@@ -69,6 +69,7 @@ def row(each: Todo, verdict: Verdict) -> dict[str, Any]:
     return {
         "kind": "probe",
         "on": "cpu",
+        "operator": matrix.OPERATORS[claim],
         "experiment": "expressibility",
         "technique": claim.technique,
         "backend": matrix.backend(claim.dialect, version),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness import operators
 from harness.catalog import architectures
 from harness.catalog.entries import Experiment
 from harness.catalog.roofs import MATMUL, MATMUL_SIZE, WARPS, Roof
@@ -49,6 +50,7 @@ def about(experiment: Experiment, roof: Roof) -> Row:
     return {
         "kind": "roof",
         "on": "gpu",
+        "operator": operators.FIRST,
         "experiment": experiment.name,
         "roof": roof.name,
         "backend": "cuda" if roof.kernel else "cublas",

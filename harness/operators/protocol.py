@@ -30,6 +30,8 @@ class Problem(Protocol):
     """The name of the operator."""
     example: ClassVar[str]
     """A slug, for messages."""
+    tile_field: ClassVar[str]
+    """The field on which the reference tile depends."""
 
     @property
     def dtype(self) -> str:
@@ -58,6 +60,16 @@ class Problem(Protocol):
     @property
     def tile_key(self) -> int:
         """Key of Technique.tile: what the reference tile depends on."""
+
+    @property
+    def kernel(self) -> str:
+        """What a kernel is compiled for, in words."""
+
+    def is_ragged(self, tile: Tile) -> bool:
+        """Whether the tile does not divide its sizes."""
+
+    def distance(self, other: Any) -> tuple[float | bool, ...]:
+        """How unlike another problem of its cell it is, for all sizes."""
 
     @property
     def smaller(self) -> Problem:

@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
+from harness import operators
 from harness.catalog import techniques
-from harness.catalog.problem import Problem
+from harness.operators.protocol import Problem
 from harness.rows import reading, results
 from harness.rows.reading import Row
 
@@ -22,34 +23,28 @@ def recorded(folder: Path, gpu: str, arch: str | None, problem: Problem) -> list
     if found := of_rows(results.read_recorded(folder, gpu), problem)[:COUNT]:
         return found
     last = [
-        [each for each in techniques.TECHNIQUES if each.ladder == ladder.name][-1]
-        for ladder in techniques.LADDERS.values()
+        [each for each in operators.of(problem).techniques if each.ladder == ladder.name][-1]
+        for ladder in operators.of(problem).ladders
         if arch in ladder.archs
     ]
     return [(technique.name, "cuda") for technique in reversed(last)][:COUNT]
 
 
 def of_rows(rows: Iterable[Row], problem: Problem) -> list[Rung]:
-    """Every rung in its fastest language, best first, on the problem that was timed nearest to this one: with its
-    head_dim and mask, then of its length, then of its number of heads and its dtype."""
+    """Every rung in its fastest language, best first, on the problem of its cell that was timed nearest to this one."""
     times: dict[Problem, dict[Rung, float]] = {}
     known = {technique.name for technique in techniques.TECHNIQUES}
     for row in rows:
         timed = row["kind"] == "timing" and row["status"] == "passed" and row.get("technique") in known
         if timed and row["backend"] not in techniques.AS_CUBINS:  # of which no cubin need be here
-            cell = times.setdefault(Problem.from_dict(row["problem"]), {})
+            cell = times.setdefault(reading.problem_of(row), {})
             rung = (row["technique"], row["backend"])
             cell[rung] = min(reading.median_ms(row), cell.get(rung, math.inf))
-    alike = [one for one in times if (one.head_dim, one.causal) == (problem.head_dim, problem.causal)]
+    alike = [one for one in times if (one.operator, one.cells[-1]) == (problem.operator, problem.cells[-1])]
     if not alike:
         return []
-    nearest = times[min(alike, key=lambda one: (_distance(one, problem), one))]
+    nearest = times[min(alike, key=lambda one: (one.distance(problem), one.slug))]
     found: dict[str, Rung] = {}
     for rung in sorted(nearest, key=nearest.__getitem__):
         found.setdefault(rung[0], rung)
     return list(found.values())
-
-
-def _distance(one: Problem, other: Problem) -> tuple[float, float, bool]:
-    length = abs(math.log(one.seq_q / other.seq_q)) + abs(math.log(one.seq_kv / other.seq_kv))
-    return length, abs(math.log(one.batch * one.heads / other.batch / other.heads)), one.dtype != other.dtype

@@ -26,9 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.catalog.problem import Problem
 from harness.rows import noise
-from harness.rows.reading import Row
+from harness.rows.reading import Row, problem_of
 
 Array = Any
 """A numpy array."""
@@ -139,7 +138,7 @@ class Intervals:
     def tflops(self, row: Row) -> Estimate:
         """The logarithm of the TFLOPS of the row's program on its problem."""
         found = self.estimate([(row, 1.0)]) or Estimate(-noise.log_ms(row), None, 1, 1)
-        return found.over(1e9 / Problem.from_dict(row["problem"]).flops)
+        return found.over(1e9 / problem_of(row).flops)
 
     def timings(self, row: Row) -> list[Row]:
         """Every timing of the row's program on its problem, of any process."""

@@ -8,8 +8,6 @@ from typing import Any
 from harness.catalog.cases import Case
 from harness.rows import results
 
-OPERATOR = "attention"
-
 
 def environment(description: Mapping[str, Any], on: str) -> dict[str, Any]:
     """The first row of a run: `description` is environment.describe()."""
@@ -20,7 +18,7 @@ def about(case: Case, *, on: str, source_sha256: str | None, **fields: Any) -> d
     """A row about `case`; what does not apply (None) is absent."""
     row = {
         "on": on,
-        "operator": OPERATOR,
+        "operator": case.problem.operator,
         "experiment": case.experiment,
         "technique": case.technique,
         "backend": case.backend,

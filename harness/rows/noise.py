@@ -44,7 +44,7 @@ import numpy as np
 
 from harness.catalog.problem import ANCHOR, Problem
 from harness.rows import reading
-from harness.rows.reading import Row, median_ms, page
+from harness.rows.reading import Row, median_ms, page, problem_of
 
 Array = Any
 """A numpy array."""
@@ -221,7 +221,7 @@ def replicates(timings: Timings, mode: str = "burst") -> Replicates:
     numbers: dict[str | None, int] = defaultdict(lambda: len(numbers))
     shortest = {one_board: timings.shortest_ms(one_board) for one_board in (True, False)}
     for number, rows in enumerate(programs.values()):
-        problem, is_twin = problems[Problem.from_dict(rows[0]["problem"])], bool(rows[0].get("technique"))
+        problem, is_twin = problems[problem_of(rows[0])], bool(rows[0].get("technique"))
         prepared = [(row, group(row), timed(row, timings)) for row in rows]
         for (base, old_group, before), (new, new_group, after) in combinations(prepared, 2):
             if old_group == new_group or base["samples_ms"] == new["samples_ms"]:

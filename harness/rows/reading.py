@@ -12,7 +12,7 @@ from typing import Any
 
 from harness import operators
 from harness.catalog import sources, techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.rows import lock
 
 Row = Mapping[str, Any]
@@ -40,9 +40,14 @@ def checkout_hashes() -> dict[tuple[str, str], str]:
     return hashes
 
 
+def problem_of(row: Row) -> Any:
+    """The row's problem."""
+    return operators.problem_of(row["problem"], row.get("operator"))
+
+
 def slug(row: Row) -> str:
-    """The slug of the row's problem, such as b4-h16-n4096-d128-bf16-full."""
-    return Problem.from_dict(row["problem"]).slug
+    """The slug of the row's problem."""
+    return str(problem_of(row).slug)
 
 
 def tile_slug(row: Row) -> str:
@@ -77,7 +82,7 @@ def median_ms(row: Row) -> float:
 
 def tflops(row: Row) -> float:
     """Median TFLOPS by the harness's FLOP count."""
-    return Problem.from_dict(row["problem"]).tflops(median_ms(row))
+    return float(problem_of(row).tflops(median_ms(row)))
 
 
 def error_over_yardstick(gate: Row) -> dict[str, float | None]:
@@ -115,7 +120,7 @@ def _is_declined(row: Row) -> bool:
     technique = techniques.find(row["technique"])
     if technique is None or not row.get("tile"):
         return False
-    problem, tile = Problem.from_dict(row["problem"]), Tile.from_dict(row["tile"])
+    problem, tile = problem_of(row), Tile.from_dict(row["tile"])
     return techniques.unsupported(technique, row["backend"], problem, tile) == row.get("reason")
 
 
@@ -182,7 +187,7 @@ def is_reference_tile(row: Row) -> bool:
     technique = techniques.find(row["technique"])
     if technique is None:
         return False
-    return Tile.from_dict(row["tile"]) == techniques.reference_tile(technique, row["problem"]["head_dim"])
+    return Tile.from_dict(row["tile"]) == techniques.reference_tile(technique, problem_of(row).tile_key)
 
 
 def pick(rows: Iterable[Row]) -> Row | None:

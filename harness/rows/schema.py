@@ -15,8 +15,9 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from harness import operators
 from harness.catalog import architectures, experiments, own, techniques
-from harness.catalog.problem import ALL_PEERS, Problem, Tile
+from harness.catalog.entries import Tile
 from harness.rows import results
 from harness.rows.reading import Row
 
@@ -25,11 +26,8 @@ if TYPE_CHECKING:
 
 TOOLS = ("bench", "inspect", "ncu", "sanitizer", "sanitizer_planted", "tune", "expressibility", "flagship_variants")
 """Experiments that rows may name without a file in experiments/."""
-OPERATORS = ("attention",)
 SERIES = (*techniques.SERIES, *techniques.ON_REQUEST)
 """Backends of the registry's kernels."""
-HEAD_DIMS = (64, 128, 256)
-"""Those of recorded rows."""
 EARLIEST = "2024-01-01T00:00:00Z"
 AHEAD = 24 * 3600
 """Seconds that a clock may be ahead of this one."""
@@ -61,9 +59,13 @@ def check(row: Row) -> None:
         _need(row, "id", "details", "time")
         _typed(models.Environment, row["details"], "row.details", row)
         return
-    for name, kind in (("problem", Problem), ("tile", Tile)):
-        if name in row:
-            _same_as(kind, f"row.{name}", row[name])
+    if "problem" in row:
+        _known("operator", row.get("operator", operators.FIRST), operators.names())
+        one = _same_as(operators.get(row.get("operator", operators.FIRST)).problem, "row.problem", row["problem"])
+        if one.bytes > MOST_BYTES:
+            raise ValueError(f"row.problem: got tensors of {one.bytes} bytes, expected at most {MOST_BYTES}")
+    if "tile" in row:
+        _same_as(Tile, "row.tile", row["tile"])
     what = _what(row)
     _need(row, "on", "operator", "experiment", "environment", "time", "backend")
     if what not in ("proof", "roof"):
@@ -158,7 +160,7 @@ def admit(row: Row) -> None:
         if gpu and "sm_count" not in gpu:
             raise ValueError("row.details.gpu.sm_count: got nothing, expected its multiprocessors")
         return
-    _known("operator", row["operator"], OPERATORS)
+    _known("operator", row["operator"], operators.names())
     _known("experiment", row["experiment"], _experiments())
     if row["backend"] == own.BACKEND:
         raise ValueError(
@@ -176,7 +178,7 @@ def admit(row: Row) -> None:
 def _admit_names(row: Row) -> None:
     what = _what(row)
     language, _, version = row["backend"].partition("@")
-    versioned = techniques.RIVALS if what == "proof" else () if what == "roof" else ALL_PEERS
+    versioned = techniques.RIVALS if what == "proof" else () if what == "roof" else operators.peers()
     if not version or language not in versioned:
         own_names = {"proof": ("cuda", *techniques.AS_CUBINS), "roof": ("cuda", "cublas")}
         _known("backend", row["backend"], (*own_names.get(what, SERIES), *(() if what == "proof" else versioned)))
@@ -187,7 +189,9 @@ def _admit_names(row: Row) -> None:
     if "roof" in row:
         _known("roof", row["roof"], _roofs())
     if "problem" in row:
-        _known("problem.head_dim", row["problem"]["head_dim"], HEAD_DIMS)
+        of = operators.get(row["operator"])
+        keys = {key for technique in of.techniques for key in technique.tile}
+        _known(f"problem.{of.problem.tile_field}", of.problem.from_dict(row["problem"]).tile_key, keys)
 
 
 def _known(field: str, got: Any, names: Iterable[Any]) -> None:
@@ -243,8 +247,9 @@ def _plain(name: str, value: Any, depth: int) -> None:
             _plain(f"{name}[{position}]", item, depth + 1)
 
 
-def _same_as(kind: type[Problem] | type[Tile], name: str, value: Any) -> None:
-    """What `kind` writes, value for value: a number of another type that equals the right one is refused too."""
+def _same_as(kind: type[Any], name: str, value: Any) -> Any:
+    """What `kind` reads of the value, which must be what it writes, value for value: a number of another type that
+    equals the right one is refused too."""
     if not isinstance(value, Mapping):
         raise _wrong(name, value, "an object")
     try:
@@ -255,11 +260,10 @@ def _same_as(kind: type[Problem] | type[Tile], name: str, value: Any) -> None:
     for field, item in again.items():
         if json.dumps(value.get(field), sort_keys=True) != json.dumps(item, sort_keys=True):
             raise _wrong(f"{name}.{field}", value.get(field), f"{kind.__name__}.to_dict()'s {item!r}")
-    if isinstance(one, Problem) and one.bytes > MOST_BYTES:
-        raise ValueError(f"{name}: got tensors of {one.bytes} bytes, expected at most {MOST_BYTES}")
     for option in again.get("extra", ()):
         if not re.fullmatch("[a-z][a-z0-9_]*", option):
             raise _wrong(f"{name}.extra: an option", option, "a name of small letters, digits and _")
+    return one
 
 
 def _moment(name: str, value: Any, row: Row) -> None:

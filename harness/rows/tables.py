@@ -14,9 +14,9 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from harness.catalog.problem import Problem
+from harness.catalog.entries import Tile
 from harness.rows import results
-from harness.rows.reading import Row, case, median_ms, name_of, slug, status_word, tflops, tile_slug
+from harness.rows.reading import Row, case, median_ms, name_of, problem_of, slug, status_word, tflops, tile_slug
 
 FINE = ("passed", "unsupported")
 """Statuses that are no failure: a backend may decline a cell."""
@@ -213,8 +213,7 @@ def _may_be_unsupported(row: Row) -> bool:
     """Whether a .cu file of the user's failed at lengths that its tile does not divide, after it was built."""
     if not row.get("kernel") or not row.get("tile") or row["status"] in ("compile_error", "import_error", "data_race"):
         return False
-    problem, tile = row["problem"], row["tile"]
-    return bool(problem["seq_q"] % tile["block_m"] or problem["seq_kv"] % tile["block_n"])
+    return problem_of(row).is_ragged(Tile.from_dict(row["tile"]))
 
 
 def _reason(row: Row) -> str:
@@ -235,6 +234,5 @@ def _indented(lines: Iterable[str]) -> str:
 
 
 def _cell(row: Row) -> str:
-    """d128 bf16 causal 64x64-s1-w4: what a kernel is compiled for."""
-    problem = Problem.from_dict(row["problem"])
-    return f"d{problem.head_dim} {problem.dtype} {problem.mask} {tile_slug(row)}".rstrip()
+    """What a kernel is compiled for: the problem's words for it, and the tile."""
+    return f"{problem_of(row).kernel} {tile_slug(row)}".rstrip()

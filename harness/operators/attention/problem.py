@@ -58,6 +58,7 @@ class Problem:
     layout: str = "bhsd"
     operator: ClassVar[str] = "attention"
     example: ClassVar[str] = "b4-h16-n4096-d128-bf16-causal"
+    tile_field: ClassVar[str] = "head_dim"
 
     def __post_init__(self) -> None:
         for name in ("batch", "heads", "heads_kv", "seq_q", "seq_kv", "head_dim"):
@@ -129,6 +130,21 @@ class Problem:
     def tile_key(self) -> int:
         """The reference tile depends on head_dim."""
         return self.head_dim
+
+    @property
+    def kernel(self) -> str:
+        """What a kernel is compiled for: d128 bf16 causal."""
+        return f"d{self.head_dim} {self.dtype} {self.mask}"
+
+    def is_ragged(self, tile: Tile) -> bool:
+        """Whether the tile does not divide the lengths."""
+        return bool(self.seq_q % tile.block_m or self.seq_kv % tile.block_n)
+
+    def distance(self, other: Problem) -> tuple[float, float, bool]:
+        """How unlike another problem is: in its lengths first, then in heads and batches, then in its dtype."""
+        length = abs(math.log(self.seq_q / other.seq_q)) + abs(math.log(self.seq_kv / other.seq_kv))
+        heads = abs(math.log(self.batch * self.heads / other.batch / other.heads))
+        return length, heads, self.dtype != other.dtype
 
     @property
     def smaller(self) -> Problem:
