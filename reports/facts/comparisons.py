@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
@@ -23,6 +24,7 @@ SERIES = {
 """Curve -> the experiments and backends of its kernels: CUDA with wgmma and with mma.sync, core Triton free to choose
 and compiled to mma.sync, Gluon."""
 LIBRARIES = ("sdpa_flash", "sdpa_cudnn", "flex", "fa3", "fa4")
+LANGUAGES = ("cuda", "triton", "gluon")
 DRAM = (counters.DRAM_READ, counters.DRAM_WRITTEN)
 
 
@@ -55,10 +57,6 @@ class Lengths:
 
     def curve(self, series: str) -> Curve | None:
         return next((curve for curve in self.curves if curve.series == series), None)
-
-    def has(self, series: str, problem: Problem) -> bool:
-        curve = self.curve(series)
-        return curve is not None and any(at == problem for at, _ in curve.points)
 
 
 @dataclass(frozen=True)
@@ -112,19 +110,13 @@ def share(data: Dataset, found: Lengths, series: str, place: int) -> float | Non
 def work(datasets: Sequence[Dataset], data: Dataset, problem: Problem) -> list[Work]:
     """Kernels for which ncu counted DRAM's bytes at the problem and the reference tile."""
     found = []
-    for technique in TECHNIQUES:
-        for backend in ("cuda", "triton", "gluon"):
-            point = data.point(answer.LADDER, problem, technique.name, backend)
-            if point.kind != "measured" or not point.row:
-                continue
-            rows = [
-                row
-                for row, _ in counters.profiled(datasets, technique.name, backend)
-                if reading.slug(row) == problem.slug and row.get("tile") == point.row.get("tile")
-            ]
-            moved = sum(counters.metric(rows[0], name) or 0 for name in DRAM) if rows else 0
-            if moved and point.tflops:
-                found.append(Work(technique.name, backend, problem.flops / moved, point.tflops, rows[0], point.row))
+    for technique, backend in product(TECHNIQUES, LANGUAGES):
+        timed = data.point(answer.LADDER, problem, technique.name, backend)
+        if timed.kind == "measured" and timed.row and timed.tflops:
+            rows = _profiled(datasets, technique.name, backend, problem)
+            row = next((row for row in rows if row.get("tile") == timed.row.get("tile")), None)
+            if row and (moved := sum(counters.metric(row, name) or 0 for name in DRAM)):
+                found.append(Work(technique.name, backend, problem.flops / moved, timed.tflops, row, timed.row))
     return found
 
 
@@ -159,38 +151,36 @@ def stalls(datasets: Sequence[Dataset], found: Answer) -> list[Stalls]:
     """Of the kernels of the first page's bars, at the tiles that they have there."""
     made = []
     for bar in found.bars:
-        timed = bar.point.row
-        if bar.is_library or not timed or not bar.tflops:
-            continue
-        for row, _ in counters.profiled(datasets, timed["technique"], timed["backend"]):
-            reasons = counters.stalls(row)
-            if reasons and (row["problem"], row.get("tile")) == (timed["problem"], timed.get("tile")):
-                made.append(Stalls(timed["technique"], timed["backend"], bar.tflops, reasons, row))
-                break
+        if bar.point.row and bar.tflops and not bar.is_library:
+            timed = bar.point.row
+            for row in _profiled(datasets, timed["technique"], timed["backend"], found.problem):
+                if (reasons := counters.stalls(row)) and row.get("tile") == timed["tile"]:
+                    made.append(Stalls(timed["technique"], timed["backend"], bar.tflops, reasons, row))
+                    break
     return made
 
 
 def conflicts(datasets: Sequence[Dataset], data: Dataset, problem: Problem) -> list[Conflicts]:
     """In the order of the ladder, for each kernel that ncu counted at the reference tile."""
     found = []
-    for technique in steps.timed(data):
-        for backend in ("cuda", "triton", "gluon"):
-            for row, _ in counters.profiled(datasets, technique.name, backend):
-                passes = counters.metric(row, "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum")
-                lost = counters.metric(row, counters.CONFLICTS)
-                mine = reading.slug(row) == problem.slug and reading.is_reference_tile(row)
-                if mine and passes and lost is not None:
-                    found.append(Conflicts(technique.name, backend, lost, passes, row))
-                    break
+    for technique, backend in product(steps.timed(data), LANGUAGES):
+        for row in filter(reading.is_reference_tile, _profiled(datasets, technique.name, backend, problem)):
+            passes, lost = (counters.metric(row, name) for name in (counters.PASSES, counters.CONFLICTS))
+            if passes and lost is not None:
+                found.append(Conflicts(technique.name, backend, lost, passes, row))
+                break
     return found
 
 
-def tiles(data: Dataset, problem: Problem, technique: str, backend: str) -> dict[tuple[int, int], tuple[float, Row]]:
-    """(block_m, block_n) -> the fastest tile of that size that `tune` timed, in TFLOPS, and its row."""
+def _profiled(datasets: Sequence[Dataset], technique: str, backend: str, problem: Problem) -> list[Row]:
+    return [row for row, _ in counters.profiled(datasets, technique, backend) if reading.slug(row) == problem.slug]
+
+
+def tiles(data: Dataset, problem: Problem, kernel: Row) -> dict[tuple[int, int], tuple[float, Row]]:
+    """(block_m, block_n) -> the fastest tile of that size that `tune` timed of a row's kernel, in TFLOPS, and its
+    row."""
     found: dict[tuple[int, int], tuple[float, Row]] = {}
-    for row in data.newest:
-        if (row["kind"], row.get("technique"), row["backend"]) != ("tune", technique, backend):
-            continue
+    for row in data.of("tune", kernel["technique"], kernel["backend"]):
         if reading.slug(row) == problem.slug and reading.counts(row, data.hashes):
             size, speed = (row["tile"]["block_m"], row["tile"]["block_n"]), reading.tflops(row)
             if speed > found.get(size, (0.0, row))[0]:

@@ -175,24 +175,6 @@ def fitted(series: str, head_dim: int, cells: Sequence[Cell]) -> HeadDim:
     return HeadDim(series, head_dim, rate, beyond, [_filled(cell, rate, beyond) for cell in cells])
 
 
-def is_in_the_loop(ours: Sequence[HeadDim], theirs: Sequence[HeadDim]) -> bool:
-    """Whether, at every head dimension, two languages differ more than twice as much in the rate at which a block
-    multiplies as in what their tiles fill."""
-    mine = {one.head_dim: one for one in ours}
-    return all(
-        math.log(mine[one.head_dim].rate / one.rate) > 2 * abs(_apart(mine[one.head_dim], one))
-        for one in theirs
-        if one.head_dim in mine
-    )
-
-
-def _apart(ours: HeadDim, theirs: HeadDim) -> float:
-    """The logarithm of how much more tiles fill, on the median of the problems that both have."""
-    mine = {line.cell.problem: line.share for line in ours.cells}
-    both = [line for line in theirs.cells if line.cell.problem in mine]
-    return statistics.median(math.log(mine[line.cell.problem] / line.share) for line in both)
-
-
 def _filled(cell: Cell, rate: float, beyond: int) -> Filled:
     products = sum(cell.steps) * cell.step_clocks / cell.multiprocessors
     mean, longest = cell.mean(beyond), cell.longest(beyond)

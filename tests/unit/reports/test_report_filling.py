@@ -11,8 +11,9 @@ from harness.catalog import experiments, techniques
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.roofs import PEAK
 from reports.data.dataset import Dataset
-from reports.facts import filling, headlines
+from reports.facts import filling
 from reports.pages import common
+from reports.pages import filling as pages
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import rendered
 
@@ -65,7 +66,7 @@ def test_a_problem_that_is_slower_for_another_reason_stands_out() -> None:
         one.cell.problem.slug: error for one, error in zip(found.cells, found.errors, strict=True) if abs(error) > 0.01
     }
     assert off == {PROBLEMS[-1].slug: pytest.approx(-0.2)}
-    assert found.near(headlines.NEAR) == len(PROBLEMS) - 1
+    assert found.near(pages.NEAR) == len(PROBLEMS) - 1
 
 
 def test_no_kernel_is_above_the_peak() -> None:
@@ -99,17 +100,6 @@ def in_gluon(made: list[Row]) -> list[Row]:
         for row in made
         if row["kind"] == "timing"
     ]
-
-
-@pytest.mark.parametrize(
-    ("rate", "beyond", "in_the_loop"),
-    [(0.8, 3000, True), (0.8, 3250, True), (0.88, 12_000, False), (0.95, 3000, False)],
-)
-def test_what_parts_two_languages_is_told(rate: float, beyond: int, in_the_loop: bool) -> None:
-    data = dataset([*rows(0.9, 3000), *in_gluon(rows(rate, beyond, series="gluon"))])
-    ours, theirs = (filling.found(data, series) for series in ("cuda", "gluon"))
-    assert theirs[0].beyond == beyond
-    assert filling.is_in_the_loop(ours, theirs) is in_the_loop
 
 
 def test_blocks_that_share_a_multiprocessor_have_equal_shares_of_it() -> None:
@@ -160,11 +150,9 @@ def page(made: list[Row]) -> str:
 
 def test_the_page_of_the_grid_says_it() -> None:
     said = page(rows(0.9, 3000))
-    assert (
-        "Within a tile of head_dim 128 CUDA multiplies at 90% of the tensor cores’ peak: a fit over all lengths" in said
-    )
+    assert "Within a tile of head_dim 128, of the tensor cores’ peak: CUDA 90%" in said
     assert f"CUDA 90% , 3,000 clocks within 2% of {len(PROBLEMS)} of {len(PROBLEMS)} problems" in said
     assert "behind CUDA" not in said
     both = page([*rows(0.9, 3000), *in_gluon(rows(0.8, 3000, series="gluon"))])
-    assert "CUDA multiplies at 90% of the tensor cores’ peak, Gluon at 80%: a fit" in both
-    assert "Gluon falls behind CUDA in the first number" in both
+    assert "of the tensor cores’ peak: CUDA 90%, Gluon 80%" in both
+    assert "Gluon is behind CUDA inside the main loop." in both
