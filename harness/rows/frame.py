@@ -94,6 +94,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness import operators
 from harness.catalog import sources
 from harness.rows import lock, reading, results, schema
 
@@ -322,14 +323,8 @@ def _worst(row: Row) -> tuple[float | None, str | None]:
 
 
 def _covers_all(row: Row) -> bool:
-    return not reading.of_earlier_gate(row) and set(_distributions()) <= set(row.get("numerics") or ())
-
-
-@cache
-def _distributions() -> tuple[str, ...]:
-    from harness.catalog.problem import Experiment
-
-    return Experiment("", (), ()).distributions
+    asked = operators.get(row["operator"]).distributions
+    return not reading.of_earlier_gate(row) and set(asked) <= set(row.get("numerics") or ())
 
 
 _COMMON: dict[str, Column] = {

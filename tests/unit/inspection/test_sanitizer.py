@@ -22,6 +22,7 @@ from harness.operators.attention import tiles
 from harness.rows import record, results
 from harness.setup import doctor
 from tests.support.checkout import executable
+from tests.support.row_file import write
 
 NAMES = [technique.name for technique in techniques.TECHNIQUES]
 MULTIPROCESSORS = 132
@@ -205,7 +206,7 @@ def test_what_the_file_holds_is_not_run_again(tmp_path: Path, monkeypatch: pytes
     assert diary.read_text() == "xx"
     path = tmp_path / "run.jsonl"
     held = [row | {"status": "interrupted"} if row.get("tool") == "racecheck" else row for row in results.read(path)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in held))
+    write(path, held)
     assert run_under(tool, monkeypatch, tmp_path, *both)[0] == rows[0]
     assert diary.read_text() == "xxx", "what was interrupted is run again"
 

@@ -449,6 +449,7 @@ def test_rows_of_an_own_kernel_are_not_recorded() -> None:
     row = {
         "schema": results.SCHEMA,
         "kind": "gate",
+        "operator": "attention",
         "experiment": "bench",
         "backend": "own",
         "kernel": "mine.cu",
