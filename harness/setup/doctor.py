@@ -20,22 +20,6 @@ from harness.machine import cuda_tools
 from harness.setup import bootstrap
 
 SET_UP = "`make report` sets it up"
-PURPOSES = {
-    "torch": "tensors, truth, library peers",
-    "triton": "the Triton twins",
-    "numpy": "Triton's interpreter",
-    "ninja": "builds of the CUDA twins for a GPU",
-    "nvidia-ml-py": "clocks, power, throttle reasons",
-    "typer": "the command line",
-    "rich": "the command line",
-    "pandas": "the report",
-    "seaborn": "the report's figures",
-    "matplotlib": "the report's figures",
-    "jinja2": "the report's pages",
-    "markupsafe": "the report's pages",
-    "pygments": "sources on the report's pages",
-    "markdown-it-py": "the report's notes",
-}
 COMPILES = "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n__global__ void f(__half* x) { *x = __hadd(*x, *x); }\n"
 
 
@@ -80,13 +64,19 @@ def _importable(module: str) -> bool:
         return False
 
 
+def _purposes() -> dict[str, str]:
+    """Package -> what it is for, as pyproject.toml says beside each dependency."""
+    text = (bootstrap.CHECKOUT / "pyproject.toml").read_text()
+    return dict(re.findall(r'^ *"([\w-]+)[^"]*", +# (.*)$', text, re.MULTILINE))
+
+
 def _python() -> Iterator[Finding]:
     yield Finding("Python", f"{platform.python_version()} at {sys.executable}", "everything", "", required=True)
-    will_set_up = bool(bootstrap.lacking())
+    will_set_up, purposes = bool(bootstrap.lacking()), _purposes()
     for requirement in bootstrap.requirements():
         name = re.split(r"[<>=]", requirement)[0]
         found = None if bootstrap.unmet([requirement]) else _installed(name)
-        yield Finding(name, found, PURPOSES[name], f"{requirement}: {SET_UP}", required=True, installed=will_set_up)
+        yield Finding(name, found, purposes[name], f"{requirement}: {SET_UP}", required=True, installed=will_set_up)
     if will_set_up:
         for obstacle in bootstrap.obstacles():
             yield Finding(obstacle.partition(" ")[0], None, "the set-up", obstacle, required=True)
@@ -244,7 +234,7 @@ def main(as_json: bool) -> int:
             "It uses .venv, which is set up: `.venv/bin/python -m harness doctor` says what is there."
             if bootstrap.is_set_up()
             else "First it installs what is missing into .venv, in this folder: "
-            f"{bootstrap.size(*bootstrap.SIZES[bootstrap.has_gpu()])}."
+            f"about {bootstrap.SIZES[bootstrap.has_gpu()]}."
         )
     return 0 if able else 1
 

@@ -79,11 +79,13 @@ def install(version: str, dialect: str = "triton") -> None:
 
 
 def unpack(packages: Sequence[str], target: Path) -> None:
-    """Downloads packages, and none that they depend on, into a folder of their own. Raises RuntimeError with pip's
-    words."""
+    """Downloads packages, and none that they depend on, into a folder of their own; by uv where it is on PATH, else by
+    pip. Raises RuntimeError with its words."""
     part = target.with_name(f"{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(part), *packages]
+    uv = shutil.which("uv")
+    installer = [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
+    command = [*installer, "--quiet", "--no-deps", "--target", str(part), *packages]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"pip install {' '.join(packages)}: {done.stderr.strip()[-400:]}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
-import os
 import re
 import resource
 import shutil
@@ -153,31 +152,6 @@ def test_uv_installs_from_the_same_lock_where_it_is_there(checkout: Path, monkey
         [*to, "--no-deps", "torch==2.13.0", "--index-url", bootstrap.CPU_INDEX],
         [*to, "--editable", f"{checkout}[dev,nvcc]", "--constraint", str(checkout / "constraints-cpu.txt")],
     ]
-
-
-def test_an_installation_says_how_far_it_is(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(bootstrap, "EVERY", 0.2)
-    bootstrap.VENV.mkdir()
-    (bootstrap.VENV / "torch").write_bytes(bytes(3_000_000))
-    bootstrap.ran(["sh", "-c", "sleep 1"])
-    assert re.search(r"set-up:   still at it after \d s, 3 MB in \.venv", capfd.readouterr().err)
-    with pytest.raises(bootstrap.SetupError, match="Try again with: sh -c exit 3"):
-        bootstrap.ran(["sh", "-c", "exit 3"])
-
-
-def test_files_may_move_while_they_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("stays", "goes"):
-        (tmp_path / name).write_bytes(bytes(7))
-    lstat = os.lstat
-
-    def moved(path: str) -> os.stat_result:
-        Path(tmp_path / "goes").unlink(missing_ok=True)
-        return lstat(path)
-
-    monkeypatch.setattr("os.lstat", moved)
-    assert bootstrap.bytes_below(tmp_path) == 7
 
 
 def test_the_lock_pins_all_that_is_installed() -> None:
