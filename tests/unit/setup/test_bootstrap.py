@@ -274,5 +274,5 @@ def test_what_is_imported_is_declared() -> None:
                     imported |= {alias.name.partition(".")[0] for alias in node.names}
                 elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
                     imported.add(node.module.partition(".")[0])
-    needed = {name.lower() for module in imported & set(names) for name in names[module]}
+    needed = {name.lower().replace("_", "-") for module in imported & set(names) for name in names[module]}
     assert needed - declared - OPTIONAL == set()
