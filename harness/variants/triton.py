@@ -15,8 +15,6 @@ from harness.variants import interpreter, machine_code
 from harness.variants.variables import require_environment
 from harness.variants.variant import Call, Variant
 
-KERNELS = sources.ROOT / "triton_kernels"
-
 
 class TritonVariant(Variant):
     """A Triton twin, launched by its own `launch`. Each backend gets a module of its own: Triton caches compiled
@@ -26,7 +24,7 @@ class TritonVariant(Variant):
         super().__init__(case)
         self.on = on
         require_environment(case, on)
-        if on == "cpu" and case.problem.dtype != "fp16":
+        if on == "cpu" and case.problem.dtype == "bf16":
             raise Unsupported("Triton's interpreter multiplies bf16 wrongly without an error; use fp16")
         self.twin = twin_of(case)
         self.workspace_bytes = self.twin.workspace_bytes(case.problem)
@@ -37,6 +35,7 @@ class TritonVariant(Variant):
         launch, tile = self.twin.launch, self.case.tile
         assert tile is not None
         outputs = self.outputs(tensors)
+        kernels = [root / "triton_kernels" for root in {sources.ROOT, operators.root(self.operator.name)}]
         if self.on == "gpu" and self.compiled is None:
             from triton import knobs
 
@@ -47,7 +46,7 @@ class TritonVariant(Variant):
             return outputs
 
         def watched_call() -> Tensors:
-            with interpreter.watched(KERNELS, self.operator.steps(self.problem, tile)):
+            with interpreter.watched(kernels, self.operator.steps(self.problem, tile)):
                 return call()
 
         return watched_call if self.on == "cpu" else call

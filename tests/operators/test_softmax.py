@@ -1,0 +1,108 @@
+"""An operator in a folder of its own, registered and nothing else: every command that needs no GPU knows it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import operators
+from harness.catalog.techniques import TWINS
+from harness.setup import doctor
+from tests.conftest import CHECKOUT
+
+FOLDER = Path(__file__).parent / "softmax"
+
+
+def run(*arguments: str) -> str:
+    """What a command prints, in a process that knows the operator."""
+    environment = {**os.environ, "TWINKERNELS_OPERATORS": str(FOLDER)}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def harness(*arguments: str) -> Any:
+    return json.loads(run("-m", "harness", *arguments, "--json"))
+
+
+def test_it_has_300_lines_at_most() -> None:
+    files = [path for path in FOLDER.rglob("*") if path.suffix in (".py", ".cu")]
+    assert sum(len(path.read_text().splitlines()) for path in files) <= 300
+
+
+def test_it_is_listed_with_its_experiment() -> None:
+    known = harness("list")
+    (entry,) = [one for one in known["techniques"] if one["operator"] == "softmax"]
+    assert (entry["name"], entry["cuda"]) == ("online", "cuda_kernels/softmax/rows/online.cu")
+    assert known["experiments"]["softmax/correctness"] == "Is softmax right, at any number of rows and columns?"
+    assert "attention/correctness" in known["experiments"], "a name of several operators names each"
+
+
+@pytest.mark.parametrize("name", ["online", "softmax/online"])
+def test_both_languages_are_checked_on_a_cpu(name: str) -> None:
+    rows = harness("check", name, "--on", "cpu")
+    gates = [row for row in rows if row["kind"] == "gate"]
+    assert {(row["backend"], row["problem"]["rows"]) for row in gates} == {
+        (backend, number) for backend in ("cuda", "triton") for number in (64, 65)
+    }
+    assert [row["status"] for row in gates] == ["passed"] * 4, [row.get("reason") for row in gates]
+    assert {row["operator"] for row in gates} == {"softmax"}
+    assert set(gates[0]["numerics"]) == {"normal", "large"}
+
+
+def test_a_function_of_ones_own_is_checked(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def right(x):\n    return x.softmax(-1)\n\n\ndef wrong(x):\n    return x.softmax(0)\n")
+    (row,) = harness("check", f"{file}:right", "--on", "cpu", "--problem", "softmax-r65-c33")
+    assert row["status"] == "passed"
+    environment = {**os.environ, "TWINKERNELS_OPERATORS": str(FOLDER)}
+    command = [sys.executable, "-m", "harness", "check", f"{file}:wrong", "--on", "cpu", "--operator", "softmax"]
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "y is off by" in done.stdout
+
+
+@pytest.mark.skipif(doctor.nvcc() is None, reason="no nvcc here")
+def test_both_languages_are_compiled_and_read() -> None:
+    rows = harness("inspect", "online", "--arch", "sm_90a")
+    assert {row["backend"]: row["status"] for row in rows} == dict.fromkeys(TWINS, "passed")
+    assert all(row["code"]["census"]["MUFU.EX2"] for row in rows)
+
+
+def test_its_claim_is_proven() -> None:
+    (row,) = harness("expressibility", "softmax exponentials")
+    assert (row["status"], row["operator"], row["technique"]) == ("passed", "softmax", "online")
+
+
+ROW = """
+from harness import api
+from harness.catalog.cases import Case, source_sha256
+from harness.catalog.entries import Tile
+from harness import operators
+from harness.rows import making, reading, schema
+
+problem = operators.parse("softmax-r4096-c96")
+case = Case("bench", "online", "cuda", problem, Tile(32, 128))
+about = making.about(case, on="gpu", source_sha256=source_sha256(case), arch="sm_90a", environment="0" * 12)
+row = {"schema": 3, "kind": "timing", "time": "2026-11-27T10:00:00Z", "status": "passed", **about}
+row |= {"samples_ms": [0.5, 0.5, 0.5], "mode": "burst", "group": "a-01"}
+schema.check(row)
+table = api.frame([row], "here")
+print(reading.slug(row), reading.is_current(row, reading.checkout_hashes()), table.tflops[0] == problem.tflops(0.5))
+"""
+
+
+def test_a_timing_row_of_it_is_read() -> None:
+    assert run("-c", ROW).split() == ["softmax-r4096-c96", "True", "True"]
+
+
+def test_a_folder_that_describes_none_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"expected a folder whose operator.py has OPERATOR"):
+        operators.register(FOLDER.parent)
