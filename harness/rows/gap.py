@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Row = Mapping[str, Any]
+COLUMNS = (
+    *("name", "technique", "backend", "problem", "tile", "reference_tile", "assembler", "source_sha256", "program"),
+    *("status", "reason", "current", "usable", "speed", "ms", "environment", "group", "time", "mode", "case"),
+)
+"""Of `Ledger.rows`, which also say how many `maxima` the main loop has."""
 
 
 def percent(value: float) -> float:
@@ -56,6 +61,8 @@ class Ledger:
     timings: stats.Timings
     start: str = TRITON
     board: str | None = None
+    overall: Ledger | None = None
+    """Of a ledger of one board: the one of all boards."""
 
     def from_(self, start: str) -> Ledger:
         """The way from another language's kernel."""
@@ -63,7 +70,7 @@ class Ledger:
 
     def on(self, board: str) -> Ledger:
         """The same from the processes of one board."""
-        return replace(self, board=board)
+        return replace(self, board=board, overall=self)
 
     @cached_property
     def gap(self) -> Estimate | None:
@@ -178,8 +185,8 @@ class Ledger:
         why = "; ".join(f"{kernel}: {self.refused.get(kernel, 'not measured yet')}" for kernel in missing)
         if not missing and size is None:
             why = f"{' and '.join(price.weights)}: no group timed them with the other terms"
-        whole = replace(self, board=None).estimate(price.weights) if self.board else size  # one cause on all boards
-        cause = price.more if whole and whole.value > 0 else price.cause
+        everywhere = self.overall.estimate(price.weights) if self.overall else size  # one cause on all boards
+        cause = price.more if everywhere and everywhere.value > 0 else price.cause
         return Line(price.term, cause, size, price.counts, why)
 
 
@@ -205,7 +212,7 @@ def _ledger(problem: Problem, rows: DataFrame, code: DataFrame, timings: stats.T
     found: dict[str, Row] = {}
     refused: dict[str, str] = {}
     maxima = _maxima(problem, code)
-    for row in rows.to_dict("records"):
+    for row in rows[list(COLUMNS)].to_dict("records"):
         technique = row["technique"] if isinstance(row["technique"], str) else None
         shared = row["assembler"] == "shared"
         kernel = prices.name(row["backend"], technique, row["tile"], tile, problem, shared)

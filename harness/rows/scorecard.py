@@ -56,7 +56,8 @@ def scorecard(timing: DataFrame, gate: DataFrame, code: DataFrame) -> dict[str, 
     """
     timings = stats.Timings(timing)
     own = timing[timing.assembler == "own"]
-    rows = _by_experiment(own[own.purpose == "timing"])
+    asked = {promise.experiment for promise in promises()}
+    rows = _by_experiment(own[(own.purpose == "timing") & own.experiment.isin(asked)])
     entries = []
     known = timing[timing.gpu.notna()]
     for gpu, major in sorted(set(zip(known.gpu, known.major, strict=True))):

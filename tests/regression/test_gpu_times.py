@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from harness.catalog import techniques
 from harness.catalog.cases import Case
-from harness.rows import reading, tables
-from tests.regression.conftest import NO_ROW, cases, identity, replayed
+from harness.rows import compare, tables
+from tests.regression.conftest import MODE, NO_ROW, cases, replayed
 
 
 class GpuClock:
@@ -32,30 +33,26 @@ clock = GpuClock()
 
 @pytest.mark.parametrize("case", cases(), ids=str)
 @pytest.mark.benchmark(timer=clock)
-def test_gpu_time(case: Case, rows: dict[str, dict[str, Any]], benchmark: BenchmarkFixture) -> None:
-    wanted = {
-        "experiment": case.experiment,
-        "technique": case.technique,
-        "backend": case.backend,
-        "problem": case.problem.to_dict(),
-        "tile": case.tile and case.tile.to_dict(),
-    }
-    row = rows.get(identity(wanted))
+def test_gpu_time(
+    case: Case, rows: dict[str, dict[str, Any]], verdicts: dict[str, compare.Verdict], benchmark: BenchmarkFixture
+) -> None:
+    row = rows.get(str(case))
     if row is None:
         pytest.skip(f"{NO_ROW} in {replayed()}" if replayed() else "not timed")
     if row["status"] != "passed":
         # Measured now, a kernel's failure is this checkout's; replayed, it is history and only leaves a hole.
         outcome = pytest.fail if tables.failed([row]) and not replayed() else pytest.skip
         outcome(f"{row['status']}: {row['reason']}")
-    benchmark.group = case.problem.slug
-    benchmark.extra_info |= {
-        "tflops": round(reading.tflops(row), 1),
-        "anchor_ms": row["anchor_ms"],
-        "board": row["board"],
-        "clocks": row.get("clocks"),
-        "compiler": row.get("compiler"),
-        "source_sha256": row.get("source_sha256"),
-    }
+    series = f"{techniques.get(case.technique).ladder} {case.backend}" if case.technique else "libraries"
+    benchmark.group = f"{case.problem.slug} {series}"  # a histogram leaves out what is beyond 75 of a group
+    known = {name: row[name] for name in ("anchor_ms", "board", "clocks", "compiler", "source_sha256")}
+    known = {name: None if value != value else value for name, value in known.items()}  # NaN
+    benchmark.extra_info |= {"tflops": round(row["speed"], 1), **known}
     samples = iter(row["samples_ms"])
     rounds = len(row["samples_ms"])
     benchmark.pedantic(lambda: clock.launch(next(samples)), rounds=rounds, iterations=1, warmup_rounds=0)
+    parts = (case.backend, case.name, case.problem.slug, case.tile and case.tile.slug, MODE)
+    verdict = verdicts.get(" ".join(filter(None, parts)))
+    if verdict and verdict.verdict == compare.SLOWER:
+        why = f"; {verdict.reason}" if verdict.reason else ""
+        pytest.fail(f"{verdict.case} is {verdict.change:+.1%} slower, by chance up to {verdict.limit:.1%}{why}")
