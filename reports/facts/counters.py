@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from harness.catalog import techniques
-from harness.catalog.entries import Technique
 from harness.catalog.problem import Problem
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
@@ -180,58 +178,50 @@ def metric(row: Row, name: str) -> float | None:
 
 def table(which: Counted, parent: Counted | None) -> list[tuple[str, str, str]]:
     """Lines (name, this kernel, its parent): bytes by path, instructions, conflicts, coalescing; without empty ones."""
-    counts: list[tuple[str, Callable[[Counted | None], str]]] = [
-        *((name, partial(_moved, path=path)) for path, name in PATHS.items()),
-        *((name, partial(_issued, starts=starts)) for name, starts in COUNTS.items()),
-        *((name, partial(_in_flight, start=start, unit=unit)) for name, (start, unit) in IN_FLIGHT.items()),
-        ("passes over the banks", partial(_on_banks, name="wavefronts")),
-        (CONFLICT_LINE, partial(_on_banks, name="bank_conflicts")),
-        ("share used of the sectors that lanes touched", _used),
-    ]
-    lines = [(name, count(which), count(parent)) for name, count in counts]
+    ours, theirs = _counts(which), _counts(parent) if parent else {}
+    lines = [(name, count, theirs.get(name, "–")) for name, count in ours.items()]
     return [line for line in lines if {*line[1:]} - {"0", "–"} or line[0] == CONFLICT_LINE]
 
 
+def _counts(which: Counted) -> dict[str, str]:
+    totals = which.totals
+    counts = {name: _count(totals["bytes"].get(path, 0)) for path, name in PATHS.items()}
+    counts |= {name: _count(_executed(totals, starts)) for name, starts in COUNTS.items()}
+    for name, (start, unit) in IN_FLIGHT.items():
+        waits = [site for site in which.sites if site["mnemonic"].startswith(start) and f"{unit}_in_flight" in site]
+        most = max(((site[f"{unit}_in_flight"], site[f"{unit}_left"]) for site in waits), default=())
+        counts[name] = " → ".join(map(_count, most)) or "–"
+    is_known = not _executed(totals, ("wmma_load",))  # which lane of it touches what is not documented
+    for name, total in (("passes over the banks", "wavefronts"), (CONFLICT_LINE, "bank_conflicts")):
+        counts[name] = _count(totals[total]) if is_known else "–"
+    sectors = totals["sectors"]
+    used = f"{100 * totals['least_sectors'] / sectors:.0f}%" if sectors else "–"
+    return counts | {"share used of the sectors that lanes touched": used}
+
+
 def conflict_steps(datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
-    """Per rung whose layout of shared memory differs: its worst ldmatrix, and conflicts by both counts."""
+    """Per rung whose layout of shared memory differs: its worst ldmatrix, and all conflicts by ncu on the same problem.
+
+    `by_address` follows from the lanes' addresses, as the CPU's count does; `by_hardware` includes passes that were
+    lost to others (copies by TMA, operands of tensor cores).
+    """
     steps = []
     for name in CONFLICT_STEPS:
         found = counted(datasets, name)
-        if found is None or not found.ldmatrix:
-            continue
-        worst = next(site for site in found.on_banks if site["mnemonic"].startswith("ldmatrix"))
-        steps.append(
-            {
-                "technique": techniques.get(name),
-                "counted": found,
-                "site": worst,
-                "ncu": _conflicts_by_ncu(datasets, name, reading.slug(found.row)),
-            }
-        )
+        if found and found.ldmatrix:
+            worst = next(site for site in found.on_banks if site["mnemonic"].startswith("ldmatrix"))
+            ncu = [
+                {
+                    "where": where,
+                    "by_address": (row["details"].get("totals") or {}).get("bank_conflicts"),
+                    "by_hardware": metric(row, CONFLICTS),
+                }
+                for row, where in profiled(datasets, name)
+                if reading.slug(row) == reading.slug(found.row)
+            ]
+            step = {"technique": techniques.get(name), "counted": found, "site": worst}
+            steps.append({**step, "ncu": ncu[0] if ncu else None})
     return steps
-
-
-def hit_rates(datasets: Sequence[Dataset], names: Sequence[str]) -> list[tuple[Technique, Row, float, str]]:
-    """L2 hit rate in percent of the named rungs, where ncu has run."""
-    return [
-        (techniques.get(name), row, value, where)
-        for name in names
-        for row, where in profiled(datasets, name)
-        if (value := metric(row, HIT_RATE)) is not None
-    ]
-
-
-def _conflicts_by_ncu(datasets: Sequence[Dataset], technique: str, problem: str) -> dict[str, Any] | None:
-    """ncu's counts on the problem of this slug: {where, by_address, by_hardware}, conflicts of all shared accesses.
-
-    `by_address` follows from the lanes' addresses, as the CPU's count does; `by_hardware` includes passes that were
-    lost to others (copies by TMA, operands of tensor cores). None where ncu gave none.
-    """
-    for row, where in profiled(datasets, technique):
-        if reading.slug(row) == problem:
-            by_address = (row["details"].get("totals") or {}).get("bank_conflicts")
-            return {"where": where, "by_address": by_address, "by_hardware": metric(row, CONFLICTS)}
-    return None
 
 
 def _rows(datasets: Sequence[Dataset], technique: str, kind: str, backend: str = "cuda") -> list[tuple[Dataset, Row]]:
@@ -245,33 +235,6 @@ def _rows(datasets: Sequence[Dataset], technique: str, kind: str, backend: str =
 
 def _executed(totals: Mapping[str, Any], starts: tuple[str, ...]) -> int:
     return sum(count for mnemonic, count in totals["executions"].items() if mnemonic.startswith(starts))
-
-
-def _moved(which: Counted | None, path: str) -> str:
-    return _count(which.totals["bytes"].get(path, 0)) if which else "–"
-
-
-def _issued(which: Counted | None, starts: tuple[str, ...]) -> str:
-    return _count(_executed(which.totals, starts)) if which else "–"
-
-
-def _in_flight(which: Counted | None, start: str, unit: str) -> str:
-    """At the wait with the most in flight: how much when it began, and when it returned."""
-    waits = [site for site in which.sites if site["mnemonic"].startswith(start)] if which else []
-    found = [(site[f"{unit}_in_flight"], site[f"{unit}_left"]) for site in waits if f"{unit}_in_flight" in site]
-    return " → ".join(map(_count, max(found))) if found else "–"
-
-
-def _on_banks(which: Counted | None, name: str) -> str:
-    """Unknown where wmma loads: no lane of it has a documented address."""
-    if which is None or _executed(which.totals, ("wmma_load",)):
-        return "–"
-    return _count(which.totals[name])
-
-
-def _used(which: Counted | None) -> str:
-    sectors = which.totals["sectors"] if which else 0
-    return f"{100 * which.totals['least_sectors'] / sectors:.0f}%" if which and sectors else "–"
 
 
 def _count(value: int) -> str:

@@ -35,10 +35,11 @@ class HitRates:
 def hit_rates(datasets: Sequence[Dataset]) -> list[HitRates]:
     """On problems with more than one head, where ncu has counted both orders."""
     cells: dict[tuple[str, str], dict[str, tuple[Row, float, str]]] = {}
-    for technique, row, rate, where in counters.hit_rates(datasets, L2_ORDERS):
-        if row["problem"]["heads"] > 1:
-            cell = cells.setdefault((reading.slug(row), tile_slug(row)), {})
-            cell.setdefault(technique.name, (row, rate, where))
+    for name in L2_ORDERS:
+        for row, where in counters.profiled(datasets, name):
+            rate = counters.metric(row, counters.HIT_RATE)
+            if rate is not None and row["problem"]["heads"] > 1:
+                cells.setdefault((reading.slug(row), tile_slug(row)), {}).setdefault(name, (row, rate, where))
     found = []
     for (slug, tile), cell in cells.items():
         if set(cell) == set(L2_ORDERS):

@@ -32,11 +32,14 @@ def sanitized() -> list[Row]:
 
 def gates() -> list[Row]:
     small, long = Problem.square(2, 4, 512, 64, dtype="fp16"), Problem(2, 4, 2, 256, 512, 64, "fp16")
-    good = {"normal": {"max_abs": 0.004, "yardstick": 0.004}, "outliers": {"max_abs": 0.006, "yardstick": 0.004}}
-    bad = {"outliers": {"max_abs": None, "yardstick": 0.004}}
+    good = {
+        "normal": {"max_abs": 0.004, "yardstick": 0.004, "floor": 0.0},
+        "outliers": {"max_abs": 0.006, "yardstick": 0.004, "floor": 0.0},
+    }
+    bad = {"outliers": {"max_abs": None, "yardstick": 0.004, "floor": 0.0}}
     return [
         gate("scalar", small, numerics=good),
-        gate("scalar", long, numerics={"normal": {"max_abs": 0.001, "yardstick": 0.004}}),
+        gate("scalar", long, numerics={"normal": {"max_abs": 0.001, "yardstick": 0.004, "floor": 0.0}}),
         gate("xor_swizzle", small, numerics=good),
         gate("xor_swizzle", long, status="wrong", reason="not finite on outliers <b>", numerics=bad),
         gate("lean_instructions", small, status="unsupported", reason="declines"),

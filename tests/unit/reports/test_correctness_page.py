@@ -62,7 +62,7 @@ def test_verdicts_with_other_inputs_or_limits_are_counted() -> None:
 def test_errors_are_a_picture_that_shows_what_failed() -> None:
     """Technique by cell, one block a language; what was not asked or is declined has no place in it."""
     native = gate("scalar", Problem.square(2, 4, 512, 128, dtype="bf16")) | {"backend": "triton"}
-    native |= {"numerics": {"normal": {"max_abs": 0.0072, "yardstick": 0.004}}}
+    native |= {"numerics": {"normal": {"max_abs": 0.0072, "yardstick": 0.004, "floor": 0.0}}}
     native["source_sha256"] = synthetic.sha("scalar", "triton")
     right = [row for row in gates() if row["status"] != "wrong"]
     found = correctness.matrices([dataset([synthetic.ENVIRONMENT, *right, native])])
