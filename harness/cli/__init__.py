@@ -80,7 +80,7 @@ def _version(asked: bool) -> None:
 def twinkernels(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
 ) -> None:
-    """What does each optimization of FlashAttention buy, and can Triton say it?"""
+    """What does each optimization buy, and can Triton say it?"""
 
 
 for name, command in COMMANDS.items():

@@ -199,7 +199,7 @@ def sanitize(
     if cluster is None:
         require_gpu()
     tools = tool or list(sanitizer.OPTIONS)
-    problems = part(sanitizer.ALL_PROBLEMS, shard)
+    problems = part(sanitizer.problems(), shard)
     if planted:
         experiment, checks = "sanitizer_planted", sanitizer.planted(tools)
     else:

@@ -22,7 +22,7 @@ import typer
 from harness import operators
 from harness.catalog import architectures, own, sources, techniques
 from harness.catalog import experiments as catalog
-from harness.catalog.problem import ALL_PEERS, DTYPES, LAYOUTS, Experiment, Problem, Tile
+from harness.catalog.problem import Experiment, Problem, Tile
 from harness.machine.terminal import plain
 from harness.operators.protocol import Operator
 from harness.setup import bootstrap
@@ -88,9 +88,10 @@ Backends = Annotated[
         autocompletion=completing(techniques.SERIES),
     ),
 ]
+EXAMPLE = operators.get(operators.FIRST).problem.example
 Problems = Annotated[
     list[str] | None,
-    typer.Option("--problem", help="A slug such as b4-h16-n4096-d128-bf16-causal; repeat for several."),
+    typer.Option("--problem", help=f"A slug such as {EXAMPLE}; repeat for several."),
 ]
 Arch = Annotated[str | None, typer.Option(help="sm_80, sm_90a or sm_120a; all that the ladder names by default.")]
 OwnTile = Annotated[
@@ -132,8 +133,9 @@ def require_known(kind: str, names: Iterable[str], known: Iterable[str], shown_b
 def require_words_of_cells(words: Iterable[str], recorded: Iterable[str]) -> None:
     """Bad usage for the first word that is no technique, backend or peer, no word of a recorded cell, no file of the
     user's, and neither problem nor tile nor a part of one."""
-    backends = (*techniques.SERIES, *techniques.ON_REQUEST, *ALL_PEERS)
-    known = dict.fromkeys((*NAMES, *backends, *DTYPES, *LAYOUTS, "causal", "full", *sorted(recorded)))
+    backends = (*techniques.SERIES, *techniques.ON_REQUEST, *operators.peers())
+    slugs = [*sorted(recorded), *(operator.problem.example for operator in operators.every())]
+    known = dict.fromkeys((*NAMES, *backends, *slugs, *(part for slug in slugs for part in slug.split("-"))))
     unlike = [word for word in words if word not in known and not own.is_kernel(word)]
     parts = (part for word in unlike for part in word.split("-"))
     require_known("CELL", (part for part in parts if not re.fullmatch(PART, part)), known)
@@ -142,7 +144,7 @@ def require_words_of_cells(words: Iterable[str], recorded: Iterable[str]) -> Non
 def chosen(names: list[str] | None) -> tuple[str, ...]:
     """The techniques and ablations named, or all techniques, in the order of the registry."""
     for name in names or ():
-        if name in ALL_PEERS:
+        if name in operators.peers():
             raise typer.BadParameter(f"technique: got {name!r}, a library; `twinkernels bench --peer {name}` times it")
         if NO_NAME.search(name) and name.partition("/")[0] not in operators.names():
             raise typer.BadParameter(
@@ -270,7 +272,7 @@ def require_gpu() -> None:
         missing(
             "this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing. Without one: "
             "`twinkernels check --on cpu`, `twinkernels run correctness --on cpu`, or "
-            "`python experiments/attention/ladder.py`, "
+            f"`python experiments/{operators.FIRST}/ladder.py`, "
             "which prints what is recorded"
         )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from harness import operators
 from harness.catalog import techniques
 from harness.catalog.problem import Experiment
 from harness.catalog.sources import ROOT
@@ -93,7 +94,6 @@ def looked_at(ladder: Experiment, description: Row, known: ReusableRows) -> tupl
     """What compilers and the CPU make of the ladder's techniques, as rows, and how many of them are fresh: those that
     are not `known`. They are on disk."""
     from harness.inspection import survey
-    from harness.operators.attention import structured_heads
 
     cells = [*survey.survey(ladder), *survey.on_cpu(ladder.techniques)]
     found = {cell: known.find(survey.row(cell, {})) for cell in cells}
@@ -101,8 +101,10 @@ def looked_at(ladder: Experiment, description: Row, known: ReusableRows) -> tupl
     made = dict(zip(todo, inspected(todo), strict=True)) if todo else {}
     read = [row for cell in cells if (row := found[cell] or made.get(cell))]
     with Progress() as progress:
-        progress.say("computing on this CPU: attention and errors of structured heads")
-        structured_heads.update()
+        progress.say("computing on this CPU what pages draw beside rows")
+        for operator in operators.every():
+            if operator.pictures:
+                operator.pictures()
     fresh = [row for row in read if "environment" not in row]
     if fresh:
         write_run(run_file("inspect"), description, fresh)

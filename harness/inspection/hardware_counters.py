@@ -15,18 +15,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness import variants
-from harness.catalog import experiments, sources, techniques
+from harness import operators, variants
+from harness.catalog import sources, techniques
 from harness.catalog.cases import Case, at_reference_tiles, declined, origin
-from harness.catalog.problem import Problem
 from harness.inspection import memory, single_launch, tool_session
 from harness.machine import cuda_tools
 from harness.machine.environment import scrub
 from harness.measure import groups
+from harness.operators.protocol import Problem
 
 SM_HERTZ = "sm__cycles_elapsed.avg.per_second"
 """The clock of the multiprocessors while the kernel ran, which NVML does not tell: it names the clock that was asked
@@ -76,32 +75,20 @@ FROM_SECTIONS = (
     "memory_l1_wavefronts_shared_ideal",
 )
 
-BANK_CONFLICTS = ("mma_ldmatrix", "padded_rows", "xor_swizzle", "tma_loads", "tma_swizzle")
-"""Techniques that differ in bank conflicts: counted for both head dimensions."""
-L2_ORDERS = ("batched_m_tiles", "l2_grid_order")
-"""Techniques that differ in which blocks share the L2 cache: counted with a causal mask too, and as the steps of the
-article that published both hit rates."""
-L2_ARTICLE = "seed_kernel_one"
-LARGE = Problem.square(4, 16, 4096, 128)
-"""Fills the GPU: only there the warps that were active say something."""
-
 
 def cases(names: Sequence[str], backends: Sequence[str], problems: Sequence[Problem] = ()) -> list[Case]:
-    """Every technique at its reference tile on `problems`; by default on the CPU runtime's and on LARGE, and where it
-    answers a question on others, or at an article's tile."""
+    """Every technique on `problems` at its reference tile; by default on those that its operator names."""
     found = []
-    article = experiments.article(L2_ARTICLE)
     for name in names:
-        chosen = list(problems) or [memory.PROBLEM, LARGE]
-        if not problems and name in BANK_CONFLICTS:
-            chosen.append(replace(memory.PROBLEM, head_dim=64))
-        if not problems and name in L2_ORDERS:
-            chosen.append(replace(LARGE, causal=True))
-        found += at_reference_tiles("ncu", [name], backends, chosen)
-        if not problems and name in L2_ORDERS:
-            tiles = [step.tile for step in article.steps if step.technique == name]
-            languages = sources.series(backends, techniques.at(name, article.problem).path)
-            found += [Case("ncu", name, backend, article.problem, tile) for tile in tiles for backend in languages]
+        operator = operators.get(techniques.get(name).operator)
+        pairs = [(problem, None) for problem in problems]
+        if not pairs:
+            usual = [(memory.problem_of(name), None), (operator.benchmark, None)]
+            pairs = list(operator.profiled(name)) if operator.profiled else usual
+        found += at_reference_tiles("ncu", [name], backends, [problem for problem, tile in pairs if tile is None])
+        languages = sources.series(backends, techniques.get(name).path)
+        at_tiles = ((problem, tile) for problem, tile in pairs if tile)
+        found += [Case("ncu", name, backend, problem, tile) for problem, tile in at_tiles for backend in languages]
     return found
 
 
@@ -256,7 +243,6 @@ def launch_all(cases: Iterable[Case], result: Path) -> None:
     Appends one line of JSON per case to `result`."""
     import torch
 
-    from harness import operators
     from harness.measure import arenas, service
 
     for case in cases:

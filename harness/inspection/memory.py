@@ -1,7 +1,6 @@
 """What the instructions of a CUDA twin cost in shared and global memory, counted while it runs on a CPU.
 
-The addresses are those of the running kernel. The problem is small, so that a report has the counts of every twin in
-seconds, and long enough that every phase occurs: first, inner and diagonal tiles, and rings of buffers that wrap.
+The addresses are those of the running kernel.
 """
 
 from __future__ import annotations
@@ -9,10 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from harness import operators, variants
-from harness.catalog.problem import Problem
+from harness.catalog import techniques
 from harness.measure import arenas
 
-PROBLEM = Problem.square(1, 1, 512, 128, causal=True)
+
+def problem_of(technique: str) -> Any:
+    """The small problem on which the instructions of a technique are counted."""
+    operator = operators.get(techniques.get(technique).operator)
+    return operator.counted or operator.benchmark.smaller
 
 
 def count(case: variants.Case) -> dict[str, Any]:

@@ -21,15 +21,16 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from harness import variants
+from harness import operators, variants
 from harness.catalog import planted as bugs
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case, at_reference_tiles
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.catalog.sources import ROOT
 from harness.inspection import single_launch, tool_session
 from harness.machine import cuda_tools, processes
 from harness.machine.environment import scrub
+from harness.operators.protocol import Operator
 from harness.rows import results
 from harness.variants import compiling
 
@@ -41,24 +42,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "initcheck": (),
 }
 """The tools, and what each is given beyond what all are given."""
-
-PROBLEMS = (
-    Problem(1, 2, 1, 256, 384, 64, "fp16", True),
-    Problem(1, 2, 2, 256, 384, 128, "bf16", False),
-)
-"""Small, so that a launch takes seconds under a tool; long enough that rings of buffers wrap."""
-RAGGED = (
-    Problem(1, 4, 2, 203, 113, 128, "bf16", True, "bshd"),  # queries that see no key
-    Problem(1, 2, 1, 113, 203, 256, "fp16", False),
-)
-"""Further problems, for the techniques marked general."""
-SEVERAL_TILES = (
-    Problem(2, 68, 17, 203, 257, 128, "bf16", True, "bshd"),
-    Problem(2, 68, 17, 130, 113, 256, "fp16", False),
-)
-"""Further problems, for persistent kernels: with more than two tiles for each multiprocessor of an H200, blocks go on
-from one tile to another."""
-ALL_PROBLEMS = (*PROBLEMS, *RAGGED, *SEVERAL_TILES)
 
 BUGS: dict[str, tuple[str, ...]] = {
     "memcheck": ("one_key_tile_too_many", "rows_padded_by_four_bytes"),
@@ -95,14 +78,21 @@ class Check:
     planted: str | None = None
 
 
+def problems(operator: Operator | None = None) -> tuple[Any, ...]:
+    """All problems under the tools, of one operator or of all."""
+    chosen = operators.every() if operator is None else (operator,)
+    return tuple(problem for one in chosen for several in one.sanitized.values() for problem in several)
+
+
 def cases(names: Iterable[str], backends: Sequence[str], tile: Tile | None = None) -> list[Case]:
-    """Every technique at its reference tiles, or at `tile`, on PROBLEMS, where it is general on RAGGED, and where it is
-    persistent on SEVERAL_TILES."""
+    """Every technique at its reference tiles, or at `tile`, on the problems that its operator names for all, for
+    general and for persistent techniques."""
     found = []
     for technique in map(techniques.get, names):
-        problems = (*PROBLEMS, *(RAGGED if technique.general else ()))
-        problems += SEVERAL_TILES if sources.is_persistent(technique.path) else ()
-        found += at_reference_tiles("sanitizer", [technique.name], backends, problems)
+        kinds = {"all": True, "general": technique.general, "persistent": sources.is_persistent(technique.path)}
+        named = operators.get(technique.operator).sanitized
+        several = [problem for kind, takes in kinds.items() if takes for problem in named.get(kind, ())]
+        found += at_reference_tiles("sanitizer", [technique.name], backends, several)
     return [replace(case, tile=tile) for case in found] if tile else found
 
 
@@ -112,8 +102,10 @@ def planted(tools: Iterable[str]) -> list[Check]:
     for tool in tools:
         for number, name in enumerate(BUGS[tool]):
             bug = bugs.find(name)
-            problem = PROBLEMS[number % len(PROBLEMS)]  # two bugs of one kernel are two rows
-            tile = techniques.reference_tile(techniques.get(bug.technique), problem.head_dim)
+            technique = techniques.get(bug.technique)
+            small = operators.get(technique.operator).sanitized["all"]
+            problem = small[number % len(small)]  # two bugs of one kernel are two rows
+            tile = techniques.reference_tile(technique, problem.tile_key)
             checks.append(Check(Case("sanitizer_planted", bug.technique, "cuda", problem, tile), tool, name))
     return checks
 

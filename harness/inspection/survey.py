@@ -51,11 +51,11 @@ def cells(
 
 
 def on_cpu(names: Iterable[str], problems: Sequence[Problem] = ()) -> list[Cell]:
-    """The CUDA twin of every technique on the CPU, at its reference tile; by default on memory's problem."""
+    """The CUDA twin of every technique on the CPU, at its reference tile; by default on the operator's `counted`."""
     from harness.inspection import memory
 
-    cases = at_reference_tiles("memory", names, ("cuda",), problems or (memory.PROBLEM,))
-    return [(case, None) for case in cases]
+    found = ((name, problems or (memory.problem_of(name),)) for name in names)
+    return [(case, None) for name, chosen in found for case in at_reference_tiles("memory", [name], ("cuda",), chosen)]
 
 
 def inspect(cells: Iterable[Cell], ptxas: str = "bundled") -> Iterator[tuple[Cell, dict[str, Any]]]:

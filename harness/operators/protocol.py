@@ -262,6 +262,15 @@ class Operator:
     """(name, problem). Raises Unsupported."""
     libraries: Mapping[str, Library] = field(default_factory=dict)
     """Peer -> what it needs beside torch."""
+    counted: Any = None
+    """A small problem, on which the CPU runtime counts instructions; by default `benchmark.smaller`."""
+    sanitized: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Problems under compute-sanitizer: of "all" techniques, and further ones of "general" and "persistent" ones."""
+    profiled: Callable[[str], Any] | None = None
+    """Technique -> pairs (problem, tile or None for its reference tile) whose hardware counters are read; by default
+    `counted` and `benchmark`."""
+    pictures: Callable[[], None] | None = None
+    """Computes what the operator's pages draw and no row holds."""
     other_problems: tuple[Any, ...] = ()
     """Further problems for a user's kernel, whose sizes no tile divides."""
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)

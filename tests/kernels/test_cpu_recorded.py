@@ -9,6 +9,7 @@ import pytest
 from harness import variants
 from harness.catalog.problem import Problem, Tile
 from harness.inspection import memory
+from harness.operators.attention.inspected import COUNTED
 from harness.rows import results
 from harness.variants import Case
 from reports.facts import agreement
@@ -32,8 +33,8 @@ def counted_by_ncu() -> list[object]:
             row, id=f"{row['technique']}-d{row['problem']['head_dim']}", marks=() if quick else pytest.mark.full
         )
         for row in results.newest(rows)
-        if row["backend"] == "cuda" and row["problem"]["seq_q"] == memory.PROBLEM.seq_q
-        for quick in [row["technique"] in EQUAL and row["problem"]["head_dim"] == memory.PROBLEM.head_dim]
+        if row["backend"] == "cuda" and row["problem"]["seq_q"] == COUNTED.seq_q
+        for quick in [row["technique"] in EQUAL and row["problem"]["head_dim"] == COUNTED.head_dim]
     ]
 
 

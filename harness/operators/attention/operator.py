@@ -6,6 +6,7 @@ import importlib
 from functools import partial
 from pathlib import Path
 
+from harness.operators.attention import inspected
 from harness.operators.attention.ablations import ABLATIONS
 from harness.operators.attention.ladders import ampere, hopper, tma
 from harness.operators.attention.libraries import LIBRARIES
@@ -51,6 +52,10 @@ OPERATOR = Operator(
     anchor=ANCHOR,
     peer=deferred("harness.operators.attention.peers", "peer"),
     libraries=LIBRARIES,
+    counted=inspected.COUNTED,
+    sanitized=inspected.SANITIZED,
+    profiled=deferred("harness.operators.attention.inspected", "profiled"),
+    pictures=deferred("harness.operators.attention.structured_heads", "update"),
     other_problems=(
         Problem(2, 2, 2, 65, 65, 64, "fp16", True, "bshd"),  # a row and a key more than a tile
         Problem(1, 1, 1, 1, 641, 128, "bf16", False),  # one query, many keys

@@ -11,8 +11,9 @@ import pytest
 from harness.catalog import techniques
 from harness.catalog.cases import origin
 from harness.catalog.problem import Problem, Tile
-from harness.inspection import hardware_counters, memory
+from harness.inspection import hardware_counters
 from harness.machine import cuda_tools
+from harness.operators.attention import inspected
 from harness.rows import record, results
 from harness.variants import Case
 from tests.support.checkout import executable
@@ -161,14 +162,14 @@ def test_without_ncu_rows_say_how_to_get_it(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_questions_are_asked() -> None:
     cases = hardware_counters.cases(NAMES, ["cuda", "triton"])
-    small = {case.technique for case in cases if case.problem == memory.PROBLEM}
+    small = {case.technique for case in cases if case.problem == inspected.COUNTED}
     assert small == set(NAMES), "every rung beside the CPU runtime's counts"
-    assert {case.technique for case in cases if case.problem.head_dim == 64} == set(hardware_counters.BANK_CONFLICTS)
-    assert {case.technique for case in cases if case.problem == hardware_counters.LARGE} == set(NAMES)
+    assert {case.technique for case in cases if case.problem.head_dim == 64} == set(inspected.BANK_CONFLICTS)
+    assert {case.technique for case in cases if case.problem == inspected.LARGE} == set(NAMES)
     causal = {case.technique for case in cases if case.problem.heads > 1 and case.problem.causal}
-    assert causal == set(hardware_counters.L2_ORDERS)
+    assert causal == set(inspected.L2_ORDERS)
     published = {(case.technique, case.tile) for case in cases if case.problem.layout == "bshd"}
-    assert published == {(name, Tile(64, 64)) for name in hardware_counters.L2_ORDERS}, "the article's own step"
+    assert published == {(name, Tile(64, 64)) for name in inspected.L2_ORDERS}, "the article's own step"
 
 
 @pytest.mark.gpu

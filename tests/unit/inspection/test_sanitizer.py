@@ -19,6 +19,7 @@ from harness.inspection import sanitizer, tool_session
 from harness.inspection.sanitizer import Check
 from harness.machine import cuda_tools
 from harness.operators.attention import tiles
+from harness.operators.attention.inspected import SANITIZED
 from harness.rows import record, results
 from harness.setup import doctor
 from tests.support.checkout import executable
@@ -282,7 +283,7 @@ def test_every_technique_is_checked_and_declines_a_tile_in_triton_or_a_mask_at_m
         else:
             assert "powers of two" in reason, str(case)
     assert {name for name, backend in launched if backend == "cuda"} == set(NAMES)
-    ragged = {case.technique for case in cases if case.problem in sanitizer.RAGGED}
+    ragged = {case.technique for case in cases if case.problem in SANITIZED["general"]}
     assert ragged == {technique.name for technique in techniques.TECHNIQUES if technique.general}
 
 
@@ -304,7 +305,7 @@ def test_persistent_kernels_are_checked_where_blocks_go_on_to_another_tile() -> 
     found: dict[str, set[int]] = {}
     for case in sanitizer.cases(NAMES, ["cuda"]):
         head_dim = case.problem.head_dim
-        if case.problem in sanitizer.SEVERAL_TILES:
+        if case.problem in SANITIZED["persistent"]:
             assert all(case.problem.query_tiles(tile) >= 2 * MULTIPROCESSORS for tile in several(head_dim))
             found.setdefault(case.technique or "", set()).add(head_dim)
     assert found == {name: {128, 256} for name in NAMES if descends(name, "persistent")}

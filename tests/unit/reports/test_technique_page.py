@@ -10,7 +10,7 @@ import pytest
 from harness.catalog import sources, techniques
 from harness.catalog.problem import Problem, Tile
 from harness.catalog.techniques import TECHNIQUES
-from harness.inspection import hardware_counters
+from harness.operators.attention import inspected
 from reports.data.dataset import Dataset
 from reports.data.questions import question
 from reports.facts import counters, resources, sanitizers
@@ -181,7 +181,7 @@ def test_spills_of_every_build_are_told_with_their_range() -> None:
 
 
 def test_both_orders_of_blocks_stand_side_by_side() -> None:
-    assert resources.L2_ORDERS == hardware_counters.L2_ORDERS
+    assert resources.L2_ORDERS == inspected.L2_ORDERS
     rows = []
     for name, rate in zip(resources.L2_ORDERS, (60.0, 88.0), strict=True):
         row = code(name, Tile(64, 64), 0) | {"kind": "counters", "experiment": "ncu", "on": "gpu"}
