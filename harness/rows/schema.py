@@ -24,7 +24,7 @@ from harness.rows.reading import Row
 if TYPE_CHECKING:
     from harness.rows.models import Part
 
-TOOLS = ("bench", "inspect", "ncu", "sanitizer", "sanitizer_planted", "tune", "expressibility", "flagship_variants")
+TOOLS = ("bench", "inspect", "ncu", "sanitizer", "sanitizer_planted", "tune", "expressibility")
 """Experiments that rows may name without a file in experiments/."""
 SERIES = (*techniques.SERIES, *techniques.ON_REQUEST)
 """Backends of the registry's kernels."""

@@ -40,12 +40,12 @@ pytestmark = pytest.mark.spread
 
 EXPERIMENT = experiments.load("what_triton_misses")
 PARTS = {
-    "counter": "static_order",
-    "vote": "vote",
-    "mufu": "polynomials",
-    "wait_for_number": "number_in_flight",
-    "evict_normal": "cache_hints",
-    "second_q_buffer": "one_q_buffer",
+    "counter": "flagship_variants",
+    "vote": "flagship_variants",
+    "mufu": "flagship_variants",
+    "wait_for_number": "flagship_variants",
+    "evict_normal": "flagship_variants",
+    "second_q_buffer": "flagship_variants",
 }
 """What has no price in the ledger -> the experiment that times a kernel without it."""
 TIMED = {
